@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from urllib.parse import urlsplit
+
 from celery import Celery
+from kombu import Connection
 from kombu.exceptions import OperationalError as BrokerError
 from structlog import get_logger
 
+from rubricsvc.errors import UnavailableError
 from rubricsvc.settings import Settings
 from rubricsvc.store import outbox
 from rubricsvc.store.session import Database
@@ -13,6 +17,7 @@ from rubricsvc.store.session import Database
 log = get_logger(__name__)
 
 MEMORY = "memory://"
+BROKER_SECONDS = 2
 
 
 def make_celery(settings: Settings) -> Celery:
@@ -64,3 +69,27 @@ def attach(db: Database, settings: Settings) -> Database:
     """Let the database ring the bell after each commit that asks for it. Give it back, for one-line use."""
     db.after_ring = Bell(db, make_celery(settings)).ring
     return db
+
+
+def check_broker(url: str) -> None:
+    """Raises UnavailableError where the broker does not answer. ``memory://`` is always there."""
+    try:
+        with Connection(url, connect_timeout=BROKER_SECONDS, transport_options=_short(url)) as connection:
+            connection.ensure_connection(max_retries=1, interval_start=0, timeout=BROKER_SECONDS)
+    except Exception as error:  # each transport raises kinds of its own
+        raise UnavailableError(
+            f"the broker at {shown(url)} does not answer: {error or type(error).__name__}",
+            hint="check RUBRICSVC_BROKER_URL and that Redis or RabbitMQ runs; work waits in the database meanwhile",
+        ) from error
+
+
+def shown(url: str) -> str:
+    """The URL without its password."""
+    parts = urlsplit(url)
+    return url.replace(f":{parts.password}@", ":***@") if parts.password else url
+
+
+def _short(url: str) -> dict[str, float]:
+    return (
+        {"socket_connect_timeout": BROKER_SECONDS, "socket_timeout": BROKER_SECONDS} if url.startswith("redis") else {}
+    )

@@ -11,7 +11,8 @@ from celery import Celery
 from rubricsvc.broker import Bell
 from rubricsvc.settings import Settings
 from rubricsvc.store import outbox
-from rubricsvc.store.session import Database, open_database
+from rubricsvc.store.migrate import open_database
+from rubricsvc.store.session import Database
 from workers.leases import Drainer
 
 stopping = multiprocessing.get_context("fork").Event()

@@ -24,7 +24,7 @@ What is content (prompts, rubrics, completions, judges) is kept once: sending it
 
 
 def create_app(settings: Settings, db: Database, *, max_body: int = MAX_BODY) -> FastAPI:
-    """The service over an open database (see `rubricsvc.store.session.open_database`); closing it is the caller's."""
+    """The service over an open database (see `rubricsvc.store.migrate.open_database`); closing it is the caller's."""
     app = FastAPI(
         title="rubricsvc",
         version=version("rubricsvc"),

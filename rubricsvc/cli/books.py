@@ -23,7 +23,7 @@ def open_books(settings: Settings) -> Database:
     from sqlalchemy import make_url
 
     from rubricsvc.store import migrate
-    from rubricsvc.store.session import Database, open_database
+    from rubricsvc.store.session import Database
 
     db = Database(settings.database_url)  # refuses what is no database URL
     try:
@@ -32,7 +32,7 @@ def open_books(settings: Settings) -> Database:
             say(f"made a new database: {make_url(db.url).database}")
     finally:
         db.close()
-    return open_database(settings.database_url)
+    return migrate.open_database(settings.database_url)
 
 
 def _is_empty_file(db: Database) -> bool:

@@ -53,6 +53,7 @@ def examine() -> Iterator[Finding]:
     """Every check, in the order in which one would mend things."""
     from pydantic import ValidationError
 
+    from rubricsvc.broker import shown
     from rubricsvc.settings import Settings
 
     try:
@@ -64,7 +65,7 @@ def examine() -> Iterator[Finding]:
             "settings", f"{where}: {first['msg']}", "correct RUBRICSVC_… in the environment or rubricsvc.toml"
         )
         return
-    yield Finding("settings", f"database {_shown(settings.database_url)}, broker {_shown(settings.broker_url)}")
+    yield Finding("settings", f"database {shown(settings.database_url)}, broker {shown(settings.broker_url)}")
     yield _database(settings)
     yield _broker(settings)
     yield from _torch()
@@ -73,14 +74,6 @@ def examine() -> Iterator[Finding]:
     if not judges:
         yield Finding("judges", "none registered yet; `rubricsvc judge add` adds one")
     yield from _disk(settings)
-
-
-def _shown(url: str) -> str:
-    """Without its password."""
-    from urllib.parse import urlsplit
-
-    parts = urlsplit(url)
-    return url.replace(f":{parts.password}@", ":***@") if parts.password else url
 
 
 def _try(check: str, action: Callable[[], object], well: str) -> Finding:
@@ -100,7 +93,7 @@ def _sqlite_file(settings: Settings) -> Path | None:
 
 
 def _database(settings: Settings) -> Finding:
-    from rubricsvc.store.session import open_database
+    from rubricsvc.store.migrate import open_database
 
     file = _sqlite_file(settings)
     if file is not None and not file.exists():
@@ -109,7 +102,7 @@ def _database(settings: Settings) -> Finding:
 
 
 def _broker(settings: Settings) -> Finding:
-    from rubricsvc.api.health import check_broker
+    from rubricsvc.broker import check_broker
 
     return _try("broker", lambda: check_broker(settings.broker_url), "reachable")
 
@@ -127,7 +120,7 @@ def _judges(settings: Settings) -> list[Judge]:
     """The registered ones; none where the database has a finding of its own."""
     from rubricsvc.errors import RubricsvcError
     from rubricsvc.store import judges
-    from rubricsvc.store.session import open_database
+    from rubricsvc.store.migrate import open_database
 
     file = _sqlite_file(settings)
     if file is not None and not file.exists():

@@ -27,7 +27,7 @@ def worker(
     from celery.signals import setup_logging
 
     from rubricsvc import telemetry
-    from rubricsvc.broker import MEMORY
+    from rubricsvc.broker import MEMORY, check_broker
     from rubricsvc.errors import InvalidError
     from rubricsvc.settings import get_settings
 
@@ -37,8 +37,7 @@ def worker(
             "a worker of its own cannot hear memory://, which stays inside one process",
             hint="set RUBRICSVC_BROKER_URL=redis://… or amqp://…; or let `rubricsvc serve` do the scoring",
         )
-    from rubricsvc.api.health import check_broker
-    from rubricsvc.store.session import open_database
+    from rubricsvc.store.migrate import open_database
     from workers.app import make_app, with_reconciler
 
     telemetry.configure(settings.log_level)

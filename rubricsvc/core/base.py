@@ -1,9 +1,11 @@
 """The one base of every value in ``core``: frozen, strict about unknown fields, no I/O."""
 
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
+
+Share = Annotated[float, Field(ge=0.0, le=1.0)]
 
 
 class Value(BaseModel):

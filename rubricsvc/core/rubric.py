@@ -8,11 +8,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, JsonValue, model_validator
 
-from rubricsvc.core.base import Value
+from rubricsvc.core.base import Share, Value
 from rubricsvc.core.fingerprint import digest
 
 Path = tuple[str, ...]
-Share = Annotated[float, Field(ge=0.0, le=1.0)]
 
 
 class Binary(Value):

@@ -7,9 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from rubricsvc.core.base import Value
-
-Share = Annotated[float, Field(ge=0.0, le=1.0)]
+from rubricsvc.core.base import Share, Value
 
 
 class Reason(StrEnum):

@@ -8,8 +8,10 @@ from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import inspect, text
+from sqlalchemy import inspect, make_url, text
+from sqlalchemy.exc import OperationalError
 
+from rubricsvc.errors import UnavailableError
 from rubricsvc.store.session import Database
 
 LOCK = 7_215_411_903
@@ -63,3 +65,27 @@ def downgrade(db: Database, revision: str) -> None:
     with db.engine.connect().execution_options(rubricsvc_immediate=True) as connection, connection.begin():
         settings.attributes["connection"] = connection
         command.downgrade(settings, revision)
+
+
+def open_database(url: str) -> Database:
+    """A database that is ready to be used.
+
+    Raises:
+        UnavailableError: it cannot be reached, or its schema is not the newest.
+    """
+    db = Database(url)
+    try:
+        found = current(db)
+    except OperationalError as error:
+        db.close()
+        raise UnavailableError(
+            f"the database {make_url(url).render_as_string()} cannot be opened: {error.orig}",
+            hint="check RUBRICSVC_DATABASE_URL and that the server runs; `rubricsvc doctor` looks further",
+        ) from error
+    if found != head():
+        db.close()
+        raise UnavailableError(
+            f"the database is at schema {found or 'none'}, this version needs {head()}",
+            hint="run `rubricsvc db upgrade`",
+        )
+    return db

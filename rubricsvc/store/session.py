@@ -14,7 +14,7 @@ from typing import Any
 
 from sqlalchemy import Engine, create_engine, event, make_url
 from sqlalchemy.engine import Connection
-from sqlalchemy.exc import ArgumentError, NoSuchModuleError, OperationalError
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 from sqlalchemy.orm import Session
 
 from rubricsvc.errors import InvalidError, UnavailableError
@@ -99,29 +99,3 @@ def _open_sqlite(connection: Any, _record: Any) -> None:
 def _begin_sqlite(connection: Connection) -> None:
     immediate = connection.get_execution_options().get("rubricsvc_immediate", False)
     connection.exec_driver_sql("BEGIN IMMEDIATE" if immediate else "BEGIN")
-
-
-def open_database(url: str) -> Database:
-    """A database that is ready to be used.
-
-    Raises:
-        UnavailableError: it cannot be reached, or its schema is not the newest.
-    """
-    from rubricsvc.store import migrate
-
-    db = Database(url)
-    try:
-        found = migrate.current(db)
-    except OperationalError as error:
-        db.close()
-        raise UnavailableError(
-            f"the database {make_url(url).render_as_string()} cannot be opened: {error.orig}",
-            hint="check RUBRICSVC_DATABASE_URL and that the server runs; `rubricsvc doctor` looks further",
-        ) from error
-    if found != migrate.head():
-        db.close()
-        raise UnavailableError(
-            f"the database is at schema {found or 'none'}, this version needs {migrate.head()}",
-            hint="run `rubricsvc db upgrade`",
-        )
-    return db

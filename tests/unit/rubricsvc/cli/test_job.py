@@ -10,7 +10,7 @@ import pytest
 
 from rubricsvc.settings import get_settings
 from rubricsvc.store import jobs
-from rubricsvc.store.session import open_database
+from rubricsvc.store.migrate import open_database
 from tests.unit.rubricsvc.cli.conftest import Cli
 from workers.leases import Drainer
 

@@ -12,7 +12,7 @@ from sqlalchemy import inspect
 
 from rubricsvc.errors import InvalidError, UnavailableError
 from rubricsvc.store import migrate
-from rubricsvc.store.session import Database, open_database
+from rubricsvc.store.session import Database
 from rubricsvc.store.tables import Base
 
 
@@ -53,7 +53,7 @@ def test_two_processes_may_upgrade_at_once(each_db: Database) -> None:
 
 def test_an_old_schema_is_refused_with_the_mending(tmp_path: Path) -> None:
     with pytest.raises(UnavailableError) as caught:
-        open_database(f"sqlite:///{tmp_path / 'empty.db'}")
+        migrate.open_database(f"sqlite:///{tmp_path / 'empty.db'}")
     assert "db upgrade" in caught.value.hint
 
 
@@ -65,6 +65,6 @@ def test_other_urls_are_refused(url: str) -> None:
 
 def test_an_unreachable_server_is_named_without_its_password() -> None:
     with pytest.raises(UnavailableError) as caught:
-        open_database("postgresql+psycopg://u:secret@127.0.0.1:1/x")
+        migrate.open_database("postgresql+psycopg://u:secret@127.0.0.1:1/x")
     assert "secret" not in str(caught.value)
     assert "doctor" in caught.value.hint
