@@ -17,8 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import Protocol, TypeVar
 
-from sqlalchemy.exc import InterfaceError, OperationalError, SQLAlchemyError
-from sqlalchemy.exc import TimeoutError as PoolTimeout
+from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 from structlog import get_logger
 from structlog.contextvars import bound_contextvars
@@ -31,16 +30,13 @@ from rubricsvc.errors import RubricsvcError
 from rubricsvc.settings import Settings
 from rubricsvc.store import completions, jobs, judges, leases, prompts, rubrics, verdicts
 from rubricsvc.store.leases import Lease, Outcome
-from rubricsvc.store.session import Database
+from rubricsvc.store.session import AWAY, Database
 from workers.engines import make_engine
-from workers.engines.base import Ask, Engine, Failure, Reply
+from workers.engines.base import Ask, Engine, Failure, Reply, said_by
 from workers.scoring import fingerprint_of, score
 
 log = get_logger(__name__)
 T = TypeVar("T")
-
-_AWAY = (OperationalError, InterfaceError, PoolTimeout)
-"""What a database says that may be back in a moment."""
 
 FLUSH_SECONDS = 0.2
 GRACE_SECONDS = 5.0
@@ -181,7 +177,7 @@ class _Window:
                 found = await score(self.engine, self.judge, rubric, prompt, completion, known=known)
             except Exception as error:
                 log.exception("scoring failed")
-                why = f"{type(error).__name__}: {error}"
+                why = said_by(error)
                 keys = [criterion.key for criterion in rubric.criteria]
                 found = [known.get(key) or Verdict.failed(key, Reason.ENGINE_ERROR, detail=why) for key in keys]
         return Outcome(lease, rubric, fingerprint_of(rubric, self.judge), found, frozenset(known))
@@ -205,15 +201,21 @@ class _Window:
         if not outcomes:
             return
         try:
-            written = await self._patiently(lambda: self._record(outcomes))
-        except _AWAY:
+            written = await self._record_all(outcomes)
+        except AWAY:
             self.finished = outcomes + self.finished  # to be given back with the rest
+            raise
+        if len(written) < len(outcomes):
+            log.warning("results dropped: their leases were lost", count=len(outcomes) - len(written))
+
+    async def _record_all(self, outcomes: Sequence[Outcome]) -> list[int]:
+        try:
+            return await self._patiently(lambda: self._record(outcomes))
+        except AWAY:
             raise
         except Exception:
             log.exception("results cannot be recorded together; trying one by one")
-            written = [id_ for outcome in outcomes for id_ in await self._record_alone(outcome)]
-        if len(written) < len(outcomes):
-            log.warning("results dropped: their leases were lost", count=len(outcomes) - len(written))
+        return [id_ for outcome in outcomes for id_ in await self._record_alone(outcome)]
 
     def _record(self, outcomes: Sequence[Outcome]) -> list[int]:
         with self.db.write() as session:
@@ -223,12 +225,22 @@ class _Window:
         return written
 
     async def _record_alone(self, outcome: Outcome) -> list[int]:
-        """One result. Where even that fails its lease runs out, and in the end the item fails for good."""
+        """One result. Where even that cannot be recorded the item fails, and says why."""
         try:
             return await self._patiently(lambda: self._record([outcome]))
-        except Exception:
+        except AWAY:
+            raise
+        except Exception as error:
             log.exception("result cannot be recorded", item_id=outcome.lease.item_id)
-            return []
+            why = f"the result cannot be recorded: {type(error).__name__}: {getattr(error, 'orig', error)}"
+        await self._patiently(lambda: self._fail(outcome.lease, why))
+        return [outcome.lease.item_id]
+
+    def _fail(self, lease: Lease, why: str) -> None:
+        with self.db.write() as session:
+            leases.fail(session, lease, why)
+        with self.db.write() as session:
+            jobs.finish(session, [lease.job_id])
 
     async def _finish_within(self, seconds: float) -> None:
         until = time.monotonic() + seconds
@@ -242,8 +254,12 @@ class _Window:
             task.cancel()
         await asyncio.gather(*self.in_flight, return_exceptions=True)
         if unfinished:
-            with contextlib.suppress(SQLAlchemyError), self.db.write() as session:
-                leases.release(session, unfinished)
+            with contextlib.suppress(SQLAlchemyError):
+                await self._patiently(lambda: self._release(unfinished))
+
+    def _release(self, unfinished: Sequence[Lease]) -> None:
+        with self.db.write() as session:
+            leases.release(session, unfinished)
 
     async def _heartbeat(self) -> None:
         renewed_at = time.monotonic()
@@ -274,17 +290,18 @@ class _Window:
 
     async def _patiently(self, action: Callable[[], T]) -> T:
         """Run a database step in a thread; while the database is away or its disk is full, try again until the leases
-        that we hold are lost anyway."""
-        pause, until = 0.5, time.monotonic() + self.settings.lease_seconds
+        that we hold are lost anyway, or, where a stop was asked for, for a short grace."""
+        pause, began = 0.5, time.monotonic()
         while True:
             try:
                 return await asyncio.to_thread(action)
-            except _AWAY as error:
-                if time.monotonic() + pause > until or self.drainer.stopping.is_set():
+            except AWAY as error:
+                patience = GRACE_SECONDS if self.drainer.stopping.is_set() else self.settings.lease_seconds
+                if time.monotonic() + pause > began + patience:
                     raise
                 log.warning("database unavailable, trying again", error=str(error), in_seconds=pause)
                 await asyncio.sleep(pause)
-                pause = min(pause * 2, 10.0)
+                pause = min(pause * 2, 2.0)
 
 
 _Work = tuple[Rubric, Prompt, Completion, dict[str, Verdict]]

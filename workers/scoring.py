@@ -13,7 +13,7 @@ from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.verdict import Reason, Verdict
 from rubricsvc.errors import InvalidError
 from workers import checks, judges
-from workers.engines.base import Engine, Failure, Reply
+from workers.engines.base import Engine, Failure, Reply, said_by
 from workers.judges.template import load
 
 Item = tuple[Rubric, Prompt, Completion]
@@ -63,7 +63,7 @@ async def _ask(engine: Engine, plan: judges.Plan, prompt: Prompt, completion: Co
         if len(replies) != len(ask.questions):
             raise ValueError(f"{len(replies)} replies to {len(ask.questions)} questions")
     except Exception as error:  # noqa: BLE001 - an engine is foreign code, and its fault must not lose the checks
-        replies = [Failure(Reason.ENGINE_ERROR, f"{type(error).__name__}: {error}")] * len(ask.questions)
+        replies = [Failure(Reason.ENGINE_ERROR, said_by(error))] * len(ask.questions)
     return plan.read(replies, shown)
 
 

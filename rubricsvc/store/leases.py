@@ -28,6 +28,8 @@ from rubricsvc.store.tables import DONE, FAILED, IN_PROGRESS, LEASED, PENDING, Q
 from rubricsvc.store.upsert import batched
 from rubricsvc.store.verdicts import Origin
 
+WHY_CHARS = 300
+
 
 @dataclass(frozen=True, slots=True)
 class Lease:
@@ -152,6 +154,16 @@ def record(session: Session, outcomes: Sequence[Outcome]) -> list[int]:
     return [outcome.lease.item_id for outcome in ours]
 
 
+def fail(session: Session, lease: Lease, why: str) -> None:
+    """End an item that is still ours without a result: what was found cannot be recorded, and ``why`` says so."""
+    session.execute(
+        update(ItemRow)
+        .where(tuple_(ItemRow.id, ItemRow.fence).in_(_held([lease])), ItemRow.state == LEASED)
+        .values(state=FAILED, lease_until=None, worker=None, why_none=why[:WHY_CHARS]),
+        execution_options={"synchronize_session": False},
+    )
+
+
 def _one_of_each(outcomes: Sequence[Outcome]) -> list[tuple[Origin, int, int, Verdict]]:
     """What is to be written, once each: two jobs of one batch may have judged the same. A settled verdict wins.
 
@@ -181,7 +193,7 @@ def _item_columns(outcome: Outcome, stands: Sequence[Verdict]) -> dict[str, obje
         "reward": folded.value,
         "coverage": folded.coverage,
         "formula": folded.formula,
-        "why_none": (folded.why_none or "")[:300] or None,
+        "why_none": (folded.why_none or "")[:WHY_CHARS] or None,
     }
 
 

@@ -14,13 +14,17 @@ from typing import Any
 
 from sqlalchemy import Engine, create_engine, event, make_url
 from sqlalchemy.engine import Connection
-from sqlalchemy.exc import ArgumentError, NoSuchModuleError
+from sqlalchemy.exc import ArgumentError, InterfaceError, NoSuchModuleError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.orm import Session
 
 from rubricsvc.errors import InvalidError, UnavailableError
 
 RANG = "rang"
 """Key in ``Session.info``: this session wrote to the outbox."""
+
+AWAY = (OperationalError, InterfaceError, PoolTimeout)
+"""What is raised by a database that may be back in a moment."""
 
 BUSY_SECONDS = 60
 _POOL: dict[str, Any] = {"pool_size": 10, "max_overflow": 40}  # the HTTP service has 40 threads

@@ -8,6 +8,14 @@ from typing import Any, Protocol
 from rubricsvc.core.judge import Sampling
 from rubricsvc.core.verdict import Reason, Usage
 
+RAW_CHARS = 4000
+"""How much of a foreign text is kept: an error's message, a reply that cannot be read."""
+
+
+def said_by(error: Exception) -> str:
+    """An unforeseen error in words, cut to what is kept."""
+    return f"{type(error).__name__}: {error}"[:RAW_CHARS]
+
 
 @dataclass(frozen=True, slots=True)
 class Question:

@@ -7,9 +7,7 @@ import math
 from typing import Any
 
 from rubricsvc.core.verdict import Reason, Usage
-from workers.engines.base import Failure, Question, Reply
-
-RAW_CHARS = 4000
+from workers.engines.base import RAW_CHARS, Failure, Question, Reply
 
 
 def read_reply(body: bytes, question: Question, max_context: int | None = None) -> Reply | Failure:

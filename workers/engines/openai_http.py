@@ -19,8 +19,8 @@ from openai import APIConnectionError, APIStatusError, AsyncOpenAI, DefaultAioHt
 
 from rubricsvc.core.judge import Endpoint
 from rubricsvc.core.verdict import Reason
-from workers.engines.base import Ask, Failure, Question, Reply
-from workers.engines.chat_reply import RAW_CHARS, read_reply
+from workers.engines.base import RAW_CHARS, Ask, Failure, Question, Reply, said_by
+from workers.engines.chat_reply import read_reply
 
 _LONGEST_PAUSE_S = 8.0
 _LONGEST_RETRY_AFTER_S = 120.0
@@ -127,7 +127,7 @@ class OpenAIHttp:
             detail = f"{self._client.base_url}: {error.__cause__ or error!r}"
             return _Miss(Failure(Reason.UNREACHABLE, detail), retry=True)
         except Exception as error:  # noqa: BLE001 - an ask never raises for what a server does wrong
-            return _Miss(Failure(Reason.ENGINE_ERROR, f"{type(error).__name__}: {error}"))
+            return _Miss(Failure(Reason.ENGINE_ERROR, said_by(error)))
         reply = read_reply(response.content, question, ask.max_context)
         if isinstance(reply, Failure):
             # A body that is broken or holds NaN may be whole next time; missing log-probabilities stay missing.

@@ -12,7 +12,7 @@ import torch
 
 from rubricsvc.core.verdict import Reason, Usage
 from rubricsvc.errors import RubricsvcError, UnavailableError
-from workers.engines.base import Ask, Failure, Reply
+from workers.engines.base import Ask, Failure, Reply, said_by
 from workers.engines.branches import Branches, Sampler
 from workers.engines.models import Loaded, load
 
@@ -68,7 +68,7 @@ class TransformersLocal:
         except RubricsvcError as error:
             failure = Failure(Reason.UNREACHABLE, f"{error.message}; {error.hint}" if error.hint else error.message)
         except Exception as error:  # noqa: BLE001 - an ask never raises for what a model does wrong
-            failure = Failure(Reason.ENGINE_ERROR, f"{type(error).__name__}: {error}")
+            failure = Failure(Reason.ENGINE_ERROR, said_by(error))
         return [failure for _ in ask.questions]
 
     def _model(self) -> Loaded:

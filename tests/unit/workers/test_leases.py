@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 import time
 from collections.abc import Iterator
@@ -20,6 +21,7 @@ from rubricsvc.store import leases as store
 from rubricsvc.store.session import Database
 from tests.books import submit_job
 from tests.instant_engine import InstantEngine, agreeable
+from tests.scripted_server import error, scripted_server
 from workers import scoring
 from workers.engines import ENGINES
 from workers.engines.base import Ask, Failure, Question, Reply
@@ -95,7 +97,11 @@ def test_a_second_job_on_the_same_completions_asks_nothing(db: Database, use: ob
 
 
 def in_background(db: Database, stopping: threading.Event, **changes: object) -> threading.Thread:
-    thread = threading.Thread(target=lambda: Drainer(db, settings(db, **changes), stopping).run(1))
+    def drain() -> None:
+        with contextlib.suppress(OperationalError):  # of the test where the database is away
+            Drainer(db, settings(db, **changes), stopping).run(1)
+
+    thread = threading.Thread(target=drain)
     thread.start()
     return thread
 
@@ -201,9 +207,65 @@ def test_a_result_that_cannot_be_kept_does_not_take_the_batch_along(db: Database
         return real(session, outcomes)
 
     with patch.object(store, "record", refuses):
-        Drainer(db, settings(db)).run(1)
+        assert Drainer(db, settings(db)).run(1) is True
     with db.read() as session:
         assert jobs.progress(session, job).done == 5
+        [bad] = [row for row in jobs.results(session, job) if row.state == "failed"]
+        assert (bad.id, bad.reward) == (3, None)
+        assert bad.why_none == "the result cannot be recorded: ValueError: cannot be kept"
+        assert jobs.get(session, job).status == "completed_with_failures"
+    with db.write() as session:
+        assert jobs.retry(session, job) == 1
+    assert Drainer(db, settings(db)).run(1) is True
+    with db.read() as session:
+        assert jobs.get(session, job).status == "completed"
+
+
+def test_a_stop_while_the_database_is_away_gives_the_leases_back_once_it_returns(db: Database, use: object) -> None:
+    use(InstantEngine())
+    job = submit_job(db, 3, judge=JUDGE)
+    stopping, away = threading.Event(), threading.Event()
+    real = store.release
+
+    def down(*_: object) -> list[int]:
+        away.set()
+        raise OperationalError("write", {}, Exception("the server closed the connection"))
+
+    def back_at_the_second_look(*args: Any) -> None:
+        if patched.call_count < 2:
+            down()
+        real(*args)
+
+    with (
+        patch.object(store, "record", down),
+        patch.object(store, "release", side_effect=back_at_the_second_look) as patched,
+        patch("workers.leases.GRACE_SECONDS", 1.0),
+    ):
+        thread = in_background(db, stopping)
+        assert away.wait(20)
+        stopping.set()
+        thread.join(20)
+    assert patched.call_count == 2
+    with db.read() as session:
+        assert jobs.progress(session, job).pending == 3
+
+
+def test_what_an_error_says_is_kept_up_to_4000_characters(db: Database, use: object) -> None:
+    class Wordy(InstantEngine):
+        async def ask(self, ask: Ask) -> list[Reply | Failure]:
+            raise ValueError("x" * 1_000_000)
+
+    use(Wordy())
+    submit_job(db, 1, judge=JUDGE)
+    with scripted_server(error(400, "y" * 1_000_000)) as server:
+        submit_job(db, 1, judge=Judge(name="http", model="scripted", endpoint=Endpoint(base_url=server.url)))
+        for judge_id in (1, 2):
+            assert Drainer(db, settings(db)).run(judge_id) is True
+    with db.read() as session:
+        found = [row.verdict for row in verdicts.page(session, outcome="failed")]
+    assert [len(verdict.detail or "") for verdict in found] == [4000] * 6
+    assert {(verdict.detail or "")[:10] for verdict in found} == {"ValueError", "HTTP 400: "}
+    assert all(len(verdict.raw or "") <= 4000 for verdict in found)
 
 
 def test_when_time_is_up_what_was_begun_is_finished(db: Database, use: object) -> None:
