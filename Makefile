@@ -47,8 +47,13 @@ bench-scoring: install ## verdicts a second: queue, judging code and database, w
 bench-prefix: install ## ten criteria on one completion against one
 	$(RUN) -m tests.bench.bench_prefix
 
-bench-train: install ## one training step of the embedded model
-	$(RUN) -m tests.bench.bench_train
+bench-train: install .venv-trl/.installed ## one training step of the embedded model, here and by TRL
+	$(RUN) -m tests.bench.bench_train --trl .venv-trl/bin/python
 
-clean: ## remove .venv and what the demo left
-	rm -rf $(VENV) demo-out
+.venv-trl/.installed: constraints.txt
+	$(PYTHON) -m venv .venv-trl
+	.venv-trl/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch trl==1.16.0
+	@touch $@
+
+clean: ## remove the environments and what the demo left
+	rm -rf $(VENV) .venv-trl demo-out

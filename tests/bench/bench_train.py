@@ -1,6 +1,6 @@
 """How long a training step takes, and where the time goes: 16 completions of 40 tokens, SmolLM2-135M, 2 threads.
 
-    python -m tests.bench.bench_train [--steps N] [--model NAME] [--dtype bfloat16|float32] [--threads N]
+    python -m tests.bench.bench_train [--steps N] [--model NAME] [--dtype bfloat16|float32] [--threads N] [--trl PYTHON]
 
 The reward is the length of the text, which costs nothing: what is measured is sampling, the forward and backward pass
 and the optimiser. The first step warms up and is not counted. The last line is JSON; times are medians in seconds.
@@ -12,19 +12,23 @@ import argparse
 import json
 import resource
 import statistics
+import subprocess
 import time
+from pathlib import Path
 from unittest.mock import patch
 
 import torch
 
 from rubricsvc.core.prompt import Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
+from rubricsvc.settings import get_settings
 from trainer.config import TrainConfig
 from trainer.loop import train
 from trainer.metrics import Metrics
 from trainer.optim import MasterAdamW
 from trainer.policy import Policy
 from trainer.rewards import CallableRewards, Task
+from workers.engines.embedded import embedded_model
 
 QUESTIONS = (
     "How does Python decide which __add__ method runs when both operands define one?",
@@ -41,6 +45,7 @@ def main() -> None:
     parser.add_argument("--model", default="embedded")
     parser.add_argument("--dtype", default="bfloat16")
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--trl", metavar="PYTHON", help="compare with TRL, which this Python has")
     given = parser.parse_args()
     torch.set_num_threads(given.threads)
     sampling = {"prompts_per_step": 4, "group_size": 4, "max_new_tokens": 40}
@@ -78,7 +83,21 @@ def main() -> None:
         "peak_rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
     }
     rounded = {name: round(value, 3) if isinstance(value, float) else value for name, value in figures.items()}
-    print(json.dumps(rounded | {"dtype": given.dtype, "threads": given.threads, "steps": len(counted)}))
+    rounded |= {"dtype": given.dtype, "threads": given.threads, "steps": len(counted)}
+    if given.trl:
+        del policy  # its memory
+        theirs = trl_step_s(given.trl, given.steps)
+        rounded |= {"trl_step_s": theirs, "trl_ratio": round(theirs / figures["step_s"], 2)}
+    print(json.dumps(rounded))
+
+
+def trl_step_s(python: str, steps: int) -> float:
+    """Seconds of TRL's median step."""
+    folder = embedded_model(get_settings().cache_dir)
+    script = Path(__file__).with_name("trl_step.py")
+    command = [python, str(script), str(folder), str(steps), json.dumps(QUESTIONS)]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+    return float(json.loads(done.stdout.splitlines()[-1])["step_s"])
 
 
 if __name__ == "__main__":
