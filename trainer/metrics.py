@@ -29,9 +29,6 @@ class History:
     steps: list[Metrics] = field(default_factory=list)
     stopped: bool = False
 
-    def column(self, name: str) -> list[Any]:
-        return [step.get(name) for step in self.steps]
-
 
 class Stopwatch:
     """Seconds by stage: ``with watch("sample"): …``; ``seconds()`` has ``sample_time`` and ``step_time``."""
