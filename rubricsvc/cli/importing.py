@@ -108,7 +108,7 @@ class Importer:
         self.result = Imported()
         self._added = added(session)
         self._before = self._added.copy()
-        self._prompt_ids: dict[str, int] = {}
+        self._prompt_ids: dict[tuple[str, str | None], int] = {}
         self._refs: dict[int | str, int] = {}
 
     def read(self, source: Source, format: str | None, *, rubrics_too: bool, **options: str) -> Imported:
@@ -179,9 +179,10 @@ class Importer:
     def _prompt(self, prompt: Prompt, external_id: str | None) -> int:
         from rubricsvc.store import prompts
 
-        if prompt.digest not in self._prompt_ids:
-            self._prompt_ids[prompt.digest] = prompts.add(self.session, prompt, external_id).id
-        return self._prompt_ids[prompt.digest]
+        key = (prompt.digest, external_id)
+        if key not in self._prompt_ids:
+            self._prompt_ids[key] = prompts.add(self.session, prompt, external_id).id
+        return self._prompt_ids[key]
 
     def _rubric(self, record: Record, prompt_id: int | None) -> None:
         from rubricsvc.store import rubrics

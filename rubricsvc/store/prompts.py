@@ -7,12 +7,12 @@ from sqlalchemy.orm import Session
 
 from rubricsvc.core.prompt import Prompt
 from rubricsvc.store.ids import find, missing, name_of
-from rubricsvc.store.tables import PromptRow
-from rubricsvc.store.upsert import get_or_add
+from rubricsvc.store.tables import PromptIdRow, PromptRow
+from rubricsvc.store.upsert import add_new, get_or_add
 
 
 def add(session: Session, prompt: Prompt, external_id: str | None = None) -> PromptRow:
-    """Keep ``prompt``; the same content gives the same row (an ``external_id`` is set where there was none).
+    """Keep ``prompt``; the same content gives the same row, which is found by each ``external_id`` that it came with.
 
     Raises:
         InvalidError: the ``external_id`` is longer than a name.
@@ -24,18 +24,22 @@ def add(session: Session, prompt: Prompt, external_id: str | None = None) -> Pro
     if row.external_id is None and external_id is not None:
         row.external_id = external_id
         session.flush()
+    elif external_id not in (None, row.external_id):
+        add_new(session, PromptIdRow, [{"external_id": external_id, "prompt_id": row.id}])
     return row
 
 
 def get(session: Session, ref: int | str) -> PromptRow:
-    """By the id that it had in the file it came from, or else by its id here; a number is an id here and no other.
+    """By an id that it had in a file it came from, or else by its id here; a number is an id here and no other.
 
     Raises:
         NotFoundError: there is none.
     """
     row = None
     if isinstance(ref, str):
+        also = select(PromptRow).join(PromptIdRow).where(PromptIdRow.external_id == ref).order_by(PromptRow.id)
         row = session.scalars(select(PromptRow).where(PromptRow.external_id == ref).limit(1)).first()
+        row = row or session.scalars(also.limit(1)).first()
     row = row or find(session, PromptRow, ref)
     if row is None:
         raise missing("prompt", ref)

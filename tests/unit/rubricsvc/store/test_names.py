@@ -41,6 +41,17 @@ def test_versions_count_and_identical_content_is_the_same(each_db: Database) -> 
         assert rubrics.get(session, ONE.digest[:12]).id == first.id
 
 
+def test_a_prompt_is_found_by_each_id_that_it_came_with(each_db: Database) -> None:
+    with each_db.write() as session:
+        ids = {prompts.add(session, Prompt.of("Why?"), name).id for name in ("a", "b", "b", None, "a", "c")}
+        other = prompts.add(session, Prompt.of("How?"), "d").id
+        prompts.add(session, Prompt.of("Why?"), "d")
+        (id_,) = ids
+        assert {prompts.get(session, name).id for name in "abc"} == ids
+        assert prompts.get(session, id_).external_id == "a"
+        assert prompts.get(session, "d").id == other
+
+
 def test_a_prompts_rubric_is_not_superseded_by_another_prompts(db: Database) -> None:
     with db.write() as session:
         a, b = (prompts.add(session, Prompt.of(text)).id for text in "ab")
