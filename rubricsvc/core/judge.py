@@ -46,7 +46,8 @@ class Endpoint(Value):
     """How the judge is reached. None of it changes what the judge says, so none of it is in the fingerprint.
 
     ``base_url`` unset is api.openai.com. ``api_key_env`` names the environment variable that holds the key; unset,
-    OPENAI_API_KEY goes to api.openai.com and no key to anybody else.
+    OPENAI_API_KEY goes to api.openai.com and no key to anybody else. ``concurrency`` bounds the calls that one process
+    has under way; processes do not count each other's.
     """
 
     base_url: Address | None = None
