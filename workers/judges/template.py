@@ -10,9 +10,11 @@ A file is a note to its reader, then sections, each under a line ``=== name ===`
     criteria  the same with several (written judges only)
 
 ``{prompt} {reference} {documents} {completion}`` stand in ``shared``; they come cleaned and fenced. A paragraph of
-``shared`` that names ``{reference}`` or ``{documents}`` is left out where the prompt has none. ``{id} {criterion}
-{levels} {low} {high}`` stand in a scale's section, ``{criteria} {ids}`` in the last two. Substitution is one pass:
-braces in what is filled in stay as they are. The SHA-256 of the file is part of every verdict's fingerprint.
+``shared`` that names ``{reference}`` or ``{documents}`` is left out where the prompt has none. Documents are long, and
+shown only by the template that is named for them: ``readout_documents`` is ``readout.txt`` with that paragraph,
+``readout`` without. ``{id} {criterion} {levels} {low} {high}`` stand in a scale's section, ``{criteria} {ids}`` in the
+last two. Substitution is one pass: braces in what is filled in stay as they are. The SHA-256 of the file is part of
+every verdict's fingerprint.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.errors import InvalidError
 from workers.judges.untrusted import Clean, Passages, clean, fence
 
+_DOCUMENTS = "_documents"
 _FOLDER = Path(__file__).parent / "prompts"
 _HEADING = re.compile(r"^=== (\w+) ===$", re.MULTILINE)
 _PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
@@ -84,7 +87,7 @@ class Shown:
 
 @dataclass(frozen=True)
 class Template:
-    """A judge's prompt. ``digest`` is the SHA-256 of its file."""
+    """A judge's prompt. ``digest`` is the SHA-256 of its file; what is shown of it depends on its ``name`` too."""
 
     name: str
     digest: str
@@ -131,9 +134,9 @@ def load(judge: Judge) -> Template:
 
 @lru_cache
 def read(name: str) -> Template:
-    """The template of this name (a file's stem), read once a process."""
-    path = _FOLDER / f"{name}.txt"
-    known = sorted(file.stem for file in _FOLDER.glob("*.txt"))
+    """The template of this name (a file's stem, with or without ``_documents``), read once a process."""
+    path = _FOLDER / f"{name.removesuffix(_DOCUMENTS)}.txt"
+    known = sorted(file.stem + end for file in _FOLDER.glob("*.txt") for end in ("", _DOCUMENTS))
     if name not in known:
         raise InvalidError(f"unknown judge template {name!r}", hint=f"there are {', '.join(known)}", path="template")
     return parse(name, path.read_bytes())
@@ -156,11 +159,12 @@ def parse(name: str, content: bytes) -> Template:
     order = texts["shared"].names
     if "prompt" not in order or order[-1] != "completion":
         raise InvalidError(f"template {name!r}: shared must show {{prompt}} and, last, {{completion}}")
+    paragraphs = [Text(paragraph) for paragraph in re.split(r"\n{2,}", found["shared"])]
     return Template(
         name=name,
         digest=sha256(content).hexdigest(),
         system=found["system"],
         empty=found["empty"],
-        paragraphs=tuple(map(Text, re.split(r"\n{2,}", found["shared"]))),
+        paragraphs=tuple(text for text in paragraphs if name.endswith(_DOCUMENTS) or "documents" not in text.names),
         texts=texts,
     )
