@@ -125,6 +125,39 @@ def redis() -> Iterator[str]:
         stop(process, signal.SIGTERM)
 
 
+RABBITMQ = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
+"""Where Debian keeps it. It is not installed for the tests: those that want it skip without it."""
+
+
+@contextlib.contextmanager
+def rabbitmq() -> Iterator[str]:
+    """A RabbitMQ server on a free port of the loopback, with everything that it writes in its own folder; its URL."""
+    with tempfile.TemporaryDirectory(prefix="rubricsvc-mq-", ignore_cleanup_errors=True) as name:
+        folder, port, names_port = Path(name), free_port(), str(free_port())
+        user = as_server_user(folder)
+        settings = {
+            "NODENAME": f"rubricsvc-{port}@localhost",
+            "NODE_IP_ADDRESS": "127.0.0.1",
+            "NODE_PORT": str(port),
+            "DIST_PORT": str(free_port()),
+            "MNESIA_BASE": name,
+            "LOG_BASE": name,
+            "PID_FILE": f"{name}/pid",
+            "ENABLED_PLUGINS_FILE": f"{name}/plugins",
+            "CONF_ENV_FILE": "/dev/null",
+        }
+        environment = {**os.environ, "HOME": name, "ERL_EPMD_PORT": names_port, "ERL_EPMD_ADDRESS": "127.0.0.1"}
+        environment |= {f"RABBITMQ_{key}": value for key, value in settings.items()}
+        with (folder / "log").open("ab") as log:
+            process = subprocess.Popen([RABBITMQ], env=environment, cwd=name, stdout=log, stderr=log, **user)
+        try:
+            wait_for_port(port, process, "RabbitMQ", folder / "log")
+            yield f"amqp://guest:guest@127.0.0.1:{port}//"
+        finally:
+            stop(process, signal.SIGTERM)
+            subprocess.run(["epmd", "-kill"], env=environment, check=False, stdout=subprocess.DEVNULL)
+
+
 def wait_for_port(
     port: int, process: subprocess.Popen[bytes], what: str, log: Path | None, patience: float = 60
 ) -> None:

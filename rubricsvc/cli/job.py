@@ -10,6 +10,7 @@ import typer
 from rubricsvc.cli.books import books
 from rubricsvc.cli.importing import Imported, Importer, Language, SkipInvalid, options_of, source_of
 from rubricsvc.cli.output import After, Json, Limit, noun, say, show, show_list
+from rubricsvc.core.states import JobStatus
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
@@ -102,7 +103,7 @@ def _one(db: Database, job_id: int) -> dict[str, Any]:
 @app.command("list")
 def list_(
     *,
-    status: Annotated[str | None, typer.Option(help="queued, in_progress, completed, …")] = None,
+    status: Annotated[JobStatus | None, typer.Option(help="Only those that stand so.")] = None,
     limit: Limit = 50,
     after: After = 0,
     as_json: Json = False,

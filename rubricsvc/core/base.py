@@ -30,8 +30,9 @@ class Value(BaseModel):
         return copy
 
 
-def first_fault(error: ValidationError) -> tuple[str, str]:
-    """The first field that is wrong, and what is wrong with it: ``("model", "field required, …")``."""
+def first_fault(error: ValidationError, *, quoted: bool = True) -> tuple[str, str]:
+    """The first field that is wrong, and in words what is expected there and, ``quoted``, what was found."""
     first = error.errors(include_url=False)[0]
     words = first["msg"].removeprefix("Value error, ")
-    return ".".join(map(str, first["loc"])), f"{words[:1].lower()}{words[1:]}, found {cut(repr(first['input']), 80)}"
+    found = f", found {cut(repr(first['input']), 80)}" if quoted else ""
+    return ".".join(map(str, first["loc"])), f"{words[:1].lower()}{words[1:]}{found}"

@@ -9,6 +9,7 @@ from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.verdict import Verdict
+from workers.engines import factory_of
 from workers.engines.base import Ask, Failure, Question, Reply
 from workers.judges import readout, written
 from workers.judges.calls import Asked, Call
@@ -42,6 +43,16 @@ class Plan:
             else:
                 verdicts += mode.read(call, reply, self.judge, shown)
         return verdicts
+
+
+def validate(judge: Judge) -> None:
+    """See that a judge can be asked at all: its engine, its endpoint, its template.
+
+    Raises:
+        InvalidError: one of them is not there or cannot be used; ``path`` names it.
+    """
+    factory_of(judge)
+    load(judge)
 
 
 @lru_cache(maxsize=512)

@@ -27,7 +27,7 @@ from pathlib import Path
 
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion, Prompt
-from rubricsvc.errors import InvalidError
+from rubricsvc.errors import InvalidError, cut
 from workers.judges.untrusted import Clean, Passages, clean, fence
 
 _DOCUMENTS = "_documents"
@@ -138,7 +138,9 @@ def read(name: str) -> Template:
     path = _FOLDER / f"{name.removesuffix(_DOCUMENTS)}.txt"
     known = sorted(file.stem + end for file in _FOLDER.glob("*.txt") for end in ("", _DOCUMENTS))
     if name not in known:
-        raise InvalidError(f"unknown judge template {name!r}", hint=f"there are {', '.join(known)}", path="template")
+        raise InvalidError(
+            f"no judge template {cut(repr(name), 80)}", hint=f"there are {', '.join(known)}", path="judge.template"
+        )
     return parse(name, path.read_bytes())
 
 

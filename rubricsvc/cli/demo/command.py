@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def demo(
-    fast: Annotated[bool, typer.Option("--fast", help="Fewer answers and steps: about 2 minutes, not 9.")] = False,
+    fast: Annotated[bool, typer.Option("--fast", help="Fewer answers and steps: 2 to 3 minutes, not 10.")] = False,
     out: Annotated[Path, typer.Option(help="Where summary.json, report.html and the database go.")] = Path("demo-out"),
     seed: Annotated[int, typer.Option(min=0, help="Another seed gives other answers.")] = 0,
     fresh: Annotated[bool, typer.Option("--fresh", help="Begin anew where a demo was begun.")] = False,
@@ -53,9 +53,6 @@ def run(work: Workplace, *, fresh: bool = False) -> dict[str, Any]:
         ConflictError: the folder holds a demo with other settings.
         UnavailableError: the embedded model cannot be fetched.
     """
-    for package in ("altair", "vl_convert", "torch", "transformers"):
-        import_module(package)  # better now than after ten minutes
-    from rubricsvc.cli.demo import report, results, stages
     from rubricsvc.cli.demo.questions import FILE
     from rubricsvc.cli.judge import fetch_embedded
 
@@ -68,6 +65,10 @@ def run(work: Workplace, *, fresh: bool = False) -> dict[str, Any]:
         say(f"going on with the demo in {work.folder}")
     began = time.monotonic()
     _tell(work)
+    for package in ("altair", "vl_convert", "torch", "transformers"):
+        import_module(package)  # better now than after ten minutes
+    from rubricsvc.cli.demo import report, results, stages
+
     fetch_embedded()
     try:
         with _books(work) as db:
@@ -102,12 +103,11 @@ def _books(work: Workplace) -> Iterator[Database]:
 
 
 def _tell(work: Workplace) -> None:
-    from rubricsvc.cli.demo.plan import FAST
-    from rubricsvc.cli.demo.stages import STAGES
+    from rubricsvc.cli.demo.plan import FAST, STAGES
     from rubricsvc.cli.judge import warn_of_embedded
 
     size = work.size
-    takes = "about 2 minutes" if size == FAST else "8 to 10 minutes"
+    takes = "2 to 3 minutes" if size == FAST else "8 to 10 minutes"
     say(f"the demo takes {takes} on 2 cores, twice as long where they are busy: {STAGES} stages, then {work.report}")
     rubrics = f"; a second rubric for {size.generated} of them, by the model" if size.generated else ""
     say(f"{size.training} questions to train on and {size.held_out} held out, each with its rubric{rubrics}")

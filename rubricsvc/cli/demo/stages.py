@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 
 from rubricsvc import telemetry
-from rubricsvc.cli.demo.plan import POLICY, Workplace
+from rubricsvc.cli.demo.plan import POLICY, STAGES, Workplace
 from rubricsvc.cli.demo.questions import Question, questions
 from rubricsvc.cli.output import Meter, meter, say
 from rubricsvc.cli.waiting import looks
@@ -37,7 +37,6 @@ from workers.engines import make_engine
 
 JUDGE = Judge(name="embedded", engine="transformers_local", model="embedded")
 GENERATED = "generated"
-STAGES = 6
 _BATCH = 4
 
 
