@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -160,3 +162,40 @@ def wait_for(condition: Callable[[], bool]) -> None:
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.05)
+
+
+def test_what_nobody_could_judge_is_refused_at_the_door(tmp_path: Path) -> None:
+    """The service knows the workers' checks, engines and templates, though it does not import them."""
+    check = {"key": "a", "text": "t", "check": {"name": "horoscope"}}
+    with service(tmp_path, f"sqlite:///{tmp_path / 'books.db'}") as address:
+        for path, body in (
+            ("rubrics", {"name": "r", "rubric": {"criteria": [check]}}),
+            ("judges", {"judge": {"name": "j", "model": "m", "engine": "psychic"}}),
+            ("judges", {"judge": {"name": "j", "model": "m", "template": "none"}}),
+        ):
+            answer = httpx2.post(f"{address}/v1/{path}", json=body)
+            assert answer.status_code == 422 and "there are " in answer.json()["error"]["hint"], answer.text
+
+
+def test_the_requests_of_the_readme_are_answered(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    curls = [shlex.split(line) for line in re.findall(r"^\$ curl -s (.*)$", readme, re.M)]
+    code = re.findall(r"```python\n(.*?)```", readme, re.S)[1]
+    with (
+        scripted_server(labels(Yes=0.75, No=0.25)) as server,
+        service(tmp_path, f"sqlite:///{tmp_path / 'books.db'}") as address,
+        Client(address) as client,
+    ):
+        for name in ("embedded", "strong"):
+            client.judges.add(judge(server.url).model_copy(update={"name": name}))
+        client.rubrics.add(RUBRIC, "vaccine-storage")
+        client.completions.add(client.prompts.add("Why?").id, ["So."])
+        for url, *body in curls:
+            method, content = ("POST", body[1]) if body else ("GET", None)
+            headers = {"Content-Type": "application/json"} if body else {}
+            here = url.replace("http://127.0.0.1:8321", address)
+            answer = httpx2.request(method, here, content=content, headers=headers)
+            assert answer.is_success, answer.text
+        assert [item["completion_id"] for item in answer.json()["data"]] == [1]
+        exec(code.replace("Client()", f"Client({address!r})"), {"rubric": RUBRIC})
+    assert capsys.readouterr().out == "0.75 1.0\n" * 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -82,6 +83,15 @@ def test_every_operation_declares_its_errors_in_the_one_shape(openapi: dict[str,
                 assert schema == {"$ref": "#/components/schemas/ErrorBody"}, (name, status)
         assert operation["security"] == [{"HTTPBearer": []}], name
     assert "HTTPValidationError" not in openapi["components"]["schemas"]
+
+
+def test_the_page_of_documentation_loads_nothing_from_elsewhere(http: TestClient) -> None:
+    page = http.get("/docs").text
+    loaded = re.findall(r'(?:src|href)="([^"]+)"', page)
+    assert len(loaded) >= 2 and all(address.startswith("/") for address in loaded)
+    assert all(http.get(address).status_code == 200 for address in loaded)
+    assert "https://" not in page
+    assert http.get("/redoc").status_code == 404
 
 
 def test_every_object_refuses_unknown_fields(openapi: dict[str, Any]) -> None:
