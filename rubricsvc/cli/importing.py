@@ -39,6 +39,8 @@ def source_of(file: str) -> Iterator[Source]:
     """The file to read; stdin is first copied to a temporary one, so that it can be looked at twice."""
     from rubricsvc.formats.source import Source
 
+    if not file.strip():
+        raise InvalidError("the name of the file is empty", hint="name a file, or - for stdin")
     if file != "-":
         yield Source.of(file)
         return

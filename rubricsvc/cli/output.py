@@ -20,7 +20,8 @@ import typer
 OK, WITH_FAILURES, BAD_INPUT, NOT_THERE, BUG, INTERRUPTED = 0, 1, 2, 3, 70, 130
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, one object a line.")]
-Limit = Annotated[int, typer.Option(min=1, help="How many at most.")]
+MOST_ROWS = 1_000_000_000
+Limit = Annotated[int, typer.Option(min=1, max=MOST_ROWS, help="How many at most.")]
 After = Annotated[int, typer.Option(min=0, help="Only those with ids above this one.")]
 
 

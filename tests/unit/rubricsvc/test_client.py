@@ -118,6 +118,12 @@ def test_every_noun_there_and_back(client: Client) -> None:
     assert client.verdicts.page(job_id=job.id).data == ()
 
 
+def test_a_key_that_no_header_takes_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RUBRICSVC_API_KEY", "rsv_1\n")
+    with pytest.raises(InvalidError, match="the key in RUBRICSVC_API_KEY holds a line break"):
+        Client()
+
+
 def test_iterate_reads_all_pages(client: Client) -> None:
     prompt = client.prompts.add("Why?")
     client.completions.add(prompt.id, [f"answer {n}" for n in range(7)])

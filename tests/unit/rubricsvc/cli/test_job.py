@@ -229,3 +229,10 @@ def test_only_states_that_there_are_can_be_listed(cli: Cli) -> None:
     assert cli("job", "list", "--status", "completed_with_failures").code == 0
     ran = cli("verdict", "list", "--outcome", "foo")
     assert ran.code == 2 and "'scored', 'abstained', 'failed'" in ran.err
+
+
+def test_a_limit_and_the_name_of_a_file_have_bounds(cli: Cli) -> None:
+    ran = cli("job", "submit", "--judge", "j", "--limit", "9" * 30)
+    assert ran.code == 2 and "--limit" in ran.err
+    ran = cli("rubric", "lint", "")
+    assert ran.code == 2 and "error: the name of the file is empty" in ran.err
