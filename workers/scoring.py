@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache, partial
 
 from rubricsvc.core.fingerprint import digest
@@ -20,6 +21,8 @@ Item = tuple[Rubric, Prompt, Completion]
 """What is to be scored."""
 
 _NOTHING: Mapping[str, Verdict] = {}
+_CHECKERS = ThreadPoolExecutor(4, "checks")
+"""Threads of their own: slow patterns must not keep a worker's heartbeat waiting, which has those of the event loop."""
 
 
 async def score(
@@ -40,7 +43,7 @@ async def score(
     found = dict(known)
     if any(criterion.check for criterion in rubric.criteria):  # in a thread: a pattern may take long
         run = partial(checks.run, rubric, prompt, completion, fingerprint=origin, settled=settled)
-        for verdict in await asyncio.to_thread(run):
+        for verdict in await asyncio.get_running_loop().run_in_executor(_CHECKERS, run):
             found[verdict.criterion] = verdict
     judged = [c.key for c in rubric.criteria if c.check is None and c.key not in settled]
     if judged:

@@ -94,7 +94,8 @@ def _hint(kind: str) -> str:
 
 
 def _path(error: Any) -> str:
-    return ".".join(str(part) for part in error["loc"])
+    parts = (str(part) for part in error["loc"])
+    return ".".join(part for part in parts if "[" not in part)  # what is in brackets is a validator's name
 
 
 def _words(error: Any) -> str:

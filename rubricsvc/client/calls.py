@@ -186,7 +186,9 @@ def score(
 ) -> Flow[list[Scored]]:
     """Keep what is given, have it scored in a job, wait, and give one `Scored` for each completion, in their order.
 
-    ``judge`` is a judge, or the name of one that the service has. The same ``key`` waits for the same job again.
+    ``judge`` is a judge, or the name of one that the service has. Without ``rubric_name`` the rubric is kept under its
+    digest and belongs to no prompt, so that many prompts may be scored by it. The same ``key`` waits for the same job
+    again.
 
     Raises:
         TimeoutError: the job is not finished after ``timeout`` seconds, and goes on. With ``cancel_late`` it is
@@ -194,7 +196,7 @@ def score(
     """
     asked = yield from add_prompt(prompt)
     name = rubric_name or f"rubric-{rubric.digest[:12]}"
-    listed = yield from add_rubric(rubric, name, prompt_id=asked.id)
+    listed = yield from add_rubric(rubric, name, prompt_id=asked.id if rubric_name else None)
     judge_ref = (yield from add_judge(judge)).id if isinstance(judge, Judge) else judge
     kept = yield from add_completions(asked.id, completions)
     job = yield from submit_job(judge_ref, [(id_, listed.id) for id_ in dict.fromkeys(kept.ids)], key=key)

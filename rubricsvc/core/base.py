@@ -3,17 +3,27 @@
 from collections.abc import Mapping
 from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from rubricsvc.errors import cut
 
 MAX_ID = 2**63 - 1
 """Of a row: the largest integer of both databases."""
 
+
+def _printable(name: str) -> str:
+    if not name.isprintable():
+        raise ValueError("must be printable: no line breaks and no control characters")
+    return name
+
+
 LONGEST_NAME = 200
 """Characters of a name, an id or a policy that the database keeps."""
 
 Name = Annotated[str, Field(max_length=LONGEST_NAME)]
+Title = Annotated[Name, AfterValidator(_printable)]
+"""A name that a person gives, and reads again in a terminal."""
+
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
 
 

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, AnyHttpUrl, Field, TypeAdapter, ValidationError
 
-from rubricsvc.core.base import Name, Value
+from rubricsvc.core.base import Title, Value
 from rubricsvc.core.fingerprint import digest
 from rubricsvc.core.rubric import Rubric
 
@@ -89,7 +89,7 @@ class Judge(Value):
     labels must share: below it the judge did not answer. ``max_context`` (tokens) refuses longer asks as ``too_long``.
     """
 
-    name: Name = Field(min_length=1)
+    name: Title = Field(min_length=1)
     engine: Annotated[str, Field(min_length=1)] = "openai_http"
     model: Annotated[str, Field(min_length=1)]
     revision: str | None = None

@@ -91,7 +91,7 @@ def see_ready(db: Database) -> None:
     except (DBAPIError, TypeError) as error:  # TypeError: the driver does not know an option of the URL
         raise UnavailableError(
             f"the database {make_url(db.url).render_as_string()} cannot be opened: {getattr(error, 'orig', error)}",
-            hint="check RUBRICSVC_DATABASE_URL and that the server runs; `rubricsvc doctor` looks further",
+            hint="check RUBRICSVC_DATABASE_URL, the server, the room on the disk; `rubricsvc doctor` looks further",
         ) from error
     if found != head():
         raise UnavailableError(

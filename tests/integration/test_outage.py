@@ -52,7 +52,12 @@ def waiting(log: Path, books: Database, job: int) -> subprocess.Popen[bytes]:
     environment = {**os.environ, "RUBRICSVC_DATABASE_URL": books.url, "RUBRICSVC_BROKER_URL": "memory://"}
     with log.open("ab") as out:
         command = [sys.executable, "-m", "rubricsvc.cli.main", "job", "wait", str(job)]
-        return subprocess.Popen(command, env=environment, stdout=out, stderr=out)
+        # A shell that started the tests in the background had SIGINT ignored, and children inherit that.
+        return subprocess.Popen(command, env=environment, stdout=out, stderr=out, preexec_fn=_heed_ctrl_c)  # noqa: PLW1509
+
+
+def _heed_ctrl_c() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def wait_for(condition: Callable[[], bool], log: Path) -> None:

@@ -58,8 +58,8 @@ class _Bounded(DefaultAioHttpClient):
         return httpx2.Response(response.status_code, headers=plain, content=bytes(body), request=response.request)
 
 
-_OF_THE_WIRE = {"content-encoding", "content-length", "transfer-encoding"}
-"""Headers that say how the body came. It is decoded here, and may be cut."""
+_OF_THE_WIRE = {"content-encoding", "content-length", "transfer-encoding", "content-type"}
+"""Headers that say how the body came. It is decoded here, may be cut, and is UTF-8 whatever a server says."""
 
 
 class OpenAIHttp:
@@ -195,6 +195,6 @@ def _retry_after(response: httpx2.Response) -> float | None:
     except ValueError:
         try:
             seconds = (parsedate_to_datetime(given) - datetime.now(UTC)).total_seconds()
-        except (ValueError, TypeError):
+        except (ValueError, TypeError, OverflowError):
             return None
     return seconds if seconds >= 0 else None

@@ -164,6 +164,15 @@ def test_a_failed_judge_gives_no_number(client: Client, worker: Any) -> None:
     assert {verdict.outcome for verdict in answer.verdicts} == {"failed"}
 
 
+def test_one_rubric_scores_many_prompts(client: Client, worker: Callable[[None], None]) -> None:
+    worker(None)
+    for question in ("Why?", "How?"):
+        (scored,) = client.score(question, RUBRIC, ["one"], JUDGE, timeout=30)
+        assert scored.value is not None
+    with pytest.raises(ConflictError, match="no prompt"):
+        client.rubrics.add(RUBRIC, f"rubric-{RUBRIC.digest[:12]}", prompt_id=1)
+
+
 def test_waiting_has_an_end(client: Client) -> None:
     prompt = client.prompts.add("Why?")
     client.rubrics.add(RUBRIC, "r")

@@ -19,6 +19,7 @@ from rubricsvc.settings import Settings
 from rubricsvc.store import jobs, verdicts
 from rubricsvc.store import leases as store
 from rubricsvc.store.session import Database
+from rubricsvc.store.tables import RubricRow
 from tests.books import keep_unusable, submit_job
 from tests.instant_engine import InstantEngine, agreeable
 from tests.scripted_server import error, scripted_server
@@ -298,3 +299,21 @@ def test_a_malformed_address_kept_by_an_earlier_version_fails_the_work(db: Datab
     with db.read() as session:
         assert jobs.get(session, job).status == "completed_with_failures"
         assert "no address of a server" in str(verdicts.page(session)[0].verdict.detail)
+
+
+def test_a_rubric_that_can_no_longer_be_read_fails_its_items_and_no_others(db: Database, use: object) -> None:
+    use(InstantEngine())
+    job = submit_job(db, 5, judge=JUDGE)
+    with db.write() as session:
+        good = jobs.results(session, job)[0].rubric
+        bad = RubricRow(name="old", version=1, digest="0" * 64, content={**good.content, "formula": 7})
+        session.add(bad)
+        session.flush()
+        jobs.results(session, job)[0].rubric_id = bad.id
+    assert Drainer(db, settings(db)).run(1) is True
+    with db.read() as session:
+        assert jobs.get(session, job).status == "completed_with_failures"
+        first, *others = jobs.results(session, job)
+        assert first.state == "failed"
+        assert "formula" in (first.why_none or "")
+        assert {row.state for row in others} == {"done"}

@@ -229,7 +229,15 @@ def test_a_server_that_speaks_no_http_is_a_failure() -> None:
 
 
 @pytest.mark.parametrize(
-    "given", ["0.3", pytest.param(formatdate(time.time() + 1, usegmt=True), id="date"), "-1", "soon", "nan"]
+    "given",
+    [
+        "0.3",
+        pytest.param(formatdate(time.time() + 1, usegmt=True), id="date"),
+        "-1",
+        "soon",
+        "nan",
+        "Fri, 20 Nov 2026 10:00:00 +9999999999999999999",
+    ],
 )
 def test_retry_after_is_honoured_where_it_makes_sense(given: str, monkeypatch: pytest.MonkeyPatch) -> None:
     slept: list[float] = []
@@ -250,6 +258,12 @@ def test_retry_after_is_honoured_where_it_makes_sense(given: str, monkeypatch: p
         assert 0 <= pause <= 1
     else:
         assert 0.0007 < pause <= 0.001
+
+
+def test_a_charset_that_is_none_changes_nothing() -> None:
+    broken = Say(status=503, headers={"Content-Type": "text/html; charset=zlib"}, body=b"<p>later</p>")
+    answer, _ = one([broken, labels(Yes=0.9)], max_retries=1)
+    assert isinstance(answer, Reply)
 
 
 def test_a_server_without_structured_output_is_asked_without_and_remembered() -> None:
