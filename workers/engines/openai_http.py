@@ -19,6 +19,7 @@ from workers.engines.chat_reply import read_reply
 from workers.engines.gate import Gate
 from workers.engines.prompt_lists import MOST, PromptLists
 from workers.engines.purse import Replies, Send, Weight
+from workers.engines.server import Server
 from workers.engines.transport import Miss, Transport
 
 _LONGEST_PAUSE_S = 8.0
@@ -46,6 +47,7 @@ _log = logging.getLogger(__name__)
 class _Manners:
     """How the server is asked, until it teaches otherwise."""
 
+    server: Server
     lists: PromptLists
     structured: bool = True  # until it refuses response_format
     limit_name: str = "max_tokens"  # until it wants the newer name
@@ -72,7 +74,8 @@ class OpenAIHttp:
         self._manners = self._unlearned()
 
     def _unlearned(self) -> _Manners:
-        return _Manners(PromptLists(self._model, self._transport, wanted=self._in_lists))
+        server = Server(self._model, self._transport)
+        return _Manners(server, PromptLists(self._model, server, self._transport, wanted=self._in_lists))
 
     async def ask(self, ask: Ask) -> list[Reply | Failure]:
         if time.monotonic() >= self._manners.since + _FRESH_S:
@@ -147,7 +150,7 @@ class OpenAIHttp:
 
     async def _chat(self, ask: Ask, question: Question, structured: bool) -> Replies | Miss:
         async def send() -> Replies | Miss:
-            await self._manners.lists.hear()  # what is there may have come up while this waited
+            await self._manners.server.hear()  # what is there may have come up while this waited
             body = self._body(ask, question, structured)
             start = time.perf_counter()
             content = await self._transport.post("/chat/completions", body)
@@ -177,7 +180,7 @@ class OpenAIHttp:
         messages += [{"role": role, "content": turn} for role, turn in zip(cycle(("user", "assistant")), turns)]
         body: dict[str, Any] = {"model": self._model, "messages": messages}
         if not ask.thinking:
-            body |= self._manners.lists.quiet
+            body |= self._manners.server.quiet
         if question.labels:  # the log-probabilities are asked for; which token is drawn does not matter
             return body | {
                 self._manners.limit_name: 1,
@@ -212,5 +215,5 @@ class OpenAIHttp:
         if fewer and int(fewer[1]) > 1:
             self._manners.top = min(self._manners.top, int(fewer[1]))
         if no_options:
-            self._manners.lists.takes_no_options()
+            self._manners.server.takes_no_options()
         return bool(newer or fewer or no_options)

@@ -13,8 +13,7 @@ import asyncio
 import json
 import re
 import time
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from os.path import commonprefix
 from typing import Any
 
@@ -23,14 +22,11 @@ from structlog import get_logger
 from rubricsvc.core.verdict import RAW_CHARS, Reason, Usage
 from workers.engines.base import Ask, Failure, Question, Reply
 from workers.engines.chat_reply import BROKEN, label_mass, usage_of
+from workers.engines.server import DIALECTS, Dialect, Server
 from workers.engines.transport import Miss, Transport
 
 MOST = 64
 """Prompts in one request."""
-
-_AGAIN_S = 2.0
-"""How soon a server that did not answer is asked again what it offers. One that hangs is left alone for
-twice as long as it was waited for."""
 
 _MARKS = ("Qsystem0Q", "Quser1Q")
 _LISTED = re.compile("Q(?:system|user)([01])Q")
@@ -40,60 +36,16 @@ log = get_logger(__name__)
 Messages = list[dict[str, str]]
 
 
-@dataclass(frozen=True, slots=True)
-class Dialect:
-    """How one kind of server speaks of prompts and tokens, where they differ."""
-
-    bare: dict[str, Any]
-    """Asks that nothing is put before a text, such as the token that begins one."""
-    whole: dict[str, Any]
-    """Asks that no token is left out of a text."""
-    text: str
-    """The field of ``/detokenize`` that holds the text."""
-    all_cached: bool
-    """Whether the usage of a list counts the cached tokens of all its prompts, or of the last alone."""
-
-
-DIALECTS = {
-    "vllm": Dialect({"add_special_tokens": False}, {}, "prompt", all_cached=False),
-    "sglang": Dialect({}, {"skip_special_tokens": False}, "text", all_cached=True),
-}
-"""By the ``owned_by`` of their models."""
-
-_QUIET = {"chat_template_kwargs": {"enable_thinking": False}}
-"""A hybrid model would begin with its thinking, where a readout looks for the answer. Other templates ignore it; vLLM
-refuses it of Mistral's own tokenizers."""
-
-
 class PromptLists:
     """Whether, and how, one server is asked in lists. What it taught stays: to learn anew, make another."""
 
-    def __init__(self, model: str, transport: Transport, *, wanted: bool = True) -> None:
+    def __init__(self, model: str, server: Server, transport: Transport, *, wanted: bool = True) -> None:
         self._model = model
+        self._server = server
         self._transport = transport
         self._wanted = wanted
-        self._heard = False  # whether the server has said what it is
-        self._speaks: Dialect | None = None
-        self._options = True  # until the server refuses them
         self._skeletons: dict[bool, list[str]] = {}
         self._learning = asyncio.Lock()
-        self._away_until = 0.0
-
-    @property
-    def quiet(self) -> dict[str, Any]:
-        """What a request with messages says to a model that is not to think; nothing to servers of other kinds."""
-        return _QUIET if self._speaks and self._options else {}
-
-    def takes_no_options(self) -> None:
-        """Templates of this model have none."""
-        self._options = False
-
-    async def hear(self) -> None:
-        """Ask the server, once, what it is."""
-        if not self._heard:
-            async with self._learning:
-                if time.monotonic() >= self._away_until:
-                    await self._try(self._hear)
 
     async def prompts(self, ask: Ask) -> list[str | Failure]:
         """Each question's prompt, or that it is over ``ask.max_context``; none where it cannot be asked in lists."""
@@ -126,28 +78,25 @@ class PromptLists:
     async def _learned(self, ask: Ask) -> list[str] | None:
         """The template's text around the places; None where there is none that can be used, or not now."""
         with_system = bool(ask.system)
-
-        async def learn() -> None:
-            self._skeletons[with_system] = await self._skeleton(ask)
-
-        if self._wanted and with_system not in self._skeletons and time.monotonic() >= self._away_until:
-            await self._try(self._hear)
-            if self._speaks and self._heard:
-                await self._try(learn)
+        if self._wanted and with_system not in self._skeletons and not self._server.away:
+            await self._server.hear()
+            if self._server.dialect:
+                await self._learn(ask)
+            elif self._server.heard:
+                self._wanted = False
         return self._skeletons.get(with_system) if self._wanted else None
 
-    async def _try(self, step: Callable[[], Awaitable[None]]) -> None:
-        """A step of learning; what a server does wrong ends it, and one that is away is asked again later."""
+    async def _learn(self, ask: Ask) -> None:
+        """What a server does wrong ends it, and one that is away is asked again later."""
         began = time.monotonic()
         try:
-            await step()
+            self._skeletons[bool(ask.system)] = await self._skeleton(ask)
         except _AwayError:
-            ended = time.monotonic()
-            self._away_until = ended + _AGAIN_S * max(1.0, ended - began)
+            self._server.leave(began)
         except BROKEN as error:
-            if self.quiet and "chat_template" in str(error):
-                self.takes_no_options()
-                await self._try(step)
+            if self._server.quiet and "chat_template" in str(error):
+                self._server.takes_no_options()
+                await self._learn(ask)
             else:
                 self.stop(repr(error))
 
@@ -169,22 +118,6 @@ class PromptLists:
     async def _count(self, text: str) -> int:
         return len(await self._ids_of(text))
 
-    async def _hear(self) -> None:
-        if self._heard:
-            return
-        content = await self._transport.get("/models")
-        if isinstance(content, Miss):
-            raise _AwayError  # a proxy's 404 too, before a server that is starting
-        try:
-            models = json.loads(content)["data"]
-            dialects = [DIALECTS.get(model.get("owned_by")) for model in models if model["id"] == self._model]
-        except BROKEN as error:
-            raise _AwayError from error
-        if not dialects:
-            raise _AwayError
-        self._heard, self._speaks = True, dialects[0]
-        self._wanted = self._wanted and self._speaks is not None
-
     async def _skeleton(self, ask: Ask) -> list[str]:
         marked = await self._ids_of(_messages(_MARKS[0] if ask.system else "", _MARKS[1]))
         text = await self._text_of(marked)
@@ -201,25 +134,27 @@ class PromptLists:
 
     @property
     def _dialect(self) -> Dialect:
-        return self._speaks or DIALECTS["vllm"]
+        return self._server.dialect or DIALECTS["vllm"]
 
     async def _ids_of(self, what: str | Messages) -> list[int]:
-        body = self._dialect.bare | {"prompt": what} if isinstance(what, str) else {"messages": what} | self.quiet
-        ids: list[int] = (await self._server("/tokenize", body))["tokens"]
+        body = (
+            self._dialect.bare | {"prompt": what} if isinstance(what, str) else {"messages": what} | self._server.quiet
+        )
+        ids: list[int] = (await self._post("/tokenize", body))["tokens"]
         return ids
 
     async def _text_of(self, ids: list[int]) -> str:
-        text: str = (await self._server("/detokenize", self._dialect.whole | {"tokens": ids}))[self._dialect.text]
+        text: str = (await self._post("/detokenize", self._dialect.whole | {"tokens": ids}))[self._dialect.text]
         return text
 
-    async def _server(self, path: str, body: dict[str, Any]) -> Any:
+    async def _post(self, path: str, body: dict[str, Any]) -> Any:
         return _said(
             await self._transport.post(self._transport.root + path, {"model": self._model, **body}, quick=True)
         )
 
 
 class _AwayError(Exception):
-    """The server did not answer, or not yet of this model."""
+    """The server did not answer."""
 
 
 def _said(content: bytes | Miss) -> Any:

@@ -279,7 +279,7 @@ def test_a_server_that_comes_up_later_is_told_too() -> None:
     with scripted_server(by_number, kind="vllm") as running:
         running.alive = lambda looks: looks > 1
         running.script = [error(503), labels(Yes=0.5)]
-        with patch("workers.engines.prompt_lists._AGAIN_S", 0.0):
+        with patch("workers.engines.server._AGAIN_S", 0.0):
             ask_at(running, readouts(1), max_retries=1)
     assert [request.get("chat_template_kwargs") for request in running.requests] == [None, {"enable_thinking": False}]
 
@@ -288,7 +288,7 @@ def test_a_server_that_comes_up_later_is_told_too() -> None:
 def test_a_server_that_is_starting_is_asked_again_what_it_offers(early: list[str] | None) -> None:
     with scripted_server(by_number, kind="vllm") as running:
         running.models = lambda looks: early if looks == 1 else [MODEL]
-        with patch("workers.engines.prompt_lists._AGAIN_S", 0.0):
+        with patch("workers.engines.server._AGAIN_S", 0.0):
             for answers in ask_at(running, readouts(1), readouts(3), readouts(3)):
                 assert isinstance(answers[0], Reply)
         assert running.lists == [3, 3]
