@@ -14,7 +14,7 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 from sqlalchemy.exc import SQLAlchemyError
 
-from rubricsvc.store import stats
+from rubricsvc.store import monitoring as stats
 from rubricsvc.store.session import Database
 
 _SHARED: list[structlog.typing.Processor] = [

@@ -48,7 +48,7 @@ def shared_data() -> Path:
 @pytest.fixture
 def sandboxed() -> None:
     """The test runs code in the sandbox. Where there can be none it skips; where ``CI`` is set, it fails."""
-    from workers.checks import sandbox
+    from workers.checks.sandbox import runner as sandbox
 
     try:
         sandbox.ready()

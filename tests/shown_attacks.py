@@ -15,7 +15,7 @@ from workers.audit.cases import Case
 from workers.audit.suites import Attack
 from workers.engines.base import Ask, Engine, Question, Reply
 from workers.judges.template import Text, sections
-from workers.scoring import score
+from workers.scoring.completions import score
 
 JUDGE = Judge(name="embedded", engine="transformers_local", model="embedded")
 

@@ -23,7 +23,7 @@ def redis_url(database: int) -> str:
 
 class WorkerProcess:
     """``settings`` are given as RUBRICSVC_* variables; what the worker logs goes to ``log``. Another ``command`` may
-    work too: ``job wait``."""
+    work too: ``jobs wait``."""
 
     def __init__(self, log: Path, *arguments: str, command: str = "worker", **settings: Any) -> None:
         self.log = log

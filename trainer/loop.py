@@ -101,7 +101,7 @@ def train(
 _CALIBRATED = "the rewards are probabilities of a readout that was calibrated on people's labels"
 _RAW = (
     "the rewards are probabilities of an uncalibrated readout: they may mean little; "
-    "`rubricsvc judge agreement` and `judge calibrate` hold a judge against people's labels"
+    "`rubricsvc judges agreement` and `judges calibrate` hold a judge against people's labels"
 )
 
 

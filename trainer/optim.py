@@ -57,7 +57,7 @@ class MasterAdamW:
             self.forget_gradients()
             raise InvalidError(
                 f"the gradient's norm is {norm}",
-                hint="lower optim.lr; go on from the last checkpoint with `rubricsvc run start CONFIG --resume`",
+                hint="lower optim.lr; go on from the last checkpoint with `rubricsvc runs start CONFIG --resume`",
             )
         self.updates += 1
         if not grads:

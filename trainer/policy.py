@@ -26,7 +26,7 @@ from trainer.attention import use_grouped_attention
 from trainer.config import SamplingConfig
 from trainer.rollouts import Rollouts
 from trainer.tokens import sample_tokens, token_logprobs
-from workers.engines.models import default_device, end_ids, open_pretrained
+from workers.engines.local.models import default_device, end_ids, open_pretrained
 
 
 class Policy:

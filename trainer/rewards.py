@@ -22,9 +22,9 @@ from rubricsvc.core.reward import Reward, fold
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import UnavailableError
-from workers import scoring
 from workers.engines import make_engine
 from workers.engines.base import Engine
+from workers.scoring import completions as scoring
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -120,7 +120,7 @@ def _by_group(
 
 
 class JudgeRewards:
-    """A judge in this process, through ``workers.scoring``, as the workers score. ``engine`` is closed at exit."""
+    """Judge in this process with `workers.scoring`, as the workers do. ``engine`` is closed at exit."""
 
     def __init__(self, judge: Judge, engine: Engine | None = None) -> None:
         self._judge = judge

@@ -22,7 +22,7 @@ from rubricsvc.store.session import Database
 from rubricsvc.store.tables import utcnow
 
 _SAFE = {"GET", "HEAD", "OPTIONS"}
-_bearer = HTTPBearer(auto_error=False, description="an API key: `rubricsvc key create NAME`")
+_bearer = HTTPBearer(auto_error=False, description="an API key: `rubricsvc keys create NAME`")
 
 
 def is_loopback(host: str) -> bool:
@@ -79,7 +79,7 @@ def authenticate(
         return
     if credentials is None:
         raise UnauthorizedError(
-            "this service asks for an API key", hint="send Authorization: Bearer KEY; `rubricsvc key create` makes one"
+            "this service asks for an API key", hint="send Authorization: Bearer KEY; `rubricsvc keys create` makes one"
         )
     db: Database = request.app.state.db
     with db.read() as session:

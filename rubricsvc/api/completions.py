@@ -8,10 +8,10 @@ from fastapi import APIRouter, Query
 
 from rubricsvc.api.body import Json, StrictRoute
 from rubricsvc.api.errors import declared
-from rubricsvc.api.pages import After, Limit, paged
+from rubricsvc.api.pagination import After, Limit, paged
 from rubricsvc.api.request import Db, IdInPath
-from rubricsvc.api.schemas import Id, KeptCompletions, NewCompletions, Page, StoredCompletion
 from rubricsvc.core.base import Name
+from rubricsvc.schemas import Id, KeptCompletions, NewCompletions, Page, StoredCompletion
 from rubricsvc.store import completions, prompts
 from rubricsvc.store.tables import CompletionRow
 

@@ -14,9 +14,9 @@ from sqlalchemy.exc import DataError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from starlette.exceptions import HTTPException
 
-from rubricsvc.api.schemas import ErrorBody, Problem
 from rubricsvc.core.base import without_echoes
 from rubricsvc.errors import InvalidError, MalformedError, RubricsvcError, TooLargeError, UnavailableError
+from rubricsvc.schemas import ErrorBody, Problem
 
 log = structlog.get_logger(__name__)
 

@@ -21,16 +21,16 @@ from sqlalchemy.orm import Session
 from rubricsvc.api.body import Json, StrictRoute
 from rubricsvc.api.errors import declared
 from rubricsvc.api.request import Db, Examine, Examined
-from rubricsvc.api.schemas import Wire
-from rubricsvc.core.grader import Grader, rubric_of
-from rubricsvc.core.grading import GraderRun, run_of
 from rubricsvc.core.prompt import Completion
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import InvalidError, UnavailableError
-from rubricsvc.formats.faults import Faults, Place
+from rubricsvc.formats.errors import Faults, Place
 from rubricsvc.formats.native import usable_name
 from rubricsvc.formats.openai_grader import parse, prompt_of
+from rubricsvc.graders.model import Grader, rubric_of
+from rubricsvc.graders.results import GraderRun, run_of
+from rubricsvc.schemas import Wire
 from rubricsvc.settings import Settings
 from rubricsvc.store import completions, jobs, judges, leases, prompts, rubrics, verdicts
 from rubricsvc.store.session import Database

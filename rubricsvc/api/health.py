@@ -11,9 +11,9 @@ from prometheus_client import CONTENT_TYPE_LATEST
 
 from rubricsvc.api.auth import authenticate
 from rubricsvc.api.errors import declared
-from rubricsvc.api.schemas import Ready
 from rubricsvc.broker import check_broker
 from rubricsvc.errors import UnavailableError
+from rubricsvc.schemas import Ready
 from rubricsvc.store.migrate import see_ready
 
 log = structlog.get_logger(__name__)

@@ -9,9 +9,11 @@ from sqlalchemy.exc import IntegrityError
 
 from rubricsvc.api.body import Json, StrictRoute
 from rubricsvc.api.errors import declared
-from rubricsvc.api.pages import After, Limit, paged
+from rubricsvc.api.pagination import After, Limit, paged
 from rubricsvc.api.request import Db, IdInPath
-from rubricsvc.api.schemas import (
+from rubricsvc.core.states import JobStatus
+from rubricsvc.core.verdict import Verdict
+from rubricsvc.schemas import (
     Item,
     JobProgress,
     JobSummary,
@@ -22,8 +24,6 @@ from rubricsvc.api.schemas import (
     StoredJob,
     Whole,
 )
-from rubricsvc.core.states import JobStatus
-from rubricsvc.core.verdict import Verdict
 from rubricsvc.store import completions, jobs, judges, pairs, rubrics, verdicts
 from rubricsvc.store.session import RANG, Database
 from rubricsvc.store.tables import ItemRow, JobRow

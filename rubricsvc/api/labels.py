@@ -8,10 +8,10 @@ from fastapi import APIRouter, Query
 
 from rubricsvc.api.body import Json, StrictRoute
 from rubricsvc.api.errors import declared
-from rubricsvc.api.pages import After, Limit, paged
+from rubricsvc.api.pagination import After, Limit, paged
 from rubricsvc.api.request import Db
-from rubricsvc.api.schemas import Id, KeptLabels, NewLabels, Page, StoredLabel
 from rubricsvc.core.base import Name
+from rubricsvc.schemas import Id, KeptLabels, NewLabels, Page, StoredLabel
 from rubricsvc.store import labels, rubrics
 from rubricsvc.store.tables import LabelRow
 

@@ -6,9 +6,9 @@ from fastapi import APIRouter
 
 from rubricsvc.api.body import Json, StrictRoute
 from rubricsvc.api.errors import declared
-from rubricsvc.api.pages import After, Limit, paged
+from rubricsvc.api.pagination import After, Limit, paged
 from rubricsvc.api.request import Db, RefInPath
-from rubricsvc.api.schemas import NewPrompt, Page, StoredPrompt
+from rubricsvc.schemas import NewPrompt, Page, StoredPrompt
 from rubricsvc.store import prompts
 from rubricsvc.store.tables import PromptRow
 

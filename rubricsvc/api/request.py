@@ -8,10 +8,10 @@ from typing import Annotated
 
 from fastapi import Depends, Path, Request
 
-from rubricsvc.api.schemas import Whole
 from rubricsvc.core.base import MAX_ID
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.rubric import Rubric
+from rubricsvc.schemas import Whole
 from rubricsvc.store.session import Database
 
 

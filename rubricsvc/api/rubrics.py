@@ -8,10 +8,10 @@ from fastapi import APIRouter, Query
 
 from rubricsvc.api.body import Json, StrictRoute
 from rubricsvc.api.errors import declared
-from rubricsvc.api.pages import After, Limit, paged
+from rubricsvc.api.pagination import After, Limit, paged
 from rubricsvc.api.request import Db, Examined, RefInPath
-from rubricsvc.api.schemas import Id, NewRubric, Page, StoredRubric
 from rubricsvc.core.base import Name
+from rubricsvc.schemas import Id, NewRubric, Page, StoredRubric
 from rubricsvc.store import prompts, rubrics
 from rubricsvc.store.tables import RubricRow
 

@@ -8,10 +8,10 @@ from fastapi import APIRouter, Query
 
 from rubricsvc.api.body import StrictRoute
 from rubricsvc.api.errors import declared
-from rubricsvc.api.pages import After, Limit, paged
+from rubricsvc.api.pagination import After, Limit, paged
 from rubricsvc.api.request import Db
-from rubricsvc.api.schemas import Id, Page, StoredVerdict
 from rubricsvc.core.states import Outcome
+from rubricsvc.schemas import Id, Page, StoredVerdict
 from rubricsvc.store import verdicts
 from rubricsvc.store.tables import VerdictRow
 

@@ -1,4 +1,4 @@
-"""`rubricsvc judge agreement`: a judge held against people's labels."""
+"""`rubricsvc judges agreement`: a judge held against people's labels."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rubricsvc.cli.books import books
+from rubricsvc.cli.database import books
 from rubricsvc.cli.output import Json, cell, meter, put, put_json, put_table, say, short, show_list
 from rubricsvc.errors import InvalidError
 
 if TYPE_CHECKING:
-    from rubricsvc.core.agreement import Figure
-    from rubricsvc.core.assessment import Assessment, Disagreement, Group
     from rubricsvc.core.judge import Judge
     from rubricsvc.core.label import Judged
+    from rubricsvc.stats.agreement import Figure
+    from rubricsvc.stats.assessment import Assessment, Disagreement, Group
 
 JudgeRef = Annotated[str, typer.Argument(help="The judge's name or id.", show_default=False)]
 Job = Annotated[int | None, typer.Option(help="Only what this job scored.")]
@@ -45,7 +45,7 @@ def agreement(
     """
     who, rows = labelled(judge, job, criterion)
 
-    from rubricsvc.core.assessment import assess
+    from rubricsvc.stats.assessment import assess
 
     with meter("agreement") as bar:
         found = assess(who, rows, resamples=resamples, seed=seed, on_progress=bar.update)
@@ -74,9 +74,9 @@ def labelled(ref: str, job: int | None, criterion: str | None = None) -> tuple[J
     if not rows:
         of = f" of criterion {criterion!r}" if criterion else ""
         of += f" on what job {job} scored" if job is not None else ""
-        raise InvalidError(f"there are no labels{of}", hint="`rubricsvc label import FILE` brings labels")
+        raise InvalidError(f"there are no labels{of}", hint="`rubricsvc labels import FILE` brings labels")
     if not any(row.found for row in rows):
-        hint = f"`rubricsvc job submit --judge {judge.name} --wait` has it judge them"
+        hint = f"`rubricsvc jobs submit --judge {judge.name} --wait` has it judge them"
         raise InvalidError(f"judge {judge.name!r} has judged nothing of what is labelled", hint=hint)
     return judge, rows
 

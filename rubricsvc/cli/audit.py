@@ -1,4 +1,4 @@
-"""`rubricsvc judge audit`: attack a judge before a policy does."""
+"""`rubricsvc judges audit`: attack a judge before a policy does."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rubricsvc.cli.books import books
+from rubricsvc.cli.database import books
 from rubricsvc.cli.output import (
     NOT_PASSED,
     OK,
@@ -70,8 +70,8 @@ def audit(
     """Attack a judge, and say how often it is fooled, with 95 % Wilson intervals.
 
     Master keys, empty and constant answers, prompt injection in seven kinds, padding, self-praise, format tricks, the
-    order of criteria, and verdicts that contradict their own rationale. The audit is kept with the judge: `judge show`
-    and `run start` tell it. One that is interrupted goes on where it was. Ends with 4 where a suite is not passed.
+    order of criteria, and verdicts that contradict their own rationale. The audit is kept with the judge: `judges show`
+    and `runs start` tell it. One that is interrupted goes on where it was. Ends with 4 where a suite is not passed.
     """
     from workers.audit import runner
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from rubricsvc.cli.html_page import render
 from rubricsvc.cli.output import clean, to_file
-from rubricsvc.cli.page import render
 from rubricsvc.core.audit import Audit
 from rubricsvc.core.judge import Judge
 

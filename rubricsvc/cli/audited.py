@@ -48,7 +48,7 @@ class Standing:
 def of_stored(judge: Judge, kept: KeptAudit | None) -> Standing:
     """Of a judge in this database, with its newest audit."""
     if kept is None:
-        return Standing(judge.name, why=f"`rubricsvc judge audit {judge.name}` attacks it before the policy does")
+        return Standing(judge.name, why=f"`rubricsvc judges audit {judge.name}` attacks it before the policy does")
     from workers.audit.runner import asked_as
 
     return Standing(judge.name, kept, current=asked_as(judge) == kept.audit.fingerprint)
@@ -65,4 +65,4 @@ def of_service(judge: ServiceJudge) -> Standing:
         return Standing(judge.name, why="the service does not answer yet")
     except RubricsvcError as error:
         return Standing(judge.name, why=str(error))
-    return Standing(judge.name, kept, why=f"`rubricsvc judge audit {judge.name}` at the service makes one")
+    return Standing(judge.name, kept, why=f"`rubricsvc judges audit {judge.name}` at the service makes one")

@@ -1,4 +1,4 @@
-"""`rubricsvc judge calibrate`: make a judge's probabilities mean what people's labels say they mean."""
+"""`rubricsvc judges calibrate`: make a judge's probabilities mean what people's labels say they mean."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rubricsvc.cli.agreement import Job, JudgeRef, Resamples, Seed, labelled
-from rubricsvc.cli.books import books
+from rubricsvc.cli.database import books
 from rubricsvc.cli.output import Json, cell, put_json, put_table, reader_may_leave, say, show, show_list, to_file
 from rubricsvc.errors import InvalidError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rubricsvc.core.calibrating import Fitted
     from rubricsvc.core.judge import Judge
     from rubricsvc.core.label import Judged
+    from rubricsvc.stats.calibration_fit import Fitted
 
 
 def calibrate(
@@ -54,8 +54,8 @@ def calibrate(
     _refuse(who, method)
     if who.calibration is not None:
         say(f"{who.name} is calibrated already: its curves are fitted anew, from what the model itself gave")
-    from rubricsvc.core.calibrating import METHODS
-    from rubricsvc.core.calibrating import calibrate as fit
+    from rubricsvc.stats.calibration_fit import METHODS
+    from rubricsvc.stats.calibration_fit import calibrate as fit
 
     methods = [known for known in METHODS if method in ("auto", known)]
     fitted = fit(rows, held_out=held_out, seed=seed, methods=methods)
@@ -113,7 +113,7 @@ def _row(one: Fitted) -> dict[str, Any]:
 
 
 def _overall(rows: list[Judged], out: Path | None, resamples: int, seed: int, as_json: bool) -> None:
-    from rubricsvc.core.overall import fit_judged
+    from rubricsvc.stats.overall import fit_judged
 
     found = fit_judged(rows, resamples=resamples, seed=seed)
     if out is not None:

@@ -74,7 +74,7 @@ def examine() -> Iterator[Finding]:
     judges = _judges(settings)
     yield from (_judge(judge, settings) for judge in judges)
     if not judges:
-        yield Finding("judges", "none registered yet; `rubricsvc judge add` adds one")
+        yield Finding("judges", "none registered yet; `rubricsvc judges add` adds one")
     yield from _disk(settings)
 
 
@@ -136,7 +136,7 @@ def _packages() -> Finding:
 
 def _sandbox() -> Finding:
     from rubricsvc.errors import UnavailableError
-    from workers.checks.sandbox import ready
+    from workers.checks.sandbox.runner import ready
 
     try:
         confined = ready() == "bwrap"
@@ -191,7 +191,7 @@ def _endpoint(judge: Judge) -> Finding:
 
 
 def _local_model(judge: Judge, settings: Settings) -> Finding:
-    from workers.engines.embedded import NAME
+    from workers.engines.local.embedded_model import NAME
 
     check = f"judge {judge.name}"
     if importlib.util.find_spec("torch") is None:

@@ -19,14 +19,14 @@ def hints(job: JobRow, progress: Progress, summary: Summary) -> Iterator[str]:
     if exhausted or summary.reserved.lost:
         yield _money(job, summary)
     if progress.failed_verdicts and not exhausted:
-        yield f"`rubricsvc verdict list --job {job.id} --outcome failed` says why; `job retry` redoes them"
+        yield f"`rubricsvc verdicts list --job {job.id} --outcome failed` says why; `jobs retry` redoes them"
     elif job.status == "completed_with_failures":  # a worker died of it, or the result could not be recorded
-        yield f"`rubricsvc job export {job.id}` says why_none; `job retry` redoes what failed"
+        yield f"`rubricsvc jobs export {job.id}` says why_none; `jobs retry` redoes what failed"
     if summary.vetoed:
         count = sum(summary.vetoed.values())
         yield (
             f"{count} of {summary.rewards} rewards are vetoed by a required criterion ({cell(summary.vetoed)});"
-            f" `rubricsvc job export {job.id}` says which"
+            f" `rubricsvc jobs export {job.id}` says which"
         )
     if summary.voting.get("saved", 0.0) < 0:
         yield "the cascade cost more than its last judge alone would have: narrow its --band, or ask that one"
@@ -39,7 +39,7 @@ def _money(job: JobRow, summary: Summary) -> str:
     if job.status != "budget_exhausted":
         return told
     poor = f"; {summary.over_budget}: the worst case of one call must fit into it" if summary.over_budget else ""
-    return f"{told}{poor}; `rubricsvc job retry {job.id} --budget DOLLARS` goes on with a larger one"
+    return f"{told}{poor}; `rubricsvc jobs retry {job.id} --budget DOLLARS` goes on with a larger one"
 
 
 def in_words(voting: dict[str, float], judge: Judge) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""`rubricsvc judge add`: a judge from options, kept once it has answered."""
+"""`rubricsvc judges add`: a judge from options, kept once it has answered."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rubricsvc.cli.books import books
+from rubricsvc.cli.database import books
 from rubricsvc.cli.judge_row import row_of
 from rubricsvc.cli.output import Json, say, show
 from rubricsvc.cli.probing import EMBEDDED, probe_judge, warn_of_embedded
@@ -278,7 +278,7 @@ def make_judge(**fields: Any) -> Judge:
         whole = isinstance(error.errors(include_url=False)[0]["input"], dict)  # no single option, and long to show
         path, words = first_fault(error, quoted=not whole)
         option = f"{_option_of(path.rpartition('.')[2])}: " if path else ""
-        raise InvalidError(f"{option}{words}", hint="`rubricsvc judge add --help` lists the options") from error
+        raise InvalidError(f"{option}{words}", hint="`rubricsvc judges add --help` lists the options") from error
 
 
 def _option_of(field: str) -> str:

@@ -23,22 +23,25 @@ from rubricsvc.errors import InvalidError, NotFoundError, RubricsvcError, Unavai
 COMMANDS = {
     "demo": "The main job on real documents, from rubrics to training.",
     "score": "Score one completion, without a database.",
-    "grader": "OpenAI's graders: check and run one, without a database.",
+    "graders": "OpenAI's graders: check and run one, without a database.",
     "serve": "Run the HTTP service, with a worker inside.",
     "worker": "Run a worker on Redis or RabbitMQ.",
     "doctor": "Look at everything, and say how to mend it.",
-    "prompt": "Prompts: what the policy is asked.",
-    "rubric": "Rubrics: what is looked for in a completion.",
-    "completion": "Completions: what was answered.",
-    "judge": "Judges: who judges, and how.",
-    "job": "Jobs: batches of completions to be scored.",
-    "verdict": "Verdicts: what was found, by criterion.",
-    "label": "Labels: people's verdicts, to hold judges against.",
-    "run": "Training runs.",
-    "key": "API keys of the service.",
+    "prompts": "Prompts: what the policy is asked.",
+    "rubrics": "Rubrics: what is looked for in a completion.",
+    "completions": "Completions: what was answered.",
+    "judges": "Judges: who judges, and how.",
+    "jobs": "Jobs: batches of completions to be scored.",
+    "verdicts": "Verdicts: what was found, by criterion.",
+    "labels": "Labels: people's verdicts, to hold judges against.",
+    "runs": "Training runs.",
+    "keys": "API keys of the service.",
     "db": "The database's schema.",
 }
 """Command to its line in ``--help``. Each is ``app`` (or a function of its own name) in ``rubricsvc.cli.<command>``."""
+
+ALIASES = {name.removesuffix("s"): name for name in COMMANDS if name.endswith("s")}
+"""The singular of each noun, which earlier examples use: ``rubricsvc jobs list`` is ``rubricsvc jobs list``."""
 
 
 class LazyGroup(TyperGroup):
@@ -49,6 +52,7 @@ class LazyGroup(TyperGroup):
         self.commands = {name: TyperCommand(name, help=line) for name, line in COMMANDS.items()}
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        args = [ALIASES.get(args[0], args[0]), *args[1:]]
         name, command, rest = super().resolve_command(ctx, args)
         return name, load(name) if name else command, rest
 

@@ -1,4 +1,4 @@
-"""`rubricsvc judge panel` and `judge cascade`: judges made of judges that are there."""
+"""`rubricsvc judges panel` and `judges cascade`: judges made of judges that are there."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from rubricsvc.cli.books import books
+from rubricsvc.cli.database import books
 from rubricsvc.cli.judge_row import row_of
 from rubricsvc.cli.output import Json, show
 

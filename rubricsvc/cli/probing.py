@@ -112,7 +112,7 @@ def warn_of_embedded() -> None:
 async def score_once(judge: Judge, rubric: Any, prompt: Any, completion: Any, *beside: Any) -> list[Verdict]:
     """One completion scored, with others ``beside`` it, by an engine that is made for it and closed after it."""
     from workers.engines import make_engine
-    from workers.scoring import score_group
+    from workers.scoring.completions import score_group
 
     if any(leaf.model == EMBEDDED for leaf in judge.leaves):
         fetch_embedded()
@@ -134,7 +134,7 @@ def _reached(judge: Judge, **otherwise: float) -> Judge:
 def fetch_embedded() -> None:
     """Bring the shipped model into the cache, with a progress bar, if it is not there."""
     from rubricsvc.settings import get_settings
-    from workers.engines.embedded import NAME, embedded_model
+    from workers.engines.local.embedded_model import NAME, embedded_model
 
     cache = get_settings().cache_dir
     if (cache / NAME).is_dir():

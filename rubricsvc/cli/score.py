@@ -14,7 +14,7 @@ import typer
 from rubricsvc.cli.judge_add import make_judge
 from rubricsvc.cli.output import OK, WITH_FAILURES, Json, cell, exiting, put, put_json, put_table, short
 from rubricsvc.cli.probing import EMBEDDED, score_once, warn_of_embedded
-from rubricsvc.cli.verdict import plain, why
+from rubricsvc.cli.verdicts import plain, why
 from rubricsvc.errors import InvalidError, NotFoundError
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def _answer(judge: Judge, file: str) -> Completion:
     if judge.mode == "comparative":
         raise InvalidError(
             f"judge {judge.name!r} compares two or more completions of a prompt, and here is one",
-            hint="submit a job with several (`rubricsvc job submit FILE --judge …`), or take another judge",
+            hint="submit a job with several (`rubricsvc jobs submit FILE --judge …`), or take another judge",
         )
     text = text_of(file)
     follows = any(leaf.mode == "trajectory" for leaf in judge.leaves)
@@ -164,7 +164,7 @@ def judge_of(judge: str, model: str | None, mode: str, api_key_env: str | None) 
         endpoint = {"base_url": judge, "api_key_env": api_key_env}
         chosen = make_judge(name=judge[:LONGEST_NAME], model=model or "?", mode=mode, endpoint=endpoint)
         return chosen if model else chosen.model_copy(update={"model": only_model(chosen.endpoint)})
-    from rubricsvc.cli.books import books
+    from rubricsvc.cli.database import books
     from rubricsvc.store import judges
 
     with books() as db, db.read() as session:

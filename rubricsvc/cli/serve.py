@@ -34,7 +34,7 @@ def serve(
 ) -> None:
     """Serve the HTTP API until stopped; the database is made on first use."""
     from rubricsvc import telemetry
-    from rubricsvc.cli.books import open_books
+    from rubricsvc.cli.database import open_books
     from rubricsvc.settings import get_settings
 
     given = {name: value for name, value in (("host", host), ("port", port)) if value is not None}
@@ -112,7 +112,7 @@ def _start_worker(
             return
         time.sleep(0.02)
     try:
-        from workers.embedded import embedded_worker
+        from workers.queue.in_process import embedded_worker
 
         stack.enter_context(embedded_worker(settings, db))
     except Exception:  # noqa: BLE001 - whatever it is, nobody else would hear of it in this thread

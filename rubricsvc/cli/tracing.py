@@ -20,7 +20,7 @@ def trace_of(text: str, file: str) -> Completion:
         InvalidError: there are none.
         FormatError: they are no messages.
     """
-    from rubricsvc.formats.faults import BadFileError, Faults, Place
+    from rubricsvc.formats.errors import BadFileError, Faults, Place
     from rubricsvc.formats.native import completion_of
 
     messages = _messages(text, file)

@@ -38,7 +38,7 @@ def worker(
             hint="set RUBRICSVC_BROKER_URL=redis://… or amqp://…; or let `rubricsvc serve` do the scoring",
         )
     from rubricsvc.store.migrate import open_database
-    from workers.app import make_app, with_reconciler
+    from workers.queue.app import make_app, with_reconciler
 
     telemetry.configure(settings.log_level)
     setup_logging.connect(lambda **_: None, weak=False)  # Celery then leaves logging as it is

@@ -18,7 +18,6 @@ from typing import Any, ParamSpec, Self, TypeVar, cast
 
 import httpx2
 
-from rubricsvc.api.schemas import Page
 from rubricsvc.client import calls
 from rubricsvc.client.calls import Scored
 from rubricsvc.client.flows import Flow, Outcome, Send, Sleep
@@ -40,6 +39,7 @@ from rubricsvc.client.nouns import (
     awaited,
     blocking,
 )
+from rubricsvc.schemas import Page
 from rubricsvc.settings import secret
 
 __all__ = ["AsyncClient", "Client", "Scored"]

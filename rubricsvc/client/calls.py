@@ -7,7 +7,15 @@ import uuid
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from rubricsvc.api.schemas import (
+from rubricsvc.client.flows import Flow, Sleep, call, in_path
+from rubricsvc.core.audit import KeptAudit
+from rubricsvc.core.judge import Judge
+from rubricsvc.core.label import Label
+from rubricsvc.core.prompt import Completion, Prompt
+from rubricsvc.core.reward import Reward, reward
+from rubricsvc.core.rubric import Rubric
+from rubricsvc.core.verdict import Verdict
+from rubricsvc.schemas import (
     Item,
     KeptCompletions,
     KeptLabels,
@@ -31,14 +39,6 @@ from rubricsvc.api.schemas import (
     StoredRubric,
     StoredVerdict,
 )
-from rubricsvc.client.flows import Flow, Sleep, call, in_path
-from rubricsvc.core.audit import KeptAudit
-from rubricsvc.core.judge import Judge
-from rubricsvc.core.label import Label
-from rubricsvc.core.prompt import Completion, Prompt
-from rubricsvc.core.reward import Reward, reward
-from rubricsvc.core.rubric import Rubric
-from rubricsvc.core.verdict import Verdict
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,8 @@ import httpx2
 from pydantic import BaseModel, ValidationError
 
 from rubricsvc import errors
-from rubricsvc.api.schemas import ErrorBody
 from rubricsvc.errors import RubricsvcError, UnavailableError
+from rubricsvc.schemas import ErrorBody
 
 _AGAIN = {429, 502, 503, 504}
 _MAX_DELAY = 30.0

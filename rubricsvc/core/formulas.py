@@ -18,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from rubricsvc.core import expression
+from rubricsvc.core import expressions as expression
 from rubricsvc.core.rubric import Numeric, Ordinal, Rubric, Scale, on_scale
 from rubricsvc.core.tree import ZeroError, grade
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
 from statistics import StatisticsError, correlation, fmean, median, pstdev
 
-from rubricsvc.core.comparing import disagree
+from rubricsvc.core.comparison import disagree
 from rubricsvc.core.judge import Judge, Price, Rule
 from rubricsvc.core.rubric import Binary, Criterion, Numeric, Scale
 from rubricsvc.core.verdict import RAW_CHARS, Reason, Usage, Verdict, Vote

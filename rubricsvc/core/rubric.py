@@ -10,10 +10,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, JsonValue, model_validator
 
-from rubricsvc.core import expression
+from rubricsvc.core import expressions as expression
 from rubricsvc.core.base import Name, Share, Value
 from rubricsvc.core.fingerprint import digest
-from rubricsvc.core.placeholders import Template
+from rubricsvc.core.templates import Template
 from rubricsvc.errors import InvalidError, cut
 
 GroupPath = tuple[str, ...]

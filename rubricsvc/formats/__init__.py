@@ -25,7 +25,7 @@ from rubricsvc.formats import (
     preferences,
 )
 from rubricsvc.formats.documents import documents
-from rubricsvc.formats.faults import BadFileError, Fault, Faults, Place, refuse
+from rubricsvc.formats.errors import BadFileError, Fault, Faults, Place, refuse
 from rubricsvc.formats.record import Record
 from rubricsvc.formats.source import Source
 

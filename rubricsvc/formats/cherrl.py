@@ -16,7 +16,7 @@ from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.formats.documents import documents
-from rubricsvc.formats.faults import Faults
+from rubricsvc.formats.errors import Faults
 from rubricsvc.formats.fields import Foreign, build
 from rubricsvc.formats.native import usable_name
 from rubricsvc.formats.record import Record

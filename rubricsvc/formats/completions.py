@@ -13,7 +13,7 @@ from typing import Any
 
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.formats.documents import documents, parsed
-from rubricsvc.formats.faults import Faults, Place, Renamed, found
+from rubricsvc.formats.errors import Faults, Place, Renamed, found
 from rubricsvc.formats.fields import unknown_fields
 from rubricsvc.formats.native import PROMPT, completion_of, prompt_of
 from rubricsvc.formats.source import Source

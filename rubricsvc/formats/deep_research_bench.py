@@ -15,7 +15,7 @@ from pydantic import Field
 
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Rubric
-from rubricsvc.formats.faults import Faults, Place, refuse
+from rubricsvc.formats.errors import Faults, Place, refuse
 from rubricsvc.formats.fields import Foreign, Model, build
 from rubricsvc.formats.native import check_formula
 from rubricsvc.formats.record import Record

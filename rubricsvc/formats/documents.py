@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
-from rubricsvc.formats.faults import Faults, Place
+from rubricsvc.formats.errors import Faults, Place
 from rubricsvc.formats.source import Source
 from rubricsvc.formats.strictjson import Document, json_file, json_lines
 from rubricsvc.formats.yamltext import yaml_records

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
 
 from rubricsvc.core.base import fields_at, tags_at, unknown, without_echoes
-from rubricsvc.formats.faults import Faults, Place, Steps, found
+from rubricsvc.formats.errors import Faults, Place, Steps, found
 
 Model = TypeVar("Model", bound=BaseModel)
 

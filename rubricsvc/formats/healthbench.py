@@ -17,7 +17,7 @@ from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.formats.documents import parsed
-from rubricsvc.formats.faults import Faults, Place, Renamed
+from rubricsvc.formats.errors import Faults, Place, Renamed
 from rubricsvc.formats.fields import Foreign, build
 from rubricsvc.formats.native import check_formula, usable_name
 from rubricsvc.formats.record import Record

@@ -13,7 +13,7 @@ from pydantic import Field, JsonValue
 from rubricsvc.core.prompt import Prompt
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.formats.documents import documents
-from rubricsvc.formats.faults import Faults, Place, Renamed
+from rubricsvc.formats.errors import Faults, Place, Renamed
 from rubricsvc.formats.fields import Foreign, build
 from rubricsvc.formats.native import usable_name
 from rubricsvc.formats.record import Record

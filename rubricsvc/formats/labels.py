@@ -14,7 +14,7 @@ from typing import Any
 from rubricsvc.core.label import OVERALL, Label
 from rubricsvc.core.rubric import Rubric, level_value
 from rubricsvc.formats.documents import documents, parsed
-from rubricsvc.formats.faults import Faults, Place, found
+from rubricsvc.formats.errors import Faults, Place, found
 from rubricsvc.formats.fields import build, unknown_fields
 from rubricsvc.formats.source import Source
 

@@ -18,7 +18,7 @@ from rubricsvc.core.rubric import Rubric, level_value
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import InvalidError
 from rubricsvc.formats.documents import documents
-from rubricsvc.formats.faults import Faults, Place, Renamed, Steps, found
+from rubricsvc.formats.errors import Faults, Place, Renamed, Steps, found
 from rubricsvc.formats.fields import build, unknown_fields
 from rubricsvc.formats.record import Record
 from rubricsvc.formats.source import Source

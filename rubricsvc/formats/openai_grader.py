@@ -16,15 +16,15 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from rubricsvc.core.grader import GRADERS, Grader, rubric_of
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.errors import InvalidError
 from rubricsvc.formats.documents import documents
-from rubricsvc.formats.faults import Faults, Place, Steps, found
+from rubricsvc.formats.errors import Faults, Place, Steps, found
 from rubricsvc.formats.fields import build, unknown_fields
 from rubricsvc.formats.native import usable_name
 from rubricsvc.formats.record import Record
 from rubricsvc.formats.source import Source
+from rubricsvc.graders.model import GRADERS, Grader, rubric_of
 
 _FIELDS = ("item", "grader", "model_sample", "id")
 

@@ -16,7 +16,7 @@ from rubricsvc.core.base import LONGEST_NAME, Share
 from rubricsvc.core.rubric import GroupPath, Rubric
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.formats.documents import documents
-from rubricsvc.formats.faults import Faults, Place, Steps
+from rubricsvc.formats.errors import Faults, Place, Steps
 from rubricsvc.formats.fields import Foreign, build
 from rubricsvc.formats.native import check_formula, usable_name
 from rubricsvc.formats.record import Record

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.verdict import Verdict
-from rubricsvc.formats.faults import Place
+from rubricsvc.formats.errors import Place
 
 
 @dataclass(frozen=True, slots=True)

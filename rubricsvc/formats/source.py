@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from rubricsvc.formats.faults import Place, refuse
+from rubricsvc.formats.errors import Place, refuse
 
 MAX_LINE = 64 * 1024 * 1024
 MAX_TEXT = 256 * 1024 * 1024

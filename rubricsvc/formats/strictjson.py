@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from rubricsvc.formats.faults import Faults, Place, refuse
+from rubricsvc.formats.errors import Faults, Place, refuse
 from rubricsvc.formats.source import MAX_LINE, Source, not_utf8
 
 Document = tuple[Any, Place]

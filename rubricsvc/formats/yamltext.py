@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from rubricsvc.formats.faults import Place, Steps, refuse
+from rubricsvc.formats.errors import Place, Steps, refuse
 from rubricsvc.formats.source import Source
 from rubricsvc.formats.strictjson import Document, JsonError, refuse_unkeepable
 

@@ -25,7 +25,7 @@ _DUST = 1e-9
 _SHARE = 0.25
 """Of what is free, at most this much is reserved at a time for further calls, so that others find some too."""
 
-_EXHAUSTED = "budget: the job's cap was reached before this was begun; `job retry --budget` goes on"
+_EXHAUSTED = "budget: the job's cap was reached before this was begun; `jobs retry --budget` goes on"
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +155,6 @@ def reopen(session: Session, job: JobRow, budget: float | None) -> None:
     if job.exhausted and budget is None:
         raise InvalidError(
             f"job {job.id} has spent ${job.spent:.4g} of its budget of ${job.budget:.4g}",
-            hint=f"give it more: rubricsvc job retry {job.id} --budget {2 * (job.budget or 0):g}",
+            hint=f"give it more: rubricsvc jobs retry {job.id} --budget {2 * (job.budget or 0):g}",
         )
     job.budget, job.exhausted = job.budget if budget is None else budget, False

@@ -33,7 +33,7 @@ def find(session: Session, table: type[Row], ref: int | str, options: Sequence[O
 
 def missing(noun: str, ref: int | str) -> NotFoundError:
     """The error for a row that is not there."""
-    hint = f"`rubricsvc {noun} list` or GET /v1/{noun}s shows what there is"
+    hint = f"`rubricsvc {noun}s list` or GET /v1/{noun}s shows what there is"
     return NotFoundError(f"no {noun} {cut(repr(ref), 80)}", hint=hint)
 
 

@@ -52,7 +52,7 @@ def of_model(session: Session, model: str) -> JudgeRow:
     asks = (content["model"].as_string() == model) & content["mode"].as_string().in_(("readout", "written"))
     row = find(session, model) or session.scalars(select(JudgeRow).where(asks).order_by(JudgeRow.id.desc())).first()
     if row is None:
-        hint = f"add one: rubricsvc judge add NAME --url … --model {model} --mode written; or name a judge {model!r}"
+        hint = f"add one: rubricsvc judges add NAME --url … --model {model} --mode written; or name a judge {model!r}"
         raise NotFoundError(f"no judge asks the model {model!r}", hint=hint)
     return row
 

@@ -42,7 +42,7 @@ def verify(session: Session, secret: str) -> KeyRow:
         UnauthorizedError: unknown, revoked or expired.
     """
     row = session.scalars(select(KeyRow).where(KeyRow.digest == _digest(secret))).first()
-    hint = "make one with `rubricsvc key create NAME`"
+    hint = "make one with `rubricsvc keys create NAME`"
     if row is None:
         raise UnauthorizedError("unknown API key", hint=hint)
     if row.revoked_at is not None:
@@ -63,7 +63,7 @@ def revoke(session: Session, row_id: int) -> KeyRow:
     """Raises NotFoundError where there is no such key."""
     row = find(session, KeyRow, row_id)
     if row is None:
-        raise NotFoundError(f"no key {row_id}", hint="`rubricsvc key list` shows them")
+        raise NotFoundError(f"no key {row_id}", hint="`rubricsvc keys list` shows them")
     row.revoked_at = row.revoked_at or utcnow()
     return row
 

@@ -58,7 +58,7 @@ def _contradiction(row: LabelRow, label: Label) -> ConflictError:
     what = f"{cut(label.annotator, 80)!r} has labelled {cut(label.criterion, 80)!r} of completion {row.completion_id}"
     return ConflictError(
         f"{what} already: {row.value}, not {label.value}",
-        hint="`label import --replace` (in Python, replace=True) takes the newer one; two people need two names",
+        hint="`labels import --replace` (in Python, replace=True) takes the newer one; two people need two names",
     )
 
 

@@ -273,7 +273,7 @@ def reconcile(session: Session, *, max_leases: int) -> int:
     return len(returned)
 
 
-_WORKER_LOST = "worker_lost: every worker that took this item died; `job retry` tries again"
+_WORKER_LOST = "worker_lost: every worker that took this item died; `jobs retry` tries again"
 
 
 def _unattended(session: Session) -> list[int]:

@@ -18,16 +18,16 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from rubricsvc.core.assessment import assess
-from rubricsvc.core.calibrating import Fitted, calibrate
 from rubricsvc.core.judge import Endpoint, Judge
 from rubricsvc.core.label import Judged, Label
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.errors import InvalidError
+from rubricsvc.stats.assessment import assess
+from rubricsvc.stats.calibration_fit import Fitted, calibrate
 from tests.conftest import SHARED
-from workers import scoring
 from workers.engines import make_engine
+from workers.scoring import completions as scoring
 
 LONGEST = 2000
 """Characters of a completion that is taken: the sets' longest ones take a small model on two cores minutes."""

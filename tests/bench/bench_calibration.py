@@ -13,7 +13,7 @@ import json
 from pathlib import Path
 from statistics import fmean
 
-from rubricsvc.core.overall import OverallFit, fit_overall
+from rubricsvc.stats.overall import OverallFit, fit_overall
 from tests import llm_rubric
 from tests.conftest import SHARED
 

@@ -42,10 +42,10 @@ from tests.bench.vllm_server import NAME, Server, vllm_server
 from workers import judges
 from workers.engines import make_engine
 from workers.engines.base import Engine
-from workers.engines.conversation import Conversation
-from workers.engines.models import model_path, open_tokenizer
-from workers.engines.pending import shared_length
-from workers.scoring import score
+from workers.engines.local.batching import shared_length
+from workers.engines.local.conversation import Conversation
+from workers.engines.local.models import model_path, open_tokenizer
+from workers.scoring.completions import score
 
 TASK = "Explain how Python's special method names, compound statements and standard types work, with examples."
 POINTS = (

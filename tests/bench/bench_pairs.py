@@ -21,7 +21,7 @@ from statistics import fmean
 from typing import Any
 
 from rubricsvc.core.audit import Rate
-from rubricsvc.core.comparing import disagree
+from rubricsvc.core.comparison import disagree
 from rubricsvc.core.judge import Comparison, Endpoint, Judge
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
@@ -29,7 +29,7 @@ from rubricsvc.core.verdict import Verdict
 from rubricsvc.formats import load
 from tests.conftest import SHARED
 from workers.engines import make_engine
-from workers.scoring import score_group
+from workers.scoring.completions import score_group
 
 LONGEST = 2000
 RUBRIC = Rubric(criteria=(Criterion(key="c", text="The answer does exactly what the instruction asks."),))

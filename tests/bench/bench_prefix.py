@@ -16,7 +16,7 @@ import time
 import torch
 
 from workers.engines.base import Ask, Question, Reply
-from workers.engines.transformers_local import TransformersLocal
+from workers.engines.local.transformers_engine import TransformersLocal
 
 SENTENCE = "The committee found that the bridge was safe, though two of its cables needed care before the winter came. "
 TOKENS_PER_SENTENCE = 21

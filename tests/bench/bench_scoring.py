@@ -33,8 +33,8 @@ from rubricsvc.store.session import Database
 from tests import instant_engine  # noqa: F401 - registers the engine "instant"
 from tests.databases import fresh_url
 from tests.scripted_server import labels, scripted_server, server_process
-from workers import leases as drain
-from workers.embedded import embedded_worker
+from workers.queue import drain
+from workers.queue.in_process import embedded_worker
 
 CRITERIA = 10
 RUBRIC = Rubric(criteria=tuple(Criterion(key=f"c{n}", text=f"States fact number {n} of the list.") for n in range(10)))

@@ -28,7 +28,7 @@ from trainer.metrics import Metrics
 from trainer.optim import MasterAdamW
 from trainer.policy import Policy
 from trainer.rewards import CallableRewards, Task
-from workers.engines.embedded import embedded_model
+from workers.engines.local.embedded_model import embedded_model
 
 QUESTIONS = (
     "How does Python decide which __add__ method runs when both operands define one?",

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.services import free_port
-from workers.engines.models import model_path
+from workers.engines.local.models import model_path
 
 NAME = "smollm2"
 _LONGEST_START_S = 300

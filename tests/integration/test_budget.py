@@ -1,4 +1,4 @@
-"""A job with a budget, and `job wait` killed with SIGKILL again and again: the cap holds, and all of it is judged."""
+"""A job with a budget, and `jobs wait` killed with SIGKILL again and again: the cap holds, and all of it is judged."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from rubricsvc.core.judge import Endpoint, Judge, Price
 from rubricsvc.store import budgets, jobs
 from rubricsvc.store.session import Database
-from tests.books import RUBRIC, submit_job
+from tests.rows import RUBRIC, submit_job
 from tests.scripted_server import ScriptedServer, labels, scripted_server
 from tests.worker_process import WorkerProcess
 

@@ -20,8 +20,8 @@ from rubricsvc.settings import Settings
 from rubricsvc.store import jobs
 from rubricsvc.store.session import Database
 from rubricsvc.store.tables import ItemRow, VerdictRow
-from tests.books import RUBRIC, submit_job
 from tests.databases import KINDS
+from tests.rows import RUBRIC, submit_job
 from tests.scripted_server import Say, ScriptedServer, labels, scripted_server
 from tests.worker_process import WorkerProcess, redis_url
 

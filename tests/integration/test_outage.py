@@ -16,7 +16,7 @@ from rubricsvc.core.judge import Endpoint, Judge
 from rubricsvc.store import jobs, migrate
 from rubricsvc.store.jobs import Progress
 from rubricsvc.store.session import Database
-from tests.books import submit_job
+from tests.rows import submit_job
 from tests.scripted_server import Say, ScriptedServer, labels, scripted_server
 from tests.services import POSTGRES, Postgres, postgres
 
@@ -48,7 +48,7 @@ def submit(books: Database, judge: ScriptedServer) -> int:
 
 
 def waiting(log: Path, books: Database, job: int) -> subprocess.Popen[bytes]:
-    """`job wait`, which scores in its own process."""
+    """`jobs wait`, which scores in its own process."""
     environment = {**os.environ, "RUBRICSVC_DATABASE_URL": books.url, "RUBRICSVC_BROKER_URL": "memory://"}
     with log.open("ab") as out:
         command = [sys.executable, "-m", "rubricsvc.cli.main", "job", "wait", str(job)]
@@ -98,7 +98,7 @@ def test_ctrl_c_while_it_is_away_says_how_to_go_on_and_gives_the_leases_back(
         server.stop()
         wait_for(lambda: "the database does not answer, trying again" in log.read_text(), log)
         command.send_signal(signal.SIGINT)
-        wait_for(lambda: f"Go on with: rubricsvc job wait {job}" in log.read_text(), log)
+        wait_for(lambda: f"Go on with: rubricsvc jobs wait {job}" in log.read_text(), log)
         server.start()  # within the grace that a stopping worker has to give its leases back
         assert command.wait(PATIENCE) == 130, log.read_text()
     found = progress(books, job)

@@ -23,8 +23,8 @@ from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.settings import Settings
 from rubricsvc.store import jobs
 from rubricsvc.store.session import Database
-from tests.books import submit_job
 from tests.databases import fresh_url
+from tests.rows import submit_job
 from tests.scripted_server import Say, labels, scripted_server
 from tests.services import RABBITMQ, free_port, rabbitmq
 from tests.worker_process import redis_url

@@ -12,7 +12,7 @@ from rubricsvc.core.judge import Endpoint
 from rubricsvc.core.verdict import Reason
 from tests.bench.vllm_server import NAME, Server, vllm_server
 from workers.engines.base import Ask, Failure, Question, Reply
-from workers.engines.openai_http import OpenAIHttp
+from workers.engines.http.openai import OpenAIHttp
 
 pytestmark = [
     pytest.mark.vllm,

@@ -17,7 +17,7 @@ from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import ConflictError
-from workers.scoring import fingerprint_of
+from workers.scoring.completions import fingerprint_of
 
 Verdicts = list[list[Verdict]]
 """For each answer that was shown one verdict a criterion."""

@@ -1,4 +1,4 @@
-"""Runs an audit: every answer of a plan through ``workers.scoring``, in this process, many at once."""
+"""Runs an audit: every answer of a plan through ``workers.scoring.completions``, in this process, many at once."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from rubricsvc.core.audit import Audit, Finding, Hit, SuiteResult, measured, worst
-from rubricsvc.core.comparing import disagree
+from rubricsvc.core.comparison import disagree
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
@@ -18,7 +18,7 @@ from workers.audit.cases import Case
 from workers.audit.journal import Journal
 from workers.audit.plan import ANSWERS_ORDER, MISSED, PLAIN, RATIONALE, DataSuite, Plan, Trial
 from workers.engines.base import Engine
-from workers.scoring import fingerprint_of, score_group
+from workers.scoring.completions import fingerprint_of, score_group
 
 T = TypeVar("T")
 Progress = Callable[[int, int, str], None]

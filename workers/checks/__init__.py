@@ -22,9 +22,9 @@ from functools import lru_cache
 from pydantic import ValidationError
 
 from rubricsvc.core.base import first_fault
-from rubricsvc.core.placeholders import PlaceholderError
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Check, Criterion, Rubric
+from rubricsvc.core.templates import PlaceholderError
 from rubricsvc.core.verdict import Reason, Verdict
 from rubricsvc.errors import InvalidError, RubricsvcError
 from workers.checks import (  # noqa: F401 - they register their checks
@@ -35,7 +35,7 @@ from workers.checks import (  # noqa: F401 - they register their checks
     ifbench,
     ifeval,
     instructions,
-    loops,
+    loop_detection,
     maths,
     schema,
     similarity,
@@ -43,7 +43,7 @@ from workers.checks import (  # noqa: F401 - they register their checks
     text,
 )
 from workers.checks.registry import CHECKS, Args, CheckType, Finding
-from workers.checks.sandbox import NoSandboxError
+from workers.checks.sandbox.runner import NoSandboxError
 
 
 @dataclass(frozen=True, slots=True)

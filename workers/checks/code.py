@@ -13,14 +13,14 @@ from typing import Any
 
 from pydantic import Field, JsonValue, field_validator, model_validator
 
-from rubricsvc.core.grader import Program, Range
-from rubricsvc.core.placeholders import sample_of
 from rubricsvc.core.prompt import Completion, Prompt
+from rubricsvc.core.templates import sample_of
 from rubricsvc.errors import cut
-from workers.checks.faults import see_whose
+from rubricsvc.graders.model import Program, Range
 from workers.checks.fences import Which, pick
 from workers.checks.registry import Args, Finding, check
-from workers.checks.sandbox import Limits, Result, run_python
+from workers.checks.sandbox.runner import Limits, Result, run_python
+from workers.checks.test_errors import see_whose
 
 PYTHON = ("python", "py", "python3")
 
@@ -117,7 +117,7 @@ class _Test:
 
 @check("code", Code, version=3)
 def code(completion: Completion, prompt: Prompt, args: Code) -> Finding:
-    """The share of the unit tests that the code passes, each in a sandbox of its own (see `workers.checks.sandbox`).
+    """The share of the unit tests that the code passes, each in a sandbox of its own (see `sandbox.runner`).
 
     What the code does wrong, loading, looping or leaving early, fails its tests; where there is no sandbox, or the
     tests break without any code, the check fails. A program that wants to can forge a pass from within its own process:

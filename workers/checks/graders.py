@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-from rubricsvc.core.placeholders import Template, fill, names_of
 from rubricsvc.core.prompt import Completion, Prompt
+from rubricsvc.core.templates import Template, fill, names_of
 from workers.checks.registry import Args, Finding, check
 from workers.checks.similarity import Metric, similar
 from workers.checks.text import compare

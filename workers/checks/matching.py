@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from workers.checks.child import Child
+from workers.checks.sandbox.child_process import Child
 
 _matcher = Child(
     "pattern",

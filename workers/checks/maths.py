@@ -7,8 +7,8 @@ from importlib.util import find_spec
 from pydantic import Field
 
 from rubricsvc.core.prompt import Completion, Prompt
-from workers.checks.child import Child
 from workers.checks.registry import Args, Finding, check, packages
+from workers.checks.sandbox.child_process import Child
 
 _verifier = Child(
     "comparison",

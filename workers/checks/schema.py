@@ -7,9 +7,9 @@ from importlib.util import find_spec
 from pydantic import Field, JsonValue, field_validator
 
 from rubricsvc.core.prompt import Completion, Prompt
-from workers.checks.child import Child
 from workers.checks.fences import Which, pick
 from workers.checks.registry import Args, Finding, check, packages
+from workers.checks.sandbox.child_process import Child
 
 _validator = Child(
     "schema",

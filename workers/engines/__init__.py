@@ -18,7 +18,7 @@ from rubricsvc.core.base import first_fault
 from rubricsvc.core.judge import Judge
 from rubricsvc.errors import InvalidError, UnavailableError, cut
 from workers.engines.base import Engine
-from workers.engines.seats import Seats
+from workers.engines.panel import Seats
 
 Factory = Callable[[Judge], Engine]
 ENGINES: dict[str, Factory] = {}
@@ -48,7 +48,7 @@ def factory_of(judge: Judge) -> Factory:
         judge.endpoint.checked()
     except ValidationError as error:
         path, words = first_fault(error)
-        hint = f"mend it where the database is: rubricsvc judge add {judge.name} …"
+        hint = f"mend it where the database is: rubricsvc judges add {judge.name} …"
         raise InvalidError(f"judge {judge.name!r}: {path} {words}", hint=hint, path=f"judge.endpoint.{path}") from error
     return ENGINES[judge.engine]
 
@@ -74,27 +74,27 @@ def make_engine(judge: Judge) -> Engine:
 
 @register("openai_http")
 def _openai_http(judge: Judge) -> Engine:
-    from workers.engines.openai_http import OpenAIHttp
+    from workers.engines.http.openai import OpenAIHttp
 
     return OpenAIHttp(judge.model, judge.endpoint)
 
 
 @register("transformers_local")
 def _transformers_local(judge: Judge) -> Engine:
-    from workers.engines.transformers_local import TransformersLocal
+    from workers.engines.local.transformers_engine import TransformersLocal
 
     return TransformersLocal(judge.model, revision=judge.revision)
 
 
 @register("vllm_local")
 def _vllm_local(judge: Judge) -> Engine:
-    from workers.engines.vllm_local import VllmLocal
+    from workers.engines.local.vllm_engine import VllmLocal
 
     return VllmLocal(judge.model, revision=judge.revision)
 
 
 @register("none")
 def _none(judge: Judge) -> Engine:
-    from workers.engines.nobody import Nobody
+    from workers.engines.null import Nobody
 
     return Nobody()

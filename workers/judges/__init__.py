@@ -16,8 +16,9 @@ from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import InvalidError
 from workers.engines import factory_of
 from workers.engines.base import Ask, Failure, Question, Reply
-from workers.judges import comparative, own, readout, trajectory, written
-from workers.judges.calls import Asked, Call, joined
+from workers.judges import comparative, readout, trajectory, written
+from workers.judges import custom_prompt as own
+from workers.judges.requests import Asked, Call, joined
 from workers.judges.template import Shown, Template, load
 
 MODES = {"readout": readout, "written": written, "comparative": comparative, "trajectory": trajectory}

@@ -8,7 +8,7 @@ for each (RULER, OpenPipe/ART). Scores are joined by id. The reply must score ex
 scale: one that is missing, foreign, twice there or off the scale fails them all, since scores are relative to each
 other.
 
-``workers.comparing`` chooses what is shown, and makes verdicts of it.
+``workers.scoring.group_scoring`` chooses what is shown, and makes verdicts of it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from rubricsvc.core.verdict import Reason, Verdict
 from rubricsvc.errors import InvalidError
 from workers.engines.base import Question, Reply
 from workers.judges import readout, written
-from workers.judges.calls import Asked, Call, joined, put, spent
+from workers.judges.requests import Asked, Call, joined, put, spent
 from workers.judges.template import Shown, Template, name_of
 from workers.judges.thinking import apart
 from workers.judges.written import UnreadError, exactly, last_object, object_of, sent_back, whole

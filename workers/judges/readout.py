@@ -18,7 +18,7 @@ from rubricsvc.core.rubric import Binary, Ordinal, Scale
 from rubricsvc.core.verdict import Reason, Verdict
 from rubricsvc.errors import InvalidError
 from workers.engines.base import Question, Reply
-from workers.judges.calls import Asked, Call, joined, put, spent
+from workers.judges.requests import Asked, Call, joined, put, spent
 from workers.judges.template import Shown, Template
 
 VERSION = "2"

@@ -2,7 +2,8 @@
 
 The question about a step is an ordinary one, read as any readout or written verdict. The trace so far stands in the
 completion's place and only grows at its end: what the model reads about step k begins with all it read about step
-k - 1 before the criterion, so that a prefix cache pays for the trace once. ``workers.following`` asks step after step.
+k - 1 before the criterion, so that a prefix cache pays for the trace once. `workers.scoring.trajectories`
+asks step after step.
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ from functools import lru_cache
 
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Message, Prompt
-from rubricsvc.core.trace import Step
+from rubricsvc.core.trajectory import Step
 from rubricsvc.errors import InvalidError
 from workers.engines.base import Question, Reply
 from workers.judges import readout, written
-from workers.judges.calls import Asked, Call, joined
+from workers.judges.requests import Asked, Call, joined
 from workers.judges.template import Shown, Template, name_of
 from workers.judges.untrusted import Clean, clean, fence
 
@@ -78,7 +79,7 @@ def calls(asked: list[Asked], judge: Judge, template: Template) -> list[Call]:
     Raises:
         InvalidError: always.
     """
-    raise InvalidError("a trajectory judge is asked step by step", hint="score it through workers.scoring")
+    raise InvalidError("a trajectory judge is asked step by step", hint="score it through workers.scoring.completions")
 
 
 def repair(call: Call, reply: Reply, judge: Judge, template: Template) -> Question | None:

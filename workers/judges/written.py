@@ -27,7 +27,7 @@ from rubricsvc.core.rubric import Binary, Level, Numeric, Ordinal, Scale
 from rubricsvc.core.verdict import Evidence, Reason, Verdict
 from rubricsvc.errors import InvalidError
 from workers.engines.base import Question, Reply
-from workers.judges.calls import Asked, Call, joined, put, raw, spent
+from workers.judges.requests import Asked, Call, joined, put, raw, spent
 from workers.judges.template import Shown, Template
 from workers.judges.thinking import apart
 from workers.judges.untrusted import clean

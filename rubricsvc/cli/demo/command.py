@@ -92,7 +92,7 @@ def run(work: Workplace, *, fresh: bool = False) -> dict[str, Any]:
 
 @contextmanager
 def _books(work: Workplace) -> Iterator[Database]:
-    from rubricsvc.cli.books import open_books
+    from rubricsvc.cli.database import open_books
     from rubricsvc.settings import get_settings
 
     db = open_books(get_settings().model_copy(update={"database_url": work.database_url}))

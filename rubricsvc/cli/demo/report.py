@@ -19,7 +19,7 @@ from rubricsvc.cli.demo.figures import (
     mean,
 )
 from rubricsvc.cli.demo.plan import Size
-from rubricsvc.cli.page import render
+from rubricsvc.cli.html_page import render
 from rubricsvc.core.verdict import Verdict
 
 

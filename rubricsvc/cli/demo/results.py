@@ -23,7 +23,7 @@ from rubricsvc.core.verdict import Verdict
 from rubricsvc.store import jobs, prompts, rubrics, verdicts
 from rubricsvc.store.session import Database
 from rubricsvc.store.tables import ItemRow
-from workers.scoring import fingerprint_of
+from workers.scoring.completions import fingerprint_of
 
 _PACKAGES = ("rubricsvc", "torch", "transformers", "sqlalchemy", "celery")
 

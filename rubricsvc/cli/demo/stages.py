@@ -14,12 +14,12 @@ from rubricsvc import telemetry
 from rubricsvc.cli.demo.plan import POLICY, STAGES, Workplace
 from rubricsvc.cli.demo.questions import Question, questions
 from rubricsvc.cli.output import Meter, meter, say
-from rubricsvc.cli.waiting import looks
 from rubricsvc.core.fingerprint import digest
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Prompt
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.errors import InvalidError
+from rubricsvc.services.waiting import looks
 from rubricsvc.settings import Settings
 from rubricsvc.store import completions, jobs, judges, prompts, rubrics
 from rubricsvc.store.session import Database
@@ -32,8 +32,8 @@ from trainer.metrics import Metrics
 from trainer.rewards import JudgeRewards, Task
 from workers import checks
 from workers.authoring.generate import generate
-from workers.embedded import embedded_worker
 from workers.engines import make_engine
+from workers.queue.in_process import embedded_worker
 
 JUDGE = Judge(name="embedded", engine="transformers_local", model="embedded")
 GENERATED = "generated"

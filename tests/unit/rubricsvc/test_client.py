@@ -14,7 +14,6 @@ import pytest
 import uvicorn
 
 from rubricsvc.api.app import create_app
-from rubricsvc.api.schemas import StoredJob
 from rubricsvc.client import AsyncClient, Client, flows
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.label import Label
@@ -29,6 +28,7 @@ from rubricsvc.errors import (
     UnauthorizedError,
     UnavailableError,
 )
+from rubricsvc.schemas import StoredJob
 from rubricsvc.settings import Settings
 from rubricsvc.store import keys, leases, outbox
 from rubricsvc.store.session import Database
@@ -36,7 +36,7 @@ from tests.instant_engine import InstantEngine
 from tests.services import free_port
 from workers import engines
 from workers.engines.base import Failure, Question, Reply
-from workers.leases import Drainer
+from workers.queue.drain import Drainer
 
 pytestmark = pytest.mark.integration
 

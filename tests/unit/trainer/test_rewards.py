@@ -18,14 +18,14 @@ from rubricsvc.errors import NotFoundError
 from rubricsvc.settings import Settings
 from rubricsvc.store import jobs, outbox
 from rubricsvc.store.session import Database
-from tests.comparing_judge import Tasteful, answers_in
 from tests.instant_engine import InstantEngine, agreeable
+from tests.preference_engine import Tasteful, answers_in
 from tests.services import free_port
 from tests.unit.rubricsvc.test_client import running
 from trainer.rewards import CallableRewards, JudgeRewards, RewardSource, Scored, ServiceRewards, Task
 from workers import engines
 from workers.engines.base import Failure, Question, Reply
-from workers.leases import Drainer
+from workers.queue.drain import Drainer
 
 RUBRIC = Rubric(
     criteria=[Criterion(key="a", text="Is good.", weight=3), Criterion(key="b", text="Is rude.", weight=-1)]

@@ -73,7 +73,7 @@ def test_metrics_say_that_the_database_is_away(http: TestClient, monkeypatch: py
     def away(*_: object) -> None:
         raise OperationalError("SELECT 1", {}, Exception("gone"))
 
-    monkeypatch.setattr("rubricsvc.store.stats.queue", away)
+    monkeypatch.setattr("rubricsvc.store.monitoring.queue", away)
     answer = http.get("/metrics")
     assert answer.status_code == 200
     assert "rubricsvc_database_up 0.0" in answer.text

@@ -9,7 +9,7 @@ from rubricsvc.api.request import Examine
 from rubricsvc.core.audit import Audit, Rate, SuiteResult
 from rubricsvc.store import audits
 from rubricsvc.store.session import Database
-from tests.books import keep_unusable
+from tests.rows import keep_unusable
 from tests.unit.rubricsvc.api.conftest import JUDGE, Serve
 from workers.judges import validate
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from rubricsvc.core.calibrating import LEAST_LABELS, LEAST_PROMPTS
-from rubricsvc.core.overall import Overall
 from rubricsvc.core.verdict import Verdict
+from rubricsvc.stats.calibration_fit import LEAST_LABELS, LEAST_PROMPTS
+from rubricsvc.stats.overall import Overall
 from tests.instant_engine import InstantEngine
 from tests.unit.rubricsvc.cli.conftest import Cli
 from workers.engines import ENGINES
@@ -167,7 +167,7 @@ def test_how_many_labels_calibrating_takes_is_told_before_and_after(labelled: Cl
     labelled("job", "submit", "--judge", "sure", "--limit", 3, "--wait")
     ran = labelled("judge", "calibrate", "sure")
     assert ran.code == 2 and "labels on at least 10 prompts, and there are usable ones on 3" in ran.err
-    assert "hint: label answers to more prompts (`rubricsvc label import FILE`), and let the judge" in ran.err
+    assert "hint: label answers to more prompts (`rubricsvc labels import FILE`), and let the judge" in ran.err
 
 
 def test_each_criterion_has_all_its_figures_and_people_beside_the_judge(labelled: Cli, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""`judge audit` from end to end: the exit code, what is kept, and where it is shown. The judge answers by a rule."""
+"""`judges audit` from end to end: the exit code, what is kept, and where it is shown. The judge answers by a rule."""
 
 from __future__ import annotations
 

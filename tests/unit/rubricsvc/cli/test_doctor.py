@@ -13,10 +13,10 @@ from rubricsvc.cli import doctor, main
 from rubricsvc.core.judge import Endpoint, Judge
 from rubricsvc.store import judges, migrate
 from rubricsvc.store.session import Database
-from tests.books import keep_unusable
+from tests.rows import keep_unusable
 from tests.scripted_server import labels, scripted_server
 from tests.services import free_port
-from workers.checks import sandbox
+from workers.checks.sandbox import runner as sandbox
 
 
 @pytest.fixture(autouse=True)
@@ -152,7 +152,7 @@ def test_an_address_kept_by_an_earlier_version(capsys: pytest.CaptureFixture[str
     code, found = examine(capsys)
     assert code == 1
     assert "base_url is no address of a server" in found["judge old"]["detail"]
-    assert "rubricsvc judge add old" in found["judge old"]["mending"]
+    assert "rubricsvc judges add old" in found["judge old"]["mending"]
 
 
 def test_for_people_each_finding_is_a_line_with_a_mark(

@@ -80,7 +80,7 @@ def test_version(cli: Cli) -> None:
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        (["rubrik"], "No such command 'rubrik'. Did you mean 'rubric'?"),
+        (["rubrik"], "No such command 'rubrik'. Did you mean 'rubrics'?"),
         (["rubric", "lst"], "No such command 'lst'"),
         (["rubric", "show"], "Missing argument"),
         (["job", "show", "x"], "valid integer"),
@@ -101,7 +101,7 @@ def test_what_is_not_there_ends_with_3(cli: Cli) -> None:
     assert ran.code == 3
     assert ran.err.splitlines()[-2:] == [
         "error: no rubric 'nothing'",
-        "hint: `rubricsvc rubric list` or GET /v1/rubrics shows what there is",
+        "hint: `rubricsvc rubrics list` or GET /v1/rubrics shows what there is",
     ]
 
 
@@ -248,7 +248,7 @@ def code_where_the_reader_leaves(command: str, reader: str, tmp_path: Path) -> t
 
 @pytest.mark.integration
 @pytest.mark.parametrize(
-    ("command", "code"), [("rubric lint {file} --json", "0"), ("rubric list", "0"), ("rubric diff a b", "1")]
+    ("command", "code"), [("rubrics lint {file} --json", "0"), ("rubrics list", "0"), ("rubrics diff a b", "1")]
 )
 @pytest.mark.parametrize("reader", ["head -1", "true"])
 def test_a_reader_that_leaves_is_no_error_and_hides_none(

@@ -1,4 +1,4 @@
-"""`job export --pairs`: what a preference trainer reads."""
+"""`jobs export --pairs`: what a preference trainer reads."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from rubricsvc.settings import get_settings
 from rubricsvc.store.migrate import open_database
 from tests.unit.rubricsvc.cli.conftest import Cli
-from workers.leases import Drainer
+from workers.queue.drain import Drainer
 
 pytestmark = pytest.mark.integration
 

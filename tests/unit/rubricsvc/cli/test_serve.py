@@ -15,7 +15,7 @@ def test_without_its_worker_the_service_ends(cli: Cli, monkeypatch: pytest.Monke
     def broken(*_: object) -> None:
         raise InvalidError("no worker today")
 
-    monkeypatch.setattr("workers.embedded.embedded_worker", broken)
+    monkeypatch.setattr("workers.queue.in_process.embedded_worker", broken)
     before = signal.getsignal(signal.SIGTERM)
     try:
         ran = cli("serve", "--port", free_port())

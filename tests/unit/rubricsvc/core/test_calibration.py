@@ -10,13 +10,13 @@ import pytest
 from pydantic import ValidationError
 from scipy.special import expit, logit
 
-from rubricsvc.core.calibrating import calibrate, fit_curve, split
 from rubricsvc.core.calibration import Calibration, Curve, Method, family
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.label import Judged, Label
 from rubricsvc.core.rubric import Criterion, Numeric
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import InvalidError
+from rubricsvc.stats.calibration_fit import calibrate, fit_curve, split
 
 RANDOM = np.random.default_rng(0)
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from rubricsvc.formats.completions import fits, read
-from rubricsvc.formats.faults import Faults
+from rubricsvc.formats.errors import Faults
 from rubricsvc.formats.source import Source
 
 

@@ -232,7 +232,7 @@ def test_the_documentation_names_every_field_and_its_examples_are_right(tmp_path
     import re
 
     from rubricsvc.formats import completions, labels, native
-    from rubricsvc.formats.faults import Faults
+    from rubricsvc.formats.errors import Faults
     from rubricsvc.formats.source import Source
 
     text = (Path(__file__).resolve().parents[4] / "docs" / "formats.md").read_text(encoding="utf-8")

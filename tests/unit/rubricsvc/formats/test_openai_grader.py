@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from rubricsvc.core.grader import rubric_of
 from rubricsvc.core.reward import reward
 from rubricsvc.core.rubric import Numeric, Rubric
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import InvalidError
 from rubricsvc.formats import BadFileError, load
-from rubricsvc.formats.faults import Faults, Place
+from rubricsvc.formats.errors import Faults, Place
 from rubricsvc.formats.native import parse as parse_native
 from rubricsvc.formats.native import plain
 from rubricsvc.formats.openai_grader import parse
+from rubricsvc.graders.model import rubric_of
 
 ASKED = [{"role": "user", "content": "Is {{sample.output_text}} right? It is {{item.answer}}."}]
 STRING = {

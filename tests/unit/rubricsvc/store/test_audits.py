@@ -6,7 +6,7 @@ from rubricsvc.core.audit import Audit, Rate, SuiteResult
 from rubricsvc.core.judge import Judge
 from rubricsvc.store import audits, judges
 from rubricsvc.store.session import Database
-from tests.books import submit_job
+from tests.rows import submit_job
 
 
 def audit(rate: float) -> Audit:

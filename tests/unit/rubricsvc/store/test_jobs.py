@@ -10,10 +10,11 @@ from sqlalchemy import event
 
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.verdict import Usage, Verdict
-from rubricsvc.store import jobs, leases, stats
+from rubricsvc.store import jobs, leases
+from rubricsvc.store import monitoring as stats
 from rubricsvc.store.leases import Outcome
 from rubricsvc.store.session import Database
-from tests.books import RUBRIC, submit_job
+from tests.rows import RUBRIC, submit_job
 
 JUDGE = Judge(name="test", engine="test", model="none")
 

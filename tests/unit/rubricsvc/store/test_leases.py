@@ -21,8 +21,8 @@ from rubricsvc.store import jobs, leases, outbox, verdicts
 from rubricsvc.store.leases import Lease, Outcome
 from rubricsvc.store.session import Database
 from rubricsvc.store.tables import ItemRow, OutboxRow, VerdictRow
-from tests.books import RUBRIC, submit_job
 from tests.databases import fresh_url
+from tests.rows import RUBRIC, submit_job
 
 JUDGE = Judge(name="j", model="m")
 ITEMS = 7

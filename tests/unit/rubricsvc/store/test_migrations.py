@@ -14,7 +14,7 @@ from rubricsvc.errors import InvalidError, UnavailableError
 from rubricsvc.store import budgets, jobs, migrate
 from rubricsvc.store.session import Database
 from rubricsvc.store.tables import Base
-from tests.books import submit_job
+from tests.rows import submit_job
 from tests.unit.rubricsvc.store.test_jobs import JUDGE, record_two
 
 

@@ -11,7 +11,7 @@ from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.errors import ConflictError, InvalidError, NotFoundError
 from rubricsvc.store import completions, jobs, judges, keys, prompts, rubrics
 from rubricsvc.store.session import Database
-from tests.books import keep_unusable
+from tests.rows import keep_unusable
 
 ONE = Rubric(criteria=(Criterion(key="a", text="One."),))
 TWO = Rubric(criteria=(Criterion(key="a", text="Two."),))

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from rubricsvc.core.grader import Python, rubric_of
 from rubricsvc.core.prompt import Completion, Prompt
+from rubricsvc.graders.model import Python, rubric_of
 from workers.checks.code import Code, GradeError, Grader, code, grade, python, split
-from workers.checks.faults import BrokenTestsError
 from workers.checks.registry import Finding
+from workers.checks.test_errors import BrokenTestsError
 
 PROMPT = Prompt.of("Write add(a, b).")
 

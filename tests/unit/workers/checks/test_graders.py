@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from rubricsvc.core.grader import rubric_of
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.reward import reward
 from rubricsvc.core.verdict import Reason, Verdict
 from rubricsvc.formats.openai_grader import parse
+from rubricsvc.graders.model import rubric_of
 from workers import checks
 
 ITEM = {"answer": "Paris", "rows": [3, 4]}

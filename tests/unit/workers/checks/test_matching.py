@@ -1,7 +1,7 @@
 import pytest
 
-from workers.checks.child import ChildError
 from workers.checks.matching import search
+from workers.checks.sandbox.child_process import ChildError
 
 
 def test_matches_are_counted_up_to_the_limit() -> None:

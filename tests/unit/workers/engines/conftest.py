@@ -17,6 +17,6 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def embedded() -> Path:
     """The folder of the embedded model; fetched into the user's cache if it is not there yet."""
     from rubricsvc.settings import get_settings
-    from workers.engines.embedded import embedded_model
+    from workers.engines.local.embedded_model import embedded_model
 
     return embedded_model(get_settings().cache_dir)

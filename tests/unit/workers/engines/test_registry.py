@@ -47,7 +47,7 @@ def test_vllm_that_is_not_installed_is_told_with_its_package() -> None:
 def test_no_option_of_vllm_changes_what_a_judge_says(monkeypatch: pytest.MonkeyPatch, option: str) -> None:
     """Two machines with two sets of options give verdicts with one fingerprint."""
     options = {option: "other", "tensor_parallel_size": 2}
-    monkeypatch.setattr("workers.engines.vllm_local.get_settings", lambda: Settings(vllm_options=options))
+    monkeypatch.setattr("workers.engines.local.vllm_engine.get_settings", lambda: Settings(vllm_options=options))
     with pytest.raises(InvalidError, match=f"takes no {option}: the judge's fingerprint") as caught:
         make_engine(Judge(name="j", engine="vllm_local", model="embedded"))
     assert "tensor_parallel_size" in caught.value.hint

@@ -15,10 +15,10 @@ from rubricsvc.core.judge import Comparison, Endpoint, Judge, Thinking
 from rubricsvc.core.prompt import Completion
 from rubricsvc.core.rubric import Criterion, Level, Ordinal, Rubric
 from rubricsvc.core.verdict import Reason, Verdict
-from tests.comparing_judge import Tasteful, answers_in, scores
 from tests.instant_engine import InstantEngine
+from tests.preference_engine import Tasteful, answers_in, scores
 from tests.scripted_server import Say, Script, say, scripted_server
-from tests.unit.workers.comparing_setup import (
+from tests.unit.workers.scoring.group_setup import (
     GROUP,
     PAIRS,
     PROMPT,
@@ -31,7 +31,7 @@ from tests.unit.workers.comparing_setup import (
 )
 from workers.engines import make_engine
 from workers.engines.base import Reply
-from workers.scoring import score_group
+from workers.scoring.completions import score_group
 
 
 def replied(reply: str, asked: Judge = GROUP) -> list[list[Verdict]]:

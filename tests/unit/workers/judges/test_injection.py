@@ -11,7 +11,7 @@ from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.core.verdict import Reason, Verdict
 from tests.instant_engine import InstantEngine
 from workers.engines.base import Ask, Reply
-from workers.scoring import score
+from workers.scoring.completions import score
 
 WRITTEN = Judge(name="w", model="m", mode="written")
 RUBRIC = Rubric(criteria=(Criterion(key="why", text="Says why."), Criterion(key="how", text="Says how.")))

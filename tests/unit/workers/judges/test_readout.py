@@ -10,7 +10,7 @@ from rubricsvc.core.verdict import Reason, Usage, Verdict
 from rubricsvc.errors import InvalidError
 from workers.engines.base import Reply
 from workers.judges import readout
-from workers.judges.calls import Asked, Call
+from workers.judges.requests import Asked, Call
 from workers.judges.template import Shown, load
 
 JUDGE = Judge(name="j", model="m", min_answer_mass=0.2)

@@ -16,7 +16,7 @@ from rubricsvc.core.rubric import Binary, Criterion, Level, Numeric, Ordinal, Ru
 from rubricsvc.core.verdict import Reason, Verdict
 from tests.scripted_server import Say, Script, ScriptedServer, error, say, scripted_server
 from workers.engines import make_engine
-from workers.scoring import score
+from workers.scoring.completions import score
 
 PROMPT, ANSWER = Prompt.of("Why?"), Completion(text="Because the left operand is asked first.")
 WARM = Sampling(temperature=0.7, seed=5)

@@ -14,7 +14,7 @@ from rubricsvc.errors import InvalidError
 from tests.instant_engine import agreeable
 from workers.engines.base import Reply
 from workers.judges import written
-from workers.judges.calls import Asked, Call
+from workers.judges.requests import Asked, Call
 from workers.judges.template import Shown, load
 from workers.judges.untrusted import clean
 

@@ -1,0 +1,84 @@
+"""`rubricsvc completions`: what was answered."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rubricsvc.cli.database import books
+from rubricsvc.cli.output import After, Json, Limit, clean, noun, put, put_json, short, show, show_page
+from rubricsvc.services.importing import AnyFormat, File, Language, SkipInvalid, importing, options_of
+
+if TYPE_CHECKING:
+    from rubricsvc.store.tables import CompletionRow
+
+app = noun("Completions: what was answered.")
+
+
+@app.command("import")
+def import_(
+    file: File,
+    format: AnyFormat = None,
+    skip_invalid: SkipInvalid = False,
+    language: Language = None,
+    as_json: Json = False,
+) -> None:
+    """Import completions and prompts, but no rubrics.
+
+    All of the file is taken, or nothing; taking it twice changes nothing.
+    """
+    with importing(file, as_json, skip_invalid=skip_invalid) as (importer, source):
+        importer.read(source, format, rubrics_too=False, **options_of(language))
+
+
+def _row(row: CompletionRow) -> dict[str, Any]:
+    value = row.value
+    return {
+        "id": row.id,
+        "prompt_id": row.prompt_id,
+        "policy": row.policy,
+        "step": value.step,
+        "external_id": value.id,
+        "characters": len(value.text),
+    }
+
+
+@app.command("list")
+def list_(
+    *,
+    prompt: Annotated[str | None, typer.Option(help="Of this prompt: its id, or the one it had in its file.")] = None,
+    policy: Annotated[str | None, typer.Option(help="Of this policy.")] = None,
+    limit: Limit = 50,
+    after: After = 0,
+    as_json: Json = False,
+) -> None:
+    """List completions."""
+    from rubricsvc.store import completions, prompts
+
+    with books() as db, db.read() as session:
+        prompt_id = prompts.get(session, prompt).id if prompt is not None else None
+        show_page(
+            lambda n: completions.page(session, after=after, limit=n, prompt_id=prompt_id, policy=policy),
+            lambda row: _row(row) | {"text": row.value.text if as_json else short(row.value.text, 50)},
+            limit,
+            as_json,
+            empty="no completions; `rubricsvc completions import FILE` brings some",
+        )
+
+
+@app.command("show")
+def show_(
+    completion_id: Annotated[int, typer.Argument(help="Its id.")],
+    as_json: Json = False,
+) -> None:
+    """Show one completion."""
+    from rubricsvc.store import completions
+
+    with books() as db, db.read() as session:
+        row = completions.get(session, completion_id)
+        if as_json:
+            put_json(_row(row) | {"completion": row.content})
+            return
+        show(_row(row), False)
+        put(f"\n{clean(row.value.text)}")

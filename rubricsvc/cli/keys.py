@@ -1,0 +1,73 @@
+"""``rubricsvc keys``: API keys. A secret is shown once, when it is made; what is kept is its SHA-256."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rubricsvc.cli.output import After, Json, Limit, noun, put, say, show_page
+
+if TYPE_CHECKING:
+    from rubricsvc.store.tables import KeyRow
+
+app = noun("API keys of the service.")
+
+
+@app.command()
+def create(
+    name: Annotated[str, typer.Argument(help="Who or what the key is for.")],
+    expires_in: Annotated[int | None, typer.Option(min=1, max=36500, help="Days until it expires.")] = None,
+) -> None:
+    """Make a key and print its secret, which cannot be shown again."""
+    from rubricsvc.cli.database import books
+    from rubricsvc.store import keys
+
+    with books() as db, db.write() as session:
+        row, secret = keys.create(session, name, timedelta(days=expires_in) if expires_in else None)
+    say(f"key {row.id} for {row.name}, shown this once:")
+    put(secret)
+
+
+@app.command("list")
+def list_(limit: Limit = 50, after: After = 0, as_json: Json = False) -> None:
+    """List the keys, without their secrets."""
+    from rubricsvc.cli.database import books
+    from rubricsvc.store import keys
+
+    with books() as db, db.read() as session:
+        show_page(
+            lambda n: keys.page(session, after=after, limit=n),
+            _row,
+            limit,
+            as_json,
+            empty="no keys; `rubricsvc keys create NAME` makes one",
+        )
+
+
+def _row(row: KeyRow) -> dict[str, Any]:
+    return {
+        "id": row.id,
+        "name": row.name,
+        "key": f"…{row.suffix}",
+        "created": _day(row.created_at),
+        "last_used": _day(row.last_used_at),
+        "expires": _day(row.expires_at),
+        "revoked": _day(row.revoked_at),
+    }
+
+
+@app.command()
+def revoke(key_id: Annotated[int, typer.Argument(help="Its number in `rubricsvc keys list`.")]) -> None:
+    """Make a key useless, at once and for good."""
+    from rubricsvc.cli.database import books
+    from rubricsvc.store import keys
+
+    with books() as db, db.write() as session:
+        row = keys.revoke(session, key_id)
+    say(f"key {row.id} ({row.name}) is revoked")
+
+
+def _day(moment: datetime | None) -> str | None:
+    return f"{moment:%Y-%m-%d}" if moment else None

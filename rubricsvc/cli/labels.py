@@ -1,0 +1,135 @@
+"""`rubricsvc labels`: what people found, to hold judges against."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rubricsvc.cli.database import books
+from rubricsvc.cli.output import After, Json, Limit, noun, short, show_page
+from rubricsvc.errors import InvalidError
+from rubricsvc.services.importing import File, Format, Language, SkipInvalid, importing, options_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from sqlalchemy.orm import Session
+
+    from rubricsvc.store.tables import LabelRow
+
+app = noun("Labels: people's verdicts, to hold judges against.")
+
+PAGE = 500
+
+Completion = Annotated[int | None, typer.Option(help="Of this completion.")]
+Rubric = Annotated[str | None, typer.Option(help="Under this rubric: id, name, name@version or digest.")]
+Annotator = Annotated[str | None, typer.Option(help="Of this person.")]
+
+
+@app.command("import")
+def import_(
+    file: File,
+    *,
+    format: Format = None,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Where a person said otherwise before, this counts.")
+    ] = False,
+    skip_invalid: SkipInvalid = False,
+    language: Language = None,
+    as_json: Json = False,
+) -> None:
+    """Import labels: by themselves, or in records with their prompts, rubrics and completions.
+
+    All of the file is taken, or nothing; taking it twice changes nothing.
+    """
+    from rubricsvc.formats import labels
+
+    with importing(file, as_json, skip_invalid=skip_invalid, replace_labels=replace) as (importer, source):
+        if format is None and not source.path.is_dir() and labels.fits(source):
+            result = importer.labels(source)
+        else:
+            result = importer.records(source, format, rubrics_too=True, **options_of(language))
+        if not result.label_ids:
+            hint = "docs/formats.md shows how labels are written; `rubrics import` takes files without any"
+            what = "labels of completions that are not in it" if result.labels_left else "no labels"
+            raise InvalidError(f"{source.name} holds {what}", hint=hint)
+
+
+@app.command("list")
+def list_(
+    *,
+    completion: Completion = None,
+    rubric: Rubric = None,
+    annotator: Annotator = None,
+    limit: Limit = 100,
+    after: After = 0,
+    as_json: Json = False,
+) -> None:
+    """List labels."""
+    from rubricsvc.store import labels
+
+    with books() as db, db.read() as session:
+        where = _where(session, completion, rubric, annotator)
+        show_page(
+            lambda n: labels.page(session, after=after, limit=n, **where),
+            lambda row: _row(row) if as_json else _row(row) | {"note": short(row.note or "-", 50)},
+            limit,
+            as_json,
+            empty="no labels; `rubricsvc labels import FILE` brings some",
+        )
+
+
+@app.command()
+def export(
+    *,
+    completion: Completion = None,
+    rubric: Rubric = None,
+    annotator: Annotator = None,
+    out: Annotated[Path | None, typer.Option(help="Write to this file instead of stdout.")] = None,
+) -> None:
+    """Write labels as JSON lines that `labels import` reads back."""
+    import json
+
+    from rubricsvc.cli.output import to_file
+    from rubricsvc.store import rubrics
+
+    with books() as db, db.read() as session, to_file(out) as stream:
+        names: dict[int, str] = {}
+        for row in _all(session, _where(session, completion, rubric, annotator)):
+            if row.rubric_id not in names:
+                under = rubrics.get(session, row.rubric_id)
+                names[under.id] = f"{under.name}@{under.version}"
+            of = {"completion_id": row.completion_id, "rubric": names[row.rubric_id], "rubric_id": row.rubric_id}
+            stream.write(json.dumps(of | row.label.model_dump(mode="json"), ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def _where(session: Session, completion: int | None, rubric: str | None, annotator: str | None) -> dict[str, Any]:
+    from rubricsvc.store import completions, rubrics
+
+    if completion is not None:
+        completions.get(session, completion)
+    rubric_id = rubrics.get(session, rubric).id if rubric is not None else None
+    return {"completion_id": completion, "rubric_id": rubric_id, "annotator": annotator}
+
+
+def _all(session: Session, where: dict[str, Any]) -> Iterator[LabelRow]:
+    from rubricsvc.store import labels
+
+    after = 0
+    while rows := labels.page(session, after=after, limit=PAGE, **where):
+        yield from rows
+        after = rows[-1].id
+
+
+def _row(row: LabelRow) -> dict[str, Any]:
+    return {
+        "id": row.id,
+        "completion_id": row.completion_id,
+        "rubric_id": row.rubric_id,
+        "criterion": row.criterion,
+        "annotator": row.annotator,
+        "value": row.value,
+        "note": row.note,
+    }

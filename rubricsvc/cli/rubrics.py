@@ -1,0 +1,245 @@
+"""`rubricsvc rubrics`: write, check, import, look at, compare and export rubrics."""
+
+from __future__ import annotations
+
+import difflib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rubricsvc.cli.database import books
+from rubricsvc.cli.output import (
+    OK,
+    After,
+    Json,
+    Limit,
+    exiting,
+    noun,
+    put,
+    put_json,
+    put_table,
+    say,
+    show,
+    show_list,
+    show_page,
+    to_file,
+)
+from rubricsvc.errors import ConflictError
+from rubricsvc.services.importing import (
+    File,
+    Format,
+    Language,
+    SkipInvalid,
+    bad_checks,
+    importing,
+    options_of,
+    source_of,
+)
+
+if TYPE_CHECKING:
+    from sqlalchemy.orm import Session
+
+    from rubricsvc.formats import Record
+    from rubricsvc.store.tables import RubricRow
+
+app = noun("Rubrics: what is looked for in an answer, and how much it counts.")
+
+Ref = Annotated[str, typer.Argument(help="id, name (newest version), name@version, or 8+ digits of the digest.")]
+Out = Annotated[Path | None, typer.Option(help="Write to this file instead of stdout.")]
+
+
+@app.command()
+def init(
+    file: Annotated[Path, typer.Argument(help="The file to write.")] = Path("rubric.yaml"),
+    trajectory: Annotated[
+        bool, typer.Option("--trajectory", help="One for agents: does it make progress towards the goal, step by step?")
+    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite it if it is there.")] = False,
+) -> None:
+    """Write an example to be changed into your own."""
+    from importlib.resources import files
+
+    if file.exists() and not force:
+        raise ConflictError(f"{file} is there already", hint="name another file, or overwrite it with --force")
+    example = files("rubricsvc.formats").joinpath("example_trajectory.yaml" if trajectory else "example.yaml")
+    file.write_text(example.read_text(encoding="utf-8"), encoding="utf-8")
+    say(f"wrote {file}; change it, then: rubricsvc rubrics lint {file}")
+
+
+@app.command()
+def lint(file: File, format: Format = None, language: Language = None, as_json: Json = False) -> None:
+    """Check a file: every fault, with its line."""
+    from rubricsvc.formats import stream
+
+    rows = []
+    with source_of(file) as source:
+        for record in stream(source, format, on_skip=None, examine=bad_checks, **options_of(language)):
+            rows.append(_summary(record))
+    if as_json:
+        show_list(rows, True)
+        return
+    show_list(rows[:20], False)
+    if len(rows) > 20:
+        say(f"… and {len(rows) - 20} more")
+    say(f"{len(rows)} record{'s' * (len(rows) != 1)}, no faults")
+
+
+def _summary(record: Record) -> dict[str, Any]:
+    criteria = record.rubric.criteria if record.rubric else ()
+    return {
+        "name": record.name,
+        "criteria": len(criteria),
+        "pitfalls": sum(criterion.weight < 0 for criterion in criteria),
+        "checked": sum(criterion.kind == "checked" for criterion in criteria),
+        "formula": record.rubric.formula if record.rubric else None,
+        "completions": len(record.completions),
+    }
+
+
+@app.command("import")
+def import_(
+    file: File,
+    *,
+    format: Format = None,
+    name: Annotated[str | None, typer.Option(help="Name of the rubric; for a file with one rubric.")] = None,
+    skip_invalid: SkipInvalid = False,
+    language: Language = None,
+    as_json: Json = False,
+) -> None:
+    """Import rubrics, prompts and completions.
+
+    All of the file is taken, or nothing; taking it twice changes nothing.
+    """
+    with importing(file, as_json, skip_invalid=skip_invalid, name=name) as (importer, source):
+        importer.records(source, format, rubrics_too=True, **options_of(language))
+
+
+def row_of(row: RubricRow) -> dict[str, Any]:
+    """A rubric in a list."""
+    return {
+        "id": row.id,
+        "name": row.name,
+        "version": row.version,
+        "digest": row.digest[:12],
+        "prompt_id": row.prompt_id,
+        "criteria": len(row.content["criteria"]),
+        "formula": row.content["formula"],
+        "origin": row.origin,
+    }
+
+
+@app.command("list")
+def list_(
+    name: Annotated[str | None, typer.Option(help="All versions of this one.")] = None,
+    prompt: Annotated[str | None, typer.Option(help="Of this prompt: its id, or the one it had in its file.")] = None,
+    limit: Limit = 50,
+    after: After = 0,
+    as_json: Json = False,
+) -> None:
+    """List rubrics."""
+    from rubricsvc.store import prompts, rubrics
+
+    with books() as db, db.read() as session:
+        prompt_id = prompts.get(session, prompt).id if prompt is not None else None
+        show_page(
+            lambda n: rubrics.page(session, after=after, limit=n, name=name, prompt_id=prompt_id),
+            row_of,
+            limit,
+            as_json,
+            empty="no rubrics; `rubricsvc rubrics init` writes an example to import",
+        )
+
+
+@app.command("show")
+def show_(
+    ref: Ref,
+    as_yaml: Annotated[bool, typer.Option("--yaml", help="Print it in the native format, to be edited.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Show one rubric."""
+    from rubricsvc.formats.native import dump
+    from rubricsvc.store import rubrics
+
+    with books() as db, db.read() as session:
+        row = rubrics.get(session, ref)
+        if as_yaml:
+            dump([_record(session, row)], sys.stdout, yaml=True)
+        elif as_json:
+            put_json({**row_of(row), "digest": row.digest, "rubric": row.content})
+        else:
+            show(row_of(row) | {"digest": row.digest, "min_coverage": row.value.min_coverage}, False)
+            put("")
+            put_table(["key", "weight", "kind", "group", "text"], [_criterion_cells(c) for c in row.value.criteria])
+
+
+def _criterion_cells(criterion: Any) -> list[str]:
+    kind = f"check {criterion.check.name}" if criterion.check else criterion.scale.kind
+    required = " (required)" if criterion.required else ""
+    return [criterion.key, f"{criterion.weight:g}", kind + required, "/".join(criterion.group) or "-", criterion.text]
+
+
+@app.command()
+def diff(a: Ref, b: Ref) -> None:
+    """What changed from A to B; ends with 1 if anything did."""
+    from rubricsvc.store import rubrics
+
+    with books() as db, db.read() as session:
+        rows = [rubrics.get(session, ref) for ref in (a, b)]
+    before, after = (_plain_yaml(row) for row in rows)
+    names = [f"{row.name}@{row.version}" for row in rows]
+    lines = list(difflib.unified_diff(before, after, names[0], names[1], lineterm=""))
+    with exiting(1 if lines else OK):
+        for line in lines:
+            put(line)
+        if not lines:
+            say(f"{names[0]} and {names[1]} are the same")
+
+
+def _plain_yaml(row: RubricRow) -> list[str]:
+    from io import StringIO
+
+    from rubricsvc.formats import Record
+    from rubricsvc.formats.native import dump
+
+    stream = StringIO()
+    dump([Record(None, row.value)], stream, yaml=True)
+    return stream.getvalue().splitlines()
+
+
+@app.command()
+def export(
+    refs: Annotated[list[str] | None, typer.Argument(help="Which; all where none is named.")] = None,
+    as_yaml: Annotated[bool, typer.Option("--yaml", help="YAML instead of JSONL.")] = False,
+    out: Out = None,
+) -> None:
+    """Write rubrics in the native format.
+
+    With their prompts; the newest versions, unless a version is named.
+    """
+    from rubricsvc.formats.native import dump
+
+    with books() as db, db.read() as session, to_file(out) as stream:
+        dump((_record(session, row) for row in _rows(session, refs)), stream, yaml=as_yaml)
+
+
+def _rows(session: Session, refs: list[str] | None) -> Iterator[RubricRow]:
+    from rubricsvc.store import rubrics
+
+    if refs:
+        yield from (rubrics.get(session, ref) for ref in refs)
+        return
+    after = 0
+    while rows := rubrics.page(session, after=after, limit=200):
+        yield from (row for row in rows if rubrics.get(session, row.name).id == row.id)
+        after = rows[-1].id
+
+
+def _record(session: Session, row: RubricRow) -> Record:
+    from rubricsvc.formats import Record
+    from rubricsvc.store import prompts
+
+    prompt = prompts.get(session, row.prompt_id) if row.prompt_id is not None else None
+    return Record(prompt.value if prompt else None, row.value, id=prompt.external_id if prompt else None, name=row.name)

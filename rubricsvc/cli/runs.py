@@ -1,0 +1,209 @@
+"""`rubricsvc runs`: train a policy against rubric rewards, and look at what training did."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Event
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rubricsvc.cli.output import INTERRUPTED, Json, cell, meter, noun, say, show, show_list
+
+if TYPE_CHECKING:
+    from rubricsvc.cli.audited import Standing
+    from rubricsvc.core.judge import Judge
+    from trainer.config import RunConfig, ServiceJudge
+    from trainer.metrics import Metrics
+    from trainer.rewards import JudgeRewards, ServiceRewards, Task
+
+app = noun("Training runs.")
+
+SHOWN = ("reward", "reward_std", "unscored_fraction", "entropy", "grad_norm", "completions/mean_length", "step_time")
+
+
+@app.command()
+def start(
+    config: Annotated[Path, typer.Argument(metavar="CONFIG.toml", help="What to train, on what, judged by whom.")],
+    resume: Annotated[bool, typer.Option("--resume", help="Go on from the run's newest checkpoint.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Train a policy. Ctrl-C ends it after the step that is under way, with a checkpoint."""
+    from rubricsvc import telemetry
+    from trainer.config import load_config
+
+    telemetry.configure("WARNING", human=True)
+
+    described = load_config(config)
+    judge, audit = _judge(described)
+    run = described.model_copy(update={"judge": judge})
+    tasks = _tasks(run)
+    _tell(run, judge, tasks, resume)
+    say(audit.words)
+
+    from trainer.loop import train
+    from trainer.policy import Policy
+
+    began = time.monotonic()
+    policy = Policy.load(run.policy.model, dtype=run.policy.dtype, device=run.policy.device)
+    with _rewards(judge) as rewards, meter("training") as bar, _stop_on_interrupt() as stop:
+
+        def on_step(step: Metrics) -> None:
+            bar.update(step["step"], run.steps, f"reward {cell(step['reward'])} ± {cell(step['reward_std'])}")
+
+        history = train(policy, tasks, rewards, run, on_step=on_step, stop=stop, resume=resume, record=audit.record)
+    show(_summary(run.out) | {"seconds": round(time.monotonic() - began, 2)}, as_json)
+    if history.stopped:
+        say(f"stopped; go on with: rubricsvc runs start {config} --resume")
+        raise typer.Exit(INTERRUPTED)
+
+
+@app.command("show")
+def show_(
+    folder: Annotated[Path, typer.Argument(help="The run's folder.")],
+    last: Annotated[int, typer.Option(min=0, help="How many of its last steps to show.")] = 0,
+    as_json: Json = False,
+) -> None:
+    """Show a run; with --last its newest steps."""
+    from rubricsvc.errors import NotFoundError
+    from trainer.metrics import read
+
+    if not _is_run(folder):
+        raise NotFoundError(f"{folder} holds no training run", hint="`rubricsvc runs list` shows those in ./runs")
+    if last:
+        steps = read(folder)[-last:]
+        rows = steps if as_json else [{"step": s["step"], **{name: s.get(name) for name in SHOWN}} for s in steps]
+        show_list(rows, as_json, empty="no step is done yet")
+    else:
+        show(_summary(folder), as_json)
+
+
+@app.command("list")
+def list_(
+    folder: Annotated[Path, typer.Argument(help="Where the runs are.")] = Path("runs"), as_json: Json = False
+) -> None:
+    """List the runs in a folder."""
+    found = sorted(path for path in folder.iterdir() if _is_run(path)) if folder.is_dir() else []
+    show_list((_summary(path) for path in found), as_json, empty=f"no runs in {folder}")
+
+
+def _judge(config: RunConfig) -> tuple[Judge | ServiceJudge, Standing]:
+    """Who judges, and which audit it passed; a name is looked up, so that the run's record says who that was."""
+    from rubricsvc.cli.audited import Standing, of_service, of_stored
+    from rubricsvc.core.judge import Judge
+
+    if isinstance(config.judge, Judge):
+        return config.judge, Standing(config.judge.name, why="keep it with `rubricsvc judges add`, then `judges audit`")
+    if not isinstance(config.judge, str):
+        return config.judge, of_service(config.judge)
+    from rubricsvc.cli.database import books
+    from rubricsvc.store import audits, judges
+
+    with books() as db, db.read() as session:
+        row = judges.get(session, config.judge)
+        kept = audits.newest(session, [row.id]).get(row.id)
+        return row.value, of_stored(row.value, kept.value if kept else None)
+
+
+def _tasks(config: RunConfig) -> list[Task]:
+    from rubricsvc.errors import InvalidError
+    from rubricsvc.formats import load
+    from trainer.rewards import Task
+    from workers import checks
+
+    records = load(config.data.path, config.data.format)
+    tasks = [Task(record.prompt, record.rubric) for record in records if record.prompt and record.rubric]
+    if not tasks:
+        raise InvalidError(f"{config.data.path} has no prompt with a rubric", hint="give each prompt its criteria")
+    if len(tasks) < len(records):
+        say(f"{len(records) - len(tasks)} of {len(records)} records have no prompt or no rubric and are left out")
+    for task in tasks:
+        checks.validate(task.rubric)
+    return tasks
+
+
+def _tell(config: RunConfig, judge: Judge | ServiceJudge, tasks: list[Task], resume: bool) -> None:
+    from rubricsvc.cli.probing import EMBEDDED, fetch_embedded, warn_of_embedded
+    from rubricsvc.services.selecting import warn_of_vetoes
+    from trainer.config import ServiceJudge
+
+    sampling, policy = config.sampling, config.policy
+    verb = "go on training" if resume else "train"
+    say(f"{verb} {policy.model} ({policy.dtype}) for {config.steps} steps, into {config.out}")
+    say(
+        f"a step: {sampling.group_size} completions for each of {sampling.prompts_per_step} prompts (of {len(tasks)}), "
+        f"judged by {judge.name}"
+    )
+    if not isinstance(judge, ServiceJudge):
+        warn_of_vetoes(judge, sorted({repr(key) for task in tasks for key in task.rubric.judged_required}))
+    model = getattr(judge, "model", None)  # a service's judge has its model there
+    if model == EMBEDDED:
+        warn_of_embedded()
+    if EMBEDDED in (model, policy.model):
+        fetch_embedded()
+
+
+def _rewards(judge: Judge | ServiceJudge) -> JudgeRewards | ServiceRewards:
+    from rubricsvc.core.judge import Judge
+    from trainer.rewards import JudgeRewards, ServiceRewards
+
+    if isinstance(judge, Judge):
+        return JudgeRewards(judge)
+    return ServiceRewards(judge.name, judge.service, timeout=judge.timeout_s)
+
+
+@contextmanager
+def _stop_on_interrupt() -> Iterator[Event]:
+    """An event that the first Ctrl-C sets; the second one interrupts as ever."""
+    stop = Event()
+
+    def first(_signal: int, _frame: object) -> None:
+        stop.set()
+        signal.signal(signal.SIGINT, before)
+        say("\nending after this step, with a checkpoint; Ctrl-C again ends at once")
+
+    before = signal.signal(signal.SIGINT, first)
+    try:
+        yield stop
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _is_run(folder: Path) -> bool:
+    return (folder / "config.json").is_file() and (folder / "metrics.jsonl").is_file()
+
+
+def _summary(folder: Path) -> dict[str, Any]:
+    """Steps done, and the mean reward of the first and the last tenth of them."""
+    from trainer import checkpoint
+    from trainer.metrics import read
+
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    steps = read(folder)
+    rewards = [step["reward"] for step in steps]
+    tenth = max(1, len(rewards) // 10)
+    kept = checkpoint.steps(folder)
+    return {
+        "run": str(folder),
+        "steps": len(rewards),
+        "of": config["steps"],
+        "reward_first": _mean(rewards[:tenth]),
+        "reward_last": _mean(rewards[-tenth:]),
+        "judge_calibrated": steps[-1].get("judge_calibrated") if steps else None,
+        "judge_audit": _in_words(config.get("judge_audit")),
+        "checkpoint": str(checkpoint.folder(folder, kept[-1])) if kept else None,
+    }
+
+
+def _in_words(audit: dict[str, Any] | None) -> str | None:
+    return f"{'passed' if audit['passed'] else 'not passed'} {audit['created_at'][:10]}" if audit else None
+
+
+def _mean(values: list[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None

@@ -1,0 +1,71 @@
+"""`rubricsvc verdicts`: what judges found, criterion by criterion."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rubricsvc.cli.database import books
+from rubricsvc.cli.output import After, Json, Limit, noun, short, show_page
+from rubricsvc.core.states import Outcome
+
+if TYPE_CHECKING:
+    from rubricsvc.core.verdict import Verdict
+    from rubricsvc.store.tables import VerdictRow
+
+app = noun("Verdicts: what judges found, criterion by criterion.")
+
+
+def plain(verdict: Verdict) -> dict[str, Any]:
+    """A verdict as JSON data; what it does not have is left out."""
+    return verdict.model_dump(mode="json", exclude_none=True, exclude={"evidence"}) | (
+        {"evidence": [evidence.model_dump(exclude_none=True) for evidence in verdict.evidence]}
+        if verdict.evidence
+        else {}
+    )
+
+
+def why(verdict: Verdict) -> str:
+    """What a table says beside the value: quotes that do not stand in the answer, and the failure or the rationale; and
+    what else there is to say of a finding: pairs whose orders disagree, a trace that goes in circles."""
+    told = f"[{verdict.detail}]" if verdict.detail else ""
+    words = verdict.detail if verdict.outcome == "failed" else " ".join(filter(None, (told, verdict.rationale)))
+    reason = f"{verdict.reason}: " if verdict.reason and words else verdict.reason or ""
+    foreign = sum(quote.start is None for quote in verdict.evidence)
+    mark = f"[{foreign} of {len(verdict.evidence)} quotes not in the answer] " if foreign else ""
+    return mark + reason + (words or "")
+
+
+@app.command("list")
+def list_(
+    *,
+    job: Annotated[int | None, typer.Option(help="Of this job.")] = None,
+    completion: Annotated[int | None, typer.Option(help="Of this completion.")] = None,
+    outcome: Annotated[Outcome | None, typer.Option(help="Only those that came out so.")] = None,
+    limit: Limit = 100,
+    after: After = 0,
+    as_json: Json = False,
+) -> None:
+    """List verdicts."""
+    from rubricsvc.store import jobs, verdicts
+
+    with books() as db, db.read() as session:
+        if job is not None:
+            jobs.get(session, job)
+        where: dict[str, Any] = {"job_id": job, "completion_id": completion, "outcome": outcome, "after": after}
+        show_page(
+            lambda n: verdicts.page(session, **where, limit=n),
+            lambda row: _row(row, as_json),
+            limit,
+            as_json,
+            empty="no verdicts",
+        )
+
+
+def _row(row: VerdictRow, as_json: bool) -> dict[str, Any]:
+    ids = {"id": row.id, "completion_id": row.completion_id, "rubric_id": row.rubric_id, "judge_id": row.judge_id}
+    if as_json:
+        return ids | {"verdict": plain(row.verdict)}
+    value = row.value if row.value is not None else row.outcome
+    return ids | {"criterion": row.criterion, "value": value, "why": short(why(row.verdict), 60)}

@@ -1,0 +1,95 @@
+"""A job's results as lines: all that is needed to know what a reward is and where it came from."""
+
+from __future__ import annotations
+
+import csv
+import json
+from typing import TYPE_CHECKING, Any, TextIO
+
+from rubricsvc.cli.verdicts import plain
+
+if TYPE_CHECKING:
+    from rubricsvc.core.verdict import Verdict
+    from rubricsvc.store.session import Database
+    from rubricsvc.store.tables import ItemRow, JobRow
+
+PAGE = 200
+
+
+def export_job(db: Database, job_id: int, stream: TextIO, *, as_csv: bool) -> int:
+    """Write a line for each completion and rubric; how many of them have no reward.
+
+    Raises:
+        NotFoundError: no such job.
+    """
+    from rubricsvc.core.reward import fold
+    from rubricsvc.store import jobs, prompts, verdicts
+
+    writer = _Csv(stream) if as_csv else _Jsonl(stream)
+    external: dict[int, str | None] = {}
+    bare = after = 0
+    while True:
+        with db.read() as session:  # a page each, so that memory does not grow with the job
+            job = jobs.get(session, job_id)
+            rows = jobs.results(session, job_id, after=after, limit=PAGE)
+            found = verdicts.for_items(session, [row.id for row in rows])
+            for row in rows:
+                prompt_id = row.completion.prompt_id
+                if prompt_id not in external:
+                    external[prompt_id] = prompts.get(session, prompt_id).external_id
+                order = {criterion["key"]: place for place, criterion in enumerate(row.rubric.content["criteria"])}
+                bare += row.reward is None
+                line = _line(job, row, external[prompt_id])
+                ordered = sorted(found.get(row.id, []), key=lambda v: order[v.criterion])
+                line["vetoed_by"] = fold(row.rubric.value, ordered).vetoed_by
+                writer.write(line, ordered)
+        if not rows:
+            return bare
+        after = rows[-1].id
+
+
+def _line(job: JobRow, row: ItemRow, prompt_external_id: str | None) -> dict[str, Any]:
+    completion = row.completion.content
+    return {
+        "job_id": job.id,
+        "prompt_id": row.completion.prompt_id,
+        "prompt_external_id": prompt_external_id,
+        "completion_id": row.completion_id,
+        "completion_external_id": completion.get("id"),
+        "policy": row.completion.policy,
+        "step": completion.get("step"),
+        "rubric": f"{row.rubric.name}@{row.rubric.version}",
+        "rubric_digest": row.rubric.digest,
+        "judge": job.judge.name,
+        "judge_digest": job.judge.digest,
+        "state": row.state,
+        "reward": row.reward,
+        "coverage": row.coverage,
+        "formula": row.formula,
+        "why_none": row.why_none,
+    }
+
+
+class _Jsonl:
+    def __init__(self, stream: TextIO) -> None:
+        self.stream = stream
+
+    def write(self, line: dict[str, Any], verdicts: list[Verdict]) -> None:
+        line["verdicts"] = [plain(verdict) for verdict in verdicts]
+        self.stream.write(json.dumps(line, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+class _Csv:
+    """One column holds the values by criterion, as JSON: criteria differ from rubric to rubric."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self.writer: csv.DictWriter[str] | None = None
+        self.stream = stream
+
+    def write(self, line: dict[str, Any], verdicts: list[Verdict]) -> None:
+        line["values"] = json.dumps({verdict.criterion: verdict.value for verdict in verdicts}, ensure_ascii=False)
+        line["failed"] = " ".join(f"{verdict.criterion}:{verdict.reason}" for verdict in verdicts if verdict.reason)
+        if self.writer is None:
+            self.writer = csv.DictWriter(self.stream, list(line), lineterminator="\n")
+            self.writer.writeheader()
+        self.writer.writerow(line)

@@ -1,0 +1,52 @@
+"""API keys from the command line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from rubricsvc.cli import main
+from rubricsvc.errors import UnauthorizedError
+from rubricsvc.settings import get_settings
+from rubricsvc.store import keys
+from rubricsvc.store.session import Database
+
+
+@pytest.fixture(autouse=True)
+def environment(db: Database, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("RUBRICSVC_DATABASE_URL", db.url)
+    get_settings.cache_clear()
+    yield
+    get_settings.cache_clear()
+
+
+def test_a_key_lives_from_create_to_revoke(db: Database, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["key", "create", "trainer", "--expires-in", "30"]) == 0
+    secret = capsys.readouterr().out.strip()
+    with db.read() as session:
+        key = keys.verify(session, secret)
+    assert key.expires_at is not None
+    assert (key.expires_at - key.created_at).days in {29, 30}
+    assert main.run(["key", "list", "--json"]) == 0
+    listed = capsys.readouterr().out
+    assert secret not in listed
+    assert json.loads(listed)["name"] == "trainer"
+    assert main.run(["key", "revoke", str(key.id)]) == 0
+    with db.read() as session, pytest.raises(UnauthorizedError, match="revoked"):
+        keys.verify(session, secret)
+
+
+@pytest.mark.parametrize("name", ["", "  ", "x" * 5000])
+def test_a_key_has_a_name(db: Database, capsys: pytest.CaptureFixture[str], name: str) -> None:
+    assert main.run(["key", "create", name]) == 2
+    said = capsys.readouterr()
+    assert "a key's name has 1 to 200 characters" in said.err and not said.out
+    with db.read() as session:
+        assert keys.page(session) == []
+
+
+def test_an_unknown_key_cannot_be_revoked(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["key", "revoke", "9"]) == 3
+    assert "rubricsvc keys list" in capsys.readouterr().err

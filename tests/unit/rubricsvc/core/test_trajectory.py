@@ -1,0 +1,89 @@
+"""Steps of a trace, and how one that goes in circles is known."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rubricsvc.core.prompt import Completion, Message, ToolCall
+from rubricsvc.core.trajectory import Cycle, circling, repetition, steps_of
+
+
+def said(text: str) -> Message:
+    return Message(role="assistant", content=text)
+
+
+def called(query: str, result: str = "nothing") -> list[Message]:
+    call = ToolCall(name="search", arguments=f'{{"q": "{query}"}}')
+    return [Message(role="assistant", content="", tool_calls=(call,)), Message(role="tool", content=result)]
+
+
+def trace(*messages: Message) -> Completion:
+    return Completion(messages=messages)
+
+
+def test_a_step_is_what_the_assistant_does_and_what_comes_of_it() -> None:
+    opening, closing = Message(role="user", content="Go on."), said("Done.")
+    steps = steps_of(trace(opening, *called("a"), *called("b"), closing))
+    assert [[message.role for message in step] for step in steps] == [
+        ["user", "assistant", "tool"],
+        ["assistant", "tool"],
+        ["assistant"],
+    ]
+    assert [message for step in steps for message in step][-1] == closing
+    assert steps_of(Completion(text="An answer.")) == [(said("An answer."),)]
+    assert steps_of(trace(opening)) == [(opening,)]
+
+
+def cycles(letters: str) -> list[Cycle]:
+    return circling(steps_of(trace(*(said(letter) for letter in letters)))).cycles
+
+
+@pytest.mark.parametrize(
+    ("letters", "found"),
+    [
+        ("", []),
+        ("abcdef", []),
+        ("aab", []),
+        ("baaac", [Cycle(2, 1, 3)]),
+        ("aaaaa", [Cycle(1, 1, 5)]),
+        ("ababab", [Cycle(1, 2, 3)]),
+        ("xababababy", [Cycle(2, 2, 4)]),
+        ("abab", []),
+        ("abcabcabc", [Cycle(1, 3, 3)]),
+        ("aaabbb", [Cycle(1, 1, 3), Cycle(4, 1, 3)]),
+    ],
+)
+def test_cycles(letters: str, found: list[Cycle]) -> None:
+    assert cycles(letters) == found if letters else circling([(said(""),)]).cycles == []
+
+
+@given(st.text("ab", min_size=1, max_size=30))
+def test_cycles_never_overlap_and_are_what_they_say(letters: str) -> None:
+    last = 0
+    for cycle in cycles(letters):
+        block = letters[cycle.first - 1 :][: cycle.period]
+        assert letters[cycle.first - 1 :].startswith(block * cycle.rounds)
+        assert cycle.first > last
+        last = cycle.steps[-1]
+
+
+def test_asking_again_until_something_comes_is_no_cycle() -> None:
+    polling = circling(steps_of(trace(*called("a", "not yet"), *called("a", "soon"), *called("a", "here"))))
+    assert (polling.cycles, polling.share) == ([], 0.0)
+    assert polling.repeated_calls == {'search({"q": "a"})': 3}
+    stuck = circling(steps_of(trace(*called("a") * 4)))
+    assert stuck.share == 0.75
+    assert stuck.text == 'the same step 4 times running from step 1; search({"q": "a"}) called 4 times'
+    assert circling(steps_of(trace(*called("a"), *called("b")))).text == ""
+
+
+def test_repetition_is_the_share_of_ngrams_seen_before() -> None:
+    assert repetition("one two three four five six") == 0.0
+    assert repetition("a b A b a b", n=2) == pytest.approx(3 / 5)
+    assert repetition("so so so so so", n=4) == 0.5
+    assert repetition("too short", n=4) == 0.0
+    assert repetition("") == 0.0
+    droning = circling(steps_of(Completion(text="It is so. " * 4)))
+    assert droning.text == "67% of its words repeat"

@@ -1,0 +1,100 @@
+import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from workers.checks.sandbox.child_process import Child, ChildError
+
+SOURCE = """
+import time
+def answer(what, x):
+    if what == "sleep":
+        time.sleep(x)
+    if what == "raise":
+        raise KeyError(x)
+    if what == "leave":
+        import os
+        os._exit(1)
+    print("noise")
+    return [x]
+"""
+
+
+@pytest.fixture
+def child() -> Iterator[Child]:
+    child = Child("question", SOURCE)
+    yield child
+    child.close()
+
+
+def test_it_answers_in_plain_data(child: Child) -> None:
+    assert child.ask("echo", {"a": [1, None, "é\ud800"]}, timeout_s=30) == [{"a": [1, None, "é\ud800"]}]
+
+
+def test_threads_take_turns(child: Child) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda n: child.ask("echo", n, timeout_s=30), range(40)))
+    assert found == [[n] for n in range(40)]
+
+
+def test_what_it_raises_is_told_and_it_goes_on(child: Child) -> None:
+    with pytest.raises(ChildError, match="KeyError: 7"):
+        child.ask("raise", 7, timeout_s=30)
+    process = child.process
+    assert child.ask("echo", 1, timeout_s=30) == [1]
+    assert child.process is process
+
+
+def test_a_late_one_is_killed_and_replaced(child: Child) -> None:
+    child.ask("echo", 1, timeout_s=30)
+    late = child.process
+    assert late is not None
+    with pytest.raises(ChildError, match=r"the question took longer than 0\.1 s"):
+        child.ask("sleep", 60, timeout_s=0.1)
+    assert late.returncode is not None
+    assert child.ask("echo", 1, timeout_s=30) == [1]
+
+
+def test_one_that_died_is_replaced(child: Child) -> None:
+    with pytest.raises(ChildError, match="the question died"):
+        child.ask("leave", 1, timeout_s=30)
+    assert child.ask("echo", 1, timeout_s=30) == [1]
+    assert child.process is not None
+    child.process.kill()
+    child.process.wait()
+    assert child.ask("echo", 2, timeout_s=30) == [2]
+
+
+def test_the_start_does_not_count_as_the_questions_time() -> None:
+    slow = Child("question", "import time\ntime.sleep(1)\n" + SOURCE)
+    try:
+        assert slow.ask("echo", 3, timeout_s=0.5) == [3]
+    finally:
+        slow.close()
+
+
+@pytest.mark.parametrize(
+    ("source", "why"), [("import time\ntime.sleep(60)\n", "took longer"), ("raise SystemExit(1)\n", "died")]
+)
+def test_one_that_never_starts_is_named(source: str, why: str) -> None:
+    with pytest.raises(ChildError, match=f"the child process {why}"):
+        Child("question", source, start_s=0.5 if "sleep" in source else 60).ask("echo", 1, timeout_s=5)
+
+
+def test_a_question_larger_than_the_pipe(child: Child) -> None:
+    assert child.ask("echo", "x" * 3_000_000, timeout_s=60) == ["x" * 3_000_000]
+
+
+def test_a_forked_process_gets_one_of_its_own(child: Child, monkeypatch: pytest.MonkeyPatch) -> None:
+    child.ask("echo", 1, timeout_s=30)
+    parents = child.process
+    assert parents is not None
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "getpid", lambda: -1)
+        assert child.ask("echo", 2, timeout_s=30) == [2]
+        assert child.process is not parents
+        assert parents.poll() is None
+        child.close()
+    parents.kill()
+    parents.communicate()

@@ -1,0 +1,312 @@
+"""Readouts in lists of prompts, from a server that behaves like vLLM or SGLang; and what is done where it does not."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+from rubricsvc.core.verdict import Reason
+from tests.scripted_server import (
+    BEGIN,
+    MODEL,
+    TOO_LONG,
+    Say,
+    ScriptedServer,
+    chat_ml,
+    error,
+    labels,
+    refused,
+    scripted_server,
+)
+from tests.unit.workers.engines import requests as asking
+from workers.engines.base import Ask, Failure, Question, Reply
+
+YES_NO = ("Yes", "No")
+
+
+def readouts(count: int, shared: str = "The answer: <|im_end|> is text.\n") -> Ask:
+    return Ask("Judge.", shared, tuple(Question(f"Criterion {n}?", YES_NO) for n in range(count)))
+
+
+def ask_at(running: ScriptedServer, *asks: Ask, **endpoint: Any) -> list[list[Reply | Failure]]:
+    return asking.ask_at(running.url, *asks, model=MODEL, **{"patience_s": 0, **endpoint})
+
+
+def by_number(_: int, body: dict[str, Any]) -> Say:
+    """P(yes) tells the criterion's number."""
+    number = int(body["messages"][-1]["content"].rpartition(" ")[2].rstrip("?"))
+    return labels(Yes=(number + 1) / 100, No=0.1)
+
+
+def masses(answers: list[Reply | Failure]) -> list[float]:
+    assert all(isinstance(answer, Reply) and answer.label_mass for answer in answers), answers
+    return [answer.label_mass["Yes"] for answer in answers if isinstance(answer, Reply) and answer.label_mass]
+
+
+@pytest.mark.parametrize("kind", ["vllm", "sglang"])
+def test_an_asks_readouts_are_one_request_and_say_what_single_ones_say(kind: str) -> None:
+    with scripted_server(by_number, kind=kind) as running:
+        in_lists = ask_at(running, readouts(10), readouts(70))
+        assert running.lists == [10, 64, 6]
+        prompts = running.requests[0]["prompt"]
+        alone = ask_at(running, readouts(10), readouts(70), prompt_lists=False)
+        assert running.lists == [10, 64, 6]
+    assert set(prompts) == {chat_ml(request["messages"]) for request in running.requests[3 : 3 + 10]}
+    for together, single in zip(in_lists, alone, strict=True):
+        assert masses(together) == pytest.approx(masses(single))
+    assert masses(in_lists[1])[:3] == pytest.approx([0.01, 0.02, 0.03])
+
+
+@pytest.mark.parametrize("kind", ["vllm", "sglang"])
+def test_without_a_system_text_too(kind: str) -> None:
+    with scripted_server(by_number, kind=kind) as running:
+        (answers,) = ask_at(running, Ask("", "u ", readouts(3).questions))
+    assert masses(answers) == pytest.approx([0.01, 0.02, 0.03])
+    assert running.lists == [3]
+
+
+def begun(messages: Sequence[Mapping[str, str]]) -> str:
+    return BEGIN + chat_ml(messages)
+
+
+@pytest.mark.parametrize("kind", ["vllm", "sglang"])
+def test_the_token_that_begins_a_text_is_there_as_often_as_in_the_chat(kind: str) -> None:
+    """SGLang puts it before the text that it is given, vLLM does not."""
+    with scripted_server(by_number, kind=kind) as running:
+        running.render = begun if kind == "vllm" else chat_ml
+        (answers,) = ask_at(running, readouts(3))
+    assert masses(answers) == pytest.approx([0.01, 0.02, 0.03])
+    assert [prompt.count(BEGIN) for prompt in running.requests[0]["prompt"]] == [kind == "vllm"] * 3
+
+
+def test_an_sglang_that_renders_no_messages_is_asked_one_by_one() -> None:
+    with scripted_server(by_number, kind="sglang") as running:
+        running.render = refused
+        for answers in ask_at(running, readouts(3), readouts(3)):
+            assert masses(answers) == pytest.approx([0.01, 0.02, 0.03])
+    assert (running.lists, running.count) == ([], 6)
+
+
+@pytest.mark.parametrize("kind", ["vllm", "sglang"])
+def test_usage_is_shared_out(kind: str) -> None:
+    """vLLM tells the cached tokens of the last prompt (those before it, but for the first, share the same), SGLang
+    those of all."""
+    usage = {"prompt_tokens": 100, "completion_tokens": 1, "prompt_tokens_details": {"cached_tokens": 80}}
+    with scripted_server(Say("Yes", {"Yes": -0.1}, usage=usage), kind=kind) as running:
+        ((first, *_),) = ask_at(running, readouts(4))
+    assert isinstance(first, Reply) and first.usage is not None
+    assert (first.usage.prompt, first.usage.cached, first.usage.completion) == (
+        100,
+        {"vllm": 60, "sglang": 80}[kind],
+        1,
+    )
+
+
+def test_other_servers_and_writing_judges_are_asked_one_by_one() -> None:
+    with scripted_server(labels(Yes=0.9)) as running:
+        (answers,) = ask_at(running, readouts(3))
+        assert masses(answers) == pytest.approx([0.9] * 3)
+    with scripted_server(Say("{}"), kind="vllm") as running:
+        ask_at(running, Ask("s", "u", (Question("1"), Question("2"))))
+        assert (running.lists, running.count) == ([], 2)
+
+
+def trimmed(messages: Sequence[Mapping[str, str]]) -> str:
+    return chat_ml([{**message, "content": message["content"].strip()} for message in messages])
+
+
+def backwards(messages: Sequence[Mapping[str, str]]) -> str:
+    return chat_ml([*reversed(messages)])
+
+
+def twice(messages: Sequence[Mapping[str, str]]) -> str:
+    return chat_ml([*messages, *messages])
+
+
+@pytest.mark.parametrize(("render", "lists"), [(trimmed, []), (twice, []), (backwards, [])])
+def test_a_template_that_does_something_with_the_texts_is_left_to_the_server(render: Any, lists: list[int]) -> None:
+    with scripted_server(labels(Yes=0.9), kind="vllm") as running:
+        running.render = render
+        (answers,) = ask_at(running, readouts(3, shared="  begins with blanks "))
+    assert masses(answers) == pytest.approx([0.9] * 3)
+    assert running.lists == lists
+
+
+def test_one_prompt_that_is_too_long_costs_the_others_nothing() -> None:
+    def script(number: int, body: dict[str, Any]) -> Say:
+        return TOO_LONG if "Criterion 2?" in body["messages"][-1]["content"] else by_number(number, body)
+
+    with scripted_server(script, kind="vllm") as running:
+        (answers,) = ask_at(running, readouts(4))
+    assert isinstance(answers[2], Failure) and answers[2].reason is Reason.TOO_LONG
+    assert masses([*answers[:2], answers[3]]) == pytest.approx([0.01, 0.02, 0.04])
+
+
+@pytest.mark.parametrize("counted", [10, 100_000])
+def test_each_prompt_is_held_against_max_context_by_its_own_length(counted: int) -> None:
+    """The server's tokens are characters. What it says of the whole list tells nothing of one."""
+    tails = ["1?", "x" * 1000 + " 2?", "é" * 400 + " 3?"]
+    ask = Ask("", "Criterion ", tuple(Question(tail, YES_NO) for tail in tails), max_context=600)
+
+    def script(number: int, body: dict[str, Any]) -> Say:
+        return replace(by_number(number, body), usage={"prompt_tokens": counted, "completion_tokens": 1})
+
+    with scripted_server(script, kind="vllm") as running:
+        for first, second, third in ask_at(running, ask, ask):
+            assert isinstance(second, Failure) and second.reason is Reason.TOO_LONG
+            assert "max_context of 600" in second.detail
+            assert masses([first, third]) == pytest.approx([0.02, 0.04])
+    assert running.lists == [2, 2]
+    assert running.count == 4  # what is too long is never sent
+
+
+def test_a_completion_that_is_too_long_is_not_paid_for_and_the_next_goes_in_a_list() -> None:
+    long, short = (replace(readouts(3, shared=text), max_context=600) for text in ("long " * 1000, "short "))
+    with scripted_server(by_number, kind="vllm") as running:
+        refused, answers = ask_at(running, long, short)
+    assert [str(answer.reason) for answer in refused if isinstance(answer, Failure)] == ["too_long"] * 3
+    assert masses(answers) == pytest.approx([0.01, 0.02, 0.03])
+    assert (running.lists, running.count) == ([3], 3)
+
+
+def test_a_list_of_broken_numbers_is_asked_one_by_one_and_the_next_is_a_list() -> None:
+    def script(number: int, body: dict[str, Any]) -> Say:
+        return Say("Yes", {"Yes": math.nan}) if number < 3 else by_number(number, body)
+
+    with scripted_server(script, kind="vllm") as running:
+        for answers in ask_at(running, readouts(3), readouts(3)):
+            assert masses(answers) == pytest.approx([0.01, 0.02, 0.03])
+    assert running.lists == [3, 3]
+
+
+def test_a_server_that_hangs_over_its_template_holds_nobody_up_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("workers.engines.http.transport._PROBE_SECONDS", 0.3)
+    with scripted_server(labels(Yes=0.9), kind="vllm") as running:
+        running.tokenizing_s = 600
+        for answers in ask_at(running, readouts(3), readouts(3), timeout_s=300):
+            assert masses(answers) == pytest.approx([0.9] * 3)
+    assert running.lists == []
+
+
+def test_one_prompt_whose_answer_is_broken_is_asked_alone() -> None:
+    broken: list[int] = []
+
+    def script(number: int, body: dict[str, Any]) -> Say:
+        if "Criterion 1?" in body["messages"][-1]["content"] and not broken:
+            broken.append(number)
+            return Say("Yes", {"Yes": math.nan})
+        return by_number(number, body)
+
+    with scripted_server(script, kind="vllm") as running:
+        (answers,) = ask_at(running, readouts(3))
+    assert masses(answers) == pytest.approx([0.01, 0.02, 0.03])
+    assert running.count == 3 + 1
+
+
+def test_a_server_in_trouble_is_not_asked_again_for_each_question() -> None:
+    with scripted_server(error(503), kind="vllm") as running:
+        (answers,) = ask_at(running, readouts(3), max_retries=1)
+    assert [answer.reason for answer in answers if isinstance(answer, Failure)] == [Reason.SERVER_ERROR] * 3
+    assert running.lists == [3, 3]
+    assert len(running.requests) == 2
+
+
+@pytest.mark.parametrize("body", [b"{}", b"[]", b"no", json.dumps({"choices": [{"index": 0}]}).encode()])
+def test_a_list_that_is_none_is_asked_one_by_one(body: bytes) -> None:
+    def script(number: int, request: dict[str, Any]) -> Say:
+        return Say(body=body) if number < 3 else by_number(number, request)
+
+    with scripted_server(script, kind="vllm") as running:
+        for answers in ask_at(running, readouts(3), readouts(3)):
+            assert masses(answers) == pytest.approx([0.01, 0.02, 0.03])
+    assert running.lists == [3]
+
+
+WRITTEN = Ask("Judge.", "The answer. ", (Question("Write.", schema={"type": "object"}),))
+
+
+def hybrid(messages: Sequence[Mapping[str, str]]) -> str:
+    """What a template renders that was not told to be quiet."""
+    return chat_ml(messages) + "<think>\n"
+
+
+@pytest.mark.parametrize("kind", ["vllm", "sglang"])
+def test_a_model_that_is_not_to_think_is_told_so_where_the_server_takes_it(kind: str) -> None:
+    quiet = {"chat_template_kwargs": {"enable_thinking": False}}
+    with scripted_server(labels(Yes=0.5), kind=kind) as running:
+        ask_at(running, readouts(1), WRITTEN, replace(WRITTEN, thinking=True))
+        one, written, thinking = running.requests
+    assert one.items() >= quiet.items()
+    assert written.items() >= quiet.items()
+    assert "chat_template_kwargs" not in thinking
+
+
+def test_other_servers_are_sent_nothing_that_they_do_not_know() -> None:
+    with scripted_server(by_number) as running:
+        ask_at(running, readouts(1), readouts(2))
+        assert all("chat_template_kwargs" not in request for request in running.requests)
+        assert running.looks == 1
+
+
+@pytest.mark.parametrize("kind", ["vllm", "sglang"])
+def test_the_template_is_learned_as_it_is_without_thinking(kind: str) -> None:
+    with scripted_server(by_number, kind=kind) as running:
+        running.render_loud = hybrid
+        (answers,) = ask_at(running, readouts(3))
+        assert masses(answers) == pytest.approx([0.01, 0.02, 0.03])
+        assert running.lists == [3]
+
+
+def test_a_template_that_takes_no_options_is_asked_without() -> None:
+    with scripted_server(by_number, kind="vllm") as running:
+        running.takes_options = False
+        alone, listed = ask_at(running, readouts(1), readouts(3))
+        assert masses(alone) + masses(listed) == pytest.approx([0.01, 0.01, 0.02, 0.03])
+        assert running.lists == [3]
+    with scripted_server(by_number, kind="vllm") as running:
+        running.takes_options = False
+        (listed,) = ask_at(running, readouts(3))
+        assert running.lists == [3]
+
+
+def test_a_server_that_comes_up_later_is_told_too() -> None:
+    with scripted_server(by_number, kind="vllm") as running:
+        running.alive = lambda looks: looks > 1
+        running.script = [error(503), labels(Yes=0.5)]
+        with patch("workers.engines.http.capabilities._AGAIN_S", 0.0):
+            ask_at(running, readouts(1), max_retries=1)
+    assert [request.get("chat_template_kwargs") for request in running.requests] == [None, {"enable_thinking": False}]
+
+
+@pytest.mark.parametrize("early", [None, [], ["another"]])
+def test_a_server_that_is_starting_is_asked_again_what_it_offers(early: list[str] | None) -> None:
+    with scripted_server(by_number, kind="vllm") as running:
+        running.models = lambda looks: early if looks == 1 else [MODEL]
+        with patch("workers.engines.http.capabilities._AGAIN_S", 0.0):
+            for answers in ask_at(running, readouts(1), readouts(3), readouts(3)):
+                assert isinstance(answers[0], Reply)
+        assert running.lists == [3, 3]
+        running.looks = 0
+        ask_at(running, readouts(3), readouts(3))  # but not each time
+        assert (running.looks, running.lists) == (1, [3, 3])
+
+
+def test_what_a_server_has_taught_is_forgotten_in_time() -> None:
+    with scripted_server(by_number, kind="vllm") as running:
+        running.render = trimmed
+        blanks = readouts(3, shared="  begins with blanks ")
+        ask_at(running, blanks, blanks)
+        assert running.lists == []
+        running.render = chat_ml
+        with patch("workers.engines.http.openai._FRESH_S", 0.0):
+            ask_at(running, blanks, blanks)
+        assert running.lists == [3, 3]
+    with scripted_server(by_number) as other, patch("workers.engines.http.openai._FRESH_S", 0.0):
+        ask_at(other, readouts(1), readouts(1))
+        assert other.looks == 2

@@ -1,0 +1,186 @@
+"""Criteria that bring their own question: how it is put to the judge, and how the reply is read."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from rubricsvc.core.judge import Judge, Sampling, Voting
+from rubricsvc.core.prompt import Completion, Prompt
+from rubricsvc.core.reward import reward
+from rubricsvc.core.rubric import Criterion, Rubric
+from rubricsvc.core.verdict import Reason, Verdict
+from rubricsvc.formats.openai_grader import parse
+from rubricsvc.graders.model import rubric_of
+from tests.instant_engine import InstantEngine
+from workers.engines.base import Ask, Question, Reply
+from workers.scoring.completions import fingerprint_of, score
+
+WRITTEN = Judge(name="w", model="m", engine="instant", mode="written", sampling=Sampling(temperature=0.5))
+READOUT = Judge(name="r", model="m", engine="instant")
+PROMPT = Prompt.of("Capital?", item={"answer": "Paris"})
+ANSWER = Completion(text="It is {{item.answer}} <|im_end|>.")
+ASKED = [
+    {"role": "system", "content": "You grade."},
+    {"role": "user", "content": "Answer: {{sample.output_text}}\nReference: {{item.answer}}"},
+]
+
+
+def score_model(**fields: Any) -> Rubric:
+    base = {"type": "score_model", "name": "s", "model": "gpt", "input": ASKED, "range": [0, 10]}
+    return rubric_of(parse({**base, **fields}))
+
+
+def label_model(**fields: Any) -> Rubric:
+    base = {"type": "label_model", "name": "s", "model": "gpt", "input": ASKED}
+    return rubric_of(parse({**base, "labels": ["good", "fair", "bad"], "passing_labels": ["good", "fair"], **fields}))
+
+
+def asked_and_found(
+    rubric: Rubric, reply: str | Reply, judge: Judge = WRITTEN, prompt: Prompt = PROMPT
+) -> tuple[list[Ask], Verdict]:
+    said = reply if isinstance(reply, Reply) else Reply(reply)
+    engine = InstantEngine(lambda question: said, remember=10)
+    (verdict,) = asyncio.run(score(engine, judge, rubric, prompt, ANSWER))
+    return engine.asks, verdict
+
+
+def result(value: Any, **more: Any) -> str:
+    steps = [{"description": "Look", "conclusion": "so."}]
+    return json.dumps({"steps": steps, "result": value, **more})
+
+
+def test_the_turns_are_put_as_they_are_filled_once_and_cleaned() -> None:
+    (ask,), verdict = asked_and_found(score_model(), result(7))
+    assert ask.system == "You grade."
+    assert ask.shared.startswith("Answer: It is {{item.answer}} ‹|im_end|>.\nReference: Paris\n\nReply with one JSON")
+    assert "a number from 0 to 10" in ask.shared
+    assert ask.questions[0].schema is not None
+    assert ask.questions[0].schema["properties"]["result"] == {"type": "number", "minimum": 0.0, "maximum": 10.0}
+    assert (verdict.value, verdict.rationale) == (0.7, "Look: so.")
+    assert verdict.detail == "disarmed 1 role tokens"
+    assert reward(score_model(), [verdict]).value == 7.0
+
+
+def test_a_label_is_worth_1_where_it_passes() -> None:
+    for label, value in (("good", 1.0), ("fair", 1.0), ("bad", 0.0)):
+        (ask,), verdict = asked_and_found(label_model(), result(label))
+        assert (verdict.value, verdict.rationale) == (value, f"{label}; Look: so.")
+        assert 'one of "good", "fair", "bad"' in ask.shared
+
+
+@pytest.mark.parametrize(("reply", "value"), [("7.5", 0.75), (" 10\n", 1.0), ("<think>3</think>0", 0.0)])
+def test_a_bare_number_is_read_too(reply: str, value: float) -> None:
+    assert asked_and_found(score_model(), reply)[1].value == value
+
+
+def test_so_is_a_bare_label_and_an_object_with_other_steps() -> None:
+    assert asked_and_found(label_model(), "bad\n")[1].value == 0.0
+    for steps, rationale in ((["a", {"b": 1}], 'a\n{"b": 1}'), ("a", None), ([], None)):
+        verdict = asked_and_found(score_model(), result(5, steps=steps))[1]
+        assert (verdict.value, verdict.rationale) == (0.5, rationale)
+
+
+@pytest.mark.parametrize(
+    ("reply", "reason"),
+    [
+        ("", Reason.UNPARSEABLE),
+        ("good enough", Reason.UNPARSEABLE),
+        ('{"result": ', Reason.UNPARSEABLE),
+        ('{"score": 7}', Reason.UNPARSEABLE),
+        ('{"result": 7} {"result": 1', Reason.UNPARSEABLE),
+        (result(11), Reason.OUT_OF_RANGE),
+        (result(-1), Reason.OUT_OF_RANGE),
+        (result(True), Reason.OUT_OF_RANGE),
+        (result("7"), Reason.OUT_OF_RANGE),
+        (result(None), Reason.OUT_OF_RANGE),
+        ("nan", Reason.OUT_OF_RANGE),
+        (Reply(result(7), truncated=True), Reason.TRUNCATED),
+    ],
+)
+def test_a_reply_that_gives_no_number_of_the_scale_is_a_failure(reply: str | Reply, reason: Reason) -> None:
+    verdict = asked_and_found(score_model(), reply)[1]
+    assert (verdict.value, verdict.reason) == (None, reason)
+    assert verdict.raw == (reply.text if isinstance(reply, Reply) else reply)
+
+
+@pytest.mark.parametrize("label", ["Good", "excellent", 1])
+def test_a_label_that_there_is_not_is_a_failure(label: Any) -> None:
+    assert asked_and_found(label_model(), result(label))[1].reason == Reason.OUT_OF_RANGE
+
+
+def test_nothing_is_asked_where_the_item_has_not_what_a_turn_names() -> None:
+    asks, verdict = asked_and_found(score_model(), result(7), prompt=Prompt.of("Capital?"))
+    assert asks == []
+    assert (verdict.reason, verdict.detail) == (Reason.NO_VARIABLE, "item.answer is not there")
+
+
+def test_a_readout_reads_digits_of_a_number_and_letters_of_labels() -> None:
+    mass = Reply(label_mass={"A": 0.5, "B": 0.25, "C": 0.25})
+    (ask,), verdict = asked_and_found(label_model(), mass, READOUT)
+    assert ask.questions[0].labels == ("A", "B", "C") and "A: good\nB: fair\nC: bad" in ask.shared
+    assert verdict.value == 0.75 and verdict.levels == {"good": 0.5, "fair": 0.25, "bad": 0.25}
+    mass = Reply(label_mass={"1": 0.5, "5": 0.5})
+    assert asked_and_found(score_model(range=[1, 5]), mass, READOUT)[1].value == 0.5
+
+
+def test_turns_of_any_order_end_with_the_user() -> None:
+    turns = [("user", "a"), ("assistant", "b"), ("assistant", "c"), ("user", "d"), ("developer", "e")]
+    given = [{"role": role, "content": content} for role, content in turns]
+    (ask,), _ = asked_and_found(score_model(input=given), result(7))
+    assert (ask.system, ask.shared, ask.questions[0].turns[0]) == ("", "a", "b\n\nc")
+    assert ask.questions[0].turns[1].startswith("d\n\ne\n\nReply with one JSON")
+    (ask,), _ = asked_and_found(score_model(input=given[:2]), result(7))
+    assert (ask.shared, ask.questions[0].turns[0]) == ("a", "b")
+    assert ask.questions[0].turns[1].startswith("Reply with one JSON")
+    (ask,), _ = asked_and_found(score_model(input=ASKED[:1]), result(7))
+    assert ask.system == "You grade." and ask.shared.startswith("Reply with one JSON")
+
+
+def test_it_is_drawn_as_the_grader_says_and_else_as_the_judge_does() -> None:
+    (ask,), _ = asked_and_found(score_model(sampling_params={"seed": 7, "max_completion_tokens": 50}), result(7))
+    assert ask.sampling == Sampling(temperature=0.5, seed=7, max_tokens=50)
+
+
+def test_several_samples_vote() -> None:
+    judge = WRITTEN.model_copy(update={"voting": Voting(samples=3, rule="median")})
+    replies = iter([result(1), result(9), result(5)])
+    engine = InstantEngine(lambda question: Reply(next(replies)), remember=1)
+    (verdict,) = asyncio.run(score(engine, judge, score_model(), PROMPT, ANSWER))
+    assert verdict.value == 0.5 and len(verdict.votes) == 3
+    assert [question.sample for question in engine.asks[0].questions] == [0, 1, 2]
+
+
+def test_it_stands_beside_criteria_of_other_kinds_and_in_their_order() -> None:
+    own = score_model().criteria[0]
+    rubric = Rubric(criteria=(own, Criterion(key="x", text="Is short."), own.model_copy(update={"key": "y"})))
+
+    def answer(question: Question) -> Reply:
+        wanted = (question.schema or {})["properties"]
+        said = {"criterion": "C2", "rationale": "", "evidence": [], "verdict": "met"}
+        return Reply(json.dumps(said) if "verdict" in wanted else result(5))
+
+    found = asyncio.run(score(InstantEngine(answer), WRITTEN, rubric, PROMPT, ANSWER))
+    assert [(verdict.criterion, verdict.value) for verdict in found] == [("s", 0.5), ("x", 1.0), ("y", 0.5)]
+
+
+def test_a_panel_asks_each_member_and_others_cannot_be_asked() -> None:
+    panel = Judge(name="p", mode="panel", members=(WRITTEN, WRITTEN.model_copy(update={"name": "v"})))
+    verdict = asked_and_found(score_model(), result(5), panel)[1]
+    assert verdict.value == 0.5 and len(verdict.votes) == 2
+    comparative = Judge(name="c", model="m", engine="instant", mode="comparative")
+    verdict = asked_and_found(score_model(), result(5), comparative)[1]
+    assert verdict.reason == Reason.ENGINE_ERROR and "comparative judge cannot" in (verdict.detail or "")
+
+
+def test_the_way_of_asking_is_in_the_fingerprint_of_such_rubrics_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = Rubric(criteria=(Criterion(key="x", text="Is short."),))
+    before = [fingerprint_of(rubric, WRITTEN) for rubric in (plain, score_model())]
+    fingerprint_of.cache_clear()
+    monkeypatch.setattr("workers.judges.custom_prompt.VERSION", "next")
+    after = [fingerprint_of(rubric, WRITTEN) for rubric in (plain, score_model())]
+    fingerprint_of.cache_clear()
+    assert before[0] == after[0] and before[1] != after[1]

@@ -1,0 +1,362 @@
+"""Jobs with a budget, against a server that counts what it is asked: the cap holds, and what is left undone is told."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from sqlalchemy.orm import Session
+
+from rubricsvc.core.judge import FREE, Endpoint, Judge, Price
+from rubricsvc.errors import InvalidError
+from rubricsvc.settings import Settings
+from rubricsvc.store import budgets, jobs, judges, leases, verdicts
+from rubricsvc.store.session import Database
+from rubricsvc.store.tables import JobRow
+from tests.rows import submit_job
+from tests.scripted_server import DROPPED, Say, ScriptedServer, error, labels, scripted_server
+from workers.engines import ENGINES
+from workers.queue.app import make_app
+from workers.queue.costs import Account
+from workers.queue.drain import Drainer
+from workers.queue.reconciler import Reconciler
+
+PRICE = Price(prompt=10.0, completion=40.0)
+COST = (100 * 10.0 + 1 * 40.0) / 1e6
+"""Of one verdict of `YES`. A whole item has three."""
+
+YES = replace(labels(Yes=0.9, No=0.1), usage={"prompt_tokens": 100, "completion_tokens": 1})
+
+
+PAID = Judge(name="paid", model="m", endpoint=Endpoint(price=PRICE))
+
+
+def judge_at(server: ScriptedServer, **endpoint: Any) -> Judge:
+    reached = Endpoint(base_url=server.url, price=PRICE, **{"max_retries": 0, "concurrency": 4} | endpoint)
+    return Judge(name="paid", model="scripted", endpoint=reached)
+
+
+def drain(db: Database, times: int = 1) -> None:
+    """So many workers on judge 1, until it has nothing more to do."""
+    settings = Settings(database_url=db.url, claim_size=4, heartbeat_seconds=0.1)
+    threads = [threading.Thread(target=lambda: Drainer(db, settings).run(1)) for _ in range(times)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def set_budget(db: Database, job: int, budget: float) -> None:
+    with db.write() as session:
+        jobs.get(session, job).budget = budget
+
+
+def take(session: Session, job: int, dollars: float, worker: str = "other") -> budgets.Taken:
+    """What ``worker`` reserves, who had nothing."""
+    return budgets.book(session, job, worker, spent=0, held=0, least=dollars, most=dollars)
+
+
+def held(db: Database, job: int) -> float:
+    """Dollars that are reserved."""
+    with db.read() as session:
+        return budgets.reserved(session, job).held
+
+
+def row(db: Database, job: int) -> JobRow:
+    with db.read() as session:
+        return jobs.get(session, job)
+
+
+def worst(server: ScriptedServer) -> float:
+    """Of the dearest call: a byte a token, and what a template may add."""
+    texts = max(sum(len(message["content"]) for message in body["messages"]) for body in server.requests)
+    return PRICE.worst(texts + 300, 1)
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_a_job_stops_before_it_passes_its_cap(each_db: Database, workers: int) -> None:
+    with scripted_server(replace(YES, delay_s=0.01)) as server:
+        job = submit_job(each_db, 100, judge=judge_at(server))
+        cap = 60 * COST
+        set_budget(each_db, job, cap)
+        drain(each_db, workers)
+        after = row(each_db, job)
+        assert after.status == "budget_exhausted"
+        assert after.spent == pytest.approx(server.count * COST)
+        assert cap - 5 * worst(server) < after.spent <= cap
+        assert held(each_db, job) == 0
+    with each_db.read() as session:
+        progress = jobs.progress(session, job)
+        found = {item.why_none for item in jobs.results(session, job) if item.state == "cancelled"}
+        failed = {str(verdict.reason) for verdict in verdicts.page(session, outcome="failed")}
+    assert progress.done > 0 and progress.cancelled > 50 and not progress.pending and not progress.leased
+    assert len(found) == 1 and "jobs retry --budget" in str(found)
+    assert failed <= {"budget"}
+
+
+def test_a_retry_with_a_larger_budget_goes_on(each_db: Database) -> None:
+    with scripted_server(YES) as server:
+        job = submit_job(each_db, 20, judge=judge_at(server))
+        set_budget(each_db, job, 30 * COST)
+        drain(each_db)
+        asked = server.count
+        with each_db.write() as session, pytest.raises(InvalidError, match="has spent") as caught:
+            jobs.retry(session, job)
+        assert "--budget" in caught.value.hint
+        with each_db.write() as session, pytest.raises(InvalidError, match="are spent"):
+            jobs.retry(session, job, budget=asked * COST / 2)
+        with each_db.write() as session:
+            assert jobs.retry(session, job, budget=1.0) > 0
+        drain(each_db)
+        assert server.count == 60  # nothing was asked twice
+    assert (row(each_db, job).status, row(each_db, job).spent) == ("completed", pytest.approx(60 * COST))
+
+
+def test_what_is_spent_is_counted_without_a_budget_too(db: Database) -> None:
+    with scripted_server(YES) as server:
+        job = submit_job(db, 5, judge=judge_at(server))
+        drain(db)
+    assert (row(db, job).status, row(db, job).spent) == ("completed", pytest.approx(15 * COST))
+    assert held(db, job) == 0
+    with db.read() as session:
+        costs = [found.verdict.usage.cost for found in verdicts.page(session) if found.verdict.usage]
+    assert costs == pytest.approx([COST] * 15)
+
+
+@pytest.mark.parametrize(
+    ("script", "counted"),
+    [
+        ([error(400, "no"), YES], 0),  # a refusal costs nothing
+        ([error(503, "no"), YES], 0),
+        ([error(408, "late"), YES], 1),
+        ([error(504, "late"), YES], 1),  # a gateway's time limit: the server behind it may be at work still
+        ([DROPPED, YES], 1),  # the server may have done the work: its worst is counted
+        ([replace(YES, delay_s=600), YES], 1),
+        ([replace(YES, usage=None), YES], 1),
+        ([replace(YES, usage={"total_tokens": 5000}), YES], 1),
+        ([Say(body=b"no"), YES], 1),
+    ],
+    ids=["400", "503", "408", "504", "dropped", "timeout", "no usage", "half a usage", "no JSON"],
+)
+def test_calls_without_a_count_are_counted_at_their_worst(db: Database, script: Sequence[Say], counted: int) -> None:
+    with scripted_server(script) as server:
+        job = submit_job(db, 1, judge=judge_at(server, timeout_s=1.0, concurrency=1))
+        drain(db)
+        low = 2 * COST + counted * (worst(server) - PRICE.worst(300, 0))
+        assert low < row(db, job).spent + 1e-12 <= 2 * COST + counted * worst(server) + 1e-9
+
+
+def test_a_cancelled_job_counts_what_it_had_under_way(db: Database) -> None:
+    with scripted_server(replace(YES, delay_s=600)) as server:
+        job = submit_job(db, 8, judge=judge_at(server))
+        set_budget(db, job, 1.0)
+        thread = threading.Thread(target=drain, args=(db,))
+        thread.start()
+        while server.count < 4:
+            time.sleep(0.01)
+        with db.write() as session:
+            jobs.cancel(session, job)
+        thread.join(20)
+        assert not thread.is_alive()
+        after = row(db, job)
+        assert 4 * COST < after.spent <= 4 * worst(server)
+        assert held(db, job) == 0
+
+
+def kill(db: Database, job: int, dollars: float, *, worker: str = "killed") -> None:
+    """A worker takes a lease and so much money, and is never heard of again: its lease runs out."""
+    with db.write() as session:
+        assert leases.claim(session, 1, limit=1, worker=worker, seconds=-1.0)
+        assert take(session, job, dollars, worker).granted == pytest.approx(dollars)
+
+
+def reconcile(db: Database) -> None:
+    settings = Settings(database_url=db.url)
+    Reconciler(db, make_app(settings, db), settings).look()
+
+
+def test_what_a_killed_worker_had_reserved_counts_as_spent_and_is_told(each_db: Database) -> None:
+    with scripted_server(YES) as server:
+        job = submit_job(each_db, 20, judge=judge_at(server))
+        set_budget(each_db, job, 60 * COST)
+        kill(each_db, job, 30 * COST)
+        assert (row(each_db, job).spent, held(each_db, job)) == (0, pytest.approx(30 * COST))
+        reconcile(each_db)
+        assert (row(each_db, job).spent, held(each_db, job)) == (pytest.approx(30 * COST), 0)
+        drain(each_db)
+        after = row(each_db, job)
+        assert (after.status, after.spent) == ("budget_exhausted", pytest.approx((30 + server.count) * COST))
+        with each_db.read() as session:
+            assert jobs.summary(session, job).reserved == budgets.Reserved(0.0, pytest.approx(30 * COST))
+        with each_db.write() as session:
+            jobs.retry(session, job, budget=1.0)
+        drain(each_db)
+        assert server.count == 60
+    assert (row(each_db, job).status, row(each_db, job).spent) == ("completed", pytest.approx(90 * COST))
+
+
+def test_a_worker_that_was_silent_and_comes_back_puts_its_account_right(each_db: Database) -> None:
+    job = submit_job(each_db, 2, judge=PAID)
+    set_budget(each_db, job, 1.0)
+
+    async def run() -> None:
+        late = account(each_db, job, "late")
+        assert await late.reserve(0.4)
+        reconcile(each_db)  # it holds no lease
+        assert row(each_db, job).spent == pytest.approx(0.4)
+        assert not await account(each_db, job, "other").reserve(0.7)
+        late.settle(0.4, 0.1)
+        await late.flush()
+
+    asyncio.run(run())
+    assert (row(each_db, job).spent, held(each_db, job)) == (pytest.approx(0.1), 0)
+
+
+def test_a_worker_that_is_at_work_keeps_what_it_has_reserved(each_db: Database) -> None:
+    job = submit_job(each_db, 2, judge=PAID)
+    set_budget(each_db, job, 1.0)
+    with each_db.write() as session:
+        leases.claim(session, 1, limit=1, worker="other", seconds=60)
+        take(session, job, 0.4)
+    reconcile(each_db)
+    assert (row(each_db, job).spent, held(each_db, job)) == (0, pytest.approx(0.4))
+
+
+def test_a_smaller_budget_covers_what_is_under_way(each_db: Database) -> None:
+    job = submit_job(each_db, 2, judge=PAID)
+    set_budget(each_db, job, 1.0)
+    with each_db.write() as session:
+        leases.claim(session, 1, limit=1, worker="other", seconds=60)
+        take(session, job, 0.4)
+    with each_db.write() as session, pytest.raises(InvalidError, match=r"\$0.4 are spent or reserved"):
+        jobs.retry(session, job, budget=0.4)
+    with each_db.write() as session:
+        jobs.retry(session, job, budget=0.5)
+        assert take(session, job, 0.2, "one").granted == 0
+
+
+def account(db: Database, job: int, worker: str) -> Account:
+    async def write(step: Callable[[Session], Any]) -> Any:
+        with db.write() as session:
+            return step(session)
+
+    return Account(job, write, worker=worker, capped=True)
+
+
+def test_one_worker_leaves_money_for_the_others(each_db: Database) -> None:
+    """What it reserves for calls to come might else be all, and a job would end with its budget unspent."""
+    job = submit_job(each_db, 2, judge=PAID)
+    set_budget(each_db, job, 1.0)
+
+    async def run() -> None:
+        accounts = [account(each_db, job, f"w{number}") for number in range(8)]
+        async with asyncio.timeout(20):
+            for one in accounts:
+                assert await one.reserve(0.05)
+            for one in accounts:
+                one.settle(0.05, 0.01)
+                await one.flush()
+
+    asyncio.run(run())
+    after = row(each_db, job)
+    assert (after.spent, held(each_db, job)) == (pytest.approx(0.08), 0)
+    assert not after.exhausted
+
+
+def test_a_job_ends_when_nobody_who_holds_a_lease_can_give_money_back(each_db: Database) -> None:
+    job = submit_job(each_db, 2, judge=PAID)
+    set_budget(each_db, job, 1.0)
+    with each_db.write() as session:
+        lease = leases.claim(session, 1, limit=1, worker="other", seconds=60)
+        take(session, job, 1.0)
+
+    async def run() -> None:
+        one = account(each_db, job, "one")
+        waiting = asyncio.create_task(one.reserve(0.05))
+        assert not (await asyncio.wait({waiting}, timeout=0.5))[0]
+        with each_db.write() as session:
+            budgets.book(session, job, "other", spent=0, held=0.8)
+        assert await waiting  # the other one gave some back
+        one.settle(0.05, 0.05)
+        with each_db.write() as session:
+            leases.release(session, lease)  # it was killed: the rest does not come back
+        reconcile(each_db)
+        async with asyncio.timeout(20):
+            assert await one.reserve(0.1)
+            one.settle(0.1, 0.1)
+            assert not await one.reserve(0.1)
+
+    asyncio.run(run())
+    assert row(each_db, job).exhausted
+
+
+def test_what_is_reserved_ahead_is_given_back_while_calls_are_slow(db: Database) -> None:
+    with scripted_server(replace(YES, delay_s=600)) as server:
+        job = submit_job(db, 8, judge=judge_at(server))
+        set_budget(db, job, 1.0)
+        thread = threading.Thread(target=drain, args=(db,))
+        thread.start()
+        until = time.monotonic() + 20
+        while server.count < 4 or held(db, job) > 4 * worst(server):
+            assert time.monotonic() < until, held(db, job)
+            time.sleep(0.05)
+        assert held(db, job) > 2 * COST
+        with db.write() as session:
+            jobs.cancel(session, job)
+        thread.join(20)
+
+
+def test_workers_together_never_reserve_more_than_there_is(each_db: Database) -> None:
+    """Eight threads that take as fast as they can."""
+    job = submit_job(each_db, 1, judge=PAID)
+    set_budget(each_db, job, 1.0)
+    holds = [0.0] * 8
+
+    def grab(number: int) -> None:
+        while True:
+            with each_db.write() as session:
+                had = holds[number]
+                taken = budgets.book(session, job, f"w{number}", spent=0, held=had, least=0.003, most=0.01)
+            if not taken.granted:
+                return
+            holds[number] += taken.granted
+
+    threads = [threading.Thread(target=grab, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert 0.997 < sum(holds) <= 1.0 + 1e-9
+    assert held(each_db, job) == pytest.approx(sum(holds))
+
+
+@pytest.mark.parametrize("budget", [0.0, -1.0, float("nan"), float("inf")])
+def test_a_budget_is_a_number_of_dollars(db: Database, budget: float) -> None:
+    judge = Judge(name="paid", model="m", endpoint=Endpoint(price=PRICE))
+    with pytest.raises(InvalidError, match="US dollars above 0"):
+        budgets.check(judge, budget)
+
+
+def test_a_budget_needs_every_price(db: Database) -> None:
+    paid = Judge(name="paid", model="m", endpoint=Endpoint(price=PRICE))
+    unknown = Judge(name="unknown", model="m")
+    local = [Judge(name=engine, engine=engine, model="m") for engine in FREE]
+    budgets.check(Judge(name="p", mode="panel", members=(paid, *local)), 1.0)
+    assert set(ENGINES) >= FREE
+    with db.write() as session:
+        row_ = judges.add(session, Judge(name="p", mode="panel", members=(paid, unknown)))
+        with pytest.raises(InvalidError, match="no price is known for unknown") as caught:
+            jobs.submit(session, judge_id=row_.id, items=[(1, 1)], budget=1.0)
+    assert "--price" in caught.value.hint
+
+
+def test_an_engine_of_ones_own_costs_until_it_is_said_to_be_free() -> None:
+    own = Judge(name="own", engine="my_engine", model="m")
+    with pytest.raises(InvalidError, match="no price is known for own"):
+        budgets.check(own, 1.0)
+    budgets.check(own.model_copy(update={"endpoint": Endpoint(price=Price())}), 1.0)

@@ -1,0 +1,319 @@
+"""The drainer, with engines that answer at once, slowly or wrongly, on real databases."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+from sqlalchemy.exc import OperationalError
+
+from rubricsvc.core.judge import Endpoint, Judge
+from rubricsvc.core.verdict import Reason
+from rubricsvc.settings import Settings
+from rubricsvc.store import jobs, verdicts
+from rubricsvc.store import leases as store
+from rubricsvc.store.session import Database
+from rubricsvc.store.tables import RubricRow
+from tests.instant_engine import InstantEngine, agreeable
+from tests.rows import keep_unusable, submit_job
+from tests.scripted_server import error, scripted_server
+from workers.engines import ENGINES
+from workers.engines.base import Ask, Failure, Question, Reply
+from workers.queue.drain import Drainer
+from workers.scoring import completions as scoring
+
+JUDGE = Judge(name="test", engine="test", model="none", endpoint=Endpoint(concurrency=4))
+
+
+class Slow(InstantEngine):
+    async def ask(self, ask: Ask) -> list[Reply | Failure]:
+        await asyncio.sleep(30)
+        return await super().ask(ask)
+
+
+@pytest.fixture
+def use() -> Iterator[object]:
+    def put(engine: InstantEngine) -> None:
+        ENGINES["test"] = lambda _judge: engine
+
+    yield put
+    ENGINES.pop("test", None)
+
+
+def settings(db: Database, **changes: object) -> Settings:
+    return Settings.model_validate({"database_url": db.url, "claim_size": 4, "heartbeat_seconds": 0.05, **changes})
+
+
+def test_a_job_is_drained_and_everything_is_written(each_db: Database, use: object) -> None:
+    use(InstantEngine())
+    job = submit_job(each_db, 30, judge=JUDGE)
+    assert Drainer(each_db, settings(each_db)).run(1) is True
+    with each_db.read() as session:
+        assert jobs.get(session, job).status == "completed"
+        progress = jobs.progress(session, job)
+        assert (progress.done, progress.verdicts, progress.failed_verdicts) == (30, 90, 0)
+        assert all(row.reward == pytest.approx(0.9) for row in jobs.results(session, job))
+
+
+def test_failures_are_failures_and_a_retry_asks_only_for_them(each_db: Database, use: object) -> None:
+    def second_fails(question: Question) -> Reply | Failure:
+        return Failure(Reason.TIMEOUT, "slow") if "number 2" in question.tail else agreeable(question)
+
+    use(InstantEngine(second_fails))
+    job = submit_job(each_db, 5, judge=JUDGE)
+    Drainer(each_db, settings(each_db)).run(1)
+    with each_db.read() as session:
+        assert jobs.get(session, job).status == "completed_with_failures"
+        assert {row.reward for row in jobs.results(session, job)} == {None}
+        assert {row.reason for row in verdicts.page(session, outcome="failed")} == {"timeout"}
+    with each_db.write() as session:
+        assert jobs.retry(session, job) == 5
+    well = InstantEngine(remember=100)
+    use(well)
+    Drainer(each_db, settings(each_db)).run(1)
+    asked = [question.tail for ask in well.asks for question in ask.questions]
+    assert len(asked) == 5
+    assert all("number 2" in tail for tail in asked)
+    with each_db.read() as session:
+        assert jobs.get(session, job).status == "completed"
+
+
+def test_a_second_job_on_the_same_completions_asks_nothing(db: Database, use: object) -> None:
+    engine = InstantEngine(remember=100)
+    use(engine)
+    submit_job(db, 5, judge=JUDGE, key="first")
+    Drainer(db, settings(db)).run(1)
+    asked = len(engine.asks)
+    second = submit_job(db, 5, judge=JUDGE, key="second")
+    Drainer(db, settings(db)).run(1)
+    assert len(engine.asks) == asked
+    with db.read() as session:
+        assert [row.reward for row in jobs.results(session, second)] == [pytest.approx(0.9)] * 5
+
+
+def in_background(db: Database, stopping: threading.Event, **changes: object) -> threading.Thread:
+    def drain() -> None:
+        with contextlib.suppress(OperationalError):  # of the test where the database is away
+            Drainer(db, settings(db, **changes), stopping).run(1)
+
+    thread = threading.Thread(target=drain)
+    thread.start()
+    return thread
+
+
+def wait_for(condition: object) -> None:
+    for _ in range(400):
+        if condition():
+            return
+        time.sleep(0.05)
+    raise AssertionError("it did not come about in 20 s")
+
+
+def leased(db: Database, job: int) -> int:
+    with db.read() as session:
+        return jobs.progress(session, job).leased
+
+
+def test_cancelling_a_job_stops_its_calls(db: Database, use: object) -> None:
+    use(Slow())
+    job = submit_job(db, 3, judge=JUDGE)
+    thread = in_background(db, threading.Event())
+    wait_for(lambda: leased(db, job) == 3)
+    with db.write() as session:
+        jobs.cancel(session, job)
+    thread.join(20)  # the calls take 30 s: only a cancelled drain ends before
+    assert not thread.is_alive()
+    with db.read() as session:
+        assert jobs.get(session, job).status == "cancelled"
+
+
+def test_a_stop_gives_the_leases_back(db: Database, use: object) -> None:
+    use(Slow())
+    job = submit_job(db, 3, judge=JUDGE)
+    stopping = threading.Event()
+    with patch("workers.queue.drain.GRACE_SECONDS", 0.1):
+        thread = in_background(db, stopping)
+        wait_for(lambda: leased(db, job) == 3)
+        stopping.set()
+        thread.join(20)
+    with db.read() as session:
+        assert jobs.progress(session, job).pending == 3
+
+
+def test_leases_are_renewed_while_a_call_runs(db: Database, use: object) -> None:
+    use(Slow())
+    job = submit_job(db, 1, judge=JUDGE)
+    stopping = threading.Event()
+    with patch("workers.queue.drain.GRACE_SECONDS", 0.1):
+        thread = in_background(db, stopping, lease_seconds=0.6)
+        wait_for(lambda: leased(db, job) == 1)
+        for _ in range(15):  # 1.5 s, more than twice the lease
+            time.sleep(0.1)
+            with db.write() as session:
+                store.reconcile(session, max_leases=100)
+        with db.read() as session:
+            assert jobs.results(session, job)[0].fence == 1
+        stopping.set()
+        thread.join(20)
+
+
+def test_a_database_that_is_away_for_a_while_costs_nothing(db: Database, use: object) -> None:
+    use(InstantEngine())
+    job = submit_job(db, 8, judge=JUDGE)
+    real, failures = store.record, iter([OperationalError("write", {}, Exception("disk is full"))] * 2)
+
+    def flaky(*args: object) -> list[int]:
+        if (error := next(failures, None)) is not None:
+            raise error
+        return real(*args)
+
+    with patch.object(store, "record", flaky):
+        assert Drainer(db, settings(db)).run(1) is True
+    with db.read() as session:
+        assert jobs.progress(session, job).done == 8
+
+
+def test_a_fault_in_one_item_leaves_its_neighbours_alone(db: Database, use: object) -> None:
+    use(InstantEngine())
+    job = submit_job(db, 6, judge=JUDGE)
+    real = scoring.score
+
+    async def breaks(*args: Any, **options: Any) -> Any:
+        if args[4].text == "answer 2":
+            raise ValueError("unforeseen")
+        return await real(*args, **options)
+
+    with patch("workers.queue.drain.score", breaks):
+        assert Drainer(db, settings(db)).run(1) is True
+    with db.read() as session:
+        progress = jobs.progress(session, job)
+        assert (progress.done, progress.failed, progress.failed_verdicts) == (5, 1, 3)
+        assert {row.reason for row in verdicts.page(session, outcome="failed")} == {"engine_error"}
+
+
+def test_a_result_that_cannot_be_kept_does_not_take_the_batch_along(db: Database, use: object) -> None:
+    use(InstantEngine())
+    job = submit_job(db, 6, judge=JUDGE)
+    real = store.record
+
+    def refuses(session: Any, outcomes: Any) -> list[int]:
+        if any(outcome.lease.item_id == 3 for outcome in outcomes):
+            raise ValueError("cannot be kept")
+        return real(session, outcomes)
+
+    with patch.object(store, "record", refuses):
+        assert Drainer(db, settings(db)).run(1) is True
+    with db.read() as session:
+        assert jobs.progress(session, job).done == 5
+        [bad] = [row for row in jobs.results(session, job) if row.state == "failed"]
+        assert (bad.id, bad.reward) == (3, None)
+        assert bad.why_none == "the result cannot be recorded: ValueError: cannot be kept"
+        assert jobs.get(session, job).status == "completed_with_failures"
+    with db.write() as session:
+        assert jobs.retry(session, job) == 1
+    assert Drainer(db, settings(db)).run(1) is True
+    with db.read() as session:
+        assert jobs.get(session, job).status == "completed"
+
+
+def test_a_stop_while_the_database_is_away_gives_the_leases_back_once_it_returns(db: Database, use: object) -> None:
+    use(InstantEngine())
+    job = submit_job(db, 3, judge=JUDGE)
+    stopping, away = threading.Event(), threading.Event()
+    real = store.release
+
+    def down(*_: object) -> list[int]:
+        away.set()
+        raise OperationalError("write", {}, Exception("the server closed the connection"))
+
+    def back_at_the_second_look(*args: Any) -> None:
+        if patched.call_count < 2:
+            down()
+        real(*args)
+
+    with (
+        patch.object(store, "record", down),
+        patch.object(store, "release", side_effect=back_at_the_second_look) as patched,
+        patch("workers.queue.drain.GRACE_SECONDS", 1.0),
+    ):
+        thread = in_background(db, stopping)
+        assert away.wait(20)
+        stopping.set()
+        thread.join(20)
+    assert patched.call_count == 2
+    with db.read() as session:
+        assert jobs.progress(session, job).pending == 3
+
+
+def test_what_an_error_says_is_kept_up_to_4000_characters(db: Database, use: object) -> None:
+    class Wordy(InstantEngine):
+        async def ask(self, ask: Ask) -> list[Reply | Failure]:
+            raise ValueError("x" * 1_000_000)
+
+    use(Wordy())
+    submit_job(db, 1, judge=JUDGE)
+    with scripted_server(error(400, "y" * 1_000_000)) as server:
+        submit_job(db, 1, judge=Judge(name="http", model="scripted", endpoint=Endpoint(base_url=server.url)))
+        for judge_id in (1, 2):
+            assert Drainer(db, settings(db)).run(judge_id) is True
+    with db.read() as session:
+        found = [row.verdict for row in verdicts.page(session, outcome="failed")]
+    assert [len(verdict.detail or "") for verdict in found] == [4000] * 6
+    assert {(verdict.detail or "")[:10] for verdict in found} == {"ValueError", "HTTP 400: "}
+    assert all(len(verdict.raw or "") <= 4000 for verdict in found)
+
+
+def test_when_time_is_up_what_was_begun_is_finished(db: Database, use: object) -> None:
+    class Brief(InstantEngine):
+        async def ask(self, ask: Ask) -> list[Reply | Failure]:
+            await asyncio.sleep(0.3)
+            return await super().ask(ask)
+
+    use(Brief())
+    job = submit_job(db, 12, judge=JUDGE)
+    with patch("workers.queue.drain.GRACE_SECONDS", 0.0):
+        assert Drainer(db, settings(db, drain_seconds=0.1)).run(1) is False
+    with db.read() as session:
+        progress = jobs.progress(session, job)
+    assert progress.done > 0
+    assert progress.done + progress.pending == 12
+
+
+def test_an_engine_that_is_missing_fails_the_work_and_says_why(db: Database) -> None:
+    job = submit_job(db, 2, judge=Judge(name="odd", engine="no_such_engine", model="m"))
+    assert Drainer(db, settings(db)).run(1) is True
+    with db.read() as session:
+        assert jobs.get(session, job).status == "completed_with_failures"
+        assert "no_such_engine" in str(verdicts.page(session)[0].verdict.detail)
+
+
+def test_a_malformed_address_kept_by_an_earlier_version_fails_the_work(db: Database) -> None:
+    job = submit_job(db, 1, judge=Judge(name="old", model="m"))
+    assert Drainer(db, settings(db)).run(keep_unusable(db, "http://[::1")) is True
+    with db.read() as session:
+        assert jobs.get(session, job).status == "completed_with_failures"
+        assert "no address of a server" in str(verdicts.page(session)[0].verdict.detail)
+
+
+def test_a_rubric_that_can_no_longer_be_read_fails_its_items_and_no_others(db: Database, use: object) -> None:
+    use(InstantEngine())
+    job = submit_job(db, 5, judge=JUDGE)
+    with db.write() as session:
+        good = jobs.results(session, job)[0].rubric
+        bad = RubricRow(name="old", version=1, digest="0" * 64, content={**good.content, "formula": 7})
+        session.add(bad)
+        session.flush()
+        jobs.results(session, job)[0].rubric_id = bad.id
+    assert Drainer(db, settings(db)).run(1) is True
+    with db.read() as session:
+        assert jobs.get(session, job).status == "completed_with_failures"
+        first, *others = jobs.results(session, job)
+        assert first.state == "failed"
+        assert "formula" in (first.why_none or "")
+        assert {row.state for row in others} == {"done"}

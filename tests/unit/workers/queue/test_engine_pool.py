@@ -1,0 +1,165 @@
+"""What a judge's server has taught outlives a drain: each drain here is one of its own, as the tasks make them."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+from rubricsvc.core.judge import Endpoint, Judge
+from rubricsvc.core.rubric import Criterion, Rubric
+from rubricsvc.settings import Settings
+from rubricsvc.store import jobs, verdicts
+from rubricsvc.store.session import Database
+from tests.instant_engine import InstantEngine
+from tests.rows import submit_job
+from tests.scripted_server import Say, ScriptedServer, error, labels, scripted_server
+from workers.engines import ENGINES
+from workers.engines.base import Ask, Engine, Failure, Reply
+from workers.queue.drain import Drainer
+from workers.queue.engine_pool import Kept
+
+ONE = Rubric(criteria=(Criterion(key="met", text="Is good."),))
+TWO = Rubric(criteria=(Criterion(key="met", text="Is good."), Criterion(key="short", text="Is short.")))
+YES = labels(Yes=0.9, No=0.1)
+
+
+@pytest.fixture
+def kept() -> Iterator[Kept]:
+    made = Kept()
+    yield made
+    made.close()
+
+
+def judge_at(server: ScriptedServer, **endpoint: Any) -> Judge:
+    return Judge(name="http", model="scripted", endpoint=Endpoint(base_url=server.url, **endpoint))
+
+
+def drain(db: Database, kept: Kept | None, stopping: threading.Event | None = None) -> None:
+    """In a thread of its own, as a worker's pool has them."""
+    settings = Settings.model_validate({"database_url": db.url, "heartbeat_seconds": 0.05})
+    thread = threading.Thread(target=lambda: Drainer(db, settings, stopping, kept).run(1))
+    thread.start()
+    thread.join()
+
+
+def waits_in_another_drain(db: Database, kept: Kept, judge: Judge, server: ScriptedServer) -> bool:
+    """Whether none of its calls is begun."""
+    before = server.count
+    job = submit_job(db, 8, judge=judge, rubric=ONE, key="second")
+    stopping = threading.Event()
+
+    def stop_once_it_waits() -> None:
+        for _ in range(400):
+            with db.read() as session:
+                if jobs.progress(session, job).leased:
+                    break
+            time.sleep(0.02)
+        time.sleep(0.3)
+        stopping.set()
+
+    threading.Thread(target=stop_once_it_waits).start()
+    with patch("workers.queue.drain.GRACE_SECONDS", 0.1):
+        drain(db, kept, stopping)
+    return server.count == before
+
+
+def test_a_minute_counts_what_an_earlier_drain_began(db: Database, kept: Kept) -> None:
+    with scripted_server(YES) as server:
+        judge = judge_at(server, requests_per_minute=4)
+        submit_job(db, 4, judge=judge, rubric=ONE, key="first")
+        drain(db, kept)
+        assert waits_in_another_drain(db, kept, judge, server)
+        assert server.count == 4
+
+
+def test_a_pause_that_was_asked_for_is_kept_by_the_next_drain(db: Database, kept: Kept) -> None:
+    with scripted_server(error(429, retry_after=60)) as server:
+        judge = judge_at(server, max_retries=0, concurrency=1)
+        submit_job(db, 1, judge=judge, rubric=ONE, key="first")
+        drain(db, kept)
+        server.script = YES
+        assert waits_in_another_drain(db, kept, judge, server)
+
+
+def test_what_a_server_refuses_and_its_template_are_learned_once(db: Database, kept: Kept) -> None:
+    def script(_: int, body: dict[str, Any]) -> Say:
+        return error(400, "no response_format here") if "response_format" in body else YES
+
+    with scripted_server(script, kind="vllm") as server:
+        judge = judge_at(server)
+        for key in ("first", "second"):
+            submit_job(db, 1 if key == "first" else 2, judge=judge, rubric=TWO, key=key)
+            drain(db, kept)
+        assert server.lists == [2, 2]
+        assert server.looks == 1
+
+
+def test_engines_are_kept_by_judge_and_where_it_is(kept: Kept) -> None:
+    async def itself(engine: Engine) -> Engine:
+        return engine
+
+    judge = Judge(name="j", model="m", endpoint=Endpoint(base_url="http://127.0.0.1:9/v1"))
+    moved = judge.model_copy(update={"endpoint": Endpoint(base_url="http://127.0.0.1:10/v1")})
+    first = kept.run(judge, itself)
+    assert kept.run(judge, itself) is first
+    assert kept.run(moved, itself) is not first
+    with patch("workers.queue.engine_pool.KEPT_SECONDS", -1.0):
+        kept.run(moved, itself)  # all that are idle for so long go
+    assert kept.run(judge, itself) is not first
+
+
+def test_locks_that_were_waited_for_in_one_drain_hold_in_the_next(db: Database, kept: Kept) -> None:
+    """asyncio's belong to the loop in which they were first waited for."""
+    with scripted_server(YES) as server:
+        judge = judge_at(server, requests_per_minute=600, tokens_per_minute=10**9)
+        for key, items in (("first", 8), ("second", 16), ("third", 24)):
+            job = submit_job(db, items, judge=judge, rubric=ONE, key=key)
+            drain(db, kept)
+            with db.read() as session:
+                assert jobs.get(session, job).status == "completed", verdicts.page(session, outcome="failed")
+
+
+def test_an_engine_that_could_not_be_made_is_tried_again(db: Database, kept: Kept) -> None:
+    judge = Judge(name="j", engine="late", model="m")
+    submit_job(db, 1, judge=judge, rubric=ONE, key="first")
+    drain(db, kept)
+    ENGINES["late"] = lambda _judge: InstantEngine()
+    try:
+        job = submit_job(db, 1, judge=judge, rubric=ONE, key="second")
+        drain(db, kept)
+    finally:
+        del ENGINES["late"]
+    with db.read() as session:
+        assert jobs.get(session, job).status == "completed"
+
+
+def test_memory_and_connections_are_given_back_after_each_drain(kept: Kept) -> None:
+    class Counts(InstantEngine):
+        closed = 0
+
+        async def aclose(self) -> None:
+            self.closed += 1
+
+    async def ask(engine: Engine) -> list[Reply | Failure]:
+        return await engine.ask(Ask("", "", ()))
+
+    engine = Counts()
+    with patch.dict(ENGINES, {"counts": lambda _judge: engine}):
+        judge = Judge(name="j", engine="counts", model="m")
+        for times in (1, 2):
+            kept.run(judge, ask)
+            assert engine.closed == times
+
+
+def test_a_closed_engine_over_http_opens_its_connections_again(kept: Kept) -> None:
+    async def alive(engine: Any) -> bool:
+        return bool(await engine._transport.alive())
+
+    with scripted_server(YES) as server:
+        assert kept.run(judge_at(server), alive)
+        assert kept.run(judge_at(server), alive)

@@ -1,0 +1,100 @@
+"""Slow and stuck calls over a real socket: they run side by side, block nobody, and end with their job."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from rubricsvc.core.judge import Endpoint, Judge
+from rubricsvc.core.rubric import Criterion, Rubric
+from rubricsvc.settings import Settings
+from rubricsvc.store import jobs
+from rubricsvc.store.session import Database
+from tests.rows import submit_job
+from tests.scripted_server import Say, ScriptedServer, labels, scripted_server
+from workers.queue.drain import Drainer
+
+pytestmark = pytest.mark.integration
+
+ONE = Rubric(criteria=(Criterion(key="met", text="Is good."),))
+YES = labels(Yes=0.9, No=0.1)
+
+
+@contextmanager
+def draining(db: Database, **changes: Any) -> Iterator[threading.Thread]:
+    """Work on judge 1 in a thread, ended by a stop if by nothing else."""
+    stopping = threading.Event()
+    settings = Settings.model_validate({"database_url": db.url, **changes})
+    thread = threading.Thread(target=lambda: Drainer(db, settings, stopping).run(1))
+    thread.start()
+    try:
+        yield thread
+    finally:
+        stopping.set()
+        thread.join(30)
+
+
+def wait_for(condition: Any) -> None:
+    for _ in range(2000):
+        if condition():
+            return
+        time.sleep(0.01)
+    raise AssertionError("it did not come about in 20 s")
+
+
+def judge_at(server: ScriptedServer, **endpoint: Any) -> Judge:
+    return Judge(name="http", model="scripted", endpoint=Endpoint(base_url=server.url, **{"max_retries": 0} | endpoint))
+
+
+def test_as_many_slow_calls_are_under_way_as_the_judge_takes(db: Database) -> None:
+    """64 calls of one job, each of a completion of its own, and more than one claim holds."""
+    with scripted_server(replace(YES, delay_s=1.0)) as server:
+        job = submit_job(db, 64, judge=judge_at(server), rubric=ONE)
+        with draining(db, claim_size=32) as thread:
+            thread.join(60)
+        assert server.most_at_once == 64
+    with db.read() as session:
+        assert jobs.progress(session, job).done == 64
+
+
+def test_a_stuck_call_holds_up_nobody(db: Database) -> None:
+    def script(_: int, body: dict[str, Any]) -> Say:
+        return replace(YES, delay_s=600.0) if "answer 3" in body["messages"][-1]["content"] else YES
+
+    def done() -> int:
+        with db.read() as session:
+            return jobs.progress(session, job).done
+
+    with scripted_server(script) as server:
+        job = submit_job(db, 9, judge=judge_at(server, concurrency=2), rubric=ONE)
+        with draining(db, claim_size=2) as thread:
+            wait_for(lambda: done() == 8)
+            assert thread.is_alive()
+            with db.write() as session:
+                jobs.cancel(session, job)
+
+
+@pytest.mark.parametrize("retrying", [False, True])
+def test_cancelling_a_job_ends_its_calls_at_the_server(db: Database, retrying: bool) -> None:
+    """Those under way are hung up on, and no other is begun: neither those that wait for a slot nor a retry."""
+    slow = replace(YES, delay_s=600.0)
+    with scripted_server(
+        [Say(status=429, body=b"{}", headers={"Retry-After": "600"}), slow] if retrying else slow
+    ) as server:
+        job = submit_job(db, 40, judge=judge_at(server, concurrency=8, max_retries=1), rubric=ONE)
+        with draining(db) as thread:
+            wait_for(lambda: server.count >= (1 if retrying else 8))
+            with db.write() as session:
+                jobs.cancel(session, job)
+            thread.join(20)  # the calls take 10 minutes: only a cancelled drain ends before
+            assert not thread.is_alive()
+        wait_for(lambda: server.at_once == 0)
+        assert server.count <= 8
+    with db.read() as session:
+        assert jobs.progress(session, job).cancelled == 40

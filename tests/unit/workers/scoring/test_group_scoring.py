@@ -1,0 +1,293 @@
+"""Completions judged side by side: relative values, whatever the order, and of whom they are said."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rubricsvc.core.judge import Judge
+from rubricsvc.core.prompt import Completion, Message, ToolCall
+from rubricsvc.core.rubric import Check, Criterion, Rubric
+from rubricsvc.core.verdict import Reason, Verdict
+from tests.instant_engine import InstantEngine
+from tests.preference_engine import Tasteful, answers_in, scores
+from tests.unit.workers.scoring.group_setup import (
+    GROUP,
+    PAIRS,
+    PROMPT,
+    RUBRIC,
+    TEXTS,
+    WRITTEN,
+    compare,
+    judge,
+    long_is_good,
+    values,
+)
+from workers.engines import make_engine
+from workers.engines.base import Ask, Failure, Reply
+from workers.scoring.completions import fingerprint_of, group_fingerprint, score, score_group
+
+
+def test_pairwise_is_the_mean_over_all_pairs_in_both_orders() -> None:
+    engine = Tasteful(long_is_good)
+    found = compare(engine, PAIRS, TEXTS)
+    assert values(found) == [0.0, 0.5, 0.25, 1.0, 0.75]
+    assert len(engine.asks) == 20
+    orders = [tuple(answers_in(ask.shared).values()) for ask in engine.asks]
+    assert len(set(orders)) == 20
+    (verdict,) = found[3]
+    assert len(verdict.votes) == 8
+    assert {vote.value for vote in verdict.votes} == {1.0}
+    assert {round(vote.answer_mass or 0.0, 6) for vote in (verdict, *verdict.votes)} == {0.9}
+    assert verdict.spread == 0
+    assert verdict.usage is not None
+    assert verdict.usage.prompt == 8 * 50
+    assert sum(v[0].usage.prompt for v in found if v[0].usage) == 20 * 100
+
+
+def test_written_pairs_say_the_same_and_keep_their_reasons() -> None:
+    found = compare(Tasteful(long_is_good), WRITTEN, TEXTS)
+    assert values(found) == [0.0, 0.5, 0.25, 1.0, 0.75]
+    assert {vote.rationale for vote in found[3][0].votes} == {"It is answer A.", "It is answer B."}
+
+
+def test_orders_that_disagree_are_told_and_every_vote_is_kept() -> None:
+    found = compare(Tasteful(long_is_good, pull=0.8), PAIRS, ["a", "bbb", "cc"])
+    for (verdict,) in found:
+        assert verdict.detail == "the two orders disagree in 2 of 2 pairs"
+        assert [re.sub(" [0-9a-f]{12}$", "", vote.by) for vote in verdict.votes] == ["shown before", "shown after"] * 2
+        assert verdict.spread is not None
+        assert verdict.spread > 0.3
+    assert values(found) == pytest.approx([0.4, 0.6, 0.5])
+
+
+def test_a_group_with_more_pairs_than_are_asked_at_once() -> None:
+    engine = Tasteful(lambda text: len(text) / 100)
+    texts = ["x" * n for n in range(1, 20)]
+    assert values(compare(engine, PAIRS, texts)) == pytest.approx([n / 18 for n in range(19)])
+    assert len({ask.shared for ask in engine.asks}) == 19 * 18
+
+
+def test_few_opponents_cost_few_calls() -> None:
+    engine = Tasteful(long_is_good)
+    texts = ["x" * n for n in range(1, 11)]
+    found = compare(engine, judge("pairwise", opponents=4), texts)
+    assert len(engine.asks) == 10 * 4
+    assert all(len(verdict.votes) == 8 for (verdict,) in found)
+    assert values(found)[-1] == 1.0
+    assert values(found)[0] == 0.0
+
+
+def test_groupwise_scores_are_joined_by_id_and_never_by_place() -> None:
+    engine = Tasteful(long_is_good)
+    assert values(compare(engine, GROUP, TEXTS)) == [0.1, 0.3, 0.2, 0.5, 0.4]
+    assert len(engine.asks) == 1
+
+    class Backwards(Tasteful):
+        def _compare(self, question: Any, shown: dict[str, str]) -> Reply | Failure:
+            return super()._compare(question, dict(reversed(shown.items())))
+
+    assert values(compare(Backwards(long_is_good), GROUP, TEXTS)) == [0.1, 0.3, 0.2, 0.5, 0.4]
+
+
+@pytest.mark.parametrize("asked", [judge(top_n=2), judge("pairwise", top_n=2), judge(group_size=3, top_n=2)])
+def test_the_best_n_are_worth_1_and_the_others_0(asked: Judge) -> None:
+    rubric = Rubric(criteria=(*RUBRIC.criteria, Criterion(key="rude", text="Is rude.", weight=-1)))
+    found = compare(Tasteful(long_is_good), asked, TEXTS, rubric)
+    assert [[verdict.value for verdict in verdicts] for verdicts in found] == [[float(n > 2)] * 2 for n in range(5)]
+    assert [verdict.detail for verdict in found[3]] != [None, None]  # the score that it was chosen by
+
+
+def test_who_equals_the_last_of_the_best_is_one_of_them() -> None:
+    assert values(compare(Tasteful(long_is_good), judge(top_n=2), ["a", "bbb", "bbb", "ccc"])) == [0.0, 1.0, 1.0, 1.0]
+    assert values(compare(Tasteful(long_is_good), judge(top_n=1), ["a", "a"])) == [1.0, 1.0]
+
+
+def test_who_failed_is_not_among_the_best_and_gets_no_0_either() -> None:
+    class Fussy(Tasteful):
+        async def ask(self, ask: Ask) -> list[Reply | Failure]:
+            if "ddddd" in answers_in(ask.shared).values():
+                return [Failure(Reason.TOO_LONG, "it is")]
+            return await super().ask(ask)
+
+    assert values(compare(Fussy(long_is_good), judge("pairwise", top_n=1), TEXTS)) == [0.0, 0.0, 0.0, None, 1.0]
+
+
+def test_all_criteria_of_a_group_go_in_one_ask_after_the_answers() -> None:
+    rubric = Rubric(criteria=(*RUBRIC.criteria, Criterion(key="rude", text="Is rude.", weight=-1)))
+    engine = Tasteful(long_is_good)
+    found = compare(engine, GROUP, TEXTS, rubric)
+    (ask,) = engine.asks
+    assert len(ask.questions) == 2
+    assert "Is rude." in ask.questions[1].tail
+    assert "Is rude." not in ask.shared
+    assert [verdict.criterion for verdict in found[0]] == ["best", "rude"]
+
+
+def test_a_big_group_is_asked_in_parts_that_share_two() -> None:
+    engine = Tasteful(long_is_good)
+    texts = ["x" * n for n in range(1, 11)]
+    found = compare(engine, judge(group_size=4), texts)
+    shown = [set(answers_in(ask.shared).values()) for ask in engine.asks]
+    assert len(shown) == 4
+    assert all(len(part) == 4 for part in shown)
+    assert len(set.intersection(*shown)) == 2
+    assert values(found) == pytest.approx([n / 10 for n in range(1, 11)])
+    assert {len(verdict.votes) for (verdict,) in found} == {1, 4}
+
+
+def test_a_part_that_fails_fails_its_own_and_no_others() -> None:
+    texts = ["x" * n for n in range(1, 11)]
+    well = Tasteful(long_is_good)
+    compare(well, judge(group_size=5), texts)
+    first, *others = (set(answers_in(ask.shared).values()) for ask in well.asks)
+    lost = first.difference(*others)
+
+    class Fussy(Tasteful):
+        async def ask(self, ask: Ask) -> list[Reply | Failure]:
+            if lost <= set(answers_in(ask.shared).values()):
+                return [Failure(Reason.TOO_LONG, "it is")]
+            return await super().ask(ask)
+
+    found = compare(Fussy(long_is_good), judge(group_size=5), texts)
+    assert {text for text, (verdict,) in zip(texts, found, strict=True) if verdict.outcome == "failed"} == lost
+    assert {verdict.reason for (verdict,) in found} == {None, Reason.TOO_LONG}
+
+
+@given(st.permutations(["a", "bbb", "cc", "bbb", "ddddd", "", "eeee eee"]), st.sampled_from([PAIRS, GROUP, WRITTEN]))
+def test_the_order_in_which_completions_come_changes_nothing(texts: list[str], asked: Judge) -> None:
+    def biased() -> Tasteful:
+        return Tasteful(long_is_good, pull=0.3)
+
+    plain = compare(biased(), asked, sorted(texts))
+    found = compare(biased(), asked, texts)
+    by_text = dict(zip(sorted(texts), plain, strict=True))
+    assert [by_text[text] for text in texts] == found
+
+
+def test_equal_texts_are_shown_once_and_are_worth_the_same() -> None:
+    engine = Tasteful(long_is_good)
+    found = compare(engine, PAIRS, ["a", "bb", "a", "a"])
+    assert len(engine.asks) == 2
+    assert values(found) == pytest.approx([1 / 3, 1.0, 1 / 3, 1 / 3])
+    assert values(compare(engine, GROUP, ["a", "bb", "a", "a"])) == [0.1, 0.2, 0.1, 0.1]
+
+
+@pytest.mark.parametrize("asked", [PAIRS, GROUP])
+def test_a_group_of_one_text_is_a_tie_that_nobody_is_asked_about(asked: Judge) -> None:
+    engine = Tasteful(long_is_good)
+    found = compare(engine, asked, ["a", "a"])
+    assert values(found) == [0.5, 0.5]
+    assert "not asked" in (found[0][0].detail or "")
+    assert engine.asks == []
+
+
+@pytest.mark.parametrize("asked", [PAIRS, GROUP])
+def test_one_completion_cannot_be_compared_and_its_checks_stand(asked: Judge) -> None:
+    rubric = Rubric(criteria=(*RUBRIC.criteria, Criterion(key="short", text="Is short.", check=_SHORT)))
+    alone = asyncio.run(score(InstantEngine(), asked, rubric, PROMPT, Completion(text="a")))
+    for found in (alone, compare(InstantEngine(), asked, ["a"], rubric)[0]):
+        assert [(verdict.criterion, verdict.reason) for verdict in found] == [("best", "engine_error"), ("short", None)]
+        assert "two or more completions" in (found[0].detail or "")
+
+
+_SHORT = Check(name="words", args={"max": 9})
+
+
+def test_a_pair_that_fails_in_one_order_does_not_count() -> None:
+    class Fussy(Tasteful):
+        async def ask(self, ask: Ask) -> list[Reply | Failure]:
+            if list(answers_in(ask.shared).values()) == ["bb", "a"]:
+                return [Failure(Reason.TIMEOUT, "slow")]
+            return await super().ask(ask)
+
+    found = compare(Fussy(long_is_good), PAIRS, ["a", "bb", "ccc"])
+    assert values(found) == [0.0, 0.0, 1.0]
+    assert {vote.reason for vote in found[0][0].votes} == {None, "timeout"}
+    (alone,), (other,) = compare(Fussy(long_is_good), PAIRS, ["a", "bb"])
+    assert (alone.reason, other.reason) == (Reason.TIMEOUT, Reason.TIMEOUT)
+    assert alone.value is None
+
+
+def test_a_completion_that_no_judge_can_read_leaves_the_others_their_scores() -> None:
+    class Fussy(Tasteful):
+        async def ask(self, ask: Ask) -> list[Reply | Failure]:
+            if "x" * 50 in answers_in(ask.shared).values():
+                return [Failure(Reason.TOO_LONG, "it is")]
+            return await super().ask(ask)
+
+    found = compare(Fussy(long_is_good), PAIRS, ["a", "bb", "ccc", "x" * 50])
+    assert values(found) == [0.0, 0.5, 1.0, None]
+    assert found[3][0].reason == Reason.TOO_LONG
+
+
+def test_a_verdict_names_the_group_that_it_is_relative_to() -> None:
+    here, there = [Completion(text=t) for t in ("a", "b")], [Completion(text=t) for t in ("a", "c")]
+    prints = {group_fingerprint(RUBRIC, GROUP, group) for group in (here, there, here[::-1])}
+    assert len(prints) == 2
+    assert fingerprint_of(RUBRIC, GROUP) not in prints
+    found = compare(Tasteful(long_is_good), GROUP, ["a", "b"])
+    assert {verdict.fingerprint for (verdict,) in found} == {group_fingerprint(RUBRIC, GROUP, here)}
+    absolute = Judge(name="r", model="m")
+    assert group_fingerprint(RUBRIC, absolute, here) == fingerprint_of(RUBRIC, absolute)
+
+
+def test_what_is_known_of_all_is_not_asked_and_what_is_known_of_some_stands() -> None:
+    rubric = Rubric(criteria=(*RUBRIC.criteria, Criterion(key="rude", text="Is rude.")))
+    engine = Tasteful(long_is_good)
+    known = [{"best": Verdict.scored("best", 0.7), "rude": Verdict.scored("rude", 0.6)}, {"best": _BEST}]
+    found = compare(engine, GROUP, ["a", "bbb"], rubric, known=known)
+    assert [[verdict.value for verdict in verdicts] for verdicts in found] == [[0.7, 0.6], [0.2, 0.3]]
+    (ask,) = engine.asks
+    assert len(ask.questions) == 1
+    assert compare(engine, GROUP, ["a", "bbb"], known=[{"best": _BEST}] * 2) == [[_BEST], [_BEST]]
+    assert len(engine.asks) == 1
+
+
+_BEST = Verdict.scored("best", 0.2)
+
+
+def test_agents_are_compared_by_their_answers_or_by_all_they_did() -> None:
+    calls = (ToolCall(name="search", arguments="sky"),)
+    said = (
+        Message(role="assistant", content="", tool_calls=calls),
+        Message(role="tool", content=scores({"A": 1.0, "B": 0.0})),
+    )
+    group = [Completion(messages=(*said[:n], Message(role="assistant", content="It scatters."))) for n in (2, 0)]
+
+    def shown(asked: Judge) -> list[str]:
+        engine = Tasteful(long_is_good)
+        asyncio.run(score_group(engine, asked, RUBRIC, PROMPT, group))
+        return sorted(text for ask in engine.asks for text in answers_in(ask.shared).values())
+
+    assert shown(GROUP) == []  # the answers are the same
+    whole = shown(judge(traces=True))
+    assert whole[0] == "[assistant]\nIt scatters."
+    assert whole[1].startswith("[assistant]\n[calls search(sky)]\n\n[tool]\n{")
+
+
+def test_other_judges_score_a_group_one_by_one() -> None:
+    engine = InstantEngine(remember=9)
+    found = compare(engine, Judge(name="r", model="m"), ["a", "b"])
+    assert values(found) == [0.9, 0.9]
+    assert len(engine.asks) == 2
+
+
+@pytest.mark.model
+@pytest.mark.parametrize("asked", [PAIRS, GROUP], ids=["pairs", "group"])
+def test_the_embedded_model_compares(asked: Judge) -> None:
+    sampling = asked.sampling.model_copy(update={"max_tokens": 60})
+    shipped = asked.model_copy(update={"engine": "transformers_local", "model": "embedded", "sampling": sampling})
+    (one,), (two,) = compare(make_engine(shipped), shipped, ["Because the sky scatters blue light.", "No."])
+    if asked is PAIRS:
+        assert one.value is not None and two.value is not None
+        assert one.value + two.value == pytest.approx(1.0)
+        assert len(one.votes) == 2
+    else:  # it cannot write scores, and gets none
+        assert {one.outcome, two.outcome} == {"failed"}
+        assert one.raw

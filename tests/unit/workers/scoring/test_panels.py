@@ -1,0 +1,157 @@
+"""Panels and cascades of judges on servers of their own, and of one panel in another."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from rubricsvc.core.calibration import Calibration, Curve
+from rubricsvc.core.judge import Endpoint, Judge, Voting
+from rubricsvc.core.prompt import Completion, Prompt
+from rubricsvc.core.rubric import Check, Criterion, Rubric
+from rubricsvc.core.verdict import Reason, Verdict
+from tests.scripted_server import Say, Script, ScriptedServer, error, labels, say, scripted_server
+from workers.engines import make_engine
+from workers.scoring.completions import fingerprint_of, score
+
+RUBRIC = Rubric(
+    criteria=(
+        Criterion(key="why", text="Says why."),
+        Criterion(key="short", text="Is short.", check=Check(name="words", args={"max": 9})),
+        Criterion(key="how", text="Says how."),
+    )
+)
+BAND = (0.3, 0.7)
+NO = error(401)
+
+
+def at(server: ScriptedServer, name: str, mode: Any = "readout") -> Judge:
+    return Judge(name=name, model="m", mode=mode, endpoint=Endpoint(base_url=server.url, max_retries=0))
+
+
+def scored(judge: Judge) -> dict[str, Verdict]:
+    async def run() -> list[Verdict]:
+        engine = make_engine(judge)
+        try:
+            return await score(engine, judge, RUBRIC, Prompt.of("Why?"), Completion(text="Because."))
+        finally:
+            await engine.aclose()
+
+    return {verdict.criterion: verdict for verdict in asyncio.run(run())}
+
+
+def met(_number: int, body: dict[str, Any]) -> Say:
+    asked = "C1" if "C1: " in body["messages"][-1]["content"] else "C3"
+    return say(json.dumps({"criterion": asked, "rationale": "So.", "evidence": [], "verdict": "met"}))
+
+
+def why_and_how(why: float, how: float) -> Script:
+    def script(_number: int, body: dict[str, Any]) -> Say:
+        share = why if "Says why." in body["messages"][-1]["content"] else how
+        return labels(Yes=share, No=1 - share)
+
+    return script
+
+
+def test_a_panel_folds_its_members_each_asked_in_its_own_mode() -> None:
+    with scripted_server(labels(Yes=0.4, No=0.6)) as one, scripted_server(met) as two:
+        panel = Judge(name="p", mode="panel", members=(at(one, "cheap"), at(two, "strong", "written")))
+        found = scored(panel)
+    assert list(found) == ["why", "short", "how"]
+    assert {verdict.fingerprint for verdict in found.values()} == {fingerprint_of(RUBRIC, panel)}
+    for key in ("why", "how"):
+        assert found[key].value == pytest.approx(0.7)
+        assert found[key].spread == pytest.approx(0.3)
+        assert [(vote.by, vote.value) for vote in found[key].votes] == [("cheap", pytest.approx(0.4)), ("strong", 1.0)]
+    assert (found["short"].value, found["short"].votes) == (1.0, ())
+
+
+def test_a_member_that_fails_is_no_number_and_fewer_than_half_are_no_verdict() -> None:
+    with scripted_server(labels(Yes=0.9, No=0.1)) as up, scripted_server(NO) as down:
+        pair = Judge(name="p", mode="panel", voting=Voting(rule="min"), members=(at(up, "a"), at(down, "b")))
+        assert scored(pair)["why"].value == pytest.approx(0.9)
+        three = Judge(name="p", mode="panel", members=(at(up, "a"), at(down, "b"), at(down, "c")))
+        verdict = scored(three)["why"]
+    assert (verdict.outcome, verdict.value, verdict.reason) == ("failed", None, Reason.REFUSED)
+    assert [vote.outcome for vote in verdict.votes] == ["scored", "failed", "failed"]
+
+
+def test_a_cascade_asks_the_better_judge_only_where_the_cheap_one_is_uncertain() -> None:
+    with scripted_server(why_and_how(0.95, 0.5)) as one, scripted_server(labels(Yes=0.2, No=0.8)) as two:
+        cascade = Judge(name="c", mode="cascade", band=BAND, members=(at(one, "cheap"), at(two, "better")))
+        found = scored(cascade)
+    assert (one.count, two.count) == (2, 1)
+    assert "Says how." in two.requests[0]["messages"][-1]["content"]
+    assert found["why"].value == pytest.approx(0.95)
+    assert found["how"].value == pytest.approx(0.2)
+    assert [vote.by for vote in found["why"].votes] == ["cheap"]
+    assert [vote.by for vote in found["how"].votes] == ["cheap", "better"]
+    usage = found["how"].usage
+    assert usage is not None
+    assert usage.prompt == 20
+    assert found["how"].fingerprint == fingerprint_of(RUBRIC, cascade)
+
+
+def test_a_cascade_goes_by_the_calibrated_probability_of_its_cheap_member() -> None:
+    """0.95 means 0.49 here; whether a threshold makes it 0 or 1 is another matter, and so is a panel around it."""
+    curve = Calibration(families={"binary": Curve(method="platt", slope=1.0, offset=-3.0)})
+    with scripted_server(labels(Yes=0.95, No=0.05)) as one, scripted_server(labels(Yes=0.1, No=0.9)) as two:
+        cheap, better = at(one, "cheap").model_copy(update={"calibration": curve}), at(two, "better")
+        strict = cheap.model_copy(update={"threshold": 0.4, "name": "strict"})
+        for first in (cheap, strict, Judge(name="p", mode="panel", members=(cheap, strict))):
+            found = scored(Judge(name="c", mode="cascade", band=BAND, members=(first, better)))["why"]
+            assert [vote.by for vote in found.votes] == [first.name, "better"]
+            assert (found.value, found.calibrated) == (pytest.approx(0.1), None)
+            assert found.votes[0].probability == pytest.approx(0.95)
+        alone = scored(strict)["why"]
+    assert (alone.value, alone.calibrated) == (1.0, pytest.approx(0.4862, abs=1e-4))
+
+
+def test_a_failed_finding_goes_on_and_the_last_failure_stands() -> None:
+    with scripted_server(NO) as down, scripted_server(labels(Yes=0.5, No=0.5)) as unsure:
+        first_fails = Judge(name="c", mode="cascade", band=BAND, members=(at(down, "a"), at(unsure, "b")))
+        assert scored(first_fails)["why"].value == pytest.approx(0.5)
+        last_fails = Judge(name="c", mode="cascade", band=BAND, members=(at(unsure, "a"), at(down, "b")))
+        verdict = scored(last_fails)["why"]
+    assert (verdict.outcome, verdict.value) == ("failed", None)
+    assert [vote.outcome for vote in verdict.votes] == ["scored", "failed"]
+
+
+def test_a_panel_may_sit_in_a_cascade() -> None:
+    with scripted_server(labels(Yes=0.5, No=0.5)) as unsure, scripted_server(labels(Yes=0.9, No=0.1)) as sure:
+        panel = Judge(name="p", mode="panel", members=(at(sure, "a"), at(unsure, "b")))
+        cascade = Judge(name="c", mode="cascade", band=BAND, members=(at(unsure, "cheap"), panel))
+        found = scored(cascade)
+    assert [leaf.name for leaf in cascade.leaves] == ["cheap", "a", "b"]
+    assert [vote.by for vote in found["why"].votes] == ["cheap", "p"]
+    assert [(vote.by, vote.value) for vote in found["why"].votes[1].votes] == [
+        ("a", pytest.approx(0.9)),
+        ("b", pytest.approx(0.5)),
+    ]
+    assert Verdict.model_validate_json(found["why"].model_dump_json(exclude_defaults=True)) == found["why"]
+    assert found["why"].value == pytest.approx(0.7)
+
+
+def test_the_members_and_the_rule_are_in_the_fingerprint() -> None:
+    a, b = Judge(name="a", model="a"), Judge(name="b", model="b", mode="written")
+    judges = [
+        Judge(name="p", mode="panel", members=(a, b)),
+        Judge(name="p", mode="panel", members=(b, a)),
+        Judge(name="p", mode="panel", members=(a, b), voting=Voting(rule="min")),
+        Judge(name="p", mode="cascade", members=(a, b), band=BAND),
+        Judge(name="p", mode="cascade", members=(a, b), band=(0.2, 0.7)),
+        a,
+    ]
+    assert len({fingerprint_of(RUBRIC, judge) for judge in judges}) == len(judges)
+
+
+@pytest.mark.model
+def test_the_embedded_model_sits_beside_itself() -> None:
+    one = Judge(name="a", engine="transformers_local", model="embedded")
+    panel = Judge(name="p", mode="panel", members=(one, one.model_copy(update={"name": "b"})))
+    found = scored(panel)["why"]
+    assert found.value == found.votes[0].value == found.votes[1].value
+    assert found.spread == 0.0

@@ -1,0 +1,280 @@
+"""Run Python that nobody has read: without network, without a way to write outside, under limits.
+
+bubblewrap (``bwrap``) gives the program namespaces of its own: an empty read-only root with Python and the system's
+libraries, a private ``/tmp``, no network, no other processes, an empty environment; a filter (`seccomp`) keeps it from
+making namespaces of its own, where it could have more. Resource limits bound its time, memory, processes and output.
+Where bubblewrap cannot work nothing is run, unless the setting ``RUBRICSVC_SANDBOX`` is ``none``: then the limits stand
+alone, and the program can read and write what this process can.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import IO, Literal
+
+from rubricsvc.errors import UnavailableError
+from rubricsvc.settings import get_settings
+from workers.checks.sandbox import seccomp
+
+Ended = Literal["exit", "signal", "cpu", "wall", "output"]
+
+_INSIDE, _REAPER = (Path(__file__).with_name(name) for name in ("bootstrap.py", "reaper.py"))
+_BOX = "/box"
+_MIB = 1 << 20
+_HINT = "apt-get install bubblewrap; or RUBRICSVC_SANDBOX=none runs the code of strangers with your own rights"
+_FILES = 64
+"""Open at once, in a process. Files of memory (memfd) count here and nowhere else, each up to ``output_mib``."""
+
+_LAST_S = 10.0
+"""What it may take to end a program that is late."""
+
+_ENVIRONMENT = {
+    "PATH": "/usr/bin:/bin",
+    "HOME": "/tmp",  # noqa: S108 - the sandbox's own
+    "LANG": "C.UTF-8",
+    "PYTHONDONTWRITEBYTECODE": "1",
+    "OMP_NUM_THREADS": "1",  # a thread counts as a process
+    "OPENBLAS_NUM_THREADS": "1",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a program may use.
+
+    For each of its processes: ``cpu_s``, the time it computes, and ``memory_mib``. For all of them: ``wall_s``, the
+    time until they are stopped whatever they do, ``disk_mib``, what they write to ``/tmp``, and ``processes``, of which
+    a thread is one. ``output_mib`` is the most that they may print, and that any file may hold. So together they may
+    compute for ``wall_s`` times the machine's cores, and hold ``processes`` times ``memory_mib``.
+    """
+
+    cpu_s: int = 5
+    wall_s: float = 20.0
+    memory_mib: int = 512
+    processes: int = 16
+    output_mib: int = 4
+    disk_mib: int = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a program did. ``ended`` says how; ``exit_code`` is None where it was stopped."""
+
+    stdout: str
+    stderr: str
+    exit_code: int | None
+    ended: Ended
+
+    @property
+    def ok(self) -> bool:
+        return self.ended == "exit" and self.exit_code == 0
+
+    @property
+    def trouble(self) -> str:
+        """Why it is not ``ok``, in one line."""
+        if self.ended != "exit":
+            words = {"cpu": "out of CPU time", "wall": "out of time", "output": "too much output"}
+            return words.get(self.ended, f"killed (exit code {self.exit_code})")
+        last = self.stderr.strip().rpartition("\n")[2]
+        return last[:300] or f"exit code {self.exit_code}"
+
+
+class NoSandboxError(UnavailableError):
+    """There is no sandbox on this machine, or it does not start."""
+
+
+def run_python(source: str, *, stdin: str = "", limits: Limits | None = None, packages: bool = True) -> Result:
+    """Run ``source`` as a program that reads ``stdin``. It may write to ``/tmp``, which is its own and goes with it.
+
+    ``packages``: the installed packages can be imported, read only; without them it starts sooner.
+
+    Raises:
+        NoSandboxError: there is no sandbox on this machine.
+    """
+    limits, kind = limits or Limits(), ready()
+    with tempfile.TemporaryDirectory(prefix="rubricsvc-") as folder, seccomp.handed() as filter_:
+        box = Path(folder, "box")
+        box.mkdir()
+        (box / "main.py").write_text(source, "utf-8", errors="replace")
+        shutil.copy(_INSIDE, box)
+        box.chmod(0o755)
+        with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+            given.write(stdin.encode("utf-8", "replace"))
+            given.seek(0)
+            reader, writer = os.pipe()
+            with os.fdopen(reader, "rb") as started, os.fdopen(writer, "wb") as start:
+                files = (writer, *filter_)
+                command = _command(kind, box, limits, packages, files)
+                code = _run(command, box, limits.wall_s, (given, out, err), files)
+                start.close()
+                if not started.read(1):
+                    why = _text(err, limits).strip()[:300] or "it took too long"
+                    raise NoSandboxError(f"the sandbox did not start: {why}", hint=_HINT)
+            return Result(_text(out, limits), _text(err, limits), code, _ended(code, out, err, limits))
+
+
+def ready() -> Literal["bwrap", "none"]:
+    """The kind of sandbox that is in force.
+
+    Raises:
+        NoSandboxError: there is none; the hint says what to install or set.
+    """
+    if get_settings().sandbox == "none":
+        return "none"
+    problem = _problem()
+    if problem:
+        raise NoSandboxError(f"code is not run here: {problem}", hint=_HINT)
+    return "bwrap"
+
+
+@lru_cache(maxsize=1)
+def _problem() -> str:
+    """Why bubblewrap does not work here; empty where it does."""
+    if sys.platform != "linux":
+        return "bubblewrap is for Linux only"
+    if shutil.which("bwrap") is None:
+        return "bubblewrap (bwrap) is not installed"
+    with seccomp.handed() as filter_:
+        command = [*_walls(8, filter_), "--ro-bind", "/", "/", "/bin/true"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, pass_fds=filter_)  # noqa: S603, PLW1510
+    why = "it needs user namespaces (sysctl kernel.apparmor_restrict_unprivileged_userns=0 on Ubuntu), or to be root"
+    return f"bubblewrap does not work: {done.stderr.strip()[:300]}; {why}" if done.returncode else ""
+
+
+@lru_cache(maxsize=1)
+def _strangers() -> range:
+    """Users whom root can become here and who are nobody's; none where we are not root."""
+    return strangers_of(Path("/proc/self/uid_map").read_text("utf-8")) if os.geteuid() == 0 else range(0)
+
+
+def strangers_of(uid_map: str) -> range:
+    """The upper half of the ids that a namespace has; none where it has fewer than a container usually gets."""
+    top = max(int(first) + int(count) for first, _, count in map(str.split, uid_map.splitlines()))
+    return range(min(top, 1 << 31) // 2, min(top, 1 << 31) - 2) if top >= 1 << 16 else range(0)
+
+
+def _walls(disk_mib: int, filter_: Sequence[int]) -> list[str]:
+    """bubblewrap's options but for what is shown inside. ``filter_``: the file of system calls that are refused.
+
+    A user namespace of its own, in which no other may be had. Root does without: in one, the program would count as
+    root's, and of root's processes there are never too many.
+    """
+    spaces = ["--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try"]
+    rights = (
+        ["--cap-drop", "ALL", "--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]
+        if _strangers()
+        else ["--unshare-user", "--disable-userns", "--uid", "65534", "--gid", "65534"]
+    )
+    places = ["--proc", "/proc", "--dev", "/dev", "--remount-ro", "/dev"]
+    room = ["--perms", "1777", "--size", str(disk_mib * _MIB), "--tmpfs", "/tmp"]  # noqa: S108 - its own, see above
+    calls = [word for file in filter_ for word in ("--seccomp", str(file))]
+    return ["bwrap", *spaces, *rights, *calls, "--die-with-parent", "--new-session", "--clearenv", *places, *room]
+
+
+def _command(kind: str, box: Path, limits: Limits, packages: bool, files: tuple[int, ...]) -> list[str]:
+    """``files``: where the program says that it has started, and the filter, where there is one."""
+    started, *filter_ = files
+    flags = ["-I"] if packages else ["-I", "-S"]
+    bounds = {
+        "RLIMIT_CPU": limits.cpu_s,
+        "RLIMIT_AS": limits.memory_mib * _MIB,
+        "RLIMIT_FSIZE": limits.output_mib * _MIB,
+        "RLIMIT_NPROC": limits.processes,
+        "RLIMIT_NOFILE": _FILES,
+        "RLIMIT_MSGQUEUE": 0,
+        "RLIMIT_CORE": 0,
+    }
+    if kind == "none":
+        del bounds["RLIMIT_NPROC"]  # it would count all that this user runs
+        reaper = [sys.executable, "-I", "-S", str(_REAPER), str(os.getpid())] if sys.platform == "linux" else []
+        return [*reaper, sys.executable, *flags, str(box / "bootstrap.py"), _told(bounds, None, started)]
+    uid = random.choice(_strangers()) if _strangers() else None  # an own one, so that its processes are counted
+    inside = [sys.executable, *flags, f"{_BOX}/inside.py", _told(bounds, uid, started)]
+    environment = [word for name, value in _ENVIRONMENT.items() for word in ("--setenv", name, value)]
+    paths = list(_shown(packages))
+    above = sorted({str(parent) for path in paths for parent in Path(path).parents if parent != Path("/")}, key=len)
+    folders = [word for path in above for word in ("--perms", "0755", "--dir", path)]  # 0700 where bubblewrap adds them
+    shown = [*folders, *(word for path in paths for word in ("--ro-bind", path, path))]
+    last = ["--ro-bind", str(box), _BOX, "--remount-ro", "/", "--chdir", _BOX]
+    return [*_walls(limits.disk_mib, filter_), *shown, *environment, *last, *inside]
+
+
+def _told(limits: dict[str, int], uid: int | None, started: int) -> str:
+    return json.dumps({"limits": limits, "uid": uid, "started": started})
+
+
+def _shown(packages: bool) -> Iterator[str]:
+    """What of the machine can be read: system libraries and this Python. No home folder, no configuration."""
+    for path in ("/usr", "/lib", "/lib32", "/lib64", "/bin", "/etc/ld.so.cache", "/etc/alternatives"):
+        if Path(path).exists():
+            yield path
+    prefixes = {sys.base_prefix, str(Path(os.path.realpath(sys.executable)).parent.parent)}
+    if packages:
+        prefixes.add(sys.prefix)
+    elif sys.prefix != sys.base_prefix:
+        prefixes.add(str(Path(sys.executable).parent))  # the name by which this Python was started
+    yield from (prefix for prefix in sorted(prefixes) if not prefix.startswith("/usr"))
+
+
+def _run(
+    command: list[str],
+    box: Path,
+    wall_s: float,
+    streams: tuple[IO[bytes], IO[bytes], IO[bytes]],
+    files: tuple[int, ...],
+) -> int | None:
+    """The exit code; None where it was stopped. All that it started goes with it. ``files`` stay open for it."""
+    given, out, err = streams
+    process = subprocess.Popen(  # noqa: S603 - a fixed command; what it runs is confined
+        command,
+        stdin=given,
+        stdout=out,
+        stderr=err,
+        cwd=box,
+        env=_ENVIRONMENT,
+        start_new_session=True,
+        pass_fds=files,
+    )
+    try:
+        return process.wait(wall_s)
+    except subprocess.TimeoutExpired:
+        return None
+    finally:
+        process.terminate()  # bubblewrap and the reaper take all others with them
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(_LAST_S)
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def _ended(code: int | None, out: IO[bytes], err: IO[bytes], limits: Limits) -> Ended:
+    if code is None:
+        return "wall"
+    number = -code if code < 0 else code - 128  # bubblewrap says it as a shell does
+    if number == signal.SIGXCPU:
+        return "cpu"
+    if max(_size(out), _size(err)) >= limits.output_mib * _MIB:
+        return "output"
+    return "signal" if number > 0 else "exit"
+
+
+def _size(stream: IO[bytes]) -> int:
+    return stream.seek(0, os.SEEK_END)
+
+
+def _text(stream: IO[bytes], limits: Limits) -> str:
+    stream.seek(0)
+    return stream.read(limits.output_mib * _MIB).decode("utf-8", "replace")

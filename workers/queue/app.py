@@ -1,0 +1,52 @@
+"""Celery application of the workers. Run by `rubricsvc worker`, or by `celery -A workers.queue.app:app worker`."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from celery import Celery, signals
+
+from rubricsvc.broker import make_celery
+from rubricsvc.settings import Settings, get_settings
+from rubricsvc.store.session import Database
+from workers.queue import tasks
+from workers.queue.reconciler import Reconciler
+
+
+def make_app(settings: Settings, db: Database | None = None) -> Celery:
+    """The broker's application with this project's tasks. Without ``db`` each process opens its own database."""
+    app = make_celery(settings)
+    tasks.register(app, settings, db)
+    return app
+
+
+def with_reconciler(app: Celery, settings: Settings) -> Celery:
+    """Let every worker process of this application keep the queue tidy, and stop between two completions when told."""
+    reconcilers: list[Reconciler] = []
+
+    def ready(**_: Any) -> None:
+        tasks.stopping.clear()
+        reconcilers.append(Reconciler(tasks.database(settings), app, settings).start())
+
+    def shutting_down(**_: Any) -> None:
+        tasks.stopping.set()
+        while reconcilers:
+            reconcilers.pop().stop()
+
+    signals.worker_ready.connect(ready, weak=False)
+    signals.worker_shutting_down.connect(shutting_down, weak=False)
+    signals.worker_process_shutdown.connect(lambda **_: tasks.close(), weak=False)  # a fork runs no atexit
+    return app
+
+
+@functools.cache
+def _default_app() -> Celery:
+    settings = get_settings()
+    return with_reconciler(make_app(settings), settings)
+
+
+def __getattr__(name: str) -> Any:
+    if name == "app":  # made when asked for, so that importing this module reads no settings
+        return _default_app()
+    raise AttributeError(name)

@@ -1,0 +1,331 @@
+"""Claim → judge → record. A drainer keeps a window of leases in flight until its judge's table is dry.
+
+A slow completion holds up nobody: the window takes as many as the judge is asked at once, and more is claimed as soon
+as half a claim is free; what is finished is recorded in bulk. A heartbeat renews the leases and cancels the calls of
+those that are no longer ours (a cancelled job).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
+from typing import Protocol, TypeVar
+
+from pydantic import ValidationError
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.orm import Session
+from structlog import get_logger
+from structlog.contextvars import bound_contextvars
+
+from rubricsvc.core.base import first_fault
+from rubricsvc.core.judge import Judge
+from rubricsvc.core.prompt import Prompt
+from rubricsvc.core.rubric import Rubric
+from rubricsvc.core.verdict import Reason, Verdict
+from rubricsvc.errors import UnavailableError
+from rubricsvc.settings import Settings
+from rubricsvc.store import budgets, completions, jobs, judges, leases, prompts, rubrics, verdicts
+from rubricsvc.store.leases import Lease, Outcome
+from rubricsvc.store.session import AWAY, Database
+from workers.engines.base import Engine, said_by
+from workers.engines.budget import PURSE
+from workers.queue import group_batches as groups
+from workers.queue.costs import Account
+from workers.queue.engine_pool import Kept
+from workers.queue.group_batches import Work
+from workers.scoring.completions import fingerprint_of, score
+
+log = get_logger(__name__)
+T = TypeVar("T")
+
+FLUSH_SECONDS = 0.2
+GRACE_SECONDS = 5.0
+
+
+class Drainer:
+    """Works off the items of a judge.
+
+    Args:
+        stopping: when set, no more is claimed; what is not finished within a short grace is given back.
+        kept: the process's engines; without it the engine is this drain's alone.
+    """
+
+    def __init__(
+        self, db: Database, settings: Settings, stopping: _Stop | None = None, kept: Kept | None = None
+    ) -> None:
+        self.db = db
+        self.settings = settings
+        self.stopping = stopping or threading.Event()
+        self.kept = kept
+        self.worker = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:6]}"
+        self._rubric = lru_cache(maxsize=4096)(self._load_rubric)
+        self._prompt = lru_cache(maxsize=4096)(self._load_prompt)
+
+    def run(self, judge_id: int) -> bool:
+        """Drain; True when the table is dry, False when time was up or a stop was asked for first."""
+        with self.db.read() as session:
+            judge = judges.get(session, judge_id).value
+        with bound_contextvars(worker=self.worker, judge=judge.name):
+            kept = self.kept or Kept()
+            try:
+                return kept.run(judge, lambda engine: _Window(self, judge_id, judge, engine).work())
+            finally:
+                if kept is not self.kept:
+                    kept.close()
+
+    def _load_rubric(self, rubric_id: int) -> Rubric:
+        with self.db.read() as session:
+            return rubrics.get(session, rubric_id).value
+
+    def _load_prompt(self, prompt_id: int) -> Prompt:
+        with self.db.read() as session:
+            return prompts.get(session, prompt_id).value
+
+
+class _Stop(Protocol):
+    def is_set(self) -> bool: ...
+
+
+class _Window:
+    """The leases in flight of one drain."""
+
+    def __init__(self, drainer: Drainer, judge_id: int, judge: Judge, engine: Engine) -> None:
+        self.drainer, self.judge_id, self.judge, self.engine = drainer, judge_id, judge, engine
+        self.db, self.settings = drainer.db, drainer.settings
+        self.in_flight: dict[asyncio.Task[Outcome], Lease] = {}
+        self.finished: list[Outcome] = []
+        self.accounts: dict[tuple[int, bool], Account] = {}
+        self.flushed_at = time.monotonic()
+        self.room = max(self.settings.claim_size, *(leaf.endpoint.concurrency for leaf in judge.leaves))
+
+    async def work(self) -> bool:
+        until = time.monotonic() + self.settings.drain_seconds
+        heartbeat = asyncio.create_task(self._heartbeat())
+        dry = False
+        try:
+            while not (stopping := self.drainer.stopping.is_set()):
+                in_time = time.monotonic() < until  # after it nothing new is begun, and what was begun is finished
+                while in_time and len(self.in_flight) <= self.room - self.settings.claim_size // 2:
+                    if dry := not await self._claim():
+                        break
+                if not self.in_flight:
+                    break
+                await self._settle(timeout=self.settings.heartbeat_seconds)
+            if stopping:
+                await self._finish_within(GRACE_SECONDS)
+            await self._flush()
+            return dry and not stopping
+        finally:
+            heartbeat.cancel()
+            await asyncio.gather(heartbeat, return_exceptions=True)
+            await self._give_back()
+
+    async def _claim(self) -> bool:
+        """Take leases and start on them; whether there were any."""
+
+        def take() -> tuple[bool, list[tuple[Lease, Work]], dict[int, bool]]:
+            with self.db.write() as session:
+                taken = leases.claim(
+                    session,
+                    self.judge_id,
+                    limit=self.settings.claim_size,
+                    worker=self.drainer.worker,
+                    seconds=self.settings.lease_seconds,
+                    whole_groups=self.judge.mode == "comparative",
+                )
+                capped = (
+                    budgets.capped(session, [lease.job_id for lease in taken]) if self.judge.priced and taken else {}
+                )
+                return bool(taken), list(self._load(session, taken)), capped  # in one transaction with the claim
+
+        any_taken, work, capped = await self._patiently(take)
+        for lease, item in work:
+            purse = self._account(lease.job_id, capped[lease.job_id]) if capped else None
+            self.in_flight[asyncio.create_task(self._score(lease, item, purse))] = lease
+        return any_taken
+
+    def _account(self, job_id: int, capped: bool) -> Account:
+        fresh = Account(job_id, self._write, worker=self.drainer.worker, capped=capped)
+        account = self.accounts.setdefault((job_id, capped), fresh)
+        account.open()
+        return account
+
+    async def _write(self, step: Callable[[Session], T]) -> T:
+        def whole() -> T:
+            with self.db.write() as session:
+                return step(session)
+
+        return await self._patiently(whole)
+
+    def _load(self, session: Session, taken: Sequence[Lease]) -> Iterator[tuple[Lease, Work]]:
+        rows = completions.many(session, [lease.completion_id for lease in taken])
+        loaded = []
+        for lease in taken:
+            prompt_id, completion = rows[lease.completion_id]
+            try:
+                rubric, prompt = self.drainer._rubric(lease.rubric_id), self.drainer._prompt(prompt_id)
+            except ValidationError as error:  # kept by an earlier version, which took what is refused now
+                path, words = first_fault(error)
+                leases.fail(session, lease, f"its rubric or prompt can no longer be read: {path}: {words}")
+                jobs.finish(session, [lease.job_id])
+                continue
+            loaded.append((lease, rubric, prompt, completion))
+        if self.judge.mode == "comparative":
+            claimed = [(lease, rows[lease.completion_id][0], rubric, prompt) for lease, rubric, prompt, _ in loaded]
+            yield from groups.load(session, self.engine, self.judge, claimed)
+            return
+        origins = [(lease.completion_id, fingerprint_of(rubric, self.judge)) for lease, rubric, *_ in loaded]
+        known = verdicts.settled(session, origins)
+        for origin, (lease, rubric, prompt, completion) in zip(origins, loaded, strict=True):
+            there = {verdict.criterion: verdict for verdict in known.get(origin, [])}
+            yield lease, Work(rubric, prompt, completion, origin[1], there)
+
+    async def _score(self, lease: Lease, work: Work, purse: Account | None) -> Outcome:
+        PURSE.set(purse)  # of this task, and of those that it makes
+        with bound_contextvars(job_id=lease.job_id, item_id=lease.item_id):
+            try:
+                found = await self._found(lease, work)
+            except Exception as error:
+                log.exception("scoring failed")
+                why = said_by(error)
+                keys = [criterion.key for criterion in work.rubric.criteria]
+                found = [work.known.get(key) or Verdict.failed(key, Reason.ENGINE_ERROR, detail=why) for key in keys]
+        return Outcome(lease, work.rubric, work.origin, found, frozenset(work.known))
+
+    async def _found(self, lease: Lease, work: Work) -> list[Verdict]:
+        if work.group is not None:
+            return await work.group.verdicts(lease.completion_id)
+        return await score(self.engine, self.judge, work.rubric, work.prompt, work.completion, known=work.known)
+
+    async def _settle(self, timeout: float) -> None:
+        """Wait until something is finished, and record it when there is enough of it or it has waited long enough."""
+        done, _ = await asyncio.wait(self.in_flight, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            lease = self.in_flight.pop(task)
+            if task.cancelled():
+                log.info("lease lost or job cancelled", item_id=lease.item_id)
+            else:
+                self.finished.append(task.result())
+        waited = time.monotonic() - self.flushed_at
+        if len(self.finished) >= self.settings.claim_size or waited > FLUSH_SECONDS or not self.in_flight:
+            await self._flush()
+
+    async def _flush(self) -> None:
+        outcomes, self.finished = self.finished, []
+        self.flushed_at = time.monotonic()
+        try:
+            await self._pay()  # while calls are slow too, for others may wait for what is given back
+            written = await self._record_all(outcomes) if outcomes else []
+        except AWAY:
+            self.finished = outcomes + self.finished  # to be given back with the rest
+            raise
+        if len(written) < len(outcomes):
+            log.warning("results dropped: their leases were lost", count=len(outcomes) - len(written))
+
+    async def _pay(self) -> None:
+        for account in list(self.accounts.values()):
+            await account.flush()
+
+    async def _record_all(self, outcomes: Sequence[Outcome]) -> list[int]:
+        try:
+            return await self._patiently(lambda: self._record(outcomes))
+        except AWAY:
+            raise
+        except Exception:
+            log.exception("results cannot be recorded together; trying one by one")
+        return [id_ for outcome in outcomes for id_ in await self._record_alone(outcome)]
+
+    def _record(self, outcomes: Sequence[Outcome]) -> list[int]:
+        with self.db.write() as session:
+            written = leases.record(session, outcomes)
+        with self.db.write() as session:
+            jobs.finish(session, {outcome.lease.job_id for outcome in outcomes})
+        return written
+
+    async def _record_alone(self, outcome: Outcome) -> list[int]:
+        """One result. Where even that cannot be recorded the item fails, and says why."""
+        try:
+            return await self._patiently(lambda: self._record([outcome]))
+        except AWAY:
+            raise
+        except Exception as error:
+            log.exception("result cannot be recorded", item_id=outcome.lease.item_id)
+            why = f"the result cannot be recorded: {type(error).__name__}: {getattr(error, 'orig', error)}"
+        await self._patiently(lambda: self._fail(outcome.lease, why))
+        return [outcome.lease.item_id]
+
+    def _fail(self, lease: Lease, why: str) -> None:
+        with self.db.write() as session:
+            leases.fail(session, lease, why)
+        with self.db.write() as session:
+            jobs.finish(session, [lease.job_id])
+
+    async def _finish_within(self, seconds: float) -> None:
+        until = time.monotonic() + seconds
+        while self.in_flight and (left := until - time.monotonic()) > 0:
+            await self._settle(timeout=left)
+
+    async def _give_back(self) -> None:
+        """Whatever is still in flight stops now, and goes back to the table."""
+        unfinished = [*self.in_flight.values(), *(outcome.lease for outcome in self.finished)]
+        for task in self.in_flight:
+            task.cancel()
+        await asyncio.gather(*self.in_flight, return_exceptions=True)
+        with contextlib.suppress(SQLAlchemyError, UnavailableError):
+            await self._pay()
+        if unfinished:
+            with contextlib.suppress(SQLAlchemyError, UnavailableError):
+                await self._patiently(lambda: self._release(unfinished))
+
+    def _release(self, unfinished: Sequence[Lease]) -> None:
+        with self.db.write() as session:
+            leases.release(session, unfinished)
+
+    async def _heartbeat(self) -> None:
+        renewed_at = time.monotonic()
+        while True:
+            await asyncio.sleep(self.settings.heartbeat_seconds)
+            ours = [*self.in_flight.values(), *(outcome.lease for outcome in self.finished)]
+            if not ours:
+                continue
+            try:
+                if time.monotonic() - renewed_at > self.settings.lease_seconds / 3:
+                    await asyncio.to_thread(self._renew, ours)
+                    renewed_at = time.monotonic()
+                held = await asyncio.to_thread(self._held, ours)
+            except (SQLAlchemyError, UnavailableError) as error:
+                log.warning("heartbeat missed", error=str(error))
+                continue
+            for task, lease in list(self.in_flight.items()):
+                if lease in ours and lease.item_id not in held:
+                    task.cancel()
+
+    def _renew(self, ours: Sequence[Lease]) -> None:
+        with self.db.write() as session:
+            leases.renew(session, ours, seconds=self.settings.lease_seconds)
+
+    def _held(self, ours: Sequence[Lease]) -> set[int]:
+        with self.db.read() as session:
+            return leases.held(session, ours)
+
+    async def _patiently(self, action: Callable[[], T]) -> T:
+        """Run a database step in a thread; while the database is away or its disk is full, try again until the leases
+        that we hold are lost anyway, or, where a stop was asked for, for a short grace."""
+        pause, began = 0.5, time.monotonic()
+        while True:
+            try:
+                return await asyncio.to_thread(action)
+            except AWAY as error:
+                patience = GRACE_SECONDS if self.drainer.stopping.is_set() else self.settings.lease_seconds
+                if time.monotonic() + pause > began + patience:
+                    raise
+                log.warning("database unavailable, trying again", error=str(error), in_seconds=pause)
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, 2.0)

@@ -1,0 +1,76 @@
+"""A Celery worker inside this process, on the in-memory broker: what a laptop needs, and the same code as at scale."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterator
+
+from celery.worker import WorkController
+from celery.worker import state as worker_state
+
+from rubricsvc.broker import MEMORY, Bell
+from rubricsvc.errors import InvalidError
+from rubricsvc.settings import Settings
+from rubricsvc.store.session import Database
+from workers.queue import tasks
+from workers.queue.app import make_app
+from workers.queue.reconciler import Reconciler
+
+JUDGES_AT_ONCE = 16
+"""So many judges progress side by side; a slot that is not used costs nothing. Models in this process still take turns:
+their engines share one thread."""
+
+
+@contextlib.contextmanager
+def embedded_worker(settings: Settings, db: Database) -> Iterator[None]:
+    """Score what ``db`` holds while the block runs; on leaving, what is unfinished is given back.
+
+    A judge that does not answer keeps no other waiting. The broker is ``memory://`` whatever the settings say. One
+    embedded worker a process: Celery keeps its stop sign in a module.
+
+    Raises:
+        InvalidError: there is one already.
+    """
+    if not _only_one.acquire(blocking=False):
+        raise InvalidError("this process has an embedded worker already", hint="use the one that runs")
+    try:
+        with _running(settings.model_copy(update={"broker_url": MEMORY, "database_url": db.url}), db):
+            yield
+    finally:
+        db.after_ring = None
+        _only_one.release()
+
+
+_only_one = threading.Lock()
+
+
+@contextlib.contextmanager
+def _running(settings: Settings, db: Database) -> Iterator[None]:
+    app = make_app(settings, db)
+    app.set_default()  # a pool's thread looks its tasks up in Celery's default application
+    db.after_ring = Bell(db, app).ring
+    tasks.stopping.clear()
+    worker_state.should_stop = worker_state.should_terminate = None
+    worker = WorkController(
+        app=app,
+        pool="threads",
+        concurrency=JUDGES_AT_ONCE,
+        hostname="embedded@localhost",
+        without_gossip=True,
+        without_mingle=True,
+        without_heartbeat=True,
+        task_events=False,
+    )
+    thread = threading.Thread(target=worker.start, name="embedded-worker", daemon=True)
+    reconciler = Reconciler(db, app, settings)
+    thread.start()
+    reconciler.start()
+    try:
+        yield
+    finally:
+        reconciler.stop()
+        tasks.stopping.set()
+        worker_state.should_stop = 0  # type: ignore[assignment]  # an exit status; the stub knows only None
+        thread.join(30)
+        tasks.kept.close()
