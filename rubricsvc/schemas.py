@@ -25,7 +25,7 @@ MAX_BATCH = 10_000
 def _plain_digits(value: object) -> object:
     """A whole number in an address is written in ASCII digits; Python would take ``1_0`` and ``１`` too."""
     if isinstance(value, str) and not re.fullmatch(r"-?[0-9]{1,20}", value):
-        raise PydanticCustomError("int_parsing", "expected a whole number in plain digits")
+        raise PydanticCustomError("plain_digits", "expected a whole number in plain digits")
     return value
 
 

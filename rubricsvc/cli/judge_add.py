@@ -267,18 +267,17 @@ def make_judge(**fields: Any) -> Judge:
     """
     from pydantic import ValidationError
 
-    from rubricsvc.core.base import first_fault
     from rubricsvc.core.judge import Judge
+    from rubricsvc.core.validation_messages import first_error
 
     if fields["model"] is None:
         raise InvalidError("which model?", hint="name one with --model, or take the shipped one with --embedded")
     try:
         return Judge.model_validate(fields)
     except ValidationError as error:
-        whole = isinstance(error.errors(include_url=False)[0]["input"], dict)  # no single option, and long to show
-        path, words = first_fault(error, quoted=not whole)
+        path, message = first_error(error, model=Judge)
         option = f"{_option_of(path.rpartition('.')[2])}: " if path else ""
-        raise InvalidError(f"{option}{words}", hint="`rubricsvc judges add --help` lists the options") from error
+        raise InvalidError(f"{option}{message}", hint="`rubricsvc judges add --help` lists the options") from error
 
 
 def _option_of(field: str) -> str:

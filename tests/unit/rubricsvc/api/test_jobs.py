@@ -198,7 +198,7 @@ def test_an_unknown_job_is_404(http: TestClient, method: str, path: str) -> None
 def test_all_missing_fields_are_named(filled: TestClient) -> None:
     status, answer = submit(filled, {})
     assert status == 422
-    assert answer["error"]["message"] == "body.judge: Field required; body.items: Field required"
+    assert answer["error"]["message"] == "body.judge: is missing; body.items: is missing"
 
 
 def test_a_rubric_of_another_prompt_is_refused(filled: TestClient) -> None:

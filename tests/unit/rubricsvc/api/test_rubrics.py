@@ -58,17 +58,15 @@ def test_checks_that_there_are_not(serve: Serve, check: object, says: str) -> No
         ),
         (
             {"kind": "ordinal", "levels": [{"label": "a", "value": 0.5}, {"label": "b", "value": 7}]},
-            "Input should be less than or equal to 1",
+            "expected a number at most 1",
         ),
-        ({"kind": "ordinal", "levels": [{"label": "a", "value": 1}]}, "Tuple should have at least 2 items"),
+        ({"kind": "ordinal", "levels": [{"label": "a", "value": 1}]}, "expected a list of at least 2"),
         ({"kind": "numeric", "low": -1e308, "high": 1e308}, "from -1e+308 to 1e+308 is farther than numbers go"),
     ],
 )
-def test_a_bad_scale_is_told_and_nothing_else(filled: TestClient, scale: object, says: str) -> None:
+def test_add_reports_an_invalid_scale_once(filled: TestClient, scale: object, says: str) -> None:
     body = {"name": "r", "rubric": {"criteria": [{"key": "a", "text": "t", "scale": scale}]}}
     answer = filled.post("/v1/rubrics", json=body)
     error = answer.json()["error"]
     assert answer.status_code == 422 and error["path"].startswith("body.rubric.criteria.0.scale")
-    assert error["message"].startswith(says) and "; " not in error["message"].removeprefix(
-        says.partition(";")[0] + "; "
-    )
+    assert f": {says}" in error["message"] and error["message"].count("body.") == 1
