@@ -109,7 +109,7 @@ def add(
     ] = None,
     timeout: Annotated[float, typer.Option(help="Seconds for one call.")] = 120.0,
     max_retries: Annotated[int, typer.Option(min=0, help="How often a call that failed is made again.")] = 4,
-    patience: Annotated[
+    outage_timeout: Annotated[
         float, typer.Option(help="Seconds that a job waits for its server while that is down.")
     ] = 120.0,
     concurrency: Annotated[int, typer.Option(min=1, help="Most calls at once, of each process that scores.")] = 64,
@@ -167,7 +167,7 @@ def add(
             "api_key_env": api_key_env,
             "timeout_s": timeout,
             "max_retries": max_retries,
-            "patience_s": patience,
+            "outage_timeout_s": outage_timeout,
             "concurrency": concurrency,
             "requests_per_minute": requests_per_minute,
             "tokens_per_minute": tokens_per_minute,
@@ -289,7 +289,7 @@ _OPTIONS = {
     "name": "NAME",
     "base_url": "--url",
     "timeout_s": "--timeout",
-    "patience_s": "--patience",
+    "outage_timeout_s": "--outage-timeout",
     "rule": "--vote",
     "budget_tokens": "--thinking",
     "kind": "--compare",

@@ -116,7 +116,7 @@ async def score_once(judge: Judge, rubric: Any, prompt: Any, completion: Any, *b
 
     if any(leaf.model == EMBEDDED for leaf in judge.leaves):
         fetch_embedded()
-    judge = _reached(judge, patience_s=0.0)  # somebody waits for it
+    judge = _reached(judge, outage_timeout_s=0.0)  # somebody waits for it
     engine = make_engine(judge)
     try:
         return (await score_group(engine, judge, rubric, prompt, [completion, *beside]))[0]

@@ -42,7 +42,7 @@ def score(rewards: RewardSource) -> list[Scored]:
 
 def faulty(question: Question) -> Reply | Failure:
     """The judge of `agreeable`, with a timeout whenever rudeness is asked about."""
-    return Failure(Reason.TIMEOUT, "too slow") if "rude" in question.tail else agreeable(question)
+    return Failure(Reason.TIMEOUT, "too slow") if "rude" in question.text else agreeable(question)
 
 
 def test_a_function() -> None:
@@ -192,7 +192,7 @@ def test_a_comparative_judge_is_shown_the_group_of_each_task() -> None:
     engine = Tasteful(by_length)
     with JudgeRewards(COMPARES, engine) as rewards:
         found = rewards.score(MIXED, ANSWERS)
-    shown = sorted(sorted(answers_in(ask.shared).values()) for ask in engine.asks)
+    shown = sorted(sorted(answers_in(request.shared).values()) for request in engine.requests)
     assert shown == [["eleven", "two"], ["one", "seven"]]
     assert [item.reward.value for item in found] == pytest.approx([0.3, 0.2, 0.5, 0.4])
 
