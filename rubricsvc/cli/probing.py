@@ -114,7 +114,7 @@ async def score_once(judge: Judge, rubric: Any, prompt: Any, completion: Any, *b
     from workers.engines import make_engine
     from workers.scoring.completions import score_group
 
-    if any(leaf.model == EMBEDDED for leaf in judge.leaves):
+    if any(leaf.model == EMBEDDED for leaf in judge.leaf_judges):
         fetch_embedded()
     judge = _reached(judge, outage_timeout_s=0.0)  # somebody waits for it
     engine = make_engine(judge)

@@ -82,7 +82,7 @@ def _answer(judge: Judge, file: str) -> Completion:
             hint="submit a job with several (`rubricsvc jobs submit FILE --judge …`), or take another judge",
         )
     text = text_of(file)
-    follows = any(leaf.mode == "trajectory" for leaf in judge.leaves)
+    follows = any(leaf.mode == "trajectory" for leaf in judge.leaf_judges)
     return trace_of(text, file) if follows else Completion(text=text)
 
 

@@ -24,7 +24,7 @@ import yaml
 from pydantic import Field, ValidationError, model_validator
 
 from rubricsvc.core.audit import Measure
-from rubricsvc.core.base import Name, Share, Value, first_fault
+from rubricsvc.core.base import Name, UnitInterval, Value, first_fault
 from rubricsvc.errors import InvalidError
 from workers.audit.cases import Case
 from workers.audit.disguise import DISGUISES
@@ -72,7 +72,7 @@ class Suite(Value):
     name: Name = Field(min_length=1)
     about: str = ""
     measure: Measure
-    max_rate: Share
+    max_rate: UnitInterval
     attacks: tuple[Attack, ...] = Field(min_length=1)
 
 

@@ -148,7 +148,7 @@ def plan(judge: Judge, rubric: Rubric, fingerprint: str, settled: frozenset[str]
     asked = [
         Asked(criterion, f"C{number}", fingerprint)
         for number, criterion in enumerate(rubric.criteria, start=1)
-        if criterion.check is None and criterion.question is None and criterion.key not in settled
+        if criterion.check is None and criterion.custom_prompt is None and criterion.key not in settled
     ]
     calls = tuple(MODES[judge.mode].calls(asked, judge, template))
     voting = judge.voting or Voting()

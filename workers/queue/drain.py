@@ -103,7 +103,7 @@ class _Window:
         self.finished: list[Outcome] = []
         self.accounts: dict[tuple[int, bool], Account] = {}
         self.flushed_at = time.monotonic()
-        self.room = max(self.settings.claim_size, *(leaf.endpoint.concurrency for leaf in judge.leaves))
+        self.room = max(self.settings.claim_size, *(leaf.endpoint.concurrency for leaf in judge.leaf_judges))
 
     async def work(self) -> bool:
         until = time.monotonic() + self.settings.drain_seconds

@@ -75,7 +75,7 @@ async def score_group(
         each = zip(completions, before, strict=True)
         return await asyncio.gather(*(score(engine, judge, rubric, prompt, one, known=had) for one, had in each))
     origin = group_fingerprint(rubric, judge, completions)
-    group = Group(completions, traces=judge.compares.traces)
+    group = Group(completions, traces=judge.effective_comparison.traces)
     cases = [_Case(rubric, prompt, completion, origin) for completion in completions]
     found = await asyncio.gather(*(_checked(case, had) for case, had in zip(cases, before, strict=True)))
     settled = frozenset[str]().union(*before).intersection(*before)
@@ -91,7 +91,7 @@ async def score_group(
 
 
 def _own_questions(rubric: Rubric) -> list[Criterion]:
-    return [criterion for criterion in rubric.criteria if criterion.question is not None]
+    return [criterion for criterion in rubric.criteria if criterion.custom_prompt is not None]
 
 
 _NOT_COMPARED = InvalidError(
@@ -140,10 +140,10 @@ async def _judged(engine: Engine, judge: Judge, case: _Case, settled: frozenset[
         return await _panel(engine, judge, case, settled)
     if judge.mode == "cascade":
         return await _cascade(engine, judge, case, settled)
-    own = [criterion for criterion in criteria if criterion.question is not None]
+    own = [criterion for criterion in criteria if criterion.custom_prompt is not None]
     if not own:  # as nearly always: without a task of its own
         return await _by_template(engine, judge, case, settled, criteria)
-    others = [criterion for criterion in criteria if criterion.question is None]
+    others = [criterion for criterion in criteria if criterion.custom_prompt is None]
     asked = [_by_template(engine, judge, case, settled, others)] if others else []
     found = await asyncio.gather(*asked, *(_by_own_question(engine, judge, case, criterion) for criterion in own))
     verdicts = {verdict.criterion: verdict for some in found for verdict in some}
@@ -252,6 +252,6 @@ def fingerprint_of(rubric: Rubric, judge: Judge) -> str:
         template_digest = load(judge).digest
     except InvalidError:
         template_digest = ""
-    own = judges.own.identity() if any(criterion.question for criterion in rubric.criteria) else []
+    own = judges.own.identity() if any(criterion.custom_prompt for criterion in rubric.criteria) else []
     how = digest(template_digest, judges.MODES[judge.mode].VERSION, checks.versions(rubric), *own)
     return fingerprint(rubric, judge, how)

@@ -126,7 +126,7 @@ def test_what_the_service_does_not_finish_in_time_is_no_reward(db: Database) -> 
 def test_a_service_that_restarts_does_not_end_the_step(
     db: Database, engine: InstantEngine, monkeypatch: pytest.MonkeyPatch, logged: list[str]
 ) -> None:
-    monkeypatch.setattr("rubricsvc.client.flows._MAX_DELAY", 0.01)  # the client itself gives up at once
+    monkeypatch.setattr("rubricsvc.client.transport.MAX_DELAY_S", 0.01)  # the client itself gives up at once
     monkeypatch.setattr("trainer.rewards._PAUSE_SECONDS", 0.05)
     port, asked, back, found = free_port(), threading.Event(), threading.Event(), list[Scored]()
 
@@ -154,7 +154,7 @@ def test_a_service_that_restarts_does_not_end_the_step(
 
 
 def test_a_service_that_stays_away_is_no_reward(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rubricsvc.client.flows._MAX_DELAY", 0.01)
+    monkeypatch.setattr("rubricsvc.client.transport.MAX_DELAY_S", 0.01)
     monkeypatch.setattr("trainer.rewards._PAUSE_SECONDS", 0.05)
     with ServiceRewards("any", f"http://127.0.0.1:{free_port()}", timeout=0.3) as rewards:
         found = score(rewards)

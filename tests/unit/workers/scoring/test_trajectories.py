@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from rubricsvc.core.judge import Judge, Stepwise, Thinking
+from rubricsvc.core.judge import Judge, Thinking, TrajectoryOptions
 from rubricsvc.core.prompt import Completion, Message, Prompt, ToolCall
 from rubricsvc.core.rubric import Check, Criterion, Numeric, Rubric
 from rubricsvc.core.verdict import Reason, Verdict
@@ -47,7 +47,7 @@ TRACE = Completion(
 
 
 def judge(**how: Any) -> Judge:
-    return Judge(name="t", model="m", engine="instant", mode="trajectory", stepwise=Stepwise(**how))
+    return Judge(name="t", model="m", engine="instant", mode="trajectory", trajectory=TrajectoryOptions(**how))
 
 
 class Growing(InstantEngine):
@@ -174,7 +174,7 @@ def test_a_written_one_gives_reasons_for_each_step() -> None:
 @pytest.mark.parametrize(
     "fields",
     [
-        {"mode": "readout", "stepwise": Stepwise()},
+        {"mode": "readout", "trajectory": TrajectoryOptions()},
         {"mode": "trajectory", "thinking": Thinking()},
         {"mode": "trajectory", "require_evidence": True},
     ],
