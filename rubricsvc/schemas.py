@@ -242,7 +242,8 @@ class Item(Wire):
     reward: float | None
     coverage: float | None
     formula: str | None
-    why_none: str | None
+    vetoed_by: str | None = Field(description="the required criterion that took the reward down to 0")
+    null_reason: str | None
     verdicts: tuple[Verdict, ...] = ()
 
 

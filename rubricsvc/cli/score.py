@@ -186,5 +186,5 @@ def _print(rubric: Rubric, judge: Judge, verdicts: list[Verdict], found: Reward,
     put(f"\nreward {cell(found.value)}  ({found.formula}, coverage {found.coverage:.0%})")
     if found.vetoed_by:
         put(f"vetoed by the required criterion {found.vetoed_by!r}")
-    if found.why_none:
-        put(f"no reward: {found.why_none}")
+    if found.null_reason:
+        put(f"no reward: {found.null_reason}")
