@@ -150,13 +150,13 @@ class StoredCompletion(Stored):
     completion: Completion
 
 
-class KeptCompletions(Wire):
+class StoredCompletionIds(Wire):
     """The ids of the completions that were sent, in their order."""
 
     ids: tuple[int, ...]
 
 
-class KeptLabels(Wire):
+class StoredLabelIds(Wire):
     """The ids of the labels that were sent, in their order."""
 
     ids: tuple[int, ...]
@@ -225,7 +225,7 @@ class StoredJob(Stored):
         return self.finished_at is not None
 
 
-class Retried(Wire):
+class RetriedJob(Wire):
     """What a retry did."""
 
     reopened: int = Field(description="items that are to be scored again")
@@ -242,7 +242,8 @@ class Item(Wire):
     reward: float | None
     coverage: float | None
     formula: str | None
-    why_none: str | None
+    vetoed_by: str | None = Field(description="the required criterion that took the reward down to 0")
+    null_reason: str | None
     verdicts: tuple[Verdict, ...] = ()
 
 

@@ -11,7 +11,7 @@ from rubricsvc.api.errors import declared
 from rubricsvc.api.pagination import After, Limit, paged
 from rubricsvc.api.request import Db, IdInPath
 from rubricsvc.core.base import Name
-from rubricsvc.schemas import Id, KeptCompletions, NewCompletions, Page, StoredCompletion
+from rubricsvc.schemas import Id, NewCompletions, Page, StoredCompletion, StoredCompletionIds
 from rubricsvc.store import completions, prompts
 from rubricsvc.store.tables import CompletionRow
 
@@ -25,13 +25,13 @@ def show(row: CompletionRow) -> StoredCompletion:
 
 
 @router.post("", status_code=201, responses=declared(404))
-def add(db: Db, new: Json[NewCompletions]) -> KeptCompletions:
+def add(db: Db, new: Json[NewCompletions]) -> StoredCompletionIds:
     """Keep completions, of one or of several prompts. The same content for a prompt is the same completion."""
     with db.write() as session:
         for prompt_id in {item.prompt_id for item in new.completions}:
             prompts.get(session, prompt_id)
         pairs = ((item.prompt_id, item.completion) for item in new.completions)
-        return KeptCompletions(ids=tuple(completions.add_many(session, pairs)))
+        return StoredCompletionIds(ids=tuple(completions.add_many(session, pairs)))
 
 
 @router.get("", responses=declared())

@@ -127,7 +127,7 @@ def _begin(db: Database, examine: Examine, new: NewRun) -> _Task:
                 jobs.retry(session, job.id)  # what is settled stays
             task.job_ids.append(job.id)
             task.judge_ids.append(judge.id)
-            asked = [criterion.key for criterion in rubric.criteria if criterion.question]
+            asked = [criterion.key for criterion in rubric.criteria if criterion.custom_prompt]
             task.models |= dict.fromkeys(asked, judge.value.model or judge.name)
     return task
 
@@ -137,14 +137,14 @@ def _shares(session: Session, rubric: Rubric) -> Iterator[tuple[JudgeRow, Rubric
     rows: dict[int, JudgeRow] = {}
     asked: dict[int, list[str]] = {}
     for criterion in rubric.criteria:
-        if criterion.question is not None:
-            row = judges.of_model(session, criterion.question.model or "")
+        if criterion.custom_prompt is not None:
+            row = judges.of_model(session, criterion.custom_prompt.model or "")
             rows[row.id] = row
             asked.setdefault(row.id, []).append(criterion.key)
     if not rows:
         yield judges.of_checks(session), rubric
         return
-    checked = [criterion.key for criterion in rubric.criteria if criterion.question is None]
+    checked = [criterion.key for criterion in rubric.criteria if criterion.custom_prompt is None]
     for number, (judge_id, keys) in enumerate(asked.items()):
         mine = {*keys, *(checked if number == 0 else ())}
         part = tuple(criterion for criterion in rubric.criteria if criterion.key in mine)
@@ -185,5 +185,5 @@ def _read(db: Database, task: _Task) -> tuple[list[Verdict], str]:
     with db.read() as session:
         items = [row for job_id in task.job_ids for row in jobs.results(session, job_id)]
         by_item = verdicts.for_items(session, [row.id for row in items])
-    why = next((row.why_none or row.state for row in items if row.id not in by_item), "")
+    why = next((row.null_reason or row.state for row in items if row.id not in by_item), "")
     return [verdict for row in items for verdict in by_item.get(row.id, [])], why

@@ -20,7 +20,7 @@ from rubricsvc.schemas import (
     NewJob,
     Page,
     PreferencePair,
-    Retried,
+    RetriedJob,
     StoredJob,
     Whole,
 )
@@ -138,7 +138,8 @@ def items(
                 reward=row.reward,
                 coverage=row.coverage,
                 formula=row.formula,
-                why_none=row.why_none,
+                vetoed_by=row.vetoed_by,
+                null_reason=row.null_reason,
                 verdicts=tuple(found.get(row.id, ())),
             )
 
@@ -172,8 +173,8 @@ def retry(
     db: Db,
     job_id: IdInPath,
     budget: Annotated[float | None, Query(gt=0, description="US dollars for all that the job costs")] = None,
-) -> Retried:
+) -> RetriedJob:
     """Score the failed and cancelled items again; settled verdicts are kept and not asked for twice."""
     with db.write() as session:
         reopened = jobs.retry(session, job_id, budget=budget)
-    return Retried(reopened=reopened, job=_told(db, job_id))
+    return RetriedJob(reopened=reopened, job=_told(db, job_id))

@@ -28,7 +28,7 @@ def add(db: Db, examine: Examined, new: Json[NewJudge]) -> StoredJudge:
 
     Whoever may call this must not learn the server's secrets: which key goes to which address is said at the server.
     """
-    if any(one.endpoint.api_key_env is not None for one in (new.judge, *new.judge.leaves)):
+    if any(one.endpoint.api_key_env is not None for one in (new.judge, *new.judge.leaf_judges)):
         hint = "add this judge at the server: rubricsvc judges add … --api-key-env NAME"
         raise InvalidError("keys are not handed out over HTTP", hint=hint, path="judge.endpoint.api_key_env")
     examine.judge(new.judge)
@@ -42,7 +42,7 @@ def add(db: Db, examine: Examined, new: Json[NewJudge]) -> StoredJudge:
 
 def _reached(judge: Judge) -> list[Endpoint]:
     """How a judge and its members are reached."""
-    return [judge.endpoint, *(leaf.endpoint for leaf in judge.leaves)]
+    return [judge.endpoint, *(leaf.endpoint for leaf in judge.leaf_judges)]
 
 
 @router.get("", responses=declared())

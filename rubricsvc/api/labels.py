@@ -11,7 +11,7 @@ from rubricsvc.api.errors import declared
 from rubricsvc.api.pagination import After, Limit, paged
 from rubricsvc.api.request import Db
 from rubricsvc.core.base import Name
-from rubricsvc.schemas import Id, KeptLabels, NewLabels, Page, StoredLabel
+from rubricsvc.schemas import Id, NewLabels, Page, StoredLabel, StoredLabelIds
 from rubricsvc.store import labels, rubrics
 from rubricsvc.store.tables import LabelRow
 
@@ -29,12 +29,12 @@ def show(row: LabelRow) -> StoredLabel:
 
 
 @router.post("", status_code=201, responses=declared(404, 409))
-def add(db: Db, new: Json[NewLabels]) -> KeptLabels:
+def add(db: Db, new: Json[NewLabels]) -> StoredLabelIds:
     """Keep labels. 409 where a person has labelled the same otherwise, unless ``replace`` is true."""
     with db.write() as session:
         rubric_ids = {ref: rubrics.get(session, ref).id for ref in {item.rubric for item in new.labels}}
         placed = ((item.completion_id, rubric_ids[item.rubric], item.label) for item in new.labels)
-        return KeptLabels(ids=tuple(labels.add_many(session, placed, replace=new.replace)))
+        return StoredLabelIds(ids=tuple(labels.add_many(session, placed, replace=new.replace)))
 
 
 @router.get("", responses=declared())

@@ -160,11 +160,11 @@ def _put_notes(groups: list[Group], *, intervals: bool = True) -> None:
 
 def _missing(group: Group, intervals: bool) -> dict[str, dict[str, None]]:
     """What is missing, by reason, in order and each once."""
-    told = [(name, figure.why_none) for name, figure in group.figures.items()]
+    told = [(name, figure.null_reason) for name, figure in group.figures.items()]
     for name, figure in group.people.items():
         of_judge = group.figures.get(name)
-        if of_judge is None or of_judge.why_none != figure.why_none:
-            told.append((f"people's {name}", figure.why_none))
+        if of_judge is None or of_judge.null_reason != figure.null_reason:
+            told.append((f"people's {name}", figure.null_reason))
     if intervals:
         said = {figure.why_no_interval for figure in group.figures.values()}
         among = {figure.why_no_interval for figure in group.people.values()} - said

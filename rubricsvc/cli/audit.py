@@ -187,7 +187,7 @@ def _run(judge: Judge, plan: Plan, limits: dict[str, float]) -> Audit:
     from workers.audit.journal import Journal
     from workers.engines import make_engine
 
-    if any(leaf.model == EMBEDDED for leaf in judge.leaves):
+    if any(leaf.model == EMBEDDED for leaf in judge.leaf_judges):
         fetch_embedded()
 
     async def attack() -> Audit:

@@ -109,7 +109,7 @@ def _row(one: Fitted) -> dict[str, Any]:
     for figure in ("ece", "brier", "log_loss"):
         before, after = (getattr(loss, figure) if loss else None for loss in (one.before, one.after))
         row[figure] = f"{cell(before)} → {cell(after)}"
-    return row | {"held_out": one.after.n if one.after else None, "why_not": one.why_none}
+    return row | {"held_out": one.after.n if one.after else None, "why_not": one.null_reason}
 
 
 def _overall(rows: list[Judged], out: Path | None, resamples: int, seed: int, as_json: bool) -> None:
@@ -139,7 +139,7 @@ def _overall(rows: list[Judged], out: Path | None, resamples: int, seed: int, as
         ],
     )
     for what, figure in told.items():
-        if figure is not None and figure.why_none:
-            say(f"{what}: {figure.why_none}")
+        if figure is not None and figure.null_reason:
+            say(f"{what}: {figure.null_reason}")
     weights = found.overall.weights.items()
     put_table(("criterion", "weight"), [[key, cell(weight)] for key, weight in weights])

@@ -73,7 +73,7 @@ def run(
     _, grader, rubric = _read(file)
     prompt = _item(item)
     text = text_of(sample) if sample == "-" else file_or_text(sample)
-    asked = [criterion.key for criterion in rubric.criteria if criterion.question]
+    asked = [criterion.key for criterion in rubric.criteria if criterion.custom_prompt]
     way = mode or ("readout" if judge == EMBEDDED else "written")
     chosen = judge_of(judge, model, way, api_key_env) if judge is not None else _nobody(rubric)
     began = time.monotonic()
@@ -132,7 +132,9 @@ def _nobody(rubric: Rubric) -> Judge:
     """
     from rubricsvc.store.judges import CHECKS
 
-    wanted = sorted({criterion.question.model or "a model" for criterion in rubric.criteria if criterion.question})
+    wanted = sorted(
+        {criterion.custom_prompt.model or "a model" for criterion in rubric.criteria if criterion.custom_prompt}
+    )
     if wanted:
         hint = "say who is asked, with --judge: a URL, a judge's name, or embedded"
         raise InvalidError(f"this grader asks {', '.join(wanted)}", hint=hint)

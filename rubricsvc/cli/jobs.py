@@ -53,7 +53,7 @@ def submit(
     """
     from rubricsvc.services.selecting import select, warn_of_vetoes
     from rubricsvc.services.waiting import ends_with, score_here_or_watch
-    from rubricsvc.store import jobs, judges, vetoes
+    from rubricsvc.store import jobs, judges, rubrics
     from rubricsvc.store.session import RANG
 
     with books() as db:
@@ -64,7 +64,7 @@ def submit(
                 imported = _import(session, file, format, skip_invalid=skip_invalid, language=language)
             pairs = select(session, imported, rubric=rubric, policy=policy, limit=limit)
             if judged_by.value.mode == "comparative":
-                warn_of_vetoes(judged_by.value, vetoes.judged(session, (rubric_id for _, rubric_id in pairs)))
+                warn_of_vetoes(judged_by.value, rubrics.judged_required(session, (rubric_id for _, rubric_id in pairs)))
             job = jobs.submit(session, judge_id=judged_by.id, items=pairs, key=key, name=name, budget=budget)
             job_id, is_new = job.id, RANG in session.info  # only a new job rings
         if not is_new:
@@ -238,4 +238,4 @@ def export(
             return
         bare = export_job(db, job_id, stream, as_csv=as_csv)
     if bare:
-        say(f"{bare} of these have no reward; why_none and the verdicts say why")
+        say(f"{bare} of these have no reward; null_reason and the verdicts say why")

@@ -109,7 +109,7 @@ def add(
     ] = None,
     timeout: Annotated[float, typer.Option(help="Seconds for one call.")] = 120.0,
     max_retries: Annotated[int, typer.Option(min=0, help="How often a call that failed is made again.")] = 4,
-    patience: Annotated[
+    outage_timeout: Annotated[
         float, typer.Option(help="Seconds that a job waits for its server while that is down.")
     ] = 120.0,
     concurrency: Annotated[int, typer.Option(min=1, help="Most calls at once, of each process that scores.")] = 64,
@@ -167,7 +167,7 @@ def add(
             "api_key_env": api_key_env,
             "timeout_s": timeout,
             "max_retries": max_retries,
-            "patience_s": patience,
+            "outage_timeout_s": outage_timeout,
             "concurrency": concurrency,
             "requests_per_minute": requests_per_minute,
             "tokens_per_minute": tokens_per_minute,
@@ -184,7 +184,8 @@ def _refuse_without_effect(judge: Judge, reads: dict[str, float | None], *, crit
     """Raises InvalidError for an option that this judge would pass over; ``reads`` are those of readouts."""
     from rubricsvc.core.judge import FREE
 
-    writes = judge.mode == "written" or (judge.compares if judge.mode == "comparative" else judge.follows).writes
+    options = judge.effective_comparison if judge.mode == "comparative" else judge.effective_trajectory
+    writes = judge.mode == "written" or options.writes
     idle = next((option for option, value in reads.items() if writes and value is not None), None)
     if idle:
         raise InvalidError(f"{_option_of(idle)} is for a readout, and this judge writes", hint=_IDLE)
@@ -193,7 +194,7 @@ def _refuse_without_effect(judge: Judge, reads: dict[str, float | None], *, crit
     reached = [field for field in _changed(judge.endpoint) if field not in ("concurrency", "price")]
     if judge.engine in FREE and reached:
         raise InvalidError(f"{_option_of(reached[0])} is for a judge at a server, not for {judge.engine}", hint=_IDLE)
-    alone = not writes or (judge.mode == "comparative" and judge.compares.kind == "groupwise")
+    alone = not writes or (judge.mode == "comparative" and judge.effective_comparison.kind == "groupwise")
     if criteria_per_call != 1 and alone:
         hint = "leave it out, or say --mode written"
         raise InvalidError("--criteria-per-call: this judge is asked each criterion by itself", hint=hint)
@@ -229,7 +230,7 @@ def _only_model(url: str, api_key_env: str | None) -> str:
     return found
 
 
-_WAYS = {"comparative": "comparison", "trajectory": "stepwise"}
+_WAYS = {"comparative": "comparison", "trajectory": "trajectory"}
 """Modes with settings of their own, and the field of a judge that has them."""
 
 
@@ -288,7 +289,7 @@ _OPTIONS = {
     "name": "NAME",
     "base_url": "--url",
     "timeout_s": "--timeout",
-    "patience_s": "--patience",
+    "outage_timeout_s": "--outage-timeout",
     "rule": "--vote",
     "budget_tokens": "--thinking",
     "kind": "--compare",

@@ -114,9 +114,9 @@ async def score_once(judge: Judge, rubric: Any, prompt: Any, completion: Any, *b
     from workers.engines import make_engine
     from workers.scoring.completions import score_group
 
-    if any(leaf.model == EMBEDDED for leaf in judge.leaves):
+    if any(leaf.model == EMBEDDED for leaf in judge.leaf_judges):
         fetch_embedded()
-    judge = _reached(judge, patience_s=0.0)  # somebody waits for it
+    judge = _reached(judge, outage_timeout_s=0.0)  # somebody waits for it
     engine = make_engine(judge)
     try:
         return (await score_group(engine, judge, rubric, prompt, [completion, *beside]))[0]

@@ -82,7 +82,7 @@ def _answer(judge: Judge, file: str) -> Completion:
             hint="submit a job with several (`rubricsvc jobs submit FILE --judge …`), or take another judge",
         )
     text = text_of(file)
-    follows = any(leaf.mode == "trajectory" for leaf in judge.leaves)
+    follows = any(leaf.mode == "trajectory" for leaf in judge.leaf_judges)
     return trace_of(text, file) if follows else Completion(text=text)
 
 
@@ -186,5 +186,5 @@ def _print(rubric: Rubric, judge: Judge, verdicts: list[Verdict], found: Reward,
     put(f"\nreward {cell(found.value)}  ({found.formula}, coverage {found.coverage:.0%})")
     if found.vetoed_by:
         put(f"vetoed by the required criterion {found.vetoed_by!r}")
-    if found.why_none:
-        put(f"no reward: {found.why_none}")
+    if found.null_reason:
+        put(f"no reward: {found.null_reason}")

@@ -1,145 +1,266 @@
-"""The calls as methods, noun by noun, blocking and awaited."""
+"""Methods of the clients, by noun: ``client.jobs.get(3)``, or ``await client.jobs.get(3)``.
+
+Each method is a function that builds a `Request`. `Method` makes it a method of both clients.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+import uuid
+from collections.abc import Callable, Coroutine, Iterable
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
+from urllib.parse import quote
 
-from rubricsvc.client import calls
-from rubricsvc.client.flows import Flow
+from pydantic import BaseModel
 
-T = TypeVar("T")
+from rubricsvc import schemas
+from rubricsvc.client.requests import Request
+from rubricsvc.core.audit import KeptAudit
+from rubricsvc.core.judge import Judge
+from rubricsvc.core.label import Label
+from rubricsvc.core.prompt import Completion, Prompt
+from rubricsvc.core.rubric import Rubric
+from rubricsvc.schemas import Page
+
+if TYPE_CHECKING:
+    from rubricsvc.client.clients import AsyncClient, Client
+
+C = TypeVar("C", bound="Client | AsyncClient")
+M = TypeVar("M", bound=BaseModel)
 P = ParamSpec("P")
 
 
-class Runs(Protocol):
-    def run(self, flow: Flow[T]) -> T: ...
+class Noun(Generic[C]):
+    """Methods of one noun, bound to a client."""
+
+    def __init__(self, client: C) -> None:
+        self.client = client
 
 
-class RunsAsync(Protocol):
-    async def run(self, flow: Flow[T]) -> T: ...
+class Method(Generic[P, M]):
+    """Descriptor that builds a request and sends it: blocking on a `Client`, a coroutine on an `AsyncClient`."""
+
+    def __init__(self, build: Callable[P, Request[M]]) -> None:
+        self.build = build
+
+    @overload
+    def __get__(self, noun: Noun[Client], owner: object = None) -> Callable[P, M]: ...
+    @overload
+    def __get__(self, noun: Noun[AsyncClient], owner: object = None) -> Callable[P, Coroutine[Any, Any, M]]: ...
+
+    def __get__(self, noun: Noun[Any] | None, owner: object = None) -> Any:
+        if noun is None:
+            return self.build
+
+        @wraps(self.build)
+        def send(*args: P.args, **kwargs: P.kwargs) -> Any:
+            return noun.client.send(self.build(*args, **kwargs))
+
+        return send
 
 
-def blocking(make: Callable[P, Flow[T]]) -> Callable[Concatenate[Runs, P], T]:
-    """A method that runs the flow and returns what it comes to."""
-
-    @wraps(make)
-    def method(self: Runs, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return self.run(make(*args, **kwargs))
-
-    return method
+def _segment(ref: int | str) -> str:
+    return quote(str(ref), safe="@/")
 
 
-def awaited(make: Callable[P, Flow[T]]) -> Callable[Concatenate[RunsAsync, P], Coroutine[Any, Any, T]]:
-    """The same, to be awaited."""
+class Prompts(Noun[C]):
+    """Methods of ``client.prompts``."""
 
-    @wraps(make)
-    async def method(self: RunsAsync, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return await self.run(make(*args, **kwargs))
+    @Method
+    def add(prompt: Prompt | str, external_id: str | None = None) -> Request[schemas.StoredPrompt]:
+        """Store a prompt; identical content is stored once."""
+        value = Prompt.of(prompt) if isinstance(prompt, str) else prompt
+        body = schemas.NewPrompt(prompt=value, external_id=external_id)
+        return Request(schemas.StoredPrompt, "POST", "prompts", body=body)
 
-    return method
+    @Method
+    def get(ref: int | str) -> Request[schemas.StoredPrompt]:
+        """Get a prompt by id or external id."""
+        return Request(schemas.StoredPrompt, "GET", f"prompts/{_segment(ref)}")
 
-
-class _Noun:
-    def __init__(self, client: Runs) -> None:
-        self._client = client
-
-    def run(self, flow: Flow[T]) -> T:
-        return self._client.run(flow)
-
-
-class _AsyncNoun:
-    def __init__(self, client: RunsAsync) -> None:
-        self._client = client
-
-    async def run(self, flow: Flow[T]) -> T:
-        return await self._client.run(flow)
+    @Method
+    def page(*, after: int = 0, limit: int = 100) -> Request[Page[schemas.StoredPrompt]]:
+        """List prompts."""
+        return Request(Page[schemas.StoredPrompt], "GET", "prompts", {"after": after, "limit": limit})
 
 
-class Prompts(_Noun):
-    add = blocking(calls.add_prompt)
-    get = blocking(calls.get_prompt)
-    page = blocking(calls.page_prompts)
+class Rubrics(Noun[C]):
+    """Methods of ``client.rubrics``."""
+
+    @Method
+    def add(
+        rubric: Rubric, name: str, *, prompt_id: int | None = None, origin: str = "api"
+    ) -> Request[schemas.StoredRubric]:
+        """Store a rubric version under a name; identical content is the same version."""
+        body = schemas.NewRubric(rubric=rubric, name=name, prompt_id=prompt_id, origin=origin)
+        return Request(schemas.StoredRubric, "POST", "rubrics", body=body)
+
+    @Method
+    def get(ref: int | str) -> Request[schemas.StoredRubric]:
+        """Get a rubric by id, name (newest version), name@version or digest."""
+        return Request(schemas.StoredRubric, "GET", f"rubrics/{_segment(ref)}")
+
+    @Method
+    def page(
+        *, name: str | None = None, prompt_id: int | None = None, after: int = 0, limit: int = 100
+    ) -> Request[Page[schemas.StoredRubric]]:
+        """List rubric versions."""
+        params = {"name": name, "prompt_id": prompt_id, "after": after, "limit": limit}
+        return Request(Page[schemas.StoredRubric], "GET", "rubrics", params)
 
 
-class AsyncPrompts(_AsyncNoun):
-    add = awaited(calls.add_prompt)
-    get = awaited(calls.get_prompt)
-    page = awaited(calls.page_prompts)
+class Completions(Noun[C]):
+    """Methods of ``client.completions``."""
+
+    @Method
+    def add(prompt_id: int, completions: Iterable[Completion | str]) -> Request[schemas.StoredCompletionIds]:
+        """Store completions of one prompt; the response has their ids in order."""
+        values = (Completion(text=one) if isinstance(one, str) else one for one in completions)
+        items = tuple(schemas.NewCompletion(prompt_id=prompt_id, completion=value) for value in values)
+        body = schemas.NewCompletions(completions=items)
+        return Request(schemas.StoredCompletionIds, "POST", "completions", body=body)
+
+    @Method
+    def get(completion_id: int) -> Request[schemas.StoredCompletion]:
+        """Get a completion."""
+        return Request(schemas.StoredCompletion, "GET", f"completions/{completion_id}")
+
+    @Method
+    def page(
+        *, prompt_id: int | None = None, policy: str | None = None, after: int = 0, limit: int = 100
+    ) -> Request[Page[schemas.StoredCompletion]]:
+        """List completions."""
+        params = {"prompt_id": prompt_id, "policy": policy, "after": after, "limit": limit}
+        return Request(Page[schemas.StoredCompletion], "GET", "completions", params)
 
 
-class Rubrics(_Noun):
-    add = blocking(calls.add_rubric)
-    get = blocking(calls.get_rubric)
-    page = blocking(calls.page_rubrics)
+class Judges(Noun[C]):
+    """Methods of ``client.judges``."""
+
+    @Method
+    def add(judge: Judge) -> Request[schemas.StoredJudge]:
+        """Store a judge under its name."""
+        return Request(schemas.StoredJudge, "POST", "judges", body=schemas.NewJudge(judge=judge))
+
+    @Method
+    def get(ref: int | str) -> Request[schemas.StoredJudge]:
+        """Get a judge by id or name."""
+        return Request(schemas.StoredJudge, "GET", f"judges/{_segment(ref)}")
+
+    @Method
+    def page(*, after: int = 0, limit: int = 100) -> Request[Page[schemas.StoredJudge]]:
+        """List judges."""
+        return Request(Page[schemas.StoredJudge], "GET", "judges", {"after": after, "limit": limit})
+
+    @Method
+    def audits(judge: int | str, *, after: int = 0, limit: int = 50) -> Request[Page[KeptAudit]]:
+        """List the audits of a judge, oldest first."""
+        return Request(Page[KeptAudit], "GET", f"judges/{_segment(judge)}/audits", {"after": after, "limit": limit})
 
 
-class AsyncRubrics(_AsyncNoun):
-    add = awaited(calls.add_rubric)
-    get = awaited(calls.get_rubric)
-    page = awaited(calls.page_rubrics)
+class Jobs(Noun[C]):
+    """Methods of ``client.jobs``."""
+
+    @Method
+    def submit(
+        judge: int | str,
+        items: Iterable[tuple[int, int | str]],
+        *,
+        name: str = "",
+        key: str | None = None,
+        budget: float | None = None,
+    ) -> Request[schemas.StoredJob]:
+        """Submit a scoring job.
+
+        Args:
+            judge: id or name.
+            items: pairs of completion id and rubric (id, name, name@version or digest).
+            name: shown in lists.
+            key: idempotency key; the same key returns the same job.
+            budget: US dollars that the judge may cost.
+        """
+        pairs = tuple(schemas.NewItem(completion_id=completion_id, rubric=rubric) for completion_id, rubric in items)
+        body = schemas.NewJob(judge=judge, items=pairs, name=name, budget=budget)
+        headers = {"Idempotency-Key": key or uuid.uuid4().hex}
+        return Request(schemas.StoredJob, "POST", "jobs", body=body, headers=headers)
+
+    @Method
+    def get(job_id: int, *, summary: bool = False) -> Request[schemas.StoredJob]:
+        """Get a job. A finished job has its summary; ``summary`` asks for it earlier."""
+        return Request(schemas.StoredJob, "GET", f"jobs/{job_id}", {"summary": summary or None})
+
+    @Method
+    def page(*, status: str | None = None, after: int = 0, limit: int = 100) -> Request[Page[schemas.StoredJob]]:
+        """List jobs."""
+        return Request(Page[schemas.StoredJob], "GET", "jobs", {"status": status, "after": after, "limit": limit})
+
+    @Method
+    def items(job_id: int, *, verdicts: bool = True, after: int = 0, limit: int = 100) -> Request[Page[schemas.Item]]:
+        """List a job's items: rewards with their verdicts."""
+        params = {"verdicts": verdicts, "after": after, "limit": limit}
+        return Request(Page[schemas.Item], "GET", f"jobs/{job_id}/items", params)
+
+    @Method
+    def pairs(
+        job_id: int, *, min_margin: float = 0.0, after: int = 0, limit: int = 100
+    ) -> Request[Page[schemas.PreferencePair]]:
+        """List a job's preference pairs. A page may be empty without being the last."""
+        params = {"min_margin": min_margin, "after": after, "limit": limit}
+        return Request(Page[schemas.PreferencePair], "GET", f"jobs/{job_id}/pairs", params)
+
+    @Method
+    def cancel(job_id: int) -> Request[schemas.StoredJob]:
+        """Cancel a job; scored items keep their rewards."""
+        return Request(schemas.StoredJob, "POST", f"jobs/{job_id}/cancel")
+
+    @Method
+    def retry(job_id: int, *, budget: float | None = None) -> Request[schemas.RetriedJob]:
+        """Score failed and cancelled items again."""
+        return Request(schemas.RetriedJob, "POST", f"jobs/{job_id}/retry", {"budget": budget})
 
 
-class Completions(_Noun):
-    add = blocking(calls.add_completions)
-    get = blocking(calls.get_completion)
-    page = blocking(calls.page_completions)
+class Verdicts(Noun[C]):
+    """Methods of ``client.verdicts``."""
+
+    @Method
+    def page(
+        *,
+        job_id: int | None = None,
+        completion_id: int | None = None,
+        outcome: str | None = None,
+        after: int = 0,
+        limit: int = 100,
+    ) -> Request[Page[schemas.StoredVerdict]]:
+        """List verdicts."""
+        params = {"job_id": job_id, "completion_id": completion_id, "outcome": outcome, "after": after, "limit": limit}
+        return Request(Page[schemas.StoredVerdict], "GET", "verdicts", params)
 
 
-class AsyncCompletions(_AsyncNoun):
-    add = awaited(calls.add_completions)
-    get = awaited(calls.get_completion)
-    page = awaited(calls.page_completions)
+class Labels(Noun[C]):
+    """Methods of ``client.labels``."""
 
+    @Method
+    def add(
+        labels: Iterable[tuple[int, int | str, Label]], *, replace: bool = False
+    ) -> Request[schemas.StoredLabelIds]:
+        """Store labels.
 
-class Judges(_Noun):
-    add = blocking(calls.add_judge)
-    get = blocking(calls.get_judge)
-    page = blocking(calls.page_judges)
-    audits = blocking(calls.page_audits)
+        Args:
+            labels: (completion id, rubric, label).
+            replace: overwrite an earlier label of the same annotator.
+        """
+        items = tuple(schemas.NewLabel(completion_id=id_, rubric=rubric, label=label) for id_, rubric, label in labels)
+        return Request(schemas.StoredLabelIds, "POST", "labels", body=schemas.NewLabels(labels=items, replace=replace))
 
-
-class AsyncJudges(_AsyncNoun):
-    add = awaited(calls.add_judge)
-    get = awaited(calls.get_judge)
-    page = awaited(calls.page_judges)
-    audits = awaited(calls.page_audits)
-
-
-class Jobs(_Noun):
-    submit = blocking(calls.submit_job)
-    get = blocking(calls.get_job)
-    page = blocking(calls.page_jobs)
-    items = blocking(calls.page_items)
-    pairs = blocking(calls.page_pairs)
-    cancel = blocking(calls.cancel_job)
-    retry = blocking(calls.retry_job)
-
-
-class AsyncJobs(_AsyncNoun):
-    submit = awaited(calls.submit_job)
-    get = awaited(calls.get_job)
-    page = awaited(calls.page_jobs)
-    items = awaited(calls.page_items)
-    pairs = awaited(calls.page_pairs)
-    cancel = awaited(calls.cancel_job)
-    retry = awaited(calls.retry_job)
-
-
-class Verdicts(_Noun):
-    page = blocking(calls.page_verdicts)
-
-
-class AsyncVerdicts(_AsyncNoun):
-    page = awaited(calls.page_verdicts)
-
-
-class Labels(_Noun):
-    add = blocking(calls.add_labels)
-    page = blocking(calls.page_labels)
-
-
-class AsyncLabels(_AsyncNoun):
-    add = awaited(calls.add_labels)
-    page = awaited(calls.page_labels)
+    @Method
+    def page(
+        *,
+        completion_id: int | None = None,
+        rubric_id: int | None = None,
+        annotator: str | None = None,
+        after: int = 0,
+        limit: int = 100,
+    ) -> Request[Page[schemas.StoredLabel]]:
+        """List labels."""
+        filters = {"completion_id": completion_id, "rubric_id": rubric_id, "annotator": annotator}
+        return Request(Page[schemas.StoredLabel], "GET", "labels", {**filters, "after": after, "limit": limit})

@@ -21,7 +21,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from rubricsvc.core.base import Share, Value
+from rubricsvc.core.base import UnitInterval, Value
 from rubricsvc.core.verdict import Text, Verdict
 
 Measure = Literal["met", "missed", "changed", "preferred"]
@@ -39,9 +39,9 @@ class Rate(Value):
 
     n: int = Field(ge=0)
     hits: int = Field(ge=0)
-    rate: Share | None = None
-    low: Share | None = None
-    high: Share | None = None
+    rate: UnitInterval | None = None
+    low: UnitInterval | None = None
+    high: UnitInterval | None = None
 
     @classmethod
     def of(cls, hits: int, n: int) -> Rate:
@@ -65,8 +65,8 @@ class Hit(Value):
     criterion: str
     task: Text
     answer: Text
-    before: Share | None = None
-    value: Share
+    before: UnitInterval | None = None
+    value: UnitInterval
     rationale: Text | None = None
 
 
@@ -86,7 +86,7 @@ class SuiteResult(Value):
     shift: float | None = None
     families: dict[str, Rate] = Field(default_factory=dict)
     unjudged: dict[str, int] = Field(default_factory=dict)
-    max_rate: Share
+    max_rate: UnitInterval
     passed: bool | None = None
     why: str | None = None
 
@@ -147,12 +147,12 @@ def measured(
     findings: Sequence[Finding],
     *,
     about: str = "",
-    why_none: str = "nothing to ask",
+    null_reason: str = "nothing to ask",
 ) -> tuple[SuiteResult, list[Hit]]:
-    """The figures of one suite, and its hits. Without findings it did not apply, and ``why_none`` says why."""
+    """The figures of one suite, and its hits. Without findings it did not apply, and ``null_reason`` says why."""
     said = {"name": name, "about": about, "measure": measure, "max_rate": max_rate}
     if not findings:
-        return SuiteResult(**said, found=Rate.of(0, 0), why=why_none), []
+        return SuiteResult(**said, found=Rate.of(0, 0), why=null_reason), []
     unjudged = Counter(why for finding in findings if (why := _why_unjudged(finding, measure)))
     judged = [finding for finding in findings if not _why_unjudged(finding, measure)]
     hits = [finding for finding in judged if _hit(finding, measure)]

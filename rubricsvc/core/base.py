@@ -22,7 +22,7 @@ Name = Annotated[str, Field(max_length=LONGEST_NAME)]
 Title = Annotated[Name, AfterValidator(_printable)]
 """A name that a person gives, and reads again in a terminal."""
 
-Share = Annotated[float, Field(ge=0.0, le=1.0)]
+UnitInterval = Annotated[float, Field(ge=0.0, le=1.0)]
 
 
 class Value(BaseModel):

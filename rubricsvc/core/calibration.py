@@ -13,7 +13,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from rubricsvc.core.base import Share, Value
+from rubricsvc.core.base import UnitInterval, Value
 from rubricsvc.core.rubric import Criterion
 
 Method = Literal["none", "temperature", "platt", "isotonic"]
@@ -38,7 +38,7 @@ class Curve(Value):
     method: Method
     slope: float = Field(default=1.0, ge=0.0)
     offset: float = 0.0
-    knots: tuple[tuple[Share, Share], ...] = ()
+    knots: tuple[tuple[UnitInterval, UnitInterval], ...] = ()
 
     @model_validator(mode="after")
     def _rising(self) -> Curve:

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from rubricsvc.core import expressions as expression
+from rubricsvc.core import expressions
 from rubricsvc.core.rubric import Numeric, Ordinal, Rubric, Scale, on_scale
 from rubricsvc.core.tree import ZeroError, grade
 
@@ -293,8 +293,8 @@ def calculate_output(rubric: Rubric, values: Values) -> Folded:
     if rubric.expression is None and len(rubric.criteria) > 1:
         raise FormulaError("calculate_output over several criteria needs an expression")
     try:
-        value = expression.evaluate(rubric.expression, numbers) if rubric.expression else sum(numbers.values())
-    except expression.UndefinedError as error:
+        value = expressions.evaluate(rubric.expression, numbers) if rubric.expression else sum(numbers.values())
+    except expressions.UndefinedError as error:
         raise UndefinedError(str(error)) from None
     return Folded(value, dict.fromkeys(values, value / len(values)))
 

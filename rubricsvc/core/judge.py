@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, AnyHttpUrl, Field, TypeAdapter, ValidationError, model_validator
 
-from rubricsvc.core.base import Share, Title, Value
+from rubricsvc.core.base import Title, UnitInterval, Value
 from rubricsvc.core.calibration import Calibration
 from rubricsvc.core.fingerprint import digest
 from rubricsvc.core.rubric import Rubric, refuse_repeats
@@ -98,7 +98,7 @@ class Comparison(Value):
         return self.written or self.kind == "groupwise"
 
 
-class Stepwise(Value):
+class TrajectoryOptions(Value):
     """How an agent's trace is followed: after each ``segment`` steps the judge is asked about the last of them.
 
     The verdict's value is that of the last look, or the mean, median or least of all looks. ``written``: the judge
@@ -142,7 +142,7 @@ class Endpoint(Value):
     ``base_url`` unset is api.openai.com. ``api_key_env`` names the environment variable that holds the key; unset,
     OPENAI_API_KEY goes to api.openai.com and no key to anybody else. ``concurrency`` bounds the calls that one process
     has under way, and ``requests_per_minute`` and ``tokens_per_minute`` what it begins; processes do not count each
-    other's. While the server is down questions wait, up to ``patience_s``, and then fail as ``unavailable``.
+    other's. While the server is down questions wait, up to ``outage_timeout_s``, and then fail as ``unavailable``.
     ``prompt_lists``: a server that takes lists of prompts (vLLM, SGLang) gets a completion's readouts in one request.
     """
 
@@ -150,7 +150,7 @@ class Endpoint(Value):
     api_key_env: str | None = None
     timeout_s: float = Field(default=120.0, gt=0.0, le=3600.0)
     max_retries: int = Field(default=4, ge=0, le=20)
-    patience_s: float = Field(default=120.0, ge=0.0, le=86400.0)
+    outage_timeout_s: float = Field(default=120.0, ge=0.0, le=86400.0)
     concurrency: int = Field(default=64, ge=1, le=4096)
     requests_per_minute: int | None = Field(default=None, ge=1)
     tokens_per_minute: int | None = Field(default=None, ge=1)
@@ -213,9 +213,9 @@ class Judge(Value):
     voting: Voting | None = None
     thinking: Thinking | None = None
     comparison: Comparison | None = None
-    stepwise: Stepwise | None = None
+    trajectory: TrajectoryOptions | None = None
     members: tuple[Judge, ...] | None = None
-    band: tuple[Share, Share] | None = None
+    band: tuple[UnitInterval, UnitInterval] | None = None
     calibration: Calibration | None = None
 
     @model_validator(mode="after")
@@ -245,45 +245,49 @@ class Judge(Value):
             raise ValueError(f"a {self.mode} judge compares nothing; that is for a comparative one")
         if self.mode == "comparative" and self.require_evidence:
             raise ValueError("a comparative judge quotes nothing; quotes are required of a written one")
-        if self.mode == "comparative" and self.thinking and not self.compares.writes:
+        if self.mode == "comparative" and self.thinking and not self.effective_comparison.writes:
             raise ValueError("one token about a pair leaves no room for thinking; let the judge write about pairs")
-        if self.stepwise and self.mode != "trajectory":
+        if self.trajectory and self.mode != "trajectory":
             raise ValueError(f"a {self.mode} judge follows no steps; that is for a trajectory one")
-        if self.mode == "trajectory" and (self.thinking or self.require_evidence) and not self.follows.written:
+        if (
+            self.mode == "trajectory"
+            and (self.thinking or self.require_evidence)
+            and not self.effective_trajectory.written
+        ):
             raise ValueError("one token about a step leaves no room for thinking or quotes; let the judge write")
-        if self.members and any(leaf.mode == "comparative" for leaf in self.leaves):
+        if self.members and any(leaf.mode == "comparative" for leaf in self.leaf_judges):
             raise ValueError(f"the members of a {self.mode} judge one completion each; a comparative one needs a group")
         return self
 
     @property
-    def compares(self) -> Comparison:
+    def effective_comparison(self) -> Comparison:
         """How a comparative judge compares."""
         return self.comparison or Comparison()
 
     @property
     def pairwise(self) -> bool:
         """Whether it compares in pairs."""
-        return self.mode == "comparative" and self.compares.kind == "pairwise"
+        return self.mode == "comparative" and self.effective_comparison.kind == "pairwise"
 
     @property
-    def follows(self) -> Stepwise:
+    def effective_trajectory(self) -> TrajectoryOptions:
         """How a trajectory judge goes through a trace."""
-        return self.stepwise or Stepwise()
+        return self.trajectory or TrajectoryOptions()
 
     @property
-    def leaves(self) -> tuple[Judge, ...]:
+    def leaf_judges(self) -> tuple[Judge, ...]:
         """The judges that ask a model: this one, or its members, however deep."""
-        return tuple(leaf for member in self.members for leaf in member.leaves) if self.members else (self,)
+        return tuple(leaf for member in self.members for leaf in member.leaf_judges) if self.members else (self,)
 
     @property
     def priced(self) -> bool:
         """Whether anything is known of what it costs."""
-        return any(leaf.endpoint.price for leaf in self.leaves)
+        return any(leaf.endpoint.price for leaf in self.leaf_judges)
 
     @property
     def unpriced(self) -> list[str]:
         """The names of the leaves that may cost money, and whose price is not known."""
-        return [leaf.name for leaf in self.leaves if leaf.engine not in FREE and leaf.endpoint.price is None]
+        return [leaf.name for leaf in self.leaf_judges if leaf.engine not in FREE and leaf.endpoint.price is None]
 
     @property
     def calibrated(self) -> bool | None:
@@ -308,7 +312,12 @@ class Judge(Value):
         return hash(self.digest)
 
 
-_IN_FORCE = {"voting": Voting(), "comparison": Comparison(), "stepwise": Stepwise(), "require_evidence": False}
+_IN_FORCE = {
+    "voting": Voting(),
+    "comparison": Comparison(),
+    "trajectory": TrajectoryOptions(),
+    "require_evidence": False,
+}
 """The fields that may be unset, and what then holds. (Without thinking there is none.)"""
 
 

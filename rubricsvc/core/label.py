@@ -8,7 +8,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from rubricsvc.core.base import LONGEST_NAME, Share, Value
+from rubricsvc.core.base import LONGEST_NAME, UnitInterval, Value
 from rubricsvc.core.rubric import Criterion
 from rubricsvc.core.verdict import Text, Verdict
 
@@ -31,7 +31,7 @@ class Label(Value):
 
     criterion: str = Field(min_length=1, max_length=LONGEST_NAME)
     annotator: Annotator
-    value: Share | None = None
+    value: UnitInterval | None = None
     note: Text | None = Field(default=None, max_length=20_000)
 
 

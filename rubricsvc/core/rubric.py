@@ -10,8 +10,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, JsonValue, model_validator
 
-from rubricsvc.core import expressions as expression
-from rubricsvc.core.base import Name, Share, Value
+from rubricsvc.core import expressions
+from rubricsvc.core.base import Name, UnitInterval, Value
 from rubricsvc.core.fingerprint import digest
 from rubricsvc.core.templates import Template
 from rubricsvc.errors import InvalidError, cut
@@ -29,7 +29,7 @@ class Level(Value):
     """One step of an ordinal scale; ``value`` is what it is worth in [0, 1]."""
 
     label: str = Field(min_length=1)
-    value: Share
+    value: UnitInterval
     text: str = ""
 
 
@@ -116,7 +116,7 @@ class Turn(Value):
     content: Template
 
 
-class Drawing(Value):
+class SamplingParams(Value):
     """How the reply to a criterion's own question is drawn, where not as the judge draws it."""
 
     temperature: float | None = Field(default=None, ge=0.0)
@@ -125,7 +125,7 @@ class Drawing(Value):
     seed: int | None = None
 
 
-class OwnQuestion(Value):
+class CustomPrompt(Value):
     """What the judge is asked about a criterion, in the criterion's own words and in nobody else's.
 
     The ``turns`` are templates over the prompt's item and the completion. The judge replies with one of ``labels``,
@@ -136,11 +136,11 @@ class OwnQuestion(Value):
     turns: tuple[Turn, ...] = Field(min_length=1)
     labels: tuple[str, ...] = ()
     passing: tuple[str, ...] = ()
-    drawing: Drawing | None = None
+    sampling: SamplingParams | None = None
     model: str | None = None
 
     @model_validator(mode="after")
-    def _consistent(self) -> OwnQuestion:
+    def _consistent(self) -> CustomPrompt:
         refuse_repeats("label", [label.strip() for label in self.labels])
         strange = [label for label in self.passing if label not in self.labels]
         if strange:
@@ -170,15 +170,15 @@ class Criterion(Value):
     tags: tuple[str, ...] = ()
     reference: str | None = None
     passages: tuple[str, ...] | None = None
-    question: OwnQuestion | None = None
+    custom_prompt: CustomPrompt | None = None
 
     @model_validator(mode="after")
     def _asked_once(self) -> Criterion:
-        if self.question is None:
+        if self.custom_prompt is None:
             return self
         if self.check is not None:
             raise ValueError("a criterion has a check or a question of its own, and not both")
-        if not isinstance(self.scale, Binary if self.question.labels else Numeric):
+        if not isinstance(self.scale, Binary if self.custom_prompt.labels else Numeric):
             raise ValueError("a question with labels has a binary scale, and one without labels a numeric one")
         return self
 
@@ -207,7 +207,7 @@ class Rubric(Value):
 
     criteria: tuple[Criterion, ...] = Field(min_length=1)
     formula: str = "weighted_mean"
-    min_coverage: Share = 1.0
+    min_coverage: UnitInterval = 1.0
     groups: tuple[Group, ...] = ()
     expression: str | None = None
 
@@ -226,7 +226,7 @@ class Rubric(Value):
         if self.expression is not None:
             if self.formula != "calculate_output":
                 raise ValueError(f"the formula {self.formula!r} has no expression; calculate_output has one")
-            expression.check(self.expression, {criterion.key for criterion in self.criteria})
+            expressions.check(self.expression, {criterion.key for criterion in self.criteria})
         return self
 
     @cached_property

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from rubricsvc.core.base import Share, Value
+from rubricsvc.core.base import UnitInterval, Value
 
 Outcome = Literal["scored", "abstained", "failed"]
 
@@ -85,9 +85,9 @@ class Vote(Value):
 
     by: str
     outcome: Outcome
-    value: Share | None = None
-    probability: Share | None = None
-    answer_mass: Share | None = None
+    value: UnitInterval | None = None
+    probability: UnitInterval | None = None
+    answer_mass: UnitInterval | None = None
     rationale: Text | None = None
     reason: Reason | None = None
     detail: Text | None = None
@@ -109,11 +109,11 @@ class Verdict(Value):
 
     criterion: str
     outcome: Outcome
-    value: Share | None = None
-    probability: Share | None = None
-    calibrated: Share | None = None
-    answer_mass: Share | None = None
-    levels: dict[str, Share] | None = None
+    value: UnitInterval | None = None
+    probability: UnitInterval | None = None
+    calibrated: UnitInterval | None = None
+    answer_mass: UnitInterval | None = None
+    levels: dict[str, UnitInterval] | None = None
     rationale: Text | None = None
     thinking: Text | None = None
     evidence: tuple[Evidence, ...] = ()

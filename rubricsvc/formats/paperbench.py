@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from rubricsvc.core.base import LONGEST_NAME, Share
+from rubricsvc.core.base import LONGEST_NAME, UnitInterval
 from rubricsvc.core.rubric import GroupPath, Rubric
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.formats.documents import documents
@@ -30,7 +30,7 @@ class _Node(Foreign):
     sub_tasks: tuple[_Node, ...]
     task_category: str | None = None
     finegrained_task_category: str | None = None
-    score: Share | None = None
+    score: UnitInterval | None = None
     valid_score: bool | float | None = None  # the human grades have true and 1.0
     explanation: str | None = None
 

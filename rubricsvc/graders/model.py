@@ -12,16 +12,16 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
-from rubricsvc.core import expressions as expression
+from rubricsvc.core import expressions
 from rubricsvc.core.base import Name, Value
 from rubricsvc.core.rubric import (
     Binary,
     Check,
     Criterion,
-    Drawing,
+    CustomPrompt,
     Numeric,
-    OwnQuestion,
     Rubric,
+    SamplingParams,
     Scale,
     Turn,
     check_span,
@@ -152,7 +152,7 @@ def _text_of(part: Any) -> str:
     raise ValueError(f"expected text or input_text, found {kind or type(part).__name__}; only text can be judged here")
 
 
-class SamplingParams(Value):
+class OpenAISamplingParams(Value):
     """OpenAI's. ``reasoning_effort`` is read and not used: no engine here has such a knob."""
 
     temperature: float | None = Field(default=None, ge=0.0)
@@ -163,21 +163,21 @@ class SamplingParams(Value):
     reasoning_effort: str | None = None
 
     @property
-    def drawing(self) -> Drawing | None:
+    def overrides(self) -> SamplingParams | None:
         most = self.max_completion_tokens or self.max_completions_tokens
-        drawing = Drawing(temperature=self.temperature, top_p=self.top_p, seed=self.seed, max_tokens=most)
-        return drawing if drawing != Drawing() else None
+        sampling = SamplingParams(temperature=self.temperature, top_p=self.top_p, seed=self.seed, max_tokens=most)
+        return sampling if sampling != SamplingParams() else None
 
 
 class _Model(_Grader):
     model: Text
     input: tuple[Input, ...] = Field(min_length=1)
-    sampling_params: SamplingParams | None = None
+    sampling_params: OpenAISamplingParams | None = None
 
-    def question(self, **labels: tuple[str, ...]) -> OwnQuestion:
+    def custom_prompt(self, **labels: tuple[str, ...]) -> CustomPrompt:
         turns = tuple(Turn(role=message.role, content=message.content) for message in self.input)
-        drawing = self.sampling_params.drawing if self.sampling_params else None
-        return OwnQuestion(turns=turns, drawing=drawing, model=self.model, **labels)
+        sampling = self.sampling_params.overrides if self.sampling_params else None
+        return CustomPrompt(turns=turns, sampling=sampling, model=self.model, **labels)
 
 
 class ScoreModel(_Model):
@@ -187,7 +187,7 @@ class ScoreModel(_Model):
     range: Range | None = None
 
     def criterion(self, key: str) -> Criterion:
-        return Criterion(key=key, text=self.label, scale=_scale(self.range), question=self.question())
+        return Criterion(key=key, text=self.label, scale=_scale(self.range), custom_prompt=self.custom_prompt())
 
 
 class LabelModel(_Model):
@@ -215,8 +215,8 @@ class LabelModel(_Model):
         return passing
 
     def criterion(self, key: str) -> Criterion:
-        asked = self.question(labels=self.labels, passing=self.passing_labels)
-        return Criterion(key=key, text=self.label, scale=Binary(), question=asked)
+        asked = self.custom_prompt(labels=self.labels, passing=self.passing_labels)
+        return Criterion(key=key, text=self.label, scale=Binary(), custom_prompt=asked)
 
 
 def _scale(found: Range | None) -> Scale:
@@ -237,7 +237,7 @@ class Multi(_Grader):
     @classmethod
     def _of_the_parts(cls, text: str, others: ValidationInfo) -> str:
         if "graders" in others.data:  # else they are told to be wrong already
-            expression.check(text, others.data["graders"])
+            expressions.check(text, others.data["graders"])
         return text
 
 

@@ -80,7 +80,7 @@ def _see_that_it_can_be_asked(judge: Judge) -> None:
     from rubricsvc.cli.probing import EMBEDDED, fetch_embedded
     from workers.engines import make_engine
 
-    if any(leaf.model == EMBEDDED for leaf in judge.leaves):
+    if any(leaf.model == EMBEDDED for leaf in judge.leaf_judges):
         fetch_embedded()
     asyncio.run(make_engine(judge).aclose())
 

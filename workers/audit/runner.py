@@ -27,7 +27,7 @@ Said = tuple[Verdicts, Verdicts]
 """The verdicts on an answer, by criterion, and those on its rival, if it has one."""
 Base = Mapping[tuple[str, str, str], Said]
 
-_WHY_NONE = {
+_NULL_REASONS = {
     RATIONALE: "the judge writes no rationale",
     ANSWERS_ORDER: "the judge sees all answers at once, in an order that is drawn",  # a pairwise one has findings
 }
@@ -45,7 +45,7 @@ def refuse(judge: Judge) -> None:
     Raises:
         InvalidError: it judges neither single answers nor compares them.
     """
-    for leaf in judge.leaves:
+    for leaf in judge.leaf_judges:
         if leaf.mode not in ("readout", "written") and not (leaf is judge and judge.mode == "comparative"):
             hint = "audit judges of mode readout, written or comparative, and panels and cascades of the first two"
             raise InvalidError(f"there is no audit for a {leaf.mode} judge", hint=hint)
@@ -64,7 +64,7 @@ class _Asker:
     places: asyncio.Semaphore = field(init=False)
 
     def __post_init__(self) -> None:
-        self.places = asyncio.Semaphore(max(leaf.endpoint.concurrency for leaf in self.judge.leaves))
+        self.places = asyncio.Semaphore(max(leaf.endpoint.concurrency for leaf in self.judge.leaf_judges))
 
     async def ask(self, rubric: Rubric, case: Case, text: str, suite: str) -> Said:
         """What the judge says of ``text`` as an answer to the case's prompt, beside its rival if it has one."""
@@ -116,7 +116,7 @@ async def run(
         findings[suite.name] = await _of_data(asker, suite)
     results: list[tuple[SuiteResult, list[Hit]]] = []
     for listed in plan.listed:
-        told = {"about": listed.about, "why_none": _WHY_NONE.get(listed.name, "nothing to ask")}
+        told = {"about": listed.about, "null_reason": _NULL_REASONS.get(listed.name, "nothing to ask")}
         most = limits.get(listed.name, listed.max_rate)
         results.append(measured(listed.name, listed.measure, most, findings.get(listed.name, ()), **told))
     return Audit(
@@ -156,7 +156,7 @@ def _torn(judge: Judge, case: Case, found: Verdicts) -> Iterator[Finding]:
     """A pair's two orders are the votes of its verdict: 1 where they name different winners, else 0.
 
     A pair of which an order failed is a finding too, that failed."""
-    pairwise = judge.mode == "comparative" and judge.compares.kind == "pairwise"
+    pairwise = judge.mode == "comparative" and judge.effective_comparison.kind == "pairwise"
     for key in case.unmet if pairwise and case.rival is not None else ():
         orders = [vote.value for vote in found[key].votes if vote.by.startswith("shown ")]
         if found[key].value is None:
@@ -186,7 +186,7 @@ async def _rationales(asker: _Asker, cases: Sequence[Case], base: Base) -> list[
     """Each rationale is judged as a text: does it say that the criterion is met? That should be its verdict.
 
     A verdict that failed has no rationale to ask about, and is a finding that failed."""
-    if not any(leaf.mode == "written" for leaf in asker.judge.leaves):
+    if not any(leaf.mode == "written" for leaf in asker.judge.leaf_judges):
         return []
     known = [(case, key, base[_key(case)][0][key]) for case in cases for key in case.known]
     lost = [_finding(case, key, verdict) for case, key, verdict in known if verdict.value is None]

@@ -24,7 +24,7 @@ import yaml
 from pydantic import Field, ValidationError, model_validator
 
 from rubricsvc.core.audit import Measure
-from rubricsvc.core.base import Name, Share, Value
+from rubricsvc.core.base import Name, UnitInterval, Value
 from rubricsvc.core.validation_messages import first_error
 from rubricsvc.errors import InvalidError
 from workers.audit.cases import Case
@@ -73,7 +73,7 @@ class Suite(Value):
     name: Name = Field(min_length=1)
     about: str = ""
     measure: Measure
-    max_rate: Share
+    max_rate: UnitInterval
     attacks: tuple[Attack, ...] = Field(min_length=1)
 
 

@@ -81,7 +81,7 @@ def calls(asked: list[Asked], judge: Judge, template: Template) -> list[Call]:
 @lru_cache(maxsize=512)
 def of_pairs(judge: Judge) -> Judge:
     """The judge that is asked about each pair."""
-    mode = "written" if judge.compares.written else "readout"
+    mode = "written" if judge.effective_comparison.written else "readout"
     return judge.model_copy(update={"mode": mode, "template": judge.template or name_of(judge), "comparison": None})
 
 

@@ -1,4 +1,4 @@
-"""Criteria that bring their own question (``Criterion.question``, OpenAI's score_model and label_model).
+"""Criteria that bring their own question (``Criterion.custom_prompt``, OpenAI's score_model and label_model).
 
 Such a criterion is an ask of its own: its turns are filled from the prompt's item and the completion, cleaned, and put
 to the judge as they are, without our template. Only what the reply must look like is added, at the end of the last
@@ -18,7 +18,7 @@ from typing import Any
 
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion, Prompt
-from rubricsvc.core.rubric import Numeric, OwnQuestion
+from rubricsvc.core.rubric import CustomPrompt, Numeric
 from rubricsvc.core.templates import fill, names_of
 from rubricsvc.core.verdict import Reason, Verdict
 from rubricsvc.errors import InvalidError
@@ -65,7 +65,7 @@ def pose(asked: Asked, judge: Judge, prompt: Prompt, completion: Completion) -> 
         PlaceholderError: the question names what the item or the completion has not.
         InvalidError: a judge of this mode cannot be asked it.
     """
-    own = asked.criterion.question
+    own = asked.criterion.custom_prompt
     if own is None or judge.mode not in _MODES:
         raise InvalidError(
             f"a {judge.mode} judge cannot be asked a criterion's own question",
@@ -74,17 +74,17 @@ def pose(asked: Asked, judge: Judge, prompt: Prompt, completion: Completion) -> 
     system, turns, note = _turns(own, prompt, completion)
     question, values = _question(asked, own, judge)
     levels = own.labels or readout.names(asked.criterion.scale, values) if values else ()
-    ending = clean(question.tail).text
+    ending = clean(question.text).text
     turns[-1] = f"{turns[-1]}\n\n{ending}" if turns[-1] else ending
     first, *rest = turns
-    call = Call((asked,), replace(question, tail="", turns=tuple(rest)), values, note, levels)
+    call = Call((asked,), replace(question, text="", turns=tuple(rest)), values, note, levels)
     shown = Shown(first, "", completion.text, completion.text)
-    drawing = own.drawing.model_dump(exclude_none=True) if own.drawing else {}
-    drawn = judge.model_copy(update={"sampling": judge.sampling.model_copy(update=drawing)})
+    sampling = own.sampling.model_dump(exclude_none=True) if own.sampling else {}
+    drawn = judge.model_copy(update={"sampling": judge.sampling.model_copy(update=sampling)})
     return Posed(drawn, Template("own", _endings()[1], system, "", (), {}), call, shown)
 
 
-def _turns(own: OwnQuestion, prompt: Prompt, completion: Completion) -> tuple[str, list[str], str]:
+def _turns(own: CustomPrompt, prompt: Prompt, completion: Completion) -> tuple[str, list[str], str]:
     """The system text; the turns, user's and assistant's by turns, the user's first and last; and what was cleaned."""
     names = names_of(prompt, completion)
     filled = [(turn.role, clean(fill(turn.content, names))) for turn in own.turns]
@@ -104,7 +104,7 @@ def _turns(own: OwnQuestion, prompt: Prompt, completion: Completion) -> tuple[st
     return "\n\n".join(system), turns, notes
 
 
-def _question(asked: Asked, own: OwnQuestion, judge: Judge) -> tuple[Question, tuple[float, ...]]:
+def _question(asked: Asked, own: CustomPrompt, judge: Judge) -> tuple[Question, tuple[float, ...]]:
     """What is added at the end, as the question's tail, and what each label of a readout is worth."""
     endings, scale = _endings()[0], asked.criterion.scale
     if judge.mode == "readout":
@@ -120,7 +120,7 @@ def _question(asked: Asked, own: OwnQuestion, judge: Judge) -> tuple[Question, t
     return Question(tail, schema=_schema({"type": "number", "minimum": low, "maximum": high})), ()
 
 
-def _letters(own: OwnQuestion) -> list[readout.Option]:
+def _letters(own: CustomPrompt) -> list[readout.Option]:
     if len(own.labels) > len(readout.LETTERS):
         raise InvalidError(f"{len(own.labels)} labels are more than a readout can letter", hint="mode: written")
     pairs = zip(readout.LETTERS, own.labels, strict=False)
@@ -142,9 +142,9 @@ def read(call: Call, reply: Reply, judge: Judge, shown: Shown) -> list[Verdict]:
     if judge.mode == "readout":
         return readout.read(call, reply, judge, shown)
     said, one = apart(reply, judge.thinking), call.asked[0]
-    if said.fault:
-        return call.failed(Reason.TRUNCATED, said.fault, said, shown)
-    labels = one.criterion.question.labels if one.criterion.question else ()
+    if said.error:
+        return call.failed(Reason.TRUNCATED, said.error, said, shown)
+    labels = one.criterion.custom_prompt.labels if one.criterion.custom_prompt else ()
     try:
         result, reasoning = _result(said.text, labels)
     except ValueError as error:
@@ -188,7 +188,7 @@ def _told(step: Any) -> str:
 
 def _worth(result: Any, one: Asked) -> float:
     """Raises ValueError where it is none of the labels, or not on the scale."""
-    own = one.criterion.question
+    own = one.criterion.custom_prompt
     if own is not None and own.labels:
         label = next((label for label in own.labels if label.strip() == str(result).strip()), None)
         if label is None:

@@ -159,9 +159,9 @@ def load(judge: Judge) -> Template:
 def name_of(judge: Judge) -> str:
     """The template of the judge's mode, and of how it compares or follows."""
     if judge.mode == "comparative":
-        how = judge.compares
+        how = judge.effective_comparison
         return f"{how.kind}_written" if how.written else how.kind
-    return "trajectory_written" if judge.mode == "trajectory" and judge.follows.written else judge.mode
+    return "trajectory_written" if judge.mode == "trajectory" and judge.effective_trajectory.written else judge.mode
 
 
 @lru_cache

@@ -32,8 +32,8 @@ _NAMES = {"assistant": "agent", "tool": "result"}
 @lru_cache(maxsize=512)
 def of_steps(judge: Judge) -> Judge:
     """The judge that is asked about each step."""
-    mode = "written" if judge.follows.written else "readout"
-    return judge.model_copy(update={"mode": mode, "template": judge.template or name_of(judge), "stepwise": None})
+    mode = "written" if judge.effective_trajectory.written else "readout"
+    return judge.model_copy(update={"mode": mode, "template": judge.template or name_of(judge), "trajectory": None})
 
 
 def segments(steps: Sequence[Step], size: int) -> dict[str, list[Step]]:

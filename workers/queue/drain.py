@@ -34,8 +34,8 @@ from rubricsvc.settings import Settings
 from rubricsvc.store import budgets, completions, jobs, judges, leases, prompts, rubrics, verdicts
 from rubricsvc.store.leases import Lease, Outcome
 from rubricsvc.store.session import AWAY, Database
-from workers.engines.base import Engine, said_by
-from workers.engines.budget import PURSE
+from workers.engines.base import Engine, error_message
+from workers.engines.budget import current_budget
 from workers.queue import group_batches as groups
 from workers.queue.costs import Account
 from workers.queue.engine_pool import Kept
@@ -103,7 +103,7 @@ class _Window:
         self.finished: list[Outcome] = []
         self.accounts: dict[tuple[int, bool], Account] = {}
         self.flushed_at = time.monotonic()
-        self.room = max(self.settings.claim_size, *(leaf.endpoint.concurrency for leaf in judge.leaves))
+        self.room = max(self.settings.claim_size, *(leaf.endpoint.concurrency for leaf in judge.leaf_judges))
 
     async def work(self) -> bool:
         until = time.monotonic() + self.settings.drain_seconds
@@ -147,8 +147,8 @@ class _Window:
 
         any_taken, work, capped = await self._patiently(take)
         for lease, item in work:
-            purse = self._account(lease.job_id, capped[lease.job_id]) if capped else None
-            self.in_flight[asyncio.create_task(self._score(lease, item, purse))] = lease
+            budget = self._account(lease.job_id, capped[lease.job_id]) if capped else None
+            self.in_flight[asyncio.create_task(self._score(lease, item, budget))] = lease
         return any_taken
 
     def _account(self, job_id: int, capped: bool) -> Account:
@@ -187,14 +187,14 @@ class _Window:
             there = {verdict.criterion: verdict for verdict in known.get(origin, [])}
             yield lease, Work(rubric, prompt, completion, origin[1], there)
 
-    async def _score(self, lease: Lease, work: Work, purse: Account | None) -> Outcome:
-        PURSE.set(purse)  # of this task, and of those that it makes
+    async def _score(self, lease: Lease, work: Work, budget: Account | None) -> Outcome:
+        current_budget.set(budget)  # of this task, and of those that it makes
         with bound_contextvars(job_id=lease.job_id, item_id=lease.item_id):
             try:
                 found = await self._found(lease, work)
             except Exception as error:
                 log.exception("scoring failed")
-                why = said_by(error)
+                why = error_message(error)
                 keys = [criterion.key for criterion in work.rubric.criteria]
                 found = [work.known.get(key) or Verdict.failed(key, Reason.ENGINE_ERROR, detail=why) for key in keys]
         return Outcome(lease, work.rubric, work.origin, found, frozenset(work.known))

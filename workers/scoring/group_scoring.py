@@ -83,7 +83,7 @@ class Comparing:
     def criteria(self) -> list[Criterion]:
         """Those to be found on; one that brings its own question asks about one completion, and is not."""
         open_ = (c for c in self.rubric.criteria if c.check is None and c.key not in self.settled)
-        return [criterion for criterion in open_ if criterion.question is None]
+        return [criterion for criterion in open_ if criterion.custom_prompt is None]
 
     async def verdicts(self) -> list[list[Verdict]]:
         """For each completion one verdict on each open criterion.
@@ -97,12 +97,12 @@ class Comparing:
             comparative.calls([], self.judge, load(self.judge))
         if len(self.group.texts) == 1:
             found = [[self._tie(criterion) for criterion in self.criteria]]
-        elif self.judge.compares.kind == "pairwise":
+        elif self.judge.effective_comparison.kind == "pairwise":
             found = await self._pairwise()
         else:
             found = await self._groupwise()
         split = [[_split(verdict, self.group.counts[place]) for verdict in found[place]] for place in self.group.places]
-        return _chosen(split, self.judge.compares.top_n) if self.judge.compares.top_n else split
+        return _chosen(split, self.judge.effective_comparison.top_n) if self.judge.effective_comparison.top_n else split
 
     def _tie(self, criterion: Criterion) -> Verdict:
         why = "all completions of the group are the same; the judge was not asked"
@@ -110,7 +110,7 @@ class Comparing:
 
     async def _pairwise(self) -> list[list[Verdict]]:
         """By place: each text against those that it meets."""
-        met = meetings(len(self.group.texts), self.judge.compares.opponents)
+        met = meetings(len(self.group.texts), self.judge.effective_comparison.opponents)
         pair, rubric = comparative.of_pairs(self.judge), comparative.on_pairs(self.rubric)
         plan = judges.plan(pair, rubric, self.origin, self.settled)
         orders = [order for a, b in met for order in ((a, b), (b, a))]
@@ -148,7 +148,7 @@ class Comparing:
 
     async def _groupwise(self) -> list[list[Verdict]]:
         """By place: all texts at once, or in parts that share some."""
-        template, size = load(self.judge), self.judge.compares.group_size
+        template, size = load(self.judge), self.judge.effective_comparison.group_size
         divided = parts(len(self.group.texts), size)
         asked = (self._part(template, places) for places in divided)
         found = await asyncio.gather(*asked)

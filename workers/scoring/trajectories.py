@@ -39,7 +39,7 @@ async def follow(
     steps = steps_of(completion)
     trail, found = trajectory.Trail(plan.template, prompt), dict[str, list[Verdict]]()
     last: list[Verdict] = []
-    for name, piece in trajectory.segments(steps, judge.follows.segment).items():
+    for name, piece in trajectory.segments(steps, judge.effective_trajectory.segment).items():
         if not last or any(verdict.reason != Reason.TOO_LONG for verdict in last):
             last = await ask(plan, trail.then(name, piece))
         found[name] = last
@@ -53,7 +53,7 @@ async def follow(
 
 def _whole(judge: Judge, criterion: Criterion, steps: Mapping[str, Verdict], origin: str, circles: str) -> Verdict:
     """The verdict on a trace: of the last look, or of at least half of all looks."""
-    rule = judge.follows.value
+    rule = judge.effective_trajectory.value
     verdict = settle(steps, origin)
     if rule != "last":
         verdict = gather(criterion, steps, rule, origin).model_copy(update={"latency_s": verdict.latency_s})

@@ -14,7 +14,7 @@ import pytest
 import uvicorn
 
 from rubricsvc.api.app import create_app
-from rubricsvc.client import AsyncClient, Client, flows
+from rubricsvc.client import AsyncClient, Client, transport
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.label import Label
 from rubricsvc.core.prompt import Completion, Prompt
@@ -170,7 +170,7 @@ def test_a_failed_judge_gives_no_number(client: Client, worker: Any) -> None:
     (answer,) = client.score(Prompt.of("Why?"), RUBRIC, ["one"], JUDGE, timeout=60)
     assert answer.value is None
     assert answer.coverage == 0.0
-    assert answer.why_none
+    assert answer.null_reason
     assert {verdict.outcome for verdict in answer.verdicts} == {"failed"}
 
 
@@ -206,12 +206,12 @@ def test_a_late_job_is_cancelled_where_asked_and_what_was_scored_is_given(client
     )
     assert first.value == 1.0
     assert second.value is None
-    assert second.why_none == "cancelled: job 1 is not finished after 0.2 s"
+    assert second.null_reason == "cancelled: job 1 is not finished after 0.2 s"
     assert client.jobs.get(1).status == "cancelled"
 
 
 def test_a_proxy_without_its_service_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(flows, "_MAX_DELAY", 0.0)
+    monkeypatch.setattr("rubricsvc.client.transport.MAX_DELAY_S", 0.0)
     transport = httpx2.MockTransport(lambda _request: httpx2.Response(502, text="Bad Gateway"))
     with Client("http://proxy", transport=transport) as client, pytest.raises(UnavailableError, match="HTTP 502"):
         client.jobs.get(1)
@@ -334,7 +334,7 @@ def test_a_newer_service_may_say_more() -> None:
 
 
 def test_every_error_of_the_tree_comes_back_as_itself() -> None:
-    for kind in flows.tree():
+    for kind in transport.error_types():
         body = {"error": {"code": kind.code, "message": "m", "hint": "h", "path": "p"}}
-        error = flows._error_of(httpx2.Response(kind.status, json=body))
+        error = transport.error_of(httpx2.Response(kind.status, json=body))
         assert (type(error), error.status, error.path) == (kind, kind.status, "p")

@@ -232,7 +232,7 @@ def test_a_failure_without_verdicts_is_explained(ready: Cli) -> None:
     db.close()
     ran = ready("job", "wait", 1)
     assert ran.code == 1 and "job export 1" in ran.err
-    assert ready("job", "export", 1).lines[0]["why_none"] == "the result cannot be recorded: why"
+    assert ready("job", "export", 1).lines[0]["null_reason"] == "the result cannot be recorded: why"
 
 
 def test_jobs_that_are_not_there(ready: Cli) -> None:

@@ -47,7 +47,7 @@ def test_a_trajectory_judge(cli: Cli) -> None:
         ran = cli(*add, "--url", server.url)
     assert ran.code == 0, ran.err
     assert "t answers: P(yes) 0.75" in ran.err
-    kept = cli("judge", "show", "t", "--json").json["judge"]["stepwise"]
+    kept = cli("judge", "show", "t", "--json").json["judge"]["trajectory"]
     assert kept == {"segment": 2, "value": "last", "written": False}
 
 

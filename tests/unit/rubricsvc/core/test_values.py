@@ -18,8 +18,8 @@ from rubricsvc.core.judge import (
     Judge,
     Mode,
     Sampling,
-    Stepwise,
     Thinking,
+    TrajectoryOptions,
     Voting,
     fingerprint,
 )
@@ -122,7 +122,7 @@ def test_only_what_changes_a_judgement_changes_the_judge() -> None:
         ("written", {"require_evidence": False}, {"require_evidence": True}),
         ("written", {"thinking": None}, {"thinking": Thinking()}),
         ("comparative", {"comparison": Comparison()}, {"comparison": Comparison(kind="pairwise")}),
-        ("trajectory", {"stepwise": Stepwise()}, {"stepwise": Stepwise(segment=2)}),
+        ("trajectory", {"trajectory": TrajectoryOptions()}, {"trajectory": TrajectoryOptions(segment=2)}),
     ],
 )
 def test_a_default_that_is_spelt_out_makes_no_other_judge(

@@ -79,7 +79,7 @@ def test_what_each_part_becomes() -> None:
     kinds = {grader["type"]: rubric_of(parse(grader)).criteria[0] for grader in ALL}
     assert [kinds[kind].kind for kind in ("string_check", "text_similarity", "python")] == ["checked"] * 3
     assert kinds["score_model"].scale == Numeric(low=1, high=5)
-    question = kinds["label_model"].question
+    question = kinds["label_model"].custom_prompt
     assert question is not None
     assert (question.labels, question.passing, question.model) == (
         ("right", "wrong", "half"),
@@ -126,7 +126,7 @@ def test_messages_in_all_their_spellings() -> None:
     one = {"type": "input_text", "text": "a {{item.x}}"}
     contents = ("plain", one, [one, "b", {"type": "output_text", "text": "c"}])
     given = [{"type": "message", "role": "user", "content": content} for content in contents]
-    question = rubric_of(parse({**SCORE, "input": given})).criteria[0].question
+    question = rubric_of(parse({**SCORE, "input": given})).criteria[0].custom_prompt
     assert question is not None
     assert [turn.content for turn in question.turns] == ["plain", "a {{item.x}}", "a {{item.x}}\nb\nc"]
 
@@ -135,8 +135,8 @@ def test_sampling_params_are_kept_and_a_single_grader_in_a_multi_has_its_own_nam
     params = {"temperature": 0.5, "max_completion_tokens": 99, "reasoning_effort": "low"}
     grader = {**MULTI, "graders": {**SCORE, "name": "s", "sampling_params": params}, "calculate_output": "s"}
     (criterion,) = rubric_of(parse(grader)).criteria
-    assert criterion.key == "s" and criterion.question is not None and criterion.question.drawing is not None
-    assert (criterion.question.drawing.temperature, criterion.question.drawing.max_tokens) == (0.5, 99)
+    assert criterion.key == "s" and criterion.custom_prompt is not None and criterion.custom_prompt.sampling is not None
+    assert (criterion.custom_prompt.sampling.temperature, criterion.custom_prompt.sampling.max_tokens) == (0.5, 99)
 
 
 @pytest.mark.parametrize(

@@ -125,7 +125,7 @@ def test_a_panel_may_sit_in_a_cascade() -> None:
         panel = Judge(name="p", mode="panel", members=(at(sure, "a"), at(unsure, "b")))
         cascade = Judge(name="c", mode="cascade", band=BAND, members=(at(unsure, "cheap"), panel))
         found = scored(cascade)
-    assert [leaf.name for leaf in cascade.leaves] == ["cheap", "a", "b"]
+    assert [leaf.name for leaf in cascade.leaf_judges] == ["cheap", "a", "b"]
     assert [vote.by for vote in found["why"].votes] == ["cheap", "p"]
     assert [(vote.by, vote.value) for vote in found["why"].votes[1].votes] == [
         ("a", pytest.approx(0.9)),
