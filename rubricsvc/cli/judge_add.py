@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rubricsvc.cli.database import books
+from rubricsvc.cli.database import database
 from rubricsvc.cli.judge_row import row_of
-from rubricsvc.cli.output import Json, say, show
+from rubricsvc.cli.output import Json, echo, show
 from rubricsvc.cli.probing import EMBEDDED, probe_judge, warn_of_embedded
 from rubricsvc.errors import InvalidError
 
@@ -213,10 +213,10 @@ def _keep(judge: Judge, url: str | None, probe: bool, as_json: bool) -> None:
 
     validate(judge)
     if judge.engine == "openai_http" and url is None:
-        say("no --url: asking api.openai.com")
+        echo("no --url: asking api.openai.com")
     if probe:
         probe_judge(judge)
-    with books() as db, db.write() as session:
+    with database() as db, db.write() as session:
         row = judges.add(session, judge)
         show(row_of(row), as_json)
 
@@ -226,7 +226,7 @@ def _only_model(url: str, api_key_env: str | None) -> str:
 
     endpoint = {"base_url": url, "api_key_env": api_key_env}
     found = only_model(make_judge(name="?", model="?", endpoint=endpoint).endpoint)
-    say(f"no --model: taking the only one that the server has, {found}")
+    echo(f"no --model: taking the only one that the server has, {found}")
     return found
 
 

@@ -199,7 +199,7 @@ def test_a_broker_that_does_not_answer_is_told_and_the_job_is_waited_for(
         if "waits for a worker" in text:
             drain()
 
-    monkeypatch.setattr("rubricsvc.services.waiting.say", work_once_told)
+    monkeypatch.setattr("rubricsvc.services.waiting.echo", work_once_told)
     ran = ready("job", "submit", "--judge", "quick", "--wait", "--json")
     assert (ran.code, ran.json["status"]) == (0, "completed")
     assert "the broker at redis://127.0.0.1:" in told[0] and "does not answer" in told[0]
