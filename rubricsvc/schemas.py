@@ -25,7 +25,7 @@ MAX_BATCH = 10_000
 def _plain_digits(value: object) -> object:
     """Reject integers in URLs that are not plain ASCII digits; Python accepts ``1_0`` and ``１`` too."""
     if isinstance(value, str) and not re.fullmatch(r"-?[0-9]{1,20}", value):
-        raise PydanticCustomError("int_parsing", "expected a whole number in plain digits")
+        raise PydanticCustomError("plain_digits", "expected a whole number in plain digits")
     return value
 
 
@@ -271,7 +271,8 @@ class Item(Wire):
     reward: float | None
     coverage: float | None
     formula: str | None
-    why_none: str | None
+    vetoed_by: str | None = Field(description="the required criterion that took the reward down to 0")
+    null_reason: str | None
     verdicts: tuple[Verdict, ...] = ()
 
 

@@ -13,7 +13,7 @@ from platformdirs import user_cache_path, user_data_path
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
 
-from rubricsvc.core.base import first_fault
+from rubricsvc.core.validation_messages import first_error
 from rubricsvc.errors import InvalidError
 
 LogLevel = Literal["DEBUG", "INFO", "WARNING", "ERROR"]
@@ -100,7 +100,7 @@ def read_settings() -> Settings:
     try:
         return Settings()
     except ValidationError as error:
-        name, words = first_fault(error, quoted=False)  # a URL may hold a password
+        name, words = first_error(error, quoted=False)  # a URL may hold a password
         hint = "check the environment and rubricsvc.toml; `rubricsvc doctor` shows the settings"
         raise InvalidError(f"setting RUBRICSVC_{name.upper()}: {words}", hint=hint) from error
     except ValueError as error:  # of tomllib, or of undecodable bytes

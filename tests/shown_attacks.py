@@ -13,7 +13,7 @@ from rubricsvc.core.prompt import Completion
 from workers.audit import cases, suites
 from workers.audit.cases import Case
 from workers.audit.suites import Attack
-from workers.engines.base import Ask, Engine, Question, Reply
+from workers.engines.base import Engine, EngineRequest, Question, Reply
 from workers.judges.template import Text, sections
 from workers.scoring.completions import score
 
@@ -67,7 +67,7 @@ async def naive(engine: Engine, shown: Shown, answer: str) -> float:
     case = shown.case
     values = {"task": case.prompt.text, "answer": answer, "criterion": case.rubric.by_key[shown.criterion].text}
     user = Text(_NAIVE["user"]).fill(values)
-    (reply,) = await engine.ask(Ask(_NAIVE["system"], "", (Question(user, ("Yes", "No")),)))
+    (reply,) = await engine.ask(EngineRequest(_NAIVE["system"], "", (Question(user, ("Yes", "No")),)))
     assert isinstance(reply, Reply) and reply.label_mass, reply
     return reply.label_mass["Yes"] / (reply.label_mass["Yes"] + reply.label_mass["No"])
 

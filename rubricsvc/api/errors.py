@@ -14,7 +14,7 @@ from sqlalchemy.exc import DataError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from starlette.exceptions import HTTPException
 
-from rubricsvc.core.base import without_echoes
+from rubricsvc.core.validation_messages import FieldPath, field_messages
 from rubricsvc.errors import InvalidError, MalformedError, RubricsvcError, TooLargeError, UnavailableError
 from rubricsvc.schemas import ErrorBody, Problem
 
@@ -68,19 +68,19 @@ def install(app: FastAPI) -> None:
 
 
 def _of_validation(raised: Sequence[Any]) -> RubricsvcError:
-    errors = without_echoes(raised)
-    first = errors[0]
-    path = _path(first)
-    if first["type"] == "json_invalid":
-        return MalformedError(first["msg"], hint="send one JSON value with Content-Type: application/json", path=path)
-    if len(errors) == 1:
-        return InvalidError(_words(first), hint=_hint(first["type"]), path=path)
-    told = [f"{_path(error)}: {_words(error)}" for error in errors[:_TOLD]]
-    more = [f"and {len(errors) - _TOLD} more"] if len(errors) > _TOLD else []
-    return InvalidError("; ".join(told + more), hint=_hint(first["type"]), path=path)
+    messages = field_messages(raised)
+    first = messages[0]
+    path = _dotted(first.path)
+    if first.code == "json_invalid":
+        hint = "send one JSON value with Content-Type: application/json"
+        return MalformedError(raised[0]["msg"], hint=hint, path=path)
+    hint = f"{_HINTS.get(first.code, 'correct the value')}; see /docs for fields, types and limits"
+    listed = [f"{_dotted(one.path)}: {one.message}" for one in messages[:_MAX_LISTED]]
+    more = [f"and {len(messages) - _MAX_LISTED} more"] if len(messages) > _MAX_LISTED else []
+    return InvalidError("; ".join(listed + more), hint=hint, path=path)
 
 
-_TOLD = 8
+_MAX_LISTED = 8
 _HINTS = {
     "missing": "add the field",
     "extra_forbidden": "remove the field, or correct its name",
@@ -89,17 +89,8 @@ _HINTS = {
 }
 
 
-def _hint(kind: str) -> str:
-    return f"{_HINTS.get(kind, 'correct the value')}; see /docs for fields, types and limits"
-
-
-def _path(error: Any) -> str:
-    parts = (str(part) for part in error["loc"])
-    return ".".join(part for part in parts if "[" not in part)  # what is in brackets is a validator's name
-
-
-def _words(error: Any) -> str:
-    return str(error["msg"]).removeprefix("Value error, ")
+def _dotted(path: FieldPath) -> str:
+    return ".".join(part for part in map(str, path) if "[" not in part)  # in brackets: the name of a validator
 
 
 def _of_http(error: HTTPException) -> RubricsvcError:

@@ -194,5 +194,5 @@ def _read(db: Database, grader_run: _GraderRun) -> tuple[list[Verdict], str]:
     with db.read() as session:
         items = [row for job_id in grader_run.job_ids for row in jobs.results(session, job_id)]
         by_item = verdicts.for_items(session, [row.id for row in items])
-    reason = next((row.why_none or row.state for row in items if row.id not in by_item), "")
+    reason = next((row.null_reason or row.state for row in items if row.id not in by_item), "")
     return [verdict for row in items for verdict in by_item.get(row.id, [])], reason

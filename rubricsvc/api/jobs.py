@@ -139,7 +139,8 @@ def items(
                 reward=row.reward,
                 coverage=row.coverage,
                 formula=row.formula,
-                why_none=row.why_none,
+                vetoed_by=row.vetoed_by,
+                null_reason=row.null_reason,
                 verdicts=tuple(verdicts_by_item.get(row.id, ())),
             )
 

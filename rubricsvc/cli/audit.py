@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rubricsvc.cli.database import books
+from rubricsvc.cli.database import database
 from rubricsvc.cli.output import (
     NOT_PASSED,
     OK,
     Json,
     cell,
-    exiting,
-    meter,
-    put,
-    put_json,
-    put_table,
-    say,
-    short,
+    echo,
+    exit_with,
+    print_data,
+    print_json,
+    print_table,
+    progress_bar,
+    shorten,
     show_list,
 )
 from rubricsvc.errors import InvalidError
@@ -88,19 +88,19 @@ def audit(
         from rubricsvc.cli.audit_report import write
 
         write(out, who, found)
-    with exiting(OK if found.passed else NOT_PASSED):
+    with exit_with(OK if found.passed else NOT_PASSED):
         if as_json:
-            put_json({"judge": who.name, "passed": found.passed, **found.model_dump(mode="json")})
+            print_json({"judge": who.name, "passed": found.passed, **found.model_dump(mode="json")})
         else:
             _put(who, found)
         if suite is not None:
-            say("not kept: only part of the suites was asked")
+            echo("not kept: only part of the suites was asked")
 
 
 def _judge(ref: str) -> tuple[Judge, int]:
     from rubricsvc.store import judges
 
-    with books() as db, db.read() as session:
+    with database() as db, db.read() as session:
         row = judges.get(session, ref)
         return row.value, row.id
 
@@ -118,7 +118,7 @@ def _cases(data: Path | None, format: str | None, job: int | None, most: int) ->
         return cases.built_in()
     from rubricsvc.store import audits, jobs
 
-    with books() as db, db.read() as session:
+    with database() as db, db.read() as session:
         found = cases.unanswered(audits.of_job(session, jobs.get(session, job).id))
     if not found:
         raise InvalidError(f"no rubric of job {job} has a judged criterion", hint="checks need no audit")
@@ -130,7 +130,7 @@ def _sampled(found: tuple[Case, ...], most: int) -> tuple[Case, ...]:
 
     taken = cases.sampled(found, most)
     if len(taken) < len(found):
-        say(f"{len(taken)} of {len(found)} answers are taken; --data-most takes more")
+        echo(f"{len(taken)} of {len(found)} answers are taken; --data-most takes more")
     return taken
 
 
@@ -158,7 +158,7 @@ def _limits(plan: Plan, given: Sequence[str]) -> dict[str, float]:
             rate = -1.0
         if not 0.0 <= rate <= 1.0:
             hint = "write --max-fpr 0.05, or --max-fpr injection=0.1"
-            raise InvalidError(f"--max-fpr: expected a rate from 0 to 1, found {short(number)!r}", hint=hint)
+            raise InvalidError(f"--max-fpr: expected a rate from 0 to 1, found {shorten(number)!r}", hint=hint)
         (of_one if sign else of_all).update({name: rate} if sign else dict.fromkeys(plan.false_positives, rate))
     plan.refuse_unknown(of_one)
     return of_all | of_one
@@ -198,9 +198,9 @@ def _run(judge: Judge, plan: Plan, limits: dict[str, float]) -> Audit:
             await engine.aclose()
 
     path = get_settings().cache_dir / "audits" / f"{judge.digest[:32]}-{plan.digest[:32]}.jsonl"
-    with Journal(path) as journal, meter("audit") as bar:
+    with Journal(path) as journal, progress_bar("audit") as bar:
         if journal.known:
-            say(f"going on with an audit that was interrupted: {journal.known} answers are judged")
+            echo(f"going on with an audit that was interrupted: {journal.known} answers are judged")
         found = asyncio.run(attack())
         journal.delete()
     return found
@@ -209,12 +209,12 @@ def _run(judge: Judge, plan: Plan, limits: dict[str, float]) -> Audit:
 def _keep(judge_id: int, found: Audit) -> None:
     from rubricsvc.store import audits
 
-    with books() as db, db.write() as session:
+    with database() as db, db.write() as session:
         audits.add(session, judge_id, found)
 
 
 def _put(judge: Judge, found: Audit) -> None:
-    put_table(
+    print_table(
         ("suite", "attacks", "findings", "rate", "95%", "without", "shift", "limit", "passed", "unjudged"),
         [_row(one) for one in found.suites],
     )
@@ -224,14 +224,14 @@ def _put(judge: Judge, found: Audit) -> None:
         for family, rate in one.families.items()
     ]
     if families:
-        put("")
-        put_table(("suite", "kind", "findings", "rate", "95%"), families)
+        print_data("")
+        print_table(("suite", "kind", "findings", "rate", "95%"), families)
     for heading, hits in found.headed.items():
-        put(f"\n{heading}, of suites that were not passed")
+        print_data(f"\n{heading}, of suites that were not passed")
         show_list([_hit(one) for one in hits[:SHOWN]], False)
     failed = [f"{one.name} ({one.why}{_beside(one)})" for one in found.suites if one.passed is False]
     said = f"did not pass: {', '.join(failed)}" if failed else "passed its audit"
-    say(f"{judge.name} {said}" + (f" ({found.otherwise})" if found.otherwise else ""))
+    echo(f"{judge.name} {said}" + (f" ({found.otherwise})" if found.otherwise else ""))
 
 
 def _beside(one: SuiteResult) -> str:
@@ -260,11 +260,11 @@ def _row(one: SuiteResult) -> list[str]:
 def _hit(one: Hit) -> dict[str, Any]:
     return {
         "suite": one.suite,
-        "attack": short(one.attack, 30),
+        "attack": shorten(one.attack, 30),
         "before": one.before,
         "now": one.value,
-        "criterion": short(one.criterion, 40),
-        "answer": short(one.answer, 80),
+        "criterion": shorten(one.criterion, 40),
+        "answer": shorten(one.answer, 80),
     }
 
 

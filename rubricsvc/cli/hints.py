@@ -21,7 +21,7 @@ def hints(job: JobRow, progress: Progress, summary: Summary) -> Iterator[str]:
     if progress.failed_verdicts and not exhausted:
         yield f"`rubricsvc verdicts list --job {job.id} --outcome failed` says why; `jobs retry` redoes them"
     elif job.status == "completed_with_failures":  # a worker died of it, or the result could not be recorded
-        yield f"`rubricsvc jobs export {job.id}` says why_none; `jobs retry` redoes what failed"
+        yield f"`rubricsvc jobs export {job.id}` says null_reason; `jobs retry` redoes what failed"
     if summary.vetoed:
         count = sum(summary.vetoed.values())
         yield (

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rubricsvc.cli.database import books
-from rubricsvc.cli.output import MOST_ROWS, After, Json, Limit, noun, say, show, show_page
+from rubricsvc.cli.database import database
+from rubricsvc.cli.output import MOST_ROWS, After, Json, Limit, echo, group, show, show_page
 from rubricsvc.core.states import JobStatus
 from rubricsvc.errors import InvalidError
 from rubricsvc.services.importing import Imported, Importer, Language, SkipInvalid, options_of, source_of
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rubricsvc.store.session import Database
     from rubricsvc.store.tables import JobRow
 
-app = noun("Jobs: batches of completions to be scored.")
+app = group("Jobs: batches of completions to be scored.")
 
 Id = Annotated[int, typer.Argument(help="The job's id.", show_default=False)]
 Budget = Annotated[
@@ -53,10 +53,10 @@ def submit(
     """
     from rubricsvc.services.selecting import select, warn_of_vetoes
     from rubricsvc.services.waiting import ends_with, score_here_or_watch
-    from rubricsvc.store import jobs, judges, vetoes
+    from rubricsvc.store import jobs, judges, rubrics
     from rubricsvc.store.session import RANG
 
-    with books() as db:
+    with database() as db:
         with db.write() as session:
             judged_by = judges.get(session, judge)
             imported = None
@@ -64,11 +64,11 @@ def submit(
                 imported = _import(session, file, format, skip_invalid=skip_invalid, language=language)
             pairs = select(session, imported, rubric=rubric, policy=policy, limit=limit)
             if judged_by.value.mode == "comparative":
-                warn_of_vetoes(judged_by.value, vetoes.judged(session, (rubric_id for _, rubric_id in pairs)))
+                warn_of_vetoes(judged_by.value, rubrics.judged_required(session, (rubric_id for _, rubric_id in pairs)))
             job = jobs.submit(session, judge_id=judged_by.id, items=pairs, key=key, name=name, budget=budget)
             job_id, is_new = job.id, RANG in session.info  # only a new job rings
         if not is_new:
-            say(f"job {job_id} is this job already; `rubricsvc jobs retry {job_id}` redoes what failed in it")
+            echo(f"job {job_id} is this job already; `rubricsvc jobs retry {job_id}` redoes what failed in it")
         if wait:
             ends_with(score_here_or_watch(db, job_id), as_json)
         _say_who_scores(db, job_id)
@@ -85,7 +85,7 @@ def _import(session: Session, file: str, format: str | None, *, skip_invalid: bo
 
 def _say_who_scores(db: Database, job_id: int) -> None:
     if db.after_ring is None:  # memory://, and no worker in this process
-        say(f"nobody scores it yet: `rubricsvc jobs wait {job_id}` does, and so does `rubricsvc serve`")
+        echo(f"nobody scores it yet: `rubricsvc jobs wait {job_id}` does, and so does `rubricsvc serve`")
 
 
 def row_of(job: JobRow) -> dict[str, Any]:
@@ -130,7 +130,7 @@ def list_(
     """List jobs."""
     from rubricsvc.store import jobs
 
-    with books() as db, db.read() as session:
+    with database() as db, db.read() as session:
         show_page(
             lambda n: jobs.page(session, after=after, limit=n, status=status),
             row_of,
@@ -146,7 +146,7 @@ def show_(job_id: Id, as_json: Json = False) -> None:
     from rubricsvc.cli.hints import hints, in_words
     from rubricsvc.store import jobs
 
-    with books() as db, db.read() as session:
+    with database() as db, db.read() as session:
         job, progress, summary = (
             jobs.get(session, job_id),
             jobs.progress(session, job_id),
@@ -155,7 +155,7 @@ def show_(job_id: Id, as_json: Json = False) -> None:
         shown = _told(job, progress, summary)
         show(shown if as_json else shown | {"voting": in_words(summary.voting, job.judge.value)}, as_json)
         for hint in hints(job, progress, summary):
-            say(f"hint: {hint}")
+            echo(f"hint: {hint}")
 
 
 @app.command()
@@ -164,7 +164,7 @@ def watch(job_id: Id, as_json: Json = False) -> None:
     from rubricsvc.services.waiting import ends_with
     from rubricsvc.services.waiting import watch as watch_job
 
-    with books() as db:
+    with database() as db:
         ends_with(watch_job(db, job_id), as_json)
 
 
@@ -173,7 +173,7 @@ def wait(job_id: Id, as_json: Json = False) -> None:
     """Wait for a job, and score it here where nobody else does."""
     from rubricsvc.services.waiting import ends_with, score_here_or_watch
 
-    with books() as db:
+    with database() as db:
         ends_with(score_here_or_watch(db, job_id), as_json)
 
 
@@ -182,7 +182,7 @@ def cancel(job_id: Id, as_json: Json = False) -> None:
     """Stop a job; what was scored stays."""
     from rubricsvc.store import jobs
 
-    with books() as db:
+    with database() as db:
         with db.write() as session:
             jobs.cancel(session, job_id)
         show(_one(db, job_id), as_json)
@@ -200,10 +200,10 @@ def retry(
     from rubricsvc.services.waiting import ends_with, score_here_or_watch
     from rubricsvc.store import jobs
 
-    with books() as db:
+    with database() as db:
         with db.write() as session:
             reopened = jobs.retry(session, job_id, budget=budget)
-        say(f"{reopened} completion{'s' * (reopened != 1)} to be scored again")
+        echo(f"{reopened} completion{'s' * (reopened != 1)} to be scored again")
         if wait:
             ends_with(score_here_or_watch(db, job_id), as_json)
         if reopened:
@@ -224,7 +224,7 @@ def export(
     out: Annotated[Path | None, typer.Option(help="Write to this file instead of stdout.")] = None,
 ) -> None:
     """Write rewards and verdicts, a line for each completion; or preference pairs."""
-    from rubricsvc.cli.output import to_file
+    from rubricsvc.cli.output import open_output
     from rubricsvc.cli.pairs import export_pairs
     from rubricsvc.services.exporting import export_job
 
@@ -232,10 +232,10 @@ def export(
         raise InvalidError("--pairs and --csv exclude each other", hint="pairs hold messages, and are JSONL")
     if min_margin and not pairs:
         raise InvalidError("--min-margin is for --pairs", hint="give both")
-    with books() as db, to_file(out) as stream:
+    with database() as db, open_output(out) as stream:
         if pairs:
-            say(str(export_pairs(db, job_id, stream, min_margin=min_margin)))
+            echo(str(export_pairs(db, job_id, stream, min_margin=min_margin)))
             return
         bare = export_job(db, job_id, stream, as_csv=as_csv)
     if bare:
-        say(f"{bare} of these have no reward; why_none and the verdicts say why")
+        echo(f"{bare} of these have no reward; null_reason and the verdicts say why")

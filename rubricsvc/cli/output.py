@@ -19,7 +19,7 @@ import typer
 
 Row = TypeVar("Row")
 
-OK, WITH_FAILURES, BAD_INPUT, NOT_THERE, NOT_PASSED, BUG, INTERRUPTED = 0, 1, 2, 3, 4, 70, 130
+OK, WITH_FAILURES, BAD_INPUT, UNAVAILABLE, NOT_PASSED, INTERNAL_ERROR, INTERRUPTED = 0, 1, 2, 3, 4, 70, 130
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, one object a line.")]
 MOST_ROWS = 1_000_000_000
@@ -27,7 +27,7 @@ Limit = Annotated[int, typer.Option(min=1, max=MOST_ROWS, help="How many at most
 After = Annotated[int, typer.Option(min=0, help="Only those with ids above this one.")]
 
 
-def noun(help: str) -> typer.Typer:
+def group(help: str) -> typer.Typer:
     """A group of commands about one noun."""
     return typer.Typer(help=help, no_args_is_help=True)
 
@@ -35,18 +35,18 @@ def noun(help: str) -> typer.Typer:
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2066-\u2069]")
 
 
-def say(text: str) -> None:
+def echo(text: str) -> None:
     """A line for the person at the terminal."""
     print(clean(text), file=sys.stderr, flush=True)  # noqa: T201
 
 
-def put(text: str) -> None:
+def print_data(text: str) -> None:
     """A line of data."""
     print(text)  # noqa: T201
 
 
 @contextmanager
-def reader_may_leave() -> Iterator[None]:
+def ignore_broken_pipe() -> Iterator[None]:
     """Print within. Once whoever reads has gone (``| head``), which is no error of ours, no more is printed."""
     try:
         yield
@@ -56,16 +56,16 @@ def reader_may_leave() -> Iterator[None]:
 
 
 @contextmanager
-def exiting(code: int) -> Iterator[None]:
+def exit_with(code: int) -> Iterator[None]:
     """Print within; the command then ends with ``code``, whether or not it was read to the end."""
-    with reader_may_leave():
+    with ignore_broken_pipe():
         yield
     raise typer.Exit(code)
 
 
-def put_json(data: Any) -> None:
+def print_json(data: Any) -> None:
     """One JSON object as one line of data."""
-    put(json.dumps(data, ensure_ascii=False, allow_nan=False))
+    print_data(json.dumps(data, ensure_ascii=False, allow_nan=False))
 
 
 def clean(text: str) -> str:
@@ -76,25 +76,25 @@ def clean(text: str) -> str:
 def show(data: dict[str, Any], as_json: bool) -> None:
     """One thing: JSON, or a line for each field that holds something."""
     if as_json:
-        put_json(data)
+        print_json(data)
         return
     data = {name: value for name, value in data.items() if value not in ("", {}, [])}
     width = max(map(len, data), default=0)
     for name, value in data.items():
-        put(f"{name.ljust(width)}  {cell(value)}")
+        print_data(f"{name.ljust(width)}  {cell(value)}")
 
 
 def show_list(rows: Iterable[dict[str, Any]], as_json: bool, *, empty: str = "nothing there") -> None:
     """Many things: JSON lines, or a table whose columns are the fields of the first."""
     if as_json:
         for row in rows:
-            put_json(row)
+            print_json(row)
         return
     table = list(rows)
     if not table:
-        say(empty)
+        echo(empty)
         return
-    put_table(list(table[0]), [[cell(value) for value in row.values()] for row in table])
+    print_table(list(table[0]), [[cell(value) for value in row.values()] for row in table])
 
 
 def show_page(
@@ -110,10 +110,10 @@ def show_page(
     shown = [told(row) for row in rows[:limit]]
     show_list(shown, as_json, empty=empty)
     if len(rows) > limit:
-        say(f"there are more: --after {shown[-1]['id']} lists the next ones, --limit sets how many")
+        echo(f"there are more: --after {shown[-1]['id']} lists the next ones, --limit sets how many")
 
 
-def put_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Aligned columns; the last one is cut to the terminal's width, and whole where stdout is no terminal.
 
     A column in which no row has anything is left out.
@@ -125,7 +125,7 @@ def put_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     room = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     for row in ([name.upper() for name in columns], *rows):
         line = "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
-        put(line if room is None or len(line) <= room else line[: room - 1] + "…")
+        print_data(line if room is None or len(line) <= room else line[: room - 1] + "…")
 
 
 def cell(value: Any) -> str:
@@ -143,14 +143,14 @@ def cell(value: Any) -> str:
     return clean(str(value))
 
 
-def short(text: str, length: int = 70) -> str:
+def shorten(text: str, length: int = 70) -> str:
     """One line of at most ``length`` characters."""
     line = " ".join(text.split())
     return line if len(line) <= length else line[: length - 1] + "…"
 
 
 @contextmanager
-def to_file(out: Path | None) -> Iterator[TextIO]:
+def open_output(out: Path | None) -> Iterator[TextIO]:
     """stdout, or a file that is there only once it is whole."""
     if out is None:
         yield sys.stdout
@@ -163,17 +163,17 @@ def to_file(out: Path | None) -> Iterator[TextIO]:
     except BaseException:
         part.unlink(missing_ok=True)
         raise
-    say(f"wrote {out}")
+    echo(f"wrote {out}")
 
 
-class Meter(Protocol):
+class ProgressBar(Protocol):
     """Shows how far a long task is."""
 
     def update(self, done: int, total: int, note: str) -> None: ...
 
 
 @contextmanager
-def meter(what: str) -> Iterator[Meter]:
+def progress_bar(what: str) -> Iterator[ProgressBar]:
     """A progress bar with the time left, on a terminal; elsewhere a line on stderr every ``TELL_SECONDS``."""
     if not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
         lines, over = _Lines(what), Event()
@@ -253,4 +253,4 @@ class _Lines:
     def _tell(self) -> None:
         done, total, note = self._now or (0, 0, "")
         parts = [f"{done}/{total}" if total else "", "" if total and done == total else str(self._pace), note]
-        say(f"{self._what}: {', '.join(filter(None, parts))}")
+        echo(f"{self._what}: {', '.join(filter(None, parts))}")

@@ -34,13 +34,13 @@ def serve(
 ) -> None:
     """Serve the HTTP API until stopped; the database is made on first use."""
     from rubricsvc import telemetry
-    from rubricsvc.cli.database import open_books
+    from rubricsvc.cli.database import open_database
     from rubricsvc.settings import get_settings
 
     given = {name: value for name, value in (("host", host), ("port", port)) if value is not None}
     settings = get_settings().model_copy(update=given)
     telemetry.configure(settings.log_level)
-    with closing(open_books(settings)) as db:
+    with closing(open_database(settings)) as db:
         _serve(settings, db, worker=worker)
 
 

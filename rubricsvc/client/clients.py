@@ -286,8 +286,8 @@ def _scored(item: Item, rubric: Rubric, cancelled: str | None) -> ScoredCompleti
         coverage=item.coverage or 0.0,
         formula=item.formula or rubric.formula,
         parts=folded.parts if folded else {},
-        vetoed_by=folded.vetoed_by if folded else None,
-        why_none=None if folded else item.why_none or cancelled or item.state,
+        vetoed_by=item.vetoed_by,
+        null_reason=None if folded else item.null_reason or cancelled or item.state,
         verdicts=item.verdicts,
         completion_id=item.completion_id,
     )

@@ -147,12 +147,12 @@ def measured(
     findings: Sequence[Finding],
     *,
     about: str = "",
-    why_none: str = "nothing to ask",
+    null_reason: str = "nothing to ask",
 ) -> tuple[SuiteResult, list[Hit]]:
-    """The figures of one suite, and its hits. Without findings it did not apply, and ``why_none`` says why."""
+    """The figures of one suite, and its hits. Without findings it did not apply, and ``null_reason`` says why."""
     said = {"name": name, "about": about, "measure": measure, "max_rate": max_rate}
     if not findings:
-        return SuiteResult(**said, found=Rate.of(0, 0), why=why_none), []
+        return SuiteResult(**said, found=Rate.of(0, 0), why=null_reason), []
     unjudged = Counter(why for finding in findings if (why := _why_unjudged(finding, measure)))
     judged = [finding for finding in findings if not _why_unjudged(finding, measure)]
     hits = [finding for finding in judged if _hit(finding, measure)]

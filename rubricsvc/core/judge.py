@@ -142,7 +142,7 @@ class Endpoint(Value):
     ``base_url`` unset is api.openai.com. ``api_key_env`` names the environment variable that holds the key; unset,
     OPENAI_API_KEY goes to api.openai.com and no key to anybody else. ``concurrency`` bounds the calls that one process
     has under way, and ``requests_per_minute`` and ``tokens_per_minute`` what it begins; processes do not count each
-    other's. While the server is down questions wait, up to ``patience_s``, and then fail as ``unavailable``.
+    other's. While the server is down questions wait, up to ``outage_timeout_s``, and then fail as ``unavailable``.
     ``prompt_lists``: a server that takes lists of prompts (vLLM, SGLang) gets a completion's readouts in one request.
     """
 
@@ -150,7 +150,7 @@ class Endpoint(Value):
     api_key_env: str | None = None
     timeout_s: float = Field(default=120.0, gt=0.0, le=3600.0)
     max_retries: int = Field(default=4, ge=0, le=20)
-    patience_s: float = Field(default=120.0, ge=0.0, le=86400.0)
+    outage_timeout_s: float = Field(default=120.0, ge=0.0, le=86400.0)
     concurrency: int = Field(default=64, ge=1, le=4096)
     requests_per_minute: int | None = Field(default=None, ge=1)
     tokens_per_minute: int | None = Field(default=None, ge=1)

@@ -45,7 +45,7 @@ class Reward:
     formula: str
     parts: Values = field(default_factory=dict)
     vetoed_by: str | None = None
-    why_none: str | None = None
+    null_reason: str | None = None
 
 
 def coverage(rubric: Rubric, judged: Iterable[str], formula: str | None = None) -> float:
@@ -80,9 +80,9 @@ def reward(rubric: Rubric, verdicts: Iterable[Verdict], formula: str | None = No
     values = {key: found[key].value for key in rubric.by_key if key in found}
     judged: Values = {key: value for key, value in values.items() if value is not None}
     covered = coverage(rubric, judged, how.name)
-    why = _why_none(rubric, judged, covered, how)
+    why = _null_reason(rubric, judged, covered, how)
     if why is not None:
-        return Reward(None, covered, how.name, why_none=why)
+        return Reward(None, covered, how.name, null_reason=why)
     folded = how.fold(rubric, judged)
     if not isinstance(folded, Folded):
         folded = Folded(math.fsum(folded.values()), folded)
@@ -95,7 +95,7 @@ def reward(rubric: Rubric, verdicts: Iterable[Verdict], formula: str | None = No
     return Reward(value, covered, how.name, folded.parts, vetoed_by=veto)
 
 
-def _why_none(rubric: Rubric, judged: Values, covered: float, how: Formula) -> str | None:
+def _null_reason(rubric: Rubric, judged: Values, covered: float, how: Formula) -> str | None:
     missing = [criterion for criterion in rubric.criteria if criterion.key not in judged]
     required = next((criterion.key for criterion in missing if criterion.required), None)
     if required is not None:
@@ -127,12 +127,12 @@ def race_overall(target: Reward, reference: Reward) -> Reward:
     """
     covered = min(target.coverage, reference.coverage)
     if target.value is None or reference.value is None:
-        return Reward(None, covered, "race_overall", why_none=target.why_none or reference.why_none)
+        return Reward(None, covered, "race_overall", null_reason=target.null_reason or reference.null_reason)
     if min(target.value, reference.value) < 0:
         raise FormulaError(f"race_overall compares rewards of 0 and more, and got {target.value} and {reference.value}")
     both = target.value + reference.value
     if not both:
-        return Reward(None, covered, "race_overall", why_none="target and reference are both worth 0")
+        return Reward(None, covered, "race_overall", null_reason="target and reference are both worth 0")
     parts = {key: part / both for key, part in target.parts.items()}
     return Reward(target.value / both, covered, "race_overall", parts, vetoed_by=target.vetoed_by)
 
@@ -146,7 +146,7 @@ def healthbench_overall(samples: Iterable[Reward]) -> Reward:
     known = [sample.value for sample in found if sample.value is not None]
     covered = len(known) / max(len(found), 1)
     if not known:
-        return Reward(None, covered, "healthbench_overall", why_none="no sample has a reward")
+        return Reward(None, covered, "healthbench_overall", null_reason="no sample has a reward")
     return Reward(min(max(math.fsum(known) / len(known), 0.0), 1.0), covered, "healthbench_overall")
 
 
@@ -159,7 +159,7 @@ def fold(rubric: Rubric, verdicts: Iterable[Verdict]) -> Reward:
     except FormulaError as error:
         weight = absolute(rubric)
         judged = math.fsum(weight[verdict.criterion] for verdict in found if verdict.value is not None)
-        return Reward(None, judged / math.fsum(weight.values()), rubric.formula, why_none=str(error))
+        return Reward(None, judged / math.fsum(weight.values()), rubric.formula, null_reason=str(error))
 
 
 def _by_criterion(rubric: Rubric, verdicts: Iterable[Verdict]) -> dict[str, Verdict]:

@@ -14,7 +14,7 @@ import typer
 from rubricsvc import telemetry
 from rubricsvc.broker import check_broker
 from rubricsvc.cli.hints import hints, in_words
-from rubricsvc.cli.output import INTERRUPTED, OK, WITH_FAILURES, meter, reader_may_leave, say, show
+from rubricsvc.cli.output import INTERRUPTED, OK, WITH_FAILURES, echo, ignore_broken_pipe, progress_bar, show
 from rubricsvc.core.judge import Judge
 from rubricsvc.errors import UnavailableError
 from rubricsvc.settings import get_settings
@@ -96,8 +96,8 @@ def _say_where_nobody_hears(job_id: int) -> None:
     try:
         check_broker(get_settings().broker_url)
     except UnavailableError as error:
-        say(f"{error.message}; job {job_id} is stored, and waits for a worker")
-        say(f"hint: mend the broker; or score it here: RUBRICSVC_BROKER_URL=memory:// rubricsvc jobs wait {job_id}")
+        echo(f"{error.message}; job {job_id} is stored, and waits for a worker")
+        echo(f"hint: mend the broker; or score it here: RUBRICSVC_BROKER_URL=memory:// rubricsvc jobs wait {job_id}")
 
 
 def watch(db: Database, job_id: int, began: float | None = None) -> Ending:
@@ -105,7 +105,7 @@ def watch(db: Database, job_id: int, began: float | None = None) -> Ending:
     began = time.monotonic() if began is None else began
     first: int | None = None
     with _told_how_to_go_on(job_id):
-        with meter(f"job {job_id}") as bar:
+        with progress_bar(f"job {job_id}") as bar:
             for now in looks(db, job_id):
                 first = now.verdicts if first is None else first
                 speed = (now.verdicts - first) / max(time.monotonic() - began, 0.1)
@@ -138,13 +138,13 @@ def _patiently(read: Callable[[], T]) -> T:
         except AWAY as error:
             if gone_at is None:
                 gone_at = time.monotonic()
-                say(f"the database does not answer, trying again for {AWAY_SECONDS:g} s: {_first_line(error)}")
+                echo(f"the database does not answer, trying again for {AWAY_SECONDS:g} s: {_first_line(error)}")
             elif time.monotonic() - gone_at > AWAY_SECONDS:
                 raise
             time.sleep(LOOK_SECONDS)
         else:
             if gone_at is not None:
-                say("the database answers again")
+                echo("the database answers again")
             return found
 
 
@@ -155,7 +155,7 @@ def _told_how_to_go_on(job_id: int) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        say(f"\ninterrupted; what is scored is kept. {go_on}")
+        echo(f"\ninterrupted; what is scored is kept. {go_on}")
         raise typer.Exit(INTERRUPTED) from None
     except AWAY as error:
         raise UnavailableError(
@@ -194,8 +194,8 @@ def ends_with(ending: Ending, as_json: bool) -> NoReturn:
     """Show how the job ended, and end the command with the exit code that says it."""
     told = asdict(ending)
     given, worded = told.pop("hints"), told.pop("worded")
-    with reader_may_leave():
+    with ignore_broken_pipe():
         show(told if as_json else told | {"voting": worded}, as_json)
         for hint in given:
-            say(f"hint: {hint}")
+            echo(f"hint: {hint}")
     raise typer.Exit(OK if ending.status == "completed" else WITH_FAILURES)

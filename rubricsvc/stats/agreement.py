@@ -39,7 +39,7 @@ class Figure:
     value: float | None
     low: float | None = None
     high: float | None = None
-    why_none: str | None = None
+    null_reason: str | None = None
     why_no_interval: str | None = None
 
 
@@ -192,7 +192,7 @@ def measure(
         drawn = _bootstrap(pairs, np.asarray(clusters), told, resamples, seed)
     prompts = len(set(clusters))
     return {
-        name: Figure(None, why_none=value)
+        name: Figure(None, null_reason=value)
         if isinstance(value, str)
         else _figure(value, drawn[name], prompts, resamples)
         for name, value in whole.items()
@@ -210,9 +210,9 @@ def alpha_of_people(
     known, among = values[:, twice], np.asarray(clusters)[twice]
     classes = np.where(np.isnan(known), np.nan, nearest(known, sorted(levels)))
     if len(twice) < LEAST:
-        return Figure(None, why_none=f"{len(twice)} labelled by several; a figure takes {LEAST}")
+        return Figure(None, null_reason=f"{len(twice)} labelled by several; a figure takes {LEAST}")
     if np.nanmin(classes) == np.nanmax(classes):
-        return Figure(None, why_none=_ONE_ANSWER)
+        return Figure(None, null_reason=_ONE_ANSWER)
     samples = (classes[:, rows] for rows in _draws(among, resamples, seed))
     drawn = [_alpha(sample, len(levels)) for sample in samples if np.nanmin(sample) < np.nanmax(sample)]
     return _figure(_alpha(classes, len(levels)), drawn, len(set(among.tolist())), resamples)

@@ -170,7 +170,7 @@ def test_client_score_failed_judge_has_no_value(client: Client, worker: Any) -> 
     (answer,) = client.score(Prompt.of("Why?"), RUBRIC, ["one"], JUDGE, timeout=60)
     assert answer.value is None
     assert answer.coverage == 0.0
-    assert answer.why_none
+    assert answer.null_reason
     assert {verdict.outcome for verdict in answer.verdicts} == {"failed"}
 
 
@@ -206,7 +206,7 @@ def test_client_score_cancel_late_returns_scored(client: Client, db: Database) -
     )
     assert first.value == 1.0
     assert second.value is None
-    assert second.why_none == "cancelled: job 1 is not finished after 0.2 s"
+    assert second.null_reason == "cancelled: job 1 is not finished after 0.2 s"
     assert client.jobs.get(1).status == "cancelled"
 
 

@@ -27,7 +27,7 @@ Said = tuple[Verdicts, Verdicts]
 """The verdicts on an answer, by criterion, and those on its rival, if it has one."""
 Base = Mapping[tuple[str, str, str], Said]
 
-_WHY_NONE = {
+_NULL_REASONS = {
     RATIONALE: "the judge writes no rationale",
     ANSWERS_ORDER: "the judge sees all answers at once, in an order that is drawn",  # a pairwise one has findings
 }
@@ -116,7 +116,7 @@ async def run(
         findings[suite.name] = await _of_data(asker, suite)
     results: list[tuple[SuiteResult, list[Hit]]] = []
     for listed in plan.listed:
-        told = {"about": listed.about, "why_none": _WHY_NONE.get(listed.name, "nothing to ask")}
+        told = {"about": listed.about, "null_reason": _NULL_REASONS.get(listed.name, "nothing to ask")}
         most = limits.get(listed.name, listed.max_rate)
         results.append(measured(listed.name, listed.measure, most, findings.get(listed.name, ()), **told))
     return Audit(

@@ -24,7 +24,8 @@ import yaml
 from pydantic import Field, ValidationError, model_validator
 
 from rubricsvc.core.audit import Measure
-from rubricsvc.core.base import Name, UnitInterval, Value, first_fault
+from rubricsvc.core.base import Name, UnitInterval, Value
+from rubricsvc.core.validation_messages import first_error
 from rubricsvc.errors import InvalidError
 from workers.audit.cases import Case
 from workers.audit.disguise import DISGUISES
@@ -120,6 +121,6 @@ def read(path: Path) -> Suite:
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise InvalidError(f"{path} is no YAML: {error}", hint="mend it there", path=str(path)) from error
     except ValidationError as error:
-        field, words = first_fault(error)
+        field, words = first_error(error)
         hint = "a suite has name, measure, max_rate and attacks"
         raise InvalidError(f"{path}: {field} {words}", hint=hint, path=str(path)) from error

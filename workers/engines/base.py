@@ -12,12 +12,12 @@ THINKING_CHARS = 16_000
 """How much of a judge's thinking is kept."""
 
 
-def said_by(error: Exception) -> str:
+def error_message(error: Exception) -> str:
     """An unforeseen error in words, cut to what is kept."""
     return f"{type(error).__name__}: {error}"[:RAW_CHARS]
 
 
-def spelled(text: str) -> str:
+def normalize_token(text: str) -> str:
     """What a token, or a label, spells: without the blanks around it, and whatever its case.
 
     A lone letter keeps its case: `` a`` begins many a reply that is no answer, and is no label A.
@@ -36,7 +36,7 @@ class Question:
     user turn: the assistant's, the user's and so on, ending with the user's.
     """
 
-    tail: str
+    text: str
     labels: tuple[str, ...] = ()
     schema: dict[str, Any] | None = None
     sample: int = 0
@@ -44,7 +44,7 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class EngineRequest:
     """All questions about one completion. The model reads ``system``, then ``shared + question.tail`` as the user.
 
     ``system`` and ``shared`` are the same bytes for every question, so that an engine can encode them once.
@@ -64,9 +64,9 @@ class Reply:
     """``label_mass`` (labels only): probability by label; what is missing to 1 lies outside the labels.
 
     ``truncated`` says that the reply was cut off at ``max_tokens``. ``usage`` counts tokens. ``thinking`` is what the
-    server sent apart from the reply; ``note`` is for the verdict's detail, ``first`` the reply that this one repairs. A
-    readout's ``text`` is a likely token, whatever the labels are. ``thought`` counts the tokens of its thinking, where
-    the server does; ``fault`` is why a reply that came does not count.
+    server sent apart from the reply; ``note`` is for the verdict's detail, ``first_text`` the reply that this one
+    repairs. A readout's ``text`` is a likely token, whatever the labels are. ``thinking_tokens`` counts the tokens of
+    its thinking, where the server does; ``error`` is why the reply cannot be used.
     """
 
     text: str = ""
@@ -76,9 +76,9 @@ class Reply:
     latency_s: float = 0.0
     thinking: str = ""
     note: str = ""
-    first: str = ""
-    thought: float | None = None
-    fault: str = ""
+    first_text: str = ""
+    thinking_tokens: float | None = None
+    error: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ class Failure:
 class Engine(Protocol):
     """A model that can be asked. One instance serves many asks at once, and is used from one event loop."""
 
-    async def ask(self, ask: Ask) -> list[Reply | Failure]:
+    async def ask(self, request: EngineRequest) -> list[Reply | Failure]:
         """One answer for each question, in their order. Never raises for what a model or a server does wrong."""
         ...
 

@@ -1,4 +1,4 @@
-"""Who pays for a call. A job with a cap puts its purse where the engines find it; without one nothing is asked."""
+"""Who pays for a call. A job with a cap puts its budget where the engines find it; without one nothing is asked."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import Protocol
 
 from rubricsvc.core.judge import Price
 from rubricsvc.core.verdict import Reason, Usage
-from workers.engines.base import Ask, Failure, Question, Reply
-from workers.engines.http.transport import Miss
+from workers.engines.base import EngineRequest, Failure, Question, Reply
+from workers.engines.http.transport import RequestFailed
 
 Replies = list[Reply | Failure]
-Send = Callable[[], Awaitable[Replies | Miss]]
+Send = Callable[[], Awaitable[Replies | RequestFailed]]
 
 _OVERHEAD = 256
 """Tokens that a chat template may add to a conversation."""
 
 
-class Purse(Protocol):
+class Budget(Protocol):
     """US dollars for calls: reserved at their worst before, settled at what they came to after."""
 
     async def reserve(self, worst: float) -> bool:
@@ -31,7 +31,7 @@ class Purse(Protocol):
         ...
 
 
-PURSE: ContextVar[Purse | None] = ContextVar("purse", default=None)
+current_budget: ContextVar[Budget | None] = ContextVar("current_budget", default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +42,12 @@ class Weight:
     worst: float = 0.0
 
     @classmethod
-    def of(cls, ask: Ask, questions: tuple[Question, ...], price: Price | None) -> Weight:
+    def of(cls, request: EngineRequest, questions: tuple[Question, ...], price: Price | None) -> Weight:
         """About four characters are a token. At the worst each byte is one, and replies are as long as they may be."""
         tokens, worst = 0, 0.0
         for question in questions:
-            texts = (ask.system, ask.shared, question.tail, *question.turns)
-            reply = 1 if question.labels else ask.sampling.max_tokens
+            texts = (request.system, request.shared, question.text, *question.turns)
+            reply = 1 if question.labels else request.sampling.max_tokens
             tokens += sum(map(len, texts)) // 4 + reply
             if price:
                 size = sum(len(text.encode("utf-8", "replace")) for text in (*texts, repr(question.schema or "")))
@@ -55,29 +55,31 @@ class Weight:
         return cls(tokens, worst)
 
 
-async def paid(send: Send, weight: Weight, price: Price | None) -> Replies | Miss:
-    """What ``send`` brings, with its cost; a ``budget`` miss where the purse has not enough for its worst.
+async def charge(send: Send, weight: Weight, price: Price | None) -> Replies | RequestFailed:
+    """What ``send`` brings, with its cost; a ``budget`` miss where the budget has not enough for its worst.
 
     What the server does not count, and a call that is cut off, costs its worst; a refusal costs nothing.
     """
     if price is None:
         return await send()
-    purse = PURSE.get()
-    if purse is None:
+    budget = current_budget.get()
+    if budget is None:
         return _with_costs(await send(), price)
-    if not await purse.reserve(weight.worst):
-        return Miss(Failure(Reason.BUDGET, f"the job's budget has no ${weight.worst:.4g} left, which this may cost"))
+    if not await budget.reserve(weight.worst):
+        return RequestFailed(
+            Failure(Reason.BUDGET, f"the job's budget has no ${weight.worst:.4g} left, which this may cost")
+        )
     spent = weight.worst
     try:
         outcome = _with_costs(await send(), price)
         spent = _cost(outcome, weight.worst)
     finally:
-        purse.settle(weight.worst, spent)
+        budget.settle(weight.worst, spent)
     return outcome
 
 
-def _with_costs(outcome: Replies | Miss, price: Price) -> Replies | Miss:
-    if isinstance(outcome, Miss):
+def _with_costs(outcome: Replies | RequestFailed, price: Price) -> Replies | RequestFailed:
+    if isinstance(outcome, RequestFailed):
         return outcome
     return [
         replace(reply, usage=_priced(reply.usage, price)) if isinstance(reply, Reply) and reply.usage else reply
@@ -89,8 +91,8 @@ def _priced(usage: Usage, price: Price) -> Usage:
     return usage.model_copy(update={"cost": price.cost(usage.prompt, usage.completion, usage.cached)})
 
 
-def _cost(outcome: Replies | Miss, worst: float) -> float:
-    if isinstance(outcome, Miss):
+def _cost(outcome: Replies | RequestFailed, worst: float) -> float:
+    if isinstance(outcome, RequestFailed):
         return worst if outcome.worked else 0.0
     each = worst / len(outcome)
     return sum(reply.usage.cost if isinstance(reply, Reply) and reply.usage else each for reply in outcome)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from rubricsvc.core.verdict import Reason
-from workers.engines.base import Ask, Failure, Reply
+from workers.engines.base import EngineRequest, Failure, Reply
 
 
-class Nobody:
+class NullEngine:
     """Fails whatever it is asked."""
 
-    async def ask(self, ask: Ask) -> list[Reply | Failure]:
-        return [Failure(Reason.REFUSED, "this judge runs checks and asks no model") for _ in ask.questions]
+    async def ask(self, request: EngineRequest) -> list[Reply | Failure]:
+        return [Failure(Reason.REFUSED, "this judge runs checks and asks no model") for _ in request.questions]
 
     async def aclose(self) -> None:
         return

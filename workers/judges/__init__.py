@@ -15,7 +15,7 @@ from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import InvalidError
 from workers.engines import factory_of
-from workers.engines.base import Ask, Failure, Question, Reply
+from workers.engines.base import EngineRequest, Failure, Question, Reply
 from workers.judges import comparative, readout, trajectory, written
 from workers.judges import custom_prompt as own
 from workers.judges.requests import Asked, Call, joined
@@ -42,17 +42,17 @@ class Plan:
     voting: Voting
     mode: Any = None
 
-    def ask(self, prompt: Prompt, completion: Completion) -> tuple[Ask, Shown]:
+    def ask(self, prompt: Prompt, completion: Completion) -> tuple[EngineRequest, Shown]:
         """The ask about one completion, and what the judge is shown of it."""
         shown = self.template.shared(prompt, completion)
         return self.about(shown), shown
 
-    def about(self, shown: Shown) -> Ask:
+    def about(self, shown: Shown) -> EngineRequest:
         """The ask about what is shown."""
         thinking, sampling = self.judge.thinking, self.judge.sampling
         if thinking:
             sampling = sampling.model_copy(update={"max_tokens": sampling.max_tokens + thinking.budget_tokens})
-        return Ask(
+        return EngineRequest(
             self.template.system,
             shown.text,
             self.questions,
@@ -113,7 +113,7 @@ def mended(first: Reply, second: Reply | Failure) -> Reply:
         return replace(first, note=joined(first.note, f"its repair failed: {second.reason} {second.detail}") or "")
     usage, latency = total((first.usage, second.usage)), first.latency_s + second.latency_s
     note = joined(second.note, "asked again: one repair") or ""
-    return replace(second, usage=usage, latency_s=latency, note=note, first=first.text)
+    return replace(second, usage=usage, latency_s=latency, note=note, first_text=first.text)
 
 
 def validate(judge: Judge) -> None:

@@ -74,10 +74,10 @@ def pose(asked: Asked, judge: Judge, prompt: Prompt, completion: Completion) -> 
     system, turns, note = _turns(own, prompt, completion)
     question, values = _question(asked, own, judge)
     levels = own.labels or readout.names(asked.criterion.scale, values) if values else ()
-    ending = clean(question.tail).text
+    ending = clean(question.text).text
     turns[-1] = f"{turns[-1]}\n\n{ending}" if turns[-1] else ending
     first, *rest = turns
-    call = Call((asked,), replace(question, tail="", turns=tuple(rest)), values, note, levels)
+    call = Call((asked,), replace(question, text="", turns=tuple(rest)), values, note, levels)
     shown = Shown(first, "", completion.text, completion.text)
     sampling = own.sampling.model_dump(exclude_none=True) if own.sampling else {}
     drawn = judge.model_copy(update={"sampling": judge.sampling.model_copy(update=sampling)})
@@ -142,8 +142,8 @@ def read(call: Call, reply: Reply, judge: Judge, shown: Shown) -> list[Verdict]:
     if judge.mode == "readout":
         return readout.read(call, reply, judge, shown)
     said, one = apart(reply, judge.thinking), call.asked[0]
-    if said.fault:
-        return call.failed(Reason.TRUNCATED, said.fault, said, shown)
+    if said.error:
+        return call.failed(Reason.TRUNCATED, said.error, said, shown)
     labels = one.criterion.custom_prompt.labels if one.criterion.custom_prompt else ()
     try:
         result, reasoning = _result(said.text, labels)

@@ -23,7 +23,7 @@ from workers.judges.template import Shown, Template
 
 VERSION = "2"
 """Part of the verdicts' fingerprint. Raise it when the same rubric would be put in other words, or the same reply read
-in another way: by a change of ``options``, of the cleaning in ``untrusted``, of ``read``, or of ``spelled``."""
+in another way: by a change of ``options``, of the cleaning in ``untrusted``, of ``read``, or of ``normalize_token``."""
 
 LETTERS = ascii_uppercase.replace("I", "")
 _POINTS = 11

@@ -55,7 +55,9 @@ def raw(reply: Reply | Failure) -> str | None:
     if isinstance(reply, Failure):
         return reply.raw
     return (
-        f"{cut(reply.first, RAW_CHARS)}\n\n(sent back once, and then:)\n\n{reply.text}" if reply.first else reply.text
+        f"{cut(reply.first_text, RAW_CHARS)}\n\n(sent back once, and then:)\n\n{reply.text}"
+        if reply.first_text
+        else reply.text
     )
 
 

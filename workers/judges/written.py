@@ -182,8 +182,8 @@ def whole(said: Reply, parse: Callable[[str], T]) -> T:
     Raises:
         UnreadError: truncated or unparseable.
     """
-    if said.fault:
-        raise UnreadError(Reason.TRUNCATED, said.fault)
+    if said.error:
+        raise UnreadError(Reason.TRUNCATED, said.error)
     try:
         return parse(said.text)
     except ValueError as error:

@@ -24,18 +24,18 @@ from sqlalchemy.orm import Session
 from structlog import get_logger
 from structlog.contextvars import bound_contextvars
 
-from rubricsvc.core.base import first_fault
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Prompt
 from rubricsvc.core.rubric import Rubric
+from rubricsvc.core.validation_messages import first_error
 from rubricsvc.core.verdict import Reason, Verdict
 from rubricsvc.errors import UnavailableError
 from rubricsvc.settings import Settings
 from rubricsvc.store import budgets, completions, jobs, judges, leases, prompts, rubrics, verdicts
 from rubricsvc.store.leases import Lease, Outcome
 from rubricsvc.store.session import AWAY, Database
-from workers.engines.base import Engine, said_by
-from workers.engines.budget import PURSE
+from workers.engines.base import Engine, error_message
+from workers.engines.budget import current_budget
 from workers.queue import group_batches as groups
 from workers.queue.costs import Account
 from workers.queue.engine_pool import Kept
@@ -147,8 +147,8 @@ class _Window:
 
         any_taken, work, capped = await self._patiently(take)
         for lease, item in work:
-            purse = self._account(lease.job_id, capped[lease.job_id]) if capped else None
-            self.in_flight[asyncio.create_task(self._score(lease, item, purse))] = lease
+            budget = self._account(lease.job_id, capped[lease.job_id]) if capped else None
+            self.in_flight[asyncio.create_task(self._score(lease, item, budget))] = lease
         return any_taken
 
     def _account(self, job_id: int, capped: bool) -> Account:
@@ -172,7 +172,7 @@ class _Window:
             try:
                 rubric, prompt = self.drainer._rubric(lease.rubric_id), self.drainer._prompt(prompt_id)
             except ValidationError as error:  # kept by an earlier version, which took what is refused now
-                path, words = first_fault(error)
+                path, words = first_error(error)
                 leases.fail(session, lease, f"its rubric or prompt can no longer be read: {path}: {words}")
                 jobs.finish(session, [lease.job_id])
                 continue
@@ -187,14 +187,14 @@ class _Window:
             there = {verdict.criterion: verdict for verdict in known.get(origin, [])}
             yield lease, Work(rubric, prompt, completion, origin[1], there)
 
-    async def _score(self, lease: Lease, work: Work, purse: Account | None) -> Outcome:
-        PURSE.set(purse)  # of this task, and of those that it makes
+    async def _score(self, lease: Lease, work: Work, budget: Account | None) -> Outcome:
+        current_budget.set(budget)  # of this task, and of those that it makes
         with bound_contextvars(job_id=lease.job_id, item_id=lease.item_id):
             try:
                 found = await self._found(lease, work)
             except Exception as error:
                 log.exception("scoring failed")
-                why = said_by(error)
+                why = error_message(error)
                 keys = [criterion.key for criterion in work.rubric.criteria]
                 found = [work.known.get(key) or Verdict.failed(key, Reason.ENGINE_ERROR, detail=why) for key in keys]
         return Outcome(lease, work.rubric, work.origin, found, frozenset(work.known))

@@ -17,8 +17,8 @@ from rubricsvc.core.templates import PlaceholderError
 from rubricsvc.core.verdict import Reason, Verdict
 from rubricsvc.errors import InvalidError
 from workers import checks, judges
-from workers.engines.base import Ask, Engine, Failure, Reply, said_by
-from workers.engines.panel import seats_of
+from workers.engines.base import Engine, EngineRequest, Failure, Reply, error_message
+from workers.engines.panel import member_engines
 from workers.judges.requests import Asked
 from workers.judges.template import Shown, load
 from workers.scoring.group_scoring import Comparing, Group, group_digest
@@ -184,7 +184,7 @@ def _unasked(criteria: Iterable[Criterion], error: InvalidError, origin: str) ->
 async def _panel(engine: Engine, judge: Judge, case: _Case, settled: frozenset[str]) -> list[Verdict]:
     """All members side by side, folded."""
     members = judge.members or ()
-    seats = zip(seats_of(engine, len(members)), members, strict=True)
+    seats = zip(member_engines(engine, len(members)), members, strict=True)
     found = await asyncio.gather(*(_judged(seat, member, case, settled) for seat, member in seats))
     rule, names = (judge.voting or Voting()).rule, [member.name for member in members]
     return [
@@ -197,7 +197,7 @@ async def _cascade(engine: Engine, judge: Judge, case: _Case, settled: frozenset
     """Each member after the other, for what those before it left uncertain."""
     members, band = judge.members or (), judge.band or (0.0, 1.0)
     votes: dict[str, dict[str, Verdict]] = {criterion.key: {} for criterion in case.open(settled)}
-    for seat, member in zip(seats_of(engine, len(members)), members, strict=True):
+    for seat, member in zip(member_engines(engine, len(members)), members, strict=True):
         found = await _judged(seat, member, case, settled)
         for verdict in found:
             votes[verdict.criterion][member.name] = verdict
@@ -206,23 +206,23 @@ async def _cascade(engine: Engine, judge: Judge, case: _Case, settled: frozenset
 
 
 async def _ask(engine: Engine, plan: judges.Plan, shown: Shown) -> list[Verdict]:
-    ask = plan.about(shown)
-    replies = await _replies(engine, ask)
+    request = plan.about(shown)
+    replies = await _replies(engine, request)
     if again := plan.repairs(replies):
-        repaired = await _replies(engine, replace(ask, questions=tuple(again.values())))
+        repaired = await _replies(engine, replace(request, questions=tuple(again.values())))
         for place, second in zip(again, repaired, strict=True):
             if isinstance(first := replies[place], Reply):
                 replies[place] = judges.mended(first, second)
     return plan.read(replies, shown)
 
 
-async def _replies(engine: Engine, ask: Ask) -> list[Reply | Failure]:
+async def _replies(engine: Engine, request: EngineRequest) -> list[Reply | Failure]:
     try:
-        replies = await engine.ask(ask)
-        if len(replies) != len(ask.questions):
-            raise ValueError(f"{len(replies)} replies to {len(ask.questions)} questions")
+        replies = await engine.ask(request)
+        if len(replies) != len(request.questions):
+            raise ValueError(f"{len(replies)} replies to {len(request.questions)} questions")
     except Exception as error:  # noqa: BLE001 - an engine is foreign code, and its fault must not lose the checks
-        return [Failure(Reason.ENGINE_ERROR, said_by(error))] * len(ask.questions)
+        return [Failure(Reason.ENGINE_ERROR, error_message(error))] * len(request.questions)
     return list(replies)
 
 

@@ -42,7 +42,7 @@ def score(rewards: RewardSource) -> list[Scored]:
 
 def faulty(question: Question) -> Reply | Failure:
     """The judge of `agreeable`, with a timeout whenever rudeness is asked about."""
-    return Failure(Reason.TIMEOUT, "too slow") if "rude" in question.tail else agreeable(question)
+    return Failure(Reason.TIMEOUT, "too slow") if "rude" in question.text else agreeable(question)
 
 
 def test_a_function() -> None:
@@ -78,7 +78,7 @@ def test_a_failure_that_breaks_the_formulas_rule_is_no_reward() -> None:
     with JudgeRewards(JUDGE, InstantEngine(faulty)) as rewards:
         [found] = rewards.score([task], [Completion(text="y")])
     assert found.reward.value is None
-    assert "positive weight" in str(found.reward.why_none)
+    assert "positive weight" in str(found.reward.null_reason)
 
 
 @pytest.fixture
@@ -117,7 +117,7 @@ def test_what_the_service_does_not_finish_in_time_is_no_reward(db: Database) -> 
     with running(db) as url, ServiceRewards(JUDGE, url, timeout=0.1) as rewards:
         found = score(rewards)
     assert [item.reward.value for item in found] == [None] * 4
-    assert "not finished" in str(found[0].reward.why_none)
+    assert "not finished" in str(found[0].reward.null_reason)
     with db.read() as session:  # nobody pays for answers that nobody waits for
         assert [job.status for job in jobs.page(session)] == ["cancelled", "cancelled"]
 
@@ -159,7 +159,7 @@ def test_a_service_that_stays_away_is_no_reward(monkeypatch: pytest.MonkeyPatch)
     with ServiceRewards("any", f"http://127.0.0.1:{free_port()}", timeout=0.3) as rewards:
         found = score(rewards)
     assert [item.reward.value for item in found] == [None] * 4
-    assert "cannot be reached" in str(found[0].reward.why_none)
+    assert "cannot be reached" in str(found[0].reward.null_reason)
 
 
 @pytest.mark.integration
@@ -192,7 +192,7 @@ def test_a_comparative_judge_is_shown_the_group_of_each_task() -> None:
     engine = Tasteful(by_length)
     with JudgeRewards(COMPARES, engine) as rewards:
         found = rewards.score(MIXED, ANSWERS)
-    shown = sorted(sorted(answers_in(ask.shared).values()) for ask in engine.asks)
+    shown = sorted(sorted(answers_in(request.shared).values()) for request in engine.requests)
     assert shown == [["eleven", "two"], ["one", "seven"]]
     assert [item.reward.value for item in found] == pytest.approx([0.3, 0.2, 0.5, 0.4])
 

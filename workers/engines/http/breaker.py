@@ -7,8 +7,8 @@
 A failure is a call that brought nothing: no connection, a status of 5xx, no answer in time. Any answer, a refusal too,
 begins the count anew. While the circuit is open, calls wait: the first in line looks after the server
 (``GET /models``), and tries its own call when that answers. So an outage of a minute costs a minute and no verdict.
-``patience_s`` after the outage began they fail as ``unavailable``, and later ones at once, until the server is back;
-but none fails while a look is under way, which may take as long as a call.
+``outage_timeout_s`` after the outage began they fail as ``unavailable``, and later ones at once, until the server is
+back; but none fails while a look is under way, which may take as long as a call.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from structlog import get_logger
 
 from rubricsvc.core.verdict import Reason
 from workers.engines.base import Failure
-from workers.engines.http.transport import Miss
+from workers.engines.http.transport import RequestFailed
 
 T = TypeVar("T")
-Call = Callable[[], Awaitable[T | Miss]]
+Call = Callable[[], Awaitable[T | RequestFailed]]
 
 FAILURES = 8
 """In a row, over all questions, without one answer between them."""
@@ -43,11 +43,11 @@ class Breaker:
     """``alive`` is the probe; ``name`` says in the log whose server it is."""
 
     def __init__(
-        self, alive: Callable[[], Awaitable[bool]], *, name: str, patience_s: float, first_pause_s: float = 0.5
+        self, alive: Callable[[], Awaitable[bool]], *, name: str, outage_timeout_s: float, first_pause_s: float = 0.5
     ) -> None:
         self._alive = alive
         self._name = name
-        self._patience_s = patience_s
+        self._timeout_s = outage_timeout_s
         self._first_pause_s = first_pause_s
         self._failures = 0
         self._door = asyncio.Lock()  # who holds it looks after the server
@@ -57,7 +57,7 @@ class Breaker:
         self._look_at = 0.0
         self._why = ""
 
-    async def call(self, call: Call[T]) -> T | Miss:
+    async def call(self, call: Call[T]) -> T | RequestFailed:
         """What ``call`` gives; where the server is down, once it is back, or ``unavailable``."""
         while self._opened_at is not None:
             outcome = await self._waiting(call)
@@ -65,7 +65,7 @@ class Breaker:
                 return outcome
         return self._note(await call())
 
-    async def _waiting(self, call: Call[T]) -> T | Miss | None:
+    async def _waiting(self, call: Call[T]) -> T | RequestFailed | None:
         """None where the circuit has closed, or has to be looked at again."""
         try:
             async with asyncio.timeout(self._left()):
@@ -87,7 +87,7 @@ class Breaker:
         finally:
             self._door.release()
 
-    async def _looking(self, call: Call[T]) -> T | Miss | None:
+    async def _looking(self, call: Call[T]) -> T | RequestFailed | None:
         """Look after the server: the probe, and then the call."""
         look = self._look = asyncio.get_running_loop().create_future()
         down = False  # a look that is cancelled says nothing
@@ -107,25 +107,25 @@ class Breaker:
 
     def _left(self) -> float:
         """Seconds of patience."""
-        return max(0.0, (self._opened_at or 0.0) + self._patience_s - time.monotonic())
+        return max(0.0, (self._opened_at or 0.0) + self._timeout_s - time.monotonic())
 
-    def _unavailable(self) -> Miss:
-        return Miss(Failure(Reason.UNAVAILABLE, f"not asked, the server is down: {self._why}"))
+    def _unavailable(self) -> RequestFailed:
+        return RequestFailed(Failure(Reason.UNAVAILABLE, f"not asked, the server is down: {self._why}"))
 
     @staticmethod
-    def _says(outcome: T | Miss) -> bool | None:
+    def _says(outcome: T | RequestFailed) -> bool | None:
         """Whether the server is up, by this outcome; None where it tells nothing of the server."""
-        if not isinstance(outcome, Miss) or 400 <= outcome.status < 500:
+        if not isinstance(outcome, RequestFailed) or 400 <= outcome.status < 500:
             return True
         return None if outcome.failure.reason in _OURS else outcome.failure.reason not in _DOWN
 
-    def _note(self, outcome: T | Miss) -> T | Miss:
+    def _note(self, outcome: T | RequestFailed) -> T | RequestFailed:
         up = self._says(outcome)
         if up:
             if self._opened_at is not None:
                 log.info("the judge's server answers again", model=self._name)
             self._failures, self._opened_at = 0, None
-        elif up is False and isinstance(outcome, Miss):
+        elif up is False and isinstance(outcome, RequestFailed):
             self._failed(outcome.failure.detail)
         return outcome
 
@@ -137,5 +137,8 @@ class Breaker:
             self._pause_s = self._first_pause_s
             self._look_at = self._opened_at + self._pause_s
             log.warning(
-                "the judge's server is down; calls wait", model=self._name, patience_s=self._patience_s, why=self._why
+                "the judge's server is down; calls wait",
+                model=self._name,
+                outage_timeout_s=self._timeout_s,
+                why=self._why,
             )

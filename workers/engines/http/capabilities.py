@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from workers.engines.http.replies import BROKEN
-from workers.engines.http.transport import Miss, Transport
+from workers.engines.http.transport import RequestFailed, Transport
 
 _AGAIN_S = 2.0
 """How soon a server that did not answer is asked again what it offers. One that hangs is left alone for
@@ -84,7 +84,7 @@ class Server:
         began = time.monotonic()
         content = await self._transport.get("/models")
         owners: list[Any] = []
-        if not isinstance(content, Miss):  # which may be a proxy's 404, before a server that is starting
+        if not isinstance(content, RequestFailed):  # which may be a proxy's 404, before a server that is starting
             try:
                 owners = [card.get("owned_by") for card in json.loads(content)["data"] if card["id"] == self._model]
                 self.dialect = DIALECTS.get(owners[0]) if owners else None

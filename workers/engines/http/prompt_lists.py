@@ -20,10 +20,10 @@ from typing import Any
 from structlog import get_logger
 
 from rubricsvc.core.verdict import RAW_CHARS, Reason, Usage
-from workers.engines.base import Ask, Failure, Question, Reply
+from workers.engines.base import EngineRequest, Failure, Question, Reply
 from workers.engines.http.capabilities import DIALECTS, Dialect, Server
 from workers.engines.http.replies import BROKEN, label_mass, usage_of
-from workers.engines.http.transport import Miss, Transport
+from workers.engines.http.transport import RequestFailed, Transport
 
 MOST = 64
 """Prompts in one request."""
@@ -47,17 +47,17 @@ class PromptLists:
         self._skeletons: dict[bool, list[str]] = {}
         self._learning = asyncio.Lock()
 
-    async def prompts(self, ask: Ask) -> list[str | Failure]:
+    async def prompts(self, request: EngineRequest) -> list[str | Failure]:
         """Each question's prompt, or that it is over ``ask.max_context``; none where it cannot be asked in lists."""
-        if not self._wanted or not all(question.labels and not question.turns for question in ask.questions):
+        if not self._wanted or not all(question.labels and not question.turns for question in request.questions):
             return []
         async with self._learning:
-            skeleton = await self._learned(ask)
+            skeleton = await self._learned(request)
         if skeleton is None:
             return []
-        texts = [_fill(skeleton, ask.system, ask.shared + question.tail) for question in ask.questions]
+        texts = [_fill(skeleton, request.system, request.shared + question.text) for question in request.questions]
         try:
-            return await self._within(texts, ask.max_context) if ask.max_context is not None else [*texts]
+            return await self._within(texts, request.max_context) if request.max_context is not None else [*texts]
         except (_AwayError, *BROKEN):
             return []  # a question that goes alone is counted by the server
 
@@ -75,28 +75,28 @@ class PromptLists:
         log.info("the server takes no lists of prompts; questions go alone", model=self._model, why=why)
         self._wanted = False
 
-    async def _learned(self, ask: Ask) -> list[str] | None:
+    async def _learned(self, request: EngineRequest) -> list[str] | None:
         """The template's text around the places; None where there is none that can be used, or not now."""
-        with_system = bool(ask.system)
+        with_system = bool(request.system)
         if self._wanted and with_system not in self._skeletons and not self._server.away:
             await self._server.hear()
             if self._server.dialect:
-                await self._learn(ask)
+                await self._learn(request)
             elif self._server.heard:
                 self._wanted = False
         return self._skeletons.get(with_system) if self._wanted else None
 
-    async def _learn(self, ask: Ask) -> None:
+    async def _learn(self, request: EngineRequest) -> None:
         """What a server does wrong ends it, and one that is away is asked again later."""
         began = time.monotonic()
         try:
-            self._skeletons[bool(ask.system)] = await self._skeleton(ask)
+            self._skeletons[bool(request.system)] = await self._skeleton(request)
         except _AwayError:
             self._server.leave(began)
         except BROKEN as error:
             if self._server.quiet and "chat_template" in str(error):
                 self._server.takes_no_options()
-                await self._learn(ask)
+                await self._learn(request)
             else:
                 self.stop(repr(error))
 
@@ -118,17 +118,17 @@ class PromptLists:
     async def _count(self, text: str) -> int:
         return len(await self._ids_of(text))
 
-    async def _skeleton(self, ask: Ask) -> list[str]:
-        marked = await self._ids_of(_messages(_MARKS[0] if ask.system else "", _MARKS[1]))
+    async def _skeleton(self, request: EngineRequest) -> list[str]:
+        marked = await self._ids_of(_messages(_MARKS[0] if request.system else "", _MARKS[1]))
         text = await self._text_of(marked)
-        user = ask.shared + ask.questions[0].tail
-        expected = await self._ids_of(_messages(ask.system, user))
+        user = request.shared + request.questions[0].text
+        expected = await self._ids_of(_messages(request.system, user))
         # A server that puts a text's first token there itself would have it twice.
         for begun in ("", await self._text_of(marked[:1])):
             parts = _LISTED.split(text.removeprefix(begun))
-            if parts[1::2] != (["0", "1"] if ask.system else ["1"]):
+            if parts[1::2] != (["0", "1"] if request.system else ["1"]):
                 raise ValueError("its chat template does not show the system and user texts once each")
-            if await self._ids_of(_fill(parts, ask.system, user)) == expected:
+            if await self._ids_of(_fill(parts, request.system, user)) == expected:
                 return parts
         raise ValueError("its chat template changes the texts")
 
@@ -157,8 +157,8 @@ class _AwayError(Exception):
     """The server did not answer."""
 
 
-def _said(content: bytes | Miss) -> Any:
-    if isinstance(content, Miss):
+def _said(content: bytes | RequestFailed) -> Any:
+    if isinstance(content, RequestFailed):
         raise _AwayError if content.retry else ValueError(content.failure.detail)
     return json.loads(content)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from rubricsvc.core.verdict import RAW_CHARS, Reason, Usage
 from rubricsvc.errors import cut
-from workers.engines.base import THINKING_CHARS, Failure, Question, Reply, spelled
+from workers.engines.base import THINKING_CHARS, Failure, Question, Reply, normalize_token
 
 LARGEST_BODY = 8 * 2**20
 """Bytes that are read of a response of any status. A verdict has some thousand; no server may fill the memory."""
@@ -38,7 +38,9 @@ def read_reply(body: bytes, question: Question, max_context: int | None = None) 
             return Failure(Reason.DECLINED, cut(str(refusal), RAW_CHARS), raw)
         if not question.labels:
             thinking = str(message.get("reasoning_content") or message.get("reasoning") or "")[:THINKING_CHARS]
-            return Reply(str(text), truncated=truncated, usage=usage, thinking=thinking, thought=_thought_of(data))
+            return Reply(
+                str(text), truncated=truncated, usage=usage, thinking=thinking, thinking_tokens=_thinking_tokens(data)
+            )
         first = ((choice.get("logprobs") or {}).get("content") or [{}])[0]
         mass = label_mass(first.get("top_logprobs"), question.labels)
     except BROKEN as error:
@@ -76,7 +78,7 @@ def usage_of(data: dict[str, Any]) -> Usage | None:
     return Usage(prompt=prompt, cached=cached, completion=completion) if cached <= prompt and prompt else None
 
 
-def _thought_of(data: dict[str, Any]) -> float | None:
+def _thinking_tokens(data: dict[str, Any]) -> float | None:
     """The tokens of its thinking; None where the server does not count them."""
     usage = data.get("usage")
     details = usage.get("completion_tokens_details") if isinstance(usage, dict) else None
@@ -93,13 +95,13 @@ def label_mass(listed: list[dict[str, Any]] | None, labels: tuple[str, ...]) -> 
         advice = "let it send top_logprobs (vLLM: --max-logprobs 20), or give the judge mode `written`"
         return Failure(Reason.NO_LOGPROBS, f"the server sent no log-probabilities; {advice}")
     mass = dict.fromkeys(labels, 0.0)
-    by_spelling = {spelled(label): label for label in labels}
+    by_spelling = {normalize_token(label): label for label in labels}
     for entry in listed:
         logprob = entry["logprob"]
         if isinstance(logprob, bool) or not isinstance(logprob, int | float):
             raise TypeError(f"log-probability {cut(repr(logprob), 80)} is no number")
         if math.isnan(logprob) or logprob > 1e-3:  # a hair over 0 is rounding
             return Failure(Reason.OUT_OF_RANGE, f"log-probability {logprob} of token {entry['token']!r}")
-        if (label := by_spelling.get(spelled(entry["token"]))) is not None:
+        if (label := by_spelling.get(normalize_token(entry["token"]))) is not None:
             mass[label] = min(1.0, mass[label] + math.exp(logprob))
     return mass

@@ -21,7 +21,7 @@ from openai import APIConnectionError, APIStatusError, AsyncOpenAI
 from rubricsvc.core.judge import Endpoint
 from rubricsvc.core.verdict import RAW_CHARS, Reason
 from rubricsvc.settings import secret
-from workers.engines.base import Failure, said_by
+from workers.engines.base import Failure, error_message
 from workers.engines.http.replies import LARGEST_BODY
 
 _PROBE_SECONDS = 10.0
@@ -32,7 +32,7 @@ _OVER_CONTEXT = regex(r"context.{0,3}(length|size|window)|maximum model length|m
 
 
 @dataclass(frozen=True)
-class Miss:
+class RequestFailed:
     """A call that gave no reply; ``retry`` says whether another one may, ``after`` what the server asked for.
 
     ``status`` is that of HTTP, 0 where there is none or none that matters. ``worked``: the server may have done the
@@ -125,11 +125,11 @@ class Transport:
         """The server's address without ``/v1``, under which vLLM has what OpenAI has not."""
         return self._base.removesuffix("/v1")
 
-    async def get(self, path: str) -> bytes | Miss:
+    async def get(self, path: str) -> bytes | RequestFailed:
         """As ``post``, for what a server knows without thinking."""
         return await self._call(lambda: self._client.get(self._whole(path), cast_to=httpx2.Response), self._quick_s)
 
-    async def post(self, path: str, body: dict[str, Any], *, quick: bool = False) -> bytes | Miss:
+    async def post(self, path: str, body: dict[str, Any], *, quick: bool = False) -> bytes | RequestFailed:
         """The body of the response with status 200. Never raises for what a server does wrong."""
         seconds = self._quick_s if quick else self._timeout_s
         # The bare response: to build the SDK's response models costs as much as the request itself.
@@ -144,22 +144,24 @@ class Transport:
     async def alive(self) -> bool:
         """Whether the server answers at all: a refusal is an answer too."""
         content = await self.get("/models")
-        return not isinstance(content, Miss) or 0 < content.status < 500
+        return not isinstance(content, RequestFailed) or 0 < content.status < 500
 
-    async def _call(self, request: Callable[[], Awaitable[httpx2.Response]], seconds: float) -> bytes | Miss:
+    async def _call(self, request: Callable[[], Awaitable[httpx2.Response]], seconds: float) -> bytes | RequestFailed:
         try:
             async with asyncio.timeout(seconds):
                 response = await request()
         except TimeoutError:
-            return Miss(Failure(Reason.TIMEOUT, f"no whole answer within {seconds:g} s"), retry=True, worked=True)
+            return RequestFailed(
+                Failure(Reason.TIMEOUT, f"no whole answer within {seconds:g} s"), retry=True, worked=True
+            )
         except APIStatusError as error:
             return _refusal(error)
         except (APIConnectionError, aiohttp.ClientError) as error:
             # The transport calls a dropped connection a timeout; timeouts are ours alone, so it is none.
             detail = f"{self._client.base_url}: {_root_of(error)}"
-            return Miss(Failure(Reason.UNREACHABLE, detail), retry=True, worked=not _never_connected(error))
+            return RequestFailed(Failure(Reason.UNREACHABLE, detail), retry=True, worked=not _never_connected(error))
         except Exception as error:  # noqa: BLE001 - an ask never raises for what a server does wrong
-            return Miss(Failure(Reason.ENGINE_ERROR, said_by(error)))
+            return RequestFailed(Failure(Reason.ENGINE_ERROR, error_message(error)))
         return response.content
 
 
@@ -185,17 +187,17 @@ def _root_of(error: BaseException) -> str:
     return inner.strerror if isinstance(inner, OSError) and inner.strerror else f"{type(error).__name__}: {error}"
 
 
-def _refusal(error: APIStatusError) -> Miss:
+def _refusal(error: APIStatusError) -> RequestFailed:
     status, raw = error.status_code, error.response.text[:RAW_CHARS]
     detail = f"HTTP {status}: {error.message}"[:RAW_CHARS]
     if status == 429:
-        return Miss(Failure(Reason.RATE_LIMITED, detail, raw), True, retry_after(error.response), status)
+        return RequestFailed(Failure(Reason.RATE_LIMITED, detail, raw), True, retry_after(error.response), status)
     if status >= 500 or status in (408, 409):
         reason = Reason.TIMEOUT if status == 408 else Reason.SERVER_ERROR
         late = status in _OUT_OF_TIME
-        return Miss(Failure(reason, detail, raw), True, retry_after(error.response), status, worked=late)
+        return RequestFailed(Failure(reason, detail, raw), True, retry_after(error.response), status, worked=late)
     reason = Reason.TOO_LONG if status == 413 or _OVER_CONTEXT.search(raw) else Reason.REFUSED
-    return Miss(Failure(reason, detail, raw), status=0 if reason is Reason.TOO_LONG else status)
+    return RequestFailed(Failure(reason, detail, raw), status=0 if reason is Reason.TOO_LONG else status)
 
 
 def retry_after(response: httpx2.Response) -> float | None:

@@ -90,7 +90,7 @@ def test_jobs_items_have_rewards_and_verdicts(filled: TestClient, db: Database) 
     failed, done = filled.get(f"/v1/jobs/{job['id']}/items").json()["data"]
     assert (failed["state"], failed["reward"]) == ("failed", None)
     assert (done["state"], done["reward"]) == ("done", None)  # abstained: too little was judged under min_coverage 1
-    assert "min_coverage" in done["why_none"]
+    assert "min_coverage" in done["null_reason"]
     assert [verdict["outcome"] for verdict in failed["verdicts"]] == ["scored", "failed"]
     bare = filled.get(f"/v1/jobs/{job['id']}/items", params={"verdicts": False, "limit": 1}).json()
     assert (len(bare["data"]), bare["data"][0]["verdicts"], bare["next"]) == (1, [], failed["id"])

@@ -13,7 +13,7 @@ from tests.instant_engine import InstantEngine
 from tests.unit.rubricsvc.cli.conftest import Cli
 from workers.audit import cases
 from workers.engines import ENGINES
-from workers.engines.base import Ask, Failure, Reply
+from workers.engines.base import EngineRequest, Failure, Reply
 
 pytestmark = pytest.mark.integration
 
@@ -27,10 +27,10 @@ class Knowing(InstantEngine):
         super().__init__()
         self.gullible, self.good = gullible, [] if blind else GOOD
 
-    async def ask(self, ask: Ask) -> list[Reply | Failure]:
-        fooled = self.gullible and "criterion is met" in ask.shared
-        share = 0.9 if fooled or any(answer in ask.shared for answer in self.good) else 0.1
-        return [Reply(label_mass={"Yes": share, "No": 1 - share}) for _ in ask.questions]
+    async def ask(self, request: EngineRequest) -> list[Reply | Failure]:
+        fooled = self.gullible and "criterion is met" in request.shared
+        share = 0.9 if fooled or any(answer in request.shared for answer in self.good) else 0.1
+        return [Reply(label_mass={"Yes": share, "No": 1 - share}) for _ in request.questions]
 
 
 @pytest.fixture
@@ -152,11 +152,11 @@ def test_an_interrupted_audit_goes_on(judged: Cli, monkeypatch: pytest.MonkeyPat
     asked = {"count": 0, "stop": 30}
     ask = Knowing.ask
 
-    async def counted(self: Knowing, ask_: Ask) -> list[Reply | Failure]:
+    async def counted(self: Knowing, request: EngineRequest) -> list[Reply | Failure]:
         asked["count"] += 1
         if asked["count"] == asked["stop"]:
             raise KeyboardInterrupt
-        return await ask(self, ask_)
+        return await ask(self, request)
 
     monkeypatch.setattr(Knowing, "ask", counted)
     assert judged("judge", "audit", "wise", "--suite", "trivial").code == 130
@@ -191,8 +191,8 @@ def test_what_cannot_be_done_is_said(judged: Cli, args: tuple[str, ...], words: 
 
 
 def test_an_attack_that_changed_nothing_is_told_as_such(judged: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def yes(self: Knowing, ask: Ask) -> list[Reply | Failure]:
-        return [Reply(label_mass={"Yes": 0.9, "No": 0.1}) for _ in ask.questions]
+    async def yes(self: Knowing, request: EngineRequest) -> list[Reply | Failure]:
+        return [Reply(label_mass={"Yes": 0.9, "No": 0.1}) for _ in request.questions]
 
     monkeypatch.setattr(Knowing, "ask", yes)
     ran = judged("judge", "audit", "wise", "--suite", "injection")

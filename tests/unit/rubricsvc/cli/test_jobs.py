@@ -199,7 +199,7 @@ def test_a_broker_that_does_not_answer_is_told_and_the_job_is_waited_for(
         if "waits for a worker" in text:
             drain()
 
-    monkeypatch.setattr("rubricsvc.services.waiting.say", work_once_told)
+    monkeypatch.setattr("rubricsvc.services.waiting.echo", work_once_told)
     ran = ready("job", "submit", "--judge", "quick", "--wait", "--json")
     assert (ran.code, ran.json["status"]) == (0, "completed")
     assert "the broker at redis://127.0.0.1:" in told[0] and "does not answer" in told[0]
@@ -232,7 +232,7 @@ def test_a_failure_without_verdicts_is_explained(ready: Cli) -> None:
     db.close()
     ran = ready("job", "wait", 1)
     assert ran.code == 1 and "job export 1" in ran.err
-    assert ready("job", "export", 1).lines[0]["why_none"] == "the result cannot be recorded: why"
+    assert ready("job", "export", 1).lines[0]["null_reason"] == "the result cannot be recorded: why"
 
 
 def test_jobs_that_are_not_there(ready: Cli) -> None:

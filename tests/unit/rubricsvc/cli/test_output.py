@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from rubricsvc.cli import output
-from rubricsvc.cli.output import Pace, cell, clean, meter, put_table, short, show, to_file
+from rubricsvc.cli.output import Pace, cell, clean, open_output, print_table, progress_bar, shorten, show
 
 
 def test_untrusted_text_commands_no_terminal() -> None:
@@ -19,16 +19,16 @@ def test_cells() -> None:
 
 
 def test_short_is_one_line() -> None:
-    assert short("a\n b" + "x" * 100, 10) == "a bxxxxxx…"
+    assert shorten("a\n b" + "x" * 100, 10) == "a bxxxxxx…"
 
 
 def test_tables_are_whole_where_nobody_looks(capsys: pytest.CaptureFixture[str]) -> None:
-    put_table(["a", "text"], [["1", "x" * 300], ["22", "y\nz"]])
+    print_table(["a", "text"], [["1", "x" * 300], ["22", "y\nz"]])
     assert capsys.readouterr().out == "A   TEXT\n1   " + "x" * 300 + "\n22  y z\n"
 
 
 def test_what_is_empty_is_left_out(capsys: pytest.CaptureFixture[str]) -> None:
-    put_table(["a", "why", "b"], [["1", "", "x"], ["2", "", ""]])
+    print_table(["a", "why", "b"], [["1", "", "x"], ["2", "", ""]])
     assert capsys.readouterr().out == "A  B\n1  x\n2\n"
     show({"rewards": 0, "mean": None, "reasons": {}, "note": ""}, as_json=False)
     assert capsys.readouterr().out == "rewards  0\nmean     -\n"
@@ -36,17 +36,17 @@ def test_what_is_empty_is_left_out(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_file_is_whole_or_not_there(tmp_path: Path) -> None:
     out = tmp_path / "out.jsonl"
-    with pytest.raises(RuntimeError), to_file(out) as stream:
+    with pytest.raises(RuntimeError), open_output(out) as stream:
         stream.write("half")
         raise RuntimeError
     assert not list(tmp_path.iterdir())
-    with to_file(out) as stream:
+    with open_output(out) as stream:
         stream.write("whole")
     assert out.read_text() == "whole"
 
 
 def test_progress_without_a_terminal_is_plain_lines(capsys: pytest.CaptureFixture[str]) -> None:
-    with meter("job 1") as bar:
+    with progress_bar("job 1") as bar:
         bar.update(1, 2, "")
         bar.update(2, 2, "done")
         bar.update(2, 2, "done")
@@ -59,7 +59,7 @@ def test_there_is_no_silence_while_nothing_is_done(
 ) -> None:
     monkeypatch.setattr(output, "TELL_SECONDS", 0.01)
     said = ""
-    with meter("training") as bar:
+    with progress_bar("training") as bar:
         bar.update(0, 2, "loading")
         while said.count("\n") < 2:
             time.sleep(0.01)

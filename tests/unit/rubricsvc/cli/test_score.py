@@ -96,7 +96,7 @@ def test_what_the_formula_does_not_allow_is_no_reward(cli: Cli, tmp_path: Path) 
         args = ("score", "--rubric", rubric, "--completion", "-", "--judge", server.url, "--model", "m", "--json")
         ran = cli(*args, stdin="x")
     assert ran.code == 1, ran.err
-    assert ran.json["reward"] is None and "healthbench needs" in ran.json["why_none"]
+    assert ran.json["reward"] is None and "healthbench needs" in ran.json["null_reason"]
 
 
 @pytest.mark.usefixtures("new_machine")

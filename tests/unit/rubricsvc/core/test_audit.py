@@ -78,7 +78,7 @@ def test_limits_and_families() -> None:
 
 
 def test_an_audit_in_which_nothing_applied_is_not_passed() -> None:
-    empty, _ = measured("s", "met", 0.1, [], why_none="no rationale")
+    empty, _ = measured("s", "met", 0.1, [], null_reason="no rationale")
     assert (empty.passed, empty.why) == (None, "no rationale")
     one = found("met", finding(0.1))
 

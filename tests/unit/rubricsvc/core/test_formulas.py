@@ -228,7 +228,7 @@ def test_a_number_on_another_scale_or_on_many_criteria_is_not_that_system_s(name
 def test_where_leaving_out_would_be_counting_as_0_all_must_be_judged(name: str) -> None:
     found = reward(rubric(1, 1, 0, min_coverage=0.0), verdicts(1.0, 1.0, "timeout"), formula=name)
     assert found.value is None
-    assert found.why_none == f"{name} takes all criteria or none, and 'c2' was not judged"
+    assert found.null_reason == f"{name} takes all criteria or none, and 'c2' was not judged"
 
 
 @pytest.mark.parametrize("name", UNWEIGHTED)
@@ -250,7 +250,7 @@ def test_laws(pairs: list[tuple[int, float | str | None]], negative: list[bool],
     found = fold(whole, verdicts(*(v for _, v in pairs)))
     judged = [n for n, (_, v) in enumerate(pairs) if isinstance(v, float)]
     if found.value is None:
-        assert found.why_none
+        assert found.null_reason
         return
     assert list(found.parts) == [f"c{n}" for n in judged]
     total = math.fsum(found.parts.values())
@@ -355,8 +355,8 @@ def test_race_compares_with_a_reference() -> None:
     assert found.value == pytest.approx(0.6)
     assert (found.coverage, found.formula) == (0.9, "race_overall")
     assert math.fsum(found.parts.values()) == pytest.approx(0.6)
-    missing = Reward(None, 0.2, "race", why_none="judged share 0.200 is under min_coverage 1")
-    assert race_overall(target, missing).why_none == missing.why_none
+    missing = Reward(None, 0.2, "race", null_reason="judged share 0.200 is under min_coverage 1")
+    assert race_overall(target, missing).null_reason == missing.null_reason
     nothing = Reward(0.0, 1.0, "race")
     assert race_overall(nothing, nothing).value is None
     with pytest.raises(FormulaError, match="0 and more"):
@@ -372,7 +372,7 @@ def test_healthbench_clips_the_mean_and_not_the_samples() -> None:
     assert (found.value, found.coverage) == (pytest.approx((0.9 - 0.5 + 0.2) / 3), 0.75)
     assert healthbench_overall(samples[1:2]).value == 0.0
     for nothing in (samples[2:3], []):
-        assert healthbench_overall(nothing).why_none == "no sample has a reward"
+        assert healthbench_overall(nothing).null_reason == "no sample has a reward"
 
 
 # the books

@@ -90,7 +90,7 @@ def test_what_was_not_judged_takes_the_reward_away(value: str | None, place: int
     result = reward(rubric(10, 5, -8), verdicts(*found))
     assert result.value is None
     assert result.coverage == pytest.approx((23 - (10, 5, 8)[place]) / 23)
-    assert "min_coverage" in str(result.why_none)
+    assert "min_coverage" in str(result.null_reason)
 
 
 def test_faults_that_are_absent_are_no_full_marks_while_the_merits_were_not_judged() -> None:
@@ -158,7 +158,7 @@ def test_a_formula_that_does_not_fit_says_so(weights: tuple[float, ...], name: s
 def test_fold_gives_no_reward_where_failures_left_what_the_formula_does_not_allow() -> None:
     spoilt = fold(rubric(1, -1, formula="healthbench", min_coverage=0.5), verdicts("timeout", 1.0))
     assert (spoilt.value, spoilt.coverage) == (None, 0.5)
-    assert "positive" in str(spoilt.why_none)
+    assert "positive" in str(spoilt.null_reason)
 
 
 def test_foreign_and_repeated_verdicts_are_refused() -> None:

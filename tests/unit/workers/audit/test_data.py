@@ -15,7 +15,7 @@ from tests.instant_engine import InstantEngine
 from workers.audit import cases, data
 from workers.audit.plan import Plan
 from workers.audit.runner import run
-from workers.engines.base import Ask, Failure, Reply
+from workers.engines.base import EngineRequest, Failure, Reply
 
 
 @pytest.fixture
@@ -45,9 +45,9 @@ def folder(tmp_path: Path) -> Path:
 
 
 class LikesLength(InstantEngine):
-    async def ask(self, ask: Ask) -> list[Reply | Failure]:
-        share = 0.9 if "long" in ask.shared else 0.2 if "bad" in ask.shared else 0.4
-        return [Reply(label_mass={"Yes": share, "No": 1 - share}) for _ in ask.questions]
+    async def ask(self, request: EngineRequest) -> list[Reply | Failure]:
+        share = 0.9 if "long" in request.shared else 0.2 if "bad" in request.shared else 0.4
+        return [Reply(label_mass={"Yes": share, "No": 1 - share}) for _ in request.questions]
 
 
 def test_worse_answers_against_better_ones(folder: Path) -> None:

@@ -17,7 +17,7 @@ from tests.instant_engine import InstantEngine
 from workers.audit import cases, suites
 from workers.audit.plan import Plan
 from workers.audit.runner import asked_as, run
-from workers.engines.base import Ask, Failure, Question, Reply
+from workers.engines.base import EngineRequest, Failure, Question, Reply
 
 READOUT = Judge(name="r", model="m")
 WRITTEN = Judge(name="w", model="m", mode="written")
@@ -28,10 +28,10 @@ PLAN = Plan(cases.built_in(), suites.built_in())
 class Ruled(InstantEngine):
     """P(yes) is what ``rule`` says of the text between the completion's marks."""
 
-    async def ask(self, ask: Ask) -> list[Reply | Failure]:
-        found = re.search(r"<completion-(\w+)>\n(.*)\n</completion-\1>", ask.shared, re.DOTALL)
+    async def ask(self, request: EngineRequest) -> list[Reply | Failure]:
+        found = re.search(r"<completion-(\w+)>\n(.*)\n</completion-\1>", request.shared, re.DOTALL)
         assert found
-        return [self.reply(found[2], question) for question in ask.questions]
+        return [self.reply(found[2], question) for question in request.questions]
 
     def reply(self, text: str, question: Question) -> Reply | Failure:
         share = self.share(text)
@@ -103,8 +103,8 @@ def test_a_judge_that_does_not_answer_passes_nothing() -> None:
 class Deaf(InstantEngine):
     """Never answers."""
 
-    async def ask(self, ask: Ask) -> list[Reply | Failure]:
-        return [Failure(Reason.TIMEOUT) for _ in ask.questions]
+    async def ask(self, request: EngineRequest) -> list[Reply | Failure]:
+        return [Failure(Reason.TIMEOUT) for _ in request.questions]
 
 
 def test_what_failed_counts_where_orders_and_rationales_are_asked_about_too() -> None:
@@ -216,11 +216,11 @@ class Reader(InstantEngine):
         super().__init__()
         self.first, self.fooled = first, fooled
 
-    async def ask(self, ask: Ask) -> list[Reply | Failure]:
-        texts = re.findall(r"<answer-(\w+)>\n?(.*?)\n?</answer-\1>", ask.shared, re.DOTALL)
+    async def ask(self, request: EngineRequest) -> list[Reply | Failure]:
+        texts = re.findall(r"<answer-(\w+)>\n?(.*?)\n?</answer-\1>", request.shared, re.DOTALL)
         worth = [self.worth(text) for _, text in texts]
         share = 0.9 if self.first or worth[0] > worth[1] else 0.1
-        return [Reply(label_mass=self.shares(question, share)) for question in ask.questions]
+        return [Reply(label_mass=self.shares(question, share)) for question in request.questions]
 
     def worth(self, text: str) -> int:
         return 2 if self.fooled and "Yes" in text and text not in GOOD else int(any(good in text for good in GOOD))

@@ -21,7 +21,7 @@ def questions(mode: Mode, template: str | None, *criteria: Criterion) -> tuple[s
     judge = Judge(name="j", model="m", mode=mode, template=template)
     plan = judges.plan(judge, Rubric(criteria=criteria), "f" * 64)
     ask, _ = plan.ask(Prompt.of("Why?"), Completion(text="Because."))
-    return ask.shared, [question.tail for question in ask.questions], [call.note for call in plan.calls]
+    return ask.shared, [question.text for question in ask.questions], [call.note for call in plan.calls]
 
 
 @pytest.mark.parametrize("mode", ["readout", "written"])

@@ -53,7 +53,7 @@ def test_criteria_share_calls_as_the_judge_says(per_call: int, sizes: list[int])
     made = written.calls(asked(5), JUDGE.model_copy(update={"criteria_per_call": per_call}), load(JUDGE))
     assert [len(one.asked) for one in made] == sizes
     assert [one.id for one_call in made for one in one_call.asked] == ["C1", "C2", "C3", "C4", "C5"]
-    assert all(f"{one.id}: {one.criterion.text}" in c.question.tail for c in made for one in c.asked)
+    assert all(f"{one.id}: {one.criterion.text}" in c.question.text for c in made for one in c.asked)
 
 
 def test_rationale_stands_before_the_verdict() -> None:

@@ -19,7 +19,7 @@ from tests.instant_engine import InstantEngine
 from tests.rows import submit_job
 from tests.scripted_server import Say, ScriptedServer, error, labels, scripted_server
 from workers.engines import ENGINES
-from workers.engines.base import Ask, Engine, Failure, Reply
+from workers.engines.base import Engine, EngineRequest, Failure, Reply
 from workers.queue.drain import Drainer
 from workers.queue.engine_pool import Kept
 
@@ -146,7 +146,7 @@ def test_memory_and_connections_are_given_back_after_each_drain(kept: Kept) -> N
             self.closed += 1
 
     async def ask(engine: Engine) -> list[Reply | Failure]:
-        return await engine.ask(Ask("", "", ()))
+        return await engine.ask(EngineRequest("", "", ()))
 
     engine = Counts()
     with patch.dict(ENGINES, {"counts": lambda _judge: engine}):

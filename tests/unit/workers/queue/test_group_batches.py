@@ -18,7 +18,7 @@ from rubricsvc.store.session import Database
 from tests.preference_engine import Tasteful, answers_in
 from tests.unit.workers.queue.test_drain import in_background, wait_for
 from workers.engines import ENGINES
-from workers.engines.base import Ask, Engine, Failure, Reply
+from workers.engines.base import Engine, EngineRequest, Failure, Reply
 from workers.queue.drain import Drainer
 from workers.scoring.completions import group_fingerprint
 
@@ -72,7 +72,7 @@ RIGHT = {(prompt, "x" * n): n / 10 for prompt in (1, 2, 3) for n in range(1, ANS
 def test_each_group_is_judged_once_and_whole(each_db: Database, engine: Tasteful) -> None:
     job = submit(each_db)
     assert Drainer(each_db, settings(each_db)).run(1) is True
-    assert len(engine.asks) == 3
+    assert len(engine.requests) == 3
     assert rewards(each_db, job) == pytest.approx(RIGHT)
     with each_db.read() as session:
         assert jobs.get(session, job).status == "completed"
@@ -86,13 +86,13 @@ def test_a_group_that_two_workers_share_gives_both_the_same(each_db: Database, e
     with each_db.write() as session:
         elsewhere = leases.claim(session, 1, limit=2, worker="other", seconds=60)
     assert Drainer(each_db, settings(each_db)).run(1) is True
-    assert len(answers_in(engine.asks[0].shared)) == ANSWERS
+    assert len(answers_in(engine.requests[0].shared)) == ANSWERS
     with each_db.write() as session:
         assert jobs.progress(session, job).done == ANSWERS - 2  # those that it holds, and no others
         leases.release(session, elsewhere)
     assert Drainer(each_db, settings(each_db)).run(1) is True
-    assert len(engine.asks) == 2
-    assert [len(answers_in(ask.shared)) for ask in engine.asks] == [ANSWERS] * 2
+    assert len(engine.requests) == 2
+    assert [len(answers_in(request.shared)) for request in engine.requests] == [ANSWERS] * 2
     assert list(rewards(each_db, job).values()) == pytest.approx([n / 10 for n in range(1, ANSWERS + 1)])
 
 
@@ -107,8 +107,8 @@ def test_whole_groups_are_claimed_together(each_db: Database, engine: Tasteful) 
 
 def test_a_retry_asks_about_the_whole_group_that_failed(db: Database, engine: Tasteful) -> None:
     class Lost(Tasteful):
-        async def ask(self, ask: Ask) -> list[Reply | Failure]:
-            return [Failure(Reason.TIMEOUT)] if "question 1" in ask.shared else await super().ask(ask)
+        async def ask(self, request: EngineRequest) -> list[Reply | Failure]:
+            return [Failure(Reason.TIMEOUT)] if "question 1" in request.shared else await super().ask(request)
 
     use(Lost(by_length))
     job = submit(db)
@@ -118,7 +118,7 @@ def test_a_retry_asks_about_the_whole_group_that_failed(db: Database, engine: Ta
     with db.write() as session:
         assert jobs.retry(session, job) == ANSWERS
     Drainer(db, settings(db)).run(1)
-    assert len(engine.asks) == 1
+    assert len(engine.requests) == 1
     assert rewards(db, job) == pytest.approx(RIGHT)
 
 
@@ -126,7 +126,7 @@ def test_a_cancelled_job_stops_the_groups_call(db: Database) -> None:
     ended = threading.Event()
 
     class Slow(Tasteful):
-        async def ask(self, ask: Ask) -> list[Reply | Failure]:
+        async def ask(self, request: EngineRequest) -> list[Reply | Failure]:
             try:
                 await asyncio.sleep(60)
             finally:

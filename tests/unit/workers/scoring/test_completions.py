@@ -12,7 +12,7 @@ from tests.instant_engine import InstantEngine, agreeable
 from workers import judges
 from workers.checks.registry import CHECKS
 from workers.engines import make_engine
-from workers.engines.base import Ask, Failure, Question, Reply
+from workers.engines.base import EngineRequest, Failure, Question, Reply
 from workers.scoring.completions import fingerprint_of, score, score_many
 
 JUDGE = Judge(name="j", model="m", engine="instant")
@@ -49,21 +49,21 @@ def test_one_verdict_for_each_criterion_in_the_rubrics_order(judge: Judge) -> No
 def test_all_judged_criteria_go_in_one_ask_with_the_criterion_last(judge: Judge) -> None:
     engine = InstantEngine(remember=5)
     scored(engine, judge)
-    (ask,) = engine.asks
-    tails = "".join(question.tail for question in ask.questions)
+    (request,) = engine.requests
+    tails = "".join(question.text for question in request.questions)
     assert "Says why." in tails
     assert "Says how." in tails
-    assert "Is short." not in tails + ask.shared
-    assert "Because." in ask.shared
+    assert "Is short." not in tails + request.shared
+    assert "Because." in request.shared
     assert "Because." not in tails
-    assert ask.sampling == judge.sampling
+    assert request.sampling == judge.sampling
 
 
 def test_a_rubric_of_checks_asks_nobody() -> None:
     engine = InstantEngine(remember=1)
     verdicts = scored(engine, rubric=Rubric(criteria=(RUBRIC.criteria[1],)))
     assert outcomes(verdicts) == [("short", None)]
-    assert engine.asks == []
+    assert engine.requests == []
 
 
 def test_known_verdicts_stand_and_are_not_asked_for() -> None:
@@ -71,21 +71,21 @@ def test_known_verdicts_stand_and_are_not_asked_for() -> None:
     known = {key: Verdict.scored(key, 0.25) for key in ("a", "short")}
     verdicts = scored(engine, **known)
     assert verdicts[:2] == list(known.values())
-    assert [len(ask.questions) for ask in engine.asks] == [1]
-    assert "Says how." in engine.asks[0].questions[0].tail
+    assert [len(request.questions) for request in engine.requests] == [1]
+    assert "Says how." in engine.requests[0].questions[0].text
 
 
 def test_all_known_asks_nobody() -> None:
     engine = InstantEngine(remember=1)
     known = {key: Verdict.scored(key, 0.25) for key in RUBRIC.by_key}
     assert scored(engine, **known) == list(known.values())
-    assert engine.asks == []
+    assert engine.requests == []
 
 
 @pytest.mark.parametrize("reason", [Reason.TIMEOUT, Reason.UNREACHABLE, Reason.RATE_LIMITED, Reason.TOO_LONG])
 def test_an_engines_failure_is_the_verdicts_failure(reason: Reason) -> None:
     def answer(question: Question) -> Reply | Failure:
-        return Failure(reason, "so it was", raw="503") if "why" in question.tail else agreeable(question)
+        return Failure(reason, "so it was", raw="503") if "why" in question.text else agreeable(question)
 
     verdicts = scored(InstantEngine(answer))
     assert outcomes(verdicts) == [("a", reason), ("short", None), ("b", None)]
@@ -99,13 +99,13 @@ def test_a_failed_call_fails_all_its_criteria() -> None:
 
 
 class Broken(InstantEngine):
-    async def ask(self, ask: Ask) -> list[Reply | Failure]:
+    async def ask(self, request: EngineRequest) -> list[Reply | Failure]:
         raise ZeroDivisionError("oops")
 
 
 class Short(InstantEngine):
-    async def ask(self, ask: Ask) -> list[Reply | Failure]:
-        return (await super().ask(ask))[1:]
+    async def ask(self, request: EngineRequest) -> list[Reply | Failure]:
+        return (await super().ask(request))[1:]
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_a_judge_that_cannot_be_asked_fails_and_the_checks_stand() -> None:
 
 def test_cancelling_goes_through() -> None:
     class Slow(InstantEngine):
-        async def ask(self, ask: Ask) -> list[Reply | Failure]:
+        async def ask(self, request: EngineRequest) -> list[Reply | Failure]:
             await asyncio.sleep(60)
             return []
 

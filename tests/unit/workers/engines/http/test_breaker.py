@@ -10,35 +10,35 @@ import pytest
 from rubricsvc.core.judge import Endpoint
 from rubricsvc.core.verdict import Reason
 from tests.scripted_server import Say, scripted_server
-from workers.engines.base import Ask, Failure, Question, Reply
+from workers.engines.base import EngineRequest, Failure, Question, Reply
 from workers.engines.http.breaker import FAILURES, Breaker
-from workers.engines.http.openai import OpenAIHttp
-from workers.engines.http.transport import Miss
+from workers.engines.http.openai import OpenAIEngine
+from workers.engines.http.transport import RequestFailed
 
 
-def miss(reason: Reason, status: int = 0) -> Miss:
-    return Miss(Failure(reason, str(reason)), retry=True, status=status)
+def miss(reason: Reason, status: int = 0) -> RequestFailed:
+    return RequestFailed(Failure(reason, str(reason)), retry=True, status=status)
 
 
-def bringing(outcome: str | Miss, after: float = 0.0) -> Callable[[], Awaitable[str | Miss]]:
-    async def call() -> str | Miss:
+def bringing(outcome: str | RequestFailed, after: float = 0.0) -> Callable[[], Awaitable[str | RequestFailed]]:
+    async def call() -> str | RequestFailed:
         await asyncio.sleep(after)
         return outcome
 
     return call
 
 
-def reason_of(outcome: str | Miss) -> str:
-    return str(outcome.failure.reason) if isinstance(outcome, Miss) else outcome
+def reason_of(outcome: str | RequestFailed) -> str:
+    return str(outcome.failure.reason) if isinstance(outcome, RequestFailed) else outcome
 
 
-async def opened(patience_s: float) -> Breaker:
+async def opened(outage_timeout_s: float) -> Breaker:
     """Its server answers probes."""
 
     async def alive() -> bool:
         return True
 
-    breaker = Breaker(alive, name="m", patience_s=patience_s, first_pause_s=0.01)
+    breaker = Breaker(alive, name="m", outage_timeout_s=outage_timeout_s, first_pause_s=0.01)
     for _ in range(FAILURES):
         await breaker.call(bringing(miss(Reason.UNREACHABLE)))
     assert breaker._opened_at is not None
@@ -46,9 +46,9 @@ async def opened(patience_s: float) -> Breaker:
 
 
 @pytest.mark.parametrize("last", ["reply", miss(Reason.REFUSED, 400), miss(Reason.TIMEOUT, 408)])
-def test_who_ran_out_of_patience_waits_for_a_look_that_ends_well(last: str | Miss) -> None:
+def test_who_ran_out_of_patience_waits_for_a_look_that_ends_well(last: str | RequestFailed) -> None:
     async def run() -> list[str]:
-        breaker = await opened(patience_s=0.1)
+        breaker = await opened(outage_timeout_s=0.1)
         slow = asyncio.create_task(breaker.call(bringing(last, 0.4)))
         others = [asyncio.create_task(breaker.call(bringing("reply"))) for _ in range(3)]
         await asyncio.sleep(0.2)
@@ -61,7 +61,7 @@ def test_who_ran_out_of_patience_waits_for_a_look_that_ends_well(last: str | Mis
 
 def test_a_look_that_ends_badly_was_part_of_the_outage() -> None:
     async def run() -> list[str]:
-        breaker = await opened(patience_s=0.1)
+        breaker = await opened(outage_timeout_s=0.1)
         slow = breaker.call(bringing(miss(Reason.TIMEOUT), 0.4))
         outcomes = await asyncio.gather(slow, *(breaker.call(bringing("reply")) for _ in range(3)))
         return [reason_of(outcome) for outcome in outcomes]
@@ -73,7 +73,7 @@ def test_a_look_that_tells_nothing_is_followed_by_another() -> None:
     """It was cancelled, or its call was never made."""
 
     async def run() -> list[str]:
-        breaker = await opened(patience_s=0.1)
+        breaker = await opened(outage_timeout_s=0.1)
         looks = [asyncio.create_task(breaker.call(bringing("reply", 600)))]
         looks.append(asyncio.create_task(breaker.call(bringing(miss(Reason.BUDGET), 0.1))))
         others = [asyncio.create_task(breaker.call(bringing("reply"))) for _ in range(3)]
@@ -96,14 +96,14 @@ def test_a_look_that_tells_nothing_is_followed_by_another() -> None:
         (miss(Reason.BUDGET), True),
         (miss(Reason.ENGINE_ERROR), True),
     ],
-    ids=lambda given: reason_of(given) if isinstance(given, str | Miss) else str(given),
+    ids=lambda given: reason_of(given) if isinstance(given, str | RequestFailed) else str(given),
 )
-def test_only_an_answer_begins_the_count_anew(between: str | Miss, opens: bool) -> None:
+def test_only_an_answer_begins_the_count_anew(between: str | RequestFailed, opens: bool) -> None:
     async def run() -> bool:
         async def alive() -> bool:
             return True
 
-        breaker = Breaker(alive, name="m", patience_s=0, first_pause_s=60)
+        breaker = Breaker(alive, name="m", outage_timeout_s=0, first_pause_s=60)
         down = bringing(miss(Reason.TIMEOUT))
         for call in [down] * (FAILURES - 1) + [bringing(between)] + [down] * (FAILURES - 1):
             await breaker.call(call)
@@ -116,10 +116,10 @@ def test_a_server_that_hangs_is_left_alone() -> None:
     """Else each question would wait out each of its retries."""
 
     async def run(url: str) -> list[Reply | Failure]:
-        reached = Endpoint(base_url=url, timeout_s=0.3, max_retries=4, patience_s=0.0, prompt_lists=False)
-        engine = OpenAIHttp("m", reached, first_pause_s=0.2)
+        reached = Endpoint(base_url=url, timeout_s=0.3, max_retries=4, outage_timeout_s=0.0, prompt_lists=False)
+        engine = OpenAIEngine("m", reached, first_pause_s=0.2)
         try:
-            return await engine.ask(Ask("", "u", tuple(Question(str(n), ("Yes",)) for n in range(FAILURES))))
+            return await engine.ask(EngineRequest("", "u", tuple(Question(str(n), ("Yes",)) for n in range(FAILURES))))
         finally:
             await engine.aclose()
 

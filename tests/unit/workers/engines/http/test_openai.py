@@ -13,8 +13,8 @@ import pytest
 from rubricsvc.core.judge import Endpoint, Sampling
 from tests.scripted_server import Say, error, labels, scripted_server
 from tests.unit.workers.engines.requests import SCHEMA, YES_NO, ask_at, failure_of, one
-from workers.engines.base import Ask, Failure, Question, Reply
-from workers.engines.http.openai import OpenAIHttp
+from workers.engines.base import EngineRequest, Failure, Question, Reply
+from workers.engines.http.openai import OpenAIEngine
 
 
 def test_a_readout_asks_for_one_token_with_logprobs() -> None:
@@ -34,7 +34,7 @@ def test_a_readout_asks_for_one_token_with_logprobs() -> None:
 def test_a_text_is_sampled_as_the_judge_says() -> None:
     sampling = Sampling(temperature=0.5, top_p=0.9, max_tokens=77, seed=3)
     with scripted_server(Say("{}", finish_reason="length")) as running:
-        ((answer,),) = ask_at(running.url, Ask("", "u", (Question("?", schema=SCHEMA),), sampling))
+        ((answer,),) = ask_at(running.url, EngineRequest("", "u", (Question("?", schema=SCHEMA),), sampling))
     assert isinstance(answer, Reply)
     assert answer.text == "{}"
     assert answer.truncated
@@ -49,7 +49,7 @@ def test_replies_stand_in_the_order_of_the_questions() -> None:
         return Say(body["messages"][-1]["content"], delay_s=0.02 * (number % 3))
 
     with scripted_server(echo) as running:
-        (answers,) = ask_at(running.url, Ask("", "", tuple(Question(str(n)) for n in range(9))))
+        (answers,) = ask_at(running.url, EngineRequest("", "", tuple(Question(str(n)) for n in range(9))))
     assert [answer.text for answer in answers if isinstance(answer, Reply)] == [str(n) for n in range(9)]
 
 
@@ -58,8 +58,8 @@ def test_a_server_without_structured_output_is_asked_without_and_remembered() ->
         return error(400, "json_schema is not supported") if "response_format" in body else Say("{}")
 
     with scripted_server(script) as running:
-        ask = Ask("", "u", (Question("?", schema=SCHEMA),))
-        answers = ask_at(running.url, ask, ask)
+        request = EngineRequest("", "u", (Question("?", schema=SCHEMA),))
+        answers = ask_at(running.url, request, request)
     assert [isinstance(answer, Reply) for (answer,) in answers] == [True, True]
     assert ["response_format" in body for body in running.requests] == [True, False, False]
 
@@ -67,8 +67,8 @@ def test_a_server_without_structured_output_is_asked_without_and_remembered() ->
 def test_a_request_that_is_wrong_anyway_does_not_cost_structured_output() -> None:
     script = [error(400, "no"), error(400, "no"), Say("{}")]
     with scripted_server(script) as running:
-        ask = Ask("", "u", (Question("?", schema=SCHEMA),))
-        (first,), (second,) = ask_at(running.url, ask, ask)
+        request = EngineRequest("", "u", (Question("?", schema=SCHEMA),))
+        (first,), (second,) = ask_at(running.url, request, request)
     assert isinstance(first, Failure)
     assert isinstance(second, Reply)
     assert ["response_format" in body for body in running.requests] == [True, False, True]
@@ -97,8 +97,8 @@ def test_a_server_that_lists_fewer_tokens_is_asked_for_fewer(words: str) -> None
         return error(400, words) if body["top_logprobs"] > 5 else labels(Yes=0.9)
 
     with scripted_server(script) as running:
-        ask = Ask("", "u", (YES_NO,))
-        (first,), (second,) = ask_at(running.url, ask, ask)
+        request = EngineRequest("", "u", (YES_NO,))
+        (first,), (second,) = ask_at(running.url, request, request)
     assert isinstance(first, Reply) and isinstance(second, Reply)
     assert [body["top_logprobs"] for body in running.requests] == [20, 5, 5]
 
@@ -109,7 +109,7 @@ def test_questions_that_are_refused_at_once_all_learn() -> None:
         return replace(told, delay_s=0.1) if "max_tokens" in body else labels(Yes=0.9)
 
     with scripted_server(script) as running:
-        (answers,) = ask_at(running.url, Ask("", "u", (YES_NO, YES_NO, YES_NO)))
+        (answers,) = ask_at(running.url, EngineRequest("", "u", (YES_NO, YES_NO, YES_NO)))
     assert all(isinstance(answer, Reply) for answer in answers), answers
 
 
@@ -118,13 +118,13 @@ def test_what_was_learned_is_asked_anew_in_time() -> None:
         return error(400, "use 'max_completion_tokens' instead") if number == 0 else labels(Yes=0.9)
 
     with scripted_server(script) as running, patch("workers.engines.http.openai._FRESH_S", 0.2):
-        ask = Ask("", "u", (YES_NO,))
+        request = EngineRequest("", "u", (YES_NO,))
 
         async def run() -> None:
-            engine = OpenAIHttp("m", Endpoint(base_url=running.url))
-            await engine.ask(ask)
+            engine = OpenAIEngine("m", Endpoint(base_url=running.url))
+            await engine.ask(request)
             await asyncio.sleep(0.2)
-            await engine.ask(ask)
+            await engine.ask(request)
             await engine.aclose()
 
         asyncio.run(run())
@@ -142,7 +142,7 @@ def test_a_refusal_that_shows_the_request_teaches_nothing(text: str) -> None:
         return error(400, f"messages.0: bad value, input: {shown}") if number == 0 else labels(Yes=0.9)
 
     with scripted_server(script) as running:
-        first, second = ask_at(running.url, Ask("", text, (YES_NO,)), Ask("", "u", (YES_NO,)))
+        first, second = ask_at(running.url, EngineRequest("", text, (YES_NO,)), EngineRequest("", "u", (YES_NO,)))
     assert isinstance(first[0], Failure) and isinstance(second[0], Reply)
     before, after = running.requests
     assert before.keys() == after.keys()
@@ -161,7 +161,7 @@ def test_the_key_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_text_that_is_no_utf8_is_a_failure_and_not_an_exception() -> None:
     with scripted_server(labels(Yes=0.9)) as running:
-        ((answer,),) = ask_at(running.url, Ask("", "lone surrogate \ud800", (YES_NO,)))
+        ((answer,),) = ask_at(running.url, EngineRequest("", "lone surrogate \ud800", (YES_NO,)))
     assert isinstance(answer, Failure | Reply)
 
 

@@ -25,17 +25,17 @@ from tests.scripted_server import (
     scripted_server,
 )
 from tests.unit.workers.engines import requests as asking
-from workers.engines.base import Ask, Failure, Question, Reply
+from workers.engines.base import EngineRequest, Failure, Question, Reply
 
 YES_NO = ("Yes", "No")
 
 
-def readouts(count: int, shared: str = "The answer: <|im_end|> is text.\n") -> Ask:
-    return Ask("Judge.", shared, tuple(Question(f"Criterion {n}?", YES_NO) for n in range(count)))
+def readouts(count: int, shared: str = "The answer: <|im_end|> is text.\n") -> EngineRequest:
+    return EngineRequest("Judge.", shared, tuple(Question(f"Criterion {n}?", YES_NO) for n in range(count)))
 
 
-def ask_at(running: ScriptedServer, *asks: Ask, **endpoint: Any) -> list[list[Reply | Failure]]:
-    return asking.ask_at(running.url, *asks, model=MODEL, **{"patience_s": 0, **endpoint})
+def ask_at(running: ScriptedServer, *asks: EngineRequest, **endpoint: Any) -> list[list[Reply | Failure]]:
+    return asking.ask_at(running.url, *asks, model=MODEL, **{"outage_timeout_s": 0, **endpoint})
 
 
 def by_number(_: int, body: dict[str, Any]) -> Say:
@@ -66,7 +66,7 @@ def test_an_asks_readouts_are_one_request_and_say_what_single_ones_say(kind: str
 @pytest.mark.parametrize("kind", ["vllm", "sglang"])
 def test_without_a_system_text_too(kind: str) -> None:
     with scripted_server(by_number, kind=kind) as running:
-        (answers,) = ask_at(running, Ask("", "u ", readouts(3).questions))
+        (answers,) = ask_at(running, EngineRequest("", "u ", readouts(3).questions))
     assert masses(answers) == pytest.approx([0.01, 0.02, 0.03])
     assert running.lists == [3]
 
@@ -113,7 +113,7 @@ def test_other_servers_and_writing_judges_are_asked_one_by_one() -> None:
         (answers,) = ask_at(running, readouts(3))
         assert masses(answers) == pytest.approx([0.9] * 3)
     with scripted_server(Say("{}"), kind="vllm") as running:
-        ask_at(running, Ask("s", "u", (Question("1"), Question("2"))))
+        ask_at(running, EngineRequest("s", "u", (Question("1"), Question("2"))))
         assert (running.lists, running.count) == ([], 2)
 
 
@@ -152,13 +152,13 @@ def test_one_prompt_that_is_too_long_costs_the_others_nothing() -> None:
 def test_each_prompt_is_held_against_max_context_by_its_own_length(counted: int) -> None:
     """The server's tokens are characters. What it says of the whole list tells nothing of one."""
     tails = ["1?", "x" * 1000 + " 2?", "é" * 400 + " 3?"]
-    ask = Ask("", "Criterion ", tuple(Question(tail, YES_NO) for tail in tails), max_context=600)
+    request = EngineRequest("", "Criterion ", tuple(Question(tail, YES_NO) for tail in tails), max_context=600)
 
     def script(number: int, body: dict[str, Any]) -> Say:
         return replace(by_number(number, body), usage={"prompt_tokens": counted, "completion_tokens": 1})
 
     with scripted_server(script, kind="vllm") as running:
-        for first, second, third in ask_at(running, ask, ask):
+        for first, second, third in ask_at(running, request, request):
             assert isinstance(second, Failure) and second.reason is Reason.TOO_LONG
             assert "max_context of 600" in second.detail
             assert masses([first, third]) == pytest.approx([0.02, 0.04])
@@ -228,7 +228,7 @@ def test_a_list_that_is_none_is_asked_one_by_one(body: bytes) -> None:
     assert running.lists == [3]
 
 
-WRITTEN = Ask("Judge.", "The answer. ", (Question("Write.", schema={"type": "object"}),))
+WRITTEN = EngineRequest("Judge.", "The answer. ", (Question("Write.", schema={"type": "object"}),))
 
 
 def hybrid(messages: Sequence[Mapping[str, str]]) -> str:

@@ -13,13 +13,13 @@ from rubricsvc.core.judge import Endpoint
 from rubricsvc.core.verdict import Reason
 from tests.scripted_server import Say, ScriptedServer, error, labels, scripted_server
 from tests.unit.workers.engines.requests import YES_NO, ask_at
-from workers.engines.base import Ask, Failure, Question, Reply
-from workers.engines.http.openai import OpenAIHttp
+from workers.engines.base import EngineRequest, Failure, Question, Reply
+from workers.engines.http.openai import OpenAIEngine
 
 
 def test_concurrency_is_bounded() -> None:
     with scripted_server(Say(delay_s=0.02)) as running:
-        ask_at(running.url, Ask("", "", tuple(Question(str(n)) for n in range(12))), concurrency=3)
+        ask_at(running.url, EngineRequest("", "", tuple(Question(str(n)) for n in range(12))), concurrency=3)
     assert running.most_at_once == 3
     assert running.count == 12
 
@@ -32,11 +32,11 @@ def test_a_server_that_asks_for_a_pause_gets_it_from_all_questions() -> None:
         return error(429, retry_after=0.4) if number == 0 else labels(Yes=0.9)
 
     async def run(url: str) -> list[list[Reply | Failure]]:
-        engine = OpenAIHttp("m", Endpoint(base_url=url, max_retries=1), first_pause_s=0.001)
-        first = asyncio.create_task(engine.ask(Ask("", "u", (YES_NO,))))
+        engine = OpenAIEngine("m", Endpoint(base_url=url, max_retries=1), first_pause_s=0.001)
+        first = asyncio.create_task(engine.ask(EngineRequest("", "u", (YES_NO,))))
         while not engine._gate._pause._until:
             await asyncio.sleep(0.01)
-        answers = [await engine.ask(Ask("", "another", (YES_NO,))), await first]
+        answers = [await engine.ask(EngineRequest("", "another", (YES_NO,))), await first]
         await engine.aclose()
         return answers
 
@@ -57,8 +57,8 @@ def test_a_server_that_takes_few_calls_gets_few() -> None:
         return replace(labels(Yes=0.9), delay_s=0.02)
 
     async def run(url: str) -> tuple[list[Reply | Failure], int]:
-        engine = OpenAIHttp("m", Endpoint(base_url=url, concurrency=32, max_retries=20), first_pause_s=0.01)
-        answers = await engine.ask(Ask("", "u", tuple(Question(str(n), ("Yes", "No")) for n in range(64))))
+        engine = OpenAIEngine("m", Endpoint(base_url=url, concurrency=32, max_retries=20), first_pause_s=0.01)
+        answers = await engine.ask(EngineRequest("", "u", tuple(Question(str(n), ("Yes", "No")) for n in range(64))))
         await engine.aclose()
         return answers, engine._gate.slots.limit
 
@@ -78,8 +78,8 @@ def test_an_outage_costs_time_and_no_answer() -> None:
 
     with scripted_server(script) as running:
         running.alive = lambda looks: looks >= 2
-        ask = Ask("", "u", tuple(Question(str(n), ("Yes", "No")) for n in range(40)))
-        (answers,) = ask_at(running.url, ask, concurrency=8, max_retries=8)
+        request = EngineRequest("", "u", tuple(Question(str(n), ("Yes", "No")) for n in range(40)))
+        (answers,) = ask_at(running.url, request, concurrency=8, max_retries=8)
     assert all(isinstance(answer, Reply) for answer in answers)
     assert running.count <= 40 + 16  # eight failures, and what was under way at the last of them
 
@@ -87,8 +87,8 @@ def test_an_outage_costs_time_and_no_answer() -> None:
 def test_patience_ends_and_then_questions_fail_at_once() -> None:
     with scripted_server(error(503, "gone")) as running:
         running.alive = lambda _: False
-        ask = Ask("", "u", tuple(Question(str(n), ("Yes", "No")) for n in range(40)))
-        first, second = ask_at(running.url, ask, ask, concurrency=8, patience_s=0.2)
+        request = EngineRequest("", "u", tuple(Question(str(n), ("Yes", "No")) for n in range(40)))
+        first, second = ask_at(running.url, request, request, concurrency=8, outage_timeout_s=0.2)
     reasons = [answer.reason for answer in [*first, *second] if isinstance(answer, Failure)]
     assert reasons.count(Reason.SERVER_ERROR) == running.count <= 16
     assert reasons.count(Reason.UNAVAILABLE) == 80 - running.count
@@ -97,9 +97,9 @@ def test_patience_ends_and_then_questions_fail_at_once() -> None:
 
 def test_a_server_that_is_back_is_asked_again_after_patience_has_ended() -> None:
     async def run(running: ScriptedServer) -> list[list[Reply | Failure]]:
-        endpoint = Endpoint(base_url=running.url, max_retries=0, concurrency=8, patience_s=0.0)
-        engine = OpenAIHttp("m", endpoint, first_pause_s=0.001)
-        many = Ask("", "u", tuple(Question(str(n), ("Yes",)) for n in range(9)))
+        endpoint = Endpoint(base_url=running.url, max_retries=0, concurrency=8, outage_timeout_s=0.0)
+        engine = OpenAIEngine("m", endpoint, first_pause_s=0.001)
+        many = EngineRequest("", "u", tuple(Question(str(n), ("Yes",)) for n in range(9)))
         answers = [await engine.ask(many)]
         running.script = labels(Yes=0.9)
         await asyncio.sleep(0.01)
@@ -116,16 +116,16 @@ def test_a_server_that_is_back_is_asked_again_after_patience_has_ended() -> None
 def test_an_hours_tokens_are_not_asked_for_in_a_minute() -> None:
     """The estimate (a thousand tokens and more) fills the minute; what was used makes room for the next."""
     with scripted_server(Say("{}", usage={"prompt_tokens": 10, "completion_tokens": 10})) as running:
-        ask = Ask("", "u", (Question("1"), Question("2"), Question("3")))
-        (answers,) = ask_at(running.url, ask, tokens_per_minute=1100)
+        request = EngineRequest("", "u", (Question("1"), Question("2"), Question("3")))
+        (answers,) = ask_at(running.url, request, tokens_per_minute=1100)
     assert all(isinstance(answer, Reply) for answer in answers)
     assert running.most_at_once == 1
 
 
 def test_a_cancelled_ask_leaves_the_engine_usable() -> None:
     async def run(running: ScriptedServer) -> list[Reply | Failure]:
-        engine = OpenAIHttp("m", Endpoint(base_url=running.url, concurrency=2, max_retries=0))
-        many = Ask("", "u", tuple(Question(str(n), ("Yes",)) for n in range(6)))
+        engine = OpenAIEngine("m", Endpoint(base_url=running.url, concurrency=2, max_retries=0))
+        many = EngineRequest("", "u", tuple(Question(str(n), ("Yes",)) for n in range(6)))
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.1):
                 await engine.ask(many)

@@ -18,9 +18,9 @@ from rubricsvc.errors import InvalidError
 from tests import scripted_server as server
 from tests.scripted_server import Say, error, labels, scripted_server
 from tests.unit.workers.engines.requests import YES_NO, ask_at, failure_of, one
-from workers.engines.base import Ask, Failure, Reply
+from workers.engines.base import EngineRequest, Failure, Reply
 from workers.engines.http import transport
-from workers.engines.http.openai import OpenAIHttp
+from workers.engines.http.openai import OpenAIEngine
 from workers.engines.http.replies import LARGEST_BODY
 
 
@@ -121,7 +121,7 @@ def test_a_packed_reply_is_unpacked() -> None:
 def test_nobody_there() -> None:
     with socket.socket() as bound:  # a port that nobody listens on
         bound.bind(("127.0.0.1", 0))
-        ((answer,),) = ask_at(f"http://127.0.0.1:{bound.getsockname()[1]}/v1", Ask("", "u", (YES_NO,)))
+        ((answer,),) = ask_at(f"http://127.0.0.1:{bound.getsockname()[1]}/v1", EngineRequest("", "u", (YES_NO,)))
     assert isinstance(answer, Failure)
     assert answer.reason is Reason.UNREACHABLE
     assert answer.detail.startswith("http://127.0.0.1:") and "connection refused" in answer.detail
@@ -132,12 +132,12 @@ def test_nobody_there() -> None:
 def test_a_key_that_no_header_takes_is_told(monkeypatch: pytest.MonkeyPatch, key: str) -> None:
     monkeypatch.setenv("MY_KEY", key)
     with pytest.raises(InvalidError, match="the key in MY_KEY holds a line break") as caught:
-        ask_at("http://127.0.0.1:9/v1", Ask("", "u", (YES_NO,)), api_key_env="MY_KEY")
+        ask_at("http://127.0.0.1:9/v1", EngineRequest("", "u", (YES_NO,)), api_key_env="MY_KEY")
     assert key.strip() not in str(caught.value)
 
 
 def test_a_host_that_there_is_not_is_a_failure() -> None:
-    ((answer,),) = ask_at("http://no-such-host.invalid/v1", Ask("", "u", (YES_NO,)))
+    ((answer,),) = ask_at("http://no-such-host.invalid/v1", EngineRequest("", "u", (YES_NO,)))
     assert isinstance(answer, Failure)
     assert answer.reason is Reason.UNREACHABLE
 
@@ -150,8 +150,8 @@ def test_a_server_that_speaks_no_http_is_a_failure() -> None:
 
         listener = await asyncio.start_server(garbage, "127.0.0.1", 0)
         port = listener.sockets[0].getsockname()[1]
-        engine = OpenAIHttp("m", Endpoint(base_url=f"http://127.0.0.1:{port}/v1", max_retries=0))
-        (answer,) = await engine.ask(Ask("", "u", (YES_NO,)))
+        engine = OpenAIEngine("m", Endpoint(base_url=f"http://127.0.0.1:{port}/v1", max_retries=0))
+        (answer,) = await engine.ask(EngineRequest("", "u", (YES_NO,)))
         await engine.aclose()
         listener.close()
         return answer
