@@ -157,7 +157,7 @@ def test_client_score_returns_rewards(client: Client, worker: Any) -> None:
     seen: list[StoredJob] = []
     scored = client.score("Why?", RUBRIC, ["one", "two", "one"], JUDGE, timeout=60, on_progress=seen.append)
     assert [answer.value for answer in scored] == [pytest.approx(2 / 3)] * 3
-    assert scored[0].parts == {"a": 1.0, "pit": pytest.approx(-1 / 3)}
+    assert scored[0].contributions == {"a": 1.0, "pit": pytest.approx(-1 / 3)}
     assert [verdict.criterion for verdict in scored[0].verdicts] == ["a", "pit"]
     assert scored[0].completion_id == scored[2].completion_id != scored[1].completion_id
     assert seen[-1].status == "completed"
