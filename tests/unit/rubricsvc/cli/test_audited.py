@@ -10,8 +10,8 @@ from rubricsvc.core.judge import Judge
 from rubricsvc.store import audits, judges
 from rubricsvc.store.session import Database
 from rubricsvc.store.tables import utcnow
+from tests.integration.test_client import running
 from tests.services import free_port
-from tests.unit.rubricsvc.test_client import running
 from trainer.config import ServiceJudge
 from workers.audit.runner import asked_as
 
