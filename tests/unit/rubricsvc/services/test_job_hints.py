@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from rubricsvc.cli.hints import in_words
+
 from rubricsvc.core.judge import Judge
 
 SEATS = (Judge(name="a", model="a"), Judge(name="b", model="b"))
