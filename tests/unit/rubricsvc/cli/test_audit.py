@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli import Cli
 from tests.instant_engine import InstantEngine
-from tests.unit.rubricsvc.cli.conftest import Cli
 from workers.audit import cases
 from workers.engines import ENGINES
 from workers.engines.base import EngineRequest, Failure, Reply

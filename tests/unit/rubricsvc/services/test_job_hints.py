@@ -1,25 +1,28 @@
 from __future__ import annotations
 
-from rubricsvc.cli.hints import in_words
-
 from rubricsvc.core.judge import Judge
+from rubricsvc.services.job_hints import describe_voting
 
-SEATS = (Judge(name="a", model="a"), Judge(name="b", model="b"))
+MEMBERS = (Judge(name="a", model="a"), Judge(name="b", model="b"))
 
 
-def test_voting_is_told_in_words() -> None:
-    panel = Judge(name="p", mode="panel", members=SEATS)
-    assert in_words({"effective_votes": 1.3333}, panel) == {"effective_votes": "1.33 of 2"}
-    assert in_words({"torn": 0.25}, Judge(name="c", model="c", mode="comparative"))["torn"].startswith(
-        "25% of the pairs"
-    )
-    cascade = Judge(name="c", mode="cascade", members=SEATS, band=(0.3, 0.7))
-    dear = {"settled_early": 0.5, "saved": -0.6988}
-    assert in_words(dear, cascade) == {"settled_early": 0.5, "saved": "nothing (it cost 70% more)"}
-    early = in_words({"settled_early": 1.0, "saved_estimate": 0.9}, cascade)
-    assert early["saved_estimate"] == "90%, were its last judge's replies as short as the first's"
-    assert "--price" in in_words({"settled_early": 1.0}, cascade)["saved"]
-    assert "counted no tokens" in in_words({"settled_early": 0.5}, cascade)["saved"]
-    told = in_words({"saved": 0.4, "saved_over": 7}, cascade)
-    assert told == {"saved": "0.4, over the 7 verdicts of which each call's tokens were counted"}
-    assert in_words({"saved": 0.4}, cascade) == {"saved": 0.4}
+def test_describe_voting_adds_units() -> None:
+    panel = Judge(name="p", mode="panel", members=MEMBERS)
+    assert describe_voting({"effective_votes": 1.3333}, panel) == {"effective_votes": "1.33 of 2"}
+    pairwise = Judge(name="c", model="c", mode="comparative")
+    assert describe_voting({"torn": 0.25}, pairwise)["torn"].startswith("25%")
+
+
+def test_describe_voting_says_how_the_saving_of_a_cascade_is_known() -> None:
+    cascade = Judge(name="c", mode="cascade", members=MEMBERS, band=(0.3, 0.7))
+
+    def saved(**voting: float) -> str:
+        shown = describe_voting(voting, cascade)
+        return str(shown.get("saved") or shown["saved_estimate"])
+
+    assert describe_voting({"saved": 0.4}, cascade) == {"saved": 0.4}
+    assert "70% more" in saved(settled_early=0.5, saved=-0.6988)
+    assert saved(settled_early=1.0, saved_estimate=0.9).startswith("90%")
+    assert "--price" in saved(settled_early=1.0)
+    assert saved(settled_early=0.5).startswith("unknown")
+    assert saved(saved=0.4, saved_over=7).startswith("0.4, over the 7 verdicts")
