@@ -1,4 +1,4 @@
-"""The demo from end to end with the real model, as small as it can be."""
+"""The demo from end to end with the real model."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from rubricsvc.cli.demo import stages
+from rubricsvc.cli.demo import pipeline
 from rubricsvc.cli.demo.command import run
-from rubricsvc.cli.demo.plan import Size, Workplace
+from rubricsvc.cli.demo.folder import DemoFolder, DemoSize
 from rubricsvc.store.session import Database
 
-TINY = Size(training=2, held_out=1, generated=0, samples=2, steps=1, prompts_per_step=1, group_size=2, max_new_tokens=8)
+TINY = DemoSize(
+    training=2, held_out=1, generated=0, samples=2, steps=1, prompts_per_step=1, group_size=2, max_new_tokens=8
+)
 
 KEYS = {
     *("prompts", "rubrics", "completions", "verdicts", "failed_verdicts", "reward_before", "reward_after"),
@@ -24,7 +26,7 @@ KEYS = {
 
 @pytest.fixture(autouse=True)
 def one_thread() -> Iterator[None]:
-    """Tests run beside each other; two threads each would wait for one another."""
+    """Use one thread: tests that run in parallel would wait for each other."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -32,45 +34,45 @@ def one_thread() -> Iterator[None]:
 
 
 @pytest.mark.model
-def test_stopped_in_the_middle_it_goes_on_and_ends_with_summary_and_report(
+def test_demo_continues_after_an_interrupt(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    work = Workplace(tmp_path / "out", TINY, seed=3)
+    folder = DemoFolder(tmp_path / "out", TINY, seed=3)
 
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        patched.setattr(stages, "learn", interrupted)
-        run(work)
-    assert not work.summary.exists()
-    before = _completions(work)
+        patched.setattr(pipeline, "train_policy", interrupted)
+        run(folder)
+    assert not folder.summary.exists()
+    before = _completions(folder)
     assert len(before) == 3 * 2
 
-    figures = run(work)
-    assert "going on" in capsys.readouterr().err
-    after = _completions(work)
+    figures = run(folder)
+    assert "continuing" in capsys.readouterr().err
+    after = _completions(folder)
     assert after[: len(before)] == before
     assert len(after) == 2 * len(before)
 
     assert figures.keys() >= KEYS
-    assert json.loads(work.summary.read_text()) == figures
+    assert json.loads(folder.summary.read_text()) == figures
     assert (figures["prompts"], figures["rubrics"], figures["completions"]) == (3, 3, 12)
     assert figures["verdicts"] == 12 * 9
     assert figures["failed_verdicts"] == 0
     assert figures["train_steps"] == 1
     assert all(0.0 <= figures[key] <= 1.0 for key in KEYS if key.startswith(("reward_", "heldout_")))
-    assert work.report.read_text().startswith("<!doctype html>")
-    assert (work.training / "checkpoints" / "step-000001" / "model" / "model.safetensors").is_file()
+    assert folder.report.read_text().startswith("<!doctype html>")
+    assert (folder.training / "checkpoints" / "step-000001" / "model" / "model.safetensors").is_file()
 
-    assert run(work) == figures
+    assert run(folder) == figures
     assert "finished" in capsys.readouterr().err
 
 
-def _completions(work: Workplace) -> list[tuple[int, str]]:
+def _completions(folder: DemoFolder) -> list[tuple[int, str]]:
     from rubricsvc.store import completions
 
-    db = Database(work.database_url)
+    db = Database(folder.database_url)
     try:
         with db.read() as session:
             return [(row.id, row.digest) for row in completions.page(session, limit=100)]
