@@ -22,7 +22,7 @@ from typing import Literal
 from pydantic import Field
 
 from rubricsvc.core.base import UnitInterval, Value
-from rubricsvc.core.verdict import Text, Verdict
+from rubricsvc.core.verdict import StorableText, Verdict
 
 Measure = Literal["met", "missed", "changed", "preferred"]
 
@@ -63,11 +63,11 @@ class Hit(Value):
     suite: str
     attack: str
     criterion: str
-    task: Text
-    answer: Text
+    task: StorableText
+    answer: StorableText
     before: UnitInterval | None = None
     value: UnitInterval
-    rationale: Text | None = None
+    rationale: StorableText | None = None
 
 
 class SuiteResult(Value):

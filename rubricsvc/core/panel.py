@@ -65,7 +65,7 @@ def gather(criterion: Criterion, findings: Mapping[str, Verdict], rule: Rule, fi
         if len(chances) == len(scored):
             common["probability"] = fmean(chances)
             if any(verdict.calibrated is not None for verdict in scored):
-                common["calibrated"] = fmean(v.chance for v in scored if v.chance is not None)
+                common["calibrated"] = fmean(v.best_probability for v in scored if v.best_probability is not None)
         return Verdict.scored(criterion.key, value, spread=pstdev(values), **_words(nearest), **common)
     if 2 * len(silent) >= len(given):
         return Verdict.abstained(criterion.key, **_words(silent[0]), **common)
@@ -76,7 +76,7 @@ def gather(criterion: Criterion, findings: Mapping[str, Verdict], rule: Rule, fi
 
 def certain(verdict: Verdict, band: tuple[float, float]) -> bool:
     """Whether a cascade ends here: there is a finding, and its chance (or value, without one) is off the band."""
-    chance = verdict.value if verdict.chance is None else verdict.chance
+    chance = verdict.value if verdict.best_probability is None else verdict.best_probability
     return verdict.outcome == "scored" and chance is not None and not band[0] <= chance <= band[1]
 
 
