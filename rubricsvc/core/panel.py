@@ -152,10 +152,10 @@ def saved(votes: Sequence[Sequence[Vote]], members: Sequence[Judge]) -> float | 
     if not priced:
         prices = [Price(prompt=1e6, completion=1e6)] * len(members)
     calls = [(at, prices[at], vote.usage) for each in votes for at, vote in enumerate(each)]
-    costs = [(at, price.of(usage)) for at, price, usage in calls if usage and price]
+    costs = [(at, price.cost_of(usage)) for at, price, usage in calls if usage and price]
     last = [cost for at, cost in costs if at == len(members) - 1]
     if not last and priced and (dear := prices[-1]):
-        last = [dear.of(usage) for at, _, usage in calls if at == 0 and usage]
+        last = [dear.cost_of(usage) for at, _, usage in calls if at == 0 and usage]
     if len(costs) < len(calls) or not sum(last):
         return None
     return 1 - sum(cost for _, cost in costs) / (fmean(last) * len(votes))

@@ -51,7 +51,7 @@ class Weight:
             tokens += sum(map(len, texts)) // 4 + reply
             if price:
                 size = sum(len(text.encode("utf-8", "replace")) for text in (*texts, repr(question.schema or "")))
-                worst += price.worst(size + _OVERHEAD, reply)
+                worst += price.max_cost(size + _OVERHEAD, reply)
         return cls(tokens, worst)
 
 

@@ -61,7 +61,7 @@ def test_checks_that_there_are_not(serve: Serve, check: object, says: str) -> No
             "expected a number at most 1",
         ),
         ({"kind": "ordinal", "levels": [{"label": "a", "value": 1}]}, "expected a list of at least 2"),
-        ({"kind": "numeric", "low": -1e308, "high": 1e308}, "from -1e+308 to 1e+308 is farther than numbers go"),
+        ({"kind": "numeric", "low": -1e308, "high": 1e308}, "the range from -1e+308 to 1e+308 is not finite; use a smaller one"),
     ],
 )
 def test_add_reports_an_invalid_scale_once(filled: TestClient, scale: object, says: str) -> None:
