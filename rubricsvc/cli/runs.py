@@ -130,7 +130,7 @@ def _tasks(config: RunConfig) -> list[Task]:
 
 
 def _tell(config: RunConfig, judge: Judge | ServiceJudge, tasks: list[Task], resume: bool) -> None:
-    from rubricsvc.cli.probing import EMBEDDED, fetch_embedded, warn_of_embedded
+    from rubricsvc.cli.embedded import EMBEDDED, fetch_embedded, warn_of_embedded
     from rubricsvc.services.selecting import warn_of_vetoes
     from trainer.config import ServiceJudge
 

@@ -118,7 +118,9 @@ async def run(
     """
     check_auditable(judge)
     attacked, limits = list(plan.attacked_cases()), dict(max_rates or {})
-    session = _Session(engine, judge, journal or AuditJournal(), _question_count(plan, attacked), on_progress)
+    session = _Session(
+        engine, judge, journal if journal is not None else AuditJournal(), _question_count(plan, attacked), on_progress
+    )
     plain = await _gather(session.score_unattacked(case, PLAIN) for case in plan.cases)
     unattacked = dict(zip(map(_key, plan.cases), plain, strict=True))
     scored = await _gather(session.score(one.rubric, one.case, one.text, one.suite) for one in attacked)
