@@ -57,7 +57,7 @@ class OpenAIEngine:
         """Return one reply or failure for each question, in order."""
         if time.monotonic() >= self._server.created_at + CAPABILITIES_TTL_S:
             self._forget_capabilities()
-        lists = self._lists
+        lists = self.lists
         if len(request.questions) < 2 or not (prompts := await lists.prompts(request)):
             return await self._ask_each(request, request.questions)
         pairs = [(q, text) for q, text in zip(request.questions, prompts, strict=True) if isinstance(text, str)]
@@ -71,7 +71,7 @@ class OpenAIEngine:
 
     def _forget_capabilities(self) -> None:
         self._server = ServerCapabilities(self._model, self._client)
-        self._lists = PromptLists(self._model, self._server, self._client, enabled=self._endpoint.prompt_lists)
+        self.lists = PromptLists(self._model, self._server, self._client, enabled=self._endpoint.prompt_lists)
 
     async def _ask_each(self, request: EngineRequest, questions: Iterable[Question]) -> list[Reply | Failure]:
         return list(await asyncio.gather(*(self._ask_one(request, question) for question in questions)))

@@ -49,7 +49,7 @@ class PromptLists:
         self._model = model
         self._server = server
         self._client = client
-        self._enabled = enabled
+        self.enabled = enabled
         self._templates: dict[bool, list[str]] = {}
         self._learning = asyncio.Lock()
 
@@ -60,7 +60,7 @@ class PromptLists:
 
     async def prompts(self, request: EngineRequest) -> list[str | Failure]:
         """Return each question's prompt, or ``too_long``; an empty list where they have to be asked one by one."""
-        if not self._enabled or not all(question.labels and not question.turns for question in request.questions):
+        if not self.enabled or not all(question.labels and not question.turns for question in request.questions):
             return []
         async with self._learning:
             template = await self._template(request)
@@ -80,18 +80,18 @@ class PromptLists:
     def disable(self, reason: str) -> None:
         """Send no more lists."""
         log.info("the server takes no lists of prompts; each question is a request", model=self._model, reason=reason)
-        self._enabled = False
+        self.enabled = False
 
     async def _template(self, request: EngineRequest) -> list[str] | None:
         """Return the template's text around the places; None where it cannot be used, or not yet."""
         with_system = bool(request.system)
-        if self._enabled and with_system not in self._templates and not self._server.is_away:
+        if self.enabled and with_system not in self._templates and not self._server.is_away:
             await self._server.probe()
             if self._server.dialect:
                 await self._learn(request)
             elif self._server.probed:
-                self._enabled = False
-        return self._templates.get(with_system) if self._enabled else None
+                self.enabled = False
+        return self._templates.get(with_system) if self.enabled else None
 
     async def _learn(self, request: EngineRequest) -> None:
         began = time.monotonic()
