@@ -3,7 +3,8 @@
     python -m tests.bench.bench_throttle [--questions N] [--only SCENARIO]
 
 The scripted server plays a server in trouble; the engine asks it the same questions with its whole throttle and without
-one part of it. ``calls`` are those that the server received, ``refused`` those that brought nothing. The last line is JSON.
+one part of it. ``calls`` are those that the server received, ``refused`` those that brought nothing. The last
+line is JSON.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 from unittest.mock import patch
 
 import structlog
@@ -37,7 +38,7 @@ OK = labels(Yes=0.9)
 class Scenario:
     """A server in trouble; ``refused`` counts the calls that it did not serve."""
 
-    endpoint: dict[str, Any] = {}
+    endpoint: ClassVar[dict[str, Any]] = {}
 
     def __init__(self) -> None:
         self.refused = 0
@@ -64,7 +65,7 @@ class Overloaded(Scenario):
 class Queueing(Scenario):
     """4 calls at once; others queue, and time out where the queue is long. The work of those is wasted."""
 
-    endpoint = {"timeout_s": 0.25}
+    endpoint: ClassVar[dict[str, Any]] = {"timeout_s": 0.25}
 
     def __init__(self) -> None:
         super().__init__()
@@ -106,7 +107,7 @@ class Outage(Scenario):
 class Down(Scenario):
     """Down for good, with an outage timeout of 2 s."""
 
-    endpoint = {"outage_timeout_s": 2.0}
+    endpoint: ClassVar[dict[str, Any]] = {"outage_timeout_s": 2.0}
 
     def is_up(self) -> bool:
         return False
