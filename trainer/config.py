@@ -30,10 +30,9 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError
-from pydantic_core import ErrorDetails
 
-from rubricsvc.core.base import fields_at, unknown
 from rubricsvc.core.judge import Judge
+from rubricsvc.core.validation_messages import field_messages
 from rubricsvc.errors import InvalidError, NotFoundError
 
 
@@ -155,8 +154,9 @@ def load_config(path: Path) -> RunConfig:
     try:
         config = RunConfig.model_validate(data)
     except ValidationError as error:
-        faults = "\n".join(f"  {_where(fault['loc'])}: {_words(fault)}" for fault in error.errors())
-        raise InvalidError(f"{path} is not a training configuration:\n{faults}", path=str(path)) from error
+        messages = field_messages(error, model=RunConfig, data=data)
+        lines = "\n".join(f"  {'.'.join(map(str, one.path))}: {one.message}" for one in messages)
+        raise InvalidError(f"{path} is not a training configuration:\n{lines}", path=str(path)) from error
     folder = path.parent
     changes: dict[str, Any] = {
         "out": folder / config.out,
@@ -165,16 +165,3 @@ def load_config(path: Path) -> RunConfig:
     if config.policy.model != "embedded" and (folder / config.policy.model).is_dir():
         changes["policy"] = config.policy.model_copy(update={"model": str(folder / config.policy.model)})
     return config.model_copy(update=changes)
-
-
-def _words(fault: ErrorDetails) -> str:
-    if fault["type"] != "extra_forbidden":
-        return fault["msg"]
-    return unknown(str(fault["loc"][-1]), fields_at(RunConfig, fault["loc"][:-1]))
-
-
-def _where(location: tuple[int | str, ...]) -> str:
-    parts = [str(part) for part in location]
-    if parts[0] == "judge":
-        parts[1:2] = []  # which kind of judge it was taken for
-    return ".".join(parts)

@@ -205,7 +205,7 @@ def _rewards(scored: Sequence[Scored], config: TrainConfig) -> Tensor:
         failed = Counter(str(v.reason) for item in missing for v in item.verdicts if v.outcome == "failed")
         why = ", ".join(f"{count} verdicts failed: {reason}" for reason, count in failed.most_common(3))
         raise UnavailableError(
-            f"{len(missing)} of {len(scored)} completions have no reward ({why or missing[0].reward.why_none})",
+            f"{len(missing)} of {len(scored)} completions have no reward ({why or missing[0].reward.null_reason})",
             hint="mend the judge and resume; max_unscored is the share that may be missing",
         )
     values = [math.nan if item.reward.value is None else item.reward.value for item in scored]

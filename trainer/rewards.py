@@ -193,7 +193,7 @@ class ServiceRewards:
                 )
             except UnavailableError as error:
                 if not left:
-                    return [Scored(Reward(None, 0.0, task.rubric.formula, why_none=str(error)))] * len(completions)
+                    return [Scored(Reward(None, 0.0, task.rubric.formula, null_reason=str(error)))] * len(completions)
                 log.warning("trying again for %.0f s: %s", left, error)
                 await asyncio.sleep(_PAUSE_SECONDS)
             else:

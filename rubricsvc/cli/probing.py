@@ -6,7 +6,7 @@ import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from rubricsvc.cli.output import meter, say
+from rubricsvc.cli.output import echo, progress_bar
 from rubricsvc.errors import UnavailableError, cut
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def probe_judge(judge: Judge) -> None:
     """
     verdict = asyncio.run(_ask(_reached(judge, max_retries=min(judge.endpoint.max_retries, 1))))
     if verdict.outcome != "failed":
-        say(f"{judge.name} answers: {_in_words(verdict)}")
+        echo(f"{judge.name} answers: {_in_words(verdict)}")
         return
     reason = str(verdict.reason)
     mending = _mending(judge, verdict)
@@ -48,8 +48,8 @@ def probe_judge(judge: Judge) -> None:
         detail = f": {verdict.detail}" if verdict.detail else ""
         hint = f"{mending} (--no-probe adds it all the same)"
         raise UnavailableError(f"the judge was not added, it does not answer: {reason}{detail}", hint=hint)
-    say(f"{judge.name} answers, but not with a verdict: {reason} {verdict.detail or ''}".rstrip())
-    say(
+    echo(f"{judge.name} answers, but not with a verdict: {reason} {verdict.detail or ''}".rstrip())
+    echo(
         "hint: it is added all the same, as its next answer may be better; if `rubricsvc score` fails like this too,"
         " add it under another name with more --max-tokens, another --mode or another --model"
     )
@@ -106,7 +106,7 @@ async def _ask(judge: Judge) -> Verdict:
 
 def warn_of_embedded() -> None:
     """What the shipped model is worth, said where people meet it."""
-    say("the embedded 135M model is for trying things out: untrained, its verdicts are hardly better than chance")
+    echo("the embedded 135M model is for trying things out: untrained, its verdicts are hardly better than chance")
 
 
 async def score_once(judge: Judge, rubric: Any, prompt: Any, completion: Any, *beside: Any) -> list[Verdict]:
@@ -114,8 +114,7 @@ async def score_once(judge: Judge, rubric: Any, prompt: Any, completion: Any, *b
     from workers.engines import make_engine
     from workers.scoring.completions import score_group
 
-    if any(leaf.model == EMBEDDED for leaf in judge.leaf_judges):
-        fetch_embedded()
+    fetch_if_embedded(judge)
     judge = _reached(judge, outage_timeout_s=0.0)  # somebody waits for it
     engine = make_engine(judge)
     try:
@@ -131,6 +130,12 @@ def _reached(judge: Judge, **otherwise: float) -> Judge:
     return judge.model_copy(update={"endpoint": endpoint, "members": members})
 
 
+def fetch_if_embedded(judge: Judge) -> None:
+    """Fetch the embedded model if the judge or one of its members uses it."""
+    if any(leaf.model == EMBEDDED for leaf in judge.leaf_judges):
+        fetch_embedded()
+
+
 def fetch_embedded() -> None:
     """Bring the shipped model into the cache, with a progress bar, if it is not there."""
     from rubricsvc.settings import get_settings
@@ -139,5 +144,5 @@ def fetch_embedded() -> None:
     cache = get_settings().cache_dir
     if (cache / NAME).is_dir():
         return
-    with meter("embedded model") as bar:
+    with progress_bar("embedded model") as bar:
         embedded_model(cache, lambda what, share: bar.update(round(share * 100), 100, what))

@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rubricsvc.cli.output import INTERRUPTED, Json, cell, meter, noun, say, show, show_list
+from rubricsvc.cli.output import INTERRUPTED, Json, cell, echo, group, progress_bar, show, show_list
 
 if TYPE_CHECKING:
-    from rubricsvc.cli.audited import Standing
+    from rubricsvc.cli.audit_status import AuditStatus
     from rubricsvc.core.judge import Judge
     from trainer.config import RunConfig, ServiceJudge
     from trainer.metrics import Metrics
     from trainer.rewards import JudgeRewards, ServiceRewards, Task
 
-app = noun("Training runs.")
+app = group("Training runs.")
 
 SHOWN = ("reward", "reward_std", "unscored_fraction", "entropy", "grad_norm", "completions/mean_length", "step_time")
 
@@ -44,14 +44,14 @@ def start(
     run = described.model_copy(update={"judge": judge})
     tasks = _tasks(run)
     _tell(run, judge, tasks, resume)
-    say(audit.words)
+    echo(audit.message)
 
     from trainer.loop import train
     from trainer.policy import Policy
 
     began = time.monotonic()
     policy = Policy.load(run.policy.model, dtype=run.policy.dtype, device=run.policy.device)
-    with _rewards(judge) as rewards, meter("training") as bar, _stop_on_interrupt() as stop:
+    with _rewards(judge) as rewards, progress_bar("training") as bar, _stop_on_interrupt() as stop:
 
         def on_step(step: Metrics) -> None:
             bar.update(step["step"], run.steps, f"reward {cell(step['reward'])} ± {cell(step['reward_std'])}")
@@ -59,7 +59,7 @@ def start(
         history = train(policy, tasks, rewards, run, on_step=on_step, stop=stop, resume=resume, record=audit.record)
     show(_summary(run.out) | {"seconds": round(time.monotonic() - began, 2)}, as_json)
     if history.stopped:
-        say(f"stopped; go on with: rubricsvc runs start {config} --resume")
+        echo(f"stopped; go on with: rubricsvc runs start {config} --resume")
         raise typer.Exit(INTERRUPTED)
 
 
@@ -92,22 +92,24 @@ def list_(
     show_list((_summary(path) for path in found), as_json, empty=f"no runs in {folder}")
 
 
-def _judge(config: RunConfig) -> tuple[Judge | ServiceJudge, Standing]:
+def _judge(config: RunConfig) -> tuple[Judge | ServiceJudge, AuditStatus]:
     """Who judges, and which audit it passed; a name is looked up, so that the run's record says who that was."""
-    from rubricsvc.cli.audited import Standing, of_service, of_stored
+    from rubricsvc.cli.audit_status import AuditStatus, status_at_service, status_of_stored
     from rubricsvc.core.judge import Judge
 
     if isinstance(config.judge, Judge):
-        return config.judge, Standing(config.judge.name, why="keep it with `rubricsvc judges add`, then `judges audit`")
+        return config.judge, AuditStatus(
+            config.judge.name, missing_reason="store it with `rubricsvc judges add`, then `judges audit`"
+        )
     if not isinstance(config.judge, str):
-        return config.judge, of_service(config.judge)
-    from rubricsvc.cli.database import books
+        return config.judge, status_at_service(config.judge)
+    from rubricsvc.cli.database import database
     from rubricsvc.store import audits, judges
 
-    with books() as db, db.read() as session:
+    with database() as db, db.read() as session:
         row = judges.get(session, config.judge)
         kept = audits.newest(session, [row.id]).get(row.id)
-        return row.value, of_stored(row.value, kept.value if kept else None)
+        return row.value, status_of_stored(row.value, kept.value if kept else None)
 
 
 def _tasks(config: RunConfig) -> list[Task]:
@@ -121,7 +123,7 @@ def _tasks(config: RunConfig) -> list[Task]:
     if not tasks:
         raise InvalidError(f"{config.data.path} has no prompt with a rubric", hint="give each prompt its criteria")
     if len(tasks) < len(records):
-        say(f"{len(records) - len(tasks)} of {len(records)} records have no prompt or no rubric and are left out")
+        echo(f"{len(records) - len(tasks)} of {len(records)} records have no prompt or no rubric and are left out")
     for task in tasks:
         checks.validate(task.rubric)
     return tasks
@@ -134,8 +136,8 @@ def _tell(config: RunConfig, judge: Judge | ServiceJudge, tasks: list[Task], res
 
     sampling, policy = config.sampling, config.policy
     verb = "go on training" if resume else "train"
-    say(f"{verb} {policy.model} ({policy.dtype}) for {config.steps} steps, into {config.out}")
-    say(
+    echo(f"{verb} {policy.model} ({policy.dtype}) for {config.steps} steps, into {config.out}")
+    echo(
         f"a step: {sampling.group_size} completions for each of {sampling.prompts_per_step} prompts (of {len(tasks)}), "
         f"judged by {judge.name}"
     )
@@ -165,7 +167,7 @@ def _stop_on_interrupt() -> Iterator[Event]:
     def first(_signal: int, _frame: object) -> None:
         stop.set()
         signal.signal(signal.SIGINT, before)
-        say("\nending after this step, with a checkpoint; Ctrl-C again ends at once")
+        echo("\nending after this step, with a checkpoint; Ctrl-C again ends at once")
 
     before = signal.signal(signal.SIGINT, first)
     try:

@@ -209,7 +209,7 @@ def fail(session: Session, lease: Lease, why: str) -> None:
     session.execute(
         update(ItemRow)
         .where(tuple_(ItemRow.id, ItemRow.fence).in_(_held([lease])), ItemRow.state == LEASED)
-        .values(state=FAILED, lease_until=None, worker=None, why_none=why[:WHY_CHARS]),
+        .values(state=FAILED, lease_until=None, worker=None, null_reason=why[:WHY_CHARS]),
         execution_options={"synchronize_session": False},
     )
 
@@ -243,7 +243,8 @@ def _item_columns(outcome: Outcome, stands: Sequence[Verdict]) -> dict[str, obje
         "reward": folded.value,
         "coverage": folded.coverage,
         "formula": folded.formula,
-        "why_none": (folded.why_none or "")[:WHY_CHARS] or None,
+        "vetoed_by": folded.vetoed_by,
+        "null_reason": (folded.null_reason or "")[:WHY_CHARS] or None,
         "verdicts": len(final),
         "failed_verdicts": failed,
     }
@@ -264,7 +265,7 @@ def reconcile(session: Session, *, max_leases: int) -> int:
     again = [id_ for id_, lost in returned if lost + 1 < max_leases]
     poison = [id_ for id_, lost in returned if lost + 1 >= max_leases]
     freed = {"lease_until": None, "worker": None, "lost": ItemRow.lost + 1}
-    for ids, values in ((again, {"state": PENDING}), (poison, {"state": FAILED, "why_none": _WORKER_LOST})):
+    for ids, values in ((again, {"state": PENDING}), (poison, {"state": FAILED, "null_reason": _WORKER_LOST})):
         for chunk in batched(ids):
             session.execute(update(ItemRow).where(ItemRow.id.in_(chunk)).values(**freed, **values))
     jobs.finish(session)

@@ -18,12 +18,11 @@ from sqlalchemy import (
     String,
     Text,
     UniqueConstraint,
-    false,
 )
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
 from sqlalchemy.types import TypeDecorator
 
-from rubricsvc.core.audit import Audit, KeptAudit
+from rubricsvc.core.audit import Audit, StoredAudit
 from rubricsvc.core.judge import Endpoint, Judge
 from rubricsvc.core.label import Label
 from rubricsvc.core.prompt import Completion, Prompt
@@ -168,8 +167,8 @@ class JobRow(Base):
     created_at: Mapped[datetime] = mapped_column(default=utcnow)
     finished_at: Mapped[datetime | None]
     budget: Mapped[float | None] = mapped_column(Float)
-    spent: Mapped[float] = mapped_column(Float, default=0.0, server_default="0")
-    exhausted: Mapped[bool] = mapped_column(default=False, server_default=false())
+    spent: Mapped[float] = mapped_column(Float, default=0.0)
+    exhausted: Mapped[bool] = mapped_column(default=False)
 
     judge: Mapped[JudgeRow] = relationship()
 
@@ -218,9 +217,10 @@ class ItemRow(Base):
     reward: Mapped[float | None] = mapped_column(Float)
     coverage: Mapped[float | None] = mapped_column(Float)
     formula: Mapped[str | None] = mapped_column(String(60))
-    why_none: Mapped[str | None] = mapped_column(String(300))
-    verdicts: Mapped[int] = mapped_column(default=0, server_default="0")
-    failed_verdicts: Mapped[int] = mapped_column(default=0, server_default="0")
+    vetoed_by: Mapped[str | None] = mapped_column(String(200))
+    null_reason: Mapped[str | None] = mapped_column(String(300))
+    verdicts: Mapped[int] = mapped_column(default=0)
+    failed_verdicts: Mapped[int] = mapped_column(default=0)
 
     completion: Mapped[CompletionRow] = relationship()
     rubric: Mapped[RubricRow] = relationship()
@@ -242,8 +242,8 @@ class VerdictRow(Base):
     outcome: Mapped[str] = mapped_column(String(10))
     value: Mapped[float | None] = mapped_column(Float)
     reason: Mapped[str | None] = mapped_column(String(30))
-    more: Mapped[dict[str, Any]] = mapped_column(default=dict)
-    tries: Mapped[int] = mapped_column(default=1)
+    details: Mapped[dict[str, Any]] = mapped_column(default=dict)
+    attempts: Mapped[int] = mapped_column(default=1)
     created_at: Mapped[datetime] = mapped_column(default=utcnow)
 
     @property
@@ -255,7 +255,7 @@ class VerdictRow(Base):
             reason=self.reason,
             sample=self.sample,
             fingerprint=self.fingerprint,
-            **self.more,
+            **self.details,
         )
 
 
@@ -292,9 +292,9 @@ class AuditRow(Base):
     created_at: Mapped[datetime] = mapped_column(default=utcnow)
 
     @property
-    def value(self) -> KeptAudit:
+    def value(self) -> StoredAudit:
         audit = Audit.model_validate(self.content)
-        return KeptAudit(id=self.id, created_at=self.created_at, passed=self.passed, audit=audit)
+        return StoredAudit(id=self.id, created_at=self.created_at, passed=self.passed, audit=audit)
 
 
 class KeyRow(Base):

@@ -33,15 +33,15 @@ def settled(session: Session, origins: Iterable[Origin]) -> dict[Origin, list[Ve
 def write(session: Session, verdicts: Iterable[tuple[Origin, int, int, Verdict]]) -> set[tuple[Origin, str]]:
     """Keep (origin, rubric id, judge id, verdict) in bulk; the (origin, criterion) pairs that were kept.
 
-    A settled verdict that is there stays (ON CONFLICT DO NOTHING); a failed one gives way, and its tries are counted.
+    A settled verdict stays (ON CONFLICT DO NOTHING); a failed one is replaced, and its attempts are counted.
     """
     kept: set[tuple[Origin, str]] = set()
     for chunk in batched(verdicts):
         new, parameters = insert_rows(session, VerdictRow, [_columns(*row) for row in chunk])
-        changed = {name: new.excluded[name] for name in ("outcome", "value", "reason", "more", "created_at")}
+        changed = {name: new.excluded[name] for name in ("outcome", "value", "reason", "details", "created_at")}
         statement = new.on_conflict_do_update(
             index_elements=["completion_id", "fingerprint", "criterion", "sample"],
-            set_={**changed, "tries": VerdictRow.tries + 1},
+            set_={**changed, "attempts": VerdictRow.attempts + 1},
             where=VerdictRow.outcome == "failed",
         ).returning(VerdictRow.completion_id, VerdictRow.fingerprint, VerdictRow.criterion)
         for completion_id, fingerprint, criterion in session.execute(statement, parameters):
@@ -60,7 +60,7 @@ def _columns(origin: Origin, rubric_id: int, judge_id: int, verdict: Verdict) ->
         "value": verdict.value,
         "reason": verdict.reason,
         "sample": verdict.sample,
-        "more": verdict.model_dump(mode="json", exclude=_OWN_COLUMNS, exclude_defaults=True),
+        "details": verdict.model_dump(mode="json", exclude=_OWN_COLUMNS, exclude_defaults=True),
     }
 
 

@@ -128,13 +128,13 @@ def measure(judge: Judge, rows: Sequence[Judged]) -> dict[str, Any]:
     try:
         (fitted,) = calibrate(rows)
     except InvalidError as error:
-        fitted = Fitted("binary", len(rows), why_none=str(error))
+        fitted = Fitted("binary", len(rows), null_reason=str(error))
     return {
         "n": group.pairs,
         "left_out": group.left_out,
         "met": sum(row.label.value or 0.0 for row in rows) / len(rows),
         **{name: asdict(group.figures[name]) for name in names},
-        "method": fitted.curve.method if fitted.curve else fitted.why_none,
+        "method": fitted.curve.method if fitted.curve else fitted.null_reason,
         "before": asdict(fitted.before) if fitted.before else None,
         "after": asdict(fitted.after) if fitted.after else None,
     }

@@ -21,10 +21,10 @@ from functools import lru_cache
 
 from pydantic import ValidationError
 
-from rubricsvc.core.base import first_fault
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Check, Criterion, Rubric
 from rubricsvc.core.templates import PlaceholderError
+from rubricsvc.core.validation_messages import first_error
 from rubricsvc.core.verdict import Reason, Verdict
 from rubricsvc.errors import InvalidError, RubricsvcError
 from workers.checks import (  # noqa: F401 - they register their checks
@@ -135,7 +135,7 @@ def _arguments(asked: Check) -> tuple[CheckType, Args]:
     try:
         return function, function.args.model_validate(asked.args)
     except ValidationError as error:
-        where, words = first_fault(error, quoted=False, model=function.args)
+        where, words = first_error(error, quoted=False, model=function.args)
         path = f"args.{where}" if where else "args"
         names = (field.alias or name for name, field in function.args.model_fields.items())
         hint = f"{asked.name} takes {', '.join(names)}"

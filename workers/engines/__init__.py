@@ -14,8 +14,8 @@ from collections.abc import Callable
 
 from pydantic import ValidationError
 
-from rubricsvc.core.base import first_fault
 from rubricsvc.core.judge import Judge
+from rubricsvc.core.validation_messages import first_error
 from rubricsvc.errors import InvalidError, UnavailableError, cut
 from workers.engines.base import Engine
 from workers.engines.panel import PanelEngine
@@ -47,7 +47,7 @@ def factory_of(judge: Judge) -> Factory:
     try:
         judge.endpoint.checked()
     except ValidationError as error:
-        path, words = first_fault(error)
+        path, words = first_error(error)
         hint = f"mend it where the database is: rubricsvc judges add {judge.name} …"
         raise InvalidError(f"judge {judge.name!r}: {path} {words}", hint=hint, path=f"judge.endpoint.{path}") from error
     return ENGINES[judge.engine]

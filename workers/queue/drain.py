@@ -24,10 +24,10 @@ from sqlalchemy.orm import Session
 from structlog import get_logger
 from structlog.contextvars import bound_contextvars
 
-from rubricsvc.core.base import first_fault
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Prompt
 from rubricsvc.core.rubric import Rubric
+from rubricsvc.core.validation_messages import first_error
 from rubricsvc.core.verdict import Reason, Verdict
 from rubricsvc.errors import UnavailableError
 from rubricsvc.settings import Settings
@@ -172,7 +172,7 @@ class _Window:
             try:
                 rubric, prompt = self.drainer._rubric(lease.rubric_id), self.drainer._prompt(prompt_id)
             except ValidationError as error:  # kept by an earlier version, which took what is refused now
-                path, words = first_fault(error)
+                path, words = first_error(error)
                 leases.fail(session, lease, f"its rubric or prompt can no longer be read: {path}: {words}")
                 jobs.finish(session, [lease.job_id])
                 continue

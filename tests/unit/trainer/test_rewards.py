@@ -19,9 +19,9 @@ from rubricsvc.settings import Settings
 from rubricsvc.store import jobs, outbox
 from rubricsvc.store.session import Database
 from tests.instant_engine import InstantEngine, agreeable
+from tests.integration.test_client import running
 from tests.preference_engine import Tasteful, answers_in
 from tests.services import free_port
-from tests.unit.rubricsvc.test_client import running
 from trainer.rewards import CallableRewards, JudgeRewards, RewardSource, Scored, ServiceRewards, Task
 from workers import engines
 from workers.engines.base import Failure, Question, Reply
@@ -78,7 +78,7 @@ def test_a_failure_that_breaks_the_formulas_rule_is_no_reward() -> None:
     with JudgeRewards(JUDGE, InstantEngine(faulty)) as rewards:
         [found] = rewards.score([task], [Completion(text="y")])
     assert found.reward.value is None
-    assert "positive weight" in str(found.reward.why_none)
+    assert "positive weight" in str(found.reward.null_reason)
 
 
 @pytest.fixture
@@ -117,7 +117,7 @@ def test_what_the_service_does_not_finish_in_time_is_no_reward(db: Database) -> 
     with running(db) as url, ServiceRewards(JUDGE, url, timeout=0.1) as rewards:
         found = score(rewards)
     assert [item.reward.value for item in found] == [None] * 4
-    assert "not finished" in str(found[0].reward.why_none)
+    assert "not finished" in str(found[0].reward.null_reason)
     with db.read() as session:  # nobody pays for answers that nobody waits for
         assert [job.status for job in jobs.page(session)] == ["cancelled", "cancelled"]
 
@@ -159,7 +159,7 @@ def test_a_service_that_stays_away_is_no_reward(monkeypatch: pytest.MonkeyPatch)
     with ServiceRewards("any", f"http://127.0.0.1:{free_port()}", timeout=0.3) as rewards:
         found = score(rewards)
     assert [item.reward.value for item in found] == [None] * 4
-    assert "cannot be reached" in str(found[0].reward.why_none)
+    assert "cannot be reached" in str(found[0].reward.null_reason)
 
 
 @pytest.mark.integration

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from rubricsvc.store.session import Database
+from tests.cli import Cli
 from tests.rows import keep_unusable
 from tests.scripted_server import Say, error, instant, labels, scripted_server
 from tests.services import free_port
 from tests.tiny_model import tiny_model
-from tests.unit.rubricsvc.cli.conftest import Cli
 
 
 def test_a_judge_is_asked_before_it_is_kept(cli: Cli) -> None:
@@ -73,15 +73,15 @@ def test_a_name_stands_for_one_judge(cli: Cli) -> None:
     [
         ([], "which model?"),
         (["--model", "m", "--engine", "nowhere"], "no engine 'nowhere'"),
-        (["--model", "m", "--mode", "loud"], "--mode: input should be 'readout', 'written', "),
+        (["--model", "m", "--mode", "loud"], "--mode: expected 'readout', 'written', "),
         (["--model", "m", "--url", "http://["], "--url: is no address of a server"),
         (["--model", "m", "--url", "foo"], "--url: is no address of a server"),
         (["--model", "m", "--url", "file:///etc/passwd"], "--url: is no address of a server"),
-        (["--model", "m", "--timeout", "1e9"], "--timeout: input should be less than or equal to 3600"),
+        (["--model", "m", "--timeout", "1e9"], "--timeout: expected a number at most 3600"),
         (["--model", "m", "--concurrency", "9" * 30], "--concurrency: "),
-        (["--model", "m", "--max-tokens", "1000000000"], "--max-tokens: input should be less than or equal to 1000000"),
-        (["--model", "m", "--threshold", "2"], "--threshold: input should be less than 1"),
-        (["--model", "m", "--timeout", "0"], "--timeout: input should be greater than 0"),
+        (["--model", "m", "--max-tokens", "1000000000"], "--max-tokens: expected a number at most 1000000"),
+        (["--model", "m", "--threshold", "2"], "--threshold: expected a number below 1"),
+        (["--model", "m", "--timeout", "0"], "--timeout: expected a number above 0"),
         (["--embedded", "--model", "m"], "--embedded and --model exclude each other"),
         (["--model", "m", "--template", "none"], "none"),
         (["--model", "m", "--criteria-per-call", "3"], "--criteria-per-call: this judge is asked each criterion by"),
@@ -98,9 +98,9 @@ def test_a_name_stands_for_one_judge(cli: Cli) -> None:
         ([*LOCAL, "--requests-per-minute", "5"], "--requests-per-minute is for a judge at a server"),
         ([*LOCAL, "--timeout", "5"], "--timeout is for a judge at a server"),
         ([*LOCAL, "--no-prompt-lists"], "--prompt-lists is for a judge at a server"),
-        (["--model", "m", "--min-answer-mass", "2"], "--min-answer-mass: input should be less than"),
-        (["--model", "m", "--top-p", "0"], "--top-p: input should be greater than 0"),
-        (["--model", "m", "--max-retries", "21"], "--max-retries: input should be less than"),
+        (["--model", "m", "--min-answer-mass", "2"], "--min-answer-mass: expected a number at most"),
+        (["--model", "m", "--top-p", "0"], "--top-p: expected a number above 0"),
+        (["--model", "m", "--max-retries", "21"], "--max-retries: expected a number at most"),
     ],
 )
 def test_bad_options(cli: Cli, args: list[str], words: str) -> None:

@@ -192,7 +192,7 @@ def test_a_failed_verdict_gives_way_to_a_retry_and_the_tries_are_counted(each_db
     with each_db.read() as session:
         assert jobs.get(session, job).status == "completed"
         assert jobs.results(session, job)[0].reward == 1.0
-        assert [row.tries for row in verdicts.page(session) if row.criterion == "c1"] == [2]
+        assert [row.attempts for row in verdicts.page(session) if row.criterion == "c1"] == [2]
 
 
 def test_an_item_that_kills_its_workers_fails_as_worker_lost(each_db: Database) -> None:
@@ -204,7 +204,7 @@ def test_an_item_that_kills_its_workers_fails_as_worker_lost(each_db: Database) 
     with each_db.read() as session:
         item = jobs.results(session, job)[0]
         assert (item.state, item.reward) == ("failed", None)
-        assert "worker_lost" in str(item.why_none)
+        assert "worker_lost" in str(item.null_reason)
         assert jobs.get(session, job).status == "completed_with_failures"
 
 

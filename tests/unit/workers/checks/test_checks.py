@@ -84,13 +84,13 @@ def test_settled_criteria_are_not_run_again() -> None:
         ("nonsense", {}, "criteria.1.check.name", "unknown check 'nonsense'"),
         ("words", {}, "criteria.1.check.args", "give min, max or both"),
         ("words", {"min": 5, "max": 3}, "criteria.1.check.args", "must not be above"),
-        ("words", {"min": "many"}, "criteria.1.check.args.min", "valid integer"),
+        ("words", {"min": "many"}, "criteria.1.check.args.min", "expected a whole number"),
         ("words", {"maximum": 5}, "criteria.1.check.args.maximum", "unknown field; did you mean 'max'?"),
         ("contains", {"terms": []}, "criteria.1.check.args.terms", "at least 1"),
-        ("contains", {"terms": [""]}, "criteria.1.check.args.terms.0", "at least 1"),
+        ("contains", {"terms": [""]}, "criteria.1.check.args.terms.0", "expected some text"),
         ("contains", {"terms": ["a"], "mode": "some"}, "criteria.1.check.args.mode", "'any'"),
         ("regex", {"pattern": "(a"}, "criteria.1.check.args.pattern", "not a regular expression"),
-        ("distinct", {"n": 0}, "criteria.1.check.args.n", "greater than or equal"),
+        ("distinct", {"n": 0}, "criteria.1.check.args.n", "a number at least"),
     ],
 )
 def test_a_bad_check_is_found_before_and_while_scoring(

@@ -213,7 +213,7 @@ def test_a_result_that_cannot_be_kept_does_not_take_the_batch_along(db: Database
         assert jobs.progress(session, job).done == 5
         [bad] = [row for row in jobs.results(session, job) if row.state == "failed"]
         assert (bad.id, bad.reward) == (3, None)
-        assert bad.why_none == "the result cannot be recorded: ValueError: cannot be kept"
+        assert bad.null_reason == "the result cannot be recorded: ValueError: cannot be kept"
         assert jobs.get(session, job).status == "completed_with_failures"
     with db.write() as session:
         assert jobs.retry(session, job) == 1
@@ -315,5 +315,5 @@ def test_a_rubric_that_can_no_longer_be_read_fails_its_items_and_no_others(db: D
         assert jobs.get(session, job).status == "completed_with_failures"
         first, *others = jobs.results(session, job)
         assert first.state == "failed"
-        assert "formula" in (first.why_none or "")
+        assert "formula" in (first.null_reason or "")
         assert {row.state for row in others} == {"done"}

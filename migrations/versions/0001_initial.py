@@ -1,4 +1,4 @@
-"""The books: prompts, rubrics, completions, judges, jobs with their items, verdicts, keys, outbox.
+"""All tables.
 
 Revision ID: 0001
 Revises:
@@ -60,6 +60,18 @@ def upgrade() -> None:
     )
     op.create_index(op.f("ix_prompts_external_id"), "prompts", ["external_id"])
     op.create_table(
+        "audits",
+        sa.Column("id", Id, nullable=False),
+        sa.Column("judge_id", Id, nullable=False),
+        sa.Column("digest", sa.String(length=64), nullable=False),
+        sa.Column("passed", sa.Boolean(), nullable=False),
+        sa.Column("content", sa.JSON(), nullable=False),
+        sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
+        sa.ForeignKeyConstraint(["judge_id"], ["judges.id"], name=op.f("fk_audits_judge_id_judges")),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_audits")),
+    )
+    op.create_index(op.f("ix_audits_judge_id"), "audits", ["judge_id"])
+    op.create_table(
         "completions",
         sa.Column("id", Id, nullable=False),
         sa.Column("prompt_id", Id, nullable=False),
@@ -82,11 +94,21 @@ def upgrade() -> None:
         sa.Column("status", sa.String(length=30), nullable=False),
         sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("finished_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("budget", sa.Float(), nullable=True),
+        sa.Column("spent", sa.Float(), nullable=False),
+        sa.Column("exhausted", sa.Boolean(), nullable=False),
         sa.ForeignKeyConstraint(["judge_id"], ["judges.id"], name=op.f("fk_jobs_judge_id_judges")),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_jobs")),
         sa.UniqueConstraint("key", name=op.f("uq_jobs_key")),
     )
     op.create_index(op.f("ix_jobs_status"), "jobs", ["status"])
+    op.create_table(
+        "prompt_ids",
+        sa.Column("external_id", sa.String(length=200), nullable=False),
+        sa.Column("prompt_id", Id, nullable=False),
+        sa.ForeignKeyConstraint(["prompt_id"], ["prompts.id"], name=op.f("fk_prompt_ids_prompt_id_prompts")),
+        sa.PrimaryKeyConstraint("external_id", "prompt_id", name=op.f("pk_prompt_ids")),
+    )
     op.create_table(
         "rubrics",
         sa.Column("id", Id, nullable=False),
@@ -120,7 +142,10 @@ def upgrade() -> None:
         sa.Column("reward", sa.Float(), nullable=True),
         sa.Column("coverage", sa.Float(), nullable=True),
         sa.Column("formula", sa.String(length=60), nullable=True),
-        sa.Column("why_none", sa.String(length=300), nullable=True),
+        sa.Column("vetoed_by", sa.String(length=200), nullable=True),
+        sa.Column("null_reason", sa.String(length=300), nullable=True),
+        sa.Column("verdicts", Id, nullable=False),
+        sa.Column("failed_verdicts", Id, nullable=False),
         sa.ForeignKeyConstraint(["completion_id"], ["completions.id"], name=op.f("fk_items_completion_id_completions")),
         sa.ForeignKeyConstraint(["job_id"], ["jobs.id"], name=op.f("fk_items_job_id_jobs")),
         sa.ForeignKeyConstraint(["judge_id"], ["judges.id"], name=op.f("fk_items_judge_id_judges")),
@@ -134,6 +159,39 @@ def upgrade() -> None:
     op.create_index("ix_items_job", "items", ["job_id", "state"])
     op.create_index("ix_items_lease", "items", ["state", "lease_until"])
     op.create_table(
+        "labels",
+        sa.Column("id", Id, nullable=False),
+        sa.Column("completion_id", Id, nullable=False),
+        sa.Column("rubric_id", Id, nullable=False),
+        sa.Column("criterion", sa.String(length=200), nullable=False),
+        sa.Column("annotator", sa.String(length=200), nullable=False),
+        sa.Column("value", sa.Float(), nullable=True),
+        sa.Column("note", sa.Text(), nullable=True),
+        sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["completion_id"], ["completions.id"], name=op.f("fk_labels_completion_id_completions")
+        ),
+        sa.ForeignKeyConstraint(["rubric_id"], ["rubrics.id"], name=op.f("fk_labels_rubric_id_rubrics")),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_labels")),
+        sa.UniqueConstraint(
+            "completion_id",
+            "rubric_id",
+            "criterion",
+            "annotator",
+            name=op.f("uq_labels_completion_id_rubric_id_criterion_annotator"),
+        ),
+    )
+    op.create_index(op.f("ix_labels_rubric_id"), "labels", ["rubric_id"])
+    op.create_table(
+        "reservations",
+        sa.Column("job_id", Id, nullable=False),
+        sa.Column("worker", sa.String(length=100), nullable=False),
+        sa.Column("dollars", sa.Float(), nullable=False),
+        sa.Column("lost", sa.Boolean(), nullable=False),
+        sa.ForeignKeyConstraint(["job_id"], ["jobs.id"], name=op.f("fk_reservations_job_id_jobs")),
+        sa.PrimaryKeyConstraint("job_id", "worker", name=op.f("pk_reservations")),
+    )
+    op.create_table(
         "verdicts",
         sa.Column("id", Id, nullable=False),
         sa.Column("completion_id", Id, nullable=False),
@@ -145,8 +203,8 @@ def upgrade() -> None:
         sa.Column("outcome", sa.String(length=10), nullable=False),
         sa.Column("value", sa.Float(), nullable=True),
         sa.Column("reason", sa.String(length=30), nullable=True),
-        sa.Column("more", sa.JSON(), nullable=False),
-        sa.Column("tries", Id, nullable=False),
+        sa.Column("details", sa.JSON(), nullable=False),
+        sa.Column("attempts", Id, nullable=False),
         sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
         sa.ForeignKeyConstraint(
             ["completion_id"], ["completions.id"], name=op.f("fk_verdicts_completion_id_completions")
@@ -166,20 +224,15 @@ def upgrade() -> None:
 
 def downgrade() -> None:
     op.drop_table("verdicts")
-    op.drop_index("ix_items_lease", table_name="items")
-    op.drop_index("ix_items_job", table_name="items")
-    op.drop_index("ix_items_claim", table_name="items")
+    op.drop_table("reservations")
+    op.drop_table("labels")
     op.drop_table("items")
-    op.drop_index(op.f("ix_rubrics_prompt_id"), table_name="rubrics")
-    op.drop_index(op.f("ix_rubrics_digest"), table_name="rubrics")
     op.drop_table("rubrics")
-    op.drop_index(op.f("ix_jobs_status"), table_name="jobs")
+    op.drop_table("prompt_ids")
     op.drop_table("jobs")
-    op.drop_index(op.f("ix_completions_policy"), table_name="completions")
     op.drop_table("completions")
-    op.drop_index(op.f("ix_prompts_external_id"), table_name="prompts")
+    op.drop_table("audits")
     op.drop_table("prompts")
     op.drop_table("outbox")
     op.drop_table("keys")
-    op.drop_index(op.f("ix_judges_digest"), table_name="judges")
     op.drop_table("judges")
