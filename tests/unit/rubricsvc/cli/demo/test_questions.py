@@ -13,7 +13,7 @@ from rubricsvc.core.rubric import Criterion
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.formats import load
 from trainer.environments.documents import Documents, python_docstrings, python_reference
-from trainer.environments.reader import shown
+from trainer.prompting import with_documents
 from workers import checks
 
 
@@ -72,7 +72,7 @@ def test_the_prompt_is_short_and_its_documents_are_numbered(question: Question) 
     documents = question.prompt.documents
     assert [document.id for document in documents] == [str(n) for n in range(1, len(documents) + 1)]
     assert 1 <= sum(len(document.text.split()) for document in documents) <= PASSAGE_WORDS + 50
-    assert shown(question.prompt).text.startswith("[1] ")
+    assert with_documents(question.prompt).text.startswith("[1] ")
     assert question.text in question.prompt.text
     assert "[1]" not in question.prompt.text.removesuffix("[1].")
 
