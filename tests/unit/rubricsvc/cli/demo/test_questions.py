@@ -81,7 +81,7 @@ def test_the_prompt_is_short_and_its_documents_are_numbered(question: Question) 
 def test_the_reference_answer_meets_the_checks(question: Question) -> None:
     """The rubric must be kind to the answer that its author holds for good, once that cites the document."""
     answer = Completion(text=f"{question.prompt.reference} [1]")
-    verdicts = checks.run(question.rubric, question.prompt, answer, fingerprint="x")
+    verdicts = checks.run(question.rubric, question.prompt, answer)
     judged = [
         Verdict.scored(criterion.key, float(criterion.weight > 0))
         for criterion in question.rubric.criteria
@@ -95,7 +95,7 @@ def test_the_reference_answer_meets_the_checks(question: Question) -> None:
 @each
 def test_an_empty_answer_and_mere_chatter_get_nothing(question: Question) -> None:
     for text in ("", "I hope this helps! Let me know if you have more questions."):
-        verdicts = checks.run(question.rubric, question.prompt, Completion(text=text), fingerprint="x")
+        verdicts = checks.run(question.rubric, question.prompt, Completion(text=text))
         judged = [Verdict.scored(c.key, 0.5) for c in question.rubric.criteria if c.kind == "judged"]
         assert reward(question.rubric, [*verdicts, *judged]).value == 0.0
 
