@@ -12,7 +12,7 @@ from pydantic import AfterValidator, AnyHttpUrl, Field, TypeAdapter, ValidationE
 from rubricsvc.core.base import Title, UnitInterval, Value
 from rubricsvc.core.calibration import Calibration
 from rubricsvc.core.fingerprint import digest
-from rubricsvc.core.rubric import Rubric, reject_duplicates
+from rubricsvc.core.rubric import reject_duplicates
 from rubricsvc.core.verdict import Usage
 
 Mode = Literal["readout", "written", "comparative", "trajectory", "panel", "cascade"]
@@ -296,8 +296,8 @@ class Judge(Value):
         Options equal to those in force where they are unset are left out, so that spelling them out changes nothing.
         """
         defaults = {name for name, unset in _IN_FORCE.items() if getattr(self, name) == unset}
-        own = self.model_dump(mode="json", exclude={"name", "endpoint", "members", *defaults})
-        return digest(own, [member.digest for member in self.members or ()])
+        content = self.model_copy(update=dict.fromkeys(("name", "endpoint", "members", *defaults)))
+        return digest(content, [member.digest for member in self.members or ()])
 
     def __hash__(self) -> int:
         return hash(self.digest)
@@ -310,12 +310,3 @@ _IN_FORCE = {
     "require_evidence": False,
 }
 """Optional fields with the options in force where they are unset."""
-
-
-def fingerprint(rubric: Rubric, judge: Judge, template_digest: str) -> str:
-    """Where the verdicts of one rubric come from: rubric version, judge with its sampling, text of its template.
-
-    The rubric's digest covers each criterion, so that this and the criterion's key name a verdict completely. Change
-    any of it and the fingerprint changes, and what is stored is not used again.
-    """
-    return digest(rubric.digest, judge.digest, template_digest)

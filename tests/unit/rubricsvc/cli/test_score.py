@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli import Cli
 from tests.scripted_server import error, labels, scripted_server
-from tests.unit.rubricsvc.cli.conftest import Cli
 
 
 @pytest.mark.usefixtures("new_machine")
