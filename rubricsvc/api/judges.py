@@ -8,7 +8,7 @@ from rubricsvc.api.body import Json, StrictRoute
 from rubricsvc.api.errors import error_responses
 from rubricsvc.api.pagination import After, Limit, paginate
 from rubricsvc.api.request import Db, RefInPath, ValidatorsDep
-from rubricsvc.core.audit import KeptAudit
+from rubricsvc.core.audit import StoredAudit
 from rubricsvc.core.judge import Endpoint, Judge
 from rubricsvc.errors import ConflictError, InvalidError
 from rubricsvc.schemas import NewJudge, Page, StoredJudge
@@ -54,7 +54,7 @@ def page(db: Db, after: After = 0, limit: Limit = 50) -> Page[StoredJudge]:
 
 
 @router.get("/{ref:path}/audits", responses=error_responses(404))
-def page_audits(db: Db, ref: RefInPath, after: After = 0, limit: Limit = 50) -> Page[KeptAudit]:
+def page_audits(db: Db, ref: RefInPath, after: After = 0, limit: Limit = 50) -> Page[StoredAudit]:
     """List the audits of a judge, oldest first. The last one counts."""
     with db.read() as session:
         judge_id = judges.get(session, ref).id

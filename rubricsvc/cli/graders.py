@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rubricsvc.cli.embedded import EMBEDDED
+from rubricsvc.cli.judge_probe import score_once
 from rubricsvc.cli.output import (
     OK,
     WITH_FAILURES,
@@ -21,7 +23,6 @@ from rubricsvc.cli.output import (
     print_table,
     shorten,
 )
-from rubricsvc.cli.probing import EMBEDDED, score_once
 from rubricsvc.cli.score import file_or_text, judge_of, text_of
 from rubricsvc.errors import InvalidError
 from rubricsvc.services.importing import source_of

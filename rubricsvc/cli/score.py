@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rubricsvc.cli.embedded import EMBEDDED, warn_of_embedded
 from rubricsvc.cli.judge_add import make_judge
+from rubricsvc.cli.judge_probe import score_once
 from rubricsvc.cli.output import OK, WITH_FAILURES, Json, cell, exit_with, print_data, print_json, print_table, shorten
-from rubricsvc.cli.probing import EMBEDDED, score_once, warn_of_embedded
 from rubricsvc.cli.verdicts import plain, why
 from rubricsvc.errors import InvalidError, NotFoundError
 
@@ -155,17 +156,17 @@ def text_of(file: str) -> str:
 
 def judge_of(judge: str, model: str | None, mode: str, api_key_env: str | None) -> Judge:
     """The embedded judge, one at a URL, or one that was added."""
-    from rubricsvc.core.base import LONGEST_NAME
+    from rubricsvc.core.base import MAX_NAME_LENGTH
 
     if judge == EMBEDDED:
         warn_of_embedded()
         return make_judge(name=EMBEDDED, engine="transformers_local", model=EMBEDDED, mode=mode)
     if judge.startswith(("http://", "https://")):
-        from rubricsvc.cli.asking import only_model
+        from rubricsvc.cli.served_models import only_served_model
 
         endpoint = {"base_url": judge, "api_key_env": api_key_env}
-        chosen = make_judge(name=judge[:LONGEST_NAME], model=model or "?", mode=mode, endpoint=endpoint)
-        return chosen if model else chosen.model_copy(update={"model": only_model(chosen.endpoint)})
+        chosen = make_judge(name=judge[:MAX_NAME_LENGTH], model=model or "?", mode=mode, endpoint=endpoint)
+        return chosen if model else chosen.model_copy(update={"model": only_served_model(chosen.endpoint)})
     from rubricsvc.cli.database import database
     from rubricsvc.store import judges
 

@@ -40,7 +40,7 @@ def _nearest(value: float, scale: Scale) -> float:
     return min(levels, key=lambda level: (abs(level - value), level))
 
 
-def gather(criterion: Criterion, findings: Mapping[str, Verdict], rule: Rule, fingerprint: str | None) -> Verdict:
+def gather(criterion: Criterion, findings: Mapping[str, Verdict], rule: Rule) -> Verdict:
     """The verdict of several voters, by name; see the module. Rationale and quotes are those of the vote nearest to it.
 
     ``usage`` is their sum and ``latency_s`` that of the slowest: they were asked side by side.
@@ -53,7 +53,6 @@ def gather(criterion: Criterion, findings: Mapping[str, Verdict], rule: Rule, fi
         "votes": votes_of(findings),
         "usage": total(verdict.usage for verdict in given),
         "latency_s": max((v.latency_s for v in given if v.latency_s is not None), default=None),
-        "fingerprint": fingerprint,
         "answer_mass": mean_of(verdict.answer_mass for verdict in given),
         "detail": "; ".join(dict.fromkeys(verdict.detail for verdict in given if verdict.detail)) or None,
     }
@@ -65,7 +64,7 @@ def gather(criterion: Criterion, findings: Mapping[str, Verdict], rule: Rule, fi
         if len(chances) == len(scored):
             common["probability"] = fmean(chances)
             if any(verdict.calibrated is not None for verdict in scored):
-                common["calibrated"] = fmean(v.chance for v in scored if v.chance is not None)
+                common["calibrated"] = fmean(v.best_probability for v in scored if v.best_probability is not None)
         return Verdict.scored(criterion.key, value, spread=pstdev(values), **_words(nearest), **common)
     if 2 * len(silent) >= len(given):
         return Verdict.abstained(criterion.key, **_words(silent[0]), **common)
@@ -76,11 +75,11 @@ def gather(criterion: Criterion, findings: Mapping[str, Verdict], rule: Rule, fi
 
 def certain(verdict: Verdict, band: tuple[float, float]) -> bool:
     """Whether a cascade ends here: there is a finding, and its chance (or value, without one) is off the band."""
-    chance = verdict.value if verdict.chance is None else verdict.chance
+    chance = verdict.value if verdict.best_probability is None else verdict.best_probability
     return verdict.outcome == "scored" and chance is not None and not band[0] <= chance <= band[1]
 
 
-def settle(findings: Mapping[str, Verdict], fingerprint: str | None) -> Verdict:
+def settle(findings: Mapping[str, Verdict]) -> Verdict:
     """A cascade's verdict: that of the last member asked, a failure too. ``usage`` and ``latency_s`` are sums."""
     given = list(findings.values())
     known = [verdict.latency_s for verdict in given if verdict.latency_s is not None]
@@ -88,7 +87,6 @@ def settle(findings: Mapping[str, Verdict], fingerprint: str | None) -> Verdict:
         "votes": votes_of(findings),
         "usage": total(verdict.usage for verdict in given),
         "latency_s": sum(known) if known else None,
-        "fingerprint": fingerprint,
     }
     return given[-1].model_copy(update=told)
 
@@ -152,10 +150,10 @@ def saved(votes: Sequence[Sequence[Vote]], members: Sequence[Judge]) -> float | 
     if not priced:
         prices = [Price(prompt=1e6, completion=1e6)] * len(members)
     calls = [(at, prices[at], vote.usage) for each in votes for at, vote in enumerate(each)]
-    costs = [(at, price.of(usage)) for at, price, usage in calls if usage and price]
+    costs = [(at, price.cost_of(usage)) for at, price, usage in calls if usage and price]
     last = [cost for at, cost in costs if at == len(members) - 1]
     if not last and priced and (dear := prices[-1]):
-        last = [dear.of(usage) for at, _, usage in calls if at == 0 and usage]
+        last = [dear.cost_of(usage) for at, _, usage in calls if at == 0 and usage]
     if len(costs) < len(calls) or not sum(last):
         return None
     return 1 - sum(cost for _, cost in costs) / (fmean(last) * len(votes))

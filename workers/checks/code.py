@@ -14,7 +14,7 @@ from typing import Any
 from pydantic import Field, JsonValue, field_validator, model_validator
 
 from rubricsvc.core.prompt import Completion, Prompt
-from rubricsvc.core.templates import sample_of
+from rubricsvc.core.templates import openai_sample
 from rubricsvc.errors import cut
 from rubricsvc.graders.model import Program, Range
 from workers.checks.fences import Which, pick
@@ -247,7 +247,7 @@ def python(completion: Completion, prompt: Prompt, args: Grader) -> float:
         NoSandboxError: there is no sandbox.
     """
     item = args.item if args.item is not None else prompt.item or {}
-    value, (low, high) = grade(args.source, sample_of(completion), item, limits=args.limits), args.range
+    value, (low, high) = grade(args.source, openai_sample(completion), item, limits=args.limits), args.range
     if not low <= value <= high:
         hint = f'give the grader its range: "range": [{min(low, value):g}, {max(high, value):g}]'
         raise GradeError(f"grade(sample, item) gave {value:g}, which is not within {low:g} and {high:g}; {hint}")

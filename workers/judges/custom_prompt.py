@@ -19,12 +19,12 @@ from typing import Any
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import CustomPrompt, Numeric
-from rubricsvc.core.templates import fill, names_of
+from rubricsvc.core.templates import fill, template_data
 from rubricsvc.core.verdict import Reason, Verdict
 from rubricsvc.errors import InvalidError
 from workers.engines.base import Question, Reply
 from workers.judges import readout
-from workers.judges.requests import Asked, Call, joined, spent
+from workers.judges.requests import Asked, Call, joined
 from workers.judges.template import Shown, Template, Text, sections
 from workers.judges.thinking import apart
 from workers.judges.untrusted import clean
@@ -86,7 +86,7 @@ def pose(asked: Asked, judge: Judge, prompt: Prompt, completion: Completion) -> 
 
 def _turns(own: CustomPrompt, prompt: Prompt, completion: Completion) -> tuple[str, list[str], str]:
     """The system text; the turns, user's and assistant's by turns, the user's first and last; and what was cleaned."""
-    names = names_of(prompt, completion)
+    names = template_data(prompt, completion)
     filled = [(turn.role, clean(fill(turn.content, names))) for turn in own.turns]
     notes = joined(*(text.note for _, text in filled)) or ""
     said = [(role, text.text) for role, text in filled]
@@ -157,9 +157,8 @@ def read(call: Call, reply: Reply, judge: Judge, shown: Shown) -> list[Verdict]:
         "rationale": joined(str(result) if labels else "", reasoning),
         "thinking": said.thinking or None,
         "detail": joined(said.note, call.note),
-        "fingerprint": one.fingerprint,
     }
-    return [Verdict.scored(one.criterion.key, value, **told, **spent(said, 1))]
+    return [Verdict.scored(one.criterion.key, value, **told, **call.spent(said))]
 
 
 def _result(text: str, labels: tuple[str, ...]) -> tuple[Any, str]:

@@ -53,7 +53,7 @@ def run(folder: DemoFolder, *, fresh: bool = False) -> dict[str, Any]:
     """
     from rubricsvc.cli.database import open_database
     from rubricsvc.cli.demo.questions import FORM, QUESTIONS
-    from rubricsvc.cli.probing import fetch_embedded
+    from rubricsvc.cli.embedded import fetch_embedded
     from rubricsvc.settings import get_settings
 
     spent = folder.open(QUESTIONS.read_text(encoding="utf-8") + FORM.read_text(encoding="utf-8"), fresh=fresh)
@@ -93,7 +93,7 @@ def run(folder: DemoFolder, *, fresh: bool = False) -> dict[str, Any]:
 
 def _announce(folder: DemoFolder) -> None:
     from rubricsvc.cli.demo.folder import FAST
-    from rubricsvc.cli.probing import warn_of_embedded
+    from rubricsvc.cli.embedded import warn_of_embedded
 
     size = folder.size
     duration = "2 to 3 minutes" if size == FAST else "8 to 10 minutes"

@@ -26,9 +26,10 @@ from rubricsvc.store.session import Database
 from trainer import checkpoint, metrics
 from trainer.config import OptimConfig, SamplingConfig, TrainConfig
 from trainer.environments.documents import Documents, python_docstrings, python_reference
-from trainer.environments.reader import Reader
+from trainer.generation import generate as generate_completions
 from trainer.loop import train
 from trainer.metrics import Metrics
+from trainer.policy import Policy
 from trainer.rewards import JudgeRewards, Task
 from workers import checks
 from workers.authoring.generate import generate
@@ -121,7 +122,7 @@ def sample(folder: DemoFolder, db: Database, stored: Sequence[StoredQuestion], s
         for batch in missing:
             bar.update(sum(bool(ids[one.prompt_id]) for one in stored), len(stored), "questions")
             seed = int(digest(folder.seed, step, batches.index(batch))[:12], 16)
-            groups = policy.answer([one.question.prompt for one in batch], sampling, seed, step)
+            groups = generate_completions(policy, [one.question.prompt for one in batch], sampling, seed, step)
             with db.write() as session:  # a batch is stored as a whole or not at all
                 for one, group in zip(batch, groups, strict=True):
                     pairs = [(one.prompt_id, completion) for completion in group]
@@ -136,9 +137,9 @@ def _completion_ids(db: Database, prompt_id: int, step: int) -> list[int]:
         return [row.id for row in rows if row.value.step == step]
 
 
-def _policy(folder: DemoFolder, step: int) -> Reader:
+def _policy(folder: DemoFolder, step: int) -> Policy:
     model = checkpoint.folder(folder.training, step) / "model"
-    policy = Reader.load(str(model) if step else "embedded")
+    policy = Policy.load(str(model) if step else "embedded")
     policy.name = POLICY
     return policy
 

@@ -6,7 +6,8 @@ import pytest
 from fastapi.testclient import TestClient
 
 from rubricsvc.api.request import Validators
-from rubricsvc.core.audit import Audit, Rate, SuiteResult
+from rubricsvc.core.audit import Audit, SuiteResult
+from rubricsvc.stats.intervals import rate
 from rubricsvc.store import audits
 from rubricsvc.store.session import Database
 from tests.rows import keep_unusable
@@ -107,12 +108,12 @@ def test_judges_add_rejects_members_keys_and_endpoints(serve: Serve) -> None:
 
 def test_judges_audits_page(filled: TestClient, db: Database) -> None:
     assert filled.get("/v1/judges/j/audits").json() == {"data": [], "next": None}
-    suite = SuiteResult(name="s", measure="met", found=Rate.of(1, 10), max_rate=0.2, passed=True)
+    suite = SuiteResult(name="s", measure="met", rate=rate(1, 10), max_rate=0.2, passed=True)
     with db.write() as session:
         for digest in ("one", "two"):
             audits.add(session, 1, Audit(digest=digest, fingerprint="f", suites=(suite,)))
     page = filled.get("/v1/judges/1/audits", params={"limit": 1}).json()
     assert (page["next"], page["data"][0]["passed"], page["data"][0]["audit"]["digest"]) == (1, True, "one")
     (second,) = filled.get("/v1/judges/j/audits", params={"after": 1}).json()["data"]
-    assert second["audit"]["suites"][0]["found"] == Rate.of(1, 10).model_dump()
+    assert second["audit"]["suites"][0]["rate"] == rate(1, 10).model_dump()
     assert filled.get("/v1/judges/nobody/audits").status_code == 404
