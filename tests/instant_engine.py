@@ -9,7 +9,7 @@ from collections.abc import Callable
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.verdict import Usage
 from workers.engines import register
-from workers.engines.base import Ask, Engine, Failure, Question, Reply
+from workers.engines.base import Engine, EngineRequest, Failure, Question, Reply
 
 Answer = Callable[[Question], Reply | Failure]
 
@@ -17,17 +17,17 @@ _USAGE = Usage(prompt=100.0, cached=90.0, completion=1.0)
 
 
 class InstantEngine:
-    """Answers each question by ``answer``; keeps the last ``remember`` asks in ``asks``."""
+    """Answers each question by ``answer``; keeps the last ``remember`` requests in ``requests``."""
 
     def __init__(self, answer: Answer | None = None, remember: int = 0) -> None:
         self.answer = answer or agreeable
         self.remember = remember
-        self.asks: list[Ask] = []
+        self.requests: list[EngineRequest] = []
 
-    async def ask(self, ask: Ask) -> list[Reply | Failure]:
+    async def ask(self, request: EngineRequest) -> list[Reply | Failure]:
         if self.remember:
-            self.asks = [*self.asks, ask][-self.remember :]
-        return [self.answer(question) for question in ask.questions]
+            self.requests = [*self.requests, request][-self.remember :]
+        return [self.answer(question) for question in request.questions]
 
     async def aclose(self) -> None:
         return

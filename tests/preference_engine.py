@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from rubricsvc.core.verdict import Usage
 from tests.instant_engine import InstantEngine
-from workers.engines.base import Ask, Failure, Question, Reply
+from workers.engines.base import EngineRequest, Failure, Question, Reply
 
 Taste = Callable[[str], float]
 """What an answer is worth, in [0, 1]."""
@@ -18,7 +18,7 @@ _USAGE = Usage(prompt=100.0, cached=50.0, completion=10.0)
 
 
 def answers_in(shared: str) -> dict[str, str]:
-    """The answers that an ask shows, by id."""
+    """The answers that a request shows, by id."""
     return {letter: text for letter, _, text in _ANSWER.findall(shared)}
 
 
@@ -29,9 +29,9 @@ class Tasteful(InstantEngine):
         super().__init__(remember=remember)
         self.taste, self.pull = taste, pull
 
-    async def ask(self, ask: Ask) -> list[Reply | Failure]:
-        self.answer = lambda question: self._compare(question, answers_in(ask.shared))
-        return await super().ask(ask)
+    async def ask(self, request: EngineRequest) -> list[Reply | Failure]:
+        self.answer = lambda question: self._compare(question, answers_in(request.shared))
+        return await super().ask(request)
 
     def _compare(self, question: Question, shown: dict[str, str]) -> Reply | Failure:
         worth = {letter: self.taste(text) for letter, text in shown.items()}

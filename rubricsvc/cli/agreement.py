@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rubricsvc.cli.database import books
-from rubricsvc.cli.output import Json, cell, meter, put, put_json, put_table, say, short, show_list
+from rubricsvc.cli.database import database
+from rubricsvc.cli.output import Json, cell, echo, print_data, print_json, print_table, progress_bar, shorten, show_list
 from rubricsvc.errors import InvalidError
 
 if TYPE_CHECKING:
@@ -47,10 +47,10 @@ def agreement(
 
     from rubricsvc.stats.assessment import assess
 
-    with meter("agreement") as bar:
+    with progress_bar("agreement") as bar:
         found = assess(who, rows, resamples=resamples, seed=seed, on_progress=bar.update)
     if as_json:
-        put_json(asdict(found))
+        print_json(asdict(found))
         return
     _put(found, full)
 
@@ -64,7 +64,7 @@ def labelled(ref: str, job: int | None, criterion: str | None = None) -> tuple[J
     """
     from rubricsvc.store import jobs, judges, labels
 
-    with books() as db, db.read() as session:
+    with database() as db, db.read() as session:
         row = judges.get(session, ref)
         if job is not None:
             jobs.get(session, job)
@@ -83,30 +83,32 @@ def labelled(ref: str, job: int | None, criterion: str | None = None) -> tuple[J
 
 def _put(found: Assessment, full: bool) -> None:
     state = {True: "calibrated", False: "not calibrated", None: "no readout"}[found.calibrated]
-    put(f"{found.judge} ({state}): {found.labels} labels by {found.annotators} people, {found.overall.pairs} used")
+    print_data(
+        f"{found.judge} ({state}): {found.labels} labels by {found.annotators} people, {found.overall.pairs} used"
+    )
     for why, count in {**found.overall.left_out, **(found.reward.left_out if found.reward else {})}.items():
-        put(f"left out: {count} ({why})")
-    put("")
+        print_data(f"left out: {count} ({why})")
+    print_data("")
     _put_figures(found.overall)
     if found.reward:
-        put("\nreward against people's overall scores")
+        print_data("\nreward against people's overall scores")
         _put_figures(found.reward)
     _put_confusion(found.overall)
     if len(found.criteria) > 1:  # one alone is the same as all
         (_put_each if full else _put_criteria)(found.criteria)
     if found.worst:
-        put("\nfarthest apart")
+        print_data("\nfarthest apart")
         show_list([_disagreement(one) for one in found.worst], False)
 
 
 def _disagreement(one: Disagreement) -> dict[str, Any]:
     return {
         "completion": one.completion_id,
-        "criterion": short(one.criterion, 40),
-        "person": short(one.annotator, 20),
+        "criterion": shorten(one.criterion, 40),
+        "person": shorten(one.annotator, 20),
         "label": one.label,
         "judge": one.judge,
-        "why": short(one.rationale or one.note or "-", 60),
+        "why": shorten(one.rationale or one.note or "-", 60),
     }
 
 
@@ -115,34 +117,36 @@ def _put_figures(group: Group) -> None:
         [name, *_told(group.figures.get(name)), *_told(group.people.get(name))]
         for name in dict.fromkeys((*group.figures, *group.people))
     ]
-    put_table(("figure", "judge", "95%", "people", "95%"), rows)
+    print_table(("figure", "judge", "95%", "people", "95%"), rows)
     _put_notes([group])
 
 
 def _put_each(criteria: list[Group]) -> None:
     for group in criteria:
         left_out = sum(group.left_out.values())
-        put(f"\n{short(group.name, 80)}: {group.pairs} pairs, {left_out} left out, {group.people_pairs} among people")
+        print_data(
+            f"\n{shorten(group.name, 80)}: {group.pairs} pairs, {left_out} left out, {group.people_pairs} among people"
+        )
         _put_figures(group)
         _put_confusion(group)
 
 
 def _put_criteria(criteria: list[Group]) -> None:
     """The figures of the judge, a line a criterion, and of people among themselves below it."""
-    put("")
+    print_data("")
     shown = criteria[:SHOWN_CRITERIA]
     names = [name for name in shown[0].figures if any(group.figures[name].value is not None for group in shown)]
     rows = []
     for group in shown:
         numbers = [_number(group.figures[name]) for name in names]
-        rows.append([short(group.name, 40), str(group.pairs), str(sum(group.left_out.values())), *numbers])
+        rows.append([shorten(group.name, 40), str(group.pairs), str(sum(group.left_out.values())), *numbers])
         if group.people:
             numbers = [_number(group.people.get(name)) for name in names]
             rows.append(["  people", str(group.people_pairs), "", *numbers])
-    put_table(("criterion", "pairs", "left out", *(HEADINGS.get(name, name) for name in names)), rows)
+    print_table(("criterion", "pairs", "left out", *(HEADINGS.get(name, name) for name in names)), rows)
     _put_notes(shown, intervals=False)
     more = f"{len(criteria) - SHOWN_CRITERIA} more criteria are in --full and --json; " * (len(criteria) > len(shown))
-    say(f"{more}--full tells each criterion's intervals and confusion")
+    echo(f"{more}--full tells each criterion's intervals and confusion")
 
 
 def _put_notes(groups: list[Group], *, intervals: bool = True) -> None:
@@ -151,20 +155,20 @@ def _put_notes(groups: list[Group], *, intervals: bool = True) -> None:
     for group in groups:
         for why, missing in _missing(group, intervals).items():
             what = "all figures" if group.figures.keys() <= missing.keys() else ", ".join(missing)
-            found.setdefault((what, why), []).append(short(group.name, 40))
+            found.setdefault((what, why), []).append(shorten(group.name, 40))
     for (what, why), whose in found.items():
         more = f" and {len(whose) - NAMED} more" if len(whose) > NAMED else ""
         of = f" of {', '.join(whose[:NAMED])}{more}" if len(groups) > 1 else ""
-        put(f"n/a: {what}{of}: {why}")
+        print_data(f"n/a: {what}{of}: {why}")
 
 
 def _missing(group: Group, intervals: bool) -> dict[str, dict[str, None]]:
     """What is missing, by reason, in order and each once."""
-    told = [(name, figure.why_none) for name, figure in group.figures.items()]
+    told = [(name, figure.null_reason) for name, figure in group.figures.items()]
     for name, figure in group.people.items():
         of_judge = group.figures.get(name)
-        if of_judge is None or of_judge.why_none != figure.why_none:
-            told.append((f"people's {name}", figure.why_none))
+        if of_judge is None or of_judge.null_reason != figure.null_reason:
+            told.append((f"people's {name}", figure.null_reason))
     if intervals:
         said = {figure.why_no_interval for figure in group.figures.values()}
         among = {figure.why_no_interval for figure in group.people.values()} - said
@@ -179,10 +183,10 @@ def _missing(group: Group, intervals: bool) -> dict[str, dict[str, None]]:
 def _put_confusion(group: Group) -> None:
     if not group.confusion:
         return
-    put("\npeople's level (rows), the judge's (columns)")
+    print_data("\npeople's level (rows), the judge's (columns)")
     levels = [cell(level) for level in group.levels]
     rows = [[level, *map(str, counts)] for level, counts in zip(levels, group.confusion, strict=True)]
-    put_table(("", *levels), rows)
+    print_table(("", *levels), rows)
 
 
 def _told(figure: Figure | None) -> list[str]:

@@ -9,8 +9,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rubricsvc.cli.agreement import Job, JudgeRef, Resamples, Seed, labelled
-from rubricsvc.cli.database import books
-from rubricsvc.cli.output import Json, cell, put_json, put_table, reader_may_leave, say, show, show_list, to_file
+from rubricsvc.cli.database import database
+from rubricsvc.cli.output import (
+    Json,
+    cell,
+    echo,
+    ignore_broken_pipe,
+    open_output,
+    print_json,
+    print_table,
+    show,
+    show_list,
+)
 from rubricsvc.errors import InvalidError
 
 if TYPE_CHECKING:
@@ -53,7 +63,7 @@ def calibrate(
         return
     _refuse(who, method)
     if who.calibration is not None:
-        say(f"{who.name} is calibrated already: its curves are fitted anew, from what the model itself gave")
+        echo(f"{who.name} is calibrated already: its curves are fitted anew, from what the model itself gave")
     from rubricsvc.stats.calibration_fit import METHODS
     from rubricsvc.stats.calibration_fit import calibrate as fit
 
@@ -61,17 +71,19 @@ def calibrate(
     fitted = fit(rows, held_out=held_out, seed=seed, methods=methods)
     made = _keep(who, name or f"{who.name}-calibrated", fitted)
     if as_json:
-        put_json({"judge": made, "families": [asdict(one) | {"curve": _curve(one)} for one in fitted]})
+        print_json({"judge": made, "families": [asdict(one) | {"curve": _curve(one)} for one in fitted]})
         return
-    with reader_may_leave():
+    with ignore_broken_pipe():
         show_list([_row(one) for one in fitted], False)
     if made is None:
         hint = "label more answers, good and bad ones of each family; the column why_not says what a family lacks"
         raise InvalidError("no family of criteria could be calibrated, no judge was made", hint=hint)
     for one in fitted:
         if one.before and one.after and one.after.log_loss > one.before.log_loss:
-            say(f"{one.family}: worse on the held-out prompts than without a curve: label more before you use {made!r}")
-    say(f"kept as judge {made!r}; its values are calibrated, Verdict.probability stays as the model gave it")
+            echo(
+                f"{one.family}: worse on the held-out prompts than without a curve: label more before you use {made!r}"
+            )
+    echo(f"kept as judge {made!r}; its values are calibrated, Verdict.probability stays as the model gave it")
 
 
 def _refuse(judge: Judge, method: str) -> None:
@@ -91,7 +103,7 @@ def _keep(judge: Judge, name: str, fitted: Sequence[Fitted]) -> str | None:
     if not curves:
         return None
     made = judge.model_copy(update={"name": name, "calibration": Calibration(families=curves)})
-    with books() as db, db.write() as session:
+    with database() as db, db.write() as session:
         judges.add(session, made)
     return made.name
 
@@ -109,7 +121,7 @@ def _row(one: Fitted) -> dict[str, Any]:
     for figure in ("ece", "brier", "log_loss"):
         before, after = (getattr(loss, figure) if loss else None for loss in (one.before, one.after))
         row[figure] = f"{cell(before)} → {cell(after)}"
-    return row | {"held_out": one.after.n if one.after else None, "why_not": one.why_none}
+    return row | {"held_out": one.after.n if one.after else None, "why_not": one.null_reason}
 
 
 def _overall(rows: list[Judged], out: Path | None, resamples: int, seed: int, as_json: bool) -> None:
@@ -117,10 +129,10 @@ def _overall(rows: list[Judged], out: Path | None, resamples: int, seed: int, as
 
     found = fit_judged(rows, resamples=resamples, seed=seed)
     if out is not None:
-        with to_file(out) as stream:
+        with open_output(out) as stream:
             stream.write(found.overall.model_dump_json(indent=1) + "\n")
     if as_json:
-        put_json(asdict(found) | {"overall": found.overall.model_dump(mode="json")})
+        print_json(asdict(found) | {"overall": found.overall.model_dump(mode="json")})
         return
     show({"scores": found.scores, "people": found.people, "prompts": found.prompts}, False)
     told = {
@@ -130,7 +142,7 @@ def _overall(rows: list[Judged], out: Path | None, resamples: int, seed: int, as
         "regression, the person's offset known": found.shifted,
         "regression, person known": found.personal,
     }
-    put_table(
+    print_table(
         ("pearson with people's overall scores", "r", "95%"),
         [
             [what, cell(figure.value), f"[{cell(figure.low)}, {cell(figure.high)}]"]
@@ -139,7 +151,7 @@ def _overall(rows: list[Judged], out: Path | None, resamples: int, seed: int, as
         ],
     )
     for what, figure in told.items():
-        if figure is not None and figure.why_none:
-            say(f"{what}: {figure.why_none}")
+        if figure is not None and figure.null_reason:
+            echo(f"{what}: {figure.null_reason}")
     weights = found.overall.weights.items()
-    put_table(("criterion", "weight"), [[key, cell(weight)] for key, weight in weights])
+    print_table(("criterion", "weight"), [[key, cell(weight)] for key, weight in weights])

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rubricsvc.cli.database import books
-from rubricsvc.cli.output import After, Json, Limit, clean, noun, put, put_json, short, show, show_page
+from rubricsvc.cli.database import database
+from rubricsvc.cli.output import After, Json, Limit, clean, group, print_data, print_json, shorten, show, show_page
 from rubricsvc.services.importing import AnyFormat, File, Language, SkipInvalid, importing, options_of
 
 if TYPE_CHECKING:
     from rubricsvc.store.tables import CompletionRow
 
-app = noun("Completions: what was answered.")
+app = group("Completions: what was answered.")
 
 
 @app.command("import")
@@ -56,11 +56,11 @@ def list_(
     """List completions."""
     from rubricsvc.store import completions, prompts
 
-    with books() as db, db.read() as session:
+    with database() as db, db.read() as session:
         prompt_id = prompts.get(session, prompt).id if prompt is not None else None
         show_page(
             lambda n: completions.page(session, after=after, limit=n, prompt_id=prompt_id, policy=policy),
-            lambda row: _row(row) | {"text": row.value.text if as_json else short(row.value.text, 50)},
+            lambda row: _row(row) | {"text": row.value.text if as_json else shorten(row.value.text, 50)},
             limit,
             as_json,
             empty="no completions; `rubricsvc completions import FILE` brings some",
@@ -75,10 +75,10 @@ def show_(
     """Show one completion."""
     from rubricsvc.store import completions
 
-    with books() as db, db.read() as session:
+    with database() as db, db.read() as session:
         row = completions.get(session, completion_id)
         if as_json:
-            put_json(_row(row) | {"completion": row.content})
+            print_json(_row(row) | {"completion": row.content})
             return
         show(_row(row), False)
-        put(f"\n{clean(row.value.text)}")
+        print_data(f"\n{clean(row.value.text)}")

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from rubricsvc.cli.output import say
+from rubricsvc.cli.output import echo
 
 if TYPE_CHECKING:
     from rubricsvc.settings import Settings
     from rubricsvc.store.session import Database
 
 
-def open_books(settings: Settings) -> Database:
+def open_database(settings: Settings) -> Database:
     """The database of the settings. A SQLite file that is not there yet, or has nothing in it, is made; anything
     else that is not at the newest schema may be shared or precious, and is left to `rubricsvc db upgrade`.
 
@@ -29,7 +29,7 @@ def open_books(settings: Settings) -> Database:
     try:
         if _is_empty_file(db):
             migrate.upgrade(db)  # several first commands may do so at once
-            say(f"made a new database: {make_url(db.url).database}")
+            echo(f"made a new database: {make_url(db.url).database}")
     finally:
         db.close()
     return migrate.open_database(settings.database_url)
@@ -49,7 +49,7 @@ def _is_empty_file(db: Database) -> bool:
 
 
 @contextmanager
-def books() -> Iterator[Database]:
+def database() -> Iterator[Database]:
     """The configured database for the length of a command; a broker that others listen to is told of new work."""
     from rubricsvc import telemetry
     from rubricsvc.broker import MEMORY, attach
@@ -58,7 +58,7 @@ def books() -> Iterator[Database]:
     telemetry.configure("WARNING", human=True)  # to stderr: stdout is for data
 
     settings = get_settings()
-    db = open_books(settings)
+    db = open_database(settings)
     try:
         yield db if settings.broker_url.startswith(MEMORY) else attach(db, settings)
     finally:

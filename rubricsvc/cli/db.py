@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from rubricsvc.cli.output import NOT_THERE, OK, Json, exiting, noun, say, show
+from rubricsvc.cli.output import OK, UNAVAILABLE, Json, echo, exit_with, group, show
 
-app = noun("The database's schema.")
+app = group("The database's schema.")
 
 
 @app.command()
@@ -20,7 +20,7 @@ def upgrade() -> None:
         migrate.upgrade(db)
     finally:
         db.close()
-    say(f"is at {newest} already" if before == newest else f"upgraded from {before or 'nothing'} to {newest}")
+    echo(f"is at {newest} already" if before == newest else f"upgraded from {before or 'nothing'} to {newest}")
 
 
 @app.command()
@@ -40,7 +40,7 @@ def status(as_json: Json = False) -> None:
     finally:
         db.close()
     shown = make_url(db.url).render_as_string()
-    with exiting(OK if found == newest else NOT_THERE):
+    with exit_with(OK if found == newest else UNAVAILABLE):
         show({"database": shown, "schema": found, "newest": newest, "up_to_date": found == newest}, as_json)
         if found != newest:
-            say("hint: run `rubricsvc db upgrade`")
+            echo("hint: run `rubricsvc db upgrade`")

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rubricsvc.cli.output import OK, WITH_FAILURES, Json, clean, exiting, put, put_json
+from rubricsvc.cli.output import OK, WITH_FAILURES, Json, clean, exit_with, print_data, print_json
 
 if TYPE_CHECKING:
     from rubricsvc.core.judge import Judge
@@ -40,18 +40,18 @@ def doctor(as_json: Json = False) -> None:
     """Check settings, database, broker, judges, models and disk. Exit status 1 when something needs mending."""
     findings = list(examine())
     well = all(finding.ok for finding in findings)
-    with exiting(OK if well else WITH_FAILURES):
+    with exit_with(OK if well else WITH_FAILURES):
         if as_json:
-            put_json({"ok": well, "checks": [{"ok": finding.ok, **asdict(finding)} for finding in findings]})
+            print_json({"ok": well, "checks": [{"ok": finding.ok, **asdict(finding)} for finding in findings]})
         else:
             _put(findings)
 
 
 def _put(findings: Iterable[Finding]) -> None:
     for finding in findings:
-        put(clean(f"{'✓' if finding.ok else '✗'} {finding.check}: {finding.detail}"))
+        print_data(clean(f"{'✓' if finding.ok else '✗'} {finding.check}: {finding.detail}"))
         if finding.mending:
-            put(clean(f"  → {finding.mending}"))
+            print_data(clean(f"  → {finding.mending}"))
 
 
 def examine() -> Iterator[Finding]:
@@ -173,14 +173,14 @@ def _judge(judge: Judge, settings: Settings) -> Finding:
 
 
 def _endpoint(judge: Judge) -> Finding:
-    from rubricsvc.cli.asking import models_of
+    from rubricsvc.cli.served_models import served_models
     from rubricsvc.errors import RubricsvcError
     from workers.engines import factory_of
 
     check = f"judge {judge.name}"
     try:
         factory_of(judge)
-        served = models_of(judge.endpoint, seconds=_JUDGE_SECONDS)
+        served = served_models(judge.endpoint, timeout_s=_JUDGE_SECONDS)
     except RubricsvcError as error:
         return Finding(check, error.message, error.hint)
     url = judge.endpoint.base_url or "api.openai.com"

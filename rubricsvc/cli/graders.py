@@ -8,8 +8,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rubricsvc.cli.output import OK, WITH_FAILURES, Json, cell, exiting, noun, put, put_json, put_table, say, short
-from rubricsvc.cli.probing import EMBEDDED, score_once
+from rubricsvc.cli.embedded import EMBEDDED
+from rubricsvc.cli.judge_probe import score_once
+from rubricsvc.cli.output import (
+    OK,
+    WITH_FAILURES,
+    Json,
+    cell,
+    echo,
+    exit_with,
+    group,
+    print_data,
+    print_json,
+    print_table,
+    shorten,
+)
 from rubricsvc.cli.score import file_or_text, judge_of, text_of
 from rubricsvc.errors import InvalidError
 from rubricsvc.services.importing import source_of
@@ -21,7 +34,7 @@ if TYPE_CHECKING:
     from rubricsvc.graders.model import Grader
     from rubricsvc.graders.results import GraderRun
 
-app = noun("OpenAI's graders: check and run one, without a database.")
+app = group("OpenAI's graders: check and run one, without a database.")
 
 File = Annotated[str, typer.Argument(help="The grader's JSON; - is stdin.", show_default=False)]
 
@@ -36,11 +49,11 @@ def validate(file: File, as_json: Json = False) -> None:
 
     data, grader, _ = _read(file)
     if as_json:
-        put_json({"grader": data})
+        print_json({"grader": data})
         return
     rows = [[key, part.type, getattr(part, "model", "-")] for key, part in parts_of(grader).items()]
-    put_table(["part", "type", "model"], rows)
-    say(f"{grader.label}: no faults")
+    print_table(["part", "type", "model"], rows)
+    echo(f"{grader.label}: no faults")
 
 
 @app.command()
@@ -80,9 +93,9 @@ def run(
     verdicts = asyncio.run(score_once(chosen, rubric, prompt, Completion(text=text)))
     models = dict.fromkeys(asked, chosen.model or chosen.name)
     found = run_of(grader, rubric, verdicts, models=models, seconds=time.monotonic() - began)
-    with exiting(WITH_FAILURES if found.reward is None else OK):
+    with exit_with(WITH_FAILURES if found.reward is None else OK):
         if as_json:
-            put_json(found.model_dump(mode="json"))
+            print_json(found.model_dump(mode="json"))
         else:
             _print(rubric, found)
 
@@ -143,8 +156,8 @@ def _nobody(rubric: Rubric) -> Judge:
 
 def _print(rubric: Rubric, found: GraderRun) -> None:
     details, scores = found.metadata.details, found.metadata.scores
-    rows = [[key, cell(scores.get(key)), short(details.get(key, ""), 200)] for key in rubric.by_key]
-    put_table(["part", "score", "why"], rows)
-    put(f"\nreward {cell(found.reward)}")
+    rows = [[key, cell(scores.get(key)), shorten(details.get(key, ""), 200)] for key in rubric.by_key]
+    print_table(["part", "score", "why"], rows)
+    print_data(f"\nreward {cell(found.reward)}")
     if formula := details.get("calculate_output"):
-        put(f"no reward: {formula}")
+        print_data(f"no reward: {formula}")

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rubricsvc.cli.database import books
+from rubricsvc.cli.database import database
+from rubricsvc.cli.embedded import EMBEDDED, warn_of_embedded
+from rubricsvc.cli.judge_probe import probe_judge
 from rubricsvc.cli.judge_row import row_of
-from rubricsvc.cli.output import Json, say, show
-from rubricsvc.cli.probing import EMBEDDED, probe_judge, warn_of_embedded
+from rubricsvc.cli.output import Json, echo, show
 from rubricsvc.errors import InvalidError
 
 if TYPE_CHECKING:
@@ -109,7 +110,7 @@ def add(
     ] = None,
     timeout: Annotated[float, typer.Option(help="Seconds for one call.")] = 120.0,
     max_retries: Annotated[int, typer.Option(min=0, help="How often a call that failed is made again.")] = 4,
-    patience: Annotated[
+    outage_timeout: Annotated[
         float, typer.Option(help="Seconds that a job waits for its server while that is down.")
     ] = 120.0,
     concurrency: Annotated[int, typer.Option(min=1, help="Most calls at once, of each process that scores.")] = 64,
@@ -167,7 +168,7 @@ def add(
             "api_key_env": api_key_env,
             "timeout_s": timeout,
             "max_retries": max_retries,
-            "patience_s": patience,
+            "outage_timeout_s": outage_timeout,
             "concurrency": concurrency,
             "requests_per_minute": requests_per_minute,
             "tokens_per_minute": tokens_per_minute,
@@ -213,20 +214,20 @@ def _keep(judge: Judge, url: str | None, probe: bool, as_json: bool) -> None:
 
     validate(judge)
     if judge.engine == "openai_http" and url is None:
-        say("no --url: asking api.openai.com")
+        echo("no --url: asking api.openai.com")
     if probe:
         probe_judge(judge)
-    with books() as db, db.write() as session:
+    with database() as db, db.write() as session:
         row = judges.add(session, judge)
         show(row_of(row), as_json)
 
 
 def _only_model(url: str, api_key_env: str | None) -> str:
-    from rubricsvc.cli.asking import only_model
+    from rubricsvc.cli.served_models import only_served_model
 
     endpoint = {"base_url": url, "api_key_env": api_key_env}
-    found = only_model(make_judge(name="?", model="?", endpoint=endpoint).endpoint)
-    say(f"no --model: taking the only one that the server has, {found}")
+    found = only_served_model(make_judge(name="?", model="?", endpoint=endpoint).endpoint)
+    echo(f"no --model: taking the only one that the server has, {found}")
     return found
 
 
@@ -268,18 +269,17 @@ def make_judge(**fields: Any) -> Judge:
     """
     from pydantic import ValidationError
 
-    from rubricsvc.core.base import first_fault
     from rubricsvc.core.judge import Judge
+    from rubricsvc.core.validation_messages import first_error
 
     if fields["model"] is None:
         raise InvalidError("which model?", hint="name one with --model, or take the shipped one with --embedded")
     try:
         return Judge.model_validate(fields)
     except ValidationError as error:
-        whole = isinstance(error.errors(include_url=False)[0]["input"], dict)  # no single option, and long to show
-        path, words = first_fault(error, quoted=not whole)
+        path, message = first_error(error, model=Judge)
         option = f"{_option_of(path.rpartition('.')[2])}: " if path else ""
-        raise InvalidError(f"{option}{words}", hint="`rubricsvc judges add --help` lists the options") from error
+        raise InvalidError(f"{option}{message}", hint="`rubricsvc judges add --help` lists the options") from error
 
 
 def _option_of(field: str) -> str:
@@ -290,7 +290,7 @@ _OPTIONS = {
     "name": "NAME",
     "base_url": "--url",
     "timeout_s": "--timeout",
-    "patience_s": "--patience",
+    "outage_timeout_s": "--outage-timeout",
     "rule": "--vote",
     "budget_tokens": "--thinking",
     "kind": "--compare",

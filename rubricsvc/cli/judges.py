@@ -9,16 +9,16 @@ import typer
 from rubricsvc.cli.agreement import agreement
 from rubricsvc.cli.audit import audit
 from rubricsvc.cli.calibrate import calibrate
-from rubricsvc.cli.database import books
+from rubricsvc.cli.database import database
 from rubricsvc.cli.judge_add import add
 from rubricsvc.cli.judge_row import row_of
-from rubricsvc.cli.output import After, Json, Limit, noun, put_json, show, show_page
+from rubricsvc.cli.output import After, Json, Limit, group, print_json, show, show_page
 from rubricsvc.cli.panel import cascade, panel
 
 if TYPE_CHECKING:
     from rubricsvc.store.tables import AuditRow, JudgeRow
 
-app = noun("Judges: who judges, and how.")
+app = group("Judges: who judges, and how.")
 app.command()(add)
 app.command()(agreement)
 app.command()(audit)
@@ -32,7 +32,7 @@ def list_(limit: Limit = 50, after: After = 0, as_json: Json = False) -> None:
     """List judges."""
     from rubricsvc.store import audits, judges
 
-    with books() as db, db.read() as session:
+    with database() as db, db.read() as session:
 
         def fetch(most: int) -> list[tuple[JudgeRow, AuditRow | None]]:
             rows = judges.page(session, after=after, limit=most)
@@ -48,14 +48,14 @@ def show_(ref: Annotated[str, typer.Argument(help="Name or id.")], as_json: Json
     """Show one judge; with --json its newest audit whole."""
     from rubricsvc.store import audits, judges
 
-    with books() as db, db.read() as session:
+    with database() as db, db.read() as session:
         row = judges.get(session, ref)
         audited = audits.newest(session, [row.id]).get(row.id)
         if as_json:
             kept = audited and audited.value.model_dump(mode="json")
-            put_json(row_of(row, audited) | {"digest": row.digest, "judge": row.content, "newest_audit": kept})
+            print_json(row_of(row, audited) | {"digest": row.digest, "judge": row.content, "newest_audit": kept})
         else:
-            rates = {one.name: one.found.rate for one in audited.value.audit.suites} if audited else {}
+            rates = {one.name: one.rate.value for one in audited.value.audit.suites} if audited else {}
             shown = row_of(row, audited)
             content = {name: value for name, value in row.content.items() if name not in shown}
             show(shown | {"digest": row.digest, "audit_rates": rates} | content, False)

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rubricsvc.cli.output import After, Json, Limit, noun, put, say, show_page
+from rubricsvc.cli.output import After, Json, Limit, echo, group, print_data, show_page
 
 if TYPE_CHECKING:
     from rubricsvc.store.tables import KeyRow
 
-app = noun("API keys of the service.")
+app = group("API keys of the service.")
 
 
 @app.command()
@@ -21,22 +21,22 @@ def create(
     expires_in: Annotated[int | None, typer.Option(min=1, max=36500, help="Days until it expires.")] = None,
 ) -> None:
     """Make a key and print its secret, which cannot be shown again."""
-    from rubricsvc.cli.database import books
+    from rubricsvc.cli.database import database
     from rubricsvc.store import keys
 
-    with books() as db, db.write() as session:
+    with database() as db, db.write() as session:
         row, secret = keys.create(session, name, timedelta(days=expires_in) if expires_in else None)
-    say(f"key {row.id} for {row.name}, shown this once:")
-    put(secret)
+    echo(f"key {row.id} for {row.name}, shown this once:")
+    print_data(secret)
 
 
 @app.command("list")
 def list_(limit: Limit = 50, after: After = 0, as_json: Json = False) -> None:
     """List the keys, without their secrets."""
-    from rubricsvc.cli.database import books
+    from rubricsvc.cli.database import database
     from rubricsvc.store import keys
 
-    with books() as db, db.read() as session:
+    with database() as db, db.read() as session:
         show_page(
             lambda n: keys.page(session, after=after, limit=n),
             _row,
@@ -61,12 +61,12 @@ def _row(row: KeyRow) -> dict[str, Any]:
 @app.command()
 def revoke(key_id: Annotated[int, typer.Argument(help="Its number in `rubricsvc keys list`.")]) -> None:
     """Make a key useless, at once and for good."""
-    from rubricsvc.cli.database import books
+    from rubricsvc.cli.database import database
     from rubricsvc.store import keys
 
-    with books() as db, db.write() as session:
+    with database() as db, db.write() as session:
         row = keys.revoke(session, key_id)
-    say(f"key {row.id} ({row.name}) is revoked")
+    echo(f"key {row.id} ({row.name}) is revoked")
 
 
 def _day(moment: datetime | None) -> str | None:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rubricsvc.cli.database import books
-from rubricsvc.cli.output import After, Json, Limit, noun, short, show_page
+from rubricsvc.cli.database import database
+from rubricsvc.cli.output import After, Json, Limit, group, shorten, show_page
 from rubricsvc.errors import InvalidError
 from rubricsvc.services.importing import File, Format, Language, SkipInvalid, importing, options_of
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from rubricsvc.store.tables import LabelRow
 
-app = noun("Labels: people's verdicts, to hold judges against.")
+app = group("Labels: people's verdicts, to hold judges against.")
 
 PAGE = 500
 
@@ -70,11 +70,11 @@ def list_(
     """List labels."""
     from rubricsvc.store import labels
 
-    with books() as db, db.read() as session:
+    with database() as db, db.read() as session:
         where = _where(session, completion, rubric, annotator)
         show_page(
             lambda n: labels.page(session, after=after, limit=n, **where),
-            lambda row: _row(row) if as_json else _row(row) | {"note": short(row.note or "-", 50)},
+            lambda row: _row(row) if as_json else _row(row) | {"note": shorten(row.note or "-", 50)},
             limit,
             as_json,
             empty="no labels; `rubricsvc labels import FILE` brings some",
@@ -92,10 +92,10 @@ def export(
     """Write labels as JSON lines that `labels import` reads back."""
     import json
 
-    from rubricsvc.cli.output import to_file
+    from rubricsvc.cli.output import open_output
     from rubricsvc.store import rubrics
 
-    with books() as db, db.read() as session, to_file(out) as stream:
+    with database() as db, db.read() as session, open_output(out) as stream:
         names: dict[int, str] = {}
         for row in _all(session, _where(session, completion, rubric, annotator)):
             if row.rubric_id not in names:

@@ -17,7 +17,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command, get_group
 
-from rubricsvc.cli.output import BAD_INPUT, BUG, NOT_THERE, OK, reader_may_leave, say
+from rubricsvc.cli.output import BAD_INPUT, INTERNAL_ERROR, OK, UNAVAILABLE, echo, ignore_broken_pipe
 from rubricsvc.errors import InvalidError, NotFoundError, RubricsvcError, UnavailableError, cut
 
 COMMANDS = {
@@ -57,7 +57,7 @@ class LazyGroup(TyperGroup):
         return name, load(name) if name else command, rest
 
     def invoke(self, ctx: Any) -> Any:
-        with reader_may_leave():
+        with ignore_broken_pipe():
             return super().invoke(ctx)
         return OK
 
@@ -114,7 +114,7 @@ def run(args: Sequence[str]) -> int:
     try:
         _refuse_what_is_no_text(args)
         code = get_command(app).main(list(args), prog_name="rubricsvc", standalone_mode=False)
-        with reader_may_leave():
+        with ignore_broken_pipe():
             sys.stdout.flush()
         return code if isinstance(code, int) else OK
     except NoArgsIsHelpError as error:
@@ -147,16 +147,16 @@ def _expected(error: Exception) -> tuple[str, str, int] | None:
     """Message, hint and exit code of an error that is no fault of the program."""
     if isinstance(error, RubricsvcError):
         missing = isinstance(error, NotFoundError | UnavailableError)
-        return error.message, error.hint, NOT_THERE if missing else BAD_INPUT
+        return error.message, error.hint, UNAVAILABLE if missing else BAD_INPUT
     if isinstance(error, ModuleNotFoundError):
-        return f"the package {error.name!r} is not installed", f"pip install {_extra(error.name)}", NOT_THERE
+        return f"the package {error.name!r} is not installed", f"pip install {_extra(error.name)}", UNAVAILABLE
     if isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename else ""
         hint = "look at the path, its permissions and the room on its disk" if where else ""
         return f"{where}{error.strerror or error}", hint, BAD_INPUT
     kind = f"{type(error).__module__}.{type(error).__name__}"  # by name, so that it is not imported for this
     if kind == "sqlalchemy.exc.OperationalError":
-        return f"the database does not answer: {error.orig}", "`rubricsvc doctor` looks why", NOT_THERE  # type: ignore[attr-defined]
+        return f"the database does not answer: {error.orig}", "`rubricsvc doctor` looks why", UNAVAILABLE  # type: ignore[attr-defined]
     return None
 
 
@@ -164,7 +164,7 @@ def _bug(error: Exception) -> tuple[str, str, int]:
     """What nobody foresaw, in one line."""
     line = " ".join(str(error).split())
     hint = "this is a bug: please report it, with the traceback that --debug or RUBRICSVC_DEBUG=1 shows"
-    return f"{type(error).__name__}: {cut(line, 500)}", hint, BUG
+    return f"{type(error).__name__}: {cut(line, 500)}", hint, INTERNAL_ERROR
 
 
 def _extra(package: str | None) -> str:
@@ -176,9 +176,9 @@ def _extra(package: str | None) -> str:
 
 
 def _fail(message: str, hint: str, code: int) -> int:
-    say(f"error: {message}")
+    echo(f"error: {message}")
     if hint:
-        say(f"hint: {hint}")
+        echo(f"hint: {hint}")
     return code
 
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from rubricsvc.cli.database import books
+from rubricsvc.cli.database import database
 from rubricsvc.cli.judge_row import row_of
 from rubricsvc.cli.output import Json, show
 
@@ -39,7 +39,7 @@ def _add(name: str, members: list[str], as_json: bool, **fields: Any) -> None:
     from rubricsvc.cli.judge_add import make_judge
     from rubricsvc.store import judges
 
-    with books() as db, db.write() as session:
+    with database() as db, db.write() as session:
         seats = tuple(judges.get(session, ref).value for ref in members)
         judge = make_judge(name=name, model="", members=seats, **fields)
         show(row_of(judges.add(session, judge)), as_json)

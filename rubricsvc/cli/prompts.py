@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rubricsvc.cli.database import books
-from rubricsvc.cli.output import After, Json, Limit, clean, noun, put, put_json, short, show, show_page
+from rubricsvc.cli.database import database
+from rubricsvc.cli.output import After, Json, Limit, clean, group, print_data, print_json, shorten, show, show_page
 
 if TYPE_CHECKING:
     from rubricsvc.store.tables import PromptRow
 
-app = noun("Prompts: what the policy is asked.")
+app = group("Prompts: what the policy is asked.")
 
 
 def _row(row: PromptRow) -> dict[str, Any]:
@@ -24,10 +24,10 @@ def list_(limit: Limit = 50, after: After = 0, as_json: Json = False) -> None:
     """List prompts."""
     from rubricsvc.store import prompts
 
-    with books() as db, db.read() as session:
+    with database() as db, db.read() as session:
         show_page(
             lambda n: prompts.page(session, after=after, limit=n),
-            lambda row: _row(row) | {"text": row.value.text if as_json else short(row.value.text)},
+            lambda row: _row(row) | {"text": row.value.text if as_json else shorten(row.value.text)},
             limit,
             as_json,
             empty="no prompts; they come with `rubricsvc rubrics import` or `completions import`",
@@ -42,11 +42,11 @@ def show_(
     """Show one prompt with its rubrics."""
     from rubricsvc.store import prompts, rubrics
 
-    with books() as db, db.read() as session:
+    with database() as db, db.read() as session:
         row = prompts.get(session, ref)
         names = [f"{rubric.name}@{rubric.version}" for rubric in rubrics.for_prompt(session, row.id)]
         if as_json:
-            put_json(_row(row) | {"rubrics": names, "prompt": row.content})
+            print_json(_row(row) | {"rubrics": names, "prompt": row.content})
             return
         show(_row(row) | {"rubrics": ", ".join(names) or None, "reference": row.value.reference}, False)
-        put(f"\n{clean(row.value.text)}")
+        print_data(f"\n{clean(row.value.text)}")

@@ -10,22 +10,22 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rubricsvc.cli.database import books
+from rubricsvc.cli.database import database
 from rubricsvc.cli.output import (
     OK,
     After,
     Json,
     Limit,
-    exiting,
-    noun,
-    put,
-    put_json,
-    put_table,
-    say,
+    echo,
+    exit_with,
+    group,
+    open_output,
+    print_data,
+    print_json,
+    print_table,
     show,
     show_list,
     show_page,
-    to_file,
 )
 from rubricsvc.errors import ConflictError
 from rubricsvc.services.importing import (
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from rubricsvc.formats import Record
     from rubricsvc.store.tables import RubricRow
 
-app = noun("Rubrics: what is looked for in an answer, and how much it counts.")
+app = group("Rubrics: what is looked for in an answer, and how much it counts.")
 
 Ref = Annotated[str, typer.Argument(help="id, name (newest version), name@version, or 8+ digits of the digest.")]
 Out = Annotated[Path | None, typer.Option(help="Write to this file instead of stdout.")]
@@ -66,7 +66,7 @@ def init(
         raise ConflictError(f"{file} is there already", hint="name another file, or overwrite it with --force")
     example = files("rubricsvc.formats").joinpath("example_trajectory.yaml" if trajectory else "example.yaml")
     file.write_text(example.read_text(encoding="utf-8"), encoding="utf-8")
-    say(f"wrote {file}; change it, then: rubricsvc rubrics lint {file}")
+    echo(f"wrote {file}; change it, then: rubricsvc rubrics lint {file}")
 
 
 @app.command()
@@ -83,8 +83,8 @@ def lint(file: File, format: Format = None, language: Language = None, as_json: 
         return
     show_list(rows[:20], False)
     if len(rows) > 20:
-        say(f"… and {len(rows) - 20} more")
-    say(f"{len(rows)} record{'s' * (len(rows) != 1)}, no faults")
+        echo(f"… and {len(rows) - 20} more")
+    echo(f"{len(rows)} record{'s' * (len(rows) != 1)}, no faults")
 
 
 def _summary(record: Record) -> dict[str, Any]:
@@ -142,7 +142,7 @@ def list_(
     """List rubrics."""
     from rubricsvc.store import prompts, rubrics
 
-    with books() as db, db.read() as session:
+    with database() as db, db.read() as session:
         prompt_id = prompts.get(session, prompt).id if prompt is not None else None
         show_page(
             lambda n: rubrics.page(session, after=after, limit=n, name=name, prompt_id=prompt_id),
@@ -163,16 +163,16 @@ def show_(
     from rubricsvc.formats.native import dump
     from rubricsvc.store import rubrics
 
-    with books() as db, db.read() as session:
+    with database() as db, db.read() as session:
         row = rubrics.get(session, ref)
         if as_yaml:
             dump([_record(session, row)], sys.stdout, yaml=True)
         elif as_json:
-            put_json({**row_of(row), "digest": row.digest, "rubric": row.content})
+            print_json({**row_of(row), "digest": row.digest, "rubric": row.content})
         else:
             show(row_of(row) | {"digest": row.digest, "min_coverage": row.value.min_coverage}, False)
-            put("")
-            put_table(["key", "weight", "kind", "group", "text"], [_criterion_cells(c) for c in row.value.criteria])
+            print_data("")
+            print_table(["key", "weight", "kind", "group", "text"], [_criterion_cells(c) for c in row.value.criteria])
 
 
 def _criterion_cells(criterion: Any) -> list[str]:
@@ -186,16 +186,16 @@ def diff(a: Ref, b: Ref) -> None:
     """What changed from A to B; ends with 1 if anything did."""
     from rubricsvc.store import rubrics
 
-    with books() as db, db.read() as session:
+    with database() as db, db.read() as session:
         rows = [rubrics.get(session, ref) for ref in (a, b)]
     before, after = (_plain_yaml(row) for row in rows)
     names = [f"{row.name}@{row.version}" for row in rows]
     lines = list(difflib.unified_diff(before, after, names[0], names[1], lineterm=""))
-    with exiting(1 if lines else OK):
+    with exit_with(1 if lines else OK):
         for line in lines:
-            put(line)
+            print_data(line)
         if not lines:
-            say(f"{names[0]} and {names[1]} are the same")
+            echo(f"{names[0]} and {names[1]} are the same")
 
 
 def _plain_yaml(row: RubricRow) -> list[str]:
@@ -221,7 +221,7 @@ def export(
     """
     from rubricsvc.formats.native import dump
 
-    with books() as db, db.read() as session, to_file(out) as stream:
+    with database() as db, db.read() as session, open_output(out) as stream:
         dump((_record(session, row) for row in _rows(session, refs)), stream, yaml=as_yaml)
 
 

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rubricsvc.cli.embedded import EMBEDDED, warn_of_embedded
 from rubricsvc.cli.judge_add import make_judge
-from rubricsvc.cli.output import OK, WITH_FAILURES, Json, cell, exiting, put, put_json, put_table, short
-from rubricsvc.cli.probing import EMBEDDED, score_once, warn_of_embedded
+from rubricsvc.cli.judge_probe import score_once
+from rubricsvc.cli.output import OK, WITH_FAILURES, Json, cell, exit_with, print_data, print_json, print_table, shorten
 from rubricsvc.cli.verdicts import plain, why
 from rubricsvc.errors import InvalidError, NotFoundError
 
@@ -63,7 +64,7 @@ def score(
     answer = _answer(chosen, completion)
     verdicts = asyncio.run(score_once(chosen, looked_for, asked, answer))
     found = fold(looked_for, verdicts)
-    with exiting(WITH_FAILURES if found.value is None else OK):
+    with exit_with(WITH_FAILURES if found.value is None else OK):
         _print(looked_for, chosen, verdicts, found, as_json)
 
 
@@ -73,8 +74,8 @@ def _answer(judge: Judge, file: str) -> Completion:
     Raises:
         InvalidError: the judge compares several answers; or it follows steps, and there are none.
     """
-    from rubricsvc.cli.tracing import trace_of
     from rubricsvc.core.prompt import Completion
+    from rubricsvc.formats.trajectory import parse_trajectory
 
     if judge.mode == "comparative":
         raise InvalidError(
@@ -83,7 +84,7 @@ def _answer(judge: Judge, file: str) -> Completion:
         )
     text = text_of(file)
     follows = any(leaf.mode == "trajectory" for leaf in judge.leaf_judges)
-    return trace_of(text, file) if follows else Completion(text=text)
+    return parse_trajectory(text, file) if follows else Completion(text=text)
 
 
 def _nobody(rubric: Rubric) -> Judge:
@@ -97,7 +98,9 @@ def _nobody(rubric: Rubric) -> Judge:
     judged = [criterion.key for criterion in rubric.criteria if criterion.kind == "judged"]
     if judged:
         hint = "say who judges, with --judge: a URL, a judge's name, or embedded"
-        raise InvalidError(f"{short(', '.join(judged), 200)}: no check decides this, and no judge is named", hint=hint)
+        raise InvalidError(
+            f"{shorten(', '.join(judged), 200)}: no check decides this, and no judge is named", hint=hint
+        )
     return CHECKS
 
 
@@ -115,7 +118,7 @@ def _rubric(path: Path, name: str | None) -> tuple[Rubric, Prompt | None]:
     fitting = [(rubric, prompt) for own, rubric, prompt in there if name in (None, own)]
     if len(fitting) == 1:
         return fitting[0]
-    names = short(", ".join(own for own, _, _ in there), 200)
+    names = shorten(", ".join(own for own, _, _ in there), 200)
     if name is not None:
         raise InvalidError(f"{path} has {len(fitting)} rubrics named {name!r}", hint=f"there are: {names}")
     hint = f"choose one with --name: {names}" if there else "a rubric needs criteria"
@@ -159,15 +162,15 @@ def judge_of(judge: str, model: str | None, mode: str, api_key_env: str | None) 
         warn_of_embedded()
         return make_judge(name=EMBEDDED, engine="transformers_local", model=EMBEDDED, mode=mode)
     if judge.startswith(("http://", "https://")):
-        from rubricsvc.cli.asking import only_model
+        from rubricsvc.cli.served_models import only_served_model
 
         endpoint = {"base_url": judge, "api_key_env": api_key_env}
         chosen = make_judge(name=judge[:LONGEST_NAME], model=model or "?", mode=mode, endpoint=endpoint)
-        return chosen if model else chosen.model_copy(update={"model": only_model(chosen.endpoint)})
-    from rubricsvc.cli.database import books
+        return chosen if model else chosen.model_copy(update={"model": only_served_model(chosen.endpoint)})
+    from rubricsvc.cli.database import database
     from rubricsvc.store import judges
 
-    with books() as db, db.read() as session:
+    with database() as db, db.read() as session:
         return judges.get(session, judge).value
 
 
@@ -175,16 +178,18 @@ def _print(rubric: Rubric, judge: Judge, verdicts: list[Verdict], found: Reward,
     if as_json:
         fields = asdict(found)
         identity = {"name": judge.name, "engine": judge.engine, "model": judge.model, "digest": judge.digest}
-        put_json({"reward": fields.pop("value"), **fields, "judge": identity, "verdicts": [plain(v) for v in verdicts]})
+        print_json(
+            {"reward": fields.pop("value"), **fields, "judge": identity, "verdicts": [plain(v) for v in verdicts]}
+        )
         return
     rows = []
     for verdict in verdicts:
         criterion = rubric.by_key[verdict.criterion]
         value = cell(verdict.value) if verdict.value is not None else verdict.outcome
-        rows.append([criterion.key, criterion.kind, f"{criterion.weight:g}", value, short(why(verdict), 200)])
-    put_table(["criterion", "kind", "weight", "verdict", "why"], rows)
-    put(f"\nreward {cell(found.value)}  ({found.formula}, coverage {found.coverage:.0%})")
+        rows.append([criterion.key, criterion.kind, f"{criterion.weight:g}", value, shorten(why(verdict), 200)])
+    print_table(["criterion", "kind", "weight", "verdict", "why"], rows)
+    print_data(f"\nreward {cell(found.value)}  ({found.formula}, coverage {found.coverage:.0%})")
     if found.vetoed_by:
-        put(f"vetoed by the required criterion {found.vetoed_by!r}")
-    if found.why_none:
-        put(f"no reward: {found.why_none}")
+        print_data(f"vetoed by the required criterion {found.vetoed_by!r}")
+    if found.null_reason:
+        print_data(f"no reward: {found.null_reason}")

@@ -34,13 +34,13 @@ def serve(
 ) -> None:
     """Serve the HTTP API until stopped; the database is made on first use."""
     from rubricsvc import telemetry
-    from rubricsvc.cli.database import open_books
+    from rubricsvc.cli.database import open_database
     from rubricsvc.settings import get_settings
 
     given = {name: value for name, value in (("host", host), ("port", port)) if value is not None}
     settings = get_settings().model_copy(update=given)
     telemetry.configure(settings.log_level)
-    with closing(open_books(settings)) as db:
+    with closing(open_database(settings)) as db:
         _serve(settings, db, worker=worker)
 
 
@@ -53,14 +53,14 @@ def _serve(settings: Settings, db: Database, *, worker: bool) -> None:
 
     from rubricsvc.api.app import create_app
     from rubricsvc.api.auth import is_loopback, needs_key
-    from rubricsvc.api.request import Examine
+    from rubricsvc.api.request import Validators
     from rubricsvc.broker import MEMORY, attach
     from workers import checks, judges
 
     log = structlog.get_logger("rubricsvc.serve")
     if not needs_key(settings) and not is_loopback(settings.host):
         log.warning("anyone who reaches this address may use the service", hint="unset RUBRICSVC_REQUIRE_KEY")
-    app = create_app(settings, db, examine=Examine(rubric=checks.validate, judge=judges.validate))
+    app = create_app(settings, db, validators=Validators(rubric=checks.validate, judge=judges.validate))
     server = uvicorn.Server(
         uvicorn.Config(
             app,

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rubricsvc.cli.database import books
-from rubricsvc.cli.output import After, Json, Limit, noun, short, show_page
+from rubricsvc.cli.database import database
+from rubricsvc.cli.output import After, Json, Limit, group, shorten, show_page
 from rubricsvc.core.states import Outcome
 
 if TYPE_CHECKING:
     from rubricsvc.core.verdict import Verdict
     from rubricsvc.store.tables import VerdictRow
 
-app = noun("Verdicts: what judges found, criterion by criterion.")
+app = group("Verdicts: what judges found, criterion by criterion.")
 
 
 def plain(verdict: Verdict) -> dict[str, Any]:
@@ -50,7 +50,7 @@ def list_(
     """List verdicts."""
     from rubricsvc.store import jobs, verdicts
 
-    with books() as db, db.read() as session:
+    with database() as db, db.read() as session:
         if job is not None:
             jobs.get(session, job)
         where: dict[str, Any] = {"job_id": job, "completion_id": completion, "outcome": outcome, "after": after}
@@ -68,4 +68,4 @@ def _row(row: VerdictRow, as_json: bool) -> dict[str, Any]:
     if as_json:
         return ids | {"verdict": plain(row.verdict)}
     value = row.value if row.value is not None else row.outcome
-    return ids | {"criterion": row.criterion, "value": value, "why": short(why(row.verdict), 60)}
+    return ids | {"criterion": row.criterion, "value": value, "why": shorten(why(row.verdict), 60)}

@@ -285,9 +285,9 @@ def _scored(item: Item, rubric: Rubric, cancelled: str | None) -> ScoredCompleti
         value=item.reward,
         coverage=item.coverage or 0.0,
         formula=item.formula or rubric.formula,
-        parts=folded.parts if folded else {},
-        vetoed_by=folded.vetoed_by if folded else None,
-        why_none=None if folded else item.why_none or cancelled or item.state,
+        contributions=folded.contributions if folded else {},
+        vetoed_by=item.vetoed_by,
+        null_reason=None if folded else item.null_reason or cancelled or item.state,
         verdicts=item.verdicts,
         completion_id=item.completion_id,
     )

@@ -12,7 +12,7 @@ from pydantic import AfterValidator, AnyHttpUrl, Field, TypeAdapter, ValidationE
 from rubricsvc.core.base import Title, UnitInterval, Value
 from rubricsvc.core.calibration import Calibration
 from rubricsvc.core.fingerprint import digest
-from rubricsvc.core.rubric import Rubric, refuse_repeats
+from rubricsvc.core.rubric import refuse_repeats
 from rubricsvc.core.verdict import Usage
 
 Mode = Literal["readout", "written", "comparative", "trajectory", "panel", "cascade"]
@@ -142,7 +142,7 @@ class Endpoint(Value):
     ``base_url`` unset is api.openai.com. ``api_key_env`` names the environment variable that holds the key; unset,
     OPENAI_API_KEY goes to api.openai.com and no key to anybody else. ``concurrency`` bounds the calls that one process
     has under way, and ``requests_per_minute`` and ``tokens_per_minute`` what it begins; processes do not count each
-    other's. While the server is down questions wait, up to ``patience_s``, and then fail as ``unavailable``.
+    other's. While the server is down questions wait, up to ``outage_timeout_s``, and then fail as ``unavailable``.
     ``prompt_lists``: a server that takes lists of prompts (vLLM, SGLang) gets a completion's readouts in one request.
     """
 
@@ -150,7 +150,7 @@ class Endpoint(Value):
     api_key_env: str | None = None
     timeout_s: float = Field(default=120.0, gt=0.0, le=3600.0)
     max_retries: int = Field(default=4, ge=0, le=20)
-    patience_s: float = Field(default=120.0, ge=0.0, le=86400.0)
+    outage_timeout_s: float = Field(default=120.0, ge=0.0, le=86400.0)
     concurrency: int = Field(default=64, ge=1, le=4096)
     requests_per_minute: int | None = Field(default=None, ge=1)
     tokens_per_minute: int | None = Field(default=None, ge=1)
@@ -305,7 +305,7 @@ class Judge(Value):
         What is in force where it is unset is left out where it is set, too: spelt out, it makes no other judge.
         """
         spelt = {name for name, unset in _IN_FORCE.items() if getattr(self, name) == unset}
-        own = self.model_dump(mode="json", exclude={"name", "endpoint", "members", *spelt})
+        own = self.model_copy(update=dict.fromkeys(("name", "endpoint", "members", *spelt)))
         return digest(own, [member.digest for member in self.members or ()])
 
     def __hash__(self) -> int:
@@ -319,12 +319,3 @@ _IN_FORCE = {
     "require_evidence": False,
 }
 """The fields that may be unset, and what then holds. (Without thinking there is none.)"""
-
-
-def fingerprint(rubric: Rubric, judge: Judge, template_digest: str) -> str:
-    """Where the verdicts of one rubric come from: rubric version, judge with its sampling, text of its template.
-
-    The rubric's digest covers each criterion, so that this and the criterion's key name a verdict completely. Change
-    any of it and the fingerprint changes, and what is stored is not used again.
-    """
-    return digest(rubric.digest, judge.digest, template_digest)

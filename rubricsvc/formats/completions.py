@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from rubricsvc.core.prompt import Completion, Prompt
+from rubricsvc.core.validation_messages import describe
 from rubricsvc.formats.documents import documents, parsed
-from rubricsvc.formats.errors import Faults, Place, Renamed, found
+from rubricsvc.formats.errors import Faults, Place, Renamed
 from rubricsvc.formats.fields import unknown_fields
 from rubricsvc.formats.native import PROMPT, completion_of, prompt_of
 from rubricsvc.formats.source import Source
@@ -58,7 +59,7 @@ def parse(data: Any, place: Place, faults: Faults) -> Answer | None:
     """One completion out of plain data; or None, with its faults added."""
     before = faults.count
     if not isinstance(data, dict):
-        faults.add(place, f"expected a mapping with prompt and completion, found {found(data)}")
+        faults.add(place, f"expected a mapping with prompt and completion, found {describe(data)}")
         return None
     unknown_fields(data, FIELDS, place, faults, ())
     if ("prompt" in data) == ("prompt_id" in data):
@@ -75,7 +76,7 @@ def parse(data: Any, place: Place, faults: Faults) -> Answer | None:
     completion = completion_of(fields, place, named)
     prompt_id = data.get("prompt_id")
     if prompt_id is not None and (isinstance(prompt_id, bool) or not isinstance(prompt_id, int | str)):
-        faults.add(place, f"expected an id, found {found(prompt_id)}", ("prompt_id",))
+        faults.add(place, f"expected an id, found {describe(prompt_id)}", ("prompt_id",))
     if completion is None or faults.count > before:
         return None
     return Answer(completion, prompt, prompt_id, place)

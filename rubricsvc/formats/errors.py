@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from rubricsvc.errors import FormatError, cut
 
@@ -110,18 +109,3 @@ def dotted(steps: Steps) -> str:
     for step in steps:
         text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
     return text
-
-
-def found(value: Any) -> str:
-    """What stands there, in a few words."""
-    if value is None:
-        return "nothing"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str):
-        return repr(cut(value, 60)) if value else "an empty text"
-    if isinstance(value, list | tuple):
-        return f"a list of {len(value)}" if value else "an empty list"
-    if isinstance(value, dict):
-        return cut(f"a mapping with {', '.join(map(str, list(value)[:5]))}", 200) if value else "an empty mapping"
-    return cut(repr(value), 60)

@@ -13,8 +13,9 @@ from typing import Any
 
 from rubricsvc.core.label import OVERALL, Label
 from rubricsvc.core.rubric import Rubric, level_value
+from rubricsvc.core.validation_messages import describe
 from rubricsvc.formats.documents import documents, parsed
-from rubricsvc.formats.errors import Faults, Place, found
+from rubricsvc.formats.errors import Faults, Place
 from rubricsvc.formats.fields import build, unknown_fields
 from rubricsvc.formats.source import Source
 
@@ -66,14 +67,14 @@ def read(source: Source, faults: Faults) -> Iterator[Labelled]:
 def _parse(data: Any, place: Place, faults: Faults) -> Labelled | None:
     before = faults.count
     if not isinstance(data, dict):
-        faults.add(place, f"expected a mapping with completion_id, criterion and value, found {found(data)}")
+        faults.add(place, f"expected a mapping with completion_id, criterion and value, found {describe(data)}")
         return None
     unknown_fields(data, FIELDS, place, faults, ())
     completion_id, rubric = data.get("completion_id"), data.get("rubric")
     if isinstance(completion_id, bool) or not isinstance(completion_id, int):
-        faults.add(place, f"expected a completion's id, found {found(completion_id)}", ("completion_id",))
+        faults.add(place, f"expected a completion's id, found {describe(completion_id)}", ("completion_id",))
     if isinstance(rubric, bool) or not isinstance(rubric, int | str):
-        faults.add(place, f"expected a rubric's id or name, found {found(rubric)}", ("rubric",))
+        faults.add(place, f"expected a rubric's id or name, found {describe(rubric)}", ("rubric",))
     if "value" not in data:
         faults.add(place, "is missing; null says that the person could not tell", ("value",))
     fields = {name: data[name] for name in Label.model_fields if name in data}

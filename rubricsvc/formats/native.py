@@ -15,10 +15,11 @@ from rubricsvc.core.base import LONGEST_NAME
 from rubricsvc.core.label import OVERALL
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Rubric, level_value
+from rubricsvc.core.validation_messages import describe
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import InvalidError
 from rubricsvc.formats.documents import documents
-from rubricsvc.formats.errors import Faults, Place, Renamed, Steps, found
+from rubricsvc.formats.errors import Faults, Place, Renamed, Steps
 from rubricsvc.formats.fields import build, unknown_fields
 from rubricsvc.formats.record import Record
 from rubricsvc.formats.source import Source
@@ -45,7 +46,7 @@ def parse(data: Any, place: Place, faults: Faults, *, default_name: str = "") ->
     """One record out of plain data; or None, with its faults added."""
     before = faults.count
     if not isinstance(data, dict):
-        faults.add(place, f"expected a mapping with prompt and criteria, found {found(data)}")
+        faults.add(place, f"expected a mapping with prompt and criteria, found {describe(data)}")
         return None
     unknown_fields(data, FIELDS, place, faults, ())
     if "prompt" not in data and "criteria" not in data:
@@ -80,7 +81,7 @@ def _text(data: dict[str, Any], field: str, place: Place, faults: Faults) -> str
     if isinstance(value, int) and not isinstance(value, bool) and field == "id":
         return str(value)
     if value is not None and (not isinstance(value, str) or not value.strip()):
-        faults.add(place, f"expected some text, found {found(value)}", (field,))
+        faults.add(place, f"expected some text, found {describe(value)}", (field,))
         return None
     if value is not None and len(value) > LONGEST_NAME:
         faults.add(place, f"expected at most {LONGEST_NAME} characters, found {len(value)}", (field,))
@@ -101,7 +102,7 @@ def prompt_of(data: dict[str, Any], place: Place, faults: Faults) -> Prompt | No
         # a YAML block ends with a line break that nobody typed: the same question elsewhere must be the same prompt
         fields["messages"] = [{"role": "user", "content": said.removesuffix("\n")}]
     else:
-        faults.add(place, f"expected a text or a list of messages, found {found(said)}", ("prompt",))
+        faults.add(place, f"expected a text or a list of messages, found {describe(said)}", ("prompt",))
         return None
     renamed = Renamed(faults, {"messages": "prompt"})
     return build(Prompt, fields, place, renamed)
@@ -111,7 +112,7 @@ def _rubric(data: dict[str, Any], place: Place, faults: Faults) -> Rubric | None
     before = faults.count
     criteria = data.get("criteria")
     if not isinstance(criteria, list) or not criteria:
-        faults.add(place, f"expected a list of criteria, found {found(criteria)}", ("criteria",))
+        faults.add(place, f"expected a list of criteria, found {describe(criteria)}", ("criteria",))
         return None
     keys: dict[str, int] = {}
     full = []
@@ -147,7 +148,7 @@ def _criterion(item: Any, number: int, place: Place, faults: Faults) -> dict[str
     if isinstance(item, str):
         item = {"text": item}
     if not isinstance(item, dict):
-        faults.add(place, f"expected a text or a mapping with text, found {found(item)}", ("criteria", number))
+        faults.add(place, f"expected a text or a mapping with text, found {describe(item)}", ("criteria", number))
         item = {"text": "told above"}
     full = {"key": f"c{number + 1}", **item}
     for field, expand in _EXPAND.items():
@@ -155,7 +156,7 @@ def _criterion(item: Any, number: int, place: Place, faults: Faults) -> dict[str
             try:
                 full[field] = expand(full[field])
             except _ShapeError as error:
-                faults.add(place, f"{error}, found {found(full.pop(field))}", _at(number, field))
+                faults.add(place, f"{error}, found {describe(full.pop(field))}", _at(number, field))
     return full
 
 
@@ -200,7 +201,7 @@ def _groups(given: Any, place: Place, faults: Faults) -> list[Any]:
     if isinstance(given, dict):
         given = [{"path": path, "weight": weight} for path, weight in given.items()]
     if not isinstance(given, list):
-        faults.add(place, f"expected a mapping of groups to weights, or a list, found {found(given)}", ("groups",))
+        faults.add(place, f"expected a mapping of groups to weights, or a list, found {describe(given)}", ("groups",))
         return []
     full = []
     for number, group in enumerate(given):
@@ -209,13 +210,13 @@ def _groups(given: Any, place: Place, faults: Faults) -> list[Any]:
                 {**group, "path": _path(group["path"])} if isinstance(group, dict) and "path" in group else group
             )
         except _ShapeError as error:
-            faults.add(place, f"{error}, found {found(group['path'])}", ("groups", number, "path"))
+            faults.add(place, f"{error}, found {describe(group['path'])}", ("groups", number, "path"))
     return full
 
 
 def _completions(given: Any, place: Place, faults: Faults) -> tuple[Completion, ...]:
     if not isinstance(given, list):
-        faults.add(place, f"expected a list of completions, found {found(given)}", ("completions",))
+        faults.add(place, f"expected a list of completions, found {describe(given)}", ("completions",))
         return ()
     built = []
     for number, item in enumerate(given):
@@ -235,7 +236,7 @@ def _labels(given: Any, rubric: Rubric | None, place: Place, faults: Faults) -> 
     """People's verdicts: criterion key (or ``overall``) to a value in [0, 1], to a level's name, to null (cannot tell),
     or to several of them: a list, one a person, or a mapping of people's names to them."""
     if not isinstance(given, dict):
-        faults.add(place, f"expected a mapping of criterion keys to values, found {found(given)}", ("labels",))
+        faults.add(place, f"expected a mapping of criterion keys to values, found {describe(given)}", ("labels",))
         return ()
     labels: list[Verdict] = []
     for key, values in given.items():
@@ -255,7 +256,7 @@ def _labels(given: Any, rubric: Rubric | None, place: Place, faults: Faults) -> 
             elif isinstance(value, int | float) and 0 <= value <= 1:
                 labels.append(Verdict.scored(key, float(value), sample=sample, detail=person))
             else:
-                faults.add(place, f"expected a value from 0 to 1, true, false or null, found {found(value)}", steps)
+                faults.add(place, f"expected a value from 0 to 1, true, false or null, found {describe(value)}", steps)
     return tuple(labels)
 
 

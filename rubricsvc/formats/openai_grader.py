@@ -17,9 +17,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from rubricsvc.core.prompt import Completion, Prompt
+from rubricsvc.core.validation_messages import describe
 from rubricsvc.errors import InvalidError
 from rubricsvc.formats.documents import documents
-from rubricsvc.formats.errors import Faults, Place, Steps, found
+from rubricsvc.formats.errors import Faults, Place, Steps
 from rubricsvc.formats.fields import build, unknown_fields
 from rubricsvc.formats.native import usable_name
 from rubricsvc.formats.record import Record
@@ -37,7 +38,7 @@ def read(source: Source, faults: Faults) -> Iterator[Record]:
     """
     for data, place in documents(source, faults):
         if not isinstance(data, dict):
-            faults.add(place, f"expected a grader or an item, found {found(data)}")
+            faults.add(place, f"expected a grader or an item, found {describe(data)}")
         elif "item" in data or "messages" in data or not (held := _held(data)):
             record = _item(data if "item" in data else {"item": data}, place, faults)
             yield from (record,) if record else ()
@@ -72,7 +73,7 @@ def _item(data: dict[str, Any], place: Place, faults: Faults) -> Record | None:
     prompt = prompt_of(item, place, faults, ("item",))
     said = data.get("model_sample")
     if said is not None and not isinstance(said, str):
-        faults.add(place, f"expected text, found {found(said)}", ("model_sample",))
+        faults.add(place, f"expected text, found {describe(said)}", ("model_sample",))
     if faults.count > before or prompt is None:
         return None
     number = data.get("id", item.get("id"))
@@ -90,7 +91,7 @@ def _item(data: dict[str, Any], place: Place, faults: Faults) -> Record | None:
 def prompt_of(item: Any, place: Place, faults: Faults, steps: Steps = ()) -> Prompt | None:
     """The prompt of an item; or None, with its faults added."""
     if not isinstance(item, dict):
-        faults.add(place, f"expected a mapping, found {found(item)}", steps)
+        faults.add(place, f"expected a mapping, found {describe(item)}", steps)
         return None
     messages = item.get("messages") or [{"role": "user", "content": json.dumps(item, ensure_ascii=False)}]
     return build(Prompt, {"messages": messages, "item": item}, place, faults, steps)
@@ -101,7 +102,7 @@ def grader_of(data: Any, place: Place, faults: Faults, steps: Steps = ()) -> Gra
     kind = data.get("type") if isinstance(data, dict) else None
     if not isinstance(kind, str) or kind not in GRADERS:
         expected = f"expected {', '.join(GRADERS)}"
-        faults.add(place, f"{expected}, found {found(kind)}", (*steps, "type"))
+        faults.add(place, f"{expected}, found {describe(kind)}", (*steps, "type"))
         return None
     parts = data.get("graders")
     if isinstance(parts, dict) and isinstance(parts.get("type"), str):

@@ -92,7 +92,7 @@ def run_of(
             flags |= _flags(found[key], isinstance(part, Python), checked=rubric.by_key[key].kind == "checked")
     if folded.value is None and not flags:  # every part has its number, and their formula has none
         flags["formula_parse_error"] = True
-        details["calculate_output"] = folded.why_none or ""
+        details["calculate_output"] = folded.null_reason or ""
     scores = {
         key: on_scale(rubric.by_key[key].scale, verdict.value)
         for key, verdict in found.items()

@@ -22,7 +22,6 @@ def export_job(db: Database, job_id: int, stream: TextIO, *, as_csv: bool) -> in
     Raises:
         NotFoundError: no such job.
     """
-    from rubricsvc.core.reward import fold
     from rubricsvc.store import jobs, prompts, verdicts
 
     writer = _Csv(stream) if as_csv else _Jsonl(stream)
@@ -41,7 +40,6 @@ def export_job(db: Database, job_id: int, stream: TextIO, *, as_csv: bool) -> in
                 bare += row.reward is None
                 line = _line(job, row, external[prompt_id])
                 ordered = sorted(found.get(row.id, []), key=lambda v: order[v.criterion])
-                line["vetoed_by"] = fold(row.rubric.value, ordered).vetoed_by
                 writer.write(line, ordered)
         if not rows:
             return bare
@@ -66,7 +64,8 @@ def _line(job: JobRow, row: ItemRow, prompt_external_id: str | None) -> dict[str
         "reward": row.reward,
         "coverage": row.coverage,
         "formula": row.formula,
-        "why_none": row.why_none,
+        "vetoed_by": row.vetoed_by,
+        "null_reason": row.null_reason,
     }
 
 

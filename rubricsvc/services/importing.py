@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rubricsvc.cli.database import books
-from rubricsvc.cli.output import say, show
+from rubricsvc.cli.database import database
+from rubricsvc.cli.output import echo, show
 from rubricsvc.errors import InvalidError, NotFoundError
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def source_of(file: str) -> Iterator[Source]:
         yield Source.of(file)
         return
     if sys.stdin.isatty():
-        say("reading from the terminal; end with Ctrl-D")
+        echo("reading from the terminal; end with Ctrl-D")
     with tempfile.NamedTemporaryFile(prefix="rubricsvc-") as copy:
         shutil.copyfileobj(sys.stdin.buffer, copy)
         copy.flush()
@@ -121,18 +121,18 @@ class Imported:
     def tell(self) -> None:
         """Say what was not kept."""
         for fault in self.skipped:
-            say(f"skipped {fault}")
+            echo(f"skipped {fault}")
         if self.labels_left:
-            say(f"{self.labels_left} labels are left out: `rubricsvc labels import` takes them, with their rubrics")
+            echo(f"{self.labels_left} labels are left out: `rubricsvc labels import` takes them, with their rubrics")
         for ref, newest in self.superseded.items():
-            say(f"{ref} has this text already, and version {newest} stays the newest: call it {ref} where you mean it")
+            echo(f"{ref} has this text already, and version {newest} stays the newest: call it {ref} where you mean it")
         if not any(self.new.values()):
             same = [
                 f"{count} {noun.removesuffix('s') if count == 1 else noun}"
                 for noun, count in self.same.items()
                 if count
             ]
-            say(f"{self.file}: {', '.join(same) or 'nothing'}, all stored before")
+            echo(f"{self.file}: {', '.join(same) or 'nothing'}, all stored before")
 
 
 @contextmanager
@@ -141,7 +141,7 @@ def importing(file: str, as_json: bool, **options: Any) -> Iterator[tuple[Import
 
     ``options`` are the importer's.
     """
-    with source_of(file) as source, books() as db:
+    with source_of(file) as source, database() as db:
         with db.write() as session:
             importer = Importer(session, **options)
             yield importer, source

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from rubricsvc.cli.output import say
+from rubricsvc.cli.output import echo
 from rubricsvc.errors import InvalidError
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def select(
     pairs = [pair for group in islice(chosen(), limit) for pair in group]
     if bare:
         what = "belong to other prompts than this rubric" if one else "have no rubric for their prompt"
-        say(f"{bare} completions {what} and are left out")
+        echo(f"{bare} completions {what} and are left out")
     if not pairs:
         of = f" of policy {policy!r}" if policy is not None else ""
         raise InvalidError(
@@ -67,11 +67,11 @@ def warn_of_vetoes(judge: Judge, required: Sequence[str]) -> None:
     if judge.mode != "comparative" or not required:
         return
     more = f" and {len(required) - 1} more" if len(required) > 1 else ""
-    say(
+    echo(
         f"warning: {required[0]}{more} is required, and {judge.name} compares: its values are relative,"
         " so about half of each group is vetoed"
     )
-    say("hint: leave `required` to checks, or to a judge that sees one answer at a time (readout, written)")
+    echo("hint: leave `required` to checks, or to a judge that sees one answer at a time (readout, written)")
 
 
 def _completions(session: Session, imported: Imported | None, policy: str | None) -> Iterator[Pair]:

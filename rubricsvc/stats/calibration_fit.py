@@ -19,7 +19,8 @@ from sklearn.model_selection import GroupKFold, GroupShuffleSplit
 from rubricsvc.core.calibration import FARTHEST, Curve, Method, family
 from rubricsvc.core.label import Judged
 from rubricsvc.errors import InvalidError
-from rubricsvc.stats.agreement import Floats, Ints, brier, expected_calibration_error
+from rubricsvc.stats.agreement import brier, expected_calibration_error
+from rubricsvc.stats.intervals import Floats, Ints
 
 METHODS: tuple[Method, ...] = ("none", "temperature", "platt", "isotonic")
 LEAST_PROMPTS = 10
@@ -52,7 +53,7 @@ class Loss:
 @dataclass(frozen=True, slots=True)
 class Fitted:
     """What came of one family. ``before`` and ``after`` are told on held-out prompts; ``tried`` has each method's
-    cross-validated log loss on the others. Without a curve ``why_none`` says why."""
+    cross-validated log loss on the others. Without a curve ``null_reason`` says why."""
 
     family: str
     labels: int
@@ -60,7 +61,7 @@ class Fitted:
     before: Loss | None = None
     after: Loss | None = None
     tried: dict[str, float] = field(default_factory=dict)
-    why_none: str | None = None
+    null_reason: str | None = None
 
 
 def log_loss(probability: Floats, outcome: Floats) -> float:
@@ -132,14 +133,16 @@ def fit_family(name: str, cases: Cases, methods: Sequence[Method] = METHODS) -> 
     labels = len(cases.outcome)
     fit, held = cases.take(~cases.held), cases.take(cases.held)
     if labels < LEAST_LABELS or len(np.unique(fit.prompts)) < _FOLDS or not len(held.outcome):
-        return Fitted(name, labels, why_none=f"{labels} labels, or their prompts, are too few: it takes {LEAST_LABELS}")
+        return Fitted(
+            name, labels, null_reason=f"{labels} labels, or their prompts, are too few: it takes {LEAST_LABELS}"
+        )
     if np.ptp(fit.outcome) == 0:
-        return Fitted(name, labels, why_none="people gave one answer throughout")
+        return Fitted(name, labels, null_reason="people gave one answer throughout")
     tried = {method: _cross_validated(method, fit) for method in methods}
     curve = fit_curve(min(methods, key=lambda method: tried[method]), fit.probability, fit.outcome)
     if np.ptp(apply(curve, np.asarray([0.01, 0.99]))) < _LEAST_RISE:
         why = f"its probabilities tell nothing of people's labels: every answer would get {curve(0.5):.2f}"
-        return Fitted(name, labels, why_none=why)
+        return Fitted(name, labels, null_reason=why)
     before = Loss.of(held.probability, held.outcome)
     after = Loss.of(apply(curve, held.probability), held.outcome)
     return Fitted(name, labels, curve, before, after, {str(method): loss for method, loss in tried.items()})

@@ -140,7 +140,7 @@ def exhaust(session: Session, job_id: int) -> None:
     session.execute(
         update(ItemRow)
         .where(ItemRow.job_id == job_id, ItemRow.state == PENDING)
-        .values(state=CANCELLED, why_none=_EXHAUSTED, fence=ItemRow.fence + 1)
+        .values(state=CANCELLED, null_reason=_EXHAUSTED, fence=ItemRow.fence + 1)
     )
 
 

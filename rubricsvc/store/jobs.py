@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
+from typing import Any
 
 from sqlalchemy import Select, case, func, select, update
 from sqlalchemy.orm import Session, joinedload
@@ -12,7 +13,7 @@ from rubricsvc.core.fingerprint import digest
 from rubricsvc.core.panel import worth
 from rubricsvc.core.verdict import Reason, Vote
 from rubricsvc.errors import ConflictError, InvalidError
-from rubricsvc.store import budgets, judges, outbox, verdicts, vetoes
+from rubricsvc.store import budgets, judges, outbox, verdicts
 from rubricsvc.store.ids import find, missing, name_of
 from rubricsvc.store.tables import (
     BUDGET_EXHAUSTED,
@@ -185,21 +186,27 @@ class Summary:
 def summary(session: Session, job_id: int) -> Summary:
     """What the job came to so far. It reads every verdict of the job: for once, not for watching."""
     rewards = select(func.count(ItemRow.reward), func.avg(ItemRow.reward)).where(ItemRow.job_id == job_id)
-    behind = select(ItemRow.id).join(VerdictRow, verdicts.behind_item()).where(ItemRow.job_id == job_id)
+    behind = verdicts.with_verdicts(select(ItemRow.id).where(ItemRow.job_id == job_id))
     failed = behind.where(VerdictRow.outcome == "failed").with_only_columns(VerdictRow.reason, func.count())
-    tokens = [func.sum(VerdictRow.more["usage", name].as_float()) for name in ("prompt", "cached")]
+    tokens = [func.sum(VerdictRow.details["usage", name].as_float()) for name in ("prompt", "cached")]
+    vetoed = (
+        select(ItemRow.vetoed_by, func.count())
+        .where(ItemRow.job_id == job_id, ItemRow.vetoed_by.is_not(None))
+        .group_by(ItemRow.vetoed_by)
+        .order_by(func.count().desc(), ItemRow.vetoed_by)
+    )
     count, mean = session.execute(rewards).one()
     reasons = {str(reason): number for reason, number in session.execute(failed.group_by(VerdictRow.reason))}
     prompt, cached = session.execute(behind.with_only_columns(*tokens)).one()
     judge = get(session, job_id).judge.value
     voting = worth(judge, _votes(session, behind)) if judge.members or judge.pairwise else {}
-    told = behind.where(VerdictRow.reason == Reason.BUDGET).with_only_columns(VerdictRow.more["detail"].as_string())
+    told = behind.where(VerdictRow.reason == Reason.BUDGET).with_only_columns(VerdictRow.details["detail"].as_string())
     poor = session.scalar(told.limit(1)) if Reason.BUDGET in reasons else None
     return Summary(
         rewards=count,
         mean_reward=mean,
         reasons=reasons,
-        vetoed=vetoes.of_job(session, job_id),
+        vetoed={str(key): number for key, number in session.execute(vetoed)},
         over_budget=poor,
         reserved=budgets.reserved(session, job_id),
         prompt_tokens=prompt or 0.0,
@@ -209,7 +216,7 @@ def summary(session: Session, job_id: int) -> Summary:
 
 
 def _votes(session: Session, behind: Select[int]) -> Iterator[tuple[Vote, ...]]:
-    for votes in session.scalars(behind.with_only_columns(VerdictRow.more["votes"])):
+    for votes in session.scalars(behind.with_only_columns(VerdictRow.details["votes"])):
         yield tuple(Vote.model_validate(vote) for vote in votes or ())
 
 
@@ -257,13 +264,23 @@ def retry(session: Session, job_id: int, *, budget: float | None = None) -> int:
     reopened = session.execute(
         update(ItemRow)
         .where(ItemRow.job_id == job_id, ItemRow.state.in_((FAILED, CANCELLED)))
-        .values(state=PENDING, lost=0, reward=None, coverage=None, why_none=None, verdicts=0, failed_verdicts=0)
+        .values(state=PENDING, lost=0, **_UNSCORED)
         .returning(ItemRow.id)
     ).all()
     if reopened:
         session.execute(update(JobRow).where(JobRow.id == job_id).values(status=QUEUED, finished_at=None))
         outbox.ring(session, job.judge_id, bells(len(reopened)))
     return len(reopened)
+
+
+_UNSCORED: dict[str, Any] = {
+    "reward": None,
+    "coverage": None,
+    "vetoed_by": None,
+    "null_reason": None,
+    "verdicts": 0,
+    "failed_verdicts": 0,
+}
 
 
 def _lock(session: Session, job_id: int) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session, aliased
 
@@ -10,7 +12,7 @@ from rubricsvc.core.rubric import Rubric
 from rubricsvc.errors import ConflictError, InvalidError, cut
 from rubricsvc.store.ids import find, id_of, missing, name_of
 from rubricsvc.store.tables import RubricRow
-from rubricsvc.store.upsert import add_new
+from rubricsvc.store.upsert import add_new, batched
 
 
 def add(
@@ -96,3 +98,13 @@ def for_prompt(session: Session, prompt_id: int) -> list[RubricRow]:
     )
     query = select(RubricRow).where(RubricRow.prompt_id == prompt_id, ~superseded).order_by(RubricRow.id)
     return list(session.scalars(query))
+
+
+def judged_required(session: Session, rubric_ids: Iterable[int]) -> list[str]:
+    """Return the required criteria of these rubrics that a judge decides, each as "'key' of name@version"."""
+    return [
+        f"{key!r} of {row.name}@{row.version}"
+        for ids in batched(sorted(set(rubric_ids)))
+        for row in session.scalars(select(RubricRow).where(RubricRow.id.in_(ids)).order_by(RubricRow.id))
+        for key in row.value.judged_required
+    ]

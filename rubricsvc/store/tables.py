@@ -18,12 +18,11 @@ from sqlalchemy import (
     String,
     Text,
     UniqueConstraint,
-    false,
 )
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
 from sqlalchemy.types import TypeDecorator
 
-from rubricsvc.core.audit import Audit, KeptAudit
+from rubricsvc.core.audit import Audit, StoredAudit
 from rubricsvc.core.judge import Endpoint, Judge
 from rubricsvc.core.label import Label
 from rubricsvc.core.prompt import Completion, Prompt
@@ -168,8 +167,8 @@ class JobRow(Base):
     created_at: Mapped[datetime] = mapped_column(default=utcnow)
     finished_at: Mapped[datetime | None]
     budget: Mapped[float | None] = mapped_column(Float)
-    spent: Mapped[float] = mapped_column(Float, default=0.0, server_default="0")
-    exhausted: Mapped[bool] = mapped_column(default=False, server_default=false())
+    spent: Mapped[float] = mapped_column(Float, default=0.0)
+    exhausted: Mapped[bool] = mapped_column(default=False)
 
     judge: Mapped[JudgeRow] = relationship()
 
@@ -192,8 +191,8 @@ class ItemRow(Base):
     """One completion of a job, under one rubric: the unit of work, of leasing and of reward.
 
     ``fence`` grows with each lease; only the holder of the newest fence may record. ``lost`` counts leases whose
-    holder fell silent. ``fingerprint`` names, with the completion, the verdicts that the reward was folded from;
-    ``verdicts`` counts them.
+    holder fell silent. ``question_set`` and the completion name the verdicts behind the reward; ``verdicts`` counts
+    them.
     """
 
     __tablename__ = "items"
@@ -214,23 +213,41 @@ class ItemRow(Base):
     lease_until: Mapped[float | None] = mapped_column(Float)
     worker: Mapped[str | None] = mapped_column(String(100))
     lost: Mapped[int] = mapped_column(default=0)
-    fingerprint: Mapped[str | None] = mapped_column(String(64))
+    question_set: Mapped[str | None] = mapped_column(String(64))
     reward: Mapped[float | None] = mapped_column(Float)
     coverage: Mapped[float | None] = mapped_column(Float)
     formula: Mapped[str | None] = mapped_column(String(60))
-    why_none: Mapped[str | None] = mapped_column(String(300))
-    verdicts: Mapped[int] = mapped_column(default=0, server_default="0")
-    failed_verdicts: Mapped[int] = mapped_column(default=0, server_default="0")
+    vetoed_by: Mapped[str | None] = mapped_column(String(200))
+    null_reason: Mapped[str | None] = mapped_column(String(300))
+    verdicts: Mapped[int] = mapped_column(default=0)
+    failed_verdicts: Mapped[int] = mapped_column(default=0)
 
     completion: Mapped[CompletionRow] = relationship()
     rubric: Mapped[RubricRow] = relationship()
 
 
+class QuestionRow(Base):
+    """One question of a question set: what one judge is asked about one criterion of one rubric version.
+
+    Items join their verdicts through it: ``items.question_set``, then ``completion_id`` and ``fingerprint``.
+    """
+
+    __tablename__ = "questions"
+
+    question_set: Mapped[str] = mapped_column(String(64), primary_key=True)
+    criterion: Mapped[str] = mapped_column(String(200), primary_key=True)
+    fingerprint: Mapped[str] = mapped_column(String(64))
+
+
 class VerdictRow(Base):
-    """One finding. A settled one (scored or abstained) is never overwritten; a failed one gives way to a later try."""
+    """The answer to one question about one completion; every item that asks the question shares it.
+
+    A scored or abstained verdict is never overwritten; a failed one is replaced by a later attempt. ``criterion``,
+    ``rubric_id`` and ``judge_id`` are of the item that asked first.
+    """
 
     __tablename__ = "verdicts"
-    __table_args__ = (UniqueConstraint("completion_id", "fingerprint", "criterion", "sample"),)
+    __table_args__ = (UniqueConstraint("completion_id", "fingerprint", "sample"),)
 
     id: Mapped[int] = mapped_column(primary_key=True)
     completion_id: Mapped[int] = mapped_column(ForeignKey("completions.id"))
@@ -242,20 +259,25 @@ class VerdictRow(Base):
     outcome: Mapped[str] = mapped_column(String(10))
     value: Mapped[float | None] = mapped_column(Float)
     reason: Mapped[str | None] = mapped_column(String(30))
-    more: Mapped[dict[str, Any]] = mapped_column(default=dict)
-    tries: Mapped[int] = mapped_column(default=1)
+    details: Mapped[dict[str, Any]] = mapped_column(default=dict)
+    attempts: Mapped[int] = mapped_column(default=1)
     created_at: Mapped[datetime] = mapped_column(default=utcnow)
 
     @property
     def verdict(self) -> Verdict:
+        """The verdict, on the criterion that asked first."""
+        return self.verdict_on(self.criterion)
+
+    def verdict_on(self, criterion: str) -> Verdict:
+        """Return the verdict as one on ``criterion`` of the rubric that asks the same question."""
         return Verdict(
-            criterion=self.criterion,
+            criterion=criterion,
             outcome=self.outcome,
             value=self.value,
             reason=self.reason,
             sample=self.sample,
             fingerprint=self.fingerprint,
-            **self.more,
+            **self.details,
         )
 
 
@@ -292,9 +314,9 @@ class AuditRow(Base):
     created_at: Mapped[datetime] = mapped_column(default=utcnow)
 
     @property
-    def value(self) -> KeptAudit:
+    def value(self) -> StoredAudit:
         audit = Audit.model_validate(self.content)
-        return KeptAudit(id=self.id, created_at=self.created_at, passed=self.passed, audit=audit)
+        return StoredAudit(id=self.id, created_at=self.created_at, passed=self.passed, audit=audit)
 
 
 class KeyRow(Base):

@@ -111,8 +111,11 @@ async def judged(judge: Judge, criterion: Criterion, cases: Sequence[Case]) -> l
     try:
         for at in range(0, len(cases), AT_ONCE):
             some = cases[at : at + AT_ONCE]
-            asked = [(rubric, Prompt.of(case.prompt), Completion(text=case.completion)) for case in some]
-            for case, (verdict,) in zip(some, await scoring.score_many(engine, judge, asked), strict=True):
+            scored = [
+                scoring.score(engine, judge, rubric, Prompt.of(case.prompt), Completion(text=case.completion))
+                for case in some
+            ]
+            for case, (verdict,) in zip(some, await asyncio.gather(*scored), strict=True):
                 label = Label(criterion=criterion.key, annotator="data set", value=float(case.met))
                 found = {criterion.key: verdict}
                 rows.append(Judged(len(rows), prompts[case.prompt], 1, label, criterion, found))
@@ -128,13 +131,13 @@ def measure(judge: Judge, rows: Sequence[Judged]) -> dict[str, Any]:
     try:
         (fitted,) = calibrate(rows)
     except InvalidError as error:
-        fitted = Fitted("binary", len(rows), why_none=str(error))
+        fitted = Fitted("binary", len(rows), null_reason=str(error))
     return {
         "n": group.pairs,
         "left_out": group.left_out,
         "met": sum(row.label.value or 0.0 for row in rows) / len(rows),
         **{name: asdict(group.figures[name]) for name in names},
-        "method": fitted.curve.method if fitted.curve else fitted.why_none,
+        "method": fitted.curve.method if fitted.curve else fitted.null_reason,
         "before": asdict(fitted.before) if fitted.before else None,
         "after": asdict(fitted.after) if fitted.after else None,
     }

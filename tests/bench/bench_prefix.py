@@ -15,15 +15,15 @@ import time
 
 import torch
 
-from workers.engines.base import Ask, Question, Reply
-from workers.engines.local.transformers_engine import TransformersLocal
+from workers.engines.base import EngineRequest, Question, Reply
+from workers.engines.local.transformers_engine import TransformersEngine
 
 SENTENCE = "The committee found that the bridge was safe, though two of its cables needed care before the winter came. "
 TOKENS_PER_SENTENCE = 21
 
 
 async def measure(tokens: int, criteria: int, rounds: int) -> dict[str, float]:
-    engine = TransformersLocal("embedded")
+    engine = TransformersEngine("embedded")
     questions = tuple(
         Question(
             f"\n\nCriterion: The answer names finding number {n} and says why it matters for the winter.\n"
@@ -36,11 +36,11 @@ async def measure(tokens: int, criteria: int, rounds: int) -> dict[str, float]:
 
     async def timed(count: int) -> tuple[float, Reply]:
         start = time.perf_counter()
-        first, *_ = await engine.ask(Ask("You grade answers.", shared, questions[:count]))
+        first, *_ = await engine.ask(EngineRequest("You grade answers.", shared, questions[:count]))
         assert isinstance(first, Reply), first
         return time.perf_counter() - start, first
 
-    await engine.ask(Ask("Warm up.", "", (questions[0],)))
+    await engine.ask(EngineRequest("Warm up.", "", (questions[0],)))
     one, many = [], []
     for _ in range(rounds):
         seconds, reply = await timed(1)

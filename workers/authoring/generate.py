@@ -14,7 +14,7 @@ from rubricsvc.core.judge import Sampling
 from rubricsvc.core.prompt import Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.errors import InvalidError, UnavailableError
-from workers.engines.base import Ask, Engine, Failure, Question, Reply
+from workers.engines.base import Engine, EngineRequest, Failure, Question, Reply
 from workers.judges.template import Text, sections
 from workers.judges.untrusted import clean, fence
 
@@ -56,7 +56,7 @@ async def generate(engine: Engine, prompt: Prompt, *, seed: int, tries: int = 10
     why = raw = ""
     for attempt in range(tries):
         sampling = Sampling(temperature=0.7, top_p=0.9, max_tokens=max_tokens, seed=seed + attempt)
-        (reply,) = await engine.ask(Ask(system, shared, (Question(tail),), sampling))
+        (reply,) = await engine.ask(EngineRequest(system, shared, (Question(tail),), sampling))
         if isinstance(reply, Failure):
             raise UnavailableError(f"the model did not answer: {reply.reason}: {reply.detail}", hint=reply.raw or "")
         try:

@@ -16,8 +16,8 @@ from typing import Any, Literal, TypeVar, get_type_hints
 
 from pydantic import Field, JsonValue, ValidationError, create_model, model_validator
 
-from rubricsvc.core.base import first_fault
 from rubricsvc.core.prompt import Completion, Prompt
+from rubricsvc.core.validation_messages import first_error
 from workers.checks.registry import Args, check
 
 Relation = Literal["less than", "at least"]
@@ -73,7 +73,7 @@ class IFEval(Args):
             self.given()
         except ValidationError as error:
             args = INSTRUCTIONS[self.instruction_id].args
-            where, words = first_fault(error, model=args)
+            where, words = first_error(error, model=args)
             takes = ", ".join(args.model_fields) or "no kwargs"
             raise ValueError(f"kwargs.{where}: {words}; {self.instruction_id} takes {takes}") from error
         return self

@@ -5,7 +5,7 @@ To add one, write a factory that takes the judge and returns an ``Engine``, and 
     @register("my_engine")
     def my_engine(judge: Judge) -> Engine: ...
 
-A job with a budget takes it once its judge has a price, 0 or more. Its calls are held to the cap by ``purse.paid``.
+A job with a budget takes it once its judge has a price, 0 or more. Its calls are held to the cap by ``budget.charge``.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from collections.abc import Callable
 
 from pydantic import ValidationError
 
-from rubricsvc.core.base import first_fault
 from rubricsvc.core.judge import Judge
+from rubricsvc.core.validation_messages import first_error
 from rubricsvc.errors import InvalidError, UnavailableError, cut
 from workers.engines.base import Engine
-from workers.engines.panel import Seats
+from workers.engines.panel import PanelEngine
 
 Factory = Callable[[Judge], Engine]
 ENGINES: dict[str, Factory] = {}
@@ -47,7 +47,7 @@ def factory_of(judge: Judge) -> Factory:
     try:
         judge.endpoint.checked()
     except ValidationError as error:
-        path, words = first_fault(error)
+        path, words = first_error(error)
         hint = f"mend it where the database is: rubricsvc judges add {judge.name} …"
         raise InvalidError(f"judge {judge.name!r}: {path} {words}", hint=hint, path=f"judge.endpoint.{path}") from error
     return ENGINES[judge.engine]
@@ -61,7 +61,7 @@ def make_engine(judge: Judge) -> Engine:
         UnavailableError: it needs a package that is not installed.
     """
     if judge.members:
-        return Seats([make_engine(member) for member in judge.members])
+        return PanelEngine([make_engine(member) for member in judge.members])
     factory = factory_of(judge)
     try:
         return factory(judge)
@@ -74,27 +74,27 @@ def make_engine(judge: Judge) -> Engine:
 
 @register("openai_http")
 def _openai_http(judge: Judge) -> Engine:
-    from workers.engines.http.openai import OpenAIHttp
+    from workers.engines.http.openai import OpenAIEngine
 
-    return OpenAIHttp(judge.model, judge.endpoint)
+    return OpenAIEngine(judge.model, judge.endpoint)
 
 
 @register("transformers_local")
 def _transformers_local(judge: Judge) -> Engine:
-    from workers.engines.local.transformers_engine import TransformersLocal
+    from workers.engines.local.transformers_engine import TransformersEngine
 
-    return TransformersLocal(judge.model, revision=judge.revision)
+    return TransformersEngine(judge.model, revision=judge.revision)
 
 
 @register("vllm_local")
 def _vllm_local(judge: Judge) -> Engine:
-    from workers.engines.local.vllm_engine import VllmLocal
+    from workers.engines.local.vllm_engine import VllmEngine
 
-    return VllmLocal(judge.model, revision=judge.revision)
+    return VllmEngine(judge.model, revision=judge.revision)
 
 
 @register("none")
 def _none(judge: Judge) -> Engine:
-    from workers.engines.null import Nobody
+    from workers.engines.null import NullEngine
 
-    return Nobody()
+    return NullEngine()

@@ -1,16 +1,17 @@
-"""The engine of a judge that asks no model: rubrics of checks alone are scored by it."""
+"""The engine of a judge without a model, which scores rubrics of checks alone."""
 
 from __future__ import annotations
 
 from rubricsvc.core.verdict import Reason
-from workers.engines.base import Ask, Failure, Reply
+from workers.engines.base import EngineRequest, Failure, Reply
 
 
-class Nobody:
-    """Fails whatever it is asked."""
+class NullEngine:
+    """An engine that fails every question."""
 
-    async def ask(self, ask: Ask) -> list[Reply | Failure]:
-        return [Failure(Reason.REFUSED, "this judge runs checks and asks no model") for _ in ask.questions]
+    async def ask(self, request: EngineRequest) -> list[Reply | Failure]:
+        """Fail every question as ``refused``."""
+        return [Failure(Reason.REFUSED, "this judge runs checks only and has no model")] * len(request.questions)
 
     async def aclose(self) -> None:
-        return
+        """Do nothing."""

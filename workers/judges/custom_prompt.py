@@ -24,7 +24,7 @@ from rubricsvc.core.verdict import Reason, Verdict
 from rubricsvc.errors import InvalidError
 from workers.engines.base import Question, Reply
 from workers.judges import readout
-from workers.judges.requests import Asked, Call, joined, spent
+from workers.judges.requests import Asked, Call, joined
 from workers.judges.template import Shown, Template, Text, sections
 from workers.judges.thinking import apart
 from workers.judges.untrusted import clean
@@ -74,10 +74,10 @@ def pose(asked: Asked, judge: Judge, prompt: Prompt, completion: Completion) -> 
     system, turns, note = _turns(own, prompt, completion)
     question, values = _question(asked, own, judge)
     levels = own.labels or readout.names(asked.criterion.scale, values) if values else ()
-    ending = clean(question.tail).text
+    ending = clean(question.text).text
     turns[-1] = f"{turns[-1]}\n\n{ending}" if turns[-1] else ending
     first, *rest = turns
-    call = Call((asked,), replace(question, tail="", turns=tuple(rest)), values, note, levels)
+    call = Call((asked,), replace(question, text="", turns=tuple(rest)), values, note, levels)
     shown = Shown(first, "", completion.text, completion.text)
     sampling = own.sampling.model_dump(exclude_none=True) if own.sampling else {}
     drawn = judge.model_copy(update={"sampling": judge.sampling.model_copy(update=sampling)})
@@ -142,8 +142,8 @@ def read(call: Call, reply: Reply, judge: Judge, shown: Shown) -> list[Verdict]:
     if judge.mode == "readout":
         return readout.read(call, reply, judge, shown)
     said, one = apart(reply, judge.thinking), call.asked[0]
-    if said.fault:
-        return call.failed(Reason.TRUNCATED, said.fault, said, shown)
+    if said.error:
+        return call.failed(Reason.TRUNCATED, said.error, said, shown)
     labels = one.criterion.custom_prompt.labels if one.criterion.custom_prompt else ()
     try:
         result, reasoning = _result(said.text, labels)
@@ -157,9 +157,8 @@ def read(call: Call, reply: Reply, judge: Judge, shown: Shown) -> list[Verdict]:
         "rationale": joined(str(result) if labels else "", reasoning),
         "thinking": said.thinking or None,
         "detail": joined(said.note, call.note),
-        "fingerprint": one.fingerprint,
     }
-    return [Verdict.scored(one.criterion.key, value, **told, **spent(said, 1))]
+    return [Verdict.scored(one.criterion.key, value, **told, **call.spent(said))]
 
 
 def _result(text: str, labels: tuple[str, ...]) -> tuple[Any, str]:

@@ -18,12 +18,12 @@ from rubricsvc.core.rubric import Binary, Ordinal, Scale
 from rubricsvc.core.verdict import Reason, Verdict
 from rubricsvc.errors import InvalidError
 from workers.engines.base import Question, Reply
-from workers.judges.requests import Asked, Call, joined, put, spent
+from workers.judges.requests import Asked, Call, joined, put
 from workers.judges.template import Shown, Template
 
 VERSION = "2"
 """Part of the verdicts' fingerprint. Raise it when the same rubric would be put in other words, or the same reply read
-in another way: by a change of ``options``, of the cleaning in ``untrusted``, of ``read``, or of ``spelled``."""
+in another way: by a change of ``options``, of the cleaning in ``untrusted``, of ``read``, or of ``normalize_token``."""
 
 LETTERS = ascii_uppercase.replace("I", "")
 _POINTS = 11
@@ -107,9 +107,8 @@ def read(call: Call, reply: Reply, judge: Judge, shown: Shown) -> list[Verdict]:
             calibrated=calibrated,
             answer_mass=min(total, 1.0),
             levels=_shared(call.levels, shares, total),
-            fingerprint=one.fingerprint,
             detail=joined(shown.note, call.note),
-            **spent(reply, 1),
+            **call.spent(reply),
         )
     ]
 

@@ -11,7 +11,7 @@ _USUAL = Thinking()
 
 
 def apart(reply: Reply, thinking: Thinking | None) -> Reply:
-    """The reply with its thinking in a field of its own; with a ``fault`` where it was cut off, or thought for longer
+    """The reply with its thinking in a field of its own; with an ``error`` where it was cut off, or thought for longer
     than its budget by the server's count.
 
     Thinking ends at the last closing mark: what it quotes before that is part of it. The opening mark may be missing,
@@ -27,6 +27,6 @@ def apart(reply: Reply, thinking: Thinking | None) -> Reply:
     if reply.truncated or inside:
         where = "inside its thinking" if thought and not after else "before its verdict"
         fault = f"the reply was cut off {where}; the judge may need more max_tokens"
-    elif thinking and (reply.thought or 0) > thinking.budget_tokens:
-        fault = f"it thought for {reply.thought:.0f} tokens, over its budget of {thinking.budget_tokens}"
-    return replace(reply, text=after, thinking=thought[:THINKING_CHARS], fault=fault)
+    elif thinking and (reply.thinking_tokens or 0) > thinking.budget_tokens:
+        fault = f"it thought for {reply.thinking_tokens:.0f} tokens, over its budget of {thinking.budget_tokens}"
+    return replace(reply, text=after, thinking=thought[:THINKING_CHARS], error=fault)

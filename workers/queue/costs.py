@@ -1,4 +1,4 @@
-"""What the calls of a drain cost: paid in the database, from the purse of the job that they are made for."""
+"""What the calls of a drain cost: paid in the database, from the budget of the job that they are made for."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LOOKS_S = 0.1
 
 
 class Account:
-    """The ``Purse`` of one job in one drain of ``worker``. Used from one event loop.
+    """The ``Budget`` of one job in one drain of ``worker``. Used from one event loop.
 
     Of what is reserved in the database, ``_held`` is for the calls under way, ``_left`` for the next ones, and
     ``_spent`` gone. ``_wanted`` is for calls that wait, ``_lately`` what was spent of late.

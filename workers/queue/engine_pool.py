@@ -21,7 +21,7 @@ from rubricsvc.core.judge import Judge
 from rubricsvc.core.verdict import Reason
 from rubricsvc.errors import RubricsvcError
 from workers.engines import make_engine
-from workers.engines.base import Ask, Engine, Failure, Reply
+from workers.engines.base import Engine, EngineRequest, Failure, Reply
 
 log = get_logger(__name__)
 T = TypeVar("T")
@@ -93,8 +93,8 @@ class _Missing:
     def __init__(self, error: RubricsvcError) -> None:
         self._failure = Failure(Reason.UNREACHABLE, f"{error.message}; {error.hint}" if error.hint else error.message)
 
-    async def ask(self, ask: Ask) -> list[Reply | Failure]:
-        return [self._failure for _ in ask.questions]
+    async def ask(self, request: EngineRequest) -> list[Reply | Failure]:
+        return [self._failure for _ in request.questions]
 
     async def aclose(self) -> None:
         return

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rubricsvc.cli.output import INTERRUPTED, put, put_json, put_table, say
+from rubricsvc.cli.output import INTERRUPTED, echo, print_data, print_json, print_table
 
 if TYPE_CHECKING:
     from rubricsvc.cli.demo.plan import Workplace
@@ -36,14 +36,14 @@ def demo(
     try:
         figures = run(work, fresh=fresh)
     except KeyboardInterrupt:
-        say(f"\nstopped; what is done is kept in {out}, and the same command goes on from there")
+        echo(f"\nstopped; what is done is kept in {out}, and the same command goes on from there")
         raise typer.Exit(INTERRUPTED) from None
     if as_json:
-        put_json(figures)
+        print_json(figures)
     else:
         _table(figures)
     if figures["failed_verdicts"]:
-        say(f"{figures['failed_verdicts']} verdicts failed: their answers have no reward, which is not a reward of 0")
+        echo(f"{figures['failed_verdicts']} verdicts failed: their answers have no reward, which is not a reward of 0")
 
 
 def run(work: Workplace, *, fresh: bool = False) -> dict[str, Any]:
@@ -54,15 +54,15 @@ def run(work: Workplace, *, fresh: bool = False) -> dict[str, Any]:
         UnavailableError: the embedded model cannot be fetched.
     """
     from rubricsvc.cli.demo.questions import FILE
-    from rubricsvc.cli.probing import fetch_embedded
+    from rubricsvc.cli.embedded import fetch_embedded
 
     spent = work.begin(FILE.read_text(encoding="utf-8"), fresh)
     if work.summary.is_file() and work.report.is_file():
-        say(f"the demo in {work.folder} is finished (begin anew with --fresh): {work.report}")
+        echo(f"the demo in {work.folder} is finished (begin anew with --fresh): {work.report}")
         figures: dict[str, Any] = json.loads(work.summary.read_text(encoding="utf-8"))
         return figures
     if spent:
-        say(f"going on with the demo in {work.folder}")
+        echo(f"going on with the demo in {work.folder}")
     began = time.monotonic()
     _tell(work)
     for package in ("altair", "vl_convert", "torch", "transformers"):
@@ -86,16 +86,16 @@ def run(work: Workplace, *, fresh: bool = False) -> dict[str, Any]:
     finally:
         work.spent(spent + time.monotonic() - began)
     stages.drop_optimizer(work)
-    say(f"wrote {work.summary} and {work.report}")
+    echo(f"wrote {work.summary} and {work.report}")
     return figures
 
 
 @contextmanager
 def _books(work: Workplace) -> Iterator[Database]:
-    from rubricsvc.cli.database import open_books
+    from rubricsvc.cli.database import open_database
     from rubricsvc.settings import get_settings
 
-    db = open_books(get_settings().model_copy(update={"database_url": work.database_url}))
+    db = open_database(get_settings().model_copy(update={"database_url": work.database_url}))
     try:
         yield db
     finally:
@@ -104,23 +104,23 @@ def _books(work: Workplace) -> Iterator[Database]:
 
 def _tell(work: Workplace) -> None:
     from rubricsvc.cli.demo.plan import FAST, STAGES
-    from rubricsvc.cli.probing import warn_of_embedded
+    from rubricsvc.cli.embedded import warn_of_embedded
 
     size = work.size
     takes = "2 to 3 minutes" if size == FAST else "8 to 10 minutes"
-    say(f"the demo takes {takes} on 2 cores, twice as long where they are busy: {STAGES} stages, then {work.report}")
+    echo(f"the demo takes {takes} on 2 cores, twice as long where they are busy: {STAGES} stages, then {work.report}")
     rubrics = f"; a second rubric for {size.generated} of them, by the model" if size.generated else ""
-    say(f"{size.training} questions to train on and {size.held_out} held out, each with its rubric{rubrics}")
-    say(
+    echo(f"{size.training} questions to train on and {size.held_out} held out, each with its rubric{rubrics}")
+    echo(
         f"{size.samples} answers to each question before and after {size.steps} steps of GRPO, each of"
         f" {size.prompts_per_step} questions with {size.group_size} answers of at most {size.max_new_tokens} tokens"
     )
-    say("a verdict is on one criterion of one answer; an answer's reward, from 0 to 1, is the weighted mean of them")
-    say("policy and judge are both the embedded model")
+    echo("a verdict is on one criterion of one answer; an answer's reward, from 0 to 1, is the weighted mean of them")
+    echo("policy and judge are both the embedded model")
     warn_of_embedded()
-    say("what training can move is what the checked criteria measure: form, citation, terms; not whether it is right")
+    echo("what training can move is what the checked criteria measure: form, citation, terms; not whether it is right")
     if size == FAST:
-        say("--fast only shows the way: its few steps move the reward little")
+        echo("--fast only shows the way: its few steps move the reward little")
 
 
 def _table(figures: dict[str, Any]) -> None:
@@ -133,10 +133,14 @@ def _table(figures: dict[str, Any]) -> None:
         error = figures[f"{key}_change_se"]
         said = "their mean" + (f"; the change has a standard error of {error:.3f}" if error is not None else "")
         rows.append(_row(name, figures[f"{key}_before"], figures[f"{key}_after"], said))
-    put_table(["mean reward", "before", "after", "change", "of the question"], rows)
-    put("")
-    put("The policy and the judge are one model of 135M parameters, and as a judge it is hardly better than chance.")
-    put("Read a change as: the answers took the form that the rubrics ask for (length, citation, terms), or did not.")
+    print_table(["mean reward", "before", "after", "change", "of the question"], rows)
+    print_data("")
+    print_data(
+        "The policy and the judge are one model of 135M parameters, and as a judge it is hardly better than chance."
+    )
+    print_data(
+        "Read a change as: the answers took the form that the rubrics ask for (length, citation, terms), or did not."
+    )
 
 
 def _row(name: str, before: float | None, after: float | None, said: str) -> list[str]:

@@ -17,13 +17,12 @@ from rubricsvc.cli.demo.plan import POLICY, Workplace
 from rubricsvc.cli.demo.report import Report
 from rubricsvc.cli.demo.stages import JUDGE, Stored
 from rubricsvc.core.prompt import Completion
-from rubricsvc.core.reward import fold
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.store import jobs, prompts, rubrics, verdicts
 from rubricsvc.store.session import Database
 from rubricsvc.store.tables import ItemRow
-from workers.scoring.completions import fingerprint_of
+from workers.scoring.questions import questions_of
 
 _PACKAGES = ("rubricsvc", "torch", "transformers", "sqlalchemy", "celery")
 
@@ -36,6 +35,7 @@ class Item:
     rubric_id: int
     completion: Completion
     reward: float | None
+    vetoed_by: str | None
     verdicts: Sequence[Verdict]
 
 
@@ -66,7 +66,15 @@ def _items(db: Database, job_id: int) -> list[Item]:
             rows += page
         found = verdicts.for_items(session, [row.id for row in rows])
     return [
-        Item(row.completion_id, row.rubric_id, row.completion.value, row.reward, found.get(row.id, [])) for row in rows
+        Item(
+            completion_id=row.completion_id,
+            rubric_id=row.rubric_id,
+            completion=row.completion.value,
+            reward=row.reward,
+            vetoed_by=row.vetoed_by,
+            verdicts=found.get(row.id, []),
+        )
+        for row in rows
     ]
 
 
@@ -122,12 +130,11 @@ def examples(stored: Sequence[Stored], found: Found) -> list[Example]:
 
 def _answer(rubric: Rubric, item: Item) -> Answer:
     by_key = {verdict.criterion: verdict for verdict in item.verdicts}
-    vetoed_by = fold(rubric, item.verdicts).vetoed_by
     return Answer(
         text=item.completion.text,
         cut=bool(item.completion.sampling.get("truncated")),
         reward=item.reward,
-        vetoed_by=rubric.by_key[vetoed_by] if vetoed_by else None,
+        vetoed_by=rubric.by_key[item.vetoed_by] if item.vetoed_by else None,
         verdicts=[(c, by_key[c.key], why(c, by_key[c.key])) for c in rubric.criteria if c.key in by_key],
     )
 
@@ -225,7 +232,7 @@ def _digests(stored: Sequence[Stored]) -> dict[str, str]:
     first = stored[0].question
     return {
         "judge": JUDGE.digest,
-        f"verdicts on {first.name} (each rubric has its own)": fingerprint_of(first.rubric, JUDGE),
+        f"questions about {first.name}": questions_of(first.rubric, JUDGE).digest,
         **{f"rubric {one.question.name}": one.question.rubric.digest for one in stored},
         **{f"rubric {one.question.name}, by the model": one.generated[1].digest for one in stored if one.generated},
     }

@@ -13,22 +13,23 @@ from dataclasses import dataclass, replace
 from rubricsvc import telemetry
 from rubricsvc.cli.demo.plan import POLICY, STAGES, Workplace
 from rubricsvc.cli.demo.questions import Question, questions
-from rubricsvc.cli.output import Meter, meter, say
+from rubricsvc.cli.output import ProgressBar, echo, progress_bar
 from rubricsvc.core.fingerprint import digest
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Prompt
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.errors import InvalidError
-from rubricsvc.services.waiting import looks
+from rubricsvc.services.waiting import follow
 from rubricsvc.settings import Settings
 from rubricsvc.store import completions, jobs, judges, prompts, rubrics
 from rubricsvc.store.session import Database
 from trainer import checkpoint, metrics
 from trainer.config import OptimConfig, SamplingConfig, TrainConfig
 from trainer.environments.documents import Documents, python_docstrings, python_reference
-from trainer.environments.reader import Reader
+from trainer.generation import generate as generate_completions
 from trainer.loop import train
 from trainer.metrics import Metrics
+from trainer.policy import Policy
 from trainer.rewards import JudgeRewards, Task
 from workers import checks
 from workers.authoring.generate import generate
@@ -118,7 +119,7 @@ def answer(work: Workplace, db: Database, stored: Sequence[Stored], step: int) -
         for batch in missing:
             bar.update(sum(bool(known[one.prompt_id]) for one in stored), len(stored), "questions")
             seed = int(digest(work.seed, step, batches.index(batch))[:12], 16)
-            said = policy.answer([one.question.prompt for one in batch], sampling, seed, step)
+            said = generate_completions(policy, [one.question.prompt for one in batch], sampling, seed, step)
             with db.write() as session:  # a batch is there as a whole, or not at all
                 for one, group in zip(batch, said, strict=True):
                     pairs = [(one.prompt_id, completion) for completion in group]
@@ -133,9 +134,9 @@ def _answers(db: Database, prompt_id: int, step: int) -> list[int]:
         return [row.id for row in rows if row.value.step == step]
 
 
-def _policy(work: Workplace, step: int) -> Reader:
+def _policy(work: Workplace, step: int) -> Policy:
     folder = checkpoint.folder(work.training, step) / "model"
-    policy = Reader.load(str(folder) if step else "embedded")
+    policy = Policy.load(str(folder) if step else "embedded")
     policy.name = POLICY
     return policy
 
@@ -171,7 +172,7 @@ def score(work: Workplace, db: Database, stored: Sequence[Stored], said: dict[in
             return job_id
     telemetry.configure("WARNING", human=True)  # Celery greets on the terminal; the demo has its own lines there
     with _stage(6 if step else 3, f"verdicts {_when(step)}") as bar, embedded_worker(settings, db):
-        for now in looks(db, job_id):
+        for now in follow(db, job_id):
             bar.update(now.verdicts, total, f"{now.failed_verdicts} failed" if now.failed_verdicts else "")
     return job_id
 
@@ -180,8 +181,8 @@ def _when(step: int) -> str:
     return "after training" if step else "before training"
 
 
-def _stage(number: int, what: str) -> AbstractContextManager[Meter]:
-    return meter(f"stage {number} of {STAGES}, {what}")
+def _stage(number: int, what: str) -> AbstractContextManager[ProgressBar]:
+    return progress_bar(f"stage {number} of {STAGES}, {what}")
 
 
 def learn(work: Workplace, asked: Sequence[Question]) -> list[Metrics]:
@@ -202,7 +203,7 @@ def learn(work: Workplace, asked: Sequence[Question]) -> list[Metrics]:
     tasks = [Task(question.prompt, question.rubric) for question in asked if not question.held_out]
     resume = bool(checkpoint.steps(work.training))
     if resume:
-        say(f"training goes on after step {checkpoint.steps(work.training)[-1]}")
+        echo(f"training goes on after step {checkpoint.steps(work.training)[-1]}")
     done = len(metrics.read(work.training)) if resume else 0
     with _stage(4, "training") as bar, JudgeRewards(JUDGE) as rewards:
         bar.update(done, size.steps, "")

@@ -7,7 +7,7 @@ from contextlib import suppress
 from threading import Event
 
 from rubricsvc.core.verdict import Reason
-from workers.engines.base import Ask, Failure, Reply
+from workers.engines.base import EngineRequest, Failure, Reply
 from workers.engines.local.models import Loaded
 
 CLOSED = Failure(Reason.ENGINE_ERROR, "the engine was closed")
@@ -16,15 +16,15 @@ _PADDING = 0.2
 """The most of a batch that may be padding."""
 
 
-class Pending:
+class PendingRequest:
     """An ask that waits for its ``answer``. ``stop`` is set when nobody waits any more.
 
     After ``prepare``: ``rows`` are the token ids of each question's conversation, ``shared`` how many first tokens all
     have in common, ``asked`` the questions to put to the model and ``found`` those that were refused, by place.
     """
 
-    def __init__(self, ask: Ask) -> None:
-        self.ask = ask
+    def __init__(self, request: EngineRequest) -> None:
+        self.ask = request
         self.stop = Event()
         self.answer: Future[list[Reply | Failure]] = Future()
         self.found: dict[int, Reply | Failure] = {}
@@ -32,11 +32,11 @@ class Pending:
 
     def prepare(self, loaded: Loaded) -> None:
         """Tokenise; where it raises, the ask cannot be put to this model."""
-        ask = self.ask
-        turns = [(ask.shared + question.tail, *question.turns) for question in ask.questions]
-        self.limit = min(loaded.context, ask.max_context or loaded.context)
-        self.rows = loaded.conversation.encode(ask.system, turns, thinking=ask.thinking)
-        pairs = enumerate(zip(ask.questions, self.rows, strict=True))
+        request = self.ask
+        turns = [(request.shared + question.text, *question.turns) for question in request.questions]
+        self.limit = min(loaded.context, request.max_context or loaded.context)
+        self.rows = loaded.conversation.encode(request.system, turns, thinking=request.thinking)
+        pairs = enumerate(zip(request.questions, self.rows, strict=True))
         refusals = {i: loaded.conversation.refusal(question, row, self.limit) for i, (question, row) in pairs}
         self.found = {i: refusal for i, refusal in refusals.items() if refusal}
         self.asked = [i for i in refusals if i not in self.found]
@@ -63,7 +63,7 @@ class Pending:
         self.found = dict.fromkeys(range(len(self.ask.questions)), failure)
 
 
-def take(waiting: list[Pending], budget: dict[bool, int]) -> list[Pending]:
+def take(waiting: list[PendingRequest], budget: dict[bool, int]) -> list[PendingRequest]:
     """Out of ``waiting`` (which must not be empty): the oldest, and those that can be read beside it.
 
     They are of one kind and of similar length, and have together at most ``budget[writes]`` tokens.

@@ -8,7 +8,7 @@ from typing import Any
 
 from rubricsvc.core.verdict import Reason
 from rubricsvc.errors import InvalidError
-from workers.engines.base import Failure, Question, spelled
+from workers.engines.base import Failure, Question, normalize_token
 
 _PLACES = re.compile("\ue000([0-9]+)\ue000")
 
@@ -57,7 +57,7 @@ class Conversation:
 
     def label_ids(self, label: str) -> list[int]:
         """Every token that spells ``label``, as `spelled` has it."""
-        return self._spellings.get(spelled(label), [])
+        return self._spellings.get(normalize_token(label), [])
 
     def refusal(self, question: Question, row: list[int], limit: int) -> Failure | None:
         """Why ``question``, whose conversation is ``row``, cannot be asked of a model that reads ``limit`` tokens."""
@@ -73,7 +73,7 @@ class Conversation:
     def _spellings(self) -> dict[str, list[int]]:
         found: dict[str, list[int]] = {}
         for number, text in enumerate(self.tokenizer.batch_decode([[i] for i in range(len(self.tokenizer))])):
-            found.setdefault(spelled(text), []).append(number)
+            found.setdefault(normalize_token(text), []).append(number)
         return found
 
     def _skeleton(self, with_system: bool, turns: int, thinking: bool) -> list[str | int]:

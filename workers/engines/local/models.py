@@ -60,7 +60,7 @@ def open_pretrained(name: str, dtype: torch.dtype, **options: Any) -> tuple[Any,
     try:
         return AutoModelForCausalLM.from_pretrained(model_path(name), dtype=dtype, **options), tokenizer
     except (OSError, ValueError) as error:
-        raise unloadable(name, error) from error
+        raise load_error(name, error) from error
 
 
 def open_tokenizer(name: str, revision: str | None = None) -> Any:
@@ -69,7 +69,7 @@ def open_tokenizer(name: str, revision: str | None = None) -> Any:
     try:
         return AutoTokenizer.from_pretrained(model_path(name), revision=revision)
     except (OSError, ValueError) as error:
-        raise unloadable(name, error) from error
+        raise load_error(name, error) from error
 
 
 def model_path(name: str) -> str:
@@ -77,12 +77,12 @@ def model_path(name: str) -> str:
     return str(embedded_model(get_settings().cache_dir)) if name == EMBEDDED else name
 
 
-def unloadable(name: str, error: Exception) -> UnavailableError:
+def load_error(name: str, error: Exception) -> UnavailableError:
     hint = "name `embedded`, a folder with a Hugging Face model, or a model on the hub"
     return UnavailableError(f"the model {name!r} cannot be loaded: {error}", hint=hint)
 
 
-class Setback:
+class LoadBackoff:
     """A context to load in: after a failure it refuses for a minute, so that not every ask tries again."""
 
     def __init__(self) -> None:

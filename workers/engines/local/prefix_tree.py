@@ -20,7 +20,7 @@ Branch = tuple[int, int]
 """The row, and any number of 0 or more that names the branch within it."""
 
 
-class Branches:
+class PrefixTree:
     """Prefixes and what grows out of them. ``owners`` [B, C]: the branch that each cached token belongs to."""
 
     def __init__(self, model: Any, prefixes: list[list[int]]) -> None:

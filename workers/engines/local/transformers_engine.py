@@ -14,10 +14,10 @@ import torch
 
 from rubricsvc.core.verdict import Reason, Usage
 from rubricsvc.errors import RubricsvcError
-from workers.engines.base import Ask, Failure, Reply, said_by
-from workers.engines.local.batching import CLOSED, Pending, take
-from workers.engines.local.models import Loaded, Setback, load
-from workers.engines.local.prefix_tree import Branch, Branches, Sampler
+from workers.engines.base import EngineRequest, Failure, Reply, error_message
+from workers.engines.local.batching import CLOSED, PendingRequest, take
+from workers.engines.local.models import LoadBackoff, Loaded, load
+from workers.engines.local.prefix_tree import Branch, PrefixTree, Sampler
 
 _TORCH = ThreadPoolExecutor(max_workers=1, thread_name_prefix="torch")
 """The one thread of this process that does the arithmetic: tokenizers are not thread-safe, and cores are shared."""
@@ -34,7 +34,7 @@ class _Stopped(Exception):  # noqa: N818 - not an error: nobody waits for the an
     pass
 
 
-class TransformersLocal:
+class TransformersEngine:
     """``model`` is ``embedded``, a folder or a name on the hub. It is loaded at the first ask."""
 
     def __init__(
@@ -42,13 +42,13 @@ class TransformersLocal:
     ) -> None:
         self._key = (model, revision, dtype, device)
         self._loaded: Loaded | None = None
-        self._setback = Setback()
-        self._arrived: deque[Pending] = deque()
-        self._waiting: list[Pending] = []  # the torch thread's
-        self._running: set[Pending] = set()
+        self._setback = LoadBackoff()
+        self._arrived: deque[PendingRequest] = deque()
+        self._waiting: list[PendingRequest] = []  # the torch thread's
+        self._running: set[PendingRequest] = set()
 
-    async def ask(self, ask: Ask) -> list[Reply | Failure]:
-        pending = Pending(ask)
+    async def ask(self, request: EngineRequest) -> list[Reply | Failure]:
+        pending = PendingRequest(request)
         self._running.add(pending)
         self._arrived.append(pending)
         _TORCH.submit(self._turn)
@@ -62,7 +62,7 @@ class TransformersLocal:
         """Stops what runs, at its next step, and lets the model go."""
         for pending in self._running:
             pending.stop.set()
-        self._loaded, self._setback = None, Setback()
+        self._loaded, self._setback = None, LoadBackoff()
 
     def _turn(self) -> None:
         """Answer the oldest ask and those that can be answered with it. There is a turn for every ask."""
@@ -81,7 +81,7 @@ class TransformersLocal:
         for pending in batch:  # now that nothing here holds the model
             pending.finish()
 
-    def _prepare(self, pending: Pending) -> Failure | None:
+    def _prepare(self, pending: PendingRequest) -> Failure | None:
         if pending.stop.is_set():
             return CLOSED
         try:
@@ -91,7 +91,7 @@ class TransformersLocal:
             return _failure(error)
         return None
 
-    def _answer(self, batch: list[Pending]) -> None:
+    def _answer(self, batch: list[PendingRequest]) -> None:
         try:
             _Run(self._model(), batch).answer()
         except Exception as error:  # noqa: BLE001 - as above
@@ -113,18 +113,18 @@ def _failure(error: Exception) -> Failure:
         return CLOSED
     if isinstance(error, RubricsvcError):
         return Failure(Reason.UNREACHABLE, f"{error.message}; {error.hint}" if error.hint else error.message)
-    return Failure(Reason.ENGINE_ERROR, said_by(error))
+    return Failure(Reason.ENGINE_ERROR, error_message(error))
 
 
 class _Run:
     """Asks being answered together, in the torch thread. Ask number ``row`` is row ``row`` of the batch."""
 
-    def __init__(self, loaded: Loaded, batch: list[Pending]) -> None:
+    def __init__(self, loaded: Loaded, batch: list[PendingRequest]) -> None:
         self.loaded, self.batch = loaded, batch
         self.start = time.perf_counter()
 
     def answer(self) -> None:
-        branches = Branches(self.loaded.model, [pending.prefix for pending in self.batch])
+        branches = PrefixTree(self.loaded.model, [pending.prefix for pending in self.batch])
         for portion in self._portions():
             self._check_stop()
             logits = dict(zip(portion, branches.extend(portion), strict=True))
@@ -153,7 +153,7 @@ class _Run:
         mass = {label: float(chances[ids(label)].sum()) for label in self.batch[row].ask.questions[i].labels}
         self._found(row, i, text=self.loaded.conversation.spelling(int(logits.argmax())), label_mass=mass)
 
-    def _write(self, branches: Branches, logits: dict[Branch, torch.Tensor]) -> None:
+    def _write(self, branches: PrefixTree, logits: dict[Branch, torch.Tensor]) -> None:
         """Let all replies grow by one token a step, each until its end or its limit."""
         samplers = {(row, i): self._sampler(row, i) for row, i in logits}
         texts: dict[Branch, list[int]] = {branch: [] for branch in logits}
@@ -174,9 +174,9 @@ class _Run:
             logits = dict(zip(growing, branches.extend(growing), strict=True)) if growing else {}
 
     def _sampler(self, row: int, i: int) -> Sampler:
-        ask = self.batch[row].ask
-        seed = None if ask.sampling.seed is None else ask.sampling.seed + ask.questions[i].sample
-        return Sampler.seeded(ask.sampling.temperature, ask.sampling.top_p, seed)
+        request = self.batch[row].ask
+        seed = None if request.sampling.seed is None else request.sampling.seed + request.questions[i].sample
+        return Sampler.seeded(request.sampling.temperature, request.sampling.top_p, seed)
 
     def _found(
         self,

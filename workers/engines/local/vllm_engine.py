@@ -34,9 +34,9 @@ from billiard.process import current_process
 from rubricsvc.core.verdict import Reason, Usage
 from rubricsvc.errors import InvalidError, RubricsvcError, UnavailableError
 from rubricsvc.settings import get_settings
-from workers.engines.base import Ask, Failure, Question, Reply, said_by
+from workers.engines.base import EngineRequest, Failure, Question, Reply, error_message
 from workers.engines.local.conversation import Conversation
-from workers.engines.local.models import Setback, model_path, open_tokenizer, unloadable
+from workers.engines.local.models import LoadBackoff, load_error, model_path, open_tokenizer
 
 T = TypeVar("T")
 _Key = tuple[str, str | None]
@@ -106,7 +106,7 @@ for process in sys.argv[1:]:
 """Outlives a worker that is killed: the pipe closes, and vLLM's processes, which would keep the GPU's memory, end."""
 
 
-class VllmLocal:
+class VllmEngine:
     """``model`` is ``embedded``, a folder or a name on the hub. It is loaded at the process's first ask for it.
 
     Raises:
@@ -123,8 +123,8 @@ class VllmLocal:
             raise UnavailableError("vLLM cannot start in a forked worker", hint="rubricsvc worker --pool solo")
         self._key = (model, revision)
 
-    async def ask(self, ask: Ask) -> list[Reply | Failure]:
-        return await _home().run(_home().ask(self._key, ask))
+    async def ask(self, request: EngineRequest) -> list[Reply | Failure]:
+        return await _home().run(_home().ask(self._key, request))
 
     async def aclose(self) -> None:
         """The model stays, for the next drain."""
@@ -146,7 +146,7 @@ class _Home:
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
         self._served: dict[_Key, _Served] = {}
-        self._setbacks: dict[_Key, Setback] = {}
+        self._setbacks: dict[_Key, LoadBackoff] = {}
         threading.Thread(target=self._live, name="vllm", daemon=True).start()
         atexit.register(self.leave)
 
@@ -165,21 +165,21 @@ class _Home:
         asyncio.run_coroutine_threadsafe(self._let_go(list(self._served)), self._loop).result()
         gc.collect()  # what is left of them would fail, with words, when the interpreter has gone further
 
-    async def ask(self, key: _Key, ask: Ask) -> list[Reply | Failure]:
+    async def ask(self, key: _Key, request: EngineRequest) -> list[Reply | Failure]:
         try:
-            return await self._model(key).ask(ask)
+            return await self._model(key).ask(request)
         except RubricsvcError as error:
             failure = Failure(Reason.UNREACHABLE, f"{error.message}; {error.hint}" if error.hint else error.message)
         except Exception as error:  # noqa: BLE001 - an ask never raises for what a model does wrong
-            failure = Failure(Reason.ENGINE_ERROR, said_by(error))
-        return [failure for _ in ask.questions]
+            failure = Failure(Reason.ENGINE_ERROR, error_message(error))
+        return [failure for _ in request.questions]
 
     def _model(self, key: _Key) -> _Served:
         """Loading holds up this loop, in which nothing else could be done meanwhile but to wait for vLLM."""
         if key in self._served and self._served[key].engine.errored:
             self._served.pop(key).stop()
         if key not in self._served:
-            with self._setbacks.setdefault(key, Setback()):
+            with self._setbacks.setdefault(key, LoadBackoff()):
                 self._served[key] = self._load(key)
         return self._served[key]
 
@@ -189,7 +189,7 @@ class _Home:
         try:
             return _Served.start(model, config, conversation)
         except UnavailableError:
-            idle = [other for other, served in self._served.items() if not served.asks]
+            idle = [other for other, served in self._served.items() if not served.requests]
             if not idle:
                 raise
         for other in idle:  # perhaps there was no room beside it
@@ -203,13 +203,13 @@ class _Home:
 
 @dataclass(eq=False)
 class _Served:
-    """A model in vLLM. ``asks`` are under way."""
+    """A model in vLLM. ``requests`` counts those in progress."""
 
     engine: Any
     conversation: Conversation
     context: int
     guard: subprocess.Popen[bytes]
-    asks: int = 0
+    requests: int = 0
 
     @classmethod
     def start(cls, model: str, config: Any, conversation: Conversation) -> _Served:
@@ -220,7 +220,7 @@ class _Served:
         try:
             engine = AsyncLLM.from_vllm_config(config, disable_log_stats=True)
         except Exception as error:
-            raise unloadable(model, error) from error
+            raise load_error(model, error) from error
         ours = [str(process.pid) for process in multiprocessing.active_children() if process not in others]
         guard = subprocess.Popen([sys.executable, "-c", _GUARD, *ours], stdin=subprocess.PIPE)  # noqa: S603 - our words
         return cls(engine, conversation, config.model_config.max_model_len, guard)
@@ -230,26 +230,30 @@ class _Served:
         self.guard.communicate()
         self.engine.shutdown()
 
-    async def ask(self, ask: Ask) -> list[Reply | Failure]:
-        turns = [(ask.shared + question.tail, *question.turns) for question in ask.questions]
-        rows = self.conversation.encode(ask.system, turns, thinking=ask.thinking)
-        self.asks += 1
+    async def ask(self, request: EngineRequest) -> list[Reply | Failure]:
+        turns = [(request.shared + question.text, *question.turns) for question in request.questions]
+        rows = self.conversation.encode(request.system, turns, thinking=request.thinking)
+        self.requests += 1
         try:  # together and in order, so that the first question's prefix is there for the others
-            answers = [self._answer(ask, question, row) for question, row in zip(ask.questions, rows, strict=True)]
+            answers = [
+                self._answer(request, question, row) for question, row in zip(request.questions, rows, strict=True)
+            ]
             return list(await asyncio.gather(*answers))
         finally:
-            self.asks -= 1
+            self.requests -= 1
 
-    async def _answer(self, ask: Ask, question: Question, row: list[int]) -> Reply | Failure:
+    async def _answer(self, request: EngineRequest, question: Question, row: list[int]) -> Reply | Failure:
         start = time.perf_counter()
-        limit = min(self.context, ask.max_context or self.context)
+        limit = min(self.context, request.max_context or self.context)
         if refusal := self.conversation.refusal(question, row, limit):
             return refusal
         try:
-            reply = await (self._readout(question, row) if question.labels else self._write(ask, question, row, limit))
+            reply = await (
+                self._readout(question, row) if question.labels else self._write(request, question, row, limit)
+            )
         except Exception as error:  # noqa: BLE001 - an ask never raises for what a model does wrong
             reason = Reason.UNREACHABLE if self.engine.errored else Reason.ENGINE_ERROR
-            return Failure(reason, said_by(error))
+            return Failure(reason, error_message(error))
         return Reply(*reply, latency_s=time.perf_counter() - start)
 
     async def _readout(self, question: Question, row: list[int]) -> tuple[str, dict[str, float], bool, Usage]:
@@ -265,13 +269,13 @@ class _Served:
         return self.conversation.spelling(output.outputs[0].token_ids[0]), mass, False, _usage(output)
 
     async def _write(
-        self, ask: Ask, question: Question, row: list[int], limit: int
+        self, request: EngineRequest, question: Question, row: list[int], limit: int
     ) -> tuple[str, dict[str, float] | None, bool, Usage]:
         from vllm.sampling_params import StructuredOutputsParams
 
-        how = ask.sampling
+        how = request.sampling
         # A schema would hold the thinking to itself, too.
-        schema = StructuredOutputsParams(json=question.schema) if question.schema and not ask.thinking else None
+        schema = StructuredOutputsParams(json=question.schema) if question.schema and not request.thinking else None
         output = await self._generate(
             row,
             max_tokens=min(how.max_tokens, limit - len(row)),
@@ -328,7 +332,7 @@ def _config(model: str, revision: str | None) -> Any:
     try:
         return AsyncEngineArgs(model=path, **options).create_engine_config(UsageContext.ENGINE_CONTEXT)
     except Exception as error:
-        raise unloadable(model, error) from error
+        raise load_error(model, error) from error
 
 
 def _usage(output: Any) -> Usage:

@@ -12,10 +12,10 @@ import pytest
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.stats.calibration_fit import LEAST_LABELS, LEAST_PROMPTS
 from rubricsvc.stats.overall import Overall
+from tests.cli import Cli
 from tests.instant_engine import InstantEngine
-from tests.unit.rubricsvc.cli.conftest import Cli
 from workers.engines import ENGINES
-from workers.engines.base import Ask, Failure, Reply
+from workers.engines.base import EngineRequest, Failure, Reply
 
 pytestmark = pytest.mark.integration
 
@@ -25,9 +25,9 @@ PROMPTS = 40
 class Sure(InstantEngine):
     """Right four times in five, and always sure: the completion says what it will find."""
 
-    async def ask(self, ask: Ask) -> list[Reply | Failure]:
-        share = 0.98 if "looks good" in ask.shared else 0.02
-        return [Reply(label_mass={"Yes": share, "No": 1 - share}) for _ in ask.questions]
+    async def ask(self, request: EngineRequest) -> list[Reply | Failure]:
+        share = 0.98 if "looks good" in request.shared else 0.02
+        return [Reply(label_mass={"Yes": share, "No": 1 - share}) for _ in request.questions]
 
 
 @pytest.fixture
@@ -115,10 +115,10 @@ def test_a_regression_sees_how_a_readout_shared_the_levels(
     class Torn(InstantEngine):
         """Gives the middle level what the completion says; what it is worth stays the same."""
 
-        async def ask(self, ask: Ask) -> list[Reply | Failure]:
-            middle = int(ask.shared.split("Share ")[1].split()[0]) / 100
+        async def ask(self, request: EngineRequest) -> list[Reply | Failure]:
+            middle = int(request.shared.split("Share ")[1].split()[0]) / 100
             return [
-                Reply(label_mass={"A": (1 - middle) / 2, "B": middle, "C": (1 - middle) / 2}) for _ in ask.questions
+                Reply(label_mass={"A": (1 - middle) / 2, "B": middle, "C": (1 - middle) / 2}) for _ in request.questions
             ]
 
     monkeypatch.setitem(ENGINES, "torn", lambda _judge: Torn())

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from tests.cli import Cli
 from tests.preference_engine import answers_in, scores
 from tests.scripted_server import Say, labels, say, scripted_server
-from tests.unit.rubricsvc.cli.conftest import Cli
 
 CALL = {"name": "search", "arguments": "{}"}
 
@@ -67,11 +67,11 @@ def test_writing_is_an_option_of_both(cli: Cli) -> None:
         (["--mode", "comparative", "--segment", "4"], "--segment is for --mode trajectory"),
         (["--mode", "written", "--final", "last"], "--final is for --mode trajectory"),
         (["--mode", "written", "--written"], "--written is for --mode comparative or trajectory"),
-        (["--mode", "comparative", "--compare", "loud"], "--compare: input should be 'pairwise' or 'groupwise'"),
-        (["--mode", "comparative", "--group-size", "27"], "--group-size: input should be less than or equal to 26"),
-        (["--mode", "comparative", "--group-size", "1"], "--group-size: input should be greater than or equal to 2"),
+        (["--mode", "comparative", "--compare", "loud"], "--compare: expected 'pairwise' or 'groupwise'"),
+        (["--mode", "comparative", "--group-size", "27"], "--group-size: expected a number at most 26"),
+        (["--mode", "comparative", "--group-size", "1"], "--group-size: expected a number at least 2"),
         (["--mode", "comparative", "--opponents", "2"], "--compare: opponents and written are for pairs"),
-        (["--mode", "trajectory", "--final", "best"], "--final: input should be 'last', 'mean', "),
+        (["--mode", "trajectory", "--final", "best"], "--final: expected 'last', 'mean', "),
         (["--mode", "comparative", "--template", "readout"], "'readout' is not for a comparative judge"),
     ],
 )
@@ -122,7 +122,7 @@ def test_score_shows_a_trajectory_judge_the_steps(cli: Cli, tmp_path: Any, text:
         ("[]", "holds no messages"),
         ('{"text": "Because."}', "holds no messages"),
         ('[{"role": "assistant", "content": "a"},', "ends in the middle of a value"),
-        ('[{"role": "tool", "content": "a"}]', "no message of an agent"),
+        ('[{"role": "tool", "content": "a"}]', "role: assistant"),
         ('[{"role": "robot", "content": "x"}]', "messages[0].role"),
     ],
 )

@@ -97,7 +97,7 @@ def test_each_family_gets_its_own_curve_and_it_helps_where_nobody_looked() -> No
     assert min(one.tried, key=lambda m: one.tried[m]) == one.curve.method and len(one.tried) == 4
     same = found["binary"]
     assert same.before and same.after and abs(same.after.brier - same.before.brier) < 0.01
-    assert found["numeric"].curve is None and "too few" in str(found["numeric"].why_none)
+    assert found["numeric"].curve is None and "too few" in str(found["numeric"].null_reason)
 
 
 def test_a_judge_that_is_worse_than_chance_gets_no_curve() -> None:
@@ -107,7 +107,7 @@ def test_a_judge_that_is_worse_than_chance_gets_no_curve() -> None:
         for row in rows(400, 1.0, 0.0, Criterion(key="c", text="C."))
     ]
     (found,) = calibrate(given, methods=("platt",))
-    assert found.curve is None and "every answer would get 0." in str(found.why_none)
+    assert found.curve is None and "every answer would get 0." in str(found.null_reason)
 
 
 def test_a_calibration_is_part_of_the_judge() -> None:

@@ -186,7 +186,7 @@ FIELDS = [
     ("criteria:\n  - {text: a, group: x/y}\ngroups: {x: 1}", 1, "group 'x/y' has no weight"),
     ("prompt: ''\ncriteria: [a]", 1, "prompt: expected a text or a list of messages, found an empty text"),
     ("prompt:\n  - {role: usr, content: x}\ncriteria: [a]", 2, "prompt[0].role: expected 'system'"),
-    ("prompt: []\ncriteria: [a]", 1, "prompt: expected at least 1, found an empty list"),
+    ("prompt: []\ncriteria: [a]", 1, "prompt: expected a list of at least 1, found an empty list"),
     ("prompt: x\ncriteria: [a]\ntags: news", 3, "tags: expected a list, found 'news'"),
     ("prompt: x\ncriteria: [a]\nname: a@b", 3, "expected a name without '@'"),
     ("prompt: x\ncriteria: [a]\nname: 12", 3, "name: expected some text, found 12"),

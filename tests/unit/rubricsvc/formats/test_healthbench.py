@@ -97,7 +97,7 @@ def test_the_meta_evaluation_brings_labels(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"rubrics": []}, "rubrics: expected at least 1, found an empty list"),
+        ({"rubrics": []}, "rubrics: expected a list of at least 1, found an empty list"),
         ({"rubrics": [{"criterion": "a", "points": "5"}]}, "rubrics[0].points: expected a number, found '5'"),
         ({"rubrics": [{"criterion": "a"}]}, "rubrics[0].points: is missing"),
         ({"rubrics": [{"criterion": "a", "points": 0}]}, "all weights are zero"),

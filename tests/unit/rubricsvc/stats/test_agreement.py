@@ -62,8 +62,8 @@ def test_alpha_of_people_on_krippendorffs_own_example() -> None:
     found = alpha_of_people(values, levels, range(12), resamples=50)
     assert found.value == pytest.approx(0.815, abs=0.0005)  # ordinal; the thing that one person labelled is left out
     assert found.low is not None and found.high is not None and found.low < found.value < found.high
-    assert "labelled by several" in str(alpha_of_people(values[:, :4], levels, range(4)).why_none)
-    assert "one answer" in str(alpha_of_people(np.ones((2, 9)), levels, range(9)).why_none)
+    assert "labelled by several" in str(alpha_of_people(values[:, :4], levels, range(4)).null_reason)
+    assert "one answer" in str(alpha_of_people(np.ones((2, 9)), levels, range(9)).null_reason)
 
 
 def test_people_are_held_against_each_other_on_overall_scores_too() -> None:
@@ -112,7 +112,7 @@ def test_what_allows_no_figure_says_why(
 ) -> None:
     found = measure(Pairs.of(judge, people, levels), range(len(judge)))
     for name, words in why.items():
-        assert found[name].value is None and words in str(found[name].why_none)
+        assert found[name].value is None and words in str(found[name].null_reason)
     assert all(figure.value is None or math.isfinite(figure.value) for figure in found.values())
 
 
@@ -207,5 +207,5 @@ def test_overall_scores_are_held_against_the_reward() -> None:
     varied = [Judged(r.completion_id, r.prompt_id, 1, r.label, None, r.found, n / 20) for n, r in enumerate(rows)]
     found = assess(JUDGE, varied, resamples=0)
     assert found.reward is not None and found.reward.figures["pearson"].value == pytest.approx(1.0)
-    assert found.overall.pairs == 0 and found.overall.figures["accuracy"].why_none == "0 pairs; a figure takes 5"
+    assert found.overall.pairs == 0 and found.overall.figures["accuracy"].null_reason == "0 pairs; a figure takes 5"
     assert set(found.reward.figures) < set(FIGURES)

@@ -18,22 +18,21 @@ from rubricsvc.core.judge import Judge
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import ConflictError
 from rubricsvc.store import jobs, leases, outbox, verdicts
-from rubricsvc.store.leases import Lease, Outcome
+from rubricsvc.store.leases import ItemResult, Lease
 from rubricsvc.store.session import Database
 from rubricsvc.store.tables import ItemRow, OutboxRow, VerdictRow
 from tests.databases import fresh_url
-from tests.rows import RUBRIC, submit_job
+from tests.rows import RUBRIC, item_result, submit_job
 
 JUDGE = Judge(name="j", model="m")
 ITEMS = 7
-PRINT = "f" * 64
 
 
-def outcome(lease: Lease, *, fails: bool = False, value: float = 1.0) -> Outcome:
+def outcome(lease: Lease, *, fails: bool = False, value: float = 1.0) -> ItemResult:
     found = [Verdict.scored(criterion.key, value) for criterion in RUBRIC.criteria]
     if fails:
         found[0] = Verdict.failed("c1", "timeout")
-    return Outcome(lease, RUBRIC, PRINT, found)
+    return item_result(lease, RUBRIC, found)
 
 
 class Queue(RuleBasedStateMachine):
@@ -192,7 +191,7 @@ def test_a_failed_verdict_gives_way_to_a_retry_and_the_tries_are_counted(each_db
     with each_db.read() as session:
         assert jobs.get(session, job).status == "completed"
         assert jobs.results(session, job)[0].reward == 1.0
-        assert [row.tries for row in verdicts.page(session) if row.criterion == "c1"] == [2]
+        assert [row.attempts for row in verdicts.page(session) if row.criterion == "c1"] == [2]
 
 
 def test_an_item_that_kills_its_workers_fails_as_worker_lost(each_db: Database) -> None:
@@ -204,7 +203,7 @@ def test_an_item_that_kills_its_workers_fails_as_worker_lost(each_db: Database) 
     with each_db.read() as session:
         item = jobs.results(session, job)[0]
         assert (item.state, item.reward) == ("failed", None)
-        assert "worker_lost" in str(item.why_none)
+        assert "worker_lost" in str(item.null_reason)
         assert jobs.get(session, job).status == "completed_with_failures"
 
 

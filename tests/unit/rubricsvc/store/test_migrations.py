@@ -8,14 +8,12 @@ from pathlib import Path
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from sqlalchemy import inspect, text
+from sqlalchemy import inspect
 
 from rubricsvc.errors import InvalidError, UnavailableError
-from rubricsvc.store import budgets, jobs, migrate
+from rubricsvc.store import migrate
 from rubricsvc.store.session import Database
 from rubricsvc.store.tables import Base
-from tests.rows import submit_job
-from tests.unit.rubricsvc.store.test_jobs import JUDGE, record_two
 
 
 def test_schema_is_what_the_tables_say(each_db: Database) -> None:
@@ -29,34 +27,6 @@ def test_down_and_up_again(each_db: Database) -> None:
     assert set(inspect(each_db.engine).get_table_names()) <= {"alembic_version"}
     migrate.upgrade(each_db)
     assert migrate.current(each_db) == migrate.head()
-
-
-def test_verdicts_of_old_jobs_are_counted(each_db: Database) -> None:
-    job = submit_job(each_db, 2, judge=JUDGE)
-    record_two(each_db)
-    with each_db.read() as session:
-        before = jobs.progress(session, job)
-    migrate.downgrade(each_db, "0001")
-    migrate.upgrade(each_db)
-    with each_db.read() as session:
-        assert jobs.progress(session, job) == before
-    assert (before.verdicts, before.failed_verdicts) == (6, 1)
-
-
-def test_what_nobody_known_had_reserved_is_lost(each_db: Database) -> None:
-    job = submit_job(each_db, 2, judge=JUDGE)
-    migrate.downgrade(each_db, "0006")
-    with each_db.engine.begin() as connection:
-        connection.execute(text("UPDATE jobs SET budget = 1, reserved = 0.5"))
-    migrate.upgrade(each_db)
-    with each_db.write() as session:
-        assert budgets.orphaned(session) == [job]
-        assert budgets.close(session, job) == 0.5
-        budgets.book(session, job, "w", spent=0.25, held=0.125)
-        assert jobs.get(session, job).spent == 0.75
-    migrate.downgrade(each_db, "0006")
-    with each_db.engine.connect() as connection:
-        assert connection.execute(text("SELECT spent, reserved FROM jobs")).one() == (0.75, 0.125)
 
 
 def test_two_processes_may_upgrade_at_once(each_db: Database) -> None:

@@ -10,7 +10,7 @@ from rubricsvc.core.verdict import Reason
 from rubricsvc.errors import InvalidError, UnavailableError
 from tests.instant_engine import InstantEngine
 from workers.authoring.generate import generate, parse
-from workers.engines.base import Ask, Failure, Reply
+from workers.engines.base import EngineRequest, Failure, Reply
 
 GOOD = "1. [5] Says that __add__ is tried first.\n2. [-2] Claims that __radd__ always runs."
 PROMPT = Prompt.of("How does {prompt} + work?")
@@ -97,8 +97,8 @@ class Script(InstantEngine):
         super().__init__(remember=99)
         self.replies = list(replies)
 
-    async def ask(self, ask: Ask) -> list[Reply | Failure]:
-        self.asks.append(ask)
+    async def ask(self, request: EngineRequest) -> list[Reply | Failure]:
+        self.requests.append(request)
         return [self.replies.pop(0)]
 
 
@@ -106,15 +106,15 @@ def test_a_bad_reply_is_asked_for_again_with_the_next_seed() -> None:
     engine = Script(Reply(text="Addition adds."), Reply(text=GOOD))
     rubric = asyncio.run(generate(engine, PROMPT, seed=7))
     assert [criterion.text for criterion in rubric.criteria] == [text for _, text in EXPECTED]
-    assert [ask.sampling.seed for ask in engine.asks] == [7, 8]
-    first, second = engine.asks
+    assert [request.sampling.seed for request in engine.requests] == [7, 8]
+    first, second = engine.requests
     assert (first.system, first.shared, first.questions) == (second.system, second.shared, second.questions)
 
 
 def test_the_prompt_is_fenced_and_cleaned() -> None:
     engine = Script(Reply(text=GOOD))
     asyncio.run(generate(engine, Prompt.of("What is {prompt}?\u202e <|im_end|>"), seed=0))
-    tail = engine.asks[0].questions[0].tail
+    tail = engine.requests[0].questions[0].text
     assert "\nWhat is {prompt}? ‹|im_end|>\n</question-" in tail
 
 

@@ -18,7 +18,7 @@ ITEM = {"answer": "Paris", "rows": [3, 4]}
 def found(text: str, **grader: Any) -> Verdict:
     rubric = rubric_of(parse({"name": "g", **grader}))
     checks.validate(rubric)
-    (verdict,) = checks.run(rubric, Prompt.of("?", item=ITEM), Completion(text=text), fingerprint="f")
+    (verdict,) = checks.run(rubric, Prompt.of("?", item=ITEM), Completion(text=text))
     return verdict
 
 

@@ -131,23 +131,23 @@ def test_what_a_completion_says_stays_in_its_own_fence(attack: str, asked: Judge
     plain = Tasteful(long_is_good)
     compare(plain, asked, ["bb", "x" * 20, "ccc"])
     assert values(found) == values(compare(Tasteful(long_is_good), asked, ["bb", "x" * 20, "ccc"]))
-    for ask in engine.asks:
-        marks = re.findall(r"^<(answer-[0-9a-f]{8})>$", ask.shared, re.M)
+    for request in engine.requests:
+        marks = re.findall(r"^<(answer-[0-9a-f]{8})>$", request.shared, re.M)
         real = [mark for mark in marks if mark != "answer-00000000"]
-        assert all(ask.shared.count(f"<{mark}>") == ask.shared.count(f"</{mark}>") == 1 for mark in real)
-        assert len(real) == len(answers_in(ask.shared))
-        assert "<|im_" not in ask.shared
-    assert {q.tail for ask in engine.asks for q in ask.questions} == {
-        q.tail for ask in plain.asks for q in ask.questions
+        assert all(request.shared.count(f"<{mark}>") == request.shared.count(f"</{mark}>") == 1 for mark in real)
+        assert len(real) == len(answers_in(request.shared))
+        assert "<|im_" not in request.shared
+    assert {q.text for request in engine.requests for q in request.questions} == {
+        q.text for request in plain.requests for q in request.questions
     }
 
 
 def test_who_knows_the_other_answers_still_does_not_know_their_marks() -> None:
     engine = Tasteful(long_is_good)
     compare(engine, GROUP, ["bb", "ccc"])
-    marks = re.findall(r"</answer-[0-9a-f]{8}>", engine.asks[0].shared)
+    marks = re.findall(r"</answer-[0-9a-f]{8}>", engine.requests[0].shared)
     compare(engine, GROUP, ["bb", "ccc", "".join(marks)])
-    assert not set(marks) & set(re.findall(r"^</answer-[0-9a-f]{8}>$", engine.asks[1].shared, re.M))
+    assert not set(marks) & set(re.findall(r"^</answer-[0-9a-f]{8}>$", engine.requests[1].shared, re.M))
 
 
 def test_the_levels_of_a_scale_are_told() -> None:
@@ -156,7 +156,7 @@ def test_the_levels_of_a_scale_are_told() -> None:
     for asked in (PAIRS, GROUP, WRITTEN):
         engine = Tasteful(long_is_good)
         compare(engine, asked, ["a", "b"], rubric)
-        assert "Is right.\n- 2: right\n- 1: wrong" in engine.asks[0].questions[0].tail
+        assert "Is right.\n- 2: right\n- 1: wrong" in engine.requests[0].questions[0].text
 
 
 @pytest.mark.parametrize(

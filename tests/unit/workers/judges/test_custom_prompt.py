@@ -16,8 +16,9 @@ from rubricsvc.core.verdict import Reason, Verdict
 from rubricsvc.formats.openai_grader import parse
 from rubricsvc.graders.model import rubric_of
 from tests.instant_engine import InstantEngine
-from workers.engines.base import Ask, Question, Reply
-from workers.scoring.completions import fingerprint_of, score
+from workers.engines.base import EngineRequest, Question, Reply
+from workers.scoring.completions import score
+from workers.scoring.questions import questions_of
 
 WRITTEN = Judge(name="w", model="m", engine="instant", mode="written", sampling=Sampling(temperature=0.5))
 READOUT = Judge(name="r", model="m", engine="instant")
@@ -41,11 +42,11 @@ def label_model(**fields: Any) -> Rubric:
 
 def asked_and_found(
     rubric: Rubric, reply: str | Reply, judge: Judge = WRITTEN, prompt: Prompt = PROMPT
-) -> tuple[list[Ask], Verdict]:
+) -> tuple[list[EngineRequest], Verdict]:
     said = reply if isinstance(reply, Reply) else Reply(reply)
     engine = InstantEngine(lambda question: said, remember=10)
     (verdict,) = asyncio.run(score(engine, judge, rubric, prompt, ANSWER))
-    return engine.asks, verdict
+    return engine.requests, verdict
 
 
 def result(value: Any, **more: Any) -> str:
@@ -54,12 +55,14 @@ def result(value: Any, **more: Any) -> str:
 
 
 def test_the_turns_are_put_as_they_are_filled_once_and_cleaned() -> None:
-    (ask,), verdict = asked_and_found(score_model(), result(7))
-    assert ask.system == "You grade."
-    assert ask.shared.startswith("Answer: It is {{item.answer}} ‹|im_end|>.\nReference: Paris\n\nReply with one JSON")
-    assert "a number from 0 to 10" in ask.shared
-    assert ask.questions[0].schema is not None
-    assert ask.questions[0].schema["properties"]["result"] == {"type": "number", "minimum": 0.0, "maximum": 10.0}
+    (request,), verdict = asked_and_found(score_model(), result(7))
+    assert request.system == "You grade."
+    assert request.shared.startswith(
+        "Answer: It is {{item.answer}} ‹|im_end|>.\nReference: Paris\n\nReply with one JSON"
+    )
+    assert "a number from 0 to 10" in request.shared
+    assert request.questions[0].schema is not None
+    assert request.questions[0].schema["properties"]["result"] == {"type": "number", "minimum": 0.0, "maximum": 10.0}
     assert (verdict.value, verdict.rationale) == (0.7, "Look: so.")
     assert verdict.detail == "disarmed 1 role tokens"
     assert reward(score_model(), [verdict]).value == 7.0
@@ -67,9 +70,9 @@ def test_the_turns_are_put_as_they_are_filled_once_and_cleaned() -> None:
 
 def test_a_label_is_worth_1_where_it_passes() -> None:
     for label, value in (("good", 1.0), ("fair", 1.0), ("bad", 0.0)):
-        (ask,), verdict = asked_and_found(label_model(), result(label))
+        (request,), verdict = asked_and_found(label_model(), result(label))
         assert (verdict.value, verdict.rationale) == (value, f"{label}; Look: so.")
-        assert 'one of "good", "fair", "bad"' in ask.shared
+        assert 'one of "good", "fair", "bad"' in request.shared
 
 
 @pytest.mark.parametrize(("reply", "value"), [("7.5", 0.75), (" 10\n", 1.0), ("<think>3</think>0", 0.0)])
@@ -120,8 +123,8 @@ def test_nothing_is_asked_where_the_item_has_not_what_a_turn_names() -> None:
 
 def test_a_readout_reads_digits_of_a_number_and_letters_of_labels() -> None:
     mass = Reply(label_mass={"A": 0.5, "B": 0.25, "C": 0.25})
-    (ask,), verdict = asked_and_found(label_model(), mass, READOUT)
-    assert ask.questions[0].labels == ("A", "B", "C") and "A: good\nB: fair\nC: bad" in ask.shared
+    (request,), verdict = asked_and_found(label_model(), mass, READOUT)
+    assert request.questions[0].labels == ("A", "B", "C") and "A: good\nB: fair\nC: bad" in request.shared
     assert verdict.value == 0.75 and verdict.levels == {"good": 0.5, "fair": 0.25, "bad": 0.25}
     mass = Reply(label_mass={"1": 0.5, "5": 0.5})
     assert asked_and_found(score_model(range=[1, 5]), mass, READOUT)[1].value == 0.5
@@ -130,19 +133,19 @@ def test_a_readout_reads_digits_of_a_number_and_letters_of_labels() -> None:
 def test_turns_of_any_order_end_with_the_user() -> None:
     turns = [("user", "a"), ("assistant", "b"), ("assistant", "c"), ("user", "d"), ("developer", "e")]
     given = [{"role": role, "content": content} for role, content in turns]
-    (ask,), _ = asked_and_found(score_model(input=given), result(7))
-    assert (ask.system, ask.shared, ask.questions[0].turns[0]) == ("", "a", "b\n\nc")
-    assert ask.questions[0].turns[1].startswith("d\n\ne\n\nReply with one JSON")
-    (ask,), _ = asked_and_found(score_model(input=given[:2]), result(7))
-    assert (ask.shared, ask.questions[0].turns[0]) == ("a", "b")
-    assert ask.questions[0].turns[1].startswith("Reply with one JSON")
-    (ask,), _ = asked_and_found(score_model(input=ASKED[:1]), result(7))
-    assert ask.system == "You grade." and ask.shared.startswith("Reply with one JSON")
+    (request,), _ = asked_and_found(score_model(input=given), result(7))
+    assert (request.system, request.shared, request.questions[0].turns[0]) == ("", "a", "b\n\nc")
+    assert request.questions[0].turns[1].startswith("d\n\ne\n\nReply with one JSON")
+    (request,), _ = asked_and_found(score_model(input=given[:2]), result(7))
+    assert (request.shared, request.questions[0].turns[0]) == ("a", "b")
+    assert request.questions[0].turns[1].startswith("Reply with one JSON")
+    (request,), _ = asked_and_found(score_model(input=ASKED[:1]), result(7))
+    assert request.system == "You grade." and request.shared.startswith("Reply with one JSON")
 
 
 def test_it_is_drawn_as_the_grader_says_and_else_as_the_judge_does() -> None:
-    (ask,), _ = asked_and_found(score_model(sampling_params={"seed": 7, "max_completion_tokens": 50}), result(7))
-    assert ask.sampling == Sampling(temperature=0.5, seed=7, max_tokens=50)
+    (request,), _ = asked_and_found(score_model(sampling_params={"seed": 7, "max_completion_tokens": 50}), result(7))
+    assert request.sampling == Sampling(temperature=0.5, seed=7, max_tokens=50)
 
 
 def test_several_samples_vote() -> None:
@@ -151,7 +154,7 @@ def test_several_samples_vote() -> None:
     engine = InstantEngine(lambda question: Reply(next(replies)), remember=1)
     (verdict,) = asyncio.run(score(engine, judge, score_model(), PROMPT, ANSWER))
     assert verdict.value == 0.5 and len(verdict.votes) == 3
-    assert [question.sample for question in engine.asks[0].questions] == [0, 1, 2]
+    assert [question.sample for question in engine.requests[0].questions] == [0, 1, 2]
 
 
 def test_it_stands_beside_criteria_of_other_kinds_and_in_their_order() -> None:
@@ -160,7 +163,7 @@ def test_it_stands_beside_criteria_of_other_kinds_and_in_their_order() -> None:
 
     def answer(question: Question) -> Reply:
         wanted = (question.schema or {})["properties"]
-        said = {"criterion": "C2", "rationale": "", "evidence": [], "verdict": "met"}
+        said = {"criterion": "C1", "rationale": "", "evidence": [], "verdict": "met"}
         return Reply(json.dumps(said) if "verdict" in wanted else result(5))
 
     found = asyncio.run(score(InstantEngine(answer), WRITTEN, rubric, PROMPT, ANSWER))
@@ -178,9 +181,9 @@ def test_a_panel_asks_each_member_and_others_cannot_be_asked() -> None:
 
 def test_the_way_of_asking_is_in_the_fingerprint_of_such_rubrics_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     plain = Rubric(criteria=(Criterion(key="x", text="Is short."),))
-    before = [fingerprint_of(rubric, WRITTEN) for rubric in (plain, score_model())]
-    fingerprint_of.cache_clear()
+    before = [questions_of(rubric, WRITTEN).digest for rubric in (plain, score_model())]
+    questions_of.cache_clear()
     monkeypatch.setattr("workers.judges.custom_prompt.VERSION", "next")
-    after = [fingerprint_of(rubric, WRITTEN) for rubric in (plain, score_model())]
-    fingerprint_of.cache_clear()
+    after = [questions_of(rubric, WRITTEN).digest for rubric in (plain, score_model())]
+    questions_of.cache_clear()
     assert before[0] == after[0] and before[1] != after[1]

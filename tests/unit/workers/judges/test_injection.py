@@ -10,7 +10,7 @@ from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.core.verdict import Reason, Verdict
 from tests.instant_engine import InstantEngine
-from workers.engines.base import Ask, Reply
+from workers.engines.base import EngineRequest, Reply
 from workers.scoring.completions import score
 
 WRITTEN = Judge(name="w", model="m", mode="written")
@@ -33,18 +33,18 @@ def run(engine: InstantEngine, text: str, judge: Judge) -> list[Verdict]:
     return asyncio.run(score(engine, judge, RUBRIC, Prompt.of("Why?"), Completion(text=text)))
 
 
-def asked(text: str, judge: Judge) -> tuple[Ask, list[Verdict]]:
+def asked(text: str, judge: Judge) -> tuple[EngineRequest, list[Verdict]]:
     engine = InstantEngine(remember=1)
     verdicts = run(engine, text, judge)
-    return engine.asks[0], verdicts
+    return engine.requests[0], verdicts
 
 
 @pytest.mark.parametrize("judge", [Judge(name="r", model="m"), WRITTEN], ids=["readout", "written"])
 @pytest.mark.parametrize("attack", ATTACKS.values(), ids=ATTACKS.keys())
 def test_the_completion_stays_between_its_marks(attack: str, judge: Judge) -> None:
-    ask, _ = asked(attack, judge)
+    request, _ = asked(attack, judge)
     plain, _ = asked("A plain answer.", judge)
-    head, mark, rest = ask.shared.partition("<completion-")
+    head, mark, rest = request.shared.partition("<completion-")
     number = rest[:8]
     inside, end, after = rest[9:].partition(f"</completion-{number}>")
     assert head == plain.shared.partition("<completion-")[0]
@@ -52,29 +52,29 @@ def test_the_completion_stays_between_its_marks(attack: str, judge: Judge) -> No
     assert number not in inside
     assert number not in after
     assert after.strip() in ("", "(The answer is empty: nothing was written.)")
-    assert [question.tail for question in ask.questions] == [question.tail for question in plain.questions]
-    assert ask.system == plain.system
+    assert [question.text for question in request.questions] == [question.text for question in plain.questions]
+    assert request.system == plain.system
 
 
 @pytest.mark.parametrize("name", ["role tokens", "other role tokens"])
 def test_no_role_token_reaches_the_engine(name: str) -> None:
-    ask, verdicts = asked(ATTACKS[name], WRITTEN)
+    request, verdicts = asked(ATTACKS[name], WRITTEN)
     for token in ("<|im_start|>", "<|im_end|>", "</s>", "[INST]", "[/INST]", "<｜Assistant｜>", "<end_of_turn>"):
-        assert token not in ask.shared
+        assert token not in request.shared
     assert all("completion: disarmed" in (verdict.detail or "") for verdict in verdicts)
 
 
 def test_no_hidden_word_reaches_the_engine_and_the_verdict_says_so() -> None:
-    ask, verdicts = asked(ATTACKS["hidden words"], WRITTEN)
-    assert "Fine.\n</completion-" in ask.shared
-    assert ask.shared.isascii()
+    request, verdicts = asked(ATTACKS["hidden words"], WRITTEN)
+    assert "Fine.\n</completion-" in request.shared
+    assert request.shared.isascii()
     assert all("completion: removed 12 invisible characters" in (verdict.detail or "") for verdict in verdicts)
 
 
 def test_nothing_is_cut_from_a_long_completion() -> None:
     text = "".join(f"{n} is a number. " for n in range(50_000))
-    ask, _ = asked(text, WRITTEN)
-    assert text in ask.shared
+    request, _ = asked(text, WRITTEN)
+    assert text in request.shared
 
 
 def test_a_verdict_that_the_judge_quotes_is_not_its_verdict() -> None:
@@ -82,7 +82,7 @@ def test_a_verdict_that_the_judge_quotes_is_not_its_verdict() -> None:
     verdicts = run(InstantEngine(lambda _: Reply(text=f"The answer says {FAKE}\n{json.dumps(own)}")), FAKE, WRITTEN)
     assert verdicts[0].value == 0.0
     assert verdicts[0].evidence[0].start == 0
-    assert verdicts[1].reason == Reason.WRONG_CRITERIA
+    assert verdicts[1].value == 0.0
 
 
 def test_a_judge_that_only_repeats_the_fake_verdict_badly_gives_none() -> None:

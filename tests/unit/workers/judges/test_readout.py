@@ -26,7 +26,7 @@ ORDINAL = Ordinal(
 
 def call(scale: Scale | None = None, text: str = "Says why.") -> Call:
     criterion = Criterion(key="why", text=text, scale=scale or Binary())
-    (made,) = readout.calls([Asked(criterion, "C1", "f" * 64)], JUDGE, load(JUDGE))
+    (made,) = readout.calls([Asked(criterion, "C1")], JUDGE, load(JUDGE))
     return made
 
 
@@ -39,15 +39,15 @@ def verdict(mass: dict[str, float] | None, scale: Scale | None = None, judge: Ju
 def test_binary_asks_yes_or_no_with_the_criterion_last() -> None:
     question = call().question
     assert question.labels == ("Yes", "No")
-    assert "Criterion: Says why." in question.tail
-    assert question.tail.endswith("Yes or No.")
+    assert "Criterion: Says why." in question.text
+    assert question.text.endswith("Yes or No.")
 
 
 def test_p_yes_over_the_labels() -> None:
     found = verdict({"Yes": 0.6, "No": 0.2})
     assert found.value == pytest.approx(0.75)
     assert found.probability == found.value
-    assert (found.criterion, found.fingerprint, found.latency_s) == ("why", "f" * 64, 0.5)
+    assert (found.criterion, found.latency_s) == ("why", 0.5)
     assert found.usage == Usage(prompt=7)
 
 
@@ -60,14 +60,14 @@ def test_the_threshold_makes_it_0_or_1_and_the_probability_stays(yes: float, val
 def test_ordinal_levels_are_lettered_and_the_value_is_expected() -> None:
     question = call(ORDINAL).question
     assert question.labels == ("A", "B", "C")
-    assert "A: poor: wrong\nB: fair\nC: poorly sourced, but right\n" in question.tail
+    assert "A: poor: wrong\nB: fair\nC: poorly sourced, but right\n" in question.text
     assert verdict({"A": 0.2, "B": 0.2, "C": 0.4}, ORDINAL).value == pytest.approx((0.2 * 0.4 + 0.4) / 0.8)
 
 
 def test_small_whole_scales_are_read_as_digits() -> None:
     question = call(Numeric(low=1, high=5)).question
     assert question.labels == ("1", "2", "3", "4", "5")
-    assert "from 1 (lowest) to 5 (highest)" in question.tail
+    assert "from 1 (lowest) to 5 (highest)" in question.text
     assert verdict({"4": 0.5}, Numeric(low=1, high=5)).value == pytest.approx(0.75)
 
 
@@ -87,8 +87,8 @@ def test_how_the_levels_shared_the_answer_is_kept_under_their_own_names() -> Non
 def test_other_scales_are_read_as_eleven_letters(scale: Numeric) -> None:
     question = call(scale).question
     assert question.labels == tuple("ABCDEFGHJKL")
-    assert f"A: {scale.low:g}\n" in question.tail
-    assert f"L: {scale.high:g}\n" in question.tail
+    assert f"A: {scale.low:g}\n" in question.text
+    assert f"L: {scale.high:g}\n" in question.text
     assert verdict({"L": 1.0}, scale).value == 1.0
     assert verdict({"F": 1.0}, scale).value == pytest.approx(0.5)
 

@@ -25,7 +25,7 @@ ORDINAL = Ordinal(levels=(Level(label="poor", value=0.0, text="It is wrong."), L
 
 def asked(count: int = 1, scale: Scale | None = None) -> list[Asked]:
     return [
-        Asked(Criterion(key=f"k{n}", text=f"Criterion {n}.", scale=scale or Binary()), f"C{n}", "f" * 64)
+        Asked(Criterion(key=f"k{n}", text=f"Criterion {n}.", scale=scale or Binary()), f"C{n}")
         for n in range(1, count + 1)
     ]
 
@@ -53,7 +53,7 @@ def test_criteria_share_calls_as_the_judge_says(per_call: int, sizes: list[int])
     made = written.calls(asked(5), JUDGE.model_copy(update={"criteria_per_call": per_call}), load(JUDGE))
     assert [len(one.asked) for one in made] == sizes
     assert [one.id for one_call in made for one in one_call.asked] == ["C1", "C2", "C3", "C4", "C5"]
-    assert all(f"{one.id}: {one.criterion.text}" in c.question.tail for c in made for one in c.asked)
+    assert all(f"{one.id}: {one.criterion.text}" in c.question.text for c in made for one in c.asked)
 
 
 def test_rationale_stands_before_the_verdict() -> None:

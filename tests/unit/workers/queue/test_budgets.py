@@ -92,7 +92,7 @@ def test_a_job_stops_before_it_passes_its_cap(each_db: Database, workers: int) -
         assert held(each_db, job) == 0
     with each_db.read() as session:
         progress = jobs.progress(session, job)
-        found = {item.why_none for item in jobs.results(session, job) if item.state == "cancelled"}
+        found = {item.null_reason for item in jobs.results(session, job) if item.state == "cancelled"}
         failed = {str(verdict.reason) for verdict in verdicts.page(session, outcome="failed")}
     assert progress.done > 0 and progress.cancelled > 50 and not progress.pending and not progress.leased
     assert len(found) == 1 and "jobs retry --budget" in str(found)

@@ -24,7 +24,7 @@ from tests.instant_engine import InstantEngine, agreeable
 from tests.rows import keep_unusable, submit_job
 from tests.scripted_server import error, scripted_server
 from workers.engines import ENGINES
-from workers.engines.base import Ask, Failure, Question, Reply
+from workers.engines.base import EngineRequest, Failure, Question, Reply
 from workers.queue.drain import Drainer
 from workers.scoring import completions as scoring
 
@@ -32,9 +32,9 @@ JUDGE = Judge(name="test", engine="test", model="none", endpoint=Endpoint(concur
 
 
 class Slow(InstantEngine):
-    async def ask(self, ask: Ask) -> list[Reply | Failure]:
+    async def ask(self, request: EngineRequest) -> list[Reply | Failure]:
         await asyncio.sleep(30)
-        return await super().ask(ask)
+        return await super().ask(request)
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def test_a_job_is_drained_and_everything_is_written(each_db: Database, use: obje
 
 def test_failures_are_failures_and_a_retry_asks_only_for_them(each_db: Database, use: object) -> None:
     def second_fails(question: Question) -> Reply | Failure:
-        return Failure(Reason.TIMEOUT, "slow") if "number 2" in question.tail else agreeable(question)
+        return Failure(Reason.TIMEOUT, "slow") if "number 2" in question.text else agreeable(question)
 
     use(InstantEngine(second_fails))
     job = submit_job(each_db, 5, judge=JUDGE)
@@ -77,7 +77,7 @@ def test_failures_are_failures_and_a_retry_asks_only_for_them(each_db: Database,
     well = InstantEngine(remember=100)
     use(well)
     Drainer(each_db, settings(each_db)).run(1)
-    asked = [question.tail for ask in well.asks for question in ask.questions]
+    asked = [question.text for request in well.requests for question in request.questions]
     assert len(asked) == 5
     assert all("number 2" in tail for tail in asked)
     with each_db.read() as session:
@@ -89,10 +89,10 @@ def test_a_second_job_on_the_same_completions_asks_nothing(db: Database, use: ob
     use(engine)
     submit_job(db, 5, judge=JUDGE, key="first")
     Drainer(db, settings(db)).run(1)
-    asked = len(engine.asks)
+    asked = len(engine.requests)
     second = submit_job(db, 5, judge=JUDGE, key="second")
     Drainer(db, settings(db)).run(1)
-    assert len(engine.asks) == asked
+    assert len(engine.requests) == asked
     with db.read() as session:
         assert [row.reward for row in jobs.results(session, second)] == [pytest.approx(0.9)] * 5
 
@@ -213,7 +213,7 @@ def test_a_result_that_cannot_be_kept_does_not_take_the_batch_along(db: Database
         assert jobs.progress(session, job).done == 5
         [bad] = [row for row in jobs.results(session, job) if row.state == "failed"]
         assert (bad.id, bad.reward) == (3, None)
-        assert bad.why_none == "the result cannot be recorded: ValueError: cannot be kept"
+        assert bad.null_reason == "the result cannot be recorded: ValueError: cannot be kept"
         assert jobs.get(session, job).status == "completed_with_failures"
     with db.write() as session:
         assert jobs.retry(session, job) == 1
@@ -253,7 +253,7 @@ def test_a_stop_while_the_database_is_away_gives_the_leases_back_once_it_returns
 
 def test_what_an_error_says_is_kept_up_to_4000_characters(db: Database, use: object) -> None:
     class Wordy(InstantEngine):
-        async def ask(self, ask: Ask) -> list[Reply | Failure]:
+        async def ask(self, request: EngineRequest) -> list[Reply | Failure]:
             raise ValueError("x" * 1_000_000)
 
     use(Wordy())
@@ -271,9 +271,9 @@ def test_what_an_error_says_is_kept_up_to_4000_characters(db: Database, use: obj
 
 def test_when_time_is_up_what_was_begun_is_finished(db: Database, use: object) -> None:
     class Brief(InstantEngine):
-        async def ask(self, ask: Ask) -> list[Reply | Failure]:
+        async def ask(self, request: EngineRequest) -> list[Reply | Failure]:
             await asyncio.sleep(0.3)
-            return await super().ask(ask)
+            return await super().ask(request)
 
     use(Brief())
     job = submit_job(db, 12, judge=JUDGE)
@@ -315,5 +315,5 @@ def test_a_rubric_that_can_no_longer_be_read_fails_its_items_and_no_others(db: D
         assert jobs.get(session, job).status == "completed_with_failures"
         first, *others = jobs.results(session, job)
         assert first.state == "failed"
-        assert "formula" in (first.why_none or "")
+        assert "formula" in (first.null_reason or "")
         assert {row.state for row in others} == {"done"}

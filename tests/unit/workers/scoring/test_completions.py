@@ -1,5 +1,4 @@
 import asyncio
-import itertools
 from collections.abc import Sequence
 
 import pytest
@@ -9,11 +8,10 @@ from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Check, Criterion, Level, Numeric, Ordinal, Rubric
 from rubricsvc.core.verdict import Reason, Verdict
 from tests.instant_engine import InstantEngine, agreeable
-from workers import judges
-from workers.checks.registry import CHECKS
 from workers.engines import make_engine
-from workers.engines.base import Ask, Failure, Question, Reply
-from workers.scoring.completions import fingerprint_of, score, score_many
+from workers.engines.base import EngineRequest, Failure, Question, Reply
+from workers.scoring.completions import score
+from workers.scoring.questions import questions_of
 
 JUDGE = Judge(name="j", model="m", engine="instant")
 WRITTEN = Judge(name="w", model="m", engine="instant", mode="written", criteria_per_call=0)
@@ -41,7 +39,7 @@ def outcomes(verdicts: Sequence[Verdict]) -> list[tuple[str, Reason | None]]:
 def test_one_verdict_for_each_criterion_in_the_rubrics_order(judge: Judge) -> None:
     verdicts = scored(make_engine(judge), judge)
     assert outcomes(verdicts) == [("a", None), ("short", None), ("b", None)]
-    assert {verdict.fingerprint for verdict in verdicts} == {fingerprint_of(RUBRIC, judge)}
+    assert {verdict.criterion: verdict.fingerprint for verdict in verdicts} == questions_of(RUBRIC, judge).fingerprints
     assert [verdict.value for verdict in verdicts] == [verdicts[0].value, 1.0, verdicts[0].value]
 
 
@@ -49,21 +47,21 @@ def test_one_verdict_for_each_criterion_in_the_rubrics_order(judge: Judge) -> No
 def test_all_judged_criteria_go_in_one_ask_with_the_criterion_last(judge: Judge) -> None:
     engine = InstantEngine(remember=5)
     scored(engine, judge)
-    (ask,) = engine.asks
-    tails = "".join(question.tail for question in ask.questions)
+    (request,) = engine.requests
+    tails = "".join(question.text for question in request.questions)
     assert "Says why." in tails
     assert "Says how." in tails
-    assert "Is short." not in tails + ask.shared
-    assert "Because." in ask.shared
+    assert "Is short." not in tails + request.shared
+    assert "Because." in request.shared
     assert "Because." not in tails
-    assert ask.sampling == judge.sampling
+    assert request.sampling == judge.sampling
 
 
 def test_a_rubric_of_checks_asks_nobody() -> None:
     engine = InstantEngine(remember=1)
     verdicts = scored(engine, rubric=Rubric(criteria=(RUBRIC.criteria[1],)))
     assert outcomes(verdicts) == [("short", None)]
-    assert engine.asks == []
+    assert engine.requests == []
 
 
 def test_known_verdicts_stand_and_are_not_asked_for() -> None:
@@ -71,26 +69,25 @@ def test_known_verdicts_stand_and_are_not_asked_for() -> None:
     known = {key: Verdict.scored(key, 0.25) for key in ("a", "short")}
     verdicts = scored(engine, **known)
     assert verdicts[:2] == list(known.values())
-    assert [len(ask.questions) for ask in engine.asks] == [1]
-    assert "Says how." in engine.asks[0].questions[0].tail
+    assert [len(request.questions) for request in engine.requests] == [1]
+    assert "Says how." in engine.requests[0].questions[0].text
 
 
 def test_all_known_asks_nobody() -> None:
     engine = InstantEngine(remember=1)
     known = {key: Verdict.scored(key, 0.25) for key in RUBRIC.by_key}
     assert scored(engine, **known) == list(known.values())
-    assert engine.asks == []
+    assert engine.requests == []
 
 
 @pytest.mark.parametrize("reason", [Reason.TIMEOUT, Reason.UNREACHABLE, Reason.RATE_LIMITED, Reason.TOO_LONG])
 def test_an_engines_failure_is_the_verdicts_failure(reason: Reason) -> None:
     def answer(question: Question) -> Reply | Failure:
-        return Failure(reason, "so it was", raw="503") if "why" in question.tail else agreeable(question)
+        return Failure(reason, "so it was", raw="503") if "why" in question.text else agreeable(question)
 
     verdicts = scored(InstantEngine(answer))
     assert outcomes(verdicts) == [("a", reason), ("short", None), ("b", None)]
     assert (verdicts[0].detail, verdicts[0].raw) == ("so it was", "503")
-    assert verdicts[0].fingerprint == verdicts[2].fingerprint
 
 
 def test_a_failed_call_fails_all_its_criteria() -> None:
@@ -99,13 +96,13 @@ def test_a_failed_call_fails_all_its_criteria() -> None:
 
 
 class Broken(InstantEngine):
-    async def ask(self, ask: Ask) -> list[Reply | Failure]:
+    async def ask(self, request: EngineRequest) -> list[Reply | Failure]:
         raise ZeroDivisionError("oops")
 
 
 class Short(InstantEngine):
-    async def ask(self, ask: Ask) -> list[Reply | Failure]:
-        return (await super().ask(ask))[1:]
+    async def ask(self, request: EngineRequest) -> list[Reply | Failure]:
+        return (await super().ask(request))[1:]
 
 
 @pytest.mark.parametrize(
@@ -131,7 +128,7 @@ def test_a_judge_that_cannot_be_asked_fails_and_the_checks_stand() -> None:
 
 def test_cancelling_goes_through() -> None:
     class Slow(InstantEngine):
-        async def ask(self, ask: Ask) -> list[Reply | Failure]:
+        async def ask(self, request: EngineRequest) -> list[Reply | Failure]:
             await asyncio.sleep(60)
             return []
 
@@ -143,52 +140,6 @@ def test_cancelling_goes_through() -> None:
 
     with pytest.raises(asyncio.CancelledError):
         asyncio.run(go())
-
-
-def test_many_keep_their_order() -> None:
-    items = [(RUBRIC, PROMPT, Completion(text="word " * n)) for n in (1, 12)]
-    found = asyncio.run(score_many(InstantEngine(), JUDGE, items))
-    assert [verdicts[1].value for verdicts in found] == [1.0, pytest.approx(2 / 3)]
-
-
-@pytest.mark.parametrize("mode", ["readout", "written"])
-def test_the_version_of_its_mode_is_in_a_judges_fingerprint(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    judge = JUDGE.model_copy(update={"mode": mode})
-    before = fingerprint_of(RUBRIC, judge)
-    fingerprint_of.cache_clear()
-    assert fingerprint_of(RUBRIC, judge) == before
-    monkeypatch.setattr(judges.MODES[mode], "VERSION", "another")
-    fingerprint_of.cache_clear()
-    assert fingerprint_of(RUBRIC, judge) != before
-    fingerprint_of.cache_clear()
-
-
-def test_whatever_changes_a_verdict_changes_the_fingerprint(monkeypatch: pytest.MonkeyPatch) -> None:
-    def judge(**fields: object) -> Judge:
-        return JUDGE.model_copy(update=fields)
-
-    asked = [
-        JUDGE,
-        judge(model="n"),
-        judge(mode="written"),
-        judge(template="readout_documents"),
-        judge(template="nonsense"),
-        judge(threshold=0.5),
-        judge(sampling=JUDGE.sampling.model_copy(update={"seed": 7})),
-    ]
-    rubrics = [RUBRIC, Rubric(criteria=RUBRIC.criteria[:2])]
-    found = [fingerprint_of(rubric, judge) for rubric, judge in itertools.product(rubrics, asked)]
-    assert len(set(found)) == len(found)
-    assert fingerprint_of(RUBRIC, judge(name="other")) == found[0]
-    fingerprint_of.cache_clear()
-    words = CHECKS["words"]
-    monkeypatch.setitem(CHECKS, "words", type(words)("words", words.version + 1, words.args, words.run))
-    from workers import checks
-
-    checks._prepare.cache_clear()
-    assert fingerprint_of(RUBRIC, JUDGE) != found[0]
-    fingerprint_of.cache_clear()
-    checks._prepare.cache_clear()
 
 
 LEVELS = Ordinal(

@@ -29,16 +29,17 @@ from tests.unit.workers.scoring.group_setup import (
     values,
 )
 from workers.engines import make_engine
-from workers.engines.base import Ask, Failure, Reply
-from workers.scoring.completions import fingerprint_of, group_fingerprint, score, score_group
+from workers.engines.base import EngineRequest, Failure, Reply
+from workers.scoring.completions import score, score_group
+from workers.scoring.questions import group_questions, questions_of
 
 
 def test_pairwise_is_the_mean_over_all_pairs_in_both_orders() -> None:
     engine = Tasteful(long_is_good)
     found = compare(engine, PAIRS, TEXTS)
     assert values(found) == [0.0, 0.5, 0.25, 1.0, 0.75]
-    assert len(engine.asks) == 20
-    orders = [tuple(answers_in(ask.shared).values()) for ask in engine.asks]
+    assert len(engine.requests) == 20
+    orders = [tuple(answers_in(request.shared).values()) for request in engine.requests]
     assert len(set(orders)) == 20
     (verdict,) = found[3]
     assert len(verdict.votes) == 8
@@ -70,14 +71,14 @@ def test_a_group_with_more_pairs_than_are_asked_at_once() -> None:
     engine = Tasteful(lambda text: len(text) / 100)
     texts = ["x" * n for n in range(1, 20)]
     assert values(compare(engine, PAIRS, texts)) == pytest.approx([n / 18 for n in range(19)])
-    assert len({ask.shared for ask in engine.asks}) == 19 * 18
+    assert len({request.shared for request in engine.requests}) == 19 * 18
 
 
 def test_few_opponents_cost_few_calls() -> None:
     engine = Tasteful(long_is_good)
     texts = ["x" * n for n in range(1, 11)]
     found = compare(engine, judge("pairwise", opponents=4), texts)
-    assert len(engine.asks) == 10 * 4
+    assert len(engine.requests) == 10 * 4
     assert all(len(verdict.votes) == 8 for (verdict,) in found)
     assert values(found)[-1] == 1.0
     assert values(found)[0] == 0.0
@@ -86,7 +87,7 @@ def test_few_opponents_cost_few_calls() -> None:
 def test_groupwise_scores_are_joined_by_id_and_never_by_place() -> None:
     engine = Tasteful(long_is_good)
     assert values(compare(engine, GROUP, TEXTS)) == [0.1, 0.3, 0.2, 0.5, 0.4]
-    assert len(engine.asks) == 1
+    assert len(engine.requests) == 1
 
     class Backwards(Tasteful):
         def _compare(self, question: Any, shown: dict[str, str]) -> Reply | Failure:
@@ -110,10 +111,10 @@ def test_who_equals_the_last_of_the_best_is_one_of_them() -> None:
 
 def test_who_failed_is_not_among_the_best_and_gets_no_0_either() -> None:
     class Fussy(Tasteful):
-        async def ask(self, ask: Ask) -> list[Reply | Failure]:
-            if "ddddd" in answers_in(ask.shared).values():
+        async def ask(self, request: EngineRequest) -> list[Reply | Failure]:
+            if "ddddd" in answers_in(request.shared).values():
                 return [Failure(Reason.TOO_LONG, "it is")]
-            return await super().ask(ask)
+            return await super().ask(request)
 
     assert values(compare(Fussy(long_is_good), judge("pairwise", top_n=1), TEXTS)) == [0.0, 0.0, 0.0, None, 1.0]
 
@@ -122,10 +123,10 @@ def test_all_criteria_of_a_group_go_in_one_ask_after_the_answers() -> None:
     rubric = Rubric(criteria=(*RUBRIC.criteria, Criterion(key="rude", text="Is rude.", weight=-1)))
     engine = Tasteful(long_is_good)
     found = compare(engine, GROUP, TEXTS, rubric)
-    (ask,) = engine.asks
-    assert len(ask.questions) == 2
-    assert "Is rude." in ask.questions[1].tail
-    assert "Is rude." not in ask.shared
+    (request,) = engine.requests
+    assert len(request.questions) == 2
+    assert "Is rude." in request.questions[1].text
+    assert "Is rude." not in request.shared
     assert [verdict.criterion for verdict in found[0]] == ["best", "rude"]
 
 
@@ -133,7 +134,7 @@ def test_a_big_group_is_asked_in_parts_that_share_two() -> None:
     engine = Tasteful(long_is_good)
     texts = ["x" * n for n in range(1, 11)]
     found = compare(engine, judge(group_size=4), texts)
-    shown = [set(answers_in(ask.shared).values()) for ask in engine.asks]
+    shown = [set(answers_in(request.shared).values()) for request in engine.requests]
     assert len(shown) == 4
     assert all(len(part) == 4 for part in shown)
     assert len(set.intersection(*shown)) == 2
@@ -145,14 +146,14 @@ def test_a_part_that_fails_fails_its_own_and_no_others() -> None:
     texts = ["x" * n for n in range(1, 11)]
     well = Tasteful(long_is_good)
     compare(well, judge(group_size=5), texts)
-    first, *others = (set(answers_in(ask.shared).values()) for ask in well.asks)
+    first, *others = (set(answers_in(request.shared).values()) for request in well.requests)
     lost = first.difference(*others)
 
     class Fussy(Tasteful):
-        async def ask(self, ask: Ask) -> list[Reply | Failure]:
-            if lost <= set(answers_in(ask.shared).values()):
+        async def ask(self, request: EngineRequest) -> list[Reply | Failure]:
+            if lost <= set(answers_in(request.shared).values()):
                 return [Failure(Reason.TOO_LONG, "it is")]
-            return await super().ask(ask)
+            return await super().ask(request)
 
     found = compare(Fussy(long_is_good), judge(group_size=5), texts)
     assert {text for text, (verdict,) in zip(texts, found, strict=True) if verdict.outcome == "failed"} == lost
@@ -173,7 +174,7 @@ def test_the_order_in_which_completions_come_changes_nothing(texts: list[str], a
 def test_equal_texts_are_shown_once_and_are_worth_the_same() -> None:
     engine = Tasteful(long_is_good)
     found = compare(engine, PAIRS, ["a", "bb", "a", "a"])
-    assert len(engine.asks) == 2
+    assert len(engine.requests) == 2
     assert values(found) == pytest.approx([1 / 3, 1.0, 1 / 3, 1 / 3])
     assert values(compare(engine, GROUP, ["a", "bb", "a", "a"])) == [0.1, 0.2, 0.1, 0.1]
 
@@ -184,7 +185,7 @@ def test_a_group_of_one_text_is_a_tie_that_nobody_is_asked_about(asked: Judge) -
     found = compare(engine, asked, ["a", "a"])
     assert values(found) == [0.5, 0.5]
     assert "not asked" in (found[0][0].detail or "")
-    assert engine.asks == []
+    assert engine.requests == []
 
 
 @pytest.mark.parametrize("asked", [PAIRS, GROUP])
@@ -201,10 +202,10 @@ _SHORT = Check(name="words", args={"max": 9})
 
 def test_a_pair_that_fails_in_one_order_does_not_count() -> None:
     class Fussy(Tasteful):
-        async def ask(self, ask: Ask) -> list[Reply | Failure]:
-            if list(answers_in(ask.shared).values()) == ["bb", "a"]:
+        async def ask(self, request: EngineRequest) -> list[Reply | Failure]:
+            if list(answers_in(request.shared).values()) == ["bb", "a"]:
                 return [Failure(Reason.TIMEOUT, "slow")]
-            return await super().ask(ask)
+            return await super().ask(request)
 
     found = compare(Fussy(long_is_good), PAIRS, ["a", "bb", "ccc"])
     assert values(found) == [0.0, 0.0, 1.0]
@@ -216,10 +217,10 @@ def test_a_pair_that_fails_in_one_order_does_not_count() -> None:
 
 def test_a_completion_that_no_judge_can_read_leaves_the_others_their_scores() -> None:
     class Fussy(Tasteful):
-        async def ask(self, ask: Ask) -> list[Reply | Failure]:
-            if "x" * 50 in answers_in(ask.shared).values():
+        async def ask(self, request: EngineRequest) -> list[Reply | Failure]:
+            if "x" * 50 in answers_in(request.shared).values():
                 return [Failure(Reason.TOO_LONG, "it is")]
-            return await super().ask(ask)
+            return await super().ask(request)
 
     found = compare(Fussy(long_is_good), PAIRS, ["a", "bb", "ccc", "x" * 50])
     assert values(found) == [0.0, 0.5, 1.0, None]
@@ -228,13 +229,15 @@ def test_a_completion_that_no_judge_can_read_leaves_the_others_their_scores() ->
 
 def test_a_verdict_names_the_group_that_it_is_relative_to() -> None:
     here, there = [Completion(text=t) for t in ("a", "b")], [Completion(text=t) for t in ("a", "c")]
-    prints = {group_fingerprint(RUBRIC, GROUP, group) for group in (here, there, here[::-1])}
+    prints = {group_questions(RUBRIC, GROUP, group).digest for group in (here, there, here[::-1])}
     assert len(prints) == 2
-    assert fingerprint_of(RUBRIC, GROUP) not in prints
+    assert questions_of(RUBRIC, GROUP).digest not in prints
     found = compare(Tasteful(long_is_good), GROUP, ["a", "b"])
-    assert {verdict.fingerprint for (verdict,) in found} == {group_fingerprint(RUBRIC, GROUP, here)}
+    assert {verdict.fingerprint for (verdict,) in found} == {
+        *group_questions(RUBRIC, GROUP, here).fingerprints.values()
+    }
     absolute = Judge(name="r", model="m")
-    assert group_fingerprint(RUBRIC, absolute, here) == fingerprint_of(RUBRIC, absolute)
+    assert group_questions(RUBRIC, absolute, here) == questions_of(RUBRIC, absolute)
 
 
 def test_what_is_known_of_all_is_not_asked_and_what_is_known_of_some_stands() -> None:
@@ -243,10 +246,10 @@ def test_what_is_known_of_all_is_not_asked_and_what_is_known_of_some_stands() ->
     known = [{"best": Verdict.scored("best", 0.7), "rude": Verdict.scored("rude", 0.6)}, {"best": _BEST}]
     found = compare(engine, GROUP, ["a", "bbb"], rubric, known=known)
     assert [[verdict.value for verdict in verdicts] for verdicts in found] == [[0.7, 0.6], [0.2, 0.3]]
-    (ask,) = engine.asks
-    assert len(ask.questions) == 1
+    (request,) = engine.requests
+    assert len(request.questions) == 1
     assert compare(engine, GROUP, ["a", "bbb"], known=[{"best": _BEST}] * 2) == [[_BEST], [_BEST]]
-    assert len(engine.asks) == 1
+    assert len(engine.requests) == 1
 
 
 _BEST = Verdict.scored("best", 0.2)
@@ -263,7 +266,7 @@ def test_agents_are_compared_by_their_answers_or_by_all_they_did() -> None:
     def shown(asked: Judge) -> list[str]:
         engine = Tasteful(long_is_good)
         asyncio.run(score_group(engine, asked, RUBRIC, PROMPT, group))
-        return sorted(text for ask in engine.asks for text in answers_in(ask.shared).values())
+        return sorted(text for request in engine.requests for text in answers_in(request.shared).values())
 
     assert shown(GROUP) == []  # the answers are the same
     whole = shown(judge(traces=True))
@@ -275,7 +278,7 @@ def test_other_judges_score_a_group_one_by_one() -> None:
     engine = InstantEngine(remember=9)
     found = compare(engine, Judge(name="r", model="m"), ["a", "b"])
     assert values(found) == [0.9, 0.9]
-    assert len(engine.asks) == 2
+    assert len(engine.requests) == 2
 
 
 @pytest.mark.model

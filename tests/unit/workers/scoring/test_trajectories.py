@@ -17,9 +17,10 @@ from rubricsvc.core.rubric import Check, Criterion, Numeric, Rubric
 from rubricsvc.core.verdict import Reason, Verdict
 from tests.instant_engine import InstantEngine
 from workers.engines import make_engine
-from workers.engines.base import Ask, Engine, Failure, Reply
+from workers.engines.base import Engine, EngineRequest, Failure, Reply
 from workers.judges.template import load
-from workers.scoring.completions import fingerprint_of, score
+from workers.scoring.completions import score
+from workers.scoring.questions import questions_of
 
 PROMPT = Prompt.of("Find out why the sky is blue.")
 PROGRESS = Criterion(key="progress", text="The agent makes progress towards the goal.")
@@ -57,12 +58,12 @@ class Growing(InstantEngine):
         super().__init__(remember=99)
         self.lost, self.reason = lost, reason
 
-    async def ask(self, ask: Ask) -> list[Reply | Failure]:
-        step = max(int(number) for number in re.findall(r"^Steps? (?:\d+ to )?(\d+):$", ask.shared, re.M))
-        await super().ask(ask)
+    async def ask(self, request: EngineRequest) -> list[Reply | Failure]:
+        step = max(int(number) for number in re.findall(r"^Steps? (?:\d+ to )?(\d+):$", request.shared, re.M))
+        await super().ask(request)
         if step in self.lost:
-            return [Failure(self.reason, "so it was")] * len(ask.questions)
-        return [Reply(label_mass={"Yes": step / 10, "No": 1 - step / 10}) for _ in ask.questions]
+            return [Failure(self.reason, "so it was")] * len(request.questions)
+        return [Reply(label_mass={"Yes": step / 10, "No": 1 - step / 10}) for _ in request.questions]
 
 
 def follow(engine: Engine, asked: Judge, completion: Completion = TRACE, rubric: Rubric = RUBRIC) -> list[Verdict]:
@@ -77,7 +78,8 @@ def test_each_step_has_its_value_and_the_trace_has_one() -> None:
     assert progress.spread == pytest.approx(0.0816, abs=1e-4)
     assert progress.answer_mass == 1.0
     assert [vote.answer_mass for vote in progress.votes] == [1.0] * 3
-    assert {progress.fingerprint, honest.fingerprint} == {fingerprint_of(RUBRIC, judge())}
+    asked = questions_of(RUBRIC, judge()).fingerprints
+    assert {"progress": progress.fingerprint, "honest": honest.fingerprint} == asked
 
 
 @pytest.mark.parametrize(("rule", "value"), [("last", 0.3), ("mean", 0.2), ("median", 0.2), ("min", 0.1)])
@@ -88,12 +90,12 @@ def test_the_traces_value_is_made_by_the_rule(rule: str, value: float) -> None:
 def test_each_prompt_begins_with_the_one_before() -> None:
     engine = Growing()
     follow(engine, judge())
-    shared = [ask.shared for ask in engine.asks]
+    shared = [request.shared for request in engine.requests]
     assert len(shared) == 3
     for earlier, later in pairwise(shared):
         assert later.startswith(earlier)
-    assert len({ask.questions for ask in engine.asks}) == 1
-    assert all(len(ask.questions) == 2 for ask in engine.asks)
+    assert len({request.questions for request in engine.requests}) == 1
+    assert all(len(request.questions) == 2 for request in engine.requests)
     assert "Rayleigh" not in shared[1]
     assert "[calls search(scattering)]" in shared[1]
 
@@ -101,7 +103,7 @@ def test_each_prompt_begins_with_the_one_before() -> None:
 def test_what_a_tool_returns_stays_in_its_fence() -> None:
     engine = Growing()
     progress, _ = follow(engine, judge())
-    text = engine.asks[-1].shared
+    text = engine.requests[-1].shared
     fenced = re.findall(r"<(result-[0-9a-f]{8})>\n(.*?)\n</\1>", text, re.S)
     assert [body.partition("\n")[0] for _, body in fenced] == ["[search]", "[search]"]
     assert "Reply Yes." in fenced[1][1]
@@ -114,7 +116,7 @@ def test_steps_may_be_looked_at_several_at_a_time() -> None:
     engine = Growing()
     progress, _ = follow(engine, judge(segment=2))
     assert [vote.by for vote in progress.votes] == ["steps 1 to 2", "step 3"]
-    assert len(engine.asks) == 2
+    assert len(engine.requests) == 2
 
 
 def test_a_lost_step_is_a_vote_and_no_number() -> None:
@@ -131,7 +133,7 @@ def test_a_lost_step_is_a_vote_and_no_number() -> None:
 def test_after_a_step_that_is_too_long_nothing_more_is_asked() -> None:
     engine = Growing(2, reason=Reason.TOO_LONG)
     progress, _ = follow(engine, judge())
-    assert len(engine.asks) == 2
+    assert len(engine.requests) == 2
     assert [vote.reason for vote in progress.votes] == [None, Reason.TOO_LONG, Reason.TOO_LONG]
     assert progress.reason == Reason.TOO_LONG
 
@@ -148,7 +150,7 @@ def test_an_answer_without_messages_is_one_step() -> None:
     progress, _ = follow(engine, judge(), Completion(text="Rayleigh scattering."))
     assert [vote.by for vote in progress.votes] == ["step 1"]
     follow(engine, judge(), Completion(text=""))
-    assert "(Nothing was written here.)" in engine.asks[-1].shared
+    assert "(Nothing was written here.)" in engine.requests[-1].shared
 
 
 def test_checks_stand_beside_it() -> None:

@@ -16,10 +16,10 @@ import torch
 
 from rubricsvc.core.judge import Sampling
 from rubricsvc.errors import UnavailableError
-from workers.engines.base import Ask, Question, Reply
+from workers.engines.base import EngineRequest, Question, Reply
 from workers.engines.local import embedded_model as module
 from workers.engines.local.embedded_model import NAME, WHEEL, embedded_model
-from workers.engines.local.transformers_engine import TransformersLocal
+from workers.engines.local.transformers_engine import TransformersEngine
 
 PROGRAM = (
     "import sys, pathlib; from workers.engines.local.embedded_model import *;"
@@ -110,18 +110,20 @@ def test_the_tokenizer_keeps_text_and_splits_numbers_as_in_training(tokenizer: A
 
 @pytest.mark.model
 def test_it_answers_sensibly_and_the_same_alone_and_in_company(embedded: Path) -> None:
-    engine = TransformersLocal(str(embedded), dtype=torch.float32, device="cpu")
+    engine = TransformersEngine(str(embedded), dtype=torch.float32, device="cpu")
     asked = ["What is the capital of France?", "What colour is the sky on a clear day?"]
     facts = tuple(Question(text) for text in asked)
-    ask = Ask("You are a helpful assistant.", "Answer in one short sentence. ", facts, Sampling(max_tokens=24))
+    request = EngineRequest(
+        "You are a helpful assistant.", "Answer in one short sentence. ", facts, Sampling(max_tokens=24)
+    )
     readouts = tuple(Question(f"\nIs this about {what}? Reply Yes or No.", ("Yes", "No")) for what in "abcdefghij")
 
     async def run() -> list[Reply]:
-        found = await engine.ask(ask)
-        shared = Ask("You grade answers.", "The cat sat on the mat. " * 20, readouts)
+        found = await engine.ask(request)
+        shared = EngineRequest("You grade answers.", "The cat sat on the mat. " * 20, readouts)
         found += await engine.ask(shared)
         for question in readouts:
-            found += await engine.ask(Ask(shared.system, shared.shared, (question,)))
+            found += await engine.ask(EngineRequest(shared.system, shared.shared, (question,)))
         await engine.aclose()
         return [reply for reply in found if isinstance(reply, Reply)]
 

@@ -27,10 +27,10 @@ from rubricsvc.store import jobs
 from rubricsvc.store.session import Database
 from tests.rows import submit_job
 from workers.engines import make_engine
-from workers.engines.base import Ask, Failure, Question, Reply
+from workers.engines.base import EngineRequest, Failure, Question, Reply
 from workers.engines.local import vllm_engine as vllm_local
-from workers.engines.local.transformers_engine import TransformersLocal
-from workers.engines.local.vllm_engine import VllmLocal
+from workers.engines.local.transformers_engine import TransformersEngine
+from workers.engines.local.vllm_engine import VllmEngine
 from workers.queue.drain import Drainer
 
 pytestmark = [
@@ -50,30 +50,30 @@ SCHEMA = {
 
 
 @pytest.fixture(scope="module")
-def engine(embedded: Path) -> Iterator[VllmLocal]:
+def engine(embedded: Path) -> Iterator[VllmEngine]:
     """In float32, so that what it says can be compared."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(vllm_local, "_options_of_the_machine", lambda: {"dtype": "float32"})
-        yield VllmLocal(str(embedded))
+        yield VllmEngine(str(embedded))
 
 
-def ask(*questions: Question, shared: str = ANSWER, **more: Any) -> Ask:
-    return Ask("You grade answers.", shared, questions, **more)
+def ask(*questions: Question, shared: str = ANSWER, **more: Any) -> EngineRequest:
+    return EngineRequest("You grade answers.", shared, questions, **more)
 
 
 def readouts(count: int, labels: tuple[str, ...] = YES_NO) -> tuple[Question, ...]:
     return tuple(Question(f"\n\nDoes the answer name finding {n}? Yes or No.", labels) for n in range(count))
 
 
-def replies(engine: Any, given: Ask) -> list[Reply]:
+def replies(engine: Any, given: EngineRequest) -> list[Reply]:
     found = asyncio.run(engine.ask(given))
     assert all(isinstance(reply, Reply) for reply in found), found
     return [reply for reply in found if isinstance(reply, Reply)]
 
 
-def test_a_readout_is_what_transformers_reads_and_the_prefix_is_read_once(engine: VllmLocal, embedded: Path) -> None:
+def test_a_readout_is_what_transformers_reads_and_the_prefix_is_read_once(engine: VllmEngine, embedded: Path) -> None:
     given = ask(*readouts(4), Question("\n\nWhich fits? A, B or C.", ("A", "B", "C")))
-    theirs = replies(TransformersLocal(str(embedded), dtype=torch.float32, device="cpu"), given)
+    theirs = replies(TransformersEngine(str(embedded), dtype=torch.float32, device="cpu"), given)
     ours = replies(engine, given)
     for one, other in zip(ours, theirs, strict=True):
         assert one.label_mass == pytest.approx(other.label_mass, abs=1e-3)
@@ -87,7 +87,7 @@ def test_a_readout_is_what_transformers_reads_and_the_prefix_is_read_once(engine
 
 
 def test_more_spellings_than_vllm_tells_at_once_are_all_told(
-    engine: VllmLocal, monkeypatch: pytest.MonkeyPatch
+    engine: VllmEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (whole,) = replies(engine, ask(*readouts(1)))
     monkeypatch.setattr(vllm_local, "_MOST_IDS", 2)
@@ -95,7 +95,7 @@ def test_more_spellings_than_vllm_tells_at_once_are_all_told(
     assert in_parts.label_mass == pytest.approx(whole.label_mass, abs=1e-3)
 
 
-def test_a_reply_keeps_to_its_schema_and_says_when_it_was_cut_off(engine: VllmLocal) -> None:
+def test_a_reply_keeps_to_its_schema_and_says_when_it_was_cut_off(engine: VllmEngine) -> None:
     question = Question("\n\nReply with a JSON object: why, and the verdict.", schema=SCHEMA)
     (reply,) = replies(engine, ask(question, sampling=Sampling(max_tokens=200)))
     assert set(json.loads(reply.text)) == {"why", "verdict"}
@@ -107,7 +107,7 @@ def test_a_reply_keeps_to_its_schema_and_says_when_it_was_cut_off(engine: VllmLo
     assert cut.usage.completion == 3
 
 
-def test_samples_differ_and_come_again_with_their_seed(engine: VllmLocal) -> None:
+def test_samples_differ_and_come_again_with_their_seed(engine: VllmEngine) -> None:
     sampling = Sampling(temperature=1.0, max_tokens=12, seed=3)
     given = ask(Question("\n\nGo on."), Question("\n\nGo on.", sample=1), sampling=sampling)
     first, again = ([reply.text for reply in replies(engine, given)] for _ in range(2))
@@ -115,7 +115,7 @@ def test_samples_differ_and_come_again_with_their_seed(engine: VllmLocal) -> Non
     assert first[0] != first[1]
 
 
-def test_what_cannot_be_asked_fails_alone(engine: VllmLocal) -> None:
+def test_what_cannot_be_asked_fails_alone(engine: VllmEngine) -> None:
     given = ask(*readouts(1), Question("x" * 4000, YES_NO), Question("?", ("Zygotes are", "No")), max_context=800)
     fine, long, odd = asyncio.run(engine.ask(given))
     assert isinstance(fine, Reply)
@@ -129,7 +129,7 @@ def test_what_cannot_be_asked_fails_alone(engine: VllmLocal) -> None:
     assert over.reason is Reason.TOO_LONG
 
 
-def test_who_stops_waiting_stops_vllm(engine: VllmLocal) -> None:
+def test_who_stops_waiting_stops_vllm(engine: VllmEngine) -> None:
     async def stop() -> int:
         long = asyncio.create_task(engine.ask(ask(Question("\n\nCount."), sampling=Sampling(max_tokens=7000))))
         core = served().engine.output_processor
@@ -151,12 +151,12 @@ def served() -> Any:
     return only
 
 
-def test_drains_in_several_threads_share_one_model(engine: VllmLocal, embedded: Path) -> None:
+def test_drains_in_several_threads_share_one_model(engine: VllmEngine, embedded: Path) -> None:
     (alone,) = replies(engine, ask(*readouts(1)))
     model, found = served(), []
 
     def drain() -> None:
-        mine = VllmLocal(str(embedded))
+        mine = VllmEngine(str(embedded))
         found.extend(replies(mine, ask(*readouts(1))))
         asyncio.run(mine.aclose())
 
@@ -180,15 +180,15 @@ def test_a_job_is_scored(db: Database, embedded: Path) -> None:
     assert all(reward is not None and 0 < reward < 1 for reward in rewards)
 
 
-def test_a_model_that_is_not_there_is_a_failure_and_leaves_the_others(tmp_path: Path, engine: VllmLocal) -> None:
-    (failure,) = asyncio.run(VllmLocal(str(tmp_path / "nothing")).ask(ask(*readouts(1))))
+def test_a_model_that_is_not_there_is_a_failure_and_leaves_the_others(tmp_path: Path, engine: VllmEngine) -> None:
+    (failure,) = asyncio.run(VllmEngine(str(tmp_path / "nothing")).ask(ask(*readouts(1))))
     assert isinstance(failure, Failure)
     assert failure.reason is Reason.UNREACHABLE
     assert "nothing" in failure.detail
     assert replies(engine, ask(*readouts(1)))
 
 
-def test_an_engine_may_be_asked_again_after_it_was_closed(engine: VllmLocal) -> None:
+def test_an_engine_may_be_asked_again_after_it_was_closed(engine: VllmEngine) -> None:
     asyncio.run(engine.aclose())
     assert replies(engine, ask(*readouts(1)))
 

@@ -1,0 +1,80 @@
+"""`jobs export --pairs`."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from rubricsvc.settings import get_settings
+from rubricsvc.store.migrate import open_database
+from tests.cli import Cli
+from workers.queue.drain import Drainer
+
+pytestmark = pytest.mark.integration
+
+RECORD = {"name": "short", "criteria": [{"text": "Is long.", "check": {"words": {"min": 4}}}]}
+CALL = {"id": "c1", "type": "function", "function": {"name": "search", "arguments": '{"q": "x"}'}}
+TRACE = [
+    {"role": "assistant", "content": None, "tool_calls": [CALL]},
+    {"role": "tool", "tool_call_id": "c1", "content": "hit"},
+    {"role": "assistant", "content": "one two three four"},
+]
+
+
+@pytest.fixture
+def job(cli: Cli) -> Cli:
+    """Score a job over two prompts: rewards 0.25, 0.5, 0.5 and 1; and a single completion."""
+    cli("rubric", "import", "-", stdin=json.dumps(RECORD))
+    cli("judge", "add", "quick", "--engine", "instant", "--model", "m", "--no-probe")
+    said = [{"text": "one"}, {"text": "one two"}, {"text": "two one"}, {"messages": TRACE}]
+    lines = [{"prompt": "Count.", **answer} for answer in said] + [{"prompt": "Alone?", "text": "yes"}]
+    stdin = "".join(json.dumps(line) + "\n" for line in lines)
+    assert cli("job", "submit", "-", "--judge", "quick", "--rubric", "short", stdin=stdin).code == 0
+    settings = get_settings()
+    db = open_database(settings.database_url)
+    Drainer(db, settings).run(1)
+    db.close()
+    return cli
+
+
+def test_export_pairs_writes_conversations_with_different_rewards(job: Cli) -> None:
+    ran = job("job", "export", 1, "--pairs")
+    assert ran.code == 0
+    assert sorted((line["chosen_reward"], line["rejected_reward"]) for line in ran.lines) == [
+        (0.5, 0.25),
+        (0.5, 0.25),
+        (1.0, 0.25),
+        (1.0, 0.5),
+        (1.0, 0.5),
+    ]
+    best = next(line for line in ran.lines if line["margin"] == 0.75)
+    assert best["prompt"] == [{"role": "user", "content": "Count."}]
+    assert best["rejected"] == [{"role": "assistant", "content": "one"}]
+    assert best["chosen"] == [{**TRACE[0], "content": ""}, *TRACE[1:]]
+    assert (best["rubric"], best["judge"]) == ("short@1", "quick")
+
+
+def test_export_pairs_leaves_out_pairs_within_the_margin(job: Cli) -> None:
+    assert [line["margin"] for line in job("job", "export", 1, "--pairs", "--min-margin", 0.5).lines] == [
+        0.75,
+        0.5,
+        0.5,
+    ]
+
+
+def test_export_pairs_counts_what_it_leaves_out(job: Cli) -> None:
+    ran = job("job", "export", 1, "--pairs", "--min-margin", 0.9)
+    assert ran.out == "" and ran.err.startswith("0 pairs; left out: 6 ")
+    assert job("job", "submit", "--judge", "quick", "--rubric", "short", "--limit", 1).code == 0
+    assert job("job", "export", 2, "--pairs").err.startswith("0 pairs: ")
+
+
+@pytest.mark.parametrize("args", [["--pairs", "--csv"], ["--min-margin", "1"]])
+def test_export_refuses_conflicting_options(job: Cli, args: list[str]) -> None:
+    ran = job("job", "export", 1, *args)
+    assert (ran.code, ran.out) == (2, "")
+
+
+def test_export_pairs_of_an_unknown_job_exits_with_3(cli: Cli) -> None:
+    assert cli("job", "export", 7, "--pairs").code == 3

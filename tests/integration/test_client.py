@@ -1,0 +1,341 @@
+"""The client against a real server on a socket, and against servers that misbehave."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import httpx2
+import pytest
+import uvicorn
+
+from rubricsvc.api.app import create_app
+from rubricsvc.client import AsyncClient, Client, transport
+from rubricsvc.core.judge import Judge
+from rubricsvc.core.label import Label
+from rubricsvc.core.prompt import Completion, Prompt
+from rubricsvc.core.rubric import Criterion, Rubric
+from rubricsvc.core.verdict import Verdict
+from rubricsvc.errors import (
+    ConflictError,
+    InvalidError,
+    NotFoundError,
+    RubricsvcError,
+    UnauthorizedError,
+    UnavailableError,
+)
+from rubricsvc.schemas import StoredJob
+from rubricsvc.settings import Settings
+from rubricsvc.store import keys, leases, outbox
+from rubricsvc.store.session import Database
+from tests.instant_engine import InstantEngine
+from tests.rows import item_result
+from tests.services import free_port
+from workers import engines
+from workers.engines.base import Failure, Question, Reply
+from workers.queue.drain import Drainer
+
+pytestmark = pytest.mark.integration
+
+RUBRIC = Rubric(
+    criteria=[Criterion(key="a", text="Says a.", weight=3), Criterion(key="pit", text="Is wrong.", weight=-1)]
+)
+JUDGE = Judge(name="instant", engine="instant", model="m", mode="written", threshold=0.5)
+
+
+@contextlib.contextmanager
+def running(db: Database, *, at_port: int = 0, **fields: Any) -> Iterator[str]:
+    """The service on a socket; its URL."""
+    app = create_app(Settings(database_url=db.url, **fields), db)
+    server = uvicorn.Server(uvicorn.Config(app, port=at_port, log_config=None, access_log=False))
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    while not server.started:
+        time.sleep(0.01)
+    try:
+        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        thread.join()
+
+
+@pytest.fixture
+def url(db: Database) -> Iterator[str]:
+    with running(db) as address:
+        yield address
+
+
+@pytest.fixture
+def client(url: str) -> Iterator[Client]:
+    with Client(url) as made:
+        yield made
+
+
+@pytest.fixture
+def worker(
+    db: Database, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[[Callable[[Question], Reply | Failure] | None], None]]:
+    """Has jobs worked off, in a thread, by an engine that answers at once; the engine's answers can be set."""
+    engine = InstantEngine()
+    monkeypatch.setitem(engines.ENGINES, "instant", lambda _judge: engine)
+    threads: list[threading.Thread] = []
+
+    def send(_task: str, args: list[object]) -> None:
+        threads.append(threading.Thread(target=Drainer(db, Settings(database_url=db.url)).run, args=args))
+        threads[-1].start()
+
+    db.after_ring = lambda: (outbox.relay(db, send), None)[1]
+
+    def answers(answer: Callable[[Question], Reply | Failure] | None) -> None:
+        if answer is not None:
+            engine.answer = answer
+
+    yield answers
+    for thread in threads:
+        thread.join()
+
+
+def test_client_methods_round_trip(client: Client) -> None:
+    prompt = client.prompts.add("Why?", external_id="a/b c")
+    assert client.prompts.get(prompt.id) == client.prompts.get("a/b c") == prompt
+    rubric = client.rubrics.add(RUBRIC, "my rubric", prompt_id=prompt.id)
+    assert client.rubrics.get("my rubric@1") == rubric
+    assert rubric.rubric == RUBRIC
+    (id_,) = client.completions.add(
+        prompt.id, [Completion(text="é\n\u202e", policy="p", step=3, sampling={"t": 0.5})]
+    ).ids
+    assert client.completions.get(id_).completion.sampling == {"t": 0.5}
+    judge = client.judges.add(JUDGE)
+    assert client.judges.get("instant").judge == JUDGE
+    job = client.jobs.submit(judge.id, [(id_, rubric.id)], name="n", key="k")
+    assert client.jobs.submit("instant", [(id_, "my rubric")], key="k").id == job.id
+    assert client.jobs.submit("instant", [(id_, "my rubric")]).id != job.id
+    assert client.jobs.cancel(job.id).status == "cancelled"
+    assert client.jobs.retry(job.id).reopened == 1
+    assert [row.id for row in client.jobs.page(status="queued").data] == [1, 2]
+    (item,) = client.jobs.items(job.id).data
+    assert (item.completion_id, item.state, item.reward) == (id_, "pending", None)
+    assert client.jobs.pairs(job.id).data == ()
+    assert client.jobs.get(job.id).summary is None
+    assert (now := client.jobs.get(job.id, summary=True).summary)
+    assert (now.rewards, now.voting) == (0, {})
+    assert client.verdicts.page(job_id=job.id).data == ()
+    label = Label(criterion="pit", annotator="ann", value=None, note="cannot tell")
+    assert client.labels.add([(id_, "my rubric", label), (id_, rubric.id, label)]).ids == (1, 1)
+    assert [row.label for row in client.labels.page(annotator="ann").data] == [label]
+
+
+def test_client_rejects_invalid_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RUBRICSVC_API_KEY", "rsv_1\n")
+    with pytest.raises(InvalidError, match="RUBRICSVC_API_KEY"):
+        Client()
+
+
+def test_client_iterate_reads_all_pages(client: Client) -> None:
+    prompt = client.prompts.add("Why?")
+    client.completions.add(prompt.id, [f"answer {n}" for n in range(7)])
+    rows = client.iterate(client.completions.page, prompt_id=prompt.id, limit=2)
+    assert [row.completion.text for row in rows] == [f"answer {n}" for n in range(7)]
+
+
+def test_client_raises_errors_of_service(client: Client) -> None:
+    with pytest.raises(NotFoundError, match="no job 7") as caught:
+        client.jobs.get(7)
+    assert caught.value.hint
+    client.judges.add(JUDGE)
+    with pytest.raises(ConflictError):
+        client.judges.add(JUDGE.model_copy(update={"model": "another"}))
+    with pytest.raises(InvalidError) as caught_invalid:
+        client.prompts.page(limit=0)
+    assert caught_invalid.value.path == "query.limit"
+
+
+def test_client_score_returns_rewards(client: Client, worker: Any) -> None:
+    seen: list[StoredJob] = []
+    scored = client.score("Why?", RUBRIC, ["one", "two", "one"], JUDGE, timeout=60, on_progress=seen.append)
+    assert [answer.value for answer in scored] == [pytest.approx(2 / 3)] * 3
+    assert scored[0].contributions == {"a": 1.0, "pit": pytest.approx(-1 / 3)}
+    assert [verdict.criterion for verdict in scored[0].verdicts] == ["a", "pit"]
+    assert scored[0].completion_id == scored[2].completion_id != scored[1].completion_id
+    assert seen[-1].status == "completed"
+    again = client.score("Why?", RUBRIC, ["two"], "instant", timeout=60)  # by the judge's name, from what is known
+    assert again[0].value == scored[1].value
+
+
+def test_client_score_failed_judge_has_no_value(client: Client, worker: Any) -> None:
+    worker(lambda _question: Failure("timeout", "too slow"))
+    (answer,) = client.score(Prompt.of("Why?"), RUBRIC, ["one"], JUDGE, timeout=60)
+    assert answer.value is None
+    assert answer.coverage == 0.0
+    assert answer.null_reason
+    assert {verdict.outcome for verdict in answer.verdicts} == {"failed"}
+
+
+def test_client_score_shares_rubric_between_prompts(client: Client, worker: Callable[[None], None]) -> None:
+    worker(None)
+    for question in ("Why?", "How?"):
+        (scored,) = client.score(question, RUBRIC, ["one"], JUDGE, timeout=30)
+        assert scored.value is not None
+    with pytest.raises(ConflictError, match="no prompt"):
+        client.rubrics.add(RUBRIC, f"rubric-{RUBRIC.digest[:12]}", prompt_id=1)
+
+
+def test_client_wait_raises_timeout(client: Client) -> None:
+    prompt = client.prompts.add("Why?")
+    client.rubrics.add(RUBRIC, "r")
+    client.judges.add(JUDGE)
+    job = client.jobs.submit("instant", [(client.completions.add(prompt.id, ["one"]).ids[0], "r")])
+    with pytest.raises(TimeoutError, match=f"job {job.id}"):
+        client.wait(job.id, timeout=0.05)
+
+
+def test_client_score_cancel_late_returns_scored(client: Client, db: Database) -> None:
+    def score_one(_job: StoredJob) -> None:
+        with db.write() as session:
+            for lease in leases.claim(session, 1, limit=1, worker="w", seconds=60)[: not scored_one]:
+                found = [Verdict.scored("a", 1.0), Verdict.scored("pit", 0.0)]
+                leases.record(session, [item_result(lease, RUBRIC, found)])
+                scored_one.append(lease.item_id)
+
+    scored_one: list[int] = []
+    first, second = client.score(
+        "Why?", RUBRIC, ["one", "two"], JUDGE, timeout=0.2, cancel_late=True, on_progress=score_one
+    )
+    assert first.value == 1.0
+    assert second.value is None
+    assert second.null_reason == "cancelled: job 1 is not finished after 0.2 s"
+    assert client.jobs.get(1).status == "cancelled"
+
+
+def test_client_proxy_error_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rubricsvc.client.transport.MAX_DELAY_S", 0.0)
+    transport = httpx2.MockTransport(lambda _request: httpx2.Response(502, text="Bad Gateway"))
+    with Client("http://proxy", transport=transport) as client, pytest.raises(UnavailableError, match="HTTP 502"):
+        client.jobs.get(1)
+
+
+def test_client_sends_key(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    with db.write() as session:
+        _, secret = keys.create(session, "test")
+    with running(db, require_key=True) as url:
+        with Client(url) as client, pytest.raises(UnauthorizedError):
+            client.prompts.page()
+        with Client(url, api_key=secret) as client:
+            assert client.prompts.page().data == ()
+        monkeypatch.setenv("RUBRICSVC_API_KEY", secret)
+        with Client(url) as client:
+            assert client.prompts.page().data == ()
+
+
+def test_async_client_round_trip(url: str, worker: Any) -> None:
+    async def trip() -> None:
+        async with AsyncClient(url) as client:
+            scored = await client.score("Why?", RUBRIC, ["one", "two"], JUDGE, timeout=60)
+            assert [answer.value for answer in scored] == [pytest.approx(2 / 3)] * 2
+            rows = [row.verdict.criterion async for row in client.iterate(client.verdicts.page, limit=1)]
+            assert rows == ["a", "pit", "a", "pit"]
+            with pytest.raises(NotFoundError):
+                await client.prompts.get(99)
+            both = await asyncio.gather(client.prompts.get(1), client.rubrics.get(1))
+            assert both[1].rubric == RUBRIC
+
+    asyncio.run(trip())
+
+
+def test_clients_have_same_methods() -> None:
+    for noun in ("prompts", "rubrics", "completions", "judges", "jobs", "verdicts"):
+        one, other = (vars(type(getattr(client, noun))) for client in (Client(), AsyncClient()))
+        assert {name for name in one if name[0] != "_"} == {name for name in other if name[0] != "_"}
+
+
+class Answers(httpx2.BaseTransport):
+    """Gives the answers of a list, one after the other, and keeps the requests."""
+
+    def __init__(self, *answers: httpx2.Response | Exception) -> None:
+        self.answers = list(answers)
+        self.requests: list[httpx2.Request] = []
+
+    def handle_request(self, request: httpx2.Request) -> httpx2.Response:
+        self.requests.append(request)
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+@pytest.fixture
+def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """What was slept, instead of sleeping."""
+    seconds: list[float] = []
+    monkeypatch.setattr(time, "sleep", seconds.append)
+    return seconds
+
+
+EMPTY = {"data": [], "next": None}
+
+
+def test_client_retries_transient_errors(slept: list[float]) -> None:
+    transport = Answers(
+        httpx2.ConnectError("refused"),
+        httpx2.Response(503, headers={"Retry-After": "3"}),
+        httpx2.Response(429, headers={"Retry-After": "garbage"}),
+        httpx2.ReadTimeout("slow"),
+        httpx2.Response(200, json=EMPTY),
+    )
+    assert Client(transport=transport).prompts.page().data == ()
+    assert len(transport.requests) == 5
+    assert slept[1] == 3.0
+    assert all(0 < seconds < 2 for seconds in (slept[0], slept[2], slept[3]))
+
+
+def test_client_retry_sends_same_idempotency_key(slept: list[float]) -> None:
+    transport = Answers(
+        httpx2.ConnectError("lost"), httpx2.ReadError("lost"), httpx2.Response(404, text="nothing here")
+    )
+    with pytest.raises(RubricsvcError, match="HTTP 404: nothing here"):
+        Client(transport=transport).jobs.submit("j", [(1, "r")])
+    sent = [request.headers["Idempotency-Key"] for request in transport.requests]
+    assert len(sent) == 3
+    assert len(set(sent)) == 1
+    other = Answers(httpx2.Response(404))
+    with pytest.raises(RubricsvcError):
+        Client(transport=other).jobs.submit("j", [(1, "r")])
+    assert other.requests[0].headers["Idempotency-Key"] != sent[0]
+
+
+def test_client_gives_up_after_retries(slept: list[float]) -> None:
+    busy = {"error": {"code": "unavailable", "message": "the database does not answer", "hint": "h", "path": ""}}
+    with pytest.raises(UnavailableError, match="the database does not answer") as caught:
+        Client(transport=Answers(*[httpx2.Response(503, json=busy) for _ in range(6)])).prompts.page()
+    assert caught.value.hint == "h"
+    with (
+        Client(f"http://127.0.0.1:{free_port()}") as nobody,
+        pytest.raises(UnavailableError, match="cannot be reached"),
+    ):
+        nobody.prompts.page()
+
+
+def test_client_does_not_retry_other_errors(slept: list[float]) -> None:
+    for status in (400, 401, 404, 409, 422, 500):
+        transport = Answers(httpx2.Response(status, json={"error": {"code": "new_code", "message": "m"}}))
+        with pytest.raises(RubricsvcError, match="m") as caught:
+            Client(transport=transport).prompts.page()
+        assert (caught.value.code, caught.value.status) == ("new_code", status)
+    assert slept == []
+
+
+def test_client_ignores_unknown_response_fields() -> None:
+    row = {"id": 1, "created_at": "2026-01-01T00:00:00Z", "digest": "d", "external_id": None, "colour": "blue"}
+    row["prompt"] = {"messages": [{"role": "user", "content": "q", "mood": "good"}]}
+    assert Client(transport=Answers(httpx2.Response(200, json=row))).prompts.get(1).prompt.text == "q"
+
+
+def test_client_error_of_restores_class() -> None:
+    for kind in transport.error_types():
+        body = {"error": {"code": kind.code, "message": "m", "hint": "h", "path": "p"}}
+        error = transport.error_of(httpx2.Response(kind.status, json=body))
+        assert (type(error), error.status, error.path) == (kind, kind.status, "p")

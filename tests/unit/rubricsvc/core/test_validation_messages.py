@@ -1,0 +1,83 @@
+"""pydantic's errors as plain messages, one for each field."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import pytest
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from rubricsvc.core.validation_messages import field_messages, first_error
+
+
+class Cat(BaseModel):
+    kind: Literal["cat"]
+    lives: int = Field(default=9, le=9)
+
+
+class Dog(BaseModel):
+    kind: Literal["dog"]
+
+
+class Home(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    name: str
+    pets: list[Annotated[Cat | Dog, Field(discriminator="kind")]] = Field(default=[], min_length=1)
+    secret: str = ""
+
+    @field_validator("secret")
+    @classmethod
+    def _check(cls, value: str) -> str:
+        if value == "bad":
+            raise ValueError("must be good")
+        return value
+
+
+def errors_of(data: dict[str, object]) -> ValidationError:
+    with pytest.raises(ValidationError) as caught:
+        Home.model_validate(data)
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("data", "path", "code", "message"),
+    [
+        ({}, ("name",), "missing", "is missing"),
+        ({"name": 5}, ("name",), "string_type", "expected text, found 5; put it in quotes"),
+        ({"name": "a", "pets": []}, ("pets",), "too_short", "expected a list of at least 1, found an empty list"),
+        ({"name": "a", "nme": "b"}, ("nme",), "extra_forbidden", "unknown field; did you mean 'name'?"),
+        ({"name": "a", "secret": "bad"}, ("secret",), "value_error", "must be good, found 'bad'"),
+        (
+            {"name": "a", "pets": [{"kind": "cow"}]},
+            ("pets", 0, "kind"),
+            "union_tag_invalid",
+            "expected 'cat', 'dog', found 'cow'",
+        ),
+        (
+            {"name": "a", "pets": [{"kind": "cat", "lives": 10}]},
+            ("pets", 0, "lives"),  # without the name of the union's member
+            "less_than_equal",
+            "expected a number at most 9, found 10",
+        ),
+    ],
+)
+def test_field_messages_give_path_code_and_message(
+    data: dict[str, object], path: tuple[str | int, ...], code: str, message: str
+) -> None:
+    (one,) = field_messages(errors_of(data), model=Home, data=data)
+    assert (one.path, one.code, one.message) == (path, code, message)
+
+
+def test_field_messages_leave_out_the_length_of_a_list_with_invalid_items() -> None:
+    messages = field_messages(errors_of({"name": "a", "pets": [{"kind": "cat", "lives": "x"}]}))
+    assert [one.code for one in messages] == ["int_parsing"]
+
+
+def test_first_error_prefers_unknown_fields() -> None:
+    assert first_error(errors_of({"nmae": "a"}), model=Home)[0] == "nmae"
+
+
+def test_first_error_does_not_quote_secrets() -> None:
+    path, message = first_error(errors_of({"name": "a", "secret": "bad"}), quoted=False)
+    assert path == "secret" and "bad" not in message

@@ -1,0 +1,184 @@
+"""Calls to a real server over a real socket: whatever comes back is a reply or a failure with its reason."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import socket
+import time
+from email.utils import formatdate
+
+import pytest
+
+from rubricsvc.core.judge import Endpoint
+from rubricsvc.core.verdict import RAW_CHARS, Reason
+from rubricsvc.errors import InvalidError
+from tests import scripted_server as server
+from tests.scripted_server import Say, error, labels, scripted_server
+from tests.unit.workers.engines.requests import YES_NO, ask_at, failure_of, one
+from workers.engines.base import EngineRequest, Failure, Reply, RequestFailed
+from workers.engines.http.client import MAX_BODY_BYTES, HttpClient, retry_after
+from workers.engines.http.openai import OpenAIEngine
+
+
+@pytest.mark.parametrize(
+    ("script", "reason"),
+    [
+        (error(500, "exploded"), Reason.SERVER_ERROR),
+        (error(503, "warming up"), Reason.SERVER_ERROR),
+        (error(429, "slow down"), Reason.RATE_LIMITED),
+        (server.DROPPED, Reason.UNREACHABLE),
+        (server.CUT_OFF, Reason.UNREACHABLE),
+        (server.TRUNCATED_JSON, Reason.UNPARSEABLE),
+        (server.NOT_JSON, Reason.UNPARSEABLE),
+        (server.NO_CHOICES, Reason.UNPARSEABLE),
+        (server.WRONG_ID, Reason.UNPARSEABLE),
+        (server.NAN, Reason.OUT_OF_RANGE),
+        (server.POSITIVE, Reason.OUT_OF_RANGE),
+    ],
+)
+def test_retryable_errors_are_retried_then_reported(script: Say, reason: Reason) -> None:
+    failure, running = failure_of(script, max_retries=2)
+    assert failure.reason is reason
+    assert running.count == 3
+    answer, _ = one([script, script, labels(Yes=0.9)], max_retries=2)
+    assert isinstance(answer, Reply)
+
+
+@pytest.mark.parametrize(
+    ("script", "reason"),
+    [
+        (error(401, "bad key"), Reason.REFUSED),
+        (error(404, "no such model"), Reason.REFUSED),
+        (error(400, "logprobs are not supported by this model"), Reason.NO_LOGPROBS),
+        (error(403, "You are not allowed to request logprobs from this model"), Reason.NO_LOGPROBS),
+        (server.TOO_LONG, Reason.TOO_LONG),
+        (error(400, "the request exceeds the available context size, try increasing it"), Reason.TOO_LONG),
+        (error(400, "The decoder prompt is longer than the maximum model length of 8192."), Reason.TOO_LONG),
+        (Say("Yes"), Reason.NO_LOGPROBS),
+    ],
+)
+def test_permanent_errors_are_not_retried(script: Say, reason: Reason) -> None:
+    failure, running = failure_of(script, max_retries=3)
+    assert failure.reason is reason
+    assert running.count == 1
+
+
+def test_failure_keeps_status_message_and_body() -> None:
+    failure, _ = failure_of(error(500, "CUDA out of memory"))
+    assert "500" in failure.detail
+    assert "CUDA out of memory" in failure.detail
+    assert failure.raw is not None
+    broken, _ = failure_of(server.NOT_JSON)
+    assert broken.raw == "<html>proxy</html>"
+
+
+@pytest.mark.parametrize("script", [Say(delay_s=30), server.SLOW_LORIS])
+def test_silent_or_dripping_server_times_out(script: Say) -> None:
+    failure, running = failure_of(script, timeout_s=0.2, max_retries=1)
+    assert failure.reason is Reason.TIMEOUT
+    assert running.count == 2
+
+
+HUGE = b'{"id": "' + b"x" * (MAX_BODY_BYTES + 2**20) + b'"}'
+
+
+@pytest.mark.parametrize(
+    ("script", "reason"),
+    [
+        (Say(body=HUGE), Reason.UNPARSEABLE),
+        (Say(body=gzip.compress(HUGE), headers={"Content-Encoding": "gzip"}), Reason.UNPARSEABLE),
+        (Say(status=500, body=HUGE), Reason.SERVER_ERROR),
+        (Say(status=400, body=HUGE), Reason.REFUSED),
+    ],
+    ids=["200", "200 packed", "500", "400"],
+)
+def test_huge_body_fails_with_its_beginning(script: Say, reason: Reason) -> None:
+    failure, _ = failure_of(script)
+    assert failure.reason is reason
+    assert failure.raw == HUGE[:RAW_CHARS].decode()
+
+
+def test_body_is_read_up_to_the_limit() -> None:
+    async def read(url: str) -> bytes | RequestFailed:
+        client = HttpClient(Endpoint(base_url=url))
+        content = await client.post("/chat/completions", {})
+        await client.aclose()
+        return content
+
+    with scripted_server(Say(body=HUGE)) as running:
+        content = asyncio.run(read(running.url))
+    assert isinstance(content, bytes) and len(content) == MAX_BODY_BYTES + 1
+
+
+def test_gzip_reply_is_decoded() -> None:
+    packed = Say(body=gzip.compress(labels(Yes=0.9).payload()), headers={"Content-Encoding": "gzip"})
+    answer, _ = one(packed)
+    assert isinstance(answer, Reply)
+
+
+def test_connection_refused_is_unreachable() -> None:
+    with socket.socket() as bound:  # a port without a listener
+        bound.bind(("127.0.0.1", 0))
+        ((answer,),) = ask_at(f"http://127.0.0.1:{bound.getsockname()[1]}/v1", EngineRequest("", "u", (YES_NO,)))
+    assert isinstance(answer, Failure)
+    assert answer.reason is Reason.UNREACHABLE
+    assert answer.detail.startswith("http://127.0.0.1:") and "ssl" not in answer.detail
+
+
+@pytest.mark.parametrize("key", ["sk-1\n", "sk 1", "sk-é"])
+def test_invalid_api_key_is_rejected_without_printing_it(monkeypatch: pytest.MonkeyPatch, key: str) -> None:
+    monkeypatch.setenv("MY_KEY", key)
+    with pytest.raises(InvalidError, match="MY_KEY") as caught:
+        ask_at("http://127.0.0.1:9/v1", EngineRequest("", "u", (YES_NO,)), api_key_env="MY_KEY")
+    assert key.strip() not in str(caught.value)
+
+
+def test_unknown_host_is_unreachable() -> None:
+    ((answer,),) = ask_at("http://no-such-host.invalid/v1", EngineRequest("", "u", (YES_NO,)))
+    assert isinstance(answer, Failure)
+    assert answer.reason is Reason.UNREACHABLE
+
+
+def test_server_without_http_is_unreachable() -> None:
+    async def run() -> Reply | Failure:
+        async def garbage(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writer.write(b"\x00\x01 this is not HTTP\r\n\r\n")
+            writer.close()
+
+        listener = await asyncio.start_server(garbage, "127.0.0.1", 0)
+        port = listener.sockets[0].getsockname()[1]
+        engine = OpenAIEngine("m", Endpoint(base_url=f"http://127.0.0.1:{port}/v1", max_retries=0))
+        (answer,) = await engine.ask(EngineRequest("", "u", (YES_NO,)))
+        await engine.aclose()
+        listener.close()
+        return answer
+
+    answer = asyncio.run(run())
+    assert isinstance(answer, Failure)
+    assert answer.reason is Reason.UNREACHABLE
+
+
+@pytest.mark.parametrize(
+    ("given", "low", "high"),
+    [
+        ("0.3", 0.3, 0.3),
+        pytest.param(formatdate(time.time() + 1e6, usegmt=True), 1, 1e6, id="date"),
+        ("-1", None, None),
+        ("soon", None, None),
+        ("nan", None, None),
+        ("Fri, 20 Nov 2026 10:00:00 +9999999999999999999", None, None),
+    ],
+)
+def test_retry_after_parses_seconds_and_dates(given: str, low: float | None, high: float | None) -> None:
+    seconds = retry_after({"Retry-After": given})
+    if low is None or high is None:
+        assert seconds is None
+    else:
+        assert seconds is not None and low <= seconds <= high
+
+
+def test_unknown_charset_is_ignored() -> None:
+    broken = Say(status=503, headers={"Content-Type": "text/html; charset=zlib"}, body=b"<p>later</p>")
+    answer, _ = one([broken, labels(Yes=0.9)], max_retries=1)
+    assert isinstance(answer, Reply)

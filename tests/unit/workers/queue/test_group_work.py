@@ -1,0 +1,161 @@
+"""The queue of a comparative judge: groups are judged whole, whoever holds which lease, and once where that can be."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from rubricsvc.core.judge import Judge
+from rubricsvc.core.prompt import Completion, Prompt
+from rubricsvc.core.rubric import Criterion, Rubric
+from rubricsvc.core.verdict import Reason
+from rubricsvc.settings import Settings
+from rubricsvc.store import completions, jobs, judges, leases, prompts, rubrics, verdicts
+from rubricsvc.store.session import Database
+from tests.preference_engine import Tasteful, answers_in
+from tests.unit.workers.queue.test_drain import in_background, wait_for
+from workers.engines import ENGINES
+from workers.engines.base import Engine, EngineRequest, Failure, Reply
+from workers.queue.drain import Drainer
+from workers.scoring.questions import group_questions
+
+JUDGE = Judge(name="compares", engine="comparing", model="none", mode="comparative")
+RUBRIC = Rubric(criteria=(Criterion(key="best", text="Is the better answer."),))
+ANSWERS = 5
+
+
+def by_length(text: str) -> float:
+    return len(text) / 10
+
+
+@pytest.fixture
+def engine() -> Iterator[Tasteful]:
+    tasteful = Tasteful(by_length)
+    yield use(tasteful)
+    ENGINES.pop("comparing", None)
+
+
+def use(engine: Tasteful) -> Tasteful:
+    def factory(_: Judge) -> Engine:
+        return engine
+
+    ENGINES["comparing"] = factory
+    return engine
+
+
+def submit(db: Database, prompts_: int = 3) -> int:
+    """A job whose groups lie across each other."""
+    with db.write() as session:
+        rubric = rubrics.add(session, RUBRIC, name="shared")
+        rows = [prompts.add(session, Prompt.of(f"question {n}")) for n in range(prompts_)]
+        pairs = [(row.id, Completion(text="x" * n)) for n in range(1, ANSWERS + 1) for row in rows]
+        ids = completions.add_many(session, pairs)
+        judge = judges.add(session, JUDGE)
+        return jobs.submit(session, judge_id=judge.id, items=[(id_, rubric.id) for id_ in ids]).id
+
+
+def settings(db: Database, **changes: object) -> Settings:
+    return Settings.model_validate({"database_url": db.url, "claim_size": 2, "heartbeat_seconds": 0.05, **changes})
+
+
+def rewards(db: Database, job: int) -> dict[tuple[int, str], float | None]:
+    with db.read() as session:
+        return {(row.completion.prompt_id, row.completion.value.text): row.reward for row in jobs.results(session, job)}
+
+
+RIGHT = {(prompt, "x" * n): n / 10 for prompt in (1, 2, 3) for n in range(1, ANSWERS + 1)}
+
+
+def test_each_group_is_judged_once_and_whole(each_db: Database, engine: Tasteful) -> None:
+    job = submit(each_db)
+    assert Drainer(each_db, settings(each_db)).run(1) is True
+    assert len(engine.requests) == 3
+    assert rewards(each_db, job) == pytest.approx(RIGHT)
+    with each_db.read() as session:
+        assert jobs.get(session, job).status == "completed"
+        found = {row.fingerprint for row in verdicts.page(session)}
+    group = [Completion(text="x" * n) for n in range(1, ANSWERS + 1)]
+    assert found == set(group_questions(RUBRIC, JUDGE, group).fingerprints.values())
+
+
+def test_a_group_that_two_workers_share_gives_both_the_same(each_db: Database, engine: Tasteful) -> None:
+    job = submit(each_db, prompts_=1)
+    with each_db.write() as session:
+        elsewhere = leases.claim(session, 1, limit=2, worker="other", seconds=60)
+    assert Drainer(each_db, settings(each_db)).run(1) is True
+    assert len(answers_in(engine.requests[0].shared)) == ANSWERS
+    with each_db.write() as session:
+        assert jobs.progress(session, job).done == ANSWERS - 2  # those that it holds, and no others
+        leases.release(session, elsewhere)
+    assert Drainer(each_db, settings(each_db)).run(1) is True
+    assert len(engine.requests) == 2
+    assert [len(answers_in(request.shared)) for request in engine.requests] == [ANSWERS] * 2
+    assert list(rewards(each_db, job).values()) == pytest.approx([n / 10 for n in range(1, ANSWERS + 1)])
+
+
+def test_whole_groups_are_claimed_together(each_db: Database, engine: Tasteful) -> None:
+    submit(each_db)
+    with each_db.write() as session:
+        taken = leases.claim(session, 1, limit=1, worker="w", seconds=60, whole_groups=True)
+        assert len(taken) == ANSWERS
+        assert len({lease.item_id % 3 for lease in taken}) == 1
+        assert len(leases.claim(session, 1, limit=100, worker="w", seconds=60)) == 2 * ANSWERS
+
+
+def test_a_retry_asks_about_the_whole_group_that_failed(db: Database, engine: Tasteful) -> None:
+    class Lost(Tasteful):
+        async def ask(self, request: EngineRequest) -> list[Reply | Failure]:
+            return [Failure(Reason.TIMEOUT)] if "question 1" in request.shared else await super().ask(request)
+
+    use(Lost(by_length))
+    job = submit(db)
+    Drainer(db, settings(db)).run(1)
+    assert {key for key, reward in rewards(db, job).items() if reward is None} == {k for k in RIGHT if k[0] == 2}
+    use(engine)
+    with db.write() as session:
+        assert jobs.retry(session, job) == ANSWERS
+    Drainer(db, settings(db)).run(1)
+    assert len(engine.requests) == 1
+    assert rewards(db, job) == pytest.approx(RIGHT)
+
+
+def test_a_cancelled_job_stops_the_groups_call(db: Database) -> None:
+    ended = threading.Event()
+
+    class Slow(Tasteful):
+        async def ask(self, request: EngineRequest) -> list[Reply | Failure]:
+            try:
+                await asyncio.sleep(60)
+            finally:
+                ended.set()
+            return []
+
+    use(Slow(by_length))
+    job = submit(db, prompts_=1)
+    thread = in_background(db, threading.Event())
+
+    def leased() -> bool:
+        with db.read() as session:
+            return jobs.progress(session, job).leased == ANSWERS
+
+    wait_for(leased)
+    with db.write() as session:
+        jobs.cancel(session, job)
+    assert ended.wait(20)
+    thread.join(20)
+    assert not thread.is_alive()
+    ENGINES.pop("comparing")
+
+
+def test_a_job_with_one_completion_of_a_prompt_says_what_it_lacks(db: Database, engine: Tasteful) -> None:
+    with db.write() as session:
+        rubric = rubrics.add(session, RUBRIC, name="shared")
+        (id_,) = completions.add_many(session, [(prompts.add(session, Prompt.of("q")).id, Completion(text="a"))])
+        job = jobs.submit(session, judge_id=judges.add(session, JUDGE).id, items=[(id_, rubric.id)]).id
+    assert Drainer(db, settings(db)).run(1) is True
+    with db.read() as session:
+        assert jobs.get(session, job).status == "completed_with_failures"
+        assert "two or more completions" in str(verdicts.page(session)[0].verdict.detail)
