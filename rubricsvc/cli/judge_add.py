@@ -185,8 +185,9 @@ def _refuse_without_effect(judge: Judge, reads: dict[str, float | None], *, crit
     """Raises InvalidError for an option that this judge would pass over; ``reads`` are those of readouts."""
     from rubricsvc.core.judge import FREE
 
-    options = judge.effective_comparison if judge.mode == "comparative" else judge.effective_trajectory
-    writes = judge.mode == "written" or options.writes
+    comparative = judge.mode == "comparative"
+    written = judge.effective_comparison.is_written if comparative else judge.effective_trajectory.written
+    writes = judge.mode == "written" or written
     idle = next((option for option, value in reads.items() if writes and value is not None), None)
     if idle:
         raise InvalidError(f"{_option_of(idle)} is for a readout, and this judge writes", hint=_IDLE)

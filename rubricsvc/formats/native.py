@@ -11,7 +11,7 @@ from hashlib import sha256
 from typing import Any, TextIO
 
 from rubricsvc.core import reward
-from rubricsvc.core.base import LONGEST_NAME
+from rubricsvc.core.base import MAX_NAME_LENGTH
 from rubricsvc.core.label import OVERALL
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Rubric, level_value
@@ -71,8 +71,8 @@ def usable_name(text: str) -> str:
     name = text.strip().replace("@", "-")
     if name.isdecimal():
         name = f"rubric-{name}"
-    if len(name) > LONGEST_NAME:
-        name = f"{name[: LONGEST_NAME - 9].rstrip()}-{sha256(text.encode()).hexdigest()[:8]}"
+    if len(name) > MAX_NAME_LENGTH:
+        name = f"{name[: MAX_NAME_LENGTH - 9].rstrip()}-{sha256(text.encode()).hexdigest()[:8]}"
     return name
 
 
@@ -83,8 +83,8 @@ def _text(data: dict[str, Any], field: str, place: Place, faults: Faults) -> str
     if value is not None and (not isinstance(value, str) or not value.strip()):
         faults.add(place, f"expected some text, found {describe(value)}", (field,))
         return None
-    if value is not None and len(value) > LONGEST_NAME:
-        faults.add(place, f"expected at most {LONGEST_NAME} characters, found {len(value)}", (field,))
+    if value is not None and len(value) > MAX_NAME_LENGTH:
+        faults.add(place, f"expected at most {MAX_NAME_LENGTH} characters, found {len(value)}", (field,))
         return None
     if field == "name" and value is not None and ("@" in value or value != value.strip() or value.isdecimal()):
         faults.add(place, f"expected a name without '@', blanks around it or digits alone, found {value!r}", (field,))

@@ -8,7 +8,7 @@ import math
 from pydantic import Field, JsonValue
 
 from rubricsvc.core.prompt import Completion, Prompt
-from rubricsvc.core.templates import sample_of
+from rubricsvc.core.templates import openai_sample
 from rubricsvc.graders.model import Program, Range
 from workers.checks.registry import Args, check
 from workers.checks.sandbox.harness import GRADE, run_module
@@ -50,7 +50,7 @@ def python(completion: Completion, prompt: Prompt, args: Grader) -> float:
         NoSandboxError: There is no sandbox.
     """
     item = args.item if args.item is not None else prompt.item or {}
-    value, (low, high) = grade(args.source, sample_of(completion), item, args.limits), args.range
+    value, (low, high) = grade(args.source, openai_sample(completion), item, args.limits), args.range
     if not low <= value <= high:
         hint = f'set the range of the grader: "range": [{min(low, value):g}, {max(high, value):g}]'
         raise GradeError(f"grade(sample, item) returned {value:g}, outside of {low:g} to {high:g}; {hint}")

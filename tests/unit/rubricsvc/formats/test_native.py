@@ -12,7 +12,7 @@ from rubricsvc.core.prompt import Completion, Document, Message, Prompt
 from rubricsvc.core.rubric import Binary, Check, Criterion, Group, Level, Numeric, Ordinal, Rubric
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.formats import Record, load
-from rubricsvc.formats.native import LONGEST_NAME, dump, plain, usable_name
+from rubricsvc.formats.native import MAX_NAME_LENGTH, dump, plain, usable_name
 
 SHORT = """\
 id: q1
@@ -247,5 +247,5 @@ def test_the_documentation_names_every_field_and_its_examples_are_right(tmp_path
 
 
 def test_names_made_of_long_ids_differ() -> None:
-    names = {usable_name("x" * LONGEST_NAME + end) for end in ("a", "b")}
-    assert len(names) == 2 and {len(name) for name in names} == {LONGEST_NAME}
+    names = {usable_name("x" * MAX_NAME_LENGTH + end) for end in ("a", "b")}
+    assert len(names) == 2 and {len(name) for name in names} == {MAX_NAME_LENGTH}

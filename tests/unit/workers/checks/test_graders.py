@@ -53,8 +53,8 @@ def test_texts_that_would_take_minutes_to_compare_fail_at_once(metric: str) -> N
 @pytest.mark.parametrize(
     ("template", "reason", "why"),
     [
-        ("{{item.question}}", Reason.NO_VARIABLE, "item.question is not there"),
-        ("{{sample.output_json.a}}", Reason.NOT_JSON, "the answer is not JSON"),
+        ("{{item.question}}", Reason.NO_VARIABLE, "item.question"),
+        ("{{sample.output_json.a}}", Reason.NOT_JSON, "sample.output_json"),
     ],
 )
 def test_what_a_template_misses_is_a_failure_and_no_0(template: str, reason: Reason, why: str) -> None:

@@ -182,7 +182,7 @@ def test_a_written_one_gives_reasons_for_each_step() -> None:
     ],
 )
 def test_what_contradicts_itself_is_refused(fields: dict[str, Any]) -> None:
-    with pytest.raises(ValidationError, match=r"trajectory one|let the judge write"):
+    with pytest.raises(ValidationError, match="trajectory"):
         Judge.model_validate({"name": "t", "model": "m", **fields})
     assert load(judge()).name == "trajectory"
     assert load(judge(written=True)).name == "trajectory_written"
