@@ -12,7 +12,7 @@ from pydantic import Field
 
 from rubricsvc.core.prompt import Completion, Document, Prompt
 from workers.checks.fences import without
-from workers.checks.registry import Args, Finding, check
+from workers.checks.registry import Args, CheckResult, check
 from workers.checks.text import SENTENCE_END
 
 _CODE = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`", re.DOTALL)
@@ -76,7 +76,7 @@ class Quotes(Args):
 
 
 @check("quotes", Quotes, version=4)
-def quotes(completion: Completion, prompt: Prompt, args: Quotes) -> Finding:
+def quotes(completion: Completion, prompt: Prompt, args: Quotes) -> CheckResult:
     """Quoted passages stand, word for word, in the document that is cited with them.
 
     Quoted is what stands in double quotation marks (“…”, "…", «…», »…«, „…“), in ‚…‘, and in block quotes; code is not.
@@ -95,7 +95,7 @@ def quotes(completion: Completion, prompt: Prompt, args: Quotes) -> Finding:
     }
     lines = [f"{reason}: {passage[:120]}" for passage, reason in why.items()]
     value = min(1.0, len(true) / args.min) * len(true) / len(passages) if passages else 0.0
-    return Finding(value, "\n".join([f"{len(true)} of {len(passages)} quoted passages", *lines[:20]]))
+    return CheckResult(value, "\n".join([f"{len(true)} of {len(passages)} quoted passages", *lines[:20]]))
 
 
 def _quoted(text: str, known: set[str]) -> Iterator[tuple[str, frozenset[str]]]:
@@ -200,7 +200,7 @@ class Supported(Args):
 
 
 @check("supported", Supported)
-def supported(completion: Completion, prompt: Prompt, args: Supported) -> Finding:
+def supported(completion: Completion, prompt: Prompt, args: Supported) -> CheckResult:
     """The share of sentences with support: with a citation, every one of which is a document of the prompt.
 
     Headings and code are no sentences. Whether the document says what the sentence says is for a judge to find out.
@@ -210,7 +210,7 @@ def supported(completion: Completion, prompt: Prompt, args: Supported) -> Findin
     met = [said for said in asked if _is_supported(said, known, args.overlap)]
     share = len(met) / len(asked) if asked else 0.0
     bare = [f"without support: {said.strip()[:120]}" for said in asked if said not in met]
-    return Finding(min(1.0, share / args.min), "\n".join([f"{len(met)} of {len(asked)} sentences", *bare[:20]]))
+    return CheckResult(min(1.0, share / args.min), "\n".join([f"{len(met)} of {len(asked)} sentences", *bare[:20]]))
 
 
 def _is_supported(sentence: str, known: dict[str, set[str]], overlap: float) -> bool:

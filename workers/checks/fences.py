@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+PYTHON = ("python", "py", "python3")
+
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})[ \t]*([^\s`]*)")
 
 Which = Literal["last", "first", "all", "whole"]

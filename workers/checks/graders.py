@@ -9,7 +9,7 @@ from typing import Literal
 
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.templates import TemplateText, fill, template_data
-from workers.checks.registry import Args, Finding, check
+from workers.checks.registry import Args, CheckResult, check
 from workers.checks.similarity import Metric, similar
 from workers.checks.text import compare
 
@@ -42,7 +42,7 @@ class TextSimilarityArgs(Args):
 
 
 @check("text_similarity", TextSimilarityArgs)
-def text_similarity(completion: Completion, prompt: Prompt, args: TextSimilarityArgs) -> Finding:
+def text_similarity(completion: Completion, prompt: Prompt, args: TextSimilarityArgs) -> CheckResult:
     """0 to 1.
 
     Raises:
@@ -51,4 +51,4 @@ def text_similarity(completion: Completion, prompt: Prompt, args: TextSimilarity
     """
     names = template_data(prompt, completion)
     value = similar(fill(args.input, names), fill(args.reference, names), args.metric)
-    return Finding(value, f"{args.metric} {value:.4f}")
+    return CheckResult(value, f"{args.metric} {value:.4f}")

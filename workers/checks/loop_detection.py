@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.trajectory import circling, steps_of
-from workers.checks.registry import Args, Finding, check
+from workers.checks.registry import Args, CheckResult, check
 
 _MOST_CHARS = 1000
 
@@ -16,10 +16,10 @@ class Loops(Args):
 
 
 @check("loops", Loops)
-def loops(completion: Completion, prompt: Prompt, args: Loops) -> Finding:
+def loops(completion: Completion, prompt: Prompt, args: Loops) -> CheckResult:
     """1 less the share of a trace's steps that only go round (with ``calls``, of its calls, where that is more)."""
     found = circling(steps_of(completion))
     lost = found.share
     if args.calls and found.calls:
         lost = max(lost, 1 - len(set(found.calls)) / len(found.calls))
-    return Finding(1 - lost, found.text[:_MOST_CHARS] or "nothing repeats")
+    return CheckResult(1 - lost, found.text[:_MOST_CHARS] or "nothing repeats")

@@ -17,7 +17,7 @@ from pydantic import AfterValidator, Field
 from rubricsvc.core.prompt import Completion, Prompt
 from workers.checks import english
 from workers.checks.fences import Which, blocks, pick, without
-from workers.checks.registry import Args, Finding, check
+from workers.checks.registry import Args, CheckResult, check
 from workers.checks.text import Span
 
 _HEADING = re.compile(r" {0,3}(#{1,6})(?:[ \t]+([^\n]*))?$")
@@ -91,7 +91,7 @@ class Format(Args):
 
 
 @check("format", Format)
-def format_(completion: Completion, prompt: Prompt, args: Format) -> Finding:
+def format_(completion: Completion, prompt: Prompt, args: Format) -> CheckResult:
     """1 where it parses: ``yaml`` as a mapping or list, ``csv`` with two equal rows or more of two columns or more.
 
     ``code`` asks for a fenced block that is not empty, ``plain`` for a text without Markdown's headings, fences, lists,
@@ -100,7 +100,7 @@ def format_(completion: Completion, prompt: Prompt, args: Format) -> Finding:
     whole = args.kind in ("code", "plain")
     text = pick(completion.text, "whole" if whole else args.block, _FENCED_AS.get(args.kind, (args.kind,)))
     trouble = _FORMATS[args.kind](text)
-    return Finding(float(not trouble), trouble or f"is {args.kind}")
+    return CheckResult(float(not trouble), trouble or f"is {args.kind}")
 
 
 def _json(text: str) -> str:
@@ -194,7 +194,9 @@ class Language(Args):
 
 
 @check("language", Language)
-def language(completion: Completion, prompt: Prompt, args: Language) -> Finding:
+def language(completion: Completion, prompt: Prompt, args: Language) -> CheckResult:
     """1 where langdetect finds one of the languages, code blocks aside; 0 where it finds another or can tell none."""
     found = english.language(without(completion.text))
-    return Finding(float(found in args.codes or (found or "")[:2] in args.codes), f"language {found or 'not known'}")
+    return CheckResult(
+        float(found in args.codes or (found or "")[:2] in args.codes), f"language {found or 'not known'}"
+    )

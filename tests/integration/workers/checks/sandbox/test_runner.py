@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import sys
@@ -17,13 +18,13 @@ pytestmark = pytest.mark.usefixtures("sandboxed")
 
 def test_a_program_reads_and_prints() -> None:
     done = run_python("print(input()[::-1])", stdin="abc\n")
-    assert (done.stdout, done.exit_code, done.ended, done.ok) == ("cba\n", 0, "exit", True)
+    assert (done.stdout, done.exit_code, done.termination, done.ok) == ("cba\n", 0, "exit", True)
 
 
 def test_what_went_wrong_is_said() -> None:
     done = run_python("import sys\nprint('half')\nraise ValueError('no')")
-    assert (done.stdout, done.exit_code, done.ok, done.trouble) == ("half\n", 1, False, "ValueError: no")
-    assert run_python("import sys; sys.exit(3)").trouble == "exit code 3"
+    assert (done.stdout, done.exit_code, done.ok, done.error) == ("half\n", 1, False, "ValueError: no")
+    assert run_python("import sys; sys.exit(3)").error == "exit code 3"
 
 
 @pytest.mark.parametrize("packages", [True, False])
@@ -31,26 +32,22 @@ def test_packages_can_be_shut_out(packages: bool) -> None:
     assert run_python("import pydantic", packages=packages).ok is packages
 
 
-def test_nothing_can_be_reached_over_a_network() -> None:
+def test_run_python_isolates_the_network() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-        done = run_python(f"import socket\nsocket.create_connection(('127.0.0.1', {port}), timeout=5)")
-    assert not done.ok
-    assert "OSError" in done.stderr or "Refused" in done.stderr
-    assert not run_python("import socket\nsocket.getaddrinfo('example.org', 80)").ok
+        address = ("127.0.0.1", server.getsockname()[1])
+        program = f"import socket\nprint(socket.socket().connect_ex({address}))"
+        assert run_python(program).stdout.strip() in (str(errno.ECONNREFUSED), str(errno.ENETUNREACH))
+        socket.create_connection(address).close()  # outside, the server answers
 
 
-def test_no_unix_socket_of_ours_is_there(tmp_path: Path) -> None:
-    with socket.socket(socket.AF_UNIX) as server:
-        server.bind(str(tmp_path / "s"))
-        server.listen()
-        with socket.socket(socket.AF_UNIX) as abstract:
-            name = f"rubricsvc-test-{os.getpid()}"
-            abstract.bind(f"\0{name}")
-            abstract.listen()
-            for address in (repr(str(tmp_path / "s")), repr(f"\0{name}")):
-                done = run_python(f"import socket\nsocket.socket(socket.AF_UNIX).connect({address})")
-                assert not done.ok
+def test_run_python_hides_unix_sockets(tmp_path: Path) -> None:
+    abstract = f"\0rubricsvc-test-{os.getpid()}"
+    for address, error in ((str(tmp_path / "s"), errno.ENOENT), (abstract, errno.ECONNREFUSED)):
+        with socket.socket(socket.AF_UNIX) as server:
+            server.bind(address)
+            server.listen()
+            done = run_python(f"import socket\nprint(socket.socket(socket.AF_UNIX).connect_ex({address!r}))")
+            assert done.stdout.strip() == str(error)
 
 
 @pytest.mark.parametrize(
@@ -157,20 +154,20 @@ for become in (lambda: os.setuid(0), lambda: os.setgroups([0]), lambda: os.chroo
 
 def test_an_endless_loop_is_stopped_and_blocks_no_other() -> None:
     done = run_python("while True: pass", limits=Limits(cpu_s=1, wall_s=300))
-    assert (done.ended, done.ok, done.trouble) == ("cpu", False, "out of CPU time")
+    assert (done.termination, done.ok, done.error) == ("cpu", False, "out of CPU time")
     stubborn = "import signal\nsignal.signal(signal.SIGXCPU, signal.SIG_IGN)\nwhile True: pass"
-    assert run_python(stubborn, limits=Limits(cpu_s=1, wall_s=300)).ended == "signal"
+    assert run_python(stubborn, limits=Limits(cpu_s=1, wall_s=300)).termination == "signal"
 
 
 def test_one_that_waits_for_ever_is_stopped() -> None:
     source = "import time\nprint('begun', flush=True)\ntime.sleep(3600)"
     done = run_python(source, limits=Limits(wall_s=3))
-    assert (done.stdout, done.ended, done.exit_code, done.trouble) == ("begun\n", "wall", None, "out of time")
+    assert (done.stdout, done.termination, done.exit_code, done.error) == ("begun\n", "wall", None, "out of time")
 
 
 def test_memory_is_bounded() -> None:
     done = run_python("x = bytearray(1 << 30)", limits=Limits(memory_mib=256))
-    assert done.trouble == "MemoryError"
+    assert done.error == "MemoryError"
 
 
 def test_files_of_memory_are_few_and_small() -> None:
@@ -196,14 +193,14 @@ except OSError as error:
 
 def test_its_disk_is_bounded() -> None:
     source = "import os\nfor n in range(100):\n  open(f'/tmp/{n}', 'wb').write(bytes(1 << 20))"
-    assert "No space left" in run_python(source, limits=Limits(disk_mib=8)).trouble
+    assert "No space left" in run_python(source, limits=Limits(disk_mib=8)).error
 
 
 def test_output_is_bounded() -> None:
     done = run_python("while True: print('x' * 10000)", limits=Limits(output_mib=1))
-    assert (done.ended, len(done.stdout), done.trouble) == ("output", 1 << 20, "too much output")
+    assert (done.termination, len(done.stdout), done.error) == ("output", 1 << 20, "too much output")
     silent = "import os\nwhile True:\n  try: os.write(1, b'x' * 10000)\n  except OSError: break"
-    assert run_python(silent, limits=Limits(output_mib=1)).ended == "output"
+    assert run_python(silent, limits=Limits(output_mib=1)).termination == "output"
 
 
 def test_a_fork_bomb_is_small() -> None:

@@ -70,7 +70,7 @@ def test_one_that_cannot_work_is_told_with_its_own_words(monkeypatch: pytest.Mon
 
 def test_a_sandbox_that_does_not_start_is_no_finding_on_the_code(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sandbox, "ready", lambda: "bwrap")
-    monkeypatch.setattr(sandbox, "_walls", lambda disk_mib, filter_: ["/bin/sh", "-c", "echo broken >&2; exit 1", "sh"])
+    monkeypatch.setattr(sandbox, "_bwrap_options", lambda *_: ["/bin/sh", "-c", "echo broken >&2; exit 1", "sh"])
     with pytest.raises(UnavailableError, match="did not start: broken"):
         run_python("print(1)")
 
@@ -91,10 +91,10 @@ def test_told_so_it_runs_without_walls() -> None:
     assert sandbox.ready() == "none"
     assert run_python("print(6 * 7)").stdout == "42\n"
     assert run_python("import sys\nsys.exit(3)").exit_code == 3
-    assert run_python("import os\nos.kill(os.getpid(), 9)").ended == "signal"
-    assert run_python("while True: pass", limits=Limits(cpu_s=1, wall_s=300)).ended == "cpu"
-    assert run_python("import time\ntime.sleep(60)", limits=Limits(wall_s=2)).ended == "wall"
-    assert "MemoryError" in run_python("x = bytearray(1 << 30)", limits=Limits(memory_mib=256)).trouble
+    assert run_python("import os\nos.kill(os.getpid(), 9)").termination == "signal"
+    assert run_python("while True: pass", limits=Limits(cpu_s=1, wall_s=300)).termination == "cpu"
+    assert run_python("import time\ntime.sleep(60)", limits=Limits(wall_s=2)).termination == "wall"
+    assert "MemoryError" in run_python("x = bytearray(1 << 30)", limits=Limits(memory_mib=256)).error
 
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="of Linux only")
@@ -108,7 +108,7 @@ linux = pytest.mark.skipif(sys.platform != "linux", reason="of Linux only")
 )
 def test_without_walls_too_nothing_outlives_its_run(end: str, ended: str, tmp_path: Path) -> None:
     alive = tmp_path / "alive"
-    assert run_python(brood(alive, end), limits=Limits(wall_s=3)).ended == ended
+    assert run_python(brood(alive, end), limits=Limits(wall_s=3)).termination == ended
     assert stays(alive)
 
 
@@ -172,4 +172,4 @@ def stays(alive: Path) -> bool:
     ],
 )
 def test_the_users_that_root_becomes_are_those_that_a_container_has(uid_map: str, found: range) -> None:
-    assert sandbox.strangers_of(uid_map) == found
+    assert sandbox.unassigned_uids_of(uid_map) == found
