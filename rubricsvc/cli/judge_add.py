@@ -9,7 +9,7 @@ import typer
 from rubricsvc.cli.database import database
 from rubricsvc.cli.embedded import EMBEDDED, warn_of_embedded
 from rubricsvc.cli.judge_probe import probe_judge
-from rubricsvc.cli.judge_row import row_of
+from rubricsvc.cli.judge_row import judge_row
 from rubricsvc.cli.output import Json, echo, show
 from rubricsvc.errors import InvalidError
 
@@ -220,7 +220,7 @@ def _keep(judge: Judge, url: str | None, probe: bool, as_json: bool) -> None:
         probe_judge(judge)
     with database() as db, db.write() as session:
         row = judges.add(session, judge)
-        show(row_of(row), as_json)
+        show(judge_row(row), as_json)
 
 
 def _only_model(url: str, api_key_env: str | None) -> str:
