@@ -20,13 +20,13 @@ from workers.engines.local.batching import CLOSED, PendingRequest, pop_batch
 from workers.engines.local.models import LoadBackoff, LoadedModel, load
 from workers.engines.local.prefix_tree import Branch, PrefixTree, Sampler
 
-_TORCH = ThreadPoolExecutor(max_workers=1, thread_name_prefix="torch")
+TORCH_THREAD = ThreadPoolExecutor(max_workers=1, thread_name_prefix="torch")
 """The only thread of this process that computes: tokenizers are not thread-safe, and the cores are shared."""
 
-_BATCH_TOKENS = 2048
+BATCH_TOKENS = 2048
 """Tokens of a request's questions that are computed at once; bounds the attention mask (2048 x 10,000 x 2 bytes)."""
 
-_MAX_BATCH_TOKENS = {"cpu": {False: 768, True: 8192}, "cuda": {False: 16384, True: 16384}}
+MAX_BATCH_TOKENS = {"cpu": {False: 768, True: 8192}, "cuda": {False: 16384, True: 16384}}
 """Tokens of several requests that are computed at once, by device and by whether replies are written. A CPU is no
 faster beyond some hundred tokens; a step of writing costs it nearly the same for one reply as for many."""
 
@@ -53,7 +53,7 @@ class TransformersEngine:
         pending = PendingRequest(request)
         self._running.add(pending)
         self._arrived.append(pending)
-        _TORCH.submit(self._answer_next)
+        TORCH_THREAD.submit(self._answer_next)
         try:
             return await asyncio.wrap_future(pending.result)
         finally:
@@ -79,7 +79,7 @@ class TransformersEngine:
             if not self._waiting:
                 return
             device = self._model().model.device.type
-            batch = pop_batch(self._waiting, _MAX_BATCH_TOKENS.get(device, _MAX_BATCH_TOKENS["cuda"]))
+            batch = pop_batch(self._waiting, MAX_BATCH_TOKENS.get(device, MAX_BATCH_TOKENS["cuda"]))
             self._answer(batch)
         for pending in batch:  # after the batch has released the model
             pending.finish()
@@ -139,13 +139,13 @@ class _Run:
             branches.prune()
 
     def _portions(self) -> list[dict[Branch, list[int]]]:
-        """Return the questions' own tokens: of each request as many as fit into ``_BATCH_TOKENS``, and at least one."""
+        """Return the questions' own tokens: of each request as many as fit into ``BATCH_TOKENS``, and at least one."""
         by_row: list[list[dict[Branch, list[int]]]] = []
         for row, pending in enumerate(self.batch):
             portions: list[dict[Branch, list[int]]] = []
             for i in pending.asked:
                 own = pending.token_ids[i][pending.shared :]
-                if not portions or sum(map(len, portions[-1].values())) + len(own) > _BATCH_TOKENS:
+                if not portions or sum(map(len, portions[-1].values())) + len(own) > BATCH_TOKENS:
                     portions.append({})
                 portions[-1][row, i] = own
             by_row.append(portions)

@@ -97,8 +97,7 @@ class VllmEngine:
 
     async def ask(self, request: EngineRequest) -> list[Reply | Failure]:
         """Return one reply or failure for each question, in order."""
-        runtime = _runtime()
-        return await runtime.run(runtime.ask(self._key, request))
+        return await runtime().run(runtime().ask(self._key, request))
 
     async def aclose(self) -> None:
         """Do nothing: the model stays for the next drain."""
@@ -108,7 +107,7 @@ _lock = threading.Lock()
 _runtimes: list[_Runtime] = []
 
 
-def _runtime() -> _Runtime:
+def runtime() -> _Runtime:
     """Return the runtime of this process. Drains call this from several threads."""
     with _lock:
         if not _runtimes:
