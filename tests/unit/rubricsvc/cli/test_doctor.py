@@ -13,7 +13,6 @@ from rubricsvc.cli import doctor, main
 from rubricsvc.core.judge import Endpoint, Judge
 from rubricsvc.store import judges, migrate
 from rubricsvc.store.session import Database
-from tests.rows import keep_unusable
 from tests.scripted_server import labels, scripted_server
 from tests.services import free_port
 from workers.checks.sandbox import runner as sandbox
@@ -145,14 +144,6 @@ def test_a_disk_that_takes_no_file(capsys: pytest.CaptureFixture[str], monkeypat
     code, found = examine(capsys)
     assert code == 1
     assert "cannot be written to" in found["disk of the model cache"]["detail"]
-
-
-def test_an_address_kept_by_an_earlier_version(capsys: pytest.CaptureFixture[str], db: Database) -> None:
-    keep_unusable(db, "http://[")
-    code, found = examine(capsys)
-    assert code == 1
-    assert "base_url " in found["judge old"]["detail"]
-    assert "rubricsvc judges add old" in found["judge old"]["mending"]
 
 
 def test_for_people_each_finding_is_a_line_with_a_mark(
