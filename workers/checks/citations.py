@@ -11,7 +11,7 @@ from itertools import groupby
 from pydantic import Field
 
 from rubricsvc.core.prompt import Completion, Document, Prompt
-from workers.checks.fences import without
+from workers.checks.markdown import without_blocks
 from workers.checks.registry import Args, CheckResult, check
 from workers.checks.text import SENTENCE_END
 
@@ -100,7 +100,7 @@ def quotes(completion: Completion, prompt: Prompt, args: Quotes) -> CheckResult:
 
 def _quoted(text: str, known: set[str]) -> Iterator[tuple[str, frozenset[str]]]:
     """The quotations, each with the ids that are cited at its end, in its sentence, or else in its paragraph."""
-    for paragraph in re.split(r"\n\s*\n", _blocks_in_marks(without(text))):
+    for paragraph in re.split(r"\n\s*\n", _blocks_in_marks(without_blocks(text))):
         found = list(_QUOTED.finditer(paragraph))
         edges = [0, *(edge for match in found for edge in match.span()), len(paragraph)]
         gaps = [_gap(paragraph, edges[n], edges[n + 1], known) for n in range(0, len(edges), 2)]
