@@ -8,7 +8,7 @@ from rubricsvc.core.judge import Judge
 from rubricsvc.core.panel import gather, settle
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
-from rubricsvc.core.trajectory import steps_of
+from rubricsvc.core.trajectory import LoopDetector, steps_of
 from rubricsvc.core.verdict import Reason, Verdict
 from workers import judges
 from workers.judges import trajectory
