@@ -1,14 +1,10 @@
-"""What a run needs to know about its judge: whether it is calibrated, and how well it repeats a reward."""
+"""Properties of a run's judge: whether it is calibrated, and how well it repeats a reward."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
-
-if TYPE_CHECKING:
-    from trainer.rewards import RewardSource, Task
+from typing import Any, Literal
 
 log = logging.getLogger(__name__)
 
@@ -42,14 +38,6 @@ class StdFloor:
     def record(self) -> dict[str, Any]:
         """Return the metrics ``std_floor`` and ``std_floor_origin``."""
         return {"std_floor": self.value, "std_floor_origin": self.origin}
-
-
-def judge_of(tasks: Sequence[Task], rewards: RewardSource) -> JudgeInfo | None:
-    """Return the judge behind the rewards; None where no criterion is judged or the source has no judge."""
-    from trainer.rewards import JudgedRewardSource
-
-    judged = any(criterion.check is None for task in tasks for criterion in task.rubric.criteria)
-    return rewards.judge_info() if judged and isinstance(rewards, JudgedRewardSource) else None
 
 
 def std_floor(setting: float | Literal["judge"], judge: JudgeInfo | None) -> StdFloor:

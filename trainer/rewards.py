@@ -67,6 +67,12 @@ class JudgedRewardSource(RewardSource, Protocol):
         ...
 
 
+def judge_of(tasks: Sequence[Task], rewards: RewardSource) -> JudgeInfo | None:
+    """Return the judge behind the rewards; None where no criterion is judged or the source has no judge."""
+    judged = any(criterion.check is None for task in tasks for criterion in task.rubric.criteria)
+    return rewards.judge_info() if judged and isinstance(rewards, JudgedRewardSource) else None
+
+
 def validated(results: Sequence[ScoredRollout], completions: Sequence[Completion]) -> list[ScoredRollout]:
     """Return the results of a reward source; a reward that is NaN or infinite becomes None.
 
