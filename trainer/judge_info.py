@@ -6,6 +6,8 @@ import logging
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from rubricsvc.core.repeatability import Repeatability
+
 log = logging.getLogger(__name__)
 
 FloorOrigin = Literal["config", "judge", "unmeasured", "no_judge"]
@@ -13,15 +15,20 @@ FloorOrigin = Literal["config", "judge", "unmeasured", "no_judge"]
 
 @dataclass(frozen=True, slots=True)
 class JudgeInfo:
-    """Properties of the judge behind a reward source.
-
-    ``calibrated`` is `Judge.calibrated`. ``reward_std`` is the measured standard deviation of a reward when the same
-    completion is judged again; None where it was not measured.
-    """
+    """Properties of the judge behind a reward source. ``calibrated`` is `Judge.calibrated`."""
 
     name: str
     calibrated: bool | None = None
-    reward_std: float | None = None
+    repeatability: Repeatability | None = None
+
+    @property
+    def reward_std(self) -> float | None:
+        """Standard deviation of a reward when the same completion is judged again; None if it was not measured."""
+        return self.repeatability.reward.value if self.repeatability else None
+
+    def record(self) -> dict[str, Any]:
+        """Return ``judge_repeatability`` for the run's ``config.json``: the measurement, or null."""
+        return {"judge_repeatability": self.repeatability.model_dump(mode="json") if self.repeatability else None}
 
 
 @dataclass(frozen=True, slots=True)

@@ -93,7 +93,8 @@ def train(
     optimizer = MasterAdamW(policy.model, config.optim)
     state = TrainState(policy, reference, optimizer, config, floor.value)
     done = checkpoint.resume(config, optimizer, identity) if resume else 0
-    checkpoint.write_config(config, floor.record() | dict(record or {}))
+    judge_record = judge.record() if judge else {}
+    checkpoint.write_config(config, floor.record() | judge_record | dict(record or {}))
     log = MetricsLog(config.out, done)
     history = History(log.steps)
     first = saved = done
