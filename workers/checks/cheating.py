@@ -14,7 +14,7 @@ from pydantic import Field
 
 from rubricsvc.core.prompt import Completion, Prompt
 from workers.checks.code import CodeTests
-from workers.checks.fences import PYTHON, pick
+from workers.checks.markdown import PYTHON, pick
 from workers.checks.registry import CheckResult, check
 from workers.checks.sandbox.unit_tests import pieces, run_suite
 from workers.checks.syntax import Names, called_name, is_main_guard

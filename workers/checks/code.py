@@ -7,7 +7,7 @@ import ast
 from pydantic import Field, field_validator, model_validator
 
 from rubricsvc.core.prompt import Completion, Prompt
-from workers.checks.fences import PYTHON, Which, pick
+from workers.checks.markdown import PYTHON, Which, pick
 from workers.checks.registry import Args, CheckResult, check
 from workers.checks.sandbox.runner import Limits
 from workers.checks.sandbox.unit_tests import Case, Sources, Suite, pass_rate, pieces, run_suite, split

@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from pydantic import Field, JsonValue, field_validator
 
 from rubricsvc.core.prompt import Completion, Prompt
-from workers.checks.fences import Which, pick
+from workers.checks.markdown import Which, pick
 from workers.checks.registry import Args, CheckResult, check, packages
 from workers.checks.sandbox.child_process import Child
 
