@@ -147,7 +147,6 @@ def test_doctor_reports_folders_that_are_not_writable(
     assert results["disk of the model cache"]["fix"]
 
 
-
 def test_doctor_marks_each_result_in_text(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RUBRICSVC_BROKER_URL", f"amqp://127.0.0.1:{free_port()}//")
     assert main.run(["doctor"]) == 1
