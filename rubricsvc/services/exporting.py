@@ -36,11 +36,9 @@ def export_job(db: Database, job_id: int, stream: TextIO, *, as_csv: bool) -> in
                 prompt_id = row.completion.prompt_id
                 if prompt_id not in external:
                     external[prompt_id] = prompts.get(session, prompt_id).external_id
-                order = {criterion["key"]: place for place, criterion in enumerate(row.rubric.content["criteria"])}
                 bare += row.reward is None
                 line = _line(job, row, external[prompt_id])
-                ordered = sorted(found.get(row.id, []), key=lambda v: order[v.criterion])
-                writer.write(line, ordered)
+                writer.write(line, found.get(row.id, []))
         if not rows:
             return bare
         after = rows[-1].id

@@ -244,6 +244,7 @@ class QuestionRow(Base):
 
     question_set: Mapped[str] = mapped_column(String(64), primary_key=True)
     criterion: Mapped[str] = mapped_column(String(200), primary_key=True)
+    position: Mapped[int]
     fingerprint: Mapped[str] = mapped_column(String(64))
 
 
