@@ -1,87 +1,105 @@
-"""Every error that this project raises on purpose.
+"""Errors of the project.
 
 ::
 
-    RubricsvcError                 has a stable ``code``, an HTTP ``status`` and a ``hint`` that says what to do
-    ├── NotFoundError       404    no such prompt, rubric, completion, judge, job or key
-    ├── ConflictError       409    the name or the idempotency key stands for something else already
-    ├── InvalidError        422    the input breaks a rule; ``path`` says where
-    │   ├── FormatError     422    a file is not what it should be; ``path`` has file and line
-    │   ├── MalformedError  400    a request is not JSON, or not HTTP as the service speaks it
-    │   └── TooLargeError   413    a request's body is over the limit
-    ├── UnauthorizedError   401    no API key, or a wrong, expired or revoked one
-    ├── ForbiddenError      403    a request that a foreign web page may have sent
-    └── UnavailableError    503    a database, broker, judge or model that is needed is not there
+    RubricsvcError                 stable ``code``, HTTP ``status``, and a ``hint`` how to fix it
+    ├── NotFoundError       404    unknown prompt, rubric, completion, judge, job or key
+    ├── ConflictError       409    the name or idempotency key is taken
+    ├── InvalidError        422    invalid input; ``path`` is the field
+    │   ├── FormatError     422    invalid file; ``path`` is file and line
+    │   ├── MalformedError  400    the request is not valid JSON
+    │   └── TooLargeError   413    the request body exceeds the limit
+    ├── UnauthorizedError   401    missing, wrong, expired or revoked API key
+    ├── ForbiddenError      403    cross-site request
+    └── UnavailableError    503    database, broker, judge or model unavailable
 
-A judge's failure is not in this tree: it is a value, ``Verdict.failed``.
+A failed verdict is not an error but a value, ``Verdict.failed``.
 """
 
 from __future__ import annotations
 
-MOST = 4000
-"""Characters of a message: what is quoted in it may be a whole file."""
+MAX_MESSAGE_CHARS = 4000
+"""A message may quote a whole file."""
 
 
-def cut(text: str, most: int) -> str:
-    """At most so many characters: the middle of a longer text is left out, so that what stands around a quote stays."""
-    if len(text) <= most:
+def cut(text: str, max_chars: int) -> str:
+    """Return ``text`` shortened to ``max_chars`` by leaving out its middle."""
+    if len(text) <= max_chars:
         return text
-    head = (most - 1) * 2 // 3
-    return f"{text[:head]}…{text[len(text) - (most - 1 - head) :]}"
+    head = (max_chars - 1) * 2 // 3
+    return f"{text[:head]}…{text[len(text) - (max_chars - 1 - head) :]}"
 
 
 class RubricsvcError(Exception):
-    """Base of all. ``str()`` gives the message; ``hint`` what mends it."""
+    """Base class. ``str()`` is the message, ``hint`` how to fix it, ``path`` where it is."""
 
     code = "error"
     status = 500
 
     def __init__(self, message: str, *, hint: str = "", path: str = "") -> None:
-        self.message = cut(message, MOST)
+        self.message = cut(message, MAX_MESSAGE_CHARS)
         super().__init__(self.message)
-        self.hint = cut(hint, MOST)
+        self.hint = cut(hint, MAX_MESSAGE_CHARS)
         self.path = cut(path, 200)
 
 
 class NotFoundError(RubricsvcError, LookupError):
+    """An unknown id or name."""
+
     code = "not_found"
     status = 404
 
 
 class ConflictError(RubricsvcError):
+    """A name or idempotency key that is taken."""
+
     code = "conflict"
     status = 409
 
 
 class InvalidError(RubricsvcError, ValueError):
+    """Invalid input."""
+
     code = "invalid"
     status = 422
 
 
 class FormatError(InvalidError):
+    """An invalid file."""
+
     code = "format"
 
 
 class MalformedError(InvalidError):
+    """A request that is not valid JSON."""
+
     code = "malformed"
     status = 400
 
 
 class TooLargeError(InvalidError):
+    """A request body over the limit."""
+
     code = "too_large"
     status = 413
 
 
 class UnauthorizedError(RubricsvcError):
+    """A missing or invalid API key."""
+
     code = "unauthorized"
     status = 401
 
 
 class ForbiddenError(RubricsvcError):
+    """A cross-site request."""
+
     code = "forbidden"
     status = 403
 
 
 class UnavailableError(RubricsvcError):
+    """A database, broker, judge or model that does not respond."""
+
     code = "unavailable"
     status = 503

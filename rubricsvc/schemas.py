@@ -1,4 +1,4 @@
-"""What travels over HTTP: the core's values with what the database adds to them. The client reads the same classes."""
+"""Wire types of the HTTP API, shared by `rubricsvc.api` and `rubricsvc.client`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MAX_BATCH = 10_000
 
 
 def _plain_digits(value: object) -> object:
-    """A whole number in an address is written in ASCII digits; Python would take ``1_0`` and ``１`` too."""
+    """Reject integers in URLs that are not plain ASCII digits; Python accepts ``1_0`` and ``１`` too."""
     if isinstance(value, str) and not re.fullmatch(r"-?[0-9]{1,20}", value):
         raise PydanticCustomError("plain_digits", "expected a whole number in plain digits")
     return value
@@ -51,28 +51,34 @@ _JUDGE: JsonDict = {
 
 
 class Wire(BaseModel):
-    """Base of all: unknown fields are refused."""
+    """Base class: unknown fields are rejected."""
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
 
 class NewPrompt(Wire):
+    """A prompt to store."""
+
     model_config = ConfigDict(json_schema_extra={"examples": [{"prompt": _PROMPT, "external_id": "sky-1"}]})
 
     prompt: Prompt
-    external_id: Name | None = Field(None, description="the prompt's id where it comes from")
+    external_id: Name | None = Field(None, description="The prompt's id in its source.")
 
 
 class NewRubric(Wire):
+    """A rubric version to store."""
+
     model_config = ConfigDict(json_schema_extra={"examples": [{"name": "sky", "rubric": _RUBRIC, "prompt_id": 1}]})
 
     name: Name = Field(min_length=1)
     rubric: Rubric
-    prompt_id: Id | None = Field(None, description="the prompt that it was written for, if for one")
-    origin: str = Field("api", max_length=40, description="who made it: api, imported, generated, …")
+    prompt_id: Id | None = Field(None, description="The prompt that the rubric belongs to, if any.")
+    origin: str = Field("api", max_length=40, description="Origin: api, imported, generated, …")
 
 
 class NewCompletion(Wire):
+    """A completion to store."""
+
     model_config = ConfigDict(json_schema_extra={"examples": [{"prompt_id": 1, "completion": _COMPLETION}]})
 
     prompt_id: Id
@@ -80,62 +86,76 @@ class NewCompletion(Wire):
 
 
 class NewCompletions(Wire):
+    """Completions to store."""
+
     completions: tuple[NewCompletion, ...] = Field(min_length=1, max_length=MAX_BATCH)
 
 
 class NewJudge(Wire):
+    """A judge to store."""
+
     model_config = ConfigDict(json_schema_extra={"examples": [{"judge": _JUDGE}]})
 
     judge: Judge
 
 
 class NewItem(Wire):
-    """A completion and the rubric to score it by."""
+    """A completion and the rubric that scores it."""
 
     completion_id: Id
-    rubric: Id | Ref = Field(description="id, name (its newest version), name@version or digest")
+    rubric: Id | Ref = Field(description="Id, name (newest version), name@version or digest.")
 
 
 class NewJob(Wire):
+    """A job to submit."""
+
     model_config = ConfigDict(
         json_schema_extra={"examples": [{"judge": "local-vllm", "items": [{"completion_id": 1, "rubric": "sky"}]}]}
     )
 
-    judge: Id | Ref = Field(description="id or name")
+    judge: Id | Ref = Field(description="Id or name.")
     items: tuple[NewItem, ...] = Field(min_length=1, max_length=MAX_BATCH)
     name: Name = ""
-    budget: float | None = Field(None, gt=0, description="US dollars that its judge may cost; needs a price")
+    budget: float | None = Field(None, gt=0, description="US dollars that the judge may cost. Needs a price.")
 
 
 class NewLabel(Wire):
-    """A person's verdict, and what it is about."""
+    """A label with its completion and rubric."""
 
     completion_id: Id
-    rubric: Id | Ref = Field(description="id, name (its newest version), name@version or digest")
+    rubric: Id | Ref = Field(description="Id, name (newest version), name@version or digest.")
     label: Label
 
 
 class NewLabels(Wire):
+    """Labels to store."""
+
     model_config = ConfigDict(
         json_schema_extra={"examples": [{"labels": [{"completion_id": 1, "rubric": "sky", "label": _LABEL}]}]}
     )
 
     labels: tuple[NewLabel, ...] = Field(min_length=1, max_length=MAX_BATCH)
-    replace: bool = Field(False, description="where a person said otherwise before, this counts")
+    replace: bool = Field(False, description="Overwrite an earlier label of the same annotator.")
 
 
 class Stored(Wire):
+    """Fields of every stored row."""
+
     id: int
     created_at: datetime
 
 
 class StoredPrompt(Stored):
+    """A stored prompt."""
+
     digest: str
     external_id: str | None
     prompt: Prompt
 
 
 class StoredRubric(Stored):
+    """A stored rubric version."""
+
     name: str
     version: int
     digest: str
@@ -145,36 +165,42 @@ class StoredRubric(Stored):
 
 
 class StoredCompletion(Stored):
+    """A stored completion."""
+
     digest: str
     prompt_id: int
     completion: Completion
 
 
 class StoredCompletionIds(Wire):
-    """The ids of the completions that were sent, in their order."""
+    """Ids of the sent completions, in order."""
 
     ids: tuple[int, ...]
 
 
 class StoredLabelIds(Wire):
-    """The ids of the labels that were sent, in their order."""
+    """Ids of the sent labels, in order."""
 
     ids: tuple[int, ...]
 
 
 class StoredLabel(Stored):
+    """A stored label."""
+
     completion_id: int
     rubric_id: int
     label: Label
 
 
 class StoredJudge(Stored):
+    """A stored judge."""
+
     digest: str
     judge: Judge
 
 
 class JobProgress(Wire):
-    """Items by state, and verdicts so far."""
+    """Items by state, and verdicts written so far."""
 
     total: int
     pending: int
@@ -186,28 +212,30 @@ class JobProgress(Wire):
     failed_verdicts: int
 
 
-class JobMoney(Wire):
-    """US dollars of a job's budget."""
+class ReservedBudget(Wire):
+    """US dollars of a job's budget that are reserved."""
 
-    held: float = Field(description="reserved by workers for calls under way")
-    lost: float = Field(description="reserved by workers that were killed; counted as spent")
+    held: float = Field(description="Reserved by workers for calls in progress.")
+    lost: float = Field(description="Reserved by killed workers; counted as spent.")
 
 
 class JobSummary(Wire):
-    """What a job came to: what `rubricsvc jobs show` tells. ``voting`` is of a panel, a cascade or pairs."""
+    """Result of a job. ``voting`` is for panels, cascades and pairwise judges."""
 
     rewards: int
     mean_reward: float | None
-    reasons: dict[str, int] = Field(description="failed verdicts by reason")
-    vetoed: dict[str, int] = Field(description="rewards by the required criterion that took them down")
-    cached_share: float | None = Field(description="of the prompts' tokens, those that the engine had read before")
+    reasons: dict[str, int] = Field(description="Failed verdicts by reason.")
+    vetoed: dict[str, int] = Field(description="Vetoed rewards by required criterion.")
+    cached_share: float | None = Field(description="Share of prompt tokens read from the prefix cache.")
     voting: dict[str, float]
-    reserved: JobMoney
+    reserved: ReservedBudget
 
 
 class StoredJob(Stored):
-    """``progress`` is given where one job is asked for, and not in lists: it is counted. ``summary``, for which all
-    verdicts are read, is given of a job that has ended, and of others where it is asked for.
+    """A stored job.
+
+    ``progress`` and ``summary`` are None in lists, since both are computed. ``summary`` is set once the job is
+    finished, or earlier on request.
     """
 
     name: str
@@ -216,24 +244,25 @@ class StoredJob(Stored):
     status: JobStatus
     finished_at: datetime | None
     budget: float | None = None
-    spent: float = Field(0.0, description="US dollars, where the judge's price is known")
+    spent: float = Field(0.0, description="US dollars, if the judge has a price.")
     progress: JobProgress | None = None
     summary: JobSummary | None = None
 
     @property
     def finished(self) -> bool:
+        """Whether no item is pending or leased."""
         return self.finished_at is not None
 
 
 class RetriedJob(Wire):
-    """What a retry did."""
+    """Result of a retry."""
 
-    reopened: int = Field(description="items that are to be scored again")
+    reopened: int = Field(description="Items to be scored again.")
     job: StoredJob
 
 
 class Item(Wire):
-    """One completion of a job and what it was judged worth. ``reward`` is null when too little was judged."""
+    """A completion of a job with its reward, which is null if too little was judged."""
 
     id: int
     completion_id: int
@@ -248,7 +277,7 @@ class Item(Wire):
 
 
 class PreferencePair(Wire):
-    """Two completions of a prompt of which one is worth more, as TRL's preference trainers read them."""
+    """Two completions of a prompt with different rewards, in the format of TRL's preference trainers."""
 
     prompt: tuple[dict[str, Any], ...]
     chosen: tuple[dict[str, Any], ...]
@@ -266,6 +295,8 @@ class PreferencePair(Wire):
 
 
 class StoredVerdict(Stored):
+    """A stored verdict."""
+
     completion_id: int
     rubric_id: int
     judge_id: int
@@ -276,18 +307,20 @@ Data = TypeVar("Data")
 
 
 class Page(Wire, Generic[Data]):
-    """``next`` goes into ``?after=`` to read on; null at the end."""
+    """A page of a list. Pass ``next`` as ``?after=`` to continue; it is null on the last page."""
 
     data: tuple[Data, ...]
     next: int | None
 
 
 class Ready(Wire):
+    """Health response."""
+
     status: Literal["ok"]
 
 
 class Problem(Wire):
-    """What went wrong: a stable ``code``, a sentence, what mends it, and where in the request it lies."""
+    """An error: stable ``code``, message, hint how to fix it, and path in the request."""
 
     code: str
     message: str
@@ -296,4 +329,6 @@ class Problem(Wire):
 
 
 class ErrorBody(Wire):
+    """Body of an error response."""
+
     error: Problem

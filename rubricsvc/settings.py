@@ -1,4 +1,4 @@
-"""One class of settings: ``RUBRICSVC_*`` in the environment, then ``rubricsvc.toml``, then the defaults here."""
+"""Settings: ``RUBRICSVC_*`` in the environment, then ``rubricsvc.toml``, then the defaults here."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _default_database() -> str:
 
 
 def _broker(url: str) -> str:
-    for one in url.split(";"):  # Celery takes several addresses of one broker
+    for one in url.split(";"):  # Celery accepts several addresses of one broker
         if "://" not in one or urlsplit(one).scheme not in BROKERS:
             raise ValueError("expected memory://, redis://HOST/NUMBER or amqp://USER:PASSWORD@HOST//")
         _ = urlsplit(one).port
@@ -33,7 +33,7 @@ def _broker(url: str) -> str:
 
 
 class Settings(BaseSettings):
-    """What can be set. ``rubricsvc doctor`` shows what is in force."""
+    """All settings. ``rubricsvc doctor`` shows their values."""
 
     model_config = SettingsConfigDict(
         env_prefix="RUBRICSVC_", toml_file="rubricsvc.toml", extra="forbid", allow_inf_nan=False
@@ -47,24 +47,24 @@ class Settings(BaseSettings):
         "memory://",
         description="memory:// (one process), redis://… or amqp://…",
     )
-    host: str = Field("127.0.0.1", description="address that `serve` listens on")
-    port: int = Field(8321, ge=0, le=65535, description="port that `serve` listens on")
-    require_key: bool | None = Field(None, description="ask for API keys; unset: only when host is not loopback")
+    host: str = Field("127.0.0.1", description="address of `rubricsvc serve`")
+    port: int = Field(8321, ge=0, le=65535, description="port of `rubricsvc serve`")
+    require_key: bool | None = Field(None, description="require API keys; unset: only if host is not loopback")
     cache_dir: Path = Field(
-        default_factory=lambda: user_cache_path("rubricsvc"), description="where the embedded model is kept"
+        default_factory=lambda: user_cache_path("rubricsvc"), description="folder of the embedded model"
     )
-    claim_size: int = Field(32, ge=1, le=1000, description="completions that a worker claims at a time")
-    lease_seconds: float = Field(120.0, gt=0, description="how long a silent worker keeps its leases")
+    claim_size: int = Field(32, ge=1, le=1000, description="completions that a worker claims at once")
+    lease_seconds: float = Field(120.0, gt=0, description="seconds until the lease of a silent worker expires")
     heartbeat_seconds: float = Field(
-        0.5, gt=0, validate_default=True, description="how often a worker looks whether it still holds them"
+        0.5, gt=0, validate_default=True, description="seconds between checks of a worker that it holds its leases"
     )
-    max_leases: int = Field(10, ge=1, description="leases lost by dying workers before an item fails as worker_lost")
-    reconcile_seconds: float = Field(5.0, gt=0, description="how often lost leases are returned and bells rung again")
-    drain_seconds: float = Field(600.0, gt=0, description="longest time that one Celery message keeps a worker")
-    grader_seconds: float = Field(300.0, gt=0, description="how long /v1/graders/run waits for its answer")
-    sandbox: Literal["bwrap", "none"] = Field("bwrap", description="what confines code that checks run")
+    max_leases: int = Field(10, ge=1, description="lost leases after which an item fails as worker_lost")
+    reconcile_seconds: float = Field(5.0, gt=0, description="seconds between returns of expired leases")
+    drain_seconds: float = Field(600.0, gt=0, description="maximum seconds of one Celery task")
+    grader_seconds: float = Field(300.0, gt=0, description="maximum seconds of /v1/graders/run")
+    sandbox: Literal["bwrap", "none"] = Field("bwrap", description="sandbox for code that checks run")
     vllm_options: dict[str, Any] = Field(
-        default_factory=dict, description='how vLLM uses the machine, as JSON: {"tensor_parallel_size": 2}'
+        default_factory=dict, description='vLLM engine arguments as JSON: {"tensor_parallel_size": 2}'
     )
     log_level: Annotated[LogLevel, BeforeValidator(lambda level: str(level).upper())] = Field(
         "INFO", description="DEBUG, INFO, WARNING or ERROR"
@@ -72,10 +72,10 @@ class Settings(BaseSettings):
 
     @field_validator("heartbeat_seconds")
     @classmethod
-    def _renewed_in_time(cls, seconds: float, others: ValidationInfo) -> float:
+    def _at_most_a_third_of_the_lease(cls, seconds: float, others: ValidationInfo) -> float:
         lease = others.data.get("lease_seconds", math.inf)
         if 3 * seconds > lease:
-            raise ValueError(f"is at most a third of lease_seconds ({lease:g}), or leases run out between two looks")
+            raise ValueError(f"must be at most a third of lease_seconds ({lease:g})")
         return seconds
 
     @classmethod
@@ -87,41 +87,42 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Return the sources in order of precedence."""
         return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)
 
 
 def read_settings() -> Settings:
-    """The settings as they stand now.
+    """Read the settings.
 
     Raises:
-        InvalidError: a value is wrong, or ``rubricsvc.toml`` is no TOML.
+        InvalidError: a value is invalid, or ``rubricsvc.toml`` is not TOML.
     """
     try:
         return Settings()
     except ValidationError as error:
         name, words = first_error(error, quoted=False)  # a URL may hold a password
-        hint = "see the environment and rubricsvc.toml; `rubricsvc doctor` shows what is in force"
+        hint = "check the environment and rubricsvc.toml; `rubricsvc doctor` shows the settings"
         raise InvalidError(f"setting RUBRICSVC_{name.upper()}: {words}", hint=hint) from error
-    except ValueError as error:  # of tomllib, or of bytes that are no text
-        raise InvalidError(f"rubricsvc.toml cannot be read: {error}", hint="mend or remove it") from error
+    except ValueError as error:  # of tomllib, or of undecodable bytes
+        raise InvalidError(f"rubricsvc.toml cannot be read: {error}", hint="correct or remove the file") from error
 
 
 @lru_cache
 def get_settings() -> Settings:
-    """The settings of this process, read once. Raises what `read_settings` raises."""
+    """Return the settings of this process, read once by `read_settings`."""
     return read_settings()
 
 
 def secret(variable: str | None) -> str | None:
-    """What an environment variable holds that is sent in a header; None where it is not set.
+    """Return the value of an environment variable that is sent in a header, or None if it is unset.
 
     Raises:
-        InvalidError: it holds what no header takes, a line break for example.
+        InvalidError: the value has a character that headers do not allow, for example a line break.
     """
     value = os.environ.get(variable or "") or None
     if value is not None and not (value.isascii() and value.isprintable() and " " not in value):
         raise InvalidError(
-            f"the key in {variable} holds a line break, a blank or another character that no header takes",
-            hint=f"set it without: export {variable}=… (a file often ends in a line break)",
+            f"the key in {variable} has a line break, a space or another character that headers do not allow",
+            hint=f"set it again without that character: export {variable}=… (files often end in a line break)",
         )
     return value

@@ -1,4 +1,4 @@
-"""Logs and metrics: structlog to stderr with the ids of what is being worked on, Prometheus at ``/metrics``."""
+"""Logs (structlog to stderr, with ids of the current work) and Prometheus metrics."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 from sqlalchemy.exc import SQLAlchemyError
 
-from rubricsvc.store import monitoring as stats
+from rubricsvc.store import monitoring
 from rubricsvc.store.session import Database
 
 _SHARED: list[structlog.typing.Processor] = [
@@ -25,15 +25,16 @@ _SHARED: list[structlog.typing.Processor] = [
     structlog.stdlib.ExtraAdder(),
     lambda _logger, _method, event: {name: value for name, value in event.items() if name != "color_message"},
 ]
-_CHATTY = ("alembic", "asyncio", "httpx", "httpx2", "openai", "urllib3")
-"""Libraries that report every step at INFO."""
+_VERBOSE_LIBRARIES = ("alembic", "asyncio", "httpx", "httpx2", "openai", "urllib3")
+"""Libraries that log every step at INFO."""
 
 
 def configure(level: str = "INFO", *, human: bool | None = None) -> None:
-    """Send every log line of this process, structlog's and stdlib's alike, to stderr.
+    """Send all log records of this process, structlog's and stdlib's, to stderr.
 
-    ``human`` picks readable lines over JSON; unset, a terminal gets them. What is bound with
-    ``structlog.contextvars.bound_contextvars(job_id=…)`` stands in every line logged inside.
+    Args:
+        level: minimum level.
+        human: readable lines instead of JSON; defaults to whether stderr is a terminal.
     """
     human = sys.stderr.isatty() if human is None else human
     render: list[structlog.typing.Processor] = (
@@ -50,7 +51,7 @@ def configure(level: str = "INFO", *, human: bool | None = None) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
-    for name in _CHATTY:
+    for name in _VERBOSE_LIBRARIES:
         logging.getLogger(name).setLevel(max(logging.WARNING, root.level))
     logging.getLogger("kombu.connection").setLevel(logging.ERROR)  # it warns that memory:// names no host
     logging.captureWarnings(True)
@@ -68,26 +69,26 @@ def configure(level: str = "INFO", *, human: bool | None = None) -> None:
 
 
 class Metrics:
-    """The metrics of one service: requests counted here, the queue read from the database when asked."""
+    """Metrics of one service: requests are counted, the queue is read from the database at each scrape."""
 
     def __init__(self, db: Database) -> None:
         self._registry = CollectorRegistry()
         self._requests = Counter(
-            "rubricsvc_http_requests", "Requests answered", ["method", "route", "status"], registry=self._registry
+            "rubricsvc_http_requests", "HTTP requests", ["method", "route", "status"], registry=self._registry
         )
         self._seconds = Histogram(
-            "rubricsvc_http_request_seconds", "Time to answer", ["method", "route"], registry=self._registry
+            "rubricsvc_http_request_seconds", "HTTP request duration", ["method", "route"], registry=self._registry
         )
         ProcessCollector(registry=self._registry)
         self._registry.register(_Queue(db))
 
     def request(self, method: str, route: str, status: int, seconds: float) -> None:
-        """Count one answered request. ``route`` is the template (``/v1/jobs/{job_id}``), so that ids make no series."""
+        """Count a request. ``route`` is the template (``/v1/jobs/{job_id}``), so that ids do not create series."""
         self._requests.labels(method, route, str(status)).inc()
         self._seconds.labels(method, route).observe(seconds)
 
     def render(self) -> bytes:
-        """The text that Prometheus scrapes."""
+        """Return the metrics in Prometheus text format."""
         return generate_latest(self._registry)
 
 
@@ -95,10 +96,9 @@ VERDICTS_SECONDS = 60.0
 
 
 class _Queue(Collector):
-    """What the database says at the moment of the scrape. Where it is gone, that is what is reported.
+    """Queue metrics, read from the database at each scrape.
 
-    The queue is counted in an index. Counting verdicts reads them all: that is done once a minute, however often one
-    scrapes.
+    Counting items uses an index. Counting verdicts reads all rows, so it is done once a minute.
     """
 
     def __init__(self, db: Database) -> None:
@@ -107,15 +107,15 @@ class _Queue(Collector):
         self._counted_at = -math.inf
 
     def describe(self) -> list[GaugeMetricFamily]:
-        return []  # so that registering it reads nothing
+        return []  # registration must not read the database
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        up = GaugeMetricFamily("rubricsvc_database_up", "1 when the database answered this scrape")
+        up = GaugeMetricFamily("rubricsvc_database_up", "1 if the database responded to this scrape")
         try:
             with self._db.read() as session:
-                queue = stats.queue(session)
+                queue = monitoring.queue(session)
                 if time.monotonic() - self._counted_at >= VERDICTS_SECONDS:
-                    self._verdicts, self._counted_at = stats.verdicts(session), time.monotonic()
+                    self._verdicts, self._counted_at = monitoring.verdicts(session), time.monotonic()
         except SQLAlchemyError:
             up.add_metric([], 0)
             yield up
@@ -124,9 +124,9 @@ class _Queue(Collector):
         items = GaugeMetricFamily("rubricsvc_queue_items", "Items not scored yet", labels=["judge", "state"])
         for (judge, state), count in queue.items.items():
             items.add_metric([judge, state], count)
-        verdicts = GaugeMetricFamily("rubricsvc_verdicts", "Verdicts kept, counted once a minute", labels=["outcome"])
+        verdicts = GaugeMetricFamily("rubricsvc_verdicts", "Stored verdicts, counted once a minute", labels=["outcome"])
         for outcome, count in self._verdicts.items():
             verdicts.add_metric([outcome], count)
-        bells = GaugeMetricFamily("rubricsvc_outbox_pending", "Bells not yet handed to the broker")
-        bells.add_metric([], queue.bells)
-        yield from (up, items, verdicts, bells)
+        outbox = GaugeMetricFamily("rubricsvc_outbox_pending", "Messages not yet sent to the broker")
+        outbox.add_metric([], queue.bells)
+        yield from (up, items, verdicts, outbox)

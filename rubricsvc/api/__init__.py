@@ -1,1 +1,1 @@
-"""The HTTP API: one router for each noun over `rubricsvc.store`. `schemas` says what travels; read `app` first."""
+"""HTTP API: one router per noun over `rubricsvc.store`. `rubricsvc.schemas` has the wire types; read `app` first."""

@@ -1,4 +1,4 @@
-"""The application: routers, error handlers and what every request passes through, put together."""
+"""FastAPI application: routers, error handlers and middleware."""
 
 from __future__ import annotations
 
@@ -9,41 +9,43 @@ from fastapi.responses import RedirectResponse
 from fastapi_offline import FastAPIOffline
 
 from rubricsvc.api import completions, errors, graders, health, jobs, judges, labels, prompts, rubrics, verdicts
-from rubricsvc.api.auth import authenticate, refuse_foreign_pages
+from rubricsvc.api.auth import authenticate, reject_cross_site
 from rubricsvc.api.middleware import BodyLimit, RequestContext
-from rubricsvc.api.request import Examine
+from rubricsvc.api.request import Validators
 from rubricsvc.settings import Settings
 from rubricsvc.store.session import Database
 from rubricsvc.telemetry import Metrics
 
 MAX_BODY = 32 * 2**20
-"""Bytes. Some thousands of long completions; more go in several requests."""
+"""Bytes of a request body: some thousands of long completions. Split larger batches."""
 
-_ABOUT = """Keep per-prompt rubrics, have completions scored by generative judges, read the rewards.
+_DESCRIPTION = """Store per-prompt rubrics, score completions with generative judges, read the rewards.
 
-Every error is `{"error": {"code", "message", "hint", "path"}}`. Lists are read with `?after=` and `?limit=`.
-What is content (prompts, rubrics, completions, judges) is kept once: sending it again gives the same id.
+Every error is `{"error": {"code", "message", "hint", "path"}}`. Lists are paginated with `?after=` and `?limit=`.
+Prompts, rubrics, completions and judges are content-addressed: sending the same content again returns the same id.
 """
 
 
 def create_app(
-    settings: Settings, db: Database, *, max_body: int = MAX_BODY, examine: Examine | None = None
+    settings: Settings, db: Database, *, max_body: int = MAX_BODY, validators: Validators | None = None
 ) -> FastAPI:
-    """The service over an open database (see `rubricsvc.store.migrate.open_database`); closing it is the caller's.
+    """Create the application over an open database, which the caller closes.
 
     Args:
-        max_body: bytes of a request's body.
-        examine: what is asked, beside the values' own rules, before a rubric or a judge is kept.
+        settings: settings of the service.
+        db: from `rubricsvc.store.migrate.open_database`.
+        max_body: bytes of a request body.
+        validators: further checks of rubrics and judges before they are stored.
     """
-    app = FastAPIOffline(  # /docs needs no script from elsewhere
+    app = FastAPIOffline(  # /docs loads nothing from other sites
         title="rubricsvc",
         version=version("rubricsvc"),
-        description=_ABOUT,
+        description=_DESCRIPTION,
         separate_input_output_schemas=False,
         redoc_url=None,
-        dependencies=[Depends(refuse_foreign_pages)],
+        dependencies=[Depends(reject_cross_site)],
     )
-    stand_on(app, settings, db, examine)
+    set_state(app, settings, db, validators)
     errors.install(app)
     for noun in (prompts, rubrics, completions, judges, jobs, verdicts, labels, graders):
         app.include_router(noun.router, prefix="/v1", dependencies=[Depends(authenticate)])
@@ -54,9 +56,9 @@ def create_app(
     return app
 
 
-def stand_on(app: FastAPI, settings: Settings, db: Database, examine: Examine | None = None) -> None:
-    """What the service's requests find in ``app.state``. Making the routes takes longer than a test that uses them."""
+def set_state(app: FastAPI, settings: Settings, db: Database, validators: Validators | None = None) -> None:
+    """Set ``app.state``, which endpoints read. Tests reuse one application, since building routes takes long."""
     app.state.settings = settings
     app.state.db = db
-    app.state.examine = examine or Examine()
+    app.state.validators = validators or Validators()
     app.state.metrics = Metrics(db)

@@ -1,8 +1,8 @@
-"""Who may call. On this machine anyone who is not a web page; from elsewhere whoever has an API key.
+"""Authentication: API keys, and protection against cross-site requests where no key is required.
 
-Keys are asked for when ``require_key`` is true, or unset while the service listens beyond loopback or the caller is not
-on this machine. Without keys the two ways in which a foreign web page could speak for its reader are closed: a name
-that resolves to 127.0.0.1 (DNS rebinding; see the Host header) and a cross-site form or fetch (see Sec-Fetch-Site).
+A key is required if ``require_key`` is true, or if it is unset and the service listens beyond loopback or the caller is
+on another machine. Without keys, two attacks by web pages are rejected: DNS rebinding (by the Host header) and
+cross-site forms or fetches (by Sec-Fetch-Site and Origin).
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from rubricsvc.store.session import Database
 from rubricsvc.store.tables import utcnow
 
 _SAFE = {"GET", "HEAD", "OPTIONS"}
-_bearer = HTTPBearer(auto_error=False, description="an API key: `rubricsvc keys create NAME`")
+_bearer = HTTPBearer(auto_error=False, description="API key; create one with `rubricsvc keys create NAME`")
 
 
 def is_loopback(host: str) -> bool:
-    """Whether ``host`` (a name or an address) can only be this machine."""
+    """Return whether ``host`` (name or address) can only be this machine."""
     if host.lower() == "localhost":
         return True
     try:
@@ -36,7 +36,7 @@ def is_loopback(host: str) -> bool:
 
 
 def needs_key(settings: Settings, peer: str | None = None) -> bool:
-    """Whether a caller at address ``peer`` must show a key. No peer is a Unix socket, or nobody yet."""
+    """Return whether a caller at address ``peer`` needs a key. ``peer`` is None for a Unix socket."""
     if settings.require_key is not None:
         return settings.require_key
     return not is_loopback(settings.host) or (peer is not None and not is_loopback(peer))
@@ -46,14 +46,14 @@ def _asks_for_key(request: Request) -> bool:
     return needs_key(request.app.state.settings, request.client.host if request.client else None)
 
 
-async def refuse_foreign_pages(request: Request) -> None:
-    """Raises ForbiddenError for what a browser may have been tricked into sending."""
+async def reject_cross_site(request: Request) -> None:
+    """Raise ForbiddenError for a request that a foreign web page may have sent."""
     if _asks_for_key(request):
         return
     if not is_loopback(_hostname(f"//{request.headers.get('host', '')}")):
         raise ForbiddenError(
-            "without API keys the service answers only to localhost, 127.0.0.1 and [::1]",
-            hint="set RUBRICSVC_REQUIRE_KEY=true to serve it under another name",
+            "without API keys the service accepts only the hosts localhost, 127.0.0.1 and [::1]",
+            hint="set RUBRICSVC_REQUIRE_KEY=true to serve under another name",
         )
     if request.method in _SAFE:
         return
@@ -61,7 +61,7 @@ async def refuse_foreign_pages(request: Request) -> None:
     origin = request.headers.get("origin")
     foreign_origin = origin is not None and origin.partition("://")[2] != request.headers["host"]
     if site not in ("none", "same-origin") or foreign_origin:
-        raise ForbiddenError("a web page of another site may not write here", hint="use the client or the command line")
+        raise ForbiddenError("cross-site requests may not write", hint="use the Python client or the command line")
 
 
 def _hostname(url: str) -> str:
@@ -74,12 +74,12 @@ def _hostname(url: str) -> str:
 def authenticate(
     request: Request, credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
 ) -> None:
-    """Raises UnauthorizedError where a key is asked for and none that is good was sent."""
+    """Raise UnauthorizedError if a key is required and no valid one was sent."""
     if not _asks_for_key(request):
         return
     if credentials is None:
         raise UnauthorizedError(
-            "this service asks for an API key", hint="send Authorization: Bearer KEY; `rubricsvc keys create` makes one"
+            "an API key is required", hint="send Authorization: Bearer KEY; create a key with `rubricsvc keys create`"
         )
     db: Database = request.app.state.db
     with db.read() as session:

@@ -1,7 +1,7 @@
-"""Request bodies, read strictly: real JSON only, no key twice, no coercion, nothing that a database could not keep.
+"""Strict request bodies: standard JSON, no duplicate keys, no coercion, nothing that a database cannot store.
 
-FastAPI would parse a body with Python's ``json`` (which takes NaN) and validate what comes out loosely (where ``false``
-is a number). Here the bytes themselves are validated, as JSON, in pydantic's strict mode.
+FastAPI parses a body with Python's ``json`` (which accepts NaN) and validates in lax mode (where ``false`` is a
+number). Here the bytes are validated as JSON in pydantic's strict mode.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Location = tuple[str | int, ...]
 
 
 class _JsonBytes(bytes):
-    """A body whose Content-Type says that it is JSON."""
+    """Body whose Content-Type is JSON."""
 
 
 class _Request(Request):
@@ -33,9 +33,10 @@ class _Request(Request):
 
 
 class StrictRoute(APIRoute):
-    """A route that hands its body to `Json` as bytes."""
+    """Route that passes its body to `Json` as bytes."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Return the handler, with a request whose ``json()`` gives the raw bytes."""
         handle = super().get_route_handler()
 
         async def handle_raw(request: Request) -> Response:
@@ -45,7 +46,7 @@ class StrictRoute(APIRoute):
 
 
 class _Strict:
-    """Marks a body's type; see `Json`."""
+    """Annotation of a body type; see `Json`."""
 
     def __get_pydantic_core_schema__(self, source: type[BaseModel], handler: GetCoreSchemaHandler) -> CoreSchema:
         def read(raw: object) -> BaseModel:
@@ -55,31 +56,31 @@ class _Strict:
                 plain = json.loads(raw, object_pairs_hook=once, parse_constant=no_constant)
             except (ValueError, RecursionError) as error:
                 raise PydanticCustomError("json_invalid", "not JSON: {why}", {"why": str(error)}) from None
-            _refuse_unkeepable(plain)
+            _reject_unstorable(plain)
             return source.model_validate_json(raw, strict=True)
 
         return core_schema.no_info_before_validator_function(read, handler(source))
 
 
 Json = Annotated[T, _Strict()]
-"""``new: Json[NewPrompt]`` in an endpoint of a `StrictRoute`: the body, strictly."""
+"""Strictly validated body of an endpoint of a `StrictRoute`: ``new: Json[NewPrompt]``."""
 
 
-def _refuse_unkeepable(value: Any, location: Location = ()) -> None:
-    """Refuse what is JSON but cannot be stored: U+0000 (PostgreSQL), and numbers that overflow to infinity."""
+def _reject_unstorable(value: Any, location: Location = ()) -> None:
+    """Reject JSON that cannot be stored: U+0000 (PostgreSQL), and numbers that overflow to infinity."""
     if isinstance(value, dict):
         for key, item in value.items():
-            _refuse_unkeepable(key, (*location, key))
-            _refuse_unkeepable(item, (*location, key))
+            _reject_unstorable(key, (*location, key))
+            _reject_unstorable(item, (*location, key))
     elif isinstance(value, list):
         for index, item in enumerate(value):
-            _refuse_unkeepable(item, (*location, index))
+            _reject_unstorable(item, (*location, index))
     elif isinstance(value, str) and "\0" in value:
-        raise _refusal(location, "the text holds the character U+0000, which a database cannot keep")
+        raise _error(location, "the text contains U+0000, which a database cannot store")
     elif isinstance(value, float) and not math.isfinite(value):
-        raise _refusal(location, "the number is too large")
+        raise _error(location, "the number is too large")
 
 
-def _refusal(location: Location, why: str) -> pydantic_core.ValidationError:
-    error = pydantic_core.InitErrorDetails(type=PydanticCustomError("unkeepable", why), loc=location, input=None)
+def _error(location: Location, message: str) -> pydantic_core.ValidationError:
+    error = pydantic_core.InitErrorDetails(type=PydanticCustomError("not_storable", message), loc=location, input=None)
     return pydantic_core.ValidationError.from_exception_data("body", [error])

@@ -1,4 +1,4 @@
-"""``/v1/completions``: answers to prompts, and who gave them."""
+"""``/v1/completions``."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 
 from rubricsvc.api.body import Json, StrictRoute
-from rubricsvc.api.errors import declared
-from rubricsvc.api.pagination import After, Limit, paged
+from rubricsvc.api.errors import error_responses
+from rubricsvc.api.pagination import After, Limit, paginate
 from rubricsvc.api.request import Db, IdInPath
 from rubricsvc.core.base import Name
 from rubricsvc.schemas import Id, NewCompletions, Page, StoredCompletion, StoredCompletionIds
@@ -18,15 +18,16 @@ from rubricsvc.store.tables import CompletionRow
 router = APIRouter(prefix="/completions", tags=["completions"], route_class=StrictRoute)
 
 
-def show(row: CompletionRow) -> StoredCompletion:
+def to_schema(row: CompletionRow) -> StoredCompletion:
+    """Return the wire type of a row."""
     return StoredCompletion(
         id=row.id, created_at=row.created_at, digest=row.digest, prompt_id=row.prompt_id, completion=row.value
     )
 
 
-@router.post("", status_code=201, responses=declared(404))
+@router.post("", status_code=201, responses=error_responses(404))
 def add(db: Db, new: Json[NewCompletions]) -> StoredCompletionIds:
-    """Keep completions, of one or of several prompts. The same content for a prompt is the same completion."""
+    """Store completions of one or several prompts. Identical content for a prompt is stored once."""
     with db.write() as session:
         for prompt_id in {item.prompt_id for item in new.completions}:
             prompts.get(session, prompt_id)
@@ -34,23 +35,25 @@ def add(db: Db, new: Json[NewCompletions]) -> StoredCompletionIds:
         return StoredCompletionIds(ids=tuple(completions.add_many(session, pairs)))
 
 
-@router.get("", responses=declared())
+@router.get("", responses=error_responses())
 def page(
     db: Db,
-    prompt_id: Annotated[Id | None, Query(description="answers to this prompt")] = None,
-    policy: Annotated[Name | None, Query(description="answers of this policy")] = None,
+    prompt_id: Annotated[Id | None, Query(description="Filter by prompt.")] = None,
+    policy: Annotated[Name | None, Query(description="Filter by policy.")] = None,
     after: After = 0,
     limit: Limit = 50,
 ) -> Page[StoredCompletion]:
-    """All completions, oldest first."""
+    """List completions, oldest first."""
     with db.read() as session:
-        return paged(
-            lambda n: completions.page(session, after=after, limit=n, prompt_id=prompt_id, policy=policy), show, limit
+        return paginate(
+            lambda n: completions.page(session, after=after, limit=n, prompt_id=prompt_id, policy=policy),
+            to_schema,
+            limit,
         )
 
 
-@router.get("/{completion_id}", responses=declared(404))
+@router.get("/{completion_id}", responses=error_responses(404))
 def get(db: Db, completion_id: IdInPath) -> StoredCompletion:
-    """One completion."""
+    """Get a completion."""
     with db.read() as session:
-        return show(completions.get(session, completion_id))
+        return to_schema(completions.get(session, completion_id))

@@ -1,4 +1,4 @@
-"""Every error leaves the API in one shape, ``{"error": {"code", "message", "hint", "path"}}``, made in this file."""
+"""Error responses: every error has the shape ``{"error": {"code", "message", "hint", "path"}}``."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from rubricsvc.schemas import ErrorBody, Problem
 log = structlog.get_logger(__name__)
 
 
-def declared(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """OpenAPI's ``responses`` for these statuses; 422 and what every endpoint may answer come by themselves."""
-    every = {400, 401, 403, 413, 422, 500, 503, *statuses}
-    return {status: {"model": ErrorBody, "description": HTTPStatus(status).phrase} for status in sorted(every)}
+def error_responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """Return OpenAPI ``responses`` for these statuses and those that every endpoint may send."""
+    statuses_ = {400, 401, 403, 413, 422, 500, 503, *statuses}
+    return {status: {"model": ErrorBody, "description": HTTPStatus(status).phrase} for status in sorted(statuses_)}
 
 
-def response(error: RubricsvcError) -> JSONResponse:
-    """The error as an answer."""
+def error_response(error: RubricsvcError) -> JSONResponse:
+    """Return the response of an error."""
     problem = Problem(code=error.code, message=error.message, hint=error.hint, path=error.path)
     headers = (
         {"WWW-Authenticate": "Bearer"} if error.status == 401 else {"Retry-After": "1"} if error.status == 503 else {}
@@ -36,8 +36,8 @@ def response(error: RubricsvcError) -> JSONResponse:
     return JSONResponse(ErrorBody(error=problem).model_dump(), error.status, headers)
 
 
-def of_exception(error: Exception) -> RubricsvcError:
-    """The error of the project's tree that ``error`` amounts to."""
+def from_exception(error: Exception) -> RubricsvcError:
+    """Return the RubricsvcError that corresponds to any exception."""
     match error:
         case RubricsvcError():
             return error
@@ -47,22 +47,20 @@ def of_exception(error: Exception) -> RubricsvcError:
             return _of_http(error)
         case OperationalError() | InterfaceError() | PoolTimeout():
             log.error("database_unavailable", error=str(error))
-            return UnavailableError("the database does not answer", hint="`rubricsvc doctor` looks what is wrong")
+            return UnavailableError("the database is unavailable", hint="check it with `rubricsvc doctor`")
         case DataError() | OverflowError():
             hint = "send shorter texts and smaller numbers; /docs lists the limits"
-            return InvalidError("a value is longer or larger than the database takes", hint=hint)
+            return InvalidError("a value exceeds the limits of the database", hint=hint)
         case _:
-            hint = "this is a bug: please report it, with what the log says"
-            return RubricsvcError(
-                "an error inside the service; its log has the details, under this request's id", hint=hint
-            )
+            hint = "this is a bug: please report it with the log lines of this request id"
+            return RubricsvcError("internal error; the service's log has the details under this request id", hint=hint)
 
 
 def install(app: FastAPI) -> None:
-    """Let ``app`` answer with `response` to whatever is raised."""
+    """Register the exception handlers."""
 
     def handle(_request: Request, error: Exception) -> JSONResponse:
-        return response(of_exception(error))
+        return error_response(from_exception(error))
 
     for kind in (RubricsvcError, RequestValidationError, HTTPException, OperationalError, InterfaceError, DataError):
         app.add_exception_handler(kind, handle)
@@ -76,7 +74,7 @@ def _of_validation(raised: Sequence[Any]) -> RubricsvcError:
     if first.code == "json_invalid":
         hint = "send one JSON value with Content-Type: application/json"
         return MalformedError(raised[0]["msg"], hint=hint, path=path)
-    hint = f"{_HINTS.get(first.code, 'correct the value')}; /docs lists the fields, their types and limits"
+    hint = f"{_HINTS.get(first.code, 'correct the value')}; see /docs for fields, types and limits"
     listed = [f"{_dotted(one.path)}: {one.message}" for one in messages[:_MAX_LISTED]]
     more = [f"and {len(messages) - _MAX_LISTED} more"] if len(messages) > _MAX_LISTED else []
     return InvalidError("; ".join(listed + more), hint=hint, path=path)
@@ -84,10 +82,10 @@ def _of_validation(raised: Sequence[Any]) -> RubricsvcError:
 
 _MAX_LISTED = 8
 _HINTS = {
-    "missing": "send this field too",
-    "extra_forbidden": "leave it out, or correct its name",
-    "string_too_long": "make it shorter",
-    "too_long": "send fewer at a time",
+    "missing": "add the field",
+    "extra_forbidden": "remove the field, or correct its name",
+    "string_too_long": "shorten the text",
+    "too_long": "send fewer items",
 }
 
 
@@ -96,11 +94,11 @@ def _dotted(path: FieldPath) -> str:
 
 
 def _of_http(error: HTTPException) -> RubricsvcError:
-    """What the framework raises itself: no such route, wrong method, body too large."""
+    """Convert an error of the framework: unknown route, wrong method, body too large."""
     if error.status_code == TooLargeError.status:
-        return TooLargeError(str(error.detail), hint="send fewer or shorter things at a time")
+        return TooLargeError(str(error.detail), hint="split the request into smaller ones")
     status = HTTPStatus(error.status_code)
     kind = MalformedError if status == 400 else RubricsvcError
-    made = kind(str(error.detail), hint="/docs lists what there is, and how it is asked")
+    made = kind(str(error.detail), hint="see /docs for the endpoints and methods")
     made.status, made.code = status.value, made.code if status == 400 else status.name.lower()
     return made

@@ -1,8 +1,8 @@
-"""``/v1/graders``: OpenAI's graders, run and validated in the shape of OpenAI's API.
+"""``/v1/graders``: run and validate OpenAI graders, with the requests and responses of OpenAI's API.
 
-The same stands under ``/v1/fine_tuning/alpha/graders``, where OpenAI's client looks for it. A run is a job of one
-completion: the grader is kept as a rubric, the item as a prompt, and workers do the rest. All of it is content, so that
-the same run asked again is the same job, and what failed of it is tried again.
+The same endpoints exist under ``/v1/fine_tuning/alpha/graders``, the path of OpenAI's client. A run is a job with one
+completion: the grader is stored as a rubric and the item as a prompt. All of it is content-addressed, so that the same
+run is the same job, and a repeated request retries what failed.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from pydantic import Field, JsonValue
 from sqlalchemy.orm import Session
 
 from rubricsvc.api.body import Json, StrictRoute
-from rubricsvc.api.errors import declared
-from rubricsvc.api.request import Db, Examine, Examined
+from rubricsvc.api.errors import error_responses
+from rubricsvc.api.request import Db, Validators, ValidatorsDep
 from rubricsvc.core.prompt import Completion
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.verdict import Verdict
@@ -36,28 +36,30 @@ from rubricsvc.store import completions, jobs, judges, leases, prompts, rubrics,
 from rubricsvc.store.session import Database
 from rubricsvc.store.tables import COMPLETED, JudgeRow
 
-UNTAKEN_SECONDS = 30.0
-"""How long a run waits for a worker while none is at work for its judges."""
+NO_WORKER_SECONDS = 30.0
+"""Seconds that a run waits while no worker works for its judges."""
 
 router = APIRouter(tags=["graders"], route_class=StrictRoute)
 _ALIAS = "/fine_tuning/alpha/graders"
 
 
 class NewRun(Wire):
-    """A grader, what it grades, and the row of data that its templates name."""
+    """A grader, the sample that it grades, and the item that its templates refer to."""
 
     grader: dict[str, JsonValue]
     model_sample: str
     item: dict[str, JsonValue] | None = None
-    reference_answer: JsonValue = Field(None, description="as older clients send it: the item's field of that name")
+    reference_answer: JsonValue = Field(None, description="Sent by older clients: the item's field of this name.")
 
 
 class NewValidation(Wire):
+    """A grader to validate."""
+
     grader: dict[str, JsonValue]
 
 
-class Validated(Wire):
-    """The grader as it was sent."""
+class ValidatedGrader(Wire):
+    """The grader as sent."""
 
     grader: dict[str, JsonValue]
 
@@ -67,36 +69,43 @@ def _settings(request: Request) -> Settings:
     return settings
 
 
-@router.post("/graders/validate", responses=declared())
+@router.post("/graders/validate", responses=error_responses())
 @router.post(f"{_ALIAS}/validate", include_in_schema=False)
-def validate(examine: Examined, new: Json[NewValidation]) -> Validated:
-    """See that a grader can be run; 422 with the path of what is wrong where it cannot."""
-    examine.rubric(rubric_of(parse(new.grader)))
-    return Validated(grader=new.grader)
+def validate(validators: ValidatorsDep, new: Json[NewValidation]) -> ValidatedGrader:
+    """Validate a grader. 422 with the path of the error."""
+    validators.rubric(rubric_of(parse(new.grader)))
+    return ValidatedGrader(grader=new.grader)
 
 
-@router.post("/graders/run", responses=declared(404))
+@router.post("/graders/run", responses=error_responses(404))
 @router.post(f"{_ALIAS}/run", include_in_schema=False)
 async def run(
-    db: Db, examine: Examined, settings: Annotated[Settings, Depends(_settings)], new: Json[NewRun]
+    db: Db, validators: ValidatorsDep, settings: Annotated[Settings, Depends(_settings)], new: Json[NewRun]
 ) -> GraderRun:
-    """Run a grader on one sample, and wait for what it says.
+    """Run a grader on one sample and wait for the reward.
 
-    A grader's `model` is asked through the judge of that name, or else the newest judge of that model. Where the grader
-    gives no number, `reward` is null and the flags say why. 404: no such judge. 503: no worker was there in time; the
-    same request goes on where it was.
+    A grader's `model` is the name of a judge, or else the model of the newest judge that has it. If the grader gives no
+    number, `reward` is null and the flags give the reason. 404: unknown judge. 503: no worker in time; repeat the same
+    request to continue.
     """
     began = time.monotonic()
-    task = await run_in_threadpool(_begin, db, examine, new)
-    await _wait(db, task, began, settings.grader_seconds)
-    found, why = await run_in_threadpool(_read, db, task)
+    grader_run = await run_in_threadpool(_submit, db, validators, new)
+    await _wait(db, grader_run, began, settings.grader_seconds)
+    judge_verdicts, reason = await run_in_threadpool(_read, db, grader_run)
     seconds = time.monotonic() - began
-    return run_of(task.grader, task.rubric, found, models=task.models, seconds=seconds, unanswered=why)
+    return run_of(
+        grader_run.grader,
+        grader_run.rubric,
+        judge_verdicts,
+        models=grader_run.models,
+        seconds=seconds,
+        unanswered=reason,
+    )
 
 
 @dataclass
-class _Task:
-    """A run under way. ``models``: by criterion, the model that is asked."""
+class _GraderRun:
+    """A run in progress. ``models``: criterion key to model name."""
 
     grader: Grader
     rubric: Rubric
@@ -105,13 +114,13 @@ class _Task:
     judge_ids: list[int] = field(default_factory=list)
 
 
-def _begin(db: Database, examine: Examine, new: NewRun) -> _Task:
-    """Keep what there is to keep, and submit a job for each judge that is needed."""
+def _submit(db: Database, validators: Validators, new: NewRun) -> _GraderRun:
+    """Store grader, item and sample, and submit one job per judge."""
     grader, faults = parse(new.grader), Faults()
-    task = _Task(grader, rubric_of(grader))
-    examine.rubric(task.rubric)
-    older = {"reference_answer": new.reference_answer} if new.reference_answer is not None else {}
-    prompt = prompt_of({**older, **(new.item or {})}, Place("item"), faults, ("item",))
+    grader_run = _GraderRun(grader, rubric_of(grader))
+    validators.rubric(grader_run.rubric)
+    legacy = {"reference_answer": new.reference_answer} if new.reference_answer is not None else {}
+    prompt = prompt_of({**legacy, **(new.item or {})}, Place("item"), faults, ("item",))
     if prompt is None:
         raise InvalidError(
             faults.kept[0].message, hint="an item is a mapping; its messages are chat messages", path="item"
@@ -119,21 +128,21 @@ def _begin(db: Database, examine: Examine, new: NewRun) -> _Task:
     with db.write() as session:
         prompt_id = prompts.add(session, prompt).id
         completion_id = completions.add_many(session, [(prompt_id, Completion(text=new.model_sample))])[0]
-        for judge, rubric in _shares(session, task.rubric):
+        for judge, rubric in _split_by_judge(session, grader_run.rubric):
             name = usable_name(f"grader {grader.label}")
             rubric_id = rubrics.add(session, rubric, name=name, origin="grader").id
             job = jobs.submit(session, judge_id=judge.id, items=[(completion_id, rubric_id)], name=name)
             if job.finished_at is not None and job.status != COMPLETED:
-                jobs.retry(session, job.id)  # what is settled stays
-            task.job_ids.append(job.id)
-            task.judge_ids.append(judge.id)
+                jobs.retry(session, job.id)  # scored verdicts are kept
+            grader_run.job_ids.append(job.id)
+            grader_run.judge_ids.append(judge.id)
             asked = [criterion.key for criterion in rubric.criteria if criterion.custom_prompt]
-            task.models |= dict.fromkeys(asked, judge.value.model or judge.name)
-    return task
+            grader_run.models |= dict.fromkeys(asked, judge.value.model or judge.name)
+    return grader_run
 
 
-def _shares(session: Session, rubric: Rubric) -> Iterator[tuple[JudgeRow, Rubric]]:
-    """Who judges what of the rubric: a judge for each model that it names, and the checks with the first of them."""
+def _split_by_judge(session: Session, rubric: Rubric) -> Iterator[tuple[JudgeRow, Rubric]]:
+    """Yield each judge with its part of the rubric: one per model, the checks with the first of them."""
     rows: dict[int, JudgeRow] = {}
     asked: dict[int, list[str]] = {}
     for criterion in rubric.criteria:
@@ -151,39 +160,39 @@ def _shares(session: Session, rubric: Rubric) -> Iterator[tuple[JudgeRow, Rubric
         yield rows[judge_id], rubric if len(rows) == 1 else Rubric(criteria=part, formula="mean")
 
 
-async def _wait(db: Database, task: _Task, began: float, longest: float) -> None:
-    """Until the jobs have ended. No connection is held meanwhile. A run behind others of a busy judge goes on waiting.
+async def _wait(db: Database, grader_run: _GraderRun, began: float, longest: float) -> None:
+    """Wait until the jobs are finished, without holding a connection.
 
     Raises:
-        UnavailableError: they have not in time.
+        UnavailableError: no worker started, or ``longest`` seconds have passed.
     """
     pause, attended = 0.02, began
-    while (state := await run_in_threadpool(_state, db, task)) != "ended":
+    while (state := await run_in_threadpool(_state, db, grader_run)) != "finished":
         now = time.monotonic()
         waited, attended = now - began, now if state == "attended" else attended
-        if now - attended > min(UNTAKEN_SECONDS, longest):
-            hint = "is one running? `rubricsvc worker`, or serve on one machine; the same request goes on where it was"
-            raise UnavailableError(f"no worker took this run within {waited:.0f} s", hint=hint)
+        if now - attended > min(NO_WORKER_SECONDS, longest):
+            hint = "start a worker with `rubricsvc worker`, then repeat the request: it continues"
+            raise UnavailableError(f"no worker started this run within {waited:.0f} s", hint=hint)
         if waited > longest:
-            hint = "send the same request again: it goes on where it was; RUBRICSVC_GRADER_SECONDS is how long it waits"
-            raise UnavailableError(f"the run is still being judged after {waited:.0f} s", hint=hint)
+            hint = "repeat the request: it continues; RUBRICSVC_GRADER_SECONDS sets the limit"
+            raise UnavailableError(f"the run is not finished after {waited:.0f} s", hint=hint)
         await asyncio.sleep(pause)
         pause = min(pause * 1.5, 0.5)
 
 
-def _state(db: Database, task: _Task) -> Literal["ended", "attended", "unattended"]:
-    """Whether the jobs have ended, and if not whether a worker is at work for their judges."""
+def _state(db: Database, grader_run: _GraderRun) -> Literal["finished", "attended", "unattended"]:
+    """Return whether the jobs are finished, or else whether a worker works for their judges."""
     with db.read() as session:
-        seen = [jobs.progress(session, job_id) for job_id in task.job_ids]
-        if not any(one.pending + one.leased for one in seen):
-            return "ended"
-        return "attended" if leases.attended(session, task.judge_ids) else "unattended"
+        progress = [jobs.progress(session, job_id) for job_id in grader_run.job_ids]
+        if not any(one.pending + one.leased for one in progress):
+            return "finished"
+        return "attended" if leases.attended(session, grader_run.judge_ids) else "unattended"
 
 
-def _read(db: Database, task: _Task) -> tuple[list[Verdict], str]:
-    """The verdicts, and why there are none where there are none."""
+def _read(db: Database, grader_run: _GraderRun) -> tuple[list[Verdict], str]:
+    """Return the verdicts, and the reason if there are none."""
     with db.read() as session:
-        items = [row for job_id in task.job_ids for row in jobs.results(session, job_id)]
+        items = [row for job_id in grader_run.job_ids for row in jobs.results(session, job_id)]
         by_item = verdicts.for_items(session, [row.id for row in items])
-    why = next((row.null_reason or row.state for row in items if row.id not in by_item), "")
-    return [verdict for row in items for verdict in by_item.get(row.id, [])], why
+    reason = next((row.null_reason or row.state for row in items if row.id not in by_item), "")
+    return [verdict for row in items for verdict in by_item.get(row.id, [])], reason

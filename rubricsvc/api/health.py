@@ -1,4 +1,4 @@
-"""``/healthz`` (the process lives), ``/readyz`` (what it needs is there) and ``/metrics``."""
+"""Health: ``/healthz`` (liveness), ``/readyz`` (readiness) and ``/metrics``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fastapi import APIRouter, Depends, Request, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from rubricsvc.api.auth import authenticate
-from rubricsvc.api.errors import declared
+from rubricsvc.api.errors import error_responses
 from rubricsvc.broker import check_broker
 from rubricsvc.errors import UnavailableError
 from rubricsvc.schemas import Ready
@@ -23,27 +23,27 @@ router = APIRouter(tags=["health"])
 
 @router.get("/healthz")
 async def healthz() -> Ready:
-    """The process lives. Looks at nothing."""
+    """Report that the process is alive."""
     return Ready(status="ok")
 
 
-@router.get("/readyz", responses=declared())
+@router.get("/readyz", responses=error_responses())
 def readyz(request: Request) -> Ready:
-    """Database at the newest schema, broker reachable; else 503 with which one is not. Why is in the service's log."""
-    needed: dict[str, Callable[[], None]] = {
+    """Report whether the database is at the newest schema and the broker reachable. The log has the reason of a 503."""
+    checks: dict[str, Callable[[], None]] = {
         "database": lambda: see_ready(request.app.state.db),
         "broker": lambda: check_broker(request.app.state.settings.broker_url),
     }
-    for name, look in needed.items():
+    for name, check in checks.items():
         try:
-            look()
-        except UnavailableError as error:  # its message tells addresses, and anybody may ask
-            log.warning("not_ready", needed=name, error=error.message)
+            check()
+        except UnavailableError as error:  # its message has addresses, and this endpoint is public
+            log.warning("not_ready", component=name, error=error.message)
             raise UnavailableError(f"{name}: not ready", hint=error.hint) from error
     return Ready(status="ok")
 
 
-@router.get("/metrics", response_class=Response, responses=declared())
+@router.get("/metrics", response_class=Response, responses=error_responses())
 def metrics(request: Request, _: Annotated[None, Depends(authenticate)]) -> Response:
-    """Prometheus text."""
+    """Return Prometheus metrics."""
     return Response(request.app.state.metrics.render(), media_type=CONTENT_TYPE_LATEST)

@@ -1,4 +1,4 @@
-"""``/v1/jobs``: batches of completions to be scored. Submitting puts them in the queue; workers do the rest."""
+"""``/v1/jobs``: batches of completions to be scored by workers."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from fastapi import APIRouter, Header, Query, Response
 from sqlalchemy.exc import IntegrityError
 
 from rubricsvc.api.body import Json, StrictRoute
-from rubricsvc.api.errors import declared
-from rubricsvc.api.pagination import After, Limit, paged
+from rubricsvc.api.errors import error_responses
+from rubricsvc.api.pagination import After, Limit, paginate
 from rubricsvc.api.request import Db, IdInPath
 from rubricsvc.core.states import JobStatus
 from rubricsvc.core.verdict import Verdict
@@ -31,7 +31,8 @@ from rubricsvc.store.tables import ItemRow, JobRow
 router = APIRouter(prefix="/jobs", tags=["jobs"], route_class=StrictRoute)
 
 
-def show(row: JobRow, progress: jobs.Progress | None = None, summary: jobs.Summary | None = None) -> StoredJob:
+def to_schema(row: JobRow, progress: jobs.Progress | None = None, summary: jobs.Summary | None = None) -> StoredJob:
+    """Return the wire type of a row."""
     return StoredJob(
         id=row.id,
         created_at=row.created_at,
@@ -47,26 +48,26 @@ def show(row: JobRow, progress: jobs.Progress | None = None, summary: jobs.Summa
     )
 
 
-def _told(db: Database, job_id: int, *, summary: bool = False) -> StoredJob:
-    """The job as it stands. Its summary reads every verdict, which no writer should wait for: not in a write."""
+def _load(db: Database, job_id: int, *, summary: bool = False) -> StoredJob:
+    """Return a job with its progress. A summary reads every verdict, so this runs outside of write transactions."""
     with db.read() as session:
         job = jobs.get(session, job_id)
-        told = jobs.summary(session, job_id) if summary or job.finished_at else None
-        return show(job, jobs.progress(session, job_id), told)
+        summary_ = jobs.summary(session, job_id) if summary or job.finished_at else None
+        return to_schema(job, jobs.progress(session, job_id), summary_)
 
 
-@router.post("", status_code=201, responses={**declared(404, 409), 200: {"model": StoredJob}})
+@router.post("", status_code=201, responses={**error_responses(404, 409), 200: {"model": StoredJob}})
 def submit(
     db: Db,
     new: Json[NewJob],
     response: Response,
     idempotency_key: Annotated[
-        str | None, Header(min_length=1, max_length=200, description="sent again, it gives the same job, with 200")
+        str | None, Header(min_length=1, max_length=200, description="The same key returns the same job, with 200.")
     ] = None,
 ) -> StoredJob:
-    """Have completions scored. Without an Idempotency-Key the same judge and items give the same job.
+    """Submit a scoring job. Without an Idempotency-Key the same judge and items return the same job.
 
-    201 for a new job, 200 for one that was there, 409 where the key stands for another judge or other items.
+    201 for a new job, 200 for an existing one, 409 if the key was used with another judge or other items.
     """
     try:
         with db.write() as session:
@@ -79,57 +80,57 @@ def submit(
             if RANG not in session.info:  # only a new job rings
                 response.status_code = 200
     except IntegrityError:
-        _refuse_unknown_completion(db, new)
+        _reject_unknown_completion(db, new)
         raise
-    return _told(db, job.id)
+    return _load(db, job.id)
 
 
-def _refuse_unknown_completion(db: Database, new: NewJob) -> None:
-    """Raises NotFoundError naming the first completion that is not there."""
+def _reject_unknown_completion(db: Database, new: NewJob) -> None:
+    """Raise NotFoundError for the first unknown completion."""
     with db.read() as session:
         for item in new.items:
             completions.get(session, item.completion_id)
 
 
-@router.get("", responses=declared())
+@router.get("", responses=error_responses())
 def page(
     db: Db, status: Annotated[JobStatus | None, Query()] = None, after: After = 0, limit: Limit = 50
 ) -> Page[StoredJob]:
-    """All jobs, oldest first."""
+    """List jobs, oldest first."""
     with db.read() as session:
-        return paged(lambda n: jobs.page(session, after=after, limit=n, status=status), show, limit)
+        return paginate(lambda n: jobs.page(session, after=after, limit=n, status=status), to_schema, limit)
 
 
-@router.get("/{job_id}", responses=declared(404))
+@router.get("/{job_id}", responses=error_responses(404))
 def get(
     db: Db,
     job_id: IdInPath,
-    summary: Annotated[bool, Query(description="what it came to so far, though it has not ended")] = False,
+    summary: Annotated[bool, Query(description="Include the summary of an unfinished job.")] = False,
 ) -> StoredJob:
-    """One job, with its progress; and once it has ended with what it came to."""
-    return _told(db, job_id, summary=summary)
+    """Get a job with its progress, and with its summary once it is finished."""
+    return _load(db, job_id, summary=summary)
 
 
-@router.get("/{job_id}/items", responses=declared(404))
+@router.get("/{job_id}/items", responses=error_responses(404))
 def items(
     db: Db,
     job_id: IdInPath,
-    verdicts_too: Annotated[bool, Query(alias="verdicts", description="with each item's verdicts")] = True,
+    with_verdicts: Annotated[bool, Query(alias="verdicts", description="Include the verdicts.")] = True,
     after: After = 0,
     limit: Limit = 100,
 ) -> Page[Item]:
-    """What the job's completions were judged worth, and why."""
+    """List items: one reward per completion, with its verdicts."""
     with db.read() as session:
         jobs.get(session, job_id)
-        found: dict[int, list[Verdict]] = {}
+        verdicts_by_item: dict[int, list[Verdict]] = {}
 
         def fetch(n: int) -> list[ItemRow]:
             rows = jobs.results(session, job_id, after=after, limit=n)
-            if verdicts_too:
-                found.update(verdicts.for_items(session, [row.id for row in rows[:limit]]))
+            if with_verdicts:
+                verdicts_by_item.update(verdicts.for_items(session, [row.id for row in rows[:limit]]))
             return rows
 
-        def show_item(row: ItemRow) -> Item:
+        def to_item(row: ItemRow) -> Item:
             return Item(
                 id=row.id,
                 completion_id=row.completion_id,
@@ -140,41 +141,43 @@ def items(
                 formula=row.formula,
                 vetoed_by=row.vetoed_by,
                 null_reason=row.null_reason,
-                verdicts=tuple(found.get(row.id, ())),
+                verdicts=tuple(verdicts_by_item.get(row.id, ())),
             )
 
-        return paged(fetch, show_item, limit)
+        return paginate(fetch, to_item, limit)
 
 
-@router.get("/{job_id}/pairs", responses=declared(404))
+@router.get("/{job_id}/pairs", responses=error_responses(404))
 def preference_pairs(
     db: Db,
     job_id: IdInPath,
-    min_margin: Annotated[float, Query(ge=0, description="rewards at least so far apart; ties are no pairs")] = 0.0,
+    min_margin: Annotated[float, Query(ge=0, description="Minimum difference of rewards. Ties are excluded.")] = 0.0,
     after: After = 0,
-    limit: Annotated[Whole, Query(ge=1, le=1000, description="the most pairs, or all of one chosen completion")] = 100,
+    limit: Annotated[
+        Whole, Query(ge=1, le=1000, description="Maximum pairs; those of one chosen completion stay together.")
+    ] = 100,
 ) -> Page[PreferencePair]:
-    """Each two completions of a prompt of which one was judged worth more; the pairs of a chosen one are together."""
+    """List preference pairs: two completions of a prompt with different rewards."""
     with db.read() as session:
-        found, further = pairs.page(session, job_id, after=after, limit=limit, min_margin=min_margin)
-        return Page(data=tuple(map(PreferencePair.model_validate, found)), next=further)
+        rows, following = pairs.page(session, job_id, after=after, limit=limit, min_margin=min_margin)
+        return Page(data=tuple(map(PreferencePair.model_validate, rows)), next=following)
 
 
-@router.post("/{job_id}/cancel", responses=declared(404))
+@router.post("/{job_id}/cancel", responses=error_responses(404))
 def cancel(db: Db, job_id: IdInPath) -> StoredJob:
-    """Stop a job. What was scored stays."""
+    """Cancel a job. Scored items keep their rewards."""
     with db.write() as session:
         jobs.cancel(session, job_id)
-    return _told(db, job_id)
+    return _load(db, job_id)
 
 
-@router.post("/{job_id}/retry", responses=declared(404))
+@router.post("/{job_id}/retry", responses=error_responses(404))
 def retry(
     db: Db,
     job_id: IdInPath,
-    budget: Annotated[float | None, Query(gt=0, description="US dollars for all that the job costs")] = None,
+    budget: Annotated[float | None, Query(gt=0, description="New budget in US dollars, for the whole job.")] = None,
 ) -> RetriedJob:
-    """Score the failed and cancelled items again; settled verdicts are kept and not asked for twice."""
+    """Score failed and cancelled items again. Scored verdicts are kept and not asked again."""
     with db.write() as session:
         reopened = jobs.retry(session, job_id, budget=budget)
-    return RetriedJob(reopened=reopened, job=_told(db, job_id))
+    return RetriedJob(reopened=reopened, job=_load(db, job_id))

@@ -1,4 +1,4 @@
-"""``/v1/labels``: what people found, to hold judges against."""
+"""``/v1/labels``: verdicts of people."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 
 from rubricsvc.api.body import Json, StrictRoute
-from rubricsvc.api.errors import declared
-from rubricsvc.api.pagination import After, Limit, paged
+from rubricsvc.api.errors import error_responses
+from rubricsvc.api.pagination import After, Limit, paginate
 from rubricsvc.api.request import Db
 from rubricsvc.core.base import Name
 from rubricsvc.schemas import Id, NewLabels, Page, StoredLabel, StoredLabelIds
@@ -18,7 +18,8 @@ from rubricsvc.store.tables import LabelRow
 router = APIRouter(prefix="/labels", tags=["labels"], route_class=StrictRoute)
 
 
-def show(row: LabelRow) -> StoredLabel:
+def to_schema(row: LabelRow) -> StoredLabel:
+    """Return the wire type of a row."""
     return StoredLabel(
         id=row.id,
         created_at=row.created_at,
@@ -28,16 +29,16 @@ def show(row: LabelRow) -> StoredLabel:
     )
 
 
-@router.post("", status_code=201, responses=declared(404, 409))
+@router.post("", status_code=201, responses=error_responses(404, 409))
 def add(db: Db, new: Json[NewLabels]) -> StoredLabelIds:
-    """Keep labels. 409 where a person has labelled the same otherwise, unless ``replace`` is true."""
+    """Store labels. 409 if the annotator has a different label there, unless ``replace`` is true."""
     with db.write() as session:
         rubric_ids = {ref: rubrics.get(session, ref).id for ref in {item.rubric for item in new.labels}}
-        placed = ((item.completion_id, rubric_ids[item.rubric], item.label) for item in new.labels)
-        return StoredLabelIds(ids=tuple(labels.add_many(session, placed, replace=new.replace)))
+        rows = ((item.completion_id, rubric_ids[item.rubric], item.label) for item in new.labels)
+        return StoredLabelIds(ids=tuple(labels.add_many(session, rows, replace=new.replace)))
 
 
-@router.get("", responses=declared())
+@router.get("", responses=error_responses())
 def page(
     db: Db,
     *,
@@ -47,7 +48,9 @@ def page(
     after: After = 0,
     limit: Limit = 100,
 ) -> Page[StoredLabel]:
-    """All labels, oldest first; of one completion, rubric version or person, where asked."""
+    """List labels, oldest first. Filter by completion, rubric version or annotator."""
     where = {"completion_id": completion_id, "rubric_id": rubric_id}
     with db.read() as session:
-        return paged(lambda n: labels.page(session, **where, annotator=annotator, after=after, limit=n), show, limit)
+        return paginate(
+            lambda n: labels.page(session, **where, annotator=annotator, after=after, limit=n), to_schema, limit
+        )

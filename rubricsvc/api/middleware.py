@@ -1,4 +1,4 @@
-"""What every request passes through: an id that names it in logs and answer, a count, and a limit on its body."""
+"""Middleware: request ids, logging, metrics, and the limit on request bodies."""
 
 from __future__ import annotations
 
@@ -21,12 +21,13 @@ _QUIET = {"/healthz", "/readyz", "/metrics"}
 
 
 class RequestContext:
-    """Takes or makes ``X-Request-ID``, logs and counts the request, and answers 500 to what nobody caught."""
+    """Assign ``X-Request-ID``, log and count the request, and respond 500 to unhandled exceptions."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one ASGI connection."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
@@ -48,35 +49,36 @@ class RequestContext:
             except Exception as error:
                 log.exception("request_failed")
                 if status:
-                    raise  # the answer has begun: only breaking it off is left
-                await errors.response(errors.of_exception(error))(scope, receive, send_with_id)
+                    raise  # the response has started and can only be aborted
+                await errors.error_response(errors.from_exception(error))(scope, receive, send_with_id)
             finally:
-                self._note(scope, status, time.perf_counter() - start)
+                self._record(scope, status, time.perf_counter() - start)
 
-    def _note(self, scope: Scope, status: int, seconds: float) -> None:
+    def _record(self, scope: Scope, status: int, seconds: float) -> None:
         method = scope["method"] if scope["method"] in _METHODS else "other"
         route = getattr(scope.get("route"), "path", "unmatched")
         scope["app"].state.metrics.request(method, route, status, seconds)
-        tell = log.debug if route in _QUIET else log.info
-        tell("request", method=method, path=scope["path"], route=route, status=status, ms=round(1000 * seconds, 2))
+        log_line = log.debug if route in _QUIET else log.info
+        log_line("request", method=method, path=scope["path"], route=route, status=status, ms=round(1000 * seconds, 2))
 
 
 class BodyLimit:
-    """Refuses a body of more than ``limit`` bytes: at once where its length is declared, else when it has come."""
+    """Reject bodies of more than ``limit`` bytes: by Content-Length, or while reading."""
 
     def __init__(self, app: ASGIApp, limit: int) -> None:
         self.app = app
         self.limit = limit
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one ASGI connection."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        why = f"the body is over {self.limit} bytes"
+        message_text = f"the request body exceeds {self.limit} bytes"
         declared = Headers(scope=scope).get("content-length", "")
         if declared.isdecimal() and int(declared[:20]) > self.limit:
-            error = TooLargeError(why, hint="send fewer or shorter things at a time")
-            await errors.response(error)(scope, receive, send)
+            error = TooLargeError(message_text, hint="split the request into smaller ones")
+            await errors.error_response(error)(scope, receive, send)
             return
         seen = 0
 
@@ -85,7 +87,9 @@ class BodyLimit:
             message = await receive()
             seen += len(message.get("body", b""))
             if seen > self.limit:
-                raise HTTPException(TooLargeError.status, why)  # the one kind that FastAPI lets through here
+                raise HTTPException(
+                    TooLargeError.status, message_text
+                )  # the only exception that FastAPI passes on here
             return message
 
         await self.app(scope, receive_limited, send)

@@ -1,4 +1,4 @@
-"""What endpoints take from a request, besides its body."""
+"""Dependencies of endpoints: database, validators, path parameters."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ from rubricsvc.schemas import Whole
 from rubricsvc.store.session import Database
 
 
-def _nothing(_: object) -> None:
+def _accept(_: object) -> None:
     pass
 
 
 @dataclass(frozen=True)
-class Examine:
-    """Whether there are the checks that a rubric names, and the engine and template of a judge.
+class Validators:
+    """Checks of values that only the workers can make: a rubric's checks exist, a judge's engine and template exist.
 
-    Those who know are the workers, whom the service does not import: whoever starts it brings their functions. Each
-    raises InvalidError.
+    The service does not import the workers, so the process that starts it passes their functions. Each raises
+    InvalidError.
     """
 
-    rubric: Callable[[Rubric], None] = _nothing
-    judge: Callable[[Judge], None] = _nothing
+    rubric: Callable[[Rubric], None] = _accept
+    judge: Callable[[Judge], None] = _accept
 
 
-def _examine(request: Request) -> Examine:
-    examine: Examine = request.app.state.examine
-    return examine
+def _validators(request: Request) -> Validators:
+    validators: Validators = request.app.state.validators
+    return validators
 
 
-Examined = Annotated[Examine, Depends(_examine)]
+ValidatorsDep = Annotated[Validators, Depends(_validators)]
 
 
 def _db(request: Request) -> Database:

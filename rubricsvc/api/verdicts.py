@@ -1,4 +1,4 @@
-"""``/v1/verdicts``: what judges found, criterion by criterion."""
+"""``/v1/verdicts``: verdicts of judges on single criteria."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 
 from rubricsvc.api.body import StrictRoute
-from rubricsvc.api.errors import declared
-from rubricsvc.api.pagination import After, Limit, paged
+from rubricsvc.api.errors import error_responses
+from rubricsvc.api.pagination import After, Limit, paginate
 from rubricsvc.api.request import Db
 from rubricsvc.core.states import Outcome
 from rubricsvc.schemas import Id, Page, StoredVerdict
@@ -18,7 +18,8 @@ from rubricsvc.store.tables import VerdictRow
 router = APIRouter(prefix="/verdicts", tags=["verdicts"], route_class=StrictRoute)
 
 
-def show(row: VerdictRow) -> StoredVerdict:
+def to_schema(row: VerdictRow) -> StoredVerdict:
+    """Return the wire type of a row."""
     return StoredVerdict(
         id=row.id,
         created_at=row.created_at,
@@ -29,7 +30,7 @@ def show(row: VerdictRow) -> StoredVerdict:
     )
 
 
-@router.get("", responses=declared())
+@router.get("", responses=error_responses())
 def page(
     db: Db,
     *,
@@ -39,12 +40,12 @@ def page(
     after: After = 0,
     limit: Limit = 100,
 ) -> Page[StoredVerdict]:
-    """All verdicts, oldest first; of one job, completion or outcome, where asked."""
+    """List verdicts, oldest first. Filter by job, completion or outcome."""
     with db.read() as session:
-        return paged(
+        return paginate(
             lambda n: verdicts.page(
                 session, job_id=job_id, completion_id=completion_id, outcome=outcome, after=after, limit=n
             ),
-            show,
+            to_schema,
             limit,
         )

@@ -1,7 +1,8 @@
-"""`rubricsvc jobs`: batches of completions to be scored."""
+"""`rubricsvc jobs`: batches of completions to score."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,43 +17,42 @@ from rubricsvc.services.importing import Imported, Importer, Language, SkipInval
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
-    from rubricsvc.store.jobs import Progress, Summary
+    from rubricsvc.services.pairs import PairCounts
     from rubricsvc.store.session import Database
     from rubricsvc.store.tables import JobRow
 
-app = group("Jobs: batches of completions to be scored.")
+app = group("Jobs: batches of completions to score.")
 
 Id = Annotated[int, typer.Argument(help="The job's id.", show_default=False)]
-Budget = Annotated[
-    float | None, typer.Option(min=0, help="Stop before its judge has cost more US dollars.", show_default="no cap")
-]
+Budget = Annotated[float | None, typer.Option(min=0, help="Maximum cost in US dollars.", show_default="unlimited")]
+Wait = Annotated[bool, typer.Option("--wait", help="Score now and wait for the end.")]
 
 
 @app.command()
 def submit(
     file: Annotated[
-        str | None, typer.Argument(help="Import this file first, and score what it holds; - is stdin.")
+        str | None, typer.Argument(help="File to import and score; - is stdin.", show_default="all completions")
     ] = None,
     *,
-    judge: Annotated[str, typer.Option(help="The judge's name or id.")],
-    rubric: Annotated[str | None, typer.Option(help="This rubric; else the ones of each prompt.")] = None,
-    policy: Annotated[str | None, typer.Option(help="Only completions of this policy.")] = None,
-    limit: Annotated[int | None, typer.Option(min=1, max=MOST_ROWS, help="At most so many completions.")] = None,
-    format: Annotated[str | None, typer.Option(help="Of the file; without it the file is looked at.")] = None,
+    judge: Annotated[str, typer.Option(help="Judge: name or id.")],
+    rubric: Annotated[str | None, typer.Option(help="Rubric: id or name.", show_default="those of each prompt")] = None,
+    policy: Annotated[str | None, typer.Option(help="Filter by policy.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, max=MOST_ROWS, help="Maximum number of completions.")] = None,
+    format: Annotated[str | None, typer.Option(help="Format of the file.", show_default="detected")] = None,
     skip_invalid: SkipInvalid = False,
     language: Language = None,
-    key: Annotated[str | None, typer.Option(help="Idempotency key: the same one gives the same job.")] = None,
-    name: Annotated[str, typer.Option(help="What to call the job.")] = "",
+    key: Annotated[str | None, typer.Option(help="Idempotency key; the same key gives the same job.")] = None,
+    name: Annotated[str, typer.Option(help="Name of the job.")] = "",
     budget: Budget = None,
-    wait: Annotated[bool, typer.Option("--wait", help="Score it now, and wait.")] = False,
+    wait: Wait = False,
     as_json: Json = False,
 ) -> None:
-    """Have completions scored, all that are there or a file's.
+    """Submit completions for scoring: all stored ones, or those of a file.
 
-    The same judge, completions and rubrics are the same job, however often they are submitted.
+    Submitting the same judge, completions and rubrics again gives the same job.
     """
+    from rubricsvc.cli import waiting
     from rubricsvc.services.selecting import select, warn_of_vetoes
-    from rubricsvc.services.waiting import ends_with, score_here_or_watch
     from rubricsvc.store import jobs, judges, rubrics
     from rubricsvc.store.session import RANG
 
@@ -68,11 +68,11 @@ def submit(
             job = jobs.submit(session, judge_id=judged_by.id, items=pairs, key=key, name=name, budget=budget)
             job_id, is_new = job.id, RANG in session.info  # only a new job rings
         if not is_new:
-            echo(f"job {job_id} is this job already; `rubricsvc jobs retry {job_id}` redoes what failed in it")
+            echo(f"job {job_id} exists already; score again what failed with `rubricsvc jobs retry {job_id}`")
         if wait:
-            ends_with(score_here_or_watch(db, job_id), as_json)
-        _say_who_scores(db, job_id)
-        show(_one(db, job_id), as_json)
+            waiting.wait(db, job_id, as_json)
+        _warn_no_worker(db, job_id)
+        print_job(job_record(db, job_id), as_json)
 
 
 def _import(session: Session, file: str, format: str | None, *, skip_invalid: bool, language: str | None) -> Imported:
@@ -83,13 +83,13 @@ def _import(session: Session, file: str, format: str | None, *, skip_invalid: bo
     return imported
 
 
-def _say_who_scores(db: Database, job_id: int) -> None:
-    if db.after_ring is None:  # memory://, and no worker in this process
-        echo(f"nobody scores it yet: `rubricsvc jobs wait {job_id}` does, and so does `rubricsvc serve`")
+def _warn_no_worker(db: Database, job_id: int) -> None:
+    if db.after_ring is None:  # the broker is memory://, and no worker runs in this process
+        echo(f"No worker is running. Start one with `rubricsvc serve`, or score here: `rubricsvc jobs wait {job_id}`.")
 
 
 def row_of(job: JobRow) -> dict[str, Any]:
-    """A job in a list."""
+    """Return a job's fields in a list."""
     return {
         "id": job.id,
         "name": job.name,
@@ -101,28 +101,46 @@ def row_of(job: JobRow) -> dict[str, Any]:
     }
 
 
-def _one(db: Database, job_id: int) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class JobRecord:
+    """One job: its ``data`` for JSON, ``voting`` for people, and ``hints``."""
+
+    data: dict[str, Any]
+    voting: dict[str, Any]
+    hints: tuple[str, ...]
+
+
+def job_record(db: Database, job_id: int) -> JobRecord:
+    """Read one job with its progress and its results so far."""
+    from rubricsvc.services.job_hints import describe_voting, hints
     from rubricsvc.store import jobs
 
     with db.read() as session:
-        return _told(jobs.get(session, job_id), jobs.progress(session, job_id), jobs.summary(session, job_id))
+        job = jobs.get(session, job_id)
+        progress, summary = jobs.progress(session, job_id), jobs.summary(session, job_id)
+        data = row_of(job) | {"progress": progress.as_dict()}
+        if job.judge.value.priced:
+            data |= {"spent_usd": round(job.spent, 6), "budget_usd": job.budget}
+        if job.budget is not None:
+            held, lost = summary.reserved.held, summary.reserved.lost
+            data |= {"reserved_usd": round(held, 6), "lost_usd": round(lost, 6)}
+        names = ("rewards", "mean_reward", "reasons", "vetoed", "cached_share", "voting")
+        data |= {name: getattr(summary, name) for name in names}
+        voting = describe_voting(summary.voting, job.judge.value)
+        return JobRecord(data, voting, tuple(hints(job, progress, summary)))
 
 
-def _told(job: JobRow, progress: Progress, summary: Summary) -> dict[str, Any]:
-    shown = row_of(job) | {"progress": progress.as_dict()}
-    if job.judge.value.priced:
-        shown |= {"spent_usd": round(job.spent, 6), "budget_usd": job.budget}
-    if job.budget is not None:
-        held, lost = summary.reserved.held, summary.reserved.lost
-        shown |= {"reserved_usd": round(held, 6), "lost_usd": round(lost, 6)}
-    names = ("rewards", "mean_reward", "reasons", "vetoed", "cached_share", "voting")
-    return shown | {name: getattr(summary, name) for name in names}
+def print_job(record: JobRecord, as_json: bool) -> None:
+    """Print one job, and its hints to stderr."""
+    show(record.data if as_json else record.data | {"voting": record.voting}, as_json)
+    for hint in record.hints:
+        echo(f"hint: {hint}")
 
 
 @app.command("list")
 def list_(
     *,
-    status: Annotated[JobStatus | None, typer.Option(help="Only those that stand so.")] = None,
+    status: Annotated[JobStatus | None, typer.Option(help="Filter by status.")] = None,
     limit: Limit = 50,
     after: After = 0,
     as_json: Json = False,
@@ -136,56 +154,44 @@ def list_(
             row_of,
             limit,
             as_json,
-            empty="no jobs; `rubricsvc jobs submit --judge NAME` makes one",
+            empty="no jobs; submit one with `rubricsvc jobs submit --judge NAME`",
         )
 
 
 @app.command("show")
 def show_(job_id: Id, as_json: Json = False) -> None:
-    """Show one job and where it stands."""
-    from rubricsvc.cli.hints import hints, in_words
-    from rubricsvc.store import jobs
-
-    with database() as db, db.read() as session:
-        job, progress, summary = (
-            jobs.get(session, job_id),
-            jobs.progress(session, job_id),
-            jobs.summary(session, job_id),
-        )
-        shown = _told(job, progress, summary)
-        show(shown if as_json else shown | {"voting": in_words(summary.voting, job.judge.value)}, as_json)
-        for hint in hints(job, progress, summary):
-            echo(f"hint: {hint}")
+    """Show one job with its progress and results."""
+    with database() as db:
+        print_job(job_record(db, job_id), as_json)
 
 
 @app.command()
 def watch(job_id: Id, as_json: Json = False) -> None:
-    """Show a job's progress until it ends; others score it."""
-    from rubricsvc.services.waiting import ends_with
-    from rubricsvc.services.waiting import watch as watch_job
+    """Show a job's progress until it ends, without scoring."""
+    from rubricsvc.cli import waiting
 
     with database() as db:
-        ends_with(watch_job(db, job_id), as_json)
+        waiting.wait(db, job_id, as_json, score=False)
 
 
 @app.command()
 def wait(job_id: Id, as_json: Json = False) -> None:
-    """Wait for a job, and score it here where nobody else does."""
-    from rubricsvc.services.waiting import ends_with, score_here_or_watch
+    """Wait for a job; score it here if no worker can receive it."""
+    from rubricsvc.cli import waiting
 
     with database() as db:
-        ends_with(score_here_or_watch(db, job_id), as_json)
+        waiting.wait(db, job_id, as_json)
 
 
 @app.command()
 def cancel(job_id: Id, as_json: Json = False) -> None:
-    """Stop a job; what was scored stays."""
+    """Stop a job; its results so far stay."""
     from rubricsvc.store import jobs
 
     with database() as db:
         with db.write() as session:
             jobs.cancel(session, job_id)
-        show(_one(db, job_id), as_json)
+        print_job(job_record(db, job_id), as_json)
 
 
 @app.command()
@@ -193,49 +199,55 @@ def retry(
     job_id: Id,
     *,
     budget: Budget = None,
-    wait: Annotated[bool, typer.Option("--wait", help="Score it now, and wait.")] = False,
+    wait: Wait = False,
     as_json: Json = False,
 ) -> None:
-    """Score again what failed or was cancelled. A new budget caps all that the job costs, the first time included."""
-    from rubricsvc.services.waiting import ends_with, score_here_or_watch
+    """Score again what failed or was cancelled. A new budget includes what is spent already."""
+    from rubricsvc.cli import waiting
     from rubricsvc.store import jobs
 
     with database() as db:
         with db.write() as session:
             reopened = jobs.retry(session, job_id, budget=budget)
-        echo(f"{reopened} completion{'s' * (reopened != 1)} to be scored again")
+        echo(f"{reopened} completion{'s' * (reopened != 1)} to score again")
         if wait:
-            ends_with(score_here_or_watch(db, job_id), as_json)
+            waiting.wait(db, job_id, as_json)
         if reopened:
-            _say_who_scores(db, job_id)
-        show(_one(db, job_id), as_json)
+            _warn_no_worker(db, job_id)
+        print_job(job_record(db, job_id), as_json)
 
 
 @app.command()
 def export(
     job_id: Id,
     *,
-    as_csv: Annotated[bool, typer.Option("--csv", help="CSV, without the verdicts' texts, instead of JSONL.")] = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Write CSV without the verdicts' texts.")] = False,
     pairs: Annotated[
-        bool,
-        typer.Option("--pairs", help="A line for each two completions of a prompt: prompt, chosen, rejected (TRL's)."),
+        bool, typer.Option("--pairs", help="Write preference pairs (prompt, chosen, rejected) for TRL.")
     ] = False,
-    min_margin: Annotated[float, typer.Option(min=0, help="--pairs: rewards at least so far apart; no ties.")] = 0.0,
-    out: Annotated[Path | None, typer.Option(help="Write to this file instead of stdout.")] = None,
+    min_margin: Annotated[float, typer.Option(min=0, help="--pairs: minimum difference of the rewards.")] = 0.0,
+    out: Annotated[Path | None, typer.Option(help="Output file.", show_default="stdout")] = None,
 ) -> None:
-    """Write rewards and verdicts, a line for each completion; or preference pairs."""
+    """Write rewards and verdicts as JSON lines, one a completion; or preference pairs."""
     from rubricsvc.cli.output import open_output
-    from rubricsvc.cli.pairs import export_pairs
     from rubricsvc.services.exporting import export_job
+    from rubricsvc.services.pairs import export_pairs
 
     if pairs and as_csv:
-        raise InvalidError("--pairs and --csv exclude each other", hint="pairs hold messages, and are JSONL")
+        raise InvalidError("--pairs and --csv exclude each other", hint="pairs hold messages: write JSON lines")
     if min_margin and not pairs:
-        raise InvalidError("--min-margin is for --pairs", hint="give both")
+        raise InvalidError("--min-margin needs --pairs", hint="add --pairs, or leave out --min-margin")
     with database() as db, open_output(out) as stream:
         if pairs:
-            echo(str(export_pairs(db, job_id, stream, min_margin=min_margin)))
+            _report_pairs(export_pairs(db, job_id, stream, min_margin=min_margin))
             return
-        bare = export_job(db, job_id, stream, as_csv=as_csv)
-    if bare:
-        echo(f"{bare} of these have no reward; null_reason and the verdicts say why")
+        without_reward = export_job(db, job_id, stream, as_csv=as_csv)
+    if without_reward:
+        echo(f"{without_reward} completions have no reward; null_reason and the verdicts say why")
+
+
+def _report_pairs(counts: PairCounts) -> None:
+    if not (counts.written or counts.close or counts.same):
+        echo("0 pairs: no prompt has two completions with rewards under one rubric")
+        return
+    echo(f"{counts.written} pairs; left out: {counts.close} ties or closer than --min-margin, {counts.same} same texts")

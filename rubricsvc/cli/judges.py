@@ -55,7 +55,7 @@ def show_(ref: Annotated[str, typer.Argument(help="Name or id.")], as_json: Json
             kept = audited and audited.value.model_dump(mode="json")
             print_json(row_of(row, audited) | {"digest": row.digest, "judge": row.content, "newest_audit": kept})
         else:
-            rates = {one.name: one.found.rate for one in audited.value.audit.suites} if audited else {}
+            rates = {one.name: one.rate.value for one in audited.value.audit.suites} if audited else {}
             shown = row_of(row, audited)
             content = {name: value for name, value in row.content.items() if name not in shown}
             show(shown | {"digest": row.digest, "audit_rates": rates} | content, False)

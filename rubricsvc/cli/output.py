@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import re
-import shutil
 import sys
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Event, Thread
-from typing import Annotated, Any, Protocol, TextIO, TypeVar
+from typing import Annotated, Any, TextIO, TypeVar
 
 import typer
 
@@ -23,31 +20,30 @@ OK, WITH_FAILURES, BAD_INPUT, UNAVAILABLE, NOT_PASSED, INTERNAL_ERROR, INTERRUPT
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, one object a line.")]
 MOST_ROWS = 1_000_000_000
-Limit = Annotated[int, typer.Option(min=1, max=MOST_ROWS, help="How many at most; stderr says if there are more.")]
-After = Annotated[int, typer.Option(min=0, help="Only those with ids above this one.")]
-
-
-def group(help: str) -> typer.Typer:
-    """A group of commands about one noun."""
-    return typer.Typer(help=help, no_args_is_help=True)
-
+Limit = Annotated[int, typer.Option(min=1, max=MOST_ROWS, help="Maximum number of rows.")]
+After = Annotated[int, typer.Option(min=0, help="List only rows with a greater id.")]
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2066-\u2069]")
 
 
+def group(help: str) -> typer.Typer:
+    """Return an empty group of commands."""
+    return typer.Typer(help=help, no_args_is_help=True)
+
+
 def echo(text: str) -> None:
-    """A line for the person at the terminal."""
+    """Print a message to stderr."""
     print(clean(text), file=sys.stderr, flush=True)  # noqa: T201
 
 
 def print_data(text: str) -> None:
-    """A line of data."""
+    """Print a line of data to stdout."""
     print(text)  # noqa: T201
 
 
 @contextmanager
 def ignore_broken_pipe() -> Iterator[None]:
-    """Print within. Once whoever reads has gone (``| head``), which is no error of ours, no more is printed."""
+    """Discard further output once the reader of stdout has closed it (``| head``)."""
     try:
         yield
         sys.stdout.flush()
@@ -57,24 +53,24 @@ def ignore_broken_pipe() -> Iterator[None]:
 
 @contextmanager
 def exit_with(code: int) -> Iterator[None]:
-    """Print within; the command then ends with ``code``, whether or not it was read to the end."""
+    """Run the block, then end the command with ``code``, even if stdout was closed before."""
     with ignore_broken_pipe():
         yield
     raise typer.Exit(code)
 
 
 def print_json(data: Any) -> None:
-    """One JSON object as one line of data."""
+    """Print one JSON value as one line of data."""
     print_data(json.dumps(data, ensure_ascii=False, allow_nan=False))
 
 
 def clean(text: str) -> str:
-    """Without the characters that command a terminal or hide text: what models wrote stays text."""
+    """Replace control characters: text that a model wrote cannot command the terminal or hide."""
     return _CONTROL.sub("\ufffd", text)
 
 
 def show(data: dict[str, Any], as_json: bool) -> None:
-    """One thing: JSON, or a line for each field that holds something."""
+    """Print one record: JSON, or a line for each field with a value."""
     if as_json:
         print_json(data)
         return
@@ -84,8 +80,8 @@ def show(data: dict[str, Any], as_json: bool) -> None:
         print_data(f"{name.ljust(width)}  {cell(value)}")
 
 
-def show_list(rows: Iterable[dict[str, Any]], as_json: bool, *, empty: str = "nothing there") -> None:
-    """Many things: JSON lines, or a table whose columns are the fields of the first."""
+def show_list(rows: Iterable[dict[str, Any]], as_json: bool, *, empty: str = "nothing to list") -> None:
+    """Print records: JSON lines, or a table whose columns are the fields of the first."""
     if as_json:
         for row in rows:
             print_json(row)
@@ -99,37 +95,56 @@ def show_list(rows: Iterable[dict[str, Any]], as_json: bool, *, empty: str = "no
 
 def show_page(
     fetch: Callable[[int], Sequence[Row]],
-    told: Callable[[Row], dict[str, Any]],
+    to_record: Callable[[Row], dict[str, Any]],
     limit: int,
     as_json: bool,
     *,
     empty: str,
 ) -> None:
-    """One page of what ``fetch(limit)`` finds, as ``told``, with an ``id``. stderr says where more would follow."""
+    """Print the first ``limit`` rows of ``fetch(limit + 1)``; a message says how to list further rows.
+
+    Args:
+        fetch: returns at most as many rows as it is asked for.
+        to_record: returns a row's fields; one of them is ``id``.
+        limit: number of rows.
+        as_json: whether to print JSON lines.
+        empty: message for an empty list.
+    """
     rows = fetch(limit + 1)
-    shown = [told(row) for row in rows[:limit]]
-    show_list(shown, as_json, empty=empty)
+    records = [to_record(row) for row in rows[:limit]]
+    show_list(records, as_json, empty=empty)
     if len(rows) > limit:
-        echo(f"there are more: --after {shown[-1]['id']} lists the next ones, --limit sets how many")
+        echo(f"more rows follow: continue with --after {records[-1]['id']}, or raise --limit")
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Aligned columns; the last one is cut to the terminal's width, and whole where stdout is no terminal.
-
-    A column in which no row has anything is left out.
-    """
+    """Print aligned columns without the empty ones; on a terminal they fit its width."""
     filled = [i for i in range(len(columns)) if not rows or any(row[i] for row in rows)]
-    columns = [columns[i] for i in filled]
-    rows = [[re.sub(r"\s+", " ", row[i]) for i in filled] for row in rows]
-    widths = [max(len(name), *(len(row[i]) for row in rows)) for i, name in enumerate(columns)]
-    room = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-    for row in ([name.upper() for name in columns], *rows):
-        line = "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
-        print_data(line if room is None or len(line) <= room else line[: room - 1] + "…")
+    header = [columns[i].upper() for i in filled]
+    body = [[re.sub(r"\s+", " ", row[i]) for i in filled] for row in rows]
+    if sys.stdout.isatty():
+        _print_rich_table(header, body)
+        return
+    widths = [max(map(len, column)) for column in zip(header, *body, strict=True)]
+    for line in (header, *body):
+        print_data("  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip())
+
+
+def _print_rich_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for number, name in enumerate(header):
+        last = number == len(header) - 1
+        table.add_column(name, no_wrap=not last)
+    for row in rows:
+        table.add_row(*row)
+    Console(markup=False, emoji=False, highlight=False).print(table)
 
 
 def cell(value: Any) -> str:
-    """A value as a person reads it."""
+    """Return a value as text for a table."""
     if value is None:
         return "-"
     if isinstance(value, bool):
@@ -144,14 +159,14 @@ def cell(value: Any) -> str:
 
 
 def shorten(text: str, length: int = 70) -> str:
-    """One line of at most ``length`` characters."""
+    """Return ``text`` as one line of at most ``length`` characters."""
     line = " ".join(text.split())
     return line if len(line) <= length else line[: length - 1] + "…"
 
 
 @contextmanager
 def open_output(out: Path | None) -> Iterator[TextIO]:
-    """stdout, or a file that is there only once it is whole."""
+    """Open stdout, or a file that is replaced as a whole when the block succeeds."""
     if out is None:
         yield sys.stdout
         return
@@ -166,91 +181,69 @@ def open_output(out: Path | None) -> Iterator[TextIO]:
     echo(f"wrote {out}")
 
 
-class ProgressBar(Protocol):
-    """Shows how far a long task is."""
+LINE_SECONDS = 12.0
+"""Seconds between two progress lines where stderr is no terminal."""
 
-    def update(self, done: int, total: int, note: str) -> None: ...
+
+class ProgressBar:
+    """The progress of one long task, as a bar or as lines."""
+
+    def __init__(self, description: str, *, live: bool) -> None:
+        """Create it without showing it."""
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+        self._live, self._description, self._note = live, description, ""
+        columns = (TextColumn("{task.description}", markup=False), BarColumn(bar_width=20), MofNCompleteColumn())
+        ends = (TimeRemainingColumn(), TextColumn("{task.fields[note]}", markup=False))
+        # training steps may take minutes: the speed is estimated over an hour
+        self.rich = Progress(
+            *columns, *ends, console=Console(stderr=True), speed_estimate_period=3600, disable=not live
+        )
+        self._task = self.rich.add_task(description, total=None, note="")
+
+    def update(self, done: int, total: int, note: str) -> None:
+        """Show that ``done`` of ``total`` units are finished."""
+        task = self.rich.tasks[0]
+        before = (task.completed, task.total, self._note)
+        self._note = note
+        self.rich.update(self._task, completed=done, total=total, note=note)
+        if not self._live and done == total and before != (done, total, note):
+            self.print_line()
+
+    def print_line(self) -> None:
+        """Print the state as one line."""
+        task = self.rich.tasks[0]
+        count = f"{task.completed:g}/{task.total:g}" if task.total else ""
+        left = "" if task.completed == task.total else self._remaining()
+        echo(f"{self._description}: {', '.join(filter(None, (count, left, self._note)))}")
+
+    def _remaining(self) -> str:
+        task = self.rich.tasks[0]
+        if task.time_remaining is None:
+            return f"{task.elapsed or 0:.0f} s elapsed"
+        minutes, seconds = divmod(round(task.time_remaining), 60)
+        return f"about {minutes}:{seconds:02} left"
 
 
 @contextmanager
-def progress_bar(what: str) -> Iterator[ProgressBar]:
-    """A progress bar with the time left, on a terminal; elsewhere a line on stderr every ``TELL_SECONDS``."""
-    if not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
-        lines, over = _Lines(what), Event()
-        teller = Thread(target=lines.tell_until, args=(over,), daemon=True)
-        teller.start()
-        try:
-            yield lines
-        finally:
-            over.set()
-            teller.join()
+def progress_bar(description: str) -> Iterator[ProgressBar]:
+    """Show a progress bar on a terminal; elsewhere print a line to stderr every ``LINE_SECONDS``."""
+    live = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+    bar, done = ProgressBar(description, live=live), Event()
+    if live:
+        with bar.rich:
+            yield bar
         return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-    texts = (TextColumn("{task.fields[pace]}"), TextColumn("{task.fields[note]}"))
-    columns = (TextColumn("{task.description}"), BarColumn(bar_width=20), MofNCompleteColumn(), *texts)
-    with Progress(*columns, console=Console(stderr=True), transient=False) as progress:
-        yield _Bar(progress, what)
+    def print_lines() -> None:
+        while not done.wait(LINE_SECONDS):
+            bar.print_line()
 
-
-TELL_SECONDS = 12.0
-
-
-class Pace:
-    """The time left as text, at the pace since the first ``update``; until that can be known, the time spent.
-
-    ``clock`` gives seconds.
-    """
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock, self._began = clock, clock()
-        self._first: int | None = None
-        self._last = -1
-        self._end: float | None = None
-
-    def update(self, done: int, total: int) -> None:
-        if self._first is None:
-            self._first, self._began = done, self._clock()
-        elif done > max(self._first, self._last):
-            now = self._clock()
-            self._end = now + (now - self._began) / (done - self._first) * (total - done)
-        self._last = done
-
-    def __str__(self) -> str:
-        if self._end is None:
-            return f"{self._clock() - self._began:.0f} s so far"
-        left = max(self._end - self._clock(), 5)
-        return f"about {left / 60:.0f} min left" if left >= 100 else f"about {5 * math.ceil(left / 5)} s left"
-
-
-class _Bar:
-    def __init__(self, progress: Any, what: str) -> None:
-        self._progress, self._pace = progress, Pace()
-        self._task = progress.add_task(what, total=None, note="", pace=self._pace)
-
-    def update(self, done: int, total: int, note: str) -> None:
-        self._pace.update(done, total)
-        pace = "" if done == total else self._pace
-        self._progress.update(self._task, completed=done, total=total, note=note, pace=pace)
-
-
-class _Lines:
-    def __init__(self, what: str) -> None:
-        self._what, self._pace = what, Pace()
-        self._now: tuple[int, int, str] | None = None
-
-    def update(self, done: int, total: int, note: str) -> None:
-        before, self._now = self._now, (done, total, note)
-        self._pace.update(done, total)
-        if done == total and self._now != before:
-            self._tell()
-
-    def tell_until(self, over: Event) -> None:
-        while not over.wait(TELL_SECONDS):
-            self._tell()
-
-    def _tell(self) -> None:
-        done, total, note = self._now or (0, 0, "")
-        parts = [f"{done}/{total}" if total else "", "" if total and done == total else str(self._pace), note]
-        echo(f"{self._what}: {', '.join(filter(None, parts))}")
+    printer = Thread(target=print_lines, daemon=True)
+    printer.start()
+    try:
+        yield bar
+    finally:
+        done.set()
+        printer.join()

@@ -114,8 +114,7 @@ async def score_once(judge: Judge, rubric: Any, prompt: Any, completion: Any, *b
     from workers.engines import make_engine
     from workers.scoring.completions import score_group
 
-    if any(leaf.model == EMBEDDED for leaf in judge.leaf_judges):
-        fetch_embedded()
+    fetch_if_embedded(judge)
     judge = _reached(judge, outage_timeout_s=0.0)  # somebody waits for it
     engine = make_engine(judge)
     try:
@@ -129,6 +128,12 @@ def _reached(judge: Judge, **otherwise: float) -> Judge:
     endpoint = judge.endpoint.model_copy(update=otherwise)
     members = tuple(_reached(member, **otherwise) for member in judge.members) if judge.members else None
     return judge.model_copy(update={"endpoint": endpoint, "members": members})
+
+
+def fetch_if_embedded(judge: Judge) -> None:
+    """Fetch the embedded model if the judge or one of its members uses it."""
+    if any(leaf.model == EMBEDDED for leaf in judge.leaf_judges):
+        fetch_embedded()
 
 
 def fetch_embedded() -> None:

@@ -16,7 +16,7 @@ import typer
 from rubricsvc.cli.output import INTERRUPTED, Json, cell, echo, group, progress_bar, show, show_list
 
 if TYPE_CHECKING:
-    from rubricsvc.cli.audited import Standing
+    from rubricsvc.cli.audit_status import AuditStatus
     from rubricsvc.core.judge import Judge
     from trainer.config import RunConfig, ServiceJudge
     from trainer.metrics import Metrics
@@ -44,7 +44,7 @@ def start(
     run = described.model_copy(update={"judge": judge})
     tasks = _tasks(run)
     _tell(run, judge, tasks, resume)
-    echo(audit.words)
+    echo(audit.message)
 
     from trainer.loop import train
     from trainer.policy import Policy
@@ -92,22 +92,24 @@ def list_(
     show_list((_summary(path) for path in found), as_json, empty=f"no runs in {folder}")
 
 
-def _judge(config: RunConfig) -> tuple[Judge | ServiceJudge, Standing]:
+def _judge(config: RunConfig) -> tuple[Judge | ServiceJudge, AuditStatus]:
     """Who judges, and which audit it passed; a name is looked up, so that the run's record says who that was."""
-    from rubricsvc.cli.audited import Standing, of_service, of_stored
+    from rubricsvc.cli.audit_status import AuditStatus, status_at_service, status_of_stored
     from rubricsvc.core.judge import Judge
 
     if isinstance(config.judge, Judge):
-        return config.judge, Standing(config.judge.name, why="keep it with `rubricsvc judges add`, then `judges audit`")
+        return config.judge, AuditStatus(
+            config.judge.name, missing_reason="store it with `rubricsvc judges add`, then `judges audit`"
+        )
     if not isinstance(config.judge, str):
-        return config.judge, of_service(config.judge)
+        return config.judge, status_at_service(config.judge)
     from rubricsvc.cli.database import database
     from rubricsvc.store import audits, judges
 
     with database() as db, db.read() as session:
         row = judges.get(session, config.judge)
         kept = audits.newest(session, [row.id]).get(row.id)
-        return row.value, of_stored(row.value, kept.value if kept else None)
+        return row.value, status_of_stored(row.value, kept.value if kept else None)
 
 
 def _tasks(config: RunConfig) -> list[Task]:

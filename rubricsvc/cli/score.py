@@ -73,8 +73,8 @@ def _answer(judge: Judge, file: str) -> Completion:
     Raises:
         InvalidError: the judge compares several answers; or it follows steps, and there are none.
     """
-    from rubricsvc.cli.tracing import trace_of
     from rubricsvc.core.prompt import Completion
+    from rubricsvc.formats.trajectory import parse_trajectory
 
     if judge.mode == "comparative":
         raise InvalidError(
@@ -83,7 +83,7 @@ def _answer(judge: Judge, file: str) -> Completion:
         )
     text = text_of(file)
     follows = any(leaf.mode == "trajectory" for leaf in judge.leaf_judges)
-    return trace_of(text, file) if follows else Completion(text=text)
+    return parse_trajectory(text, file) if follows else Completion(text=text)
 
 
 def _nobody(rubric: Rubric) -> Judge:

@@ -53,14 +53,14 @@ def _serve(settings: Settings, db: Database, *, worker: bool) -> None:
 
     from rubricsvc.api.app import create_app
     from rubricsvc.api.auth import is_loopback, needs_key
-    from rubricsvc.api.request import Examine
+    from rubricsvc.api.request import Validators
     from rubricsvc.broker import MEMORY, attach
     from workers import checks, judges
 
     log = structlog.get_logger("rubricsvc.serve")
     if not needs_key(settings) and not is_loopback(settings.host):
         log.warning("anyone who reaches this address may use the service", hint="unset RUBRICSVC_REQUIRE_KEY")
-    app = create_app(settings, db, examine=Examine(rubric=checks.validate, judge=judges.validate))
+    app = create_app(settings, db, validators=Validators(rubric=checks.validate, judge=judges.validate))
     server = uvicorn.Server(
         uvicorn.Config(
             app,

@@ -285,7 +285,7 @@ def _scored(item: Item, rubric: Rubric, cancelled: str | None) -> ScoredCompleti
         value=item.reward,
         coverage=item.coverage or 0.0,
         formula=item.formula or rubric.formula,
-        parts=folded.parts if folded else {},
+        contributions=folded.contributions if folded else {},
         vetoed_by=item.vetoed_by,
         null_reason=None if folded else item.null_reason or cancelled or item.state,
         verdicts=item.verdicts,

@@ -15,7 +15,7 @@ from pydantic import BaseModel
 
 from rubricsvc import schemas
 from rubricsvc.client.requests import Request
-from rubricsvc.core.audit import KeptAudit
+from rubricsvc.core.audit import StoredAudit
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.label import Label
 from rubricsvc.core.prompt import Completion, Prompt
@@ -153,9 +153,9 @@ class Judges(Noun[C]):
         return Request(Page[schemas.StoredJudge], "GET", "judges", {"after": after, "limit": limit})
 
     @Method
-    def audits(judge: int | str, *, after: int = 0, limit: int = 50) -> Request[Page[KeptAudit]]:
+    def audits(judge: int | str, *, after: int = 0, limit: int = 50) -> Request[Page[StoredAudit]]:
         """List the audits of a judge, oldest first."""
-        return Request(Page[KeptAudit], "GET", f"judges/{_segment(judge)}/audits", {"after": after, "limit": limit})
+        return Request(Page[StoredAudit], "GET", f"judges/{_segment(judge)}/audits", {"after": after, "limit": limit})
 
 
 class Jobs(Noun[C]):

@@ -1,14 +1,14 @@
-"""The formulas that fold verdicts into a reward, each under the name of the system that it comes from.
+"""Reward formulas, each registered under the name of the system that it comes from.
 
-To add one, write a function that gives each judged criterion its contribution, and name it::
+To add one, write a function that returns the contribution of each judged criterion, and register it::
 
     @formula("mean")
     def mean(rubric: Rubric, values: Values) -> Values:
         return {key: value / len(values) for key, value in values.items()}
 
-``reward`` does the rest: coverage, veto, the sum and the clip. `docs/formulas.md` has a line for each name, with its
-source. Several names on one function are systems that do the same arithmetic; none of their ways to score a failed
-judge call is taken over.
+`reward` does the rest: coverage, vetoes, the sum and the clip. ``docs/formulas.md`` documents every name with its
+source. Several names on one function are systems with the same arithmetic; scoring a failed judge call as 0, as some
+of them do, is not reproduced.
 """
 
 from __future__ import annotations
@@ -20,55 +20,57 @@ from typing import TypeVar
 
 from rubricsvc.core import expressions
 from rubricsvc.core.rubric import Numeric, Ordinal, Rubric, Scale, on_scale
-from rubricsvc.core.tree import ZeroError, grade
+from rubricsvc.core.tree import TreeError, grade, root_shares
 
 Values = dict[str, float]
-"""Criterion key to a number; of the criteria that were judged, in the rubric's order."""
+"""Numbers by criterion key; verdict values hold the judged criteria only, in the rubric's order."""
 
 
 @dataclass(frozen=True)
-class Folded:
-    """An unclipped reward, and the criteria's contributions to it: they sum to it, but for rounding."""
+class RawReward:
+    """A reward before the clip, and the criteria's contributions, which sum to it up to rounding."""
 
     value: float
-    parts: Values
+    contributions: Values
 
 
-Fold = Callable[[Rubric, Values], Folded | Values]
-FoldT = TypeVar("FoldT", bound=Fold)
+Compute = Callable[[Rubric, Values], RawReward | Values]
+ComputeT = TypeVar("ComputeT", bound=Compute)
 Weights = Callable[[Rubric], Values]
 
 
 class FormulaError(ValueError):
-    """The formula is unknown, or cannot be applied to this rubric."""
+    """An unknown formula, or one that cannot be applied to this rubric."""
 
 
-class UndefinedError(FormulaError):
-    """The formula has no value for these verdicts, and may have one for others: it divides by zero, say."""
+class UndefinedRewardError(FormulaError):
+    """A formula without a value for these verdicts, such as a division by zero; other verdicts may have one."""
 
 
-def absolute(rubric: Rubric) -> Values:
+def absolute_weights(rubric: Rubric) -> Values:
+    """Return the absolute weight of each criterion."""
     return {criterion.key: abs(criterion.weight) for criterion in rubric.criteria}
 
 
-def alike(rubric: Rubric) -> Values:
+def unweighted(rubric: Rubric) -> Values:
+    """Return weight 1 for each criterion."""
     return dict.fromkeys(rubric.by_key, 1.0)
-
-
-def shares(rubric: Rubric) -> Values:
-    """Each leaf's share of the root."""
-    return _tree(rubric, alike(rubric)).parts
 
 
 @dataclass(frozen=True)
 class Formula:
-    """``weights`` is what each criterion counts in the coverage; ``complete`` is that all of them must be judged."""
+    """A registered formula.
+
+    ``weights`` gives the weight of each criterion in the coverage. With ``complete``, every criterion must be judged.
+    With ``groups``, the formula uses `Rubric.groups`; any other formula rejects rubrics that declare some.
+    """
 
     name: str
-    fold: Fold
+    compute: Compute
     clip: tuple[float, float] | None
     weights: Weights
     complete: bool
+    groups: bool
 
 
 FORMULAS: dict[str, Formula] = {}
@@ -77,27 +79,35 @@ FORMULAS: dict[str, Formula] = {}
 def formula(
     *names: str,
     clip: tuple[float, float] | None = None,
-    weights: Weights = absolute,
+    weights: Weights = absolute_weights,
     complete: bool = False,
-) -> Callable[[FoldT], FoldT]:
-    """Register the decorated function under ``names``; the reward is clipped to ``clip`` where given."""
+    groups: bool = False,
+) -> Callable[[ComputeT], ComputeT]:
+    """Register the decorated function under ``names``; see `Formula` for the options."""
 
-    def register(function: FoldT) -> FoldT:
+    def register(function: ComputeT) -> ComputeT:
         for name in names:
-            FORMULAS[name] = Formula(name, function, clip, weights, complete)
+            FORMULAS[name] = Formula(name, function, clip, weights, complete, groups)
         return function
 
     return register
 
 
-def named(name: str) -> Formula:
-    """The formula of this name.
+def formula_for(rubric: Rubric, name: str | None = None) -> Formula:
+    """Return the formula called ``name``, by default the rubric's own.
 
     Raises:
-        FormulaError: there is none; the message lists those that there are.
+        FormulaError: The name is unknown, or the rubric declares groups that the formula would ignore.
     """
+    name = name or rubric.formula
     if name not in FORMULAS:
-        raise FormulaError(f"unknown formula {name!r}; there are {', '.join(sorted(FORMULAS))}")
+        raise FormulaError(f"unknown formula {name!r}; expected one of {', '.join(sorted(FORMULAS))}")
+    if rubric.groups and not FORMULAS[name].groups:
+        path = "/".join(rubric.groups[0].path)
+        raise FormulaError(
+            f"formula {name!r} ignores groups, and the rubric declares group {path!r}; remove the groups, or use "
+            + " or ".join(sorted(known for known, one in FORMULAS.items() if one.groups))
+        )
     return FORMULAS[name]
 
 
@@ -105,198 +115,229 @@ def _weighted(rubric: Rubric, values: Values) -> Values:
     return {key: rubric.by_key[key].weight * value for key, value in values.items()}
 
 
-def _over(parts: Values, whole: float) -> Folded:
-    """Divided once, after the sum: all criteria met is 1, and not a rounding away from it."""
-    return Folded(math.fsum(parts.values()) / whole, {key: part / whole for key, part in parts.items()})
+def _divide(contributions: Values, total: float) -> RawReward:
+    """Divide once, after the sum, so that the reward of a completion that meets everything is exactly 1."""
+    return RawReward(
+        math.fsum(contributions.values()) / total, {key: part / total for key, part in contributions.items()}
+    )
 
 
-def _times(factor: float, folded: Folded) -> Folded:
-    return Folded(factor * folded.value, {key: factor * part for key, part in folded.parts.items()})
+def _scale(factor: float, raw: RawReward) -> RawReward:
+    return RawReward(factor * raw.value, {key: factor * part for key, part in raw.contributions.items()})
 
 
-def _merits(rubric: Rubric, values: Values) -> float:
+def _positive_sum(rubric: Rubric, values: Values) -> float:
     return math.fsum(rubric.by_key[key].weight for key in values if rubric.by_key[key].weight > 0)
 
 
-def _refuse_faults(rubric: Rubric, name: str) -> None:
-    negative = next((criterion.key for criterion in rubric.criteria if criterion.weight < 0), None)
+def _reject_negative_weights(rubric: Rubric, name: str) -> None:
+    negative = next((criterion for criterion in rubric.criteria if criterion.weight < 0), None)
     if negative is not None:
-        raise FormulaError(f"{name} takes no negative weights; criterion {negative!r} has one")
+        raise FormulaError(
+            f"{name} takes no negative weights; criterion {negative.key!r} has weight {negative.weight:g}"
+        )
 
 
 @formula("weighted_mean", "ldc", "autorubric", clip=(0.0, 1.0))
-def weighted_mean(rubric: Rubric, values: Values) -> Folded:
-    """Σ w·v / Σ_{w>0} w, clipped to [0, 1].
+def weighted_mean(rubric: Rubric, values: Values) -> RawReward:
+    """Compute Σ w·v / Σ_{w>0} w, clipped to [0, 1].
 
-    A rubric of faults only is 1 + Σ w·v / Σ|w|: a completion without faults is worth 1.
+    A rubric of pitfalls only is 1 + Σ w·v / Σ|w|: a completion without any of them gets 1.
     """
-    if merits := _merits(rubric, values):
-        return _over(_weighted(rubric, values), merits)
+    if positive := _positive_sum(rubric, values):
+        return _divide(_weighted(rubric, values), positive)
     if any(criterion.weight > 0 for criterion in rubric.criteria):
-        # all merits failed to be judged: that the faults are absent must not become full marks
+        # no positive criterion was judged: the absence of pitfalls must not become full marks
         raise FormulaError("weighted_mean needs a judged criterion with a positive weight")
     weights = {key: abs(rubric.by_key[key].weight) for key in values}
-    return _over({key: weight * (1.0 - values[key]) for key, weight in weights.items()}, math.fsum(weights.values()))
+    return _divide({key: weight * (1.0 - values[key]) for key, weight in weights.items()}, math.fsum(weights.values()))
 
 
 @formula("ldc_raw", "verifiers_legacy", complete=True)
 def weighted_sum(rubric: Rubric, values: Values) -> Values:
-    """Σ w·v. All must be judged: in a bare sum, what is missing would count as 0."""
+    """Compute Σ w·v. All criteria must be judged: in a plain sum, a missing one would count as 0."""
     return _weighted(rubric, values)
 
 
 @formula("healthbench", "researchrubrics")
-def healthbench(rubric: Rubric, values: Values) -> Folded:
-    """Σ w·v / Σ_{w>0} w, per sample not clipped, so that it may be negative (HealthBench, arXiv 2505.08775)."""
-    merits = _merits(rubric, values)
-    if not merits:
+def healthbench(rubric: Rubric, values: Values) -> RawReward:
+    """Compute Σ w·v / Σ_{w>0} w without a clip, so that it may be negative (HealthBench, arXiv 2505.08775)."""
+    positive = _positive_sum(rubric, values)
+    if not positive:
         raise FormulaError("healthbench needs a judged criterion with a positive weight")
-    return _over(_weighted(rubric, values), merits)
+    return _divide(_weighted(rubric, values), positive)
 
 
 @formula("dr_tulu", complete=True)
-def dr_tulu(rubric: Rubric, values: Values) -> Folded:
-    """Σ w·v / max(Σ_{w>0} w, 1) (DR Tulu, arXiv 2511.19399). All must be judged: over the floor of 1, what is missing
-    would count as 0."""
-    return _over(_weighted(rubric, values), max(_merits(rubric, values), 1.0))
+def dr_tulu(rubric: Rubric, values: Values) -> RawReward:
+    """Compute Σ w·v / max(Σ_{w>0} w, 1) (DR Tulu, arXiv 2511.19399).
+
+    All criteria must be judged: over the floor of 1, a missing one would count as 0.
+    """
+    return _divide(_weighted(rubric, values), max(_positive_sum(rubric, values), 1.0))
 
 
-_DR_TULU = {"citation": 0.2, "format": 0.2, "search_turns": 0.1}
-"""Beside the rubric, which has the rest."""
+_DR_TULU_SHARES = {"citation": 0.2, "format": 0.2, "search_turns": 0.1}
+"""Weight of each tagged term; the rubric has the rest."""
 
 
 @formula("dr_tulu_blend", complete=True)
-def dr_tulu_blend(rubric: Rubric, values: Values) -> Folded:
-    """0.5·rubric + 0.2·citations + 0.2·format + 0.1·search turns, what DR Tulu trains on (arXiv 2511.19399).
+def dr_tulu_blend(rubric: Rubric, values: Values) -> RawReward:
+    """Compute 0.5·rubric + 0.2·citations + 0.2·format + 0.1·search turns, DR Tulu's reward (arXiv 2511.19399).
 
-    The rubric's part is ``dr_tulu``; the others are criteria (checks, say) with the tag of that name, one each.
+    The rubric's term is `dr_tulu`; each other term is one criterion, such as a check, with the tag of that name.
     """
-    tags = {c.key: tag for c in rubric.criteria for tag in c.tags if tag in _DR_TULU}
+    tags = {c.key: tag for c in rubric.criteria for tag in c.tags if tag in _DR_TULU_SHARES}
     rest = {key: value for key, value in values.items() if key not in tags}
-    if sorted(tags.values()) != sorted(_DR_TULU) or min(rubric.by_key[key].weight for key in tags) < 0 or not rest:
-        wanted = ", ".join(map(repr, _DR_TULU))
-        raise FormulaError(f"dr_tulu_blend takes one criterion, no fault, for each of the tags {wanted}; and others")
-    rubrics = _times(0.5, dr_tulu(rubric, rest))
-    terms = {key: _DR_TULU[tag] * values[key] for key, tag in tags.items()}
-    return Folded(math.fsum((rubrics.value, *terms.values())), {key: (rubrics.parts | terms)[key] for key in values})
+    if (
+        sorted(tags.values()) != sorted(_DR_TULU_SHARES)
+        or min(rubric.by_key[key].weight for key in tags) < 0
+        or not rest
+    ):
+        names = ", ".join(map(repr, _DR_TULU_SHARES))
+        raise FormulaError(
+            f"dr_tulu_blend takes one criterion, without a negative weight, for each of the tags {names}; and others"
+        )
+    base = _scale(0.5, dr_tulu(rubric, rest))
+    terms = {key: _DR_TULU_SHARES[tag] * values[key] for key, tag in tags.items()}
+    contributions = base.contributions | terms
+    return RawReward(math.fsum((base.value, *terms.values())), {key: contributions[key] for key in values})
 
 
 @formula("open_instruct")
-def open_instruct(rubric: Rubric, values: Values) -> Folded:
-    """Σ w·v / Σ|w|."""
-    return _over(_weighted(rubric, values), math.fsum(abs(rubric.by_key[key].weight) for key in values))
+def open_instruct(rubric: Rubric, values: Values) -> RawReward:
+    """Compute Σ w·v / Σ|w|."""
+    return _divide(_weighted(rubric, values), math.fsum(abs(rubric.by_key[key].weight) for key in values))
 
 
 @formula("open_instruct_reward")
-def open_instruct_reward(rubric: Rubric, values: Values) -> Folded:
-    """As ``open_instruct``, times its ``verification_reward`` of 10."""
-    return _times(10.0, open_instruct(rubric, values))
+def open_instruct_reward(rubric: Rubric, values: Values) -> RawReward:
+    """Compute `open_instruct` times its ``verification_reward`` of 10."""
+    return _scale(10.0, open_instruct(rubric, values))
 
 
 @formula("rar_explicit", "rlcf", "openjudge", "multichallenge_weighted")
 @formula("gandalf", complete=True)
-def signed_mean(rubric: Rubric, values: Values) -> Folded:
-    """Σ w·v / Σ w, with the weights' signs below as above (Rubrics as Rewards, arXiv 2507.17746)."""
+def signed_mean(rubric: Rubric, values: Values) -> RawReward:
+    """Compute Σ w·v / Σ w, with signed weights in both sums (Rubrics as Rewards, arXiv 2507.17746)."""
     weights = [rubric.by_key[key].weight for key in values]
     total = math.fsum(weights)
-    if total <= 1e-9 * math.fsum(map(abs, weights)):  # faults that outweigh the merits would turn the reward round
-        raise FormulaError("the judged weights sum to nothing or less; this formula divides by their sum")
-    return _over(_weighted(rubric, values), total)
+    if total <= 1e-9 * math.fsum(map(abs, weights)):  # a negative divisor would invert the reward
+        raise FormulaError(f"the weights of the judged criteria sum to {total:g}; this formula divides by their sum")
+    return _divide(_weighted(rubric, values), total)
 
 
 @formula("verifiers")
 @formula("finance_agent_v2", complete=True)
-def verifiers(rubric: Rubric, values: Values) -> Folded:
-    """Σ w·v / Σ w. No negative weights."""
-    _refuse_faults(rubric, "this formula")
+def verifiers(rubric: Rubric, values: Values) -> RawReward:
+    """Compute Σ w·v / Σ w, for weights of 0 and more."""
+    _reject_negative_weights(rubric, "this formula")
     return signed_mean(rubric, values)
 
 
-@formula("tree", "paperbench", "race", weights=shares)
-def tree(rubric: Rubric, values: Values) -> Folded:
-    """parent = Σ w·child / Σ w, from the leaves to the root (PaperBench, arXiv 2504.01848). No negative weights.
+@formula("tree", "paperbench", "race", weights=root_shares, groups=True)
+def tree(rubric: Rubric, values: Values) -> RawReward:
+    """Compute parent = Σ w·child / Σ w from the leaves to the root (PaperBench, arXiv 2504.01848).
 
-    Where some leaves were not judged, a node's weights are taken over the children that hold a judged leaf.
+    Weights must be 0 or more. A node's sums run over the children that hold a judged leaf.
     """
-    return _tree(rubric, values)
+    _reject_negative_weights(rubric, "tree")
+    return _grade(rubric, values)
 
 
-def _tree(rubric: Rubric, values: Values) -> Folded:
-    _refuse_faults(rubric, "tree")
+@formula("tree_pitfalls", clip=(0.0, 1.0), weights=root_shares, groups=True)
+def tree_pitfalls(rubric: Rubric, values: Values) -> RawReward:
+    """Compute parent = max(0, Σ w·child / Σ_{w>0} w) from the leaves to the root.
+
+    A negative leaf subtracts within its node, and no further: a node is at least 0. A node of negative leaves only is
+    1 + Σ w·v / Σ|w|. Without negative weights this is `tree`.
+    """
+    return _grade(rubric, values)
+
+
+def _grade(rubric: Rubric, values: Values) -> RawReward:
     try:
-        root, share = grade(rubric, values)
-    except ZeroError as error:
+        return RawReward(*grade(rubric, values))
+    except TreeError as error:
         raise FormulaError(str(error)) from None
-    return Folded(root, {key: share[key] * value for key, value in values.items()})
 
 
-@formula("mean", "inspect", "multichallenge_mean", weights=alike)
-def mean(rubric: Rubric, values: Values) -> Folded:
-    """Σ v / n; the weights are not used."""
-    _refuse_faults(rubric, "mean")
-    return _over(values, len(values))
+@formula("mean", "inspect", "multichallenge_mean", weights=unweighted)
+def mean(rubric: Rubric, values: Values) -> RawReward:
+    """Compute Σ v / n; weights are not used."""
+    _reject_negative_weights(rubric, "mean")
+    return _divide(values, len(values))
 
 
-@formula("tinker", weights=alike)
-def tinker(rubric: Rubric, values: Values) -> Folded:
-    """The mean of the criteria, + 0.1·(v − 1) for each that is tagged ``format`` (tinker-cookbook)."""
-    _refuse_faults(rubric, "tinker")
-    form = {key: 0.1 * (value - 1.0) for key, value in values.items() if "format" in rubric.by_key[key].tags}
-    rest = {key: value for key, value in values.items() if key not in form}
+@formula("tinker", weights=unweighted)
+def tinker(rubric: Rubric, values: Values) -> RawReward:
+    """Compute the mean of the criteria, + 0.1·(v − 1) for each that is tagged ``format`` (tinker-cookbook)."""
+    _reject_negative_weights(rubric, "tinker")
+    penalties = {key: 0.1 * (value - 1.0) for key, value in values.items() if "format" in rubric.by_key[key].tags}
+    rest = {key: value for key, value in values.items() if key not in penalties}
     if not rest:
         raise FormulaError("tinker needs a judged criterion that is not tagged 'format'")
-    judged = _over(rest, len(rest))
-    return Folded(judged.value + math.fsum(form.values()), judged.parts | form)
+    base = _divide(rest, len(rest))
+    return RawReward(base.value + math.fsum(penalties.values()), base.contributions | penalties)
 
 
-@formula("geometric_mean", weights=alike)
-def geometric_mean(rubric: Rubric, values: Values) -> Folded:
-    """(Π v)^(1/n), in equal parts; the weights are not used."""
-    _refuse_faults(rubric, "geometric_mean")
+@formula("geometric_mean", weights=unweighted)
+def geometric_mean(rubric: Rubric, values: Values) -> RawReward:
+    """Compute (Π v)^(1/n), contributed in equal parts; weights are not used."""
+    _reject_negative_weights(rubric, "geometric_mean")
     value = math.prod(value ** (1.0 / len(values)) for value in values.values())
-    return Folded(value, dict.fromkeys(values, value / len(values)))
+    return RawReward(value, dict.fromkeys(values, value / len(values)))
 
 
-@formula("min", "multichallenge_min", weights=alike)
-def lowest(rubric: Rubric, values: Values) -> Folded:
-    """The lowest value; the weights are not used. The criterion that has it brings all of it."""
+@formula("min", "multichallenge_min", weights=unweighted)
+def minimum(rubric: Rubric, values: Values) -> RawReward:
+    """Return the lowest value, contributed by its criterion; weights are not used."""
     return _decided_by(min, rubric, values)
 
 
-@formula("max", "multichallenge_max", weights=alike)
-def highest(rubric: Rubric, values: Values) -> Folded:
-    """The highest value; the weights are not used. The criterion that has it brings all of it."""
+@formula("max", "multichallenge_max", weights=unweighted)
+def maximum(rubric: Rubric, values: Values) -> RawReward:
+    """Return the highest value, contributed by its criterion; weights are not used."""
     return _decided_by(max, rubric, values)
 
 
-_MET = 0.99
-"""From here on NeMo Gym's MultiChallenge takes a criterion for met."""
+_MET_THRESHOLD = 0.99
+"""Value from which NeMo Gym's MultiChallenge counts a criterion as met."""
 
 
-@formula("multichallenge_all", weights=alike)
-def every(rubric: Rubric, values: Values) -> Folded:
-    """1 where every value is at least 0.99, else 0 (NeMo Gym, MultiChallenge)."""
-    return _decided_by(min, rubric, {key: float(value >= _MET) for key, value in values.items()})
+@formula("multichallenge_all", weights=unweighted)
+def all_met(rubric: Rubric, values: Values) -> RawReward:
+    """Return 1 where every value is at least 0.99, else 0 (NeMo Gym, MultiChallenge)."""
+    return _decided_by(min, rubric, {key: float(value >= _MET_THRESHOLD) for key, value in values.items()})
 
 
-@formula("multichallenge_any", weights=alike)
-def some(rubric: Rubric, values: Values) -> Folded:
-    """1 where any value is at least 0.99, else 0 (NeMo Gym, MultiChallenge)."""
-    return _decided_by(max, rubric, {key: float(value >= _MET) for key, value in values.items()})
+@formula("multichallenge_any", weights=unweighted)
+def any_met(rubric: Rubric, values: Values) -> RawReward:
+    """Return 1 where any value is at least 0.99, else 0 (NeMo Gym, MultiChallenge)."""
+    return _decided_by(max, rubric, {key: float(value >= _MET_THRESHOLD) for key, value in values.items()})
 
 
-@formula("calculate_output", weights=alike, complete=True)
-def calculate_output(rubric: Rubric, values: Values) -> Folded:
-    """The rubric's own expression over its criteria, each a number on its own scale; without one, the only criterion
-    (OpenAI's graders). The weights are not used, and nothing is clipped. In equal parts: it need not be a sum."""
+def _decided_by(choose: Callable[..., str], rubric: Rubric, values: Values) -> RawReward:
+    _reject_negative_weights(rubric, "this formula")
+    key = choose(values, key=values.__getitem__)
+    return RawReward(values[key], dict.fromkeys(values, 0.0) | {key: values[key]})
+
+
+@formula("calculate_output", weights=unweighted, complete=True)
+def calculate_output(rubric: Rubric, values: Values) -> RawReward:
+    """Evaluate the rubric's expression over its criteria, each a number on its own scale (OpenAI's graders).
+
+    A rubric of one criterion needs no expression. Weights are not used, and nothing is clipped. Contributions are
+    equal parts, since an expression need not be a sum.
+    """
     numbers = {key: on_scale(rubric.by_key[key].scale, value) for key, value in values.items()}
     if rubric.expression is None and len(rubric.criteria) > 1:
         raise FormulaError("calculate_output over several criteria needs an expression")
     try:
         value = expressions.evaluate(rubric.expression, numbers) if rubric.expression else sum(numbers.values())
     except expressions.UndefinedError as error:
-        raise UndefinedError(str(error)) from None
-    return Folded(value, dict.fromkeys(values, value / len(values)))
+        raise UndefinedRewardError(str(error)) from None
+    return RawReward(value, dict.fromkeys(values, value / len(values)))
 
 
 _UNIT = Numeric(low=0.0, high=1.0)
@@ -309,32 +350,26 @@ _RATINGS: dict[str, dict[tuple[float, ...], Numeric]] = {
     "skyrl": {(0, 1): _UNIT},
     "art": {(0, 1): _UNIT},
 }
-"""Of systems whose judge gives an answer one number: what its scale may be worth, and what the reward runs over."""
+"""Systems whose judge gives a completion one number: by the criterion's scale, the range of the reward."""
 
 
-def _rating(name: str, taken: dict[tuple[float, ...], Numeric]) -> None:
-    @formula(name, weights=alike)
+def _register_rating(name: str, ranges: dict[tuple[float, ...], Numeric]) -> None:
+    @formula(name, weights=unweighted)
     def rating(rubric: Rubric, values: Values) -> Values:
-        """The one criterion's number. The weight is not used."""
-        _refuse_faults(rubric, name)
-        over = taken.get(_worth(rubric.criteria[0].scale)) if len(rubric.criteria) == 1 else None
-        if over is None:
-            scales = " or ".join(dict.fromkeys(f"{worth[0]:g} to {worth[-1]:g}" for worth in taken))
+        """Return the number of the only criterion; its weight is not used."""
+        _reject_negative_weights(rubric, name)
+        reward_range = ranges.get(_scale_points(rubric.criteria[0].scale)) if len(rubric.criteria) == 1 else None
+        if reward_range is None:
+            scales = " or ".join(dict.fromkeys(f"{points[0]:g} to {points[-1]:g}" for points in ranges))
             raise FormulaError(f"{name} takes one criterion, on a scale of {scales}")
-        return {key: on_scale(over, value) for key, value in values.items()}
+        return {key: on_scale(reward_range, value) for key, value in values.items()}
 
 
-for _name, _taken in _RATINGS.items():
-    _rating(_name, _taken)
+for _name, _ranges in _RATINGS.items():
+    _register_rating(_name, _ranges)
 
 
-def _worth(scale: Scale) -> tuple[float, ...]:
+def _scale_points(scale: Scale) -> tuple[float, ...]:
     if isinstance(scale, Ordinal):
         return tuple(sorted(level.value for level in scale.levels))
     return (scale.low, scale.high) if isinstance(scale, Numeric) else (0.0, 1.0)
-
-
-def _decided_by(choose: Callable[..., str], rubric: Rubric, values: Values) -> Folded:
-    _refuse_faults(rubric, "this formula")
-    key = choose(values, key=values.__getitem__)
-    return Folded(values[key], dict.fromkeys(values, 0.0) | {key: values[key]})

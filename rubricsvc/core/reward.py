@@ -1,4 +1,4 @@
-"""Verdicts folded into a reward, by a named formula. The formulas stand in `formulas`, where one more is five lines."""
+"""Rewards of completions: verdicts aggregated by a named formula from `formulas`."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 
 from rubricsvc.core.formulas import (
     FORMULAS,
-    Folded,
     Formula,
     FormulaError,
-    UndefinedError,
+    RawReward,
+    UndefinedRewardError,
     Values,
-    absolute,
+    absolute_weights,
     formula,
-    named,
+    formula_for,
 )
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.verdict import Verdict
@@ -38,61 +38,76 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Reward:
-    """``value`` is None when too little was judged. ``parts`` are the criteria's contributions, before the clip."""
+    """The reward of one completion.
+
+    ``value`` is None where too little was judged; ``null_reason`` then gives the reason. ``contributions`` are by
+    criterion key, before the clip.
+    """
 
     value: float | None
     coverage: float
     formula: str
-    parts: Values = field(default_factory=dict)
+    contributions: Values = field(default_factory=dict)
     vetoed_by: str | None = None
     null_reason: str | None = None
 
 
 def coverage(rubric: Rubric, judged: Iterable[str], formula: str | None = None) -> float:
-    """The judged share of the rubric, in [0, 1]. A criterion that failed or was abstained on is not judged.
+    """Return the judged share of the rubric, in [0, 1].
 
-    A criterion counts with its absolute weight; in a tree, where weights of different nodes are not comparable, with
-    its share of the root; and where the formula does not use the weights, all count alike.
+    A failed or abstained criterion is not judged. A criterion counts with its absolute weight; in a tree, with its
+    share of the root; under a formula that does not use weights, with 1.
+
+    Args:
+        rubric: The rubric.
+        judged: Keys of the scored criteria.
+        formula: Name of a formula to use instead of the rubric's own.
 
     Raises:
-        FormulaError: unknown formula, or one that does not allow this rubric.
+        FormulaError: The formula is unknown, or cannot be applied to this rubric.
     """
-    weight = named(formula or rubric.formula).weights(rubric)
+    weights = formula_for(rubric, formula).weights(rubric)
     keys = set(judged)
-    if len(keys) == len(weight):
+    if len(keys) == len(weights):
         return 1.0
-    return math.fsum(weight[key] for key in keys) / math.fsum(weight.values())
+    total = math.fsum(weights.values())
+    return math.fsum(weights[key] for key in keys) / total if total else 0.0
 
 
 def reward(rubric: Rubric, verdicts: Iterable[Verdict], formula: str | None = None) -> Reward:
-    """Fold ``verdicts`` by ``formula`` (default: the rubric's own).
+    """Return the reward of one completion.
 
-    The value is None when the judged share is under ``rubric.min_coverage``, when a required criterion was not judged,
-    or when any was not and the formula wants them all. A required criterion that is not held takes the value down to 0
-    (or leaves it, if lower).
+    The value is None where the judged share is under ``rubric.min_coverage``, where a required criterion was not
+    judged, and where any was not judged and the formula needs all. A required criterion that fails lowers the value
+    to 0 if it is higher.
+
+    Args:
+        rubric: The rubric.
+        verdicts: At most one for each criterion.
+        formula: Name of a formula to use instead of the rubric's own.
 
     Raises:
-        FormulaError: unknown formula, or one that this rubric does not allow.
-        ValueError: a verdict on a criterion that the rubric does not have, or two on the same one.
+        FormulaError: The formula is unknown, or cannot be applied to this rubric.
+        ValueError: A verdict is on a criterion that the rubric does not have, or two are on the same one.
     """
-    how = named(formula or rubric.formula)
-    found = _by_criterion(rubric, verdicts)
-    values = {key: found[key].value for key in rubric.by_key if key in found}
+    how = formula_for(rubric, formula)
+    by_key = _by_criterion(rubric, verdicts)
+    values = {key: by_key[key].value for key in rubric.by_key if key in by_key}
     judged: Values = {key: value for key, value in values.items() if value is not None}
     covered = coverage(rubric, judged, how.name)
     why = _null_reason(rubric, judged, covered, how)
     if why is not None:
         return Reward(None, covered, how.name, null_reason=why)
-    folded = how.fold(rubric, judged)
-    if not isinstance(folded, Folded):
-        folded = Folded(math.fsum(folded.values()), folded)
-    if not math.isfinite(folded.value):
+    raw = how.compute(rubric, judged)
+    if not isinstance(raw, RawReward):
+        raw = RawReward(math.fsum(raw.values()), raw)
+    if not math.isfinite(raw.value):
         raise FormulaError("the weights are too far apart: the reward is not finite")
     veto = next((c.key for c in rubric.criteria if c.required and (judged[c.key] >= 0.5) == (c.weight < 0)), None)
-    value = folded.value if veto is None else min(folded.value, 0.0)
+    value = raw.value if veto is None else min(raw.value, 0.0)
     if how.clip is not None:
         value = min(max(value, how.clip[0]), how.clip[1])
-    return Reward(value, covered, how.name, folded.parts, vetoed_by=veto)
+    return Reward(value, covered, how.name, raw.contributions, vetoed_by=veto)
 
 
 def _null_reason(rubric: Rubric, judged: Values, covered: float, how: Formula) -> str | None:
@@ -103,71 +118,74 @@ def _null_reason(rubric: Rubric, judged: Values, covered: float, how: Formula) -
     if not judged or covered <= 0.0 or covered < rubric.min_coverage - 1e-12:
         return f"judged share {covered:.3f} is under min_coverage {rubric.min_coverage:g}"
     if missing and how.complete:
-        return f"{how.name} takes all criteria or none, and {missing[0].key!r} was not judged"
+        return f"{how.name} needs all criteria, and {missing[0].key!r} was not judged"
     return None
 
 
 def check_formula(rubric: Rubric) -> None:
-    """See that the rubric's formula is known, and allows its weights.
+    """Check that the rubric's formula is known and can be applied to it.
 
     Raises:
-        FormulaError: it is not, or does not.
+        FormulaError: It is not, or cannot.
     """
-    with suppress(UndefinedError):  # for these verdicts; others may do
+    with suppress(UndefinedRewardError):  # other verdicts may have a value
         reward(rubric, [Verdict.scored(criterion.key, 1.0) for criterion in rubric.criteria])
 
 
 def race_overall(target: Reward, reference: Reward) -> Reward:
-    """RACE's overall score: target / (target + reference), of two completions by one rubric (arXiv 2506.11763).
+    """Return RACE's overall score of two completions, target / (target + reference) (arXiv 2506.11763).
 
-    0.5 is a draw. It is None where one of the two is, and where both are 0.
+    0.5 is a draw. The value is None where one of the two is, and where both are 0.
 
     Raises:
-        FormulaError: one of them is negative.
+        FormulaError: One of them is negative.
     """
     covered = min(target.coverage, reference.coverage)
     if target.value is None or reference.value is None:
         return Reward(None, covered, "race_overall", null_reason=target.null_reason or reference.null_reason)
     if min(target.value, reference.value) < 0:
-        raise FormulaError(f"race_overall compares rewards of 0 and more, and got {target.value} and {reference.value}")
+        raise FormulaError(f"race_overall needs rewards of 0 or more, found {target.value} and {reference.value}")
     both = target.value + reference.value
     if not both:
-        return Reward(None, covered, "race_overall", null_reason="target and reference are both worth 0")
-    parts = {key: part / both for key, part in target.parts.items()}
-    return Reward(target.value / both, covered, "race_overall", parts, vetoed_by=target.vetoed_by)
+        return Reward(None, covered, "race_overall", null_reason="target and reference are both 0")
+    contributions = {key: part / both for key, part in target.contributions.items()}
+    return Reward(target.value / both, covered, "race_overall", contributions, vetoed_by=target.vetoed_by)
 
 
 def healthbench_overall(samples: Iterable[Reward]) -> Reward:
-    """HealthBench's score of a model: the mean over its samples, and only that is clipped to [0, 1] (arXiv 2505.08775).
+    """Return HealthBench's score of a model, the mean over its samples clipped to [0, 1] (arXiv 2505.08775).
 
-    Samples without a reward are left out; ``coverage`` is the share of the others. It is None where there is none.
+    Samples without a reward are left out; ``coverage`` is the share of the others. The value is None where there are
+    no others.
     """
-    found = list(samples)
-    known = [sample.value for sample in found if sample.value is not None]
-    covered = len(known) / max(len(found), 1)
+    values = [sample.value for sample in samples]
+    known = [value for value in values if value is not None]
+    covered = len(known) / max(len(values), 1)
     if not known:
         return Reward(None, covered, "healthbench_overall", null_reason="no sample has a reward")
     return Reward(min(max(math.fsum(known) / len(known), 0.0), 1.0), covered, "healthbench_overall")
 
 
 def fold(rubric: Rubric, verdicts: Iterable[Verdict]) -> Reward:
-    """``reward`` for rubrics that were checked before: where failures left a part that the formula does not allow (no
-    positive weight, say), there is no reward, and no error."""
-    found = list(verdicts)
+    """Return the reward, without a value where `reward` would raise a FormulaError.
+
+    For rubrics that were checked before: failures may leave a part that the formula does not allow.
+    """
+    verdicts = list(verdicts)
     try:
-        return reward(rubric, found)
+        return reward(rubric, verdicts)
     except FormulaError as error:
-        weight = absolute(rubric)
-        judged = math.fsum(weight[verdict.criterion] for verdict in found if verdict.value is not None)
-        return Reward(None, judged / math.fsum(weight.values()), rubric.formula, null_reason=str(error))
+        weights = absolute_weights(rubric)
+        judged = math.fsum(weights[verdict.criterion] for verdict in verdicts if verdict.value is not None)
+        return Reward(None, judged / math.fsum(weights.values()), rubric.formula, null_reason=str(error))
 
 
 def _by_criterion(rubric: Rubric, verdicts: Iterable[Verdict]) -> dict[str, Verdict]:
-    found: dict[str, Verdict] = {}
+    by_key: dict[str, Verdict] = {}
     for verdict in verdicts:
         if verdict.criterion not in rubric.by_key:
-            raise ValueError(f"verdict on {verdict.criterion!r}, which is no criterion of this rubric")
-        if verdict.criterion in found:
-            raise ValueError(f"two verdicts on {verdict.criterion!r}; fold samples into one first")
-        found[verdict.criterion] = verdict
-    return found
+            raise ValueError(f"verdict on {verdict.criterion!r}, which is not a criterion of this rubric")
+        if verdict.criterion in by_key:
+            raise ValueError(f"two verdicts on {verdict.criterion!r}; aggregate samples into one first")
+        by_key[verdict.criterion] = verdict
+    return by_key

@@ -8,7 +8,7 @@ are alike.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,6 +19,7 @@ from scipy import stats
 from sklearn import config_context, metrics
 
 from rubricsvc.core.rubric import Binary, Ordinal, Scale
+from rubricsvc.stats.intervals import MIN_CLUSTERS, Floats, Ints, cluster_draws, percentile_interval
 
 LEAST = 5
 """Fewer pairs than this give no figure, fewer prompts no interval."""
@@ -27,9 +28,6 @@ LEAST_DRAWS = 20
 
 BINS = 10
 RESAMPLES = 300
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +211,7 @@ def alpha_of_people(
         return Figure(None, null_reason=f"{len(twice)} labelled by several; a figure takes {LEAST}")
     if np.nanmin(classes) == np.nanmax(classes):
         return Figure(None, null_reason=_ONE_ANSWER)
-    samples = (classes[:, rows] for rows in _draws(among, resamples, seed))
+    samples = (classes[:, rows] for rows in cluster_draws(among, resamples, seed))
     drawn = [_alpha(sample, len(levels)) for sample in samples if np.nanmin(sample) < np.nanmax(sample)]
     return _figure(_alpha(classes, len(levels)), drawn, len(set(among.tolist())), resamples)
 
@@ -223,7 +221,7 @@ def _bootstrap(
 ) -> dict[str, list[float]]:
     """Each figure over ``resamples`` draws of whole clusters; a draw that does not allow a figure is left out of it."""
     drawn: dict[str, list[float]] = {name: [] for name in names}
-    for rows in _draws(clusters, resamples, seed) if names else ():
+    for rows in cluster_draws(clusters, resamples, seed) if names else ():
         sample = pairs.take(rows)
         for name in names:
             if why_not(name, sample) is None:
@@ -231,20 +229,9 @@ def _bootstrap(
     return drawn
 
 
-def _draws(clusters: NDArray[Any], resamples: int, seed: int) -> Iterator[Ints]:
-    """The rows of each draw of as many whole clusters as there are; none where there are too few of them."""
-    _, cluster_of = np.unique(clusters, return_inverse=True)
-    if cluster_of.max(initial=-1) + 1 < LEAST:
-        return
-    members = np.split(np.argsort(cluster_of, kind="stable"), np.cumsum(np.bincount(cluster_of))[:-1])
-    random = np.random.default_rng(seed)
-    for _ in range(resamples):
-        yield np.concatenate([members[i] for i in random.integers(len(members), size=len(members))])
-
-
 def _figure(value: float, drawn: Sequence[float], prompts: int, resamples: int) -> Figure:
     why = _why_no_interval(len(drawn), prompts, resamples)
-    return Figure(value, why_no_interval=why) if why else Figure(value, *_interval(drawn))
+    return Figure(value, why_no_interval=why) if why else Figure(value, *percentile_interval(drawn))
 
 
 def _why_no_interval(drawn: int, prompts: int, resamples: int) -> str | None:
@@ -252,11 +239,6 @@ def _why_no_interval(drawn: int, prompts: int, resamples: int) -> str | None:
         return None
     if resamples < LEAST_DRAWS:
         return f"{resamples} draws; an interval takes {LEAST_DRAWS}"
-    if prompts < LEAST:
-        return f"{prompts} prompts; an interval takes {LEAST}"
+    if prompts < MIN_CLUSTERS:
+        return f"{prompts} prompts; an interval takes {MIN_CLUSTERS}"
     return f"{drawn} of {resamples} draws have this figure; an interval takes {LEAST_DRAWS}"
-
-
-def _interval(drawn: Sequence[float]) -> tuple[float, float]:
-    low, high = np.quantile(drawn, [0.025, 0.975])
-    return float(low), float(high)

@@ -19,7 +19,8 @@ from sklearn.model_selection import GroupKFold, GroupShuffleSplit
 from rubricsvc.core.calibration import FARTHEST, Curve, Method, family
 from rubricsvc.core.label import Judged
 from rubricsvc.errors import InvalidError
-from rubricsvc.stats.agreement import Floats, Ints, brier, expected_calibration_error
+from rubricsvc.stats.agreement import brier, expected_calibration_error
+from rubricsvc.stats.intervals import Floats, Ints
 
 METHODS: tuple[Method, ...] = ("none", "temperature", "platt", "isotonic")
 LEAST_PROMPTS = 10

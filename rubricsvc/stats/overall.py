@@ -26,7 +26,8 @@ from rubricsvc.core.base import Value
 from rubricsvc.core.label import OVERALL, Judged
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import InvalidError
-from rubricsvc.stats.agreement import RESAMPLES, Figure, Floats, Pairs, measure
+from rubricsvc.stats.agreement import RESAMPLES, Figure, Pairs, measure
+from rubricsvc.stats.intervals import Floats
 
 LEAST_SCORES = 30
 FOLDS, INNER_FOLDS = 10, 5

@@ -35,8 +35,8 @@ def page(session: Session, judge_id: int, *, after: int = 0, limit: int = 50) ->
     return list(session.scalars(query.order_by(AuditRow.id).limit(limit)))
 
 
-def of_job(session: Session, job_id: int) -> list[tuple[Prompt, Rubric]]:
-    """What there is to attack in a job: its items' prompts and rubrics, each pair once."""
+def tasks_of_job(session: Session, job_id: int) -> list[tuple[Prompt, Rubric]]:
+    """Return the prompts and rubrics of a job's items, each pair once."""
     places = select(CompletionRow.prompt_id, ItemRow.rubric_id).join(ItemRow, ItemRow.completion_id == CompletionRow.id)
     pairs = places.where(ItemRow.job_id == job_id).distinct().subquery()
     query = select(PromptRow, RubricRow).join(pairs, pairs.c.prompt_id == PromptRow.id)

@@ -22,7 +22,7 @@ from sqlalchemy import (
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
 from sqlalchemy.types import TypeDecorator
 
-from rubricsvc.core.audit import Audit, KeptAudit
+from rubricsvc.core.audit import Audit, StoredAudit
 from rubricsvc.core.judge import Endpoint, Judge
 from rubricsvc.core.label import Label
 from rubricsvc.core.prompt import Completion, Prompt
@@ -292,9 +292,9 @@ class AuditRow(Base):
     created_at: Mapped[datetime] = mapped_column(default=utcnow)
 
     @property
-    def value(self) -> KeptAudit:
+    def value(self) -> StoredAudit:
         audit = Audit.model_validate(self.content)
-        return KeptAudit(id=self.id, created_at=self.created_at, passed=self.passed, audit=audit)
+        return StoredAudit(id=self.id, created_at=self.created_at, passed=self.passed, audit=audit)
 
 
 class KeyRow(Base):

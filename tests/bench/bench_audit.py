@@ -1,6 +1,6 @@
 """A judge's audit as a Markdown table, and the two shown attacks on the embedded one.
 
-    python -m tests.bench.bench_audit [--data FOLDER] [--most N] [--url URL --model NAME] [--only SUITE …]
+    python -m tests.bench.bench_audit [--data FOLDER] [--limit N] [--url URL --model NAME] [--only SUITE …]
 
 Without ``--url`` the embedded model judges. The public data sets are asked about where ``--data`` holds them. The last
 line is JSON.
@@ -18,10 +18,10 @@ from typing import Any
 from rubricsvc.cli.probing import EMBEDDED, fetch_embedded
 from rubricsvc.core.audit import Audit, Rate
 from rubricsvc.core.judge import Endpoint, Judge
+from tests.bench.shown_attacks import EARLIER_TURNS, TICKED, told
 from tests.conftest import SHARED
-from tests.shown_attacks import EARLIER_TURNS, TICKED, told
 from workers.audit import cases, data, suites
-from workers.audit.plan import Plan
+from workers.audit.plan import AuditPlan
 from workers.audit.runner import run
 from workers.engines import make_engine
 
@@ -29,23 +29,21 @@ Pair = dict[str, tuple[float, float]]
 
 
 def number(rate: Rate) -> str:
-    return "n/a" if rate.rate is None else f"{rate.rate:.2f} [{rate.low:.2f}, {rate.high:.2f}]"
+    return "n/a" if rate.value is None else f"{rate.value:.2f} [{rate.low:.2f}, {rate.high:.2f}]"
 
 
 def table(audit: Audit) -> None:
-    print("| suite | findings | rate | without the attack | mean shift | unjudged |")
+    print("| suite | findings | rate | baseline | mean shift | unscored |")
     print("|---|--:|--:|--:|--:|--:|")
     for one in audit.suites:
-        before = f"{one.before.rate:.2f}" if one.before and one.before.rate is not None else ""
-        shift = f"{one.shift:+.3f}" if one.shift is not None else ""
-        print(
-            f"| {one.name} | {one.found.n} | {number(one.found)} | {before} | {shift} | {sum(one.unjudged.values())} |"
-        )
+        before = f"{one.baseline.value:.2f}" if one.baseline and one.baseline.value is not None else ""
+        shift = f"{one.mean_shift:+.3f}" if one.mean_shift is not None else ""
+        print(f"| {one.name} | {one.rate.n} | {number(one.rate)} | {before} | {shift} | {sum(one.unscored.values())} |")
         for family, rate in one.families.items():
             print(f"| … {family} | {rate.n} | {number(rate)} | | | |")
 
 
-async def measure(judge: Judge, plan: Plan) -> tuple[Audit, dict[str, Pair]]:
+async def measure(judge: Judge, plan: AuditPlan) -> tuple[Audit, dict[str, Pair]]:
     def on_progress(done: int, total: int, suite: str) -> None:
         print(f"\r{done}/{total} {suite:20}", end="", file=sys.stderr, flush=True)
 
@@ -62,15 +60,15 @@ async def measure(judge: Judge, plan: Plan) -> tuple[Audit, dict[str, Pair]]:
 def main() -> None:
     arguments = argparse.ArgumentParser()
     arguments.add_argument("--data", type=Path, default=SHARED)
-    arguments.add_argument("--most", type=int, default=data.MOST)
+    arguments.add_argument("--limit", type=int, default=data.DEFAULT_LIMIT)
     arguments.add_argument("--url")
     arguments.add_argument("--model", default=EMBEDDED)
     arguments.add_argument("--only", nargs="*")
     options = arguments.parse_args()
     engine = "openai_http" if options.url else "transformers_local"
     judge = Judge(name=options.model, engine=engine, model=options.model, endpoint=Endpoint(base_url=options.url))
-    attacks, sets = data.suites(options.data, most=options.most) if options.data.is_dir() else ((), ())
-    plan = Plan(cases.built_in(), (*suites.built_in(), *attacks), sets)
+    attacks, sets = data.suites(options.data, limit=options.limit) if options.data.is_dir() else ((), ())
+    plan = AuditPlan(cases.built_in(), (*suites.built_in(), *attacks), sets)
     if judge.model == EMBEDDED:
         fetch_embedded()
     audit, shown = asyncio.run(measure(judge, plan.only(options.only) if options.only is not None else plan))

@@ -20,13 +20,13 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from rubricsvc.core.audit import Rate
 from rubricsvc.core.comparison import disagree
 from rubricsvc.core.judge import Comparison, Endpoint, Judge
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.formats import load
+from rubricsvc.stats.intervals import rate
 from tests.conftest import SHARED
 from workers.engines import make_engine
 from workers.scoring.completions import score_group
@@ -70,12 +70,12 @@ def measure(found: Sequence[tuple[Verdict, Verdict]]) -> dict[str, Any]:
     known = [(b, b.value, w.value) for b, w in found if b.value is not None and w.value is not None]
     right = sum(1.0 if better > worse else 0.5 if better == worse else 0.0 for _, better, worse in known)
     votes = [(one.value or 0.0, other.value or 0.0) for b, *_ in known for one, other in pairwise(b.votes)]
-    rate = Rate.of(round(right), len(known))
+    of_pairs = rate(round(right), len(known))
     return {
         "pairs": len(found),
         "judged": len(known),
         "accuracy": right / len(known) if known else None,
-        "interval": [rate.low, rate.high],
+        "interval": [of_pairs.low, of_pairs.high],
         "torn": fmean(disagree(*orders) for orders in votes) if votes else None,
         "first": fmean((before + 1 - after) / 2 for before, after in votes) if votes else None,
     }

@@ -72,14 +72,14 @@ def progress(books: Database, job: int) -> Progress:
         return jobs.progress(session, job)
 
 
-def test_a_wait_rides_out_a_restart(server: Postgres, books: Database, tmp_path: Path) -> None:
+def test_wait_survives_a_database_restart(server: Postgres, books: Database, tmp_path: Path) -> None:
     log, answer = tmp_path / "log", labels(Yes=0.8, No=0.1)
     with scripted_server(Say(answer.text, answer.logprobs, delay_s=0.2)) as judge:
         job = submit(books, judge)
         command = waiting(log, books, job)
         wait_for(lambda: progress(books, job).done > 0, log)
         server.stop()
-        wait_for(lambda: "the database does not answer, trying again" in log.read_text(), log)
+        wait_for(lambda: "the database does not answer, retrying" in log.read_text(), log)
         server.start()
         assert command.wait(PATIENCE) == 0, log.read_text()
     assert "the database answers again" in log.read_text()
@@ -87,7 +87,7 @@ def test_a_wait_rides_out_a_restart(server: Postgres, books: Database, tmp_path:
     assert (found.done, found.verdicts, found.failed_verdicts) == (ITEMS, 3 * ITEMS, 0)
 
 
-def test_ctrl_c_while_it_is_away_says_how_to_go_on_and_gives_the_leases_back(
+def test_wait_interrupted_without_database_releases_its_leases(
     server: Postgres, books: Database, tmp_path: Path
 ) -> None:
     log = tmp_path / "log"
@@ -96,9 +96,9 @@ def test_ctrl_c_while_it_is_away_says_how_to_go_on_and_gives_the_leases_back(
         command = waiting(log, books, job)
         wait_for(lambda: progress(books, job).leased > 0, log)
         server.stop()
-        wait_for(lambda: "the database does not answer, trying again" in log.read_text(), log)
+        wait_for(lambda: "the database does not answer, retrying" in log.read_text(), log)
         command.send_signal(signal.SIGINT)
-        wait_for(lambda: f"Go on with: rubricsvc jobs wait {job}" in log.read_text(), log)
+        wait_for(lambda: f"rubricsvc jobs wait {job}" in log.read_text(), log)
         server.start()  # within the grace that a stopping worker has to give its leases back
         assert command.wait(PATIENCE) == 130, log.read_text()
     found = progress(books, job)

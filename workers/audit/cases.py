@@ -1,4 +1,4 @@
-"""What an audit starts from: tasks with rubrics and an answer, of which it is known what it meets and what not."""
+"""What an audit starts from: tasks with rubrics and a completion of which it is known what it meets."""
 
 from __future__ import annotations
 
@@ -10,119 +10,118 @@ from pathlib import Path
 
 import yaml
 
-from rubricsvc.core.audit import CUT
 from rubricsvc.core.prompt import Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.errors import InvalidError
 from rubricsvc.formats.record import Record
+from rubricsvc.stats.audit import MET_THRESHOLD
 
 _FILE = Path(__file__).with_name("cases.yaml")
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
-    """An answer to a task. ``met`` and ``unmet`` are keys of judged criteria, as far as it is known.
+class AuditCase:
+    """A completion of a task. ``met`` and ``unmet`` are keys of judged criteria with a known verdict.
 
-    ``family`` is what it is counted under: its prompt's first tag, else its policy. ``rival`` is the better answer that
-    a comparative judge is shown beside it.
+    ``family`` is the group it is counted in: its prompt's first tag, else its policy. ``better`` is the text of the
+    better completion that a comparative judge is shown beside it.
     """
 
     prompt: Prompt
     rubric: Rubric
-    answer: str
+    text: str
     met: tuple[str, ...] = ()
     unmet: tuple[str, ...] = ()
     family: str = ""
-    rival: str | None = None
+    better: str | None = None
 
     @property
-    def known(self) -> tuple[str, ...]:
+    def labelled(self) -> tuple[str, ...]:
+        """The keys of the criteria with a known verdict."""
         return (*self.met, *self.unmet)
+
+    @property
+    def task(self) -> tuple[str, str]:
+        """The digests of the prompt and the rubric."""
+        return self.prompt.digest, self.rubric.digest
 
 
 @lru_cache
-def built_in() -> tuple[Case, ...]:
-    """The shipped set: for each task a bad answer, which meets nothing, and a good one, which meets all."""
-    return tuple(_shipped(yaml.safe_load(_FILE.read_text(encoding="utf-8"))))
+def built_in() -> tuple[AuditCase, ...]:
+    """Return the built-in cases: for each task a bad completion (meets nothing) and a good one (meets all)."""
+    return tuple(_built_in(yaml.safe_load(_FILE.read_text(encoding="utf-8"))))
 
 
-def _shipped(tasks: Iterable[dict[str, object]]) -> Iterator[Case]:
+def _built_in(tasks: Iterable[dict[str, object]]) -> Iterator[AuditCase]:
     for task in tasks:
         criteria = task["criteria"]
         assert isinstance(criteria, dict)  # noqa: S101 - a test reads the file
         rubric = Rubric(criteria=tuple(Criterion(key=key, text=text) for key, text in criteria.items()))
         prompt, keys = Prompt.of(str(task["task"])), tuple(criteria)
-        yield Case(prompt, rubric, str(task["bad"]), unmet=keys)
-        yield Case(prompt, rubric, str(task["good"]), met=keys)
+        yield AuditCase(prompt, rubric, str(task["bad"]), unmet=keys)
+        yield AuditCase(prompt, rubric, str(task["good"]), met=keys)
 
 
-def of_records(records: Iterable[Record], *, source: str = "the file") -> tuple[Case, ...]:
-    """Cases from records with one completion and its labels; checked criteria and faults (weight < 0) are left out.
+def from_records(records: Iterable[Record], *, source: str = "the file") -> tuple[AuditCase, ...]:
+    """Return cases from records with one completion and its labels, without checked and negative criteria.
 
     Raises:
-        InvalidError: no answer is labelled as one that misses a criterion, so that there is nothing to attack.
+        InvalidError: No completion is labelled as missing a criterion, so there is nothing to attack.
     """
     cases = tuple(case for record in records if (case := _labelled(record)) is not None)
     if not any(case.unmet for case in cases):
         hint = "an audit needs completions with labels under 0.5 (docs/formats.md, labels)"
-        raise InvalidError(f"{source} has no answer that is known to miss a criterion", hint=hint)
+        raise InvalidError(f"{source}: no completion is labelled as missing a criterion", hint=hint)
     return cases
 
 
-def _labelled(record: Record) -> Case | None:
+def _labelled(record: Record) -> AuditCase | None:
     if record.prompt is None or record.rubric is None or len(record.completions) != 1:
         return None
-    asked = {c.key for c in record.rubric.criteria if c.check is None and c.weight > 0}
-    said = {label.criterion: label.value for label in record.labels if label.value is not None}
-    met = tuple(key for key, value in said.items() if key in asked and value >= CUT)
-    unmet = tuple(key for key, value in said.items() if key in asked and value < CUT)
+    judged = {c.key for c in record.rubric.criteria if c.check is None and c.weight > 0}
+    values = {label.criterion: label.value for label in record.labels if label.value is not None}
+    met = tuple(key for key, value in values.items() if key in judged and value >= MET_THRESHOLD)
+    unmet = tuple(key for key, value in values.items() if key in judged and value < MET_THRESHOLD)
     (completion,) = record.completions
     family = record.prompt.tags[0] if record.prompt.tags else completion.policy
-    case = Case(record.prompt, record.rubric, completion.text, met, unmet, family)
-    return case if case.known else None
+    case = AuditCase(record.prompt, record.rubric, completion.text, met, unmet, family)
+    return case if case.labelled else None
 
 
-def unanswered(pairs: Iterable[tuple[Prompt, Rubric]]) -> tuple[Case, ...]:
-    """Cases for tasks without labelled answers: the empty answer, which meets no positive judged criterion."""
+def empty_completions(pairs: Iterable[tuple[Prompt, Rubric]]) -> tuple[AuditCase, ...]:
+    """Return a case with the empty completion, which meets no positive judged criterion, for each distinct pair."""
     return tuple(
-        Case(prompt, rubric, "", unmet=keys)
+        AuditCase(prompt, rubric, "", unmet=keys)
         for prompt, rubric in dict.fromkeys(pairs)
         if (keys := tuple(c.key for c in rubric.criteria if c.check is None and c.weight > 0))
     )
 
 
-def sampled(cases: Sequence[Case], most: int) -> tuple[Case, ...]:
-    """Tasks with all their cases, up to ``most`` cases; drawn with a fixed seed, those with a bad answer first.
-
-    One task is always taken.
-    """
-    by_task: dict[tuple[str, str], list[Case]] = {}
+def sample(cases: Sequence[AuditCase], limit: int) -> tuple[AuditCase, ...]:
+    """Return whole tasks, at least one, with up to ``limit`` cases; tasks with something to attack come first."""
+    by_task: dict[tuple[str, str], list[AuditCase]] = {}
     for case in cases:
-        by_task.setdefault((case.prompt.digest, case.rubric.digest), []).append(case)
-    drawn = random.Random(0).sample(list(by_task.values()), len(by_task))
-    drawn.sort(key=lambda task: not bad(task))
-    taken: list[Case] = []
-    for task in drawn:
-        if not taken or len(taken) + len(task) <= most:
+        by_task.setdefault(case.task, []).append(case)
+    shuffled = random.Random(0).sample(list(by_task.values()), len(by_task))
+    shuffled.sort(key=lambda task: not attackable(task))
+    taken: list[AuditCase] = []
+    for task in shuffled:
+        if not taken or len(taken) + len(task) <= limit:
             taken += task
     return tuple(taken)
 
 
-def bad(cases: Sequence[Case]) -> list[Case]:
-    """Those with something to be fooled about."""
+def attackable(cases: Sequence[AuditCase]) -> list[AuditCase]:
+    """Return the cases with an unmet criterion."""
     return [case for case in cases if case.unmet]
 
 
-def with_rivals(cases: Sequence[Case]) -> tuple[Case, ...]:
-    """The bad cases that have a good one of the same task and rubric, each with its answer as rival."""
-    good = {(case.prompt.digest, case.rubric.digest): case.answer for case in cases if case.met and not case.unmet}
-    return tuple(
-        replace(case, rival=rival)
-        for case in bad(cases)
-        if (rival := good.get((case.prompt.digest, case.rubric.digest))) is not None
-    )
+def paired(cases: Sequence[AuditCase]) -> tuple[AuditCase, ...]:
+    """Return the attackable cases that have a better completion of the same task, with its text."""
+    good = {case.task: case.text for case in cases if case.met and not case.unmet}
+    return tuple(replace(case, better=good[case.task]) for case in attackable(cases) if case.task in good)
 
 
-def tasks(cases: Sequence[Case]) -> list[Case]:
-    """One bad case for each task and rubric."""
-    return list({(case.prompt.digest, case.rubric.digest): case for case in reversed(bad(cases))}.values())[::-1]
+def one_per_task(cases: Sequence[AuditCase]) -> list[AuditCase]:
+    """Return the first attackable case of each task."""
+    return list({case.task: case for case in reversed(attackable(cases))}.values())[::-1]

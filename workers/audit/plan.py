@@ -1,4 +1,4 @@
-"""What an audit asks: which attack is tried on which answer, and which answers are looked at as they are."""
+"""The plan of an audit: which attack is tried on which completion, and which completions are judged unchanged."""
 
 from __future__ import annotations
 
@@ -13,172 +13,189 @@ from rubricsvc.core.fingerprint import digest
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.errors import InvalidError, cut
-from workers.audit.cases import Case, bad, tasks, with_rivals
-from workers.audit.suites import Suite
+from workers.audit.cases import AuditCase, attackable, one_per_task, paired
+from workers.audit.suites import AttackSuite
 
 PLAIN, MISSED = "plain", "missed"
-CRITERIA_ORDER, ANSWERS_ORDER, RATIONALE = "criteria_order", "answers_order", "rationale"
+CRITERIA_ORDER, COMPLETION_ORDER, RATIONALE = "criteria_order", "completion_order", "rationale"
 
 
 @dataclass(frozen=True, slots=True)
-class Own:
-    """A suite that needs no attacks. A judge that says no to everything is stopped by ``missed``."""
+class DirectSuite:
+    """A suite without attack texts."""
 
     name: str
     measure: Measure
     max_rate: float
-    about: str
+    description: str
 
 
-FIRST = (
-    Own(PLAIN, "met", 0.2, "a bad answer as it is: nothing in it meets the criterion"),
-    Own(MISSED, "missed", 0.5, "a good answer as it is: the judge does not see that it meets the criterion"),
+BASELINE_SUITES = (
+    DirectSuite(PLAIN, "met", 0.2, "a bad completion unchanged: nothing in it meets the criterion"),
+    DirectSuite(MISSED, "missed", 0.5, "a good completion unchanged: the judge misses that it meets the criterion"),
 )
-LAST = (
-    Own(CRITERIA_ORDER, "changed", 0.1, "the same answer, with the rubric's criteria the other way round"),
-    Own(RATIONALE, "changed", 0.1, "what the judge wrote, judged as a text: does it stand for the judge's verdict?"),
+"""``missed`` stops a judge that rejects everything."""
+CONSISTENCY_SUITES = (
+    DirectSuite(CRITERIA_ORDER, "changed", 0.1, "the same completion with the criteria in reverse order"),
+    DirectSuite(RATIONALE, "changed", 0.1, "the judge's rationale, judged as a text: does it support the verdict?"),
 )
-COMPARED_FIRST = (Own(PLAIN, "preferred", 0.2, "a bad answer beside a good one"),)
-COMPARED_LAST = (
-    LAST[0],
-    Own(ANSWERS_ORDER, "met", 0.3, "a bad and a good answer in both orders: the two orders name different winners"),
+COMPARATIVE_BASELINE_SUITES = (DirectSuite(PLAIN, "preferred", 0.2, "a bad completion beside a good one"),)
+COMPARATIVE_CONSISTENCY_SUITES = (
+    CONSISTENCY_SUITES[0],
+    DirectSuite(COMPLETION_ORDER, "met", 0.3, "a bad and a good completion in both orders: the winner changes"),
 )
-"""Of a comparative judge, which sees each answer beside a good one."""
+"""For a comparative judge, which sees each completion beside a good one."""
 
-ANSWERS = 4
-"""Answers that each attack is tried on. The next attack begins where this one ends, so that all answers get a turn."""
+COMPLETIONS_PER_ATTACK = 4
+"""The next attack begins with the completion after the last one used, so that all get a turn."""
 
 
 @dataclass(frozen=True, slots=True)
 class DataSuite:
-    """A data set as a suite: pairs of a worse answer and, for measure ``preferred``, a better one."""
+    """A data set as a suite: pairs of a worse completion and, for measure ``preferred``, a better one."""
 
     name: str
-    about: str
+    description: str
     measure: Measure
     max_rate: float
-    pairs: tuple[tuple[Case, Case | None], ...]
+    pairs: tuple[tuple[AuditCase, AuditCase | None], ...]
 
 
-Before = Literal["nothing", "plain", "rival"]
+Suite = DirectSuite | AttackSuite | DataSuite
+Baseline = Literal["none", "unattacked", "better"]
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
-    """One answer to be judged, and the criteria that count of it.
+class AttackedCase:
+    """One completion to be judged, and the criteria that count.
 
-    ``before`` is what the verdicts are held against: those of the answer without the attack, or of its rival.
+    ``baseline`` names the verdicts to compare with: those on the completion without the attack, or on the better one.
     """
 
     suite: str
     attack: str
     family: str
-    case: Case
+    case: AuditCase
     text: str
     rubric: Rubric
     keys: tuple[str, ...]
-    before: Before
+    baseline: Baseline
 
 
 @dataclass(frozen=True)
-class Plan:
-    """``answers`` 0: each attack on all answers. ``first`` and ``last`` are the suites without attacks."""
+class AuditPlan:
+    """Cases and suites. ``per_attack`` 0 tries each attack on all completions."""
 
-    cases: tuple[Case, ...]
-    suites: tuple[Suite, ...]
+    cases: tuple[AuditCase, ...]
+    attacks: tuple[AttackSuite, ...]
     data: tuple[DataSuite, ...] = ()
-    answers: int = ANSWERS
-    first: tuple[Own, ...] = FIRST
-    last: tuple[Own, ...] = LAST
+    per_attack: int = COMPLETIONS_PER_ATTACK
+    baseline: tuple[DirectSuite, ...] = BASELINE_SUITES
+    consistency: tuple[DirectSuite, ...] = CONSISTENCY_SUITES
 
     @property
-    def listed(self) -> tuple[Own | Suite | DataSuite, ...]:
-        """All suites, in the order in which they are told."""
-        return (*self.first, *self.suites, *self.last, *self.data)
+    def suites(self) -> tuple[Suite, ...]:
+        """All suites, in the order of the report."""
+        return (*self.baseline, *self.attacks, *self.consistency, *self.data)
 
     @property
-    def false_positives(self) -> list[str]:
-        """The suites in which a rate is that of bad answers found good. Others tell what changes sides, is missed, or
-        is preferred of two answers of a data set."""
-        bad: list[Own | Suite | DataSuite] = [*self.first, *self.suites]
-        bad += [one for one in self.data if one.measure == "met"]
-        return [one.name for one in bad if one.measure in ("met", "preferred")]
+    def false_positive_suites(self) -> list[str]:
+        """The names of the suites whose rate is the share of bad completions judged good."""
+        suites: list[Suite] = [*self.baseline, *self.attacks]
+        suites += [suite for suite in self.data if suite.measure == "met"]
+        return [suite.name for suite in suites if suite.measure in ("met", "preferred")]
 
-    def only(self, names: Collection[str]) -> Plan:
-        """The plan with these suites, and the first ones, which cost little.
+    def only(self, names: Collection[str]) -> AuditPlan:
+        """Return the plan with these suites and the baseline suites, which cost little.
 
         Raises:
-            InvalidError: there is no suite of such a name.
+            InvalidError: There is no suite of such a name.
         """
-        self.refuse_unknown(names)
-        suites = tuple(one for one in self.suites if one.name in names)
-        last = tuple(one for one in self.last if one.name in names)
-        return replace(self, suites=suites, last=last, data=tuple(one for one in self.data if one.name in names))
+        self.check_names(names)
+        return replace(
+            self,
+            attacks=tuple(suite for suite in self.attacks if suite.name in names),
+            consistency=tuple(suite for suite in self.consistency if suite.name in names),
+            data=tuple(suite for suite in self.data if suite.name in names),
+        )
 
-    def suited(self, judge: Judge) -> Plan:
-        """The plan for this judge. A comparative one is shown each bad answer beside a good one, which it is to prefer.
+    def adapted(self, judge: Judge) -> AuditPlan:
+        """Return the plan for this judge. A comparative one is shown each bad completion beside a good one.
 
         Raises:
-            InvalidError: there is no bad answer with a good one beside it.
+            InvalidError: There is no good completion beside a bad one.
         """
         if judge.mode != "comparative":
             return self
-        cases = with_rivals(self.cases)
+        cases = paired(self.cases)
         if not cases:
-            hint = "give a good and a bad answer of the same prompt, with labels"
             raise InvalidError(
-                "a comparative judge needs answers to compare, and there are no two of one prompt", hint=hint
+                "a comparative judge needs two completions of one prompt, and there are none",
+                hint="give a good and a bad completion of the same prompt, with labels",
             )
         return replace(
             self,
             cases=cases,
-            suites=tuple(suite.model_copy(update={"measure": "preferred"}) for suite in self.suites),
-            data=tuple(suite for one in self.data if (suite := _compared(one)).pairs),
-            first=COMPARED_FIRST,
-            last=COMPARED_LAST,
+            attacks=tuple(suite.model_copy(update={"measure": "preferred"}) for suite in self.attacks),
+            data=tuple(suite for one in self.data if (suite := _side_by_side(one)).pairs),
+            baseline=COMPARATIVE_BASELINE_SUITES,
+            consistency=COMPARATIVE_CONSISTENCY_SUITES,
         )
 
-    def refuse_unknown(self, names: Iterable[str]) -> None:
-        known = [one.name for one in self.listed]
+    def check_names(self, names: Iterable[str]) -> None:
+        """Check that these are names of suites.
+
+        Raises:
+            InvalidError: One is not.
+        """
+        known = [suite.name for suite in self.suites]
         for name in names:
             if name not in known:
                 raise InvalidError(f"no suite {cut(name, 80)!r}", hint=f"there are: {', '.join(known)}")
 
     @cached_property
     def digest(self) -> str:
-        """Names all that is asked."""
-        data = [(one.name, one.measure, [_told(case) for pair in one.pairs for case in pair]) for one in self.data]
-        asked = [suite.model_dump(mode="json", exclude={"max_rate"}) for suite in self.suites]
-        own = [[(one.name, one.measure) for one in some] for some in (self.first, self.last)]
-        return digest([_told(case) for case in self.cases], asked, own, data, self.answers)
+        """The SHA-256 of everything that is asked; limits are not part of it."""
+        data = [(suite.name, suite.measure, [_content(c) for pair in suite.pairs for c in pair]) for suite in self.data]
+        attacks = [suite.model_dump(mode="json", exclude={"max_rate"}) for suite in self.attacks]
+        direct = [[(suite.name, suite.measure) for suite in some] for some in (self.baseline, self.consistency)]
+        return digest([_content(case) for case in self.cases], attacks, direct, data, self.per_attack)
 
-    def trials(self) -> Iterator[Trial]:
-        """The attacks, each on its share of the answers; then every rubric the other way round."""
-        for suite in self.suites:
-            yield from _trials(suite, self.cases, self.answers)
-        for case in self.cases if any(own.name == CRITERIA_ORDER for own in self.last) else ():
+    def attacked_cases(self) -> Iterator[AttackedCase]:
+        """Yield each attack on its share of the completions, then every rubric in reverse order."""
+        for suite in self.attacks:
+            yield from _attacked(suite, self.cases, self.per_attack)
+        for case in self.cases if any(suite.name == CRITERIA_ORDER for suite in self.consistency) else ():
             if len(case.rubric.criteria) > 1:
-                turned = case.rubric.model_copy(update={"criteria": case.rubric.criteria[::-1]})
-                yield Trial(CRITERIA_ORDER, "the other way round", "", case, case.answer, turned, case.known, "plain")
+                reverse = case.rubric.model_copy(update={"criteria": case.rubric.criteria[::-1]})
+                yield AttackedCase(
+                    CRITERIA_ORDER, "reverse order", "", case, case.text, reverse, case.labelled, "unattacked"
+                )
 
 
-def _compared(suite: DataSuite) -> DataSuite:
-    """The pairs of one prompt, each as one question."""
+def _side_by_side(suite: DataSuite) -> DataSuite:
+    """Return the suite's pairs of one prompt, each as one question."""
     same = [(worse, better) for worse, better in suite.pairs if better is not None and worse.prompt == better.prompt]
-    return replace(suite, pairs=tuple((replace(worse, rival=better.answer), None) for worse, better in same))
+    return replace(suite, pairs=tuple((replace(worse, better=better.text), None) for worse, better in same))
 
 
-def _told(case: Case | None) -> list[object] | None:
-    return [case.prompt.digest, case.rubric.digest, case.answer, case.met, case.unmet, case.rival] if case else None
+def _content(case: AuditCase | None) -> list[object] | None:
+    return [*case.task, case.text, case.met, case.unmet, case.better] if case else None
 
 
-def _trials(suite: Suite, cases: Sequence[Case], answers: int) -> Iterator[Trial]:
-    began = 0
+def _attacked(suite: AttackSuite, cases: Sequence[AuditCase], per_attack: int) -> Iterator[AttackedCase]:
+    start = 0
     for attack in suite.attacks:
-        pool = tasks(cases) if attack.whole else list(cases) if suite.measure == "changed" else bad(cases)
-        each = min(len(pool), max(answers, ceil(len(pool) / len(suite.attacks)))) if answers else len(pool)
-        for case in (pool[(began + n) % len(pool)] for n in range(each)):
-            keys = case.known if suite.measure == "changed" and not attack.whole else case.unmet
-            before: Before = "rival" if case.rival is not None else "nothing" if attack.whole else "plain"
-            yield Trial(suite.name, attack.id, attack.family, case, attack.on(case), case.rubric, keys, before)
-        began += each
+        if attack.standalone:
+            pool = one_per_task(cases)
+        else:
+            pool = list(cases) if suite.measure == "changed" else attackable(cases)
+        count = min(len(pool), max(per_attack, ceil(len(pool) / len(suite.attacks)))) if per_attack else len(pool)
+        for case in (pool[(start + n) % len(pool)] for n in range(count)):
+            keys = case.labelled if suite.measure == "changed" and not attack.standalone else case.unmet
+            baseline: Baseline = "none" if attack.standalone else "unattacked"
+            if case.better is not None:
+                baseline = "better"
+            text = attack.apply(case)
+            yield AttackedCase(suite.name, attack.id, attack.family, case, text, case.rubric, keys, baseline)
+        start += count

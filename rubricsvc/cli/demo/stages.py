@@ -19,7 +19,7 @@ from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Prompt
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.errors import InvalidError
-from rubricsvc.services.waiting import looks
+from rubricsvc.services.waiting import follow
 from rubricsvc.settings import Settings
 from rubricsvc.store import completions, jobs, judges, prompts, rubrics
 from rubricsvc.store.session import Database
@@ -171,7 +171,7 @@ def score(work: Workplace, db: Database, stored: Sequence[Stored], said: dict[in
             return job_id
     telemetry.configure("WARNING", human=True)  # Celery greets on the terminal; the demo has its own lines there
     with _stage(6 if step else 3, f"verdicts {_when(step)}") as bar, embedded_worker(settings, db):
-        for now in looks(db, job_id):
+        for now in follow(db, job_id):
             bar.update(now.verdicts, total, f"{now.failed_verdicts} failed" if now.failed_verdicts else "")
     return job_id
 

@@ -19,9 +19,9 @@ from rubricsvc.settings import Settings
 from rubricsvc.store import jobs, outbox
 from rubricsvc.store.session import Database
 from tests.instant_engine import InstantEngine, agreeable
+from tests.integration.test_client import running
 from tests.preference_engine import Tasteful, answers_in
 from tests.services import free_port
-from tests.unit.rubricsvc.test_client import running
 from trainer.rewards import CallableRewards, JudgeRewards, RewardSource, Scored, ServiceRewards, Task
 from workers import engines
 from workers.engines.base import Failure, Question, Reply

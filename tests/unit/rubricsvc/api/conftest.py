@@ -10,8 +10,8 @@ import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
-from rubricsvc.api.app import create_app, stand_on
-from rubricsvc.api.request import Examine
+from rubricsvc.api.app import create_app, set_state
+from rubricsvc.api.request import Validators
 from rubricsvc.settings import Settings
 from rubricsvc.store.session import Database
 
@@ -37,11 +37,11 @@ def serve(db: Database) -> Iterator[Serve]:
         peer: str = "127.0.0.1",
         max_body: int = 100_000,
         url: str = "http://localhost",
-        examine: Examine | None = None,
+        validators: Validators | None = None,
         **fields: Any,
     ) -> TestClient:
         app = _app(max_body, len(clients))
-        stand_on(app, Settings(database_url=db.url, **fields), db, examine)
+        set_state(app, Settings(database_url=db.url, **fields), db, validators)
         clients.append(TestClient(app, base_url=url, client=(peer, 50000)))
         return clients[-1]
 

@@ -70,7 +70,7 @@ def operations(openapi: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
             yield f"{method} {path}", operation
 
 
-def test_every_operation_declares_its_errors_in_the_one_shape(openapi: dict[str, Any]) -> None:
+def test_openapi_operations_declare_error_body(openapi: dict[str, Any]) -> None:
     for name, operation in operations(openapi):
         if "/v1/" not in name:
             continue
@@ -85,7 +85,7 @@ def test_every_operation_declares_its_errors_in_the_one_shape(openapi: dict[str,
     assert "HTTPValidationError" not in openapi["components"]["schemas"]
 
 
-def test_the_page_of_documentation_loads_nothing_from_elsewhere(http: TestClient) -> None:
+def test_docs_page_loads_no_external_resources(http: TestClient) -> None:
     page = http.get("/docs").text
     loaded = re.findall(r'(?:src|href)="([^"]+)"', page)
     assert len(loaded) >= 2 and all(address.startswith("/") for address in loaded)
@@ -94,13 +94,13 @@ def test_the_page_of_documentation_loads_nothing_from_elsewhere(http: TestClient
     assert http.get("/redoc").status_code == 404
 
 
-def test_every_object_refuses_unknown_fields(openapi: dict[str, Any]) -> None:
+def test_openapi_objects_forbid_unknown_fields(openapi: dict[str, Any]) -> None:
     objects = {name: s for name, s in openapi["components"]["schemas"].items() if s.get("type") == "object"}
     assert len(objects) > 25
     assert [name for name, schema in objects.items() if schema.get("additionalProperties") is not False] == []
 
 
-def test_bodies_come_with_examples_that_are_accepted(openapi: dict[str, Any], http: TestClient) -> None:
+def test_openapi_body_examples_are_accepted(openapi: dict[str, Any], http: TestClient) -> None:
     schemas = openapi["components"]["schemas"]
     for name in ("NewPrompt", "NewRubric", "NewCompletion", "NewJudge", "NewJob"):
         (example,) = schemas[name]["examples"]
@@ -135,7 +135,7 @@ values = st.recursive(
 
 @settings(max_examples=3 * settings.default.max_examples, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
-def test_no_body_makes_it_fall(http: TestClient, openapi: dict[str, Any], data: st.DataObject) -> None:
+def test_app_answers_no_5xx_to_random_bodies(http: TestClient, openapi: dict[str, Any], data: st.DataObject) -> None:
     path = data.draw(st.sampled_from(sorted(BODIES)))
     body = BODIES[path]
     for _ in range(data.draw(st.integers(1, 2))):
@@ -155,7 +155,7 @@ def test_no_body_makes_it_fall(http: TestClient, openapi: dict[str, Any], data: 
     after=st.integers() | texts,
     noun=st.sampled_from(["prompts", "rubrics", "completions", "judges", "jobs", "verdicts"]),
 )
-def test_no_address_makes_it_fall(http: TestClient, ref: str, after: int | str, noun: str) -> None:
+def test_app_answers_no_5xx_to_random_paths(http: TestClient, ref: str, after: int | str, noun: str) -> None:
     for answer in (
         http.get(f"/v1/{noun}/{quote(ref, safe='')}"),
         http.get(f"/v1/{noun}", params={"after": after, "name": ref}),
@@ -163,5 +163,5 @@ def test_no_address_makes_it_fall(http: TestClient, ref: str, after: int | str, 
         assert answer.status_code in {200, 307, 400, 404, 405, 422}
 
 
-def test_the_front_door_leads_to_the_docs(http: TestClient) -> None:
+def test_root_redirects_to_docs(http: TestClient) -> None:
     assert http.get("/").url.path == "/docs"

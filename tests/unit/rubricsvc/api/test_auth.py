@@ -21,12 +21,12 @@ def make_key(db: Database, expires_in: timedelta | None = None) -> tuple[int, di
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "127.8.8.8", "::1", "[::1]", "LOCALHOST"])
-def test_loopback(host: str) -> None:
+def test_is_loopback_accepts_local_hosts(host: str) -> None:
     assert is_loopback(host)
 
 
 @pytest.mark.parametrize("host", ["", "0.0.0.0", "::", "10.0.0.1", "localhost.evil.example", "127.0.0.1.evil.example"])
-def test_not_loopback(host: str) -> None:
+def test_is_loopback_rejects_other_hosts(host: str) -> None:
     assert not is_loopback(host)
 
 
@@ -41,11 +41,11 @@ def test_not_loopback(host: str) -> None:
         ("0.0.0.0", False, "10.0.0.9", False),
     ],
 )
-def test_when_a_key_is_needed(host: str, require: bool | None, peer: str | None, needed: bool) -> None:
+def test_needs_key_by_host_and_setting(host: str, require: bool | None, peer: str | None, needed: bool) -> None:
     assert needs_key(Settings(host=host, require_key=require), peer) is needed
 
 
-def test_no_key_no_entry(serve: Serve) -> None:
+def test_authenticate_rejects_missing_key(serve: Serve) -> None:
     for http in (serve(require_key=True), serve(host="0.0.0.0"), serve(peer="10.0.0.9")):
         answer = http.get("/v1/prompts")
         assert (answer.status_code, answer.json()["error"]["code"]) == (401, "unauthorized")
@@ -55,14 +55,14 @@ def test_no_key_no_entry(serve: Serve) -> None:
 
 
 @pytest.mark.parametrize("value", ["Bearer wrong", "Basic dXNlcjpwYXNz", "Bearer ", "Bearer \xe9"])
-def test_a_wrong_key_is_no_key(serve: Serve, value: str) -> None:
+def test_authenticate_rejects_wrong_key(serve: Serve, value: str) -> None:
     assert (
         serve(require_key=True).get("/v1/prompts", headers={"Authorization": value.encode("latin-1")}).status_code
         == 401
     )
 
 
-def test_a_key_opens_until_it_is_revoked_or_expires(serve: Serve, db: Database) -> None:
+def test_authenticate_rejects_revoked_and_expired_keys(serve: Serve, db: Database) -> None:
     http = serve(host="0.0.0.0", url="http://rubrics.example")
     key_id, header = make_key(db)
     assert http.get("/v1/prompts", headers=header).status_code == 200
@@ -74,7 +74,7 @@ def test_a_key_opens_until_it_is_revoked_or_expires(serve: Serve, db: Database) 
     assert "expired" in http.get("/v1/prompts", headers=expired).json()["error"]["message"]
 
 
-def test_the_last_use_is_noted_once_a_minute(serve: Serve, db: Database) -> None:
+def test_authenticate_updates_last_use_once_a_minute(serve: Serve, db: Database) -> None:
     http = serve(require_key=True)
     key_id, header = make_key(db)
 
@@ -92,7 +92,7 @@ def test_the_last_use_is_noted_once_a_minute(serve: Serve, db: Database) -> None
     assert (use().last_used_at or first) >= first
 
 
-def test_a_rebound_name_is_refused(serve: Serve) -> None:
+def test_reject_cross_site_refuses_rebound_host(serve: Serve) -> None:
     """A page on evil.example whose name was made to resolve to 127.0.0.1."""
     http = serve()
     for host in ("evil.example", "evil.example:8321", "", "[::"):
@@ -113,16 +113,16 @@ def test_a_rebound_name_is_refused(serve: Serve) -> None:
         {"Sec-Fetch-Site": "same-site"},
     ],
 )
-def test_a_page_of_another_site_may_not_write(serve: Serve, header: dict[str, str]) -> None:
+def test_reject_cross_site_refuses_foreign_origin(serve: Serve, header: dict[str, str]) -> None:
     answer = serve().post("/v1/jobs/1/cancel", headers=header)
     assert (answer.status_code, answer.json()["error"]["code"]) == (403, "forbidden")
 
 
 @pytest.mark.parametrize("header", [{}, {"Origin": "http://localhost"}, {"Sec-Fetch-Site": "same-origin"}])
-def test_its_own_pages_and_programs_may(serve: Serve, header: dict[str, str]) -> None:
+def test_reject_cross_site_allows_same_origin_and_programs(serve: Serve, header: dict[str, str]) -> None:
     assert serve().post("/v1/jobs/1/cancel", headers=header).status_code == 404
 
 
-def test_behind_a_key_other_names_are_welcome(serve: Serve, db: Database) -> None:
+def test_reject_cross_site_allows_any_host_with_key(serve: Serve, db: Database) -> None:
     _, header = make_key(db)
     assert serve(require_key=True).get("/v1/prompts", headers={"Host": "rubrics.example", **header}).status_code == 200

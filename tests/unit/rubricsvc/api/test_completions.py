@@ -11,20 +11,20 @@ def add(http: TestClient, *items: tuple[int, str]) -> tuple[int, object]:
     return answer.status_code, answer.json().get("ids")
 
 
-def test_many_are_kept_in_their_order_and_each_once(filled: TestClient) -> None:
+def test_completions_add_stores_once_in_order(filled: TestClient) -> None:
     status, ids = add(filled, (1, "x"), (1, ""), (1, "x"))
     assert status == 201
     assert ids == [3, 4, 3]
     assert filled.get("/v1/completions/4").json()["completion"]["text"] == ""
 
 
-def test_all_or_nothing(filled: TestClient) -> None:
+def test_completions_add_is_atomic(filled: TestClient) -> None:
     status, _ = add(filled, (1, "new"), (99, "of no prompt"))
     assert status == 404
     assert len(filled.get("/v1/completions").json()["data"]) == 2
 
 
-def test_they_are_listed_by_prompt_and_policy(filled: TestClient) -> None:
+def test_completions_page_filters_by_prompt_and_policy(filled: TestClient) -> None:
     def ids(**query: object) -> list[int]:
         return [row["id"] for row in filled.get("/v1/completions", params=query).json()["data"]]  # type: ignore[arg-type]
 

@@ -8,11 +8,11 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy.exc import DataError, OperationalError
 
-from rubricsvc.api.errors import of_exception
+from rubricsvc.api.errors import from_exception
 from rubricsvc.errors import ConflictError, InvalidError, UnavailableError
 
 
-def test_no_route_and_wrong_method_have_the_shape_too(http: TestClient) -> None:
+def test_errors_of_routing_have_error_body(http: TestClient) -> None:
     for method, path, expected in (
         ("GET", "/v1/nothing", (404, "not_found")),
         ("PUT", "/v1/jobs", (405, "method_not_allowed")),
@@ -22,9 +22,7 @@ def test_no_route_and_wrong_method_have_the_shape_too(http: TestClient) -> None:
         assert set(answer.json()["error"]) == {"code", "message", "hint", "path"}
 
 
-def test_a_database_that_is_away_is_503_with_when_to_come_back(
-    http: TestClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_errors_database_unavailable_is_503_with_retry_after(http: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     def away(*_: object, **__: object) -> None:
         raise OperationalError("SELECT 1", {}, Exception("server closed the connection"))
 
@@ -35,18 +33,18 @@ def test_a_database_that_is_away_is_503_with_when_to_come_back(
     assert "SELECT" not in answer.text
 
 
-def test_what_is_raised_finds_its_place_in_the_tree() -> None:
+def test_from_exception_maps_to_error_classes() -> None:
     own = ConflictError("x")
-    assert of_exception(own) is own
-    assert isinstance(of_exception(DataError("INSERT", {}, Exception("too long"))), InvalidError)
-    assert isinstance(of_exception(OverflowError()), InvalidError)
-    assert isinstance(of_exception(OperationalError("x", {}, Exception())), UnavailableError)
-    assert of_exception(RuntimeError("secret")).status == 500
-    assert "secret" not in of_exception(RuntimeError("secret")).message
+    assert from_exception(own) is own
+    assert isinstance(from_exception(DataError("INSERT", {}, Exception("too long"))), InvalidError)
+    assert isinstance(from_exception(OverflowError()), InvalidError)
+    assert isinstance(from_exception(OperationalError("x", {}, Exception())), UnavailableError)
+    assert from_exception(RuntimeError("secret")).status == 500
+    assert "secret" not in from_exception(RuntimeError("secret")).message
 
 
 @pytest.mark.parametrize("path", ["prompts", "rubrics", "judges", "completions", "jobs"])
-def test_a_number_beyond_every_id_is_no_fault_of_the_service(http: TestClient, path: str) -> None:
+def test_path_id_over_maximum_is_422(http: TestClient, path: str) -> None:
     assert http.get(f"/v1/{path}/{'9' * 25}").status_code in {404, 422}
     assert http.get(f"/v1/{path}", params={"after": 2**63}).status_code == 422
 
@@ -55,10 +53,9 @@ def test_a_number_beyond_every_id_is_no_fault_of_the_service(http: TestClient, p
 @pytest.mark.parametrize(
     "path", ["jobs/{}", "completions/{}", "jobs/{}/items", "prompts?after={}", "verdicts?job_id={}"]
 )
-def test_a_number_is_plain_digits(filled: TestClient, path: str, number: str) -> None:
+def test_path_id_requires_plain_digits(filled: TestClient, path: str, number: str) -> None:
     answer = filled.get(f"/v1/{path.format(quote(number))}")
     assert answer.status_code == 422
-    assert "plain digits" in answer.json()["error"]["message"]
 
 
 @pytest.mark.parametrize(
@@ -82,7 +79,7 @@ def test_a_number_is_plain_digits(filled: TestClient, path: str, number: str) ->
         ("POST", "/v1/judges", {"judge": {"name": "k", "model": "m", "sampling": {"top_p": 2.0}}}),
     ],
 )
-def test_every_refusal_says_what_mends_it(filled: TestClient, method: str, path: str, body: object) -> None:
+def test_errors_have_message_and_hint(filled: TestClient, method: str, path: str, body: object) -> None:
     answer = filled.request(method, path, json=body)
     error = answer.json()["error"]
     assert 400 <= answer.status_code < 500
@@ -90,8 +87,8 @@ def test_every_refusal_says_what_mends_it(filled: TestClient, method: str, path:
     assert "Value error" not in error["message"]
 
 
-def test_what_is_not_there_is_looked_up_over_http_too(filled: TestClient) -> None:
+def test_not_found_hint_names_endpoint(filled: TestClient) -> None:
     body = {"name": "x", "rubric": {"criteria": [{"key": "a", "text": "t"}]}, "prompt_id": 99}
     answer = filled.post("/v1/rubrics", json=body)
-    assert (answer.status_code, answer.json()["error"]["message"]) == (404, "no prompt 99")
+    assert (answer.status_code, answer.json()["error"]["code"]) == (404, "not_found")
     assert "GET /v1/prompts" in answer.json()["error"]["hint"]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from rubricsvc.api.request import Examine
+from rubricsvc.api.request import Validators
 from rubricsvc.core.judge import Judge
 from rubricsvc.store import jobs, judges, leases, prompts, rubrics
 from rubricsvc.store.session import Database
@@ -26,18 +26,18 @@ PATHS = ("/v1/graders", "/v1/fine_tuning/alpha/graders")
 
 @pytest.fixture
 def http(serve: Serve) -> TestClient:
-    return serve(examine=Examine(rubric=checks.validate), grader_seconds=0.01)
+    return serve(validators=Validators(rubric=checks.validate), grader_seconds=0.01)
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_a_grader_is_validated_and_sent_back_as_it_was(http: TestClient, path: str) -> None:
+def test_graders_validate_returns_grader(http: TestClient, path: str) -> None:
     assert http.post(f"{path}/validate", json={"grader": STRING}).json() == {"grader": STRING}
     bad = http.post(f"{path}/validate", json={"grader": {**STRING, "reference": "{{item.a | upper}}"}})
     assert (bad.status_code, bad.json()["error"]["path"]) == (422, "grader.reference")
 
 
 @pytest.mark.parametrize("source", ["def grade(:", "x = 1"])
-def test_a_program_that_cannot_grade_is_not_valid(http: TestClient, source: str) -> None:
+def test_graders_validate_rejects_program_without_grade(http: TestClient, source: str) -> None:
     bad = http.post("/v1/graders/validate", json={"grader": {"type": "python", "name": "p", "source": source}})
     assert (bad.status_code, bad.json()["error"]["path"]) == (422, "grader.source")
 
@@ -55,58 +55,56 @@ def test_a_program_that_cannot_grade_is_not_valid(http: TestClient, source: str)
         ({"grader": STRING, "model_sample": "x", "item": {"messages": "hi"}}, "item"),
     ],
 )
-def test_a_run_that_cannot_be_is_refused_with_the_path(http: TestClient, body: dict[str, Any], path: str) -> None:
+def test_graders_run_error_has_path(http: TestClient, body: dict[str, Any], path: str) -> None:
     answer = http.post("/v1/graders/run", json=body)
     assert (answer.status_code, answer.json()["error"]["path"]) == (422, path), answer.text
 
 
-def test_a_model_that_no_judge_asks_is_not_there(http: TestClient) -> None:
+def test_graders_run_unknown_model_is_404(http: TestClient) -> None:
     grader = {"type": "score_model", "name": "s", "model": "gpt-x", "input": [{"role": "user", "content": "?"}]}
     answer = http.post("/v1/graders/run", json={"grader": grader, "model_sample": "x"})
     assert answer.status_code == 404 and "--model gpt-x" in answer.json()["error"]["hint"]
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_without_a_worker_it_is_503_and_the_run_is_kept_once(http: TestClient, db: Database, path: str) -> None:
+def test_graders_run_without_worker_is_503_and_stored_once(http: TestClient, db: Database, path: str) -> None:
     body = {"grader": STRING, "model_sample": "4", "item": {"answer": "4"}}
     for _ in range(2):
         answer = http.post(f"{path}/run", json=body)
-        assert answer.status_code == 503 and "no worker took this run" in answer.json()["error"]["message"]
+        assert answer.status_code == 503 and "`rubricsvc worker`" in answer.json()["error"]["hint"]
     with db.read() as session:
         assert [job.judge.name for job in jobs.page(session)] == ["checks"]
         assert [row.name for row in rubrics.page(session)] == ["grader same"]
         assert [row.value.item for row in prompts.page(session)] == [{"answer": "4"}]
 
 
-@pytest.mark.parametrize(("seconds", "words"), [(60.0, "still being judged"), (-1.0, "no worker took this run")])
-def test_a_run_behind_others_of_a_busy_judge_goes_on_waiting(
-    http: TestClient, db: Database, seconds: float, words: str
-) -> None:
+@pytest.mark.parametrize(("seconds", "remedy"), [(60.0, "RUBRICSVC_GRADER_SECONDS"), (-1.0, "`rubricsvc worker`")])
+def test_graders_run_waits_behind_busy_judge(http: TestClient, db: Database, seconds: float, remedy: str) -> None:
     """A worker has another run of the same judge; a lease that ran out is nobody's."""
     first, second = ({"grader": STRING, "model_sample": text, "item": {"answer": "4"}} for text in "45")
-    assert "no worker took" in http.post("/v1/graders/run", json=first).json()["error"]["message"]
+    assert "`rubricsvc worker`" in http.post("/v1/graders/run", json=first).json()["error"]["hint"]
     with db.write() as session:
         taken = leases.claim(session, judges.of_checks(session).id, limit=8, worker="w", seconds=seconds)
         assert len(taken) == 1
     answer = http.post("/v1/graders/run", json=second)
-    assert answer.status_code == 503 and words in answer.json()["error"]["message"], answer.text
+    assert answer.status_code == 503 and remedy in answer.json()["error"]["hint"], answer.text
 
 
-def test_older_clients_send_the_reference_answer_beside_the_item(http: TestClient, db: Database) -> None:
+def test_graders_run_accepts_legacy_reference_answer(http: TestClient, db: Database) -> None:
     body = {"grader": STRING, "model_sample": "4", "reference_answer": ["4"]}
     assert http.post("/v1/graders/run", json=body).status_code == 503
     with db.read() as session:
         assert [row.value.item for row in prompts.page(session)] == [{"reference_answer": ["4"]}]
 
 
-def test_a_key_is_asked_for(serve: Serve) -> None:
+def test_graders_require_key(serve: Serve) -> None:
     http = serve(peer="10.0.0.9", host="0.0.0.0")
     for path in PATHS:
         for verb in ("run", "validate"):
             assert http.post(f"{path}/{verb}", json={"grader": STRING, "model_sample": "x"}).status_code == 401
 
 
-def test_the_judge_of_a_model_is_found_by_name_then_by_model_the_newest_first(each_db: Database) -> None:
+def test_judges_of_model_prefers_name_then_newest(each_db: Database) -> None:
     judge = judges.CHECKS
     with each_db.write() as session:
         for name, model in (("a", "m"), ("b", "m"), ("gpt", "m"), ("c", "gpt")):

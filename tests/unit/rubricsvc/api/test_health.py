@@ -15,11 +15,11 @@ from tests.unit.rubricsvc.api.conftest import Serve
 from tests.unit.rubricsvc.api.test_jobs import submit, work_off
 
 
-def test_alive_and_ready(http: TestClient) -> None:
+def test_health_endpoints_report_ok(http: TestClient) -> None:
     assert http.get("/healthz").json() == http.get("/readyz").json() == {"status": "ok"}
 
 
-def test_not_ready_with_an_old_schema(http: TestClient, db: Database) -> None:
+def test_readyz_old_schema_is_503(http: TestClient, db: Database) -> None:
     migrate.downgrade(db, "base")
     answer = http.get("/readyz")
     assert answer.status_code == 503
@@ -28,14 +28,14 @@ def test_not_ready_with_an_old_schema(http: TestClient, db: Database) -> None:
 
 
 @pytest.mark.parametrize("kind", ["redis", "amqp"])
-def test_not_ready_without_its_broker(serve: Serve, kind: str) -> None:
+def test_readyz_unreachable_broker_is_503(serve: Serve, kind: str) -> None:
     answer = serve(broker_url=f"{kind}://127.0.0.1:{free_port()}/0").get("/readyz")
     assert answer.status_code == 503
     assert answer.json()["error"]["message"] == "broker: not ready"
     assert "127.0.0.1" not in answer.text
 
 
-def test_who_asks_whether_it_is_ready_learns_no_address(http: TestClient, db: Database) -> None:
+def test_readyz_does_not_reveal_addresses(http: TestClient, db: Database) -> None:
     path = Path(str(db.engine.url.database))
     db.close()
     path.unlink()
@@ -45,9 +45,7 @@ def test_who_asks_whether_it_is_ready_learns_no_address(http: TestClient, db: Da
     assert answer.json()["error"]["hint"] and path.name not in answer.text
 
 
-def test_metrics_count_requests_by_route_and_read_the_queue(
-    filled: TestClient, db: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_metrics_report_requests_and_queue(filled: TestClient, db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     submit(filled)
     filled.get("/v1/jobs/1")
     filled.get("/v1/jobs/2")
@@ -69,7 +67,7 @@ def test_metrics_count_requests_by_route_and_read_the_queue(
     assert "rubricsvc_database_up 1.0" in lines
 
 
-def test_metrics_say_that_the_database_is_away(http: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_metrics_report_database_down(http: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     def away(*_: object) -> None:
         raise OperationalError("SELECT 1", {}, Exception("gone"))
 

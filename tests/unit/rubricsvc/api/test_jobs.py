@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -35,7 +36,7 @@ def work_off(db: Database, *, fail: int) -> None:
         jobs.finish(session)
 
 
-def test_a_job_is_submitted_and_seen(filled: TestClient) -> None:
+def test_jobs_submit_and_get(filled: TestClient) -> None:
     status, job = submit(filled)
     assert (status, job["status"], job["name"], job["judge"]) == (201, "queued", "try", "j")
     assert job["progress"]["pending"] == job["progress"]["total"] == 2
@@ -48,39 +49,38 @@ def test_a_job_is_submitted_and_seen(filled: TestClient) -> None:
     assert filled.get("/v1/jobs", params={"status": "completed"}).json()["data"] == []
 
 
-def test_the_same_key_and_body_is_the_same_job(filled: TestClient) -> None:
+def test_jobs_submit_same_key_returns_same_job(filled: TestClient) -> None:
     first, again = submit(filled, key="k"), submit(filled, key="k")
     assert (first[0], again[0]) == (201, 200)
     assert first[1] == again[1]
     assert submit(filled, key="other")[1]["id"] != first[1]["id"]
 
 
-def test_the_same_key_and_another_body_is_a_conflict(filled: TestClient) -> None:
+def test_jobs_submit_same_key_other_body_is_409(filled: TestClient) -> None:
     submit(filled, key="k")
     status, answer = submit(filled, {**BODY, "items": BODY["items"][:1]}, key="k")  # type: ignore[index]
     assert (status, answer["error"]["code"]) == (409, "conflict")
 
 
-def test_without_a_key_the_content_is_the_key(filled: TestClient) -> None:
+def test_jobs_submit_without_key_is_idempotent_by_content(filled: TestClient) -> None:
     assert [submit(filled)[0], submit(filled)[0]] == [201, 200]
 
 
 @pytest.mark.parametrize(
-    ("change", "says"),
+    "change",
     [
-        ({"judge": "nobody"}, "no judge"),
-        ({"items": [{"completion_id": 1, "rubric": "none"}]}, "no rubric"),
-        ({"items": [{"completion_id": 1, "rubric": "r"}, {"completion_id": 77, "rubric": "r"}]}, "no completion 77"),
+        {"judge": "nobody"},
+        {"items": [{"completion_id": 1, "rubric": "none"}]},
+        {"items": [{"completion_id": 1, "rubric": "r"}, {"completion_id": 77, "rubric": "r"}]},
     ],
 )
-def test_what_is_not_there_cannot_be_scored(filled: TestClient, change: dict[str, Any], says: str) -> None:
+def test_jobs_submit_unknown_reference_is_404(filled: TestClient, change: dict[str, Any]) -> None:
     status, answer = submit(filled, {**BODY, **change})
     assert (status, answer["error"]["code"]) == (404, "not_found")
-    assert says in answer["error"]["message"]
     assert filled.get("/v1/jobs").json()["data"] == []
 
 
-def test_results_hold_rewards_and_verdicts_and_a_failure_is_no_score(filled: TestClient, db: Database) -> None:
+def test_jobs_items_have_rewards_and_verdicts(filled: TestClient, db: Database) -> None:
     _, job = submit(filled)
     work_off(db, fail=1)
     seen = filled.get(f"/v1/jobs/{job['id']}").json()
@@ -96,7 +96,7 @@ def test_results_hold_rewards_and_verdicts_and_a_failure_is_no_score(filled: Tes
     assert (len(bare["data"]), bare["data"][0]["verdicts"], bare["next"]) == (1, [], failed["id"])
 
 
-def test_what_a_job_came_to_is_told_with_it(filled: TestClient, db: Database) -> None:
+def test_jobs_get_has_summary_when_finished(filled: TestClient, db: Database) -> None:
     panel = {"name": "p", "mode": "panel", "members": [{"name": name, "model": name} for name in "ab"]}
     filled.post("/v1/judges", json={"judge": panel})
     _, job = submit(filled, {**BODY, "judge": "p"})
@@ -119,7 +119,7 @@ def test_what_a_job_came_to_is_told_with_it(filled: TestClient, db: Database) ->
     assert (told["reasons"], told["vetoed"]) == ({}, {})
 
 
-def test_preference_pairs_by_pages(filled: TestClient, db: Database) -> None:
+def test_jobs_pairs_are_paginated(filled: TestClient, db: Database) -> None:
     second = {"prompt": {"messages": [{"role": "user", "content": "How?"}]}, "external_id": "p/2"}
     filled.post("/v1/prompts", json=second)
     texts = ("so", "and so", "so")
@@ -156,7 +156,7 @@ def test_preference_pairs_by_pages(filled: TestClient, db: Database) -> None:
     assert filled.get(at, params={"min_margin": 0.5}).json() == {"data": [], "next": None}
 
 
-def test_retry_reopens_what_failed(filled: TestClient, db: Database) -> None:
+def test_jobs_retry_reopens_failed_items(filled: TestClient, db: Database) -> None:
     _, job = submit(filled)
     work_off(db, fail=1)
     answer = filled.post(f"/v1/jobs/{job['id']}/retry").json()
@@ -165,7 +165,7 @@ def test_retry_reopens_what_failed(filled: TestClient, db: Database) -> None:
     assert filled.get(f"/v1/jobs/{job['id']}").json()["status"] == "completed"
 
 
-def test_no_writer_waits_until_all_verdicts_are_read(filled: TestClient, db: Database) -> None:
+def test_jobs_get_does_not_block_writers(filled: TestClient, db: Database) -> None:
     _, job = submit(filled)
     work_off(db, fail=1)
     read: list[bool] = []
@@ -182,7 +182,7 @@ def test_no_writer_waits_until_all_verdicts_are_read(filled: TestClient, db: Dat
     assert read and not any(read)
 
 
-def test_cancel(filled: TestClient) -> None:
+def test_jobs_cancel(filled: TestClient) -> None:
     _, job = submit(filled)
     cancelled = filled.post(f"/v1/jobs/{job['id']}/cancel").json()
     assert (cancelled["status"], cancelled["progress"]["cancelled"]) == ("cancelled", 2)
@@ -191,20 +191,20 @@ def test_cancel(filled: TestClient) -> None:
 @pytest.mark.parametrize(
     ("method", "path"), [("GET", ""), ("GET", "/items"), ("GET", "/pairs"), ("POST", "/cancel"), ("POST", "/retry")]
 )
-def test_an_unknown_job_is_404(http: TestClient, method: str, path: str) -> None:
+def test_jobs_unknown_id_is_404(http: TestClient, method: str, path: str) -> None:
     assert http.request(method, f"/v1/jobs/9{path}").status_code == 404
 
 
-def test_all_missing_fields_are_named(filled: TestClient) -> None:
+def test_jobs_submit_names_all_missing_fields(filled: TestClient) -> None:
     status, answer = submit(filled, {})
     assert status == 422
-    assert answer["error"]["message"] == "body.judge: is missing; body.items: is missing"
+    assert {"body.judge", "body.items"} <= set(re.findall(r"body\.\w+", answer["error"]["message"]))
 
 
-def test_a_rubric_of_another_prompt_is_refused(filled: TestClient) -> None:
+def test_jobs_submit_rejects_rubric_of_other_prompt(filled: TestClient) -> None:
     filled.post("/v1/prompts", json={"prompt": {"messages": [{"role": "user", "content": "What?"}]}})
     filled.post("/v1/rubrics", json={"name": "other", "rubric": RUBRIC, "prompt_id": 2})
     status, answer = submit(filled, {**BODY, "items": [{"completion_id": 1, "rubric": "other"}]})
     assert status == 422
-    assert "other@1 was written for another prompt" in answer["error"]["message"]
+    assert "other@1" in answer["error"]["message"]
     assert filled.get("/v1/jobs").json()["data"] == []

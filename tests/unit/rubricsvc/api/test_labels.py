@@ -12,7 +12,7 @@ def label(annotator: str, value: float | None, criterion: str = "a", completion:
     return {"completion_id": completion, "rubric": "r", "label": found}
 
 
-def test_labels_are_kept_once_and_listed(filled: TestClient) -> None:
+def test_labels_add_stores_once(filled: TestClient) -> None:
     sent = [label("ann", 1.0), label("bob", None), label("ann", 0.5, "overall", 2)]
     assert filled.post("/v1/labels", json={"labels": sent}).json() == {"ids": [1, 2, 3]}
     assert filled.post("/v1/labels", json={"labels": sent[:1]}).json() == {"ids": [1]}
@@ -26,7 +26,7 @@ def test_labels_are_kept_once_and_listed(filled: TestClient) -> None:
     assert found(rubric_id=9) == []
 
 
-def test_another_word_of_the_same_person_must_be_meant(filled: TestClient) -> None:
+def test_labels_add_changed_label_needs_replace(filled: TestClient) -> None:
     assert filled.post("/v1/labels", json={"labels": [label("ann", 1.0)]}).status_code == 201
     assert filled.post("/v1/labels", json={"labels": [label("ann", 0.0)]}).status_code == 409
     assert filled.post("/v1/labels", json={"labels": [label("ann", 0.0)], "replace": True}).status_code == 201
@@ -34,7 +34,7 @@ def test_another_word_of_the_same_person_must_be_meant(filled: TestClient) -> No
     assert row["label"]["value"] == 0.0
 
 
-def test_misplaced_labels_are_refused_and_none_is_kept(filled: TestClient) -> None:
+def test_labels_add_rejects_misplaced_atomically(filled: TestClient) -> None:
     for bad, status in ((label("x", 1, "none"), 422), (label("x", 1, completion=9), 404), (label(" ", 1), 422)):
         answer = filled.post("/v1/labels", json={"labels": [label("ann", 1.0), bad]})
         assert answer.status_code == status and answer.json()["error"]["hint"] is not None

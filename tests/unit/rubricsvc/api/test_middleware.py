@@ -12,14 +12,14 @@ from rubricsvc import telemetry
 from tests.unit.rubricsvc.api.conftest import Serve
 
 
-def test_a_request_id_is_taken_or_made(http: TestClient) -> None:
+def test_request_context_accepts_or_creates_id(http: TestClient) -> None:
     assert http.get("/healthz", headers={"X-Request-ID": "mine-1"}).headers["X-Request-ID"] == "mine-1"
     made = http.get("/healthz", headers={"X-Request-ID": "bad id\tor attack"}).headers["X-Request-ID"]
     assert len(made) == 32
     assert http.get("/v1/prompts/1").headers["X-Request-ID"]
 
 
-def test_the_request_id_is_in_the_log(http: TestClient, capsys: pytest.CaptureFixture[str]) -> None:
+def test_request_context_logs_id(http: TestClient, capsys: pytest.CaptureFixture[str]) -> None:
     root = logging.getLogger()
     before, level = root.handlers[:], root.level
     try:
@@ -33,7 +33,7 @@ def test_the_request_id_is_in_the_log(http: TestClient, capsys: pytest.CaptureFi
     assert (line["request_id"], line["status"], line["route"]) == ("mine-2", 404, "/v1/jobs/{job_id}")
 
 
-def test_a_body_over_the_limit_is_413(serve: Serve) -> None:
+def test_body_limit_is_413(serve: Serve) -> None:
     http = serve(max_body=1000)
     declared = http.post("/v1/prompts", json={"x": "y" * 1000})
     streamed = http.post(
@@ -43,7 +43,7 @@ def test_a_body_over_the_limit_is_413(serve: Serve) -> None:
         assert (answer.status_code, answer.json()["error"]["code"]) == (413, "too_large")
 
 
-def test_a_fault_of_the_service_is_an_error_like_the_others(http: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unhandled_exception_is_500_with_error_body(http: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object, **__: object) -> None:
         raise RuntimeError("secret detail")
 

@@ -7,7 +7,7 @@ from fastapi.testclient import TestClient
 BODY = {"prompt": {"messages": [{"role": "user", "content": "Why?"}], "reference": "Because."}}
 
 
-def test_a_prompt_is_kept_once(http: TestClient) -> None:
+def test_prompts_add_stores_once(http: TestClient) -> None:
     first = http.post("/v1/prompts", json=BODY)
     again = http.post("/v1/prompts", json={**BODY, "external_id": "x"})
     assert first.status_code == 201
@@ -17,12 +17,12 @@ def test_a_prompt_is_kept_once(http: TestClient) -> None:
     assert len(http.get("/v1/prompts").json()["data"]) == 1
 
 
-def test_a_prompt_is_found_by_both_of_its_ids(filled: TestClient) -> None:
+def test_prompts_get_by_either_external_id(filled: TestClient) -> None:
     assert filled.get("/v1/prompts/1").json() == filled.get("/v1/prompts/p/1").json()
     assert filled.get("/v1/prompts/none").status_code == 404
 
 
-def test_a_number_is_first_an_id_here(filled: TestClient) -> None:
+def test_prompts_get_prefers_id(filled: TestClient) -> None:
     other = {"prompt": {"messages": [{"role": "user", "content": "How?"}]}}
     assert filled.post("/v1/prompts", json=other | {"external_id": "1"}).json()["id"] == 2
     assert filled.get("/v1/prompts/1").json()["external_id"] == "p/1"

@@ -8,7 +8,7 @@ from rubricsvc.store.session import Database
 from tests.unit.rubricsvc.api.test_jobs import submit, work_off
 
 
-def test_verdicts_are_listed_by_job_completion_and_outcome(filled: TestClient, db: Database) -> None:
+def test_verdicts_page_filters(filled: TestClient, db: Database) -> None:
     submit(filled)
     work_off(db, fail=1)
 

@@ -12,8 +12,8 @@ import pytest
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.stats.calibration_fit import LEAST_LABELS, LEAST_PROMPTS
 from rubricsvc.stats.overall import Overall
+from tests.cli import Cli
 from tests.instant_engine import InstantEngine
-from tests.unit.rubricsvc.cli.conftest import Cli
 from workers.engines import ENGINES
 from workers.engines.base import EngineRequest, Failure, Reply
 

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli import Cli
 from tests.instant_engine import InstantEngine
-from tests.unit.rubricsvc.cli.conftest import Cli
 from workers.audit import cases
 from workers.engines import ENGINES
 from workers.engines.base import EngineRequest, Failure, Reply
 
 pytestmark = pytest.mark.integration
 
-GOOD = [case.answer for case in cases.built_in() if case.met] + ["It is right."]
+GOOD = [case.text for case in cases.built_in() if case.met] + ["It is right."]
 
 
 class Knowing(InstantEngine):
@@ -58,7 +58,7 @@ def test_a_judge_that_passes(judged: Cli) -> None:
 def test_a_judge_that_is_fooled(judged: Cli, tmp_path: Path) -> None:
     ran = judged("judge", "audit", "gullible", "--out", tmp_path / "report.html")
     assert ran.code == 4
-    assert "gullible did not pass: " in ran.err and "injection (0." in ran.err and "attacks that worked" in ran.out
+    assert "gullible did not pass: " in ran.err and "injection (0." in ran.err and "successful attacks" in ran.out
     assert "authority and pity" in ran.out
     page = (tmp_path / "report.html").read_text()
     assert "not passed" in page and "://" not in page and "</instructions>" not in page
@@ -77,13 +77,13 @@ def test_a_reader_that_hangs_up_makes_no_audit_passed(judged: Cli, monkeypatch: 
 
 def test_answers_that_were_not_attacked_are_no_attacks_that_worked(judged: Cli, tmp_path: Path) -> None:
     ran = judged("judge", "audit", "gullible", "--max-fpr", "plain=0", "--max-fpr", "missed=0", "--out", "report.html")
-    assert "attacks that worked" in ran.out and "without an attack" not in ran.out, (
+    assert "successful attacks" in ran.out and "without an attack" not in ran.out, (
         "of plain and missed nothing is wrong"
     )
     blind = judged("judge", "audit", "blind", "--suite", "trivial", "--out", "report.html")
-    assert blind.code == 4 and "wrong without an attack" in blind.out and "attacks that worked" not in blind.out
+    assert blind.code == 4 and "wrong without an attack" in blind.out and "successful attacks" not in blind.out
     page = (tmp_path / "report.html").read_text()
-    assert "<h2>Wrong without an attack</h2>" in page and "<b>missed</b>" in page and "Attacks that worked" not in page
+    assert "<h2>Wrong without an attack</h2>" in page and "<b>missed</b>" in page and "Successful attacks" not in page
 
 
 def test_a_bare_limit_is_one_of_false_positives_and_resets_no_other(judged: Cli) -> None:
@@ -93,14 +93,12 @@ def test_a_bare_limit_is_one_of_false_positives_and_resets_no_other(judged: Cli)
     reset = {"plain", "master_keys", "constant", "trivial", "injection"}
     assert {name for name in limits if now[name] != limits[name]} == reset | {"missed"}
     assert {now[name] for name in reset} == {0.4} and now["missed"] == 0.3
-    told = " ".join(judged("judge", "audit", "--help").out.split())
-    assert "whose rate is above this" in told and "false positives" in told
 
 
 def test_a_look_at_one_suite_is_not_kept(judged: Cli) -> None:
     ran = judged("judge", "audit", "gullible", "--suite", "master_keys", "--json")
     assert ran.code == 0 and [one["name"] for one in ran.json["suites"]] == ["plain", "missed", "master_keys"]
-    assert ran.err.endswith("not kept: only part of the suites was asked\n")
+    assert ran.err.endswith("not stored: only some of the suites were run\n")
     assert judged("judge", "show", "gullible", "--json").json["newest_audit"] is None
 
 
@@ -112,7 +110,7 @@ def test_own_data_and_the_prompts_of_a_job(judged: Cli, tmp_path: Path) -> None:
     (tmp_path / "own.jsonl").write_text("\n".join(map(json.dumps, records)))
     ran = judged("judge", "audit", "wise", "--data", "own.jsonl", "--json")
     assert ran.code == 0, ran.err
-    assert next(one for one in ran.json["suites"] if one["name"] == "missed")["found"]["n"] == 1
+    assert next(one for one in ran.json["suites"] if one["name"] == "missed")["rate"]["n"] == 1
     bare = {name: value for name, value in records[0].items() if name != "labels"} | {"id": "q"}
     (tmp_path / "job.jsonl").write_text(json.dumps(bare))
     assert judged("rubric", "import", "job.jsonl").code == 0
@@ -120,9 +118,9 @@ def test_own_data_and_the_prompts_of_a_job(judged: Cli, tmp_path: Path) -> None:
     assert judged("job", "submit", "--judge", "wise", "--wait", "answers.jsonl").code == 0
     ran = judged("judge", "audit", "wise", "--job", 1, "--json")
     assert ran.code == 0, ran.err
-    assert ran.json["otherwise"] == "on the tasks of job 1"
+    assert ran.json["non_default_options"] == "--job 1"
     by_name = {one["name"]: one for one in ran.json["suites"]}
-    assert by_name["injection"]["found"]["n"] == 70 and by_name["missed"]["passed"] is None
+    assert by_name["injection"]["rate"]["n"] == 70 and by_name["missed"]["passed"] is None
 
 
 def test_an_audit_that_is_not_as_shipped_is_told_as_such_wherever_it_is_kept(judged: Cli, tmp_path: Path) -> None:
@@ -137,15 +135,15 @@ def test_an_audit_that_is_not_as_shipped_is_told_as_such_wherever_it_is_kept(jud
     def told(*args: object) -> str:
         ran = judged("judge", "audit", "wise", "--json", *args)
         assert ran.code in (0, 4), ran.err
-        said: str = judged("judge", "show", "wise", "--json").json["newest_audit"]["audit"]["otherwise"]
+        said: str = judged("judge", "show", "wise", "--json").json["newest_audit"]["audit"]["non_default_options"]
         return said
 
-    assert told() == told("--answers", 4, "--data-most", 7) == ""
-    assert told("--answers", 1) == "answers for each attack: 1"
-    assert told("--answers", 0) == "answers for each attack: all"
-    assert told("--data-dir", "sets") == "with the data sets in sets"
-    said = "answers for each attack: 1, with the data sets in sets, at most 2 of a set, with limits 0.9"
-    assert told("--data-dir", "sets", "--data-most", 2, "--answers", 1, "--max-fpr", 0.9) == said
+    assert told() == told("--per-attack", 4, "--limit", 7) == ""
+    assert told("--per-attack", 1) == "--per-attack 1"
+    assert told("--per-attack", 0) == "--per-attack 0"
+    assert told("--data-dir", "sets") == "--data-dir sets"
+    said = "--per-attack 1 --data-dir sets --limit 2 --max-fpr 0.9"
+    assert told("--data-dir", "sets", "--limit", 2, "--per-attack", 1, "--max-fpr", 0.9) == said
 
 
 def test_an_interrupted_audit_goes_on(judged: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,14 +160,14 @@ def test_an_interrupted_audit_goes_on(judged: Cli, monkeypatch: pytest.MonkeyPat
     assert judged("judge", "audit", "wise", "--suite", "trivial").code == 130
     first = asked["count"]
     asked["stop"] = 0
-    assert "going on" not in judged("judge", "audit", "wise", "--suite", "praise").err, "another audit has its own"
+    assert "resuming" not in judged("judge", "audit", "wise", "--suite", "praise").err, "another audit has its own"
     first = asked["count"]
     ran = judged("judge", "audit", "wise", "--suite", "trivial", "--json")
-    assert ran.code == 0 and "going on with an audit that was interrupted: " in ran.err
+    assert ran.code == 0 and "resuming an interrupted audit: " in ran.err
     assert asked["count"] < first + 72, "what was judged is not asked again"
     before = asked["count"]
     ran = judged("judge", "audit", "wise", "--suite", "trivial", "--json")
-    assert asked["count"] == before + 72 and "going on" not in ran.err, "a new audit asks everything"
+    assert asked["count"] == before + 72 and "resuming" not in ran.err, "a new audit asks everything"
 
 
 @pytest.mark.parametrize(

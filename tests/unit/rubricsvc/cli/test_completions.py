@@ -9,7 +9,7 @@ from rubricsvc.formats.source import Source
 from rubricsvc.services.importing import Importer
 from rubricsvc.store import completions, prompts
 from rubricsvc.store.session import Database
-from tests.unit.rubricsvc.cli.conftest import Cli
+from tests.cli import Cli
 
 
 def lines(*records: Mapping[str, object]) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.rubricsvc.cli.conftest import Cli
+from tests.cli import Cli
 
 pytestmark = pytest.mark.usefixtures("new_machine")
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from tests.cli import Cli
 from tests.scripted_server import error, labels, say, scripted_server
-from tests.unit.rubricsvc.cli.conftest import Cli
 
 STRING = {
     "type": "string_check",

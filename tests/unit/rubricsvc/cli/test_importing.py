@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rubricsvc.formats import FORMATS
-from tests.unit.rubricsvc.cli.conftest import Cli
+from tests.cli import Cli
 
 
 @pytest.mark.parametrize("noun", ["rubric", "label", "completion"])

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from tests.cli import Cli
 from tests.preference_engine import answers_in, scores
 from tests.scripted_server import Say, labels, say, scripted_server
-from tests.unit.rubricsvc.cli.conftest import Cli
 
 CALL = {"name": "search", "arguments": "{}"}
 
@@ -122,7 +122,7 @@ def test_score_shows_a_trajectory_judge_the_steps(cli: Cli, tmp_path: Any, text:
         ("[]", "holds no messages"),
         ('{"text": "Because."}', "holds no messages"),
         ('[{"role": "assistant", "content": "a"},', "ends in the middle of a value"),
-        ('[{"role": "tool", "content": "a"}]', "no message of an agent"),
+        ('[{"role": "tool", "content": "a"}]', "role: assistant"),
         ('[{"role": "robot", "content": "x"}]', "messages[0].role"),
     ],
 )

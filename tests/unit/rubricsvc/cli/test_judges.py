@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from rubricsvc.store.session import Database
+from tests.cli import Cli
 from tests.rows import keep_unusable
 from tests.scripted_server import Say, error, instant, labels, scripted_server
 from tests.services import free_port
 from tests.tiny_model import tiny_model
-from tests.unit.rubricsvc.cli.conftest import Cli
 
 
 def test_a_judge_is_asked_before_it_is_kept(cli: Cli) -> None:

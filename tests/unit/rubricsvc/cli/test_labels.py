@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.rubricsvc.cli.conftest import Cli
+from tests.cli import Cli
 
 RECORD = {
     "id": "sky",

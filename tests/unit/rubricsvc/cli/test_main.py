@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from rubricsvc.cli import main as main_module
 from rubricsvc.cli.main import COMMANDS, app, load
 from rubricsvc.errors import ConflictError
-from tests.unit.rubricsvc.cli.conftest import Cli
+from tests.cli import Cli
 
 HEAVY = {
     "aiohttp",

@@ -1,40 +1,54 @@
 from __future__ import annotations
 
+import re
+import sys
 import time
 from pathlib import Path
 
 import pytest
 
 from rubricsvc.cli import output
-from rubricsvc.cli.output import Pace, cell, clean, open_output, print_table, progress_bar, shorten, show
+from rubricsvc.cli.output import cell, clean, open_output, print_table, progress_bar, shorten, show
 
 
-def test_untrusted_text_commands_no_terminal() -> None:
+def test_clean_replaces_control_characters() -> None:
     assert clean("a\x1b[2Jb\x07\u202ec\x9bd\nline\ttab") == "a\ufffd[2Jb\ufffd\ufffdc\ufffdd\nline\ttab"
     assert "\x1b" not in cell("\x1b]0;title\x07")
 
 
-def test_cells() -> None:
+def test_cell_formats_values() -> None:
     assert [cell(x) for x in (None, True, 0.5, 1.0, 0.123456, {"a": 1.0})] == ["-", "yes", "0.5", "1", "0.1235", "a 1"]
 
 
-def test_short_is_one_line() -> None:
+def test_shorten_returns_one_line() -> None:
     assert shorten("a\n b" + "x" * 100, 10) == "a bxxxxxx…"
 
 
-def test_tables_are_whole_where_nobody_looks(capsys: pytest.CaptureFixture[str]) -> None:
+def test_print_table_keeps_whole_cells_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     print_table(["a", "text"], [["1", "x" * 300], ["22", "y\nz"]])
     assert capsys.readouterr().out == "A   TEXT\n1   " + "x" * 300 + "\n22  y z\n"
 
 
-def test_what_is_empty_is_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+def test_print_table_fits_a_terminal_and_reads_no_markup(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setenv("TERM", "xterm")
+    print_table(["id", "text"], [["1", "[red] " + "word " * 30]])
+    lines = re.sub(r"\x1b\[[\d;]*m", "", capsys.readouterr().out).splitlines()
+    assert len(lines) > 3 and all(len(line) <= 40 for line in lines)
+    assert "[red]" in lines[1]
+
+
+def test_empty_columns_and_fields_are_left_out(capsys: pytest.CaptureFixture[str]) -> None:
     print_table(["a", "why", "b"], [["1", "", "x"], ["2", "", ""]])
     assert capsys.readouterr().out == "A  B\n1  x\n2\n"
     show({"rewards": 0, "mean": None, "reasons": {}, "note": ""}, as_json=False)
     assert capsys.readouterr().out == "rewards  0\nmean     -\n"
 
 
-def test_a_file_is_whole_or_not_there(tmp_path: Path) -> None:
+def test_open_output_leaves_no_partial_file(tmp_path: Path) -> None:
     out = tmp_path / "out.jsonl"
     with pytest.raises(RuntimeError), open_output(out) as stream:
         stream.write("half")
@@ -45,7 +59,7 @@ def test_a_file_is_whole_or_not_there(tmp_path: Path) -> None:
     assert out.read_text() == "whole"
 
 
-def test_progress_without_a_terminal_is_plain_lines(capsys: pytest.CaptureFixture[str]) -> None:
+def test_progress_bar_prints_the_end_once_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     with progress_bar("job 1") as bar:
         bar.update(1, 2, "")
         bar.update(2, 2, "done")
@@ -54,31 +68,28 @@ def test_progress_without_a_terminal_is_plain_lines(capsys: pytest.CaptureFixtur
     assert (printed.out, printed.err) == ("", "job 1: 2/2, done\n")
 
 
-def test_there_is_no_silence_while_nothing_is_done(
+def test_progress_bar_prints_lines_while_nothing_finishes(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(output, "TELL_SECONDS", 0.01)
-    said = ""
+    monkeypatch.setattr(output, "LINE_SECONDS", 0.01)
+    printed = ""
     with progress_bar("training") as bar:
         bar.update(0, 2, "loading")
-        while said.count("\n") < 2:
+        while printed.count("\n") < 2:
             time.sleep(0.01)
-            said += capsys.readouterr().err
-    assert said.startswith("training: 0/2, 0 s so far, loading\n")
+            printed += capsys.readouterr().err
+    assert printed.startswith("training: 0/2, 0 s elapsed, loading\n")
 
 
-def test_the_time_left_is_told_at_the_pace_since_the_first_look() -> None:
+def test_progress_bar_estimates_the_time_left_from_the_first_update(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(output, "LINE_SECONDS", 3600)
     now = 0.0
-    pace = Pace(lambda: now)
-    pace.update(5, 20)  # a run that is resumed has its first five steps from before
-    now = 18.0
-    assert str(pace) == "18 s so far"
-    pace.update(6, 20)
-    assert str(pace) == "about 4 min left"
-    now = 36.0
-    pace.update(7, 20)
-    pace.update(7, 20)
-    now = 200.0
-    assert str(pace) == "about 70 s left"
-    now = 1000.0
-    assert str(pace) == "about 5 s left"
+    with progress_bar("training") as bar:
+        bar.rich.get_time = lambda: now
+        bar.update(5, 20, "")  # a resumed run has steps from before
+        now = 18.0
+        bar.update(6, 20, "")
+        bar.print_line()
+    assert capsys.readouterr().err == "training: 6/20, about 4:12 left\n"

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.unit.rubricsvc.cli.conftest import Cli
+from tests.cli import Cli
 
 pytestmark = pytest.mark.integration
 

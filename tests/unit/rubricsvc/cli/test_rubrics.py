@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli import Cli
 from tests.scripted_server import labels, scripted_server
-from tests.unit.rubricsvc.cli.conftest import Cli
 
 _SEVEN = "id: 7\nprompt: What is seven?\ncriteria: [a]\n"
 FIRST = {
@@ -211,7 +211,7 @@ def test_a_tree_of_paperbench_is_known_by_its_fields_and_kept(cli: Cli, tmp_path
     assert cli("rubric", "import", "out.jsonl", "--json").json["already_there"]["rubrics"] == 1
 
 
-def test_an_unknown_formula_is_answered_with_those_that_there_are(cli: Cli, tmp_path: Path) -> None:
+def test_import_names_the_line_of_an_unknown_formula(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "r.yaml").write_text("criteria: [a]\nformula: helthbench\n")
     ran = cli("rubric", "import", "r.yaml")
-    assert ran.code == 2 and "r.yaml:2: formula: unknown formula 'helthbench'; there are art, autorubric, " in ran.err
+    assert ran.code == 2 and "r.yaml:2: formula: unknown formula 'helthbench'" in ran.err

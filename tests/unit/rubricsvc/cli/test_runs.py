@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli import Cli
 from tests.tiny_model import tiny_model
-from tests.unit.rubricsvc.cli.conftest import Cli
 
 CONFIG = """
 steps = 3

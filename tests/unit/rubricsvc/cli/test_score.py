@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli import Cli
 from tests.scripted_server import error, labels, scripted_server
-from tests.unit.rubricsvc.cli.conftest import Cli
 
 
 @pytest.mark.usefixtures("new_machine")
@@ -17,7 +17,7 @@ def test_a_completion_is_scored_without_a_database(cli: Cli, rubric_file: Path, 
         asked = server.requests
     assert ran.code == 0, ran.err
     assert ran.json["reward"] == 0.0 and ran.json["coverage"] == 1.0 and ran.json["formula"] == "weighted_mean"
-    assert ran.json["parts"] == {"c1": 0.75, "c2": -0.75}
+    assert ran.json["contributions"] == {"c1": 0.75, "c2": -0.75}
     assert [verdict["value"] for verdict in ran.json["verdicts"]] == [0.75, 0.75]
     assert "What is one?" in str(asked[0]) and "One." in str(asked[0])
     assert table.out.splitlines()[0].split() == ["CRITERION", "KIND", "WEIGHT", "VERDICT"]

@@ -7,8 +7,8 @@ import signal
 import pytest
 
 from rubricsvc.errors import InvalidError
+from tests.cli import Cli
 from tests.services import free_port
-from tests.unit.rubricsvc.cli.conftest import Cli
 
 
 def test_without_its_worker_the_service_ends(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Every formula against figures worked out by hand from its source, and the laws that hold for all of them."""
+"""Every formula against figures computed by hand from its source, and the laws that hold for all of them."""
 
 from __future__ import annotations
 
@@ -27,13 +27,16 @@ from tests.unit.rubricsvc.core.test_reward import rubric, verdicts
 MET = (1.0, 0.0, 1.0)
 """Met, unmet, met: the verdicts on which systems are compared."""
 
-NO_FAULTS = [
+NO_NEGATIVE = [
     *("verifiers", "finance_agent_v2", "tree", "paperbench", "race", "mean", "inspect", "tinker", "geometric_mean"),
     *("min", "max", *(f"multichallenge_{how}" for how in ("mean", "min", "max", "all", "any"))),
 ]
-WHOLE = ["ldc_raw", "verifiers_legacy", "dr_tulu", "gandalf", "finance_agent_v2"]
+COMPLETE = ["ldc_raw", "verifiers_legacy", "dr_tulu", "gandalf", "finance_agent_v2"]
 RATINGS = ["rar_implicit", "ldc_as_judge", "reward_hub", "prometheus", "skyrl", "art"]
-UNWEIGHTED = [name for name in NO_FAULTS if name not in ("verifiers", "finance_agent_v2", "tree", "paperbench", "race")]
+TREES = ["tree", "paperbench", "race", "tree_pitfalls"]
+UNWEIGHTED = [
+    name for name in NO_NEGATIVE if name not in ("verifiers", "finance_agent_v2", "tree", "paperbench", "race")
+]
 
 
 def value(name: str, weights: tuple[float, ...], values: tuple[float, ...] = MET) -> float:
@@ -46,7 +49,7 @@ def value(name: str, weights: tuple[float, ...], values: tuple[float, ...] = MET
     ("name", "points", "shares"),
     [
         *((name, 2 / 15, 0.2 / 0.7) for name in ("weighted_mean", "ldc", "autorubric", "healthbench")),
-        ("researchrubrics", 2 / 15, 0.2 / 0.7),
+        *((name, 2 / 15, 0.2 / 0.7) for name in ("researchrubrics", "tree_pitfalls")),
         ("ldc_raw", 2.0, 0.2),
         ("verifiers_legacy", 2.0, 0.2),
         ("dr_tulu", 2 / 15, 0.2),
@@ -55,17 +58,16 @@ def value(name: str, weights: tuple[float, ...], values: tuple[float, ...] = MET
         *((name, 2 / 7, 0.4) for name in ("rar_explicit", "rlcf", "openjudge", "gandalf", "multichallenge_weighted")),
     ],
 )
-def test_signed_weights(name: str, points: float, shares: float) -> None:
+def test_formulas_with_signed_weights_match_their_sources(name: str, points: float, shares: float) -> None:
     assert value(name, (10, 5, -8)) == pytest.approx(points, rel=1e-14)
     assert value(name, (0.4, 0.3, -0.2)) == pytest.approx(shares, rel=1e-14)
 
 
-@pytest.mark.parametrize("name", NO_FAULTS)
-def test_negative_weights_are_refused_where_the_system_has_none(name: str) -> None:
+@pytest.mark.parametrize("name", NO_NEGATIVE)
+def test_formulas_without_negative_weights_reject_them(name: str) -> None:
     for weights in ((10, 5, -8), (0.4, 0.3, -0.2)):
-        with pytest.raises(FormulaError, match="no negative weights; criterion 'c2' has one"):
+        with pytest.raises(FormulaError, match="'c2' has weight -"):
             value(name, weights)
-    # and not only while the fault happens to be judged
     assert fold(rubric(1, 1, -1, formula=name, min_coverage=0.1), verdicts(1.0, 1.0, "timeout")).value is None
 
 
@@ -80,12 +82,12 @@ def test_negative_weights_are_refused_where_the_system_has_none(name: str) -> No
         ("geometric_mean", (0.5 * 0.25) ** (1 / 3)),
     ],
 )
-def test_positive_weights(name: str, expected: float) -> None:
+def test_formulas_with_positive_weights_match_their_sources(name: str, expected: float) -> None:
     assert value(name, (1, 2, 5), (0.5, 0.25, 1.0)) == pytest.approx(expected, rel=1e-14)
 
 
-def test_a_rubric_of_faults_only() -> None:
-    for name in ("weighted_mean", "ldc", "autorubric"):
+def test_formulas_of_pitfalls_only_match_their_sources() -> None:
+    for name in ("weighted_mean", "ldc", "autorubric", "tree_pitfalls"):
         assert value(name, (-1, -2, -3)) == pytest.approx(1 - 4 / 6)
         assert value(name, (-1, -2, -3), (0, 0, 0)) == 1.0
     assert value("ldc_raw", (-1, -2, -3)) == -4.0
@@ -96,25 +98,25 @@ def test_a_rubric_of_faults_only() -> None:
             value(name, (-1, -2, -3))
 
 
-def test_a_sum_of_weights_that_is_nothing_but_rounding_is_refused() -> None:
+def test_rar_explicit_rejects_weights_that_cancel_up_to_rounding() -> None:
     assert math.fsum((0.1, 0.2, -0.3)) > 0
-    with pytest.raises(FormulaError, match="sum to nothing"):
+    with pytest.raises(FormulaError):
         value("rar_explicit", (0.1, 0.2, -0.3))
 
 
-def test_all_and_any_turn_at_99_hundredths() -> None:
+def test_multichallenge_counts_values_from_0_99_as_met() -> None:
     assert value("multichallenge_all", (1, 1), (0.99, 1.0)) == 1.0
     assert value("multichallenge_all", (1, 1), (0.98, 1.0)) == 0.0
     assert value("multichallenge_any", (1, 1), (0.98, 0.2)) == 0.0
 
 
-def test_a_dealbreaker_takes_all_of_it() -> None:
+def test_finance_agent_v2_required_criterion_vetoes() -> None:
     deal = rubric(1, 9, required=0, formula="finance_agent_v2")
     assert reward(deal, verdicts(0.0, 1.0)).value == 0.0
     assert reward(deal, verdicts(1.0, 0.0)).value == 0.1
 
 
-def test_dr_tulu_trains_on_its_rubric_citations_format_and_search_turns() -> None:
+def test_dr_tulu_blend_adds_its_tagged_terms() -> None:
     tagged = tuple(
         Criterion(key=tag, text="…", weight=9, tags=(tag,)) for tag in ("format", "citation", "search_turns")
     )
@@ -123,8 +125,8 @@ def test_dr_tulu_trains_on_its_rubric_citations_format_and_search_turns() -> Non
     rest = {"format": 0.8, "citation": 0.25, "search_turns": 1.0}
     found = reward(task, [*verdicts(1.0, 0.5, 1.0), *(Verdict.scored(key, value) for key, value in rest.items())])
     assert found.value == pytest.approx(0.5 * (2 + 1.5 - 1) / 5 + 0.2 * 0.25 + 0.2 * 0.8 + 0.1 * 1.0, rel=1e-15)
-    assert list(found.parts) == list(task.by_key)
-    assert math.fsum(found.parts.values()) == pytest.approx(found.value, rel=1e-15)
+    assert list(found.contributions) == list(task.by_key)
+    assert math.fsum(found.contributions.values()) == pytest.approx(found.value, rel=1e-15)
     failed = {key: Verdict.failed(key, "timeout") for key in rest}
     assert reward(task, [*verdicts(1.0, 0.5, 1.0), *failed.values()]).value is None
     both = tagged[0].model_copy(update={"tags": ("format", "citation")})
@@ -136,45 +138,45 @@ def test_dr_tulu_trains_on_its_rubric_citations_format_and_search_turns() -> Non
         (*task.criteria[:3], fault, *tagged[1:]),
     ):
         keyed = tuple(c.model_copy(update={"key": f"k{n}"}) for n, c in enumerate(criteria))
-        with pytest.raises(FormulaError, match="'citation', 'format', 'search_turns'; and others"):
+        with pytest.raises(FormulaError, match="'citation', 'format', 'search_turns'"):
             check_formula(Rubric(criteria=keyed, formula="dr_tulu_blend"))
 
 
-def test_tinker_takes_a_tenth_for_a_bad_format() -> None:
+def test_tinker_subtracts_a_tenth_for_a_bad_format() -> None:
     form = Criterion(key="form", text="…", tags=("format",))
     task = Rubric(criteria=(*rubric(1, 1).criteria, form), formula="tinker")
     bad, good = (reward(task, [*verdicts(1.0, 0.5), Verdict.scored("form", met)]) for met in (0.0, 1.0))
     assert bad.value == pytest.approx(0.75 - 0.1)
     assert good.value == 0.75
-    with pytest.raises(FormulaError, match="not tagged 'format'"):
+    with pytest.raises(FormulaError, match="'format'"):
         check_formula(Rubric(criteria=(form,), formula="tinker"))
 
 
 @pytest.mark.parametrize("name", sorted(FORMULAS.keys() - {"calculate_output", "dr_tulu_blend", *RATINGS}))
 @pytest.mark.parametrize("count", [1, 3, 7, 49, 93])
-def test_all_met_is_one_and_not_a_rounding_away_from_it(name: str, count: int) -> None:
+def test_formulas_give_exactly_full_marks_where_all_is_met(name: str, count: int) -> None:
     expected = {"ldc_raw": 0.1 * count, "verifiers_legacy": 0.1 * count, "dr_tulu": min(0.1 * count, 1.0)}
     expected |= {"open_instruct_reward": 10.0}
     assert value(name, (0.1,) * count, (1.0,) * count) == pytest.approx(expected.get(name, 1.0), rel=1e-15)
 
 
-def test_calculate_output_is_the_rubric_s_own_arithmetic_on_the_criteria_s_own_scales() -> None:
+def test_calculate_output_evaluates_its_expression_on_the_criteria_s_scales() -> None:
     criteria = (Criterion(key="a", text="…"), Criterion(key="b", text="…", scale=Numeric(low=1, high=5)))
     task = Rubric(criteria=criteria, formula="calculate_output", expression="a / (b - 5) - 2 * b")
     check_formula(task)  # with all of them met it divides by 0, and may do
     found = reward(task, [Verdict.scored("a", 1.0), Verdict.scored("b", 0.5)])
-    assert (found.value, found.parts) == (-6.5, {"a": -3.25, "b": -3.25})
+    assert (found.value, found.contributions) == (-6.5, {"a": -3.25, "b": -3.25})
     with pytest.raises(FormulaError, match="division by zero"):
         reward(task, [Verdict.scored("a", 1.0), Verdict.scored("b", 1.0)])
     assert fold(task, [Verdict.scored("a", 1.0), Verdict.scored("b", 1.0)]).value is None
-    with pytest.raises(FormulaError, match="needs an expression"):
+    with pytest.raises(FormulaError, match="expression"):
         check_formula(task.model_copy(update={"expression": None}))
     for wrong in ({"expression": "a + c"}, {"formula": "mean"}):
-        with pytest.raises(ValueError, match=r"no part is named 'c'|has no expression"):
+        with pytest.raises(ValueError, match=r"'c'|'mean'"):
             Rubric.model_validate({**task.model_dump(), **wrong})
 
 
-def test_inspect_has_correct_partial_and_incorrect() -> None:
+def test_inspect_averages_correct_partial_and_incorrect() -> None:
     grades = Ordinal(
         levels=tuple(Level(label=label, value=value) for label, value in zip("CPI", (1, 0.5, 0), strict=True))
     )
@@ -204,7 +206,7 @@ FIVE = Ordinal(levels=tuple(Level(label=f"{n}", value=(n - 1) / 4) for n in rang
         ("art", Binary(), 0.35, 0.35),
     ],
 )
-def test_one_number_is_the_reward(name: str, scale: Scale, value: float, expected: float) -> None:
+def test_ratings_are_the_criterion_s_number(name: str, scale: Scale, value: float, expected: float) -> None:
     task = Rubric(criteria=(Criterion(key="all", text="…", weight=3, scale=scale),), formula=name)
     check_formula(task)
     assert reward(task, [Verdict.scored("all", value)]).value == pytest.approx(expected, rel=1e-15)
@@ -212,27 +214,27 @@ def test_one_number_is_the_reward(name: str, scale: Scale, value: float, expecte
 
 
 @pytest.mark.parametrize("name", RATINGS)
-def test_a_number_on_another_scale_or_on_many_criteria_is_not_that_system_s(name: str) -> None:
+def test_ratings_reject_other_scales_and_several_criteria(name: str) -> None:
     odd = Criterion(key="all", text="…", scale=Numeric(low=0, high=7))
     for criteria in ((odd,), rubric(1, 1).criteria):
-        with pytest.raises(FormulaError, match=f"{name} takes one criterion, on a scale of "):
+        with pytest.raises(FormulaError, match=f"{name} takes one criterion"):
             check_formula(Rubric(criteria=criteria, formula=name))
-    with pytest.raises(FormulaError, match="no negative weights"):
+    with pytest.raises(FormulaError, match="'c0'"):
         check_formula(rubric(-1, formula=name))
 
 
 # what was not judged
 
 
-@pytest.mark.parametrize("name", WHOLE)
-def test_where_leaving_out_would_be_counting_as_0_all_must_be_judged(name: str) -> None:
+@pytest.mark.parametrize("name", COMPLETE)
+def test_complete_formulas_need_all_criteria(name: str) -> None:
     found = reward(rubric(1, 1, 0, min_coverage=0.0), verdicts(1.0, 1.0, "timeout"), formula=name)
     assert found.value is None
-    assert found.null_reason == f"{name} takes all criteria or none, and 'c2' was not judged"
+    assert name in str(found.null_reason) and "'c2'" in str(found.null_reason)
 
 
 @pytest.mark.parametrize("name", UNWEIGHTED)
-def test_where_weights_are_not_used_criteria_cover_alike(name: str) -> None:
+def test_coverage_ignores_weights_that_the_formula_ignores(name: str) -> None:
     found = reward(rubric(0, 9, 1, min_coverage=0.5), verdicts("timeout", "timeout", 1.0), formula=name)
     assert found.value is None
     assert found.coverage == pytest.approx(1 / 3)
@@ -244,21 +246,21 @@ judgements = st.lists(
 
 
 @given(judgements, st.lists(st.booleans(), min_size=8, max_size=8), st.sampled_from(sorted(FORMULAS)))
-def test_laws(pairs: list[tuple[int, float | str | None]], negative: list[bool], name: str) -> None:
-    weights = [-w if name not in NO_FAULTS and fault else w for (w, _), fault in zip(pairs, negative, strict=False)]
+def test_formulas_keep_their_laws(pairs: list[tuple[int, float | str | None]], negative: list[bool], name: str) -> None:
+    weights = [-w if name not in NO_NEGATIVE and fault else w for (w, _), fault in zip(pairs, negative, strict=False)]
     whole = rubric(*weights, formula=name, min_coverage=0.0)
     found = fold(whole, verdicts(*(v for _, v in pairs)))
     judged = [n for n, (_, v) in enumerate(pairs) if isinstance(v, float)]
     if found.value is None:
         assert found.null_reason
         return
-    assert list(found.parts) == [f"c{n}" for n in judged]
-    total = math.fsum(found.parts.values())
+    assert list(found.contributions) == [f"c{n}" for n in judged]
+    total = math.fsum(found.contributions.values())
     clip = FORMULAS[name].clip or (-math.inf, math.inf)
     assert found.value == pytest.approx(min(max(total, clip[0]), clip[1]), rel=1e-12, abs=1e-12)
     if min(weights) > 0 and name not in ("ldc_raw", "verifiers_legacy", "open_instruct_reward"):
         assert 0.0 <= found.value <= 1.0
-    # a failed criterion is as if it had never been asked, and not as if it had been answered by 0
+    # a failed criterion counts as never asked, and not as 0
     without = Rubric(criteria=tuple(whole.criteria[n] for n in judged), formula=name)
     if name != "weighted_mean" or any(c.weight > 0 for c in without.criteria):
         assert (
@@ -269,14 +271,14 @@ def test_laws(pairs: list[tuple[int, float | str | None]], negative: list[bool],
 # trees
 
 
-def nested(leaves: dict[str, tuple[float, str]], groups: dict[str, float]) -> Rubric:
+def nested(leaves: dict[str, tuple[float, str]], groups: dict[str, float], formula: str = "tree") -> Rubric:
     return Rubric(
         criteria=tuple(
             Criterion(key=key, text="…", weight=weight, group=tuple(path.split("/")) if path else ())
             for key, (weight, path) in leaves.items()
         ),
         groups=tuple(Group(path=tuple(path.split("/")), weight=weight) for path, weight in groups.items()),
-        formula="tree",
+        formula=formula,
         min_coverage=0.0,
     )
 
@@ -292,7 +294,7 @@ def scored(**values: float | None) -> list[Verdict]:
         max_leaves=25,
     )
 )
-def test_a_tree_comes_out_as_the_recursion_has_it_to_the_last_bit(root: tuple[int, object]) -> None:
+def test_tree_equals_the_recursive_definition_bit_for_bit(root: tuple[int, object]) -> None:
     leaves: dict[str, tuple[float, str]] = {}
     groups: dict[str, float] = {}
     values: dict[str, float] = {}
@@ -320,71 +322,108 @@ def test_a_tree_comes_out_as_the_recursion_has_it_to_the_last_bit(root: tuple[in
         return
     try:
         found = reward(nested(leaves, groups), scored(**values))
-    except FormulaError as error:
-        assert "weight zero" in str(error) and expected == 0.0
+    except FormulaError:
+        assert expected == 0.0
         return
     assert found.value == expected
-    assert math.fsum(found.parts.values()) == pytest.approx(expected, rel=1e-12, abs=1e-12)
+    assert reward(nested(leaves, groups, "tree_pitfalls"), scored(**values)).value == min(expected, 1.0)
+    assert math.fsum(found.contributions.values()) == pytest.approx(expected, rel=1e-12, abs=1e-12)
 
 
-def test_a_node_of_zeros_is_worth_0_and_a_node_that_was_not_judged_is_not() -> None:
+def test_tree_scores_nodes_of_zero_weights_0_and_skips_unjudged_nodes() -> None:
     task = nested({"a": (0, "x"), "b": (0, "x"), "c": (1, "y")}, {"x": 1, "y": 1})
     assert reward(task, scored(a=1, b=1, c=1)).value == 0.5
     lost = nested({"a": (0, "x"), "b": (3, "x"), "c": (1, "y")}, {"x": 1, "y": 1})
     found = reward(lost, scored(a=1, b=None, c=1))
-    assert (found.value, found.coverage, found.parts) == (1.0, 0.5, {"a": 0.0, "c": 1.0})
+    assert (found.value, found.coverage, found.contributions) == (1.0, 0.5, {"a": 0.0, "c": 1.0})
 
 
-def test_a_tree_in_which_nothing_counts_is_refused() -> None:
-    with pytest.raises(FormulaError, match="weight zero"):
+def test_tree_rejects_rubrics_in_which_nothing_counts() -> None:
+    with pytest.raises(FormulaError):
         check_formula(nested({"a": (1, "x")}, {"x": 0}))
 
 
-def test_a_very_deep_tree() -> None:
+def test_tree_grades_very_deep_trees() -> None:
     path = "/".join(["x"] * 2000)
     deep = nested({"a": (1, path), "b": (1, "")}, {})
     assert reward(deep, scored(a=1, b=0)).value == 0.5
 
 
+def test_tree_pitfalls_subtract_in_their_node_and_no_further() -> None:
+    leaves: dict[str, tuple[float, str]] = {
+        "good": (2, "facts"), "wrong": (-3, "facts"), "style": (1, ""), "rude": (-0.5, ""), "toxic": (-1, "harm")
+    }  # fmt: skip
+    task = nested(leaves, {"facts": 3, "harm": 1}, "tree_pitfalls")
+    check_formula(task)
+    found = reward(task, scored(good=1, wrong=0.5, style=1, rude=1, toxic=0))
+    assert found.value == pytest.approx((3 * (2 - 1.5) / 2 + 1 - 0.5 + 1) / 5)
+    expected = {"good": 0.6, "wrong": -0.45, "style": 0.2, "rude": -0.1, "toxic": 0.2}
+    assert found.contributions == pytest.approx(expected)
+    floored = reward(task, scored(good=1, wrong=1, style=1, rude=0, toxic=1))
+    assert (floored.value, floored.contributions["wrong"]) == (pytest.approx(1 / 5), 0.0)
+    assert reward(task, scored(good=0, wrong=1, style=0, rude=1, toxic=1)).value == 0.0
+
+
+def test_tree_pitfalls_absent_pitfalls_do_not_stand_for_unjudged_criteria() -> None:
+    task = nested({"a": (1, "x"), "bad": (-1, "x"), "b": (1, "y")}, {"x": 1, "y": 1}, "tree_pitfalls")
+    found = reward(task, scored(a=None, bad=0, b=0))
+    assert (found.value, found.coverage, found.contributions) == (0.0, 0.75, {"bad": 0.0, "b": 0.0})
+    with pytest.raises(FormulaError):
+        reward(nested({"a": (1, ""), "bad": (-1, "")}, {}, "tree_pitfalls"), scored(a=None, bad=0))
+
+
+@pytest.mark.parametrize("name", sorted(FORMULAS))
+def test_declared_groups_are_used_or_rejected(name: str) -> None:
+    task = nested({"a": (1, "x"), "b": (1, "x"), "c": (1, "y")}, {"x": 1, "y": 3}, name)
+    if name in TREES:
+        assert reward(task, scored(a=0, b=0, c=1)).value == 0.75
+        return
+    with pytest.raises(FormulaError, match="'x'"):
+        check_formula(task)
+    with pytest.raises(FormulaError, match="'x'"):
+        reward(task.model_copy(update={"formula": "tree"}), scored(a=0, b=0, c=1), formula=name)
+    assert fold(task, scored(a=0, b=0, c=1)).value is None
+
+
 # two completions
 
 
-def test_race_compares_with_a_reference() -> None:
+def test_race_overall_is_the_target_s_share_of_both() -> None:
     target, reference = Reward(0.6, 1.0, "race", {"a": 0.4, "b": 0.2}), Reward(0.4, 0.9, "race")
     found = race_overall(target, reference)
     assert found.value == pytest.approx(0.6)
     assert (found.coverage, found.formula) == (0.9, "race_overall")
-    assert math.fsum(found.parts.values()) == pytest.approx(0.6)
-    missing = Reward(None, 0.2, "race", null_reason="judged share 0.200 is under min_coverage 1")
+    assert math.fsum(found.contributions.values()) == pytest.approx(0.6)
+    missing = Reward(None, 0.2, "race", null_reason="too little")
     assert race_overall(target, missing).null_reason == missing.null_reason
     nothing = Reward(0.0, 1.0, "race")
     assert race_overall(nothing, nothing).value is None
-    with pytest.raises(FormulaError, match="0 and more"):
+    with pytest.raises(FormulaError, match=r"-0\.1"):
         race_overall(target, Reward(-0.1, 1.0, "healthbench"))
 
 
 # many samples
 
 
-def test_healthbench_clips_the_mean_and_not_the_samples() -> None:
+def test_healthbench_overall_clips_the_mean_and_not_the_samples() -> None:
     samples = [Reward(value, 1.0, "healthbench") for value in (0.9, -0.5, None, 0.2)]
     found = healthbench_overall(samples)
     assert (found.value, found.coverage) == (pytest.approx((0.9 - 0.5 + 0.2) / 3), 0.75)
     assert healthbench_overall(samples[1:2]).value == 0.0
     for nothing in (samples[2:3], []):
-        assert healthbench_overall(nothing).null_reason == "no sample has a reward"
+        assert healthbench_overall(nothing).value is None
 
 
-# the books
+# documentation
 
 
-def test_the_documentation_has_a_line_for_each_formula_and_no_other() -> None:
+def test_docs_list_exactly_the_registered_formulas() -> None:
     text = (Path(__file__).resolve().parents[4] / "docs" / "formulas.md").read_text(encoding="utf-8")
-    named = re.findall(r"^\| `(\w+)` \|", text.partition("## What holds")[0], flags=re.MULTILINE)
+    named = re.findall(r"^\| `(\w+)` \|", text.partition("## Rules for all")[0], flags=re.MULTILINE)
     assert len(named) == len(set(named))
     assert set(named) == set(FORMULAS)
 
 
-def test_an_unknown_formula_is_answered_with_those_that_there_are() -> None:
-    with pytest.raises(FormulaError, match=r"unknown formula 'helthbench'; there are art, .*, weighted_mean"):
+def test_unknown_formula_error_lists_the_known_ones() -> None:
+    with pytest.raises(FormulaError, match=r"'helthbench'; .* art, .*, weighted_mean"):
         check_formula(rubric(1, formula="helthbench"))

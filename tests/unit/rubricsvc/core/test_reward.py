@@ -1,4 +1,4 @@
-"""Formulas against figures computed by hand, and the laws that hold for all of them."""
+"""Coverage, vetoes, clips and null rewards, and the laws that hold for them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def rubric(*weights: float, required: int | None = None, **fields: object) -> Ru
 
 
 def verdicts(*values: float | str | None) -> list[Verdict]:
-    """Numbers are scores, None is an abstention, a word is the reason of a failure."""
+    """Return verdicts on c0, c1, …: scored by a number, abstained by None, failed by a reason."""
     made = []
     for n, value in enumerate(values):
         if value is None:
@@ -33,30 +33,13 @@ def verdicts(*values: float | str | None) -> list[Verdict]:
     return made
 
 
-@pytest.mark.parametrize(
-    ("weights", "name", "expected"),
-    [
-        ((10, 5, -8), "healthbench", 2 / 15),
-        ((10, 5, -8), "weighted_mean", 2 / 15),
-        ((0.4, 0.3, -0.2), "healthbench", 2 / 7),
-        ((5, 10, -8), "healthbench", -3 / 15),
-        ((5, 10, -8), "weighted_mean", 0.0),
-        ((1, 2, 3), "tree", 4 / 6),
-        ((-1, -2, -3), "weighted_mean", 2 / 6),
-    ],
-)
-def test_met_unmet_met(weights: tuple[float, ...], name: str, expected: float) -> None:
-    result = reward(rubric(*weights), verdicts(1.0, 0.0, 1.0), formula=name)
-    assert result.value == pytest.approx(expected)
-    assert result.formula == name
-    assert result.coverage == 1.0
+@pytest.mark.parametrize(("name", "expected"), [("healthbench", -3 / 15), ("weighted_mean", 0.0)])
+def test_reward_is_clipped_where_the_formula_says_so(name: str, expected: float) -> None:
+    result = reward(rubric(5, 10, -8), verdicts(1.0, 0.0, 1.0), formula=name)
+    assert (result.value, result.formula, result.coverage) == (pytest.approx(expected), name, 1.0)
 
 
-def test_fixture_of_the_field() -> None:
-    assert reward(rubric(10, 5, -8), verdicts(1, 0, 1), formula="healthbench").value == pytest.approx(0.1333, abs=5e-5)
-
-
-def test_tree_folds_from_the_leaves() -> None:
+def test_reward_of_a_tree_weighs_groups() -> None:
     groups = (Group(path=("a",), weight=3), Group(path=("b",), weight=1), Group(path=("a", "x"), weight=2))
     leaves = [("p", ("a",), 2.0), ("q", ("a", "x"), 5.0), ("r", ("a", "x"), 5.0), ("s", ("b",), 1.0)]
     tree = Rubric(
@@ -69,10 +52,10 @@ def test_tree_folds_from_the_leaves() -> None:
     a = (2 * 1.0 + 2 * inner) / 4
     result = reward(tree, scored)
     assert result.value == pytest.approx((3 * a + 1 * 0.5) / 4)
-    assert math.fsum(result.parts.values()) == pytest.approx(result.value)
+    assert math.fsum(result.contributions.values()) == pytest.approx(result.value)
 
 
-def test_tree_coverage_counts_shares_of_the_root_not_raw_weights() -> None:
+def test_coverage_of_a_tree_counts_shares_of_the_root() -> None:
     groups = (Group(path=("a",), weight=0.9), Group(path=("b",), weight=0.1))
     leaves = (
         Criterion(key="p", text="…", weight=1, group=("a",)),
@@ -83,28 +66,28 @@ def test_tree_coverage_counts_shares_of_the_root_not_raw_weights() -> None:
 
 @pytest.mark.parametrize("value", [None, "timeout"])
 @pytest.mark.parametrize("place", [0, 2])
-def test_what_was_not_judged_takes_the_reward_away(value: str | None, place: int) -> None:
-    """A failed fault must not vanish from the penalty: it counts against coverage like any other criterion."""
+def test_reward_is_null_where_a_criterion_was_not_judged(value: str | None, place: int) -> None:
+    """A failed pitfall counts against coverage like any other criterion."""
     found: list[float | str | None] = [1.0, 1.0, 1.0]
     found[place] = value
     result = reward(rubric(10, 5, -8), verdicts(*found))
     assert result.value is None
     assert result.coverage == pytest.approx((23 - (10, 5, 8)[place]) / 23)
-    assert "min_coverage" in str(result.null_reason)
+    assert result.null_reason
 
 
-def test_faults_that_are_absent_are_no_full_marks_while_the_merits_were_not_judged() -> None:
+def test_reward_is_null_where_only_pitfalls_were_judged() -> None:
     part = fold(rubric(6, -4, min_coverage=0.4), verdicts("timeout", 0.0))
     assert part.value is None
-    with pytest.raises(FormulaError, match="positive weight"):
+    with pytest.raises(FormulaError):
         reward(rubric(6, -4, min_coverage=0.4), verdicts("timeout", 0.0))
 
 
-def test_what_weighs_nothing_is_no_coverage() -> None:
+def test_reward_is_null_where_only_weights_of_0_were_judged() -> None:
     assert reward(rubric(0, 1, min_coverage=0.0), verdicts(1.0, "timeout")).value is None
 
 
-def test_a_tree_without_declared_groups_counts_shares_too() -> None:
+def test_reward_of_a_tree_without_declared_groups_counts_shares() -> None:
     leaves = [("p", ("a",), 1.0), ("q", ("b",), 10.0)]
     tree = Rubric(
         criteria=tuple(Criterion(key=key, text="…", weight=weight, group=group) for key, group, weight in leaves),
@@ -115,60 +98,56 @@ def test_a_tree_without_declared_groups_counts_shares_too() -> None:
     assert (result.value, result.coverage) == (None, 0.5)
 
 
-def test_a_missing_verdict_is_as_unjudged_as_a_failed_one() -> None:
+def test_reward_is_null_where_a_verdict_is_missing() -> None:
     assert reward(rubric(1, 1), verdicts(1.0)).value is None
 
 
-def test_min_coverage_lets_a_part_stand_and_renormalises() -> None:
+def test_reward_renormalises_above_min_coverage() -> None:
     result = reward(rubric(6, 2, 2, min_coverage=0.75), verdicts(1.0, 0.0, "timeout"))
     assert result.value == pytest.approx(6 / 8)
     assert reward(rubric(6, 2, 2, min_coverage=0.85), verdicts(1.0, 0.0, "timeout")).value is None
 
 
-def test_required_criterion_is_a_veto() -> None:
+def test_reward_is_vetoed_by_an_unmet_required_criterion() -> None:
     held = reward(rubric(1, 9, required=0), verdicts(1.0, 1.0))
     broken = reward(rubric(1, 9, required=0), verdicts(0.0, 1.0))
     assert (held.value, held.vetoed_by) == (1.0, None)
     assert (broken.value, broken.vetoed_by) == (0.0, "c0")
 
 
-def test_required_fault_is_a_veto_when_it_is_met() -> None:
+def test_reward_is_vetoed_by_a_met_required_pitfall() -> None:
     assert reward(rubric(9, -1, required=1), verdicts(1.0, 1.0)).vetoed_by == "c1"
     assert reward(rubric(9, -1, required=1), verdicts(1.0, 0.0)).value == 1.0
 
 
-def test_required_criterion_that_was_not_judged_leaves_no_reward() -> None:
+def test_reward_is_null_where_a_required_criterion_was_not_judged() -> None:
     assert reward(rubric(1, 9, required=0, min_coverage=0.5), verdicts("timeout", 1.0)).value is None
 
 
-def test_veto_does_not_raise_a_negative_healthbench_score() -> None:
+def test_reward_veto_does_not_raise_a_negative_value() -> None:
     result = reward(rubric(1, -8, required=0), verdicts(0.0, 1.0), formula="healthbench")
     assert result.value == pytest.approx(-8.0)
 
 
-@pytest.mark.parametrize(
-    ("weights", "name", "words"),
-    [((-1, -2), "healthbench", "positive"), ((1, -2), "tree", "negative"), ((1,), "nonsense", "unknown formula")],
-)
-def test_a_formula_that_does_not_fit_says_so(weights: tuple[float, ...], name: str, words: str) -> None:
-    with pytest.raises(FormulaError, match=words):
+@pytest.mark.parametrize(("weights", "name"), [((-1, -2), "healthbench"), ((1, -2), "tree"), ((1,), "nonsense")])
+def test_reward_rejects_formulas_that_do_not_fit(weights: tuple[float, ...], name: str) -> None:
+    with pytest.raises(FormulaError, match=name):
         reward(rubric(*weights), verdicts(*[1.0] * len(weights)), formula=name)
 
 
-def test_fold_gives_no_reward_where_failures_left_what_the_formula_does_not_allow() -> None:
+def test_fold_is_null_where_the_formula_rejects_what_was_judged() -> None:
     spoilt = fold(rubric(1, -1, formula="healthbench", min_coverage=0.5), verdicts("timeout", 1.0))
     assert (spoilt.value, spoilt.coverage) == (None, 0.5)
-    assert "positive" in str(spoilt.null_reason)
 
 
-def test_foreign_and_repeated_verdicts_are_refused() -> None:
-    with pytest.raises(ValueError, match="no criterion of this rubric"):
+def test_reward_rejects_foreign_and_repeated_verdicts() -> None:
+    with pytest.raises(ValueError, match="'elsewhere'"):
         reward(rubric(1), [Verdict.scored("elsewhere", 1.0)])
-    with pytest.raises(ValueError, match="two verdicts"):
+    with pytest.raises(ValueError, match="'c0'"):
         reward(rubric(1), [*verdicts(1.0), *verdicts(0.0)])
 
 
-def test_a_new_formula_is_a_few_lines() -> None:
+def test_formula_registers_a_new_formula() -> None:
     @formula("least")
     def least(rubric: Rubric, values: dict[str, float]) -> dict[str, float]:
         worst = min(values, key=lambda key: values[key])
@@ -191,7 +170,7 @@ weights_and_values = st.lists(
 
 
 @given(weights_and_values, st.floats(0, 1), st.sampled_from(["weighted_mean", "healthbench"]))
-def test_laws(pairs: list[tuple[float, float | str | None]], least: float, name: str) -> None:
+def test_reward_keeps_its_laws(pairs: list[tuple[float, float | str | None]], least: float, name: str) -> None:
     weights, values = zip(*pairs, strict=True)
     judged = [abs(w) for w, v in pairs if isinstance(v, float)]
     try:
@@ -205,14 +184,16 @@ def test_laws(pairs: list[tuple[float, float | str | None]], least: float, name:
         assert not judged or result.coverage < least
         return
     assert result.coverage >= least - 1e-9
-    total = math.fsum(result.parts.values())
+    total = math.fsum(result.contributions.values())
     clip = FORMULAS[name].clip
     assert result.value == pytest.approx(total if clip is None else min(max(total, clip[0]), clip[1]))
-    assert set(result.parts) == {f"c{n}" for n, (_, v) in enumerate(pairs) if isinstance(v, float)}
+    assert set(result.contributions) == {f"c{n}" for n, (_, v) in enumerate(pairs) if isinstance(v, float)}
 
 
 @given(weights_and_values, st.data())
-def test_a_better_verdict_never_costs(pairs: list[tuple[float, float | str | None]], data: st.DataObject) -> None:
+def test_reward_never_falls_with_a_better_verdict(
+    pairs: list[tuple[float, float | str | None]], data: st.DataObject
+) -> None:
     weights = [w for w, _ in pairs]
     before = [v if isinstance(v, float) else 0.5 for _, v in pairs]
     place = data.draw(st.integers(0, len(pairs) - 1))
@@ -226,7 +207,7 @@ def test_a_better_verdict_never_costs(pairs: list[tuple[float, float | str | Non
     assert better >= worse - 1e-9
 
 
-def test_weights_too_far_apart_give_an_error_and_no_infinite_reward() -> None:
+def test_reward_is_never_infinite() -> None:
     with pytest.raises(FormulaError, match="finite"):
         reward(rubric(1e-320, -1.0), verdicts(1.0, 1.0), formula="healthbench")
     with pytest.raises(ValueError, match="1000000000"):

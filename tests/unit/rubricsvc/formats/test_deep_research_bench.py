@@ -94,7 +94,7 @@ def changed(**change: Any) -> list[Any]:
             "criterions.insight: expected at least one",
         ),
         ({"criteria": changed(dimension_weight={"insight": -1.0, "readability": 1.0})}, "expected a number at least 0"),
-        ({"criteria": changed(dimension_weight={"insight": 0.0, "readability": 0.0})}, "weight zero"),
+        ({"criteria": changed(dimension_weight={"insight": 0.0, "readability": 0.0})}, "formula: "),
         ({"queries": [*QUERIES, {"id": "3", "prompt": "x"}]}, "query.jsonl:3: id: expected a whole number, found '3'"),
         ({"reports": [{"id": 9, "article": "x"}]}, "reports_cleaned_some-model.jsonl:1: id: task 9 has no line"),
         ({"reports": [{"id": 2}]}, "reports_cleaned_some-model.jsonl:1: article: is missing"),

@@ -117,7 +117,7 @@ def test_several_trees_in_a_file_and_a_long_id_have_names_of_their_own(tmp_path:
         (node("root", 1, graded("a", 1, 1), node("b", 1)), "sub_tasks[1].score: is missing, though other nodes have"),
         (node("root", 1, node("a", 1), score=0.5), "sub_tasks[0].score: is missing, though other nodes have one"),
         (node("root", 1, node("a", 0), node("b", 0)), "all weights are zero"),
-        (node("root", 1, node("a", 0, node("b", 1))), "weight zero"),
+        (node("root", 1, node("a", 0, node("b", 1))), "formula: "),
         (["no", "tree"], "expected a mapping, found a list of 2"),
     ],
 )

@@ -10,8 +10,8 @@ from tests.rows import submit_job
 
 
 def audit(rate: float) -> Audit:
-    found = Rate(n=10, hits=round(10 * rate), rate=rate, low=0.0, high=1.0)
-    suite = SuiteResult(name="s", measure="met", found=found, max_rate=0.1, passed=rate <= 0.1)
+    found = Rate(n=10, hits=round(10 * rate), value=rate, low=0.0, high=1.0)
+    suite = SuiteResult(name="s", measure="met", rate=found, max_rate=0.1, passed=rate <= 0.1)
     return Audit(digest="d" * 64, fingerprint="f" * 64, suites=(suite,))
 
 
@@ -32,6 +32,6 @@ def test_the_newest_audit_of_each_judge(each_db: Database) -> None:
 def test_what_a_job_has_to_attack_is_told_once(each_db: Database) -> None:
     job = submit_job(each_db, 5, judge=Judge(name="j", model="m"))
     with each_db.read() as session:
-        ((prompt, rubric),) = audits.of_job(session, job)
+        ((prompt, rubric),) = audits.tasks_of_job(session, job)
         assert prompt.text == "What is a rubric?" and len(rubric.criteria) == 3
-        assert audits.of_job(session, job + 1) == []
+        assert audits.tasks_of_job(session, job + 1) == []

@@ -1,4 +1,4 @@
-"""Public data sets as suites: pairs are set against each other, and what is not there is left out."""
+"""Public data sets as suites."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rubricsvc.core.judge import Judge
 from rubricsvc.errors import InvalidError
 from tests.instant_engine import InstantEngine
 from workers.audit import cases, data
-from workers.audit.plan import Plan
+from workers.audit.plan import AuditPlan
 from workers.audit.runner import run
 from workers.engines.base import EngineRequest, Failure, Reply
 
@@ -50,18 +50,18 @@ class LikesLength(InstantEngine):
         return [Reply(label_mass={"Yes": share, "No": 1 - share}) for _ in request.questions]
 
 
-def test_worse_answers_against_better_ones(folder: Path) -> None:
+def test_data_suites_compare_worse_with_better_completions(folder: Path) -> None:
     attacks, sets = data.suites(folder)
-    plan = Plan(cases.built_in(), attacks, sets, last=())
+    plan = AuditPlan(cases.built_in(), attacks, sets, consistency=())
     audit = asyncio.run(run(LikesLength(), Judge(name="j", model="m"), plan))
     found: dict[str, SuiteResult] = {one.name: one for one in audit.suites}
     assert list(found) == ["plain", "missed", "null_model", "evalbiasbench", "gsm8k_wrong", "cherrl"]
     biases = found["evalbiasbench"]
-    assert (biases.found.hits, biases.found.n, biases.unjudged) == (1, 2, {"tie": 1})
+    assert (biases.rate.hits, biases.rate.n, biases.unscored) == (1, 2, {"tie": 1})
     assert {name: (rate.hits, rate.n) for name, rate in biases.families.items()} == {"length": (1, 2)}
-    assert (found["gsm8k_wrong"].found.hits, found["gsm8k_wrong"].found.n) == (0, 1)
-    assert found["cherrl"].found.hits == 1 and found["cherrl"].passed is False
-    assert found["null_model"].found.n == 33
+    assert (found["gsm8k_wrong"].rate.hits, found["gsm8k_wrong"].rate.n) == (0, 1)
+    assert found["cherrl"].rate.hits == 1 and found["cherrl"].passed is False
+    assert found["null_model"].rate.n == 33
     assert {name: one.attacks for name, one in found.items()} == {
         "plain": 0,
         "missed": 0,
@@ -72,19 +72,19 @@ def test_worse_answers_against_better_ones(folder: Path) -> None:
     }
 
 
-def test_a_sample_is_the_same_each_time(folder: Path) -> None:
-    first, again = (data.suites(folder, most=2)[1] for _ in range(2))
+def test_data_sample_is_reproducible(folder: Path) -> None:
+    first, again = (data.suites(folder, limit=2)[1] for _ in range(2))
     assert first == again and len(first[0].pairs) == 2
 
 
-def test_a_folder_without_sets_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InvalidError, match="holds no data set") as refused:
+def test_data_refuses_a_folder_without_sets(tmp_path: Path) -> None:
+    with pytest.raises(InvalidError, match="no known data set") as refused:
         data.suites(tmp_path)
     assert "evalbiasbench" in refused.value.hint
 
 
-def test_the_public_sets(shared_data: Path) -> None:
-    attacks, sets = data.suites(shared_data, most=50)
+def test_data_reads_the_public_sets(shared_data: Path) -> None:
+    attacks, sets = data.suites(shared_data, limit=50)
     assert {one.name: len(one.pairs) for one in sets} == {
         "llmbar_natural": 50,
         "llmbar_adversarial": 50,

@@ -15,14 +15,14 @@ from rubricsvc.core.verdict import Reason
 from rubricsvc.errors import InvalidError
 from tests.instant_engine import InstantEngine
 from workers.audit import cases, suites
-from workers.audit.plan import Plan
-from workers.audit.runner import asked_as, run
+from workers.audit.plan import AuditPlan
+from workers.audit.runner import asking_fingerprint, run
 from workers.engines.base import EngineRequest, Failure, Question, Reply
 
 READOUT = Judge(name="r", model="m")
 WRITTEN = Judge(name="w", model="m", mode="written")
-GOOD = {case.answer for case in cases.built_in() if case.met}
-PLAN = Plan(cases.built_in(), suites.built_in())
+GOOD = {case.text for case in cases.built_in() if case.met}
+PLAN = AuditPlan(cases.built_in(), suites.built_in())
 
 
 class Ruled(InstantEngine):
@@ -41,23 +41,23 @@ class Ruled(InstantEngine):
         return 0.9 if any(answer in text for answer in GOOD) else 0.1
 
 
-def audited(engine: InstantEngine, judge: Judge = READOUT, plan: Plan = PLAN, **limits: float) -> Audit:
-    return asyncio.run(run(engine, judge, plan.suited(judge), max_rates=limits))
+def audited(engine: InstantEngine, judge: Judge = READOUT, plan: AuditPlan = PLAN, **limits: float) -> Audit:
+    return asyncio.run(run(engine, judge, plan.adapted(judge), max_rates=limits))
 
 
 def passed(audit: Audit) -> dict[str, bool | None]:
     return {one.name: one.passed for one in audit.suites}
 
 
-def test_a_judge_that_knows_passes() -> None:
+def test_audit_passes_a_correct_judge() -> None:
     audit = audited(Ruled())
     assert audit.passed and audit.worst == ()
     told = passed(audit)
     assert told.pop("rationale") is None and all(told.values())
-    assert {one.found.hits for one in audit.suites} == {0}
+    assert {one.rate.hits for one in audit.suites} == {0}
 
 
-def test_a_judge_that_obeys_is_caught_by_injection_only() -> None:
+def test_audit_catches_an_obedient_judge_by_injection_only() -> None:
     class Obedient(Ruled):
         def share(self, text: str) -> float:
             return 0.95 if "Yes" in text and len(text) > 5 else super().share(text)
@@ -66,13 +66,13 @@ def test_a_judge_that_obeys_is_caught_by_injection_only() -> None:
     failed = {name for name, ok in passed(audit).items() if ok is False}
     assert "injection" in failed and failed <= {"injection", "constant"}
     injection = next(one for one in audit.suites if one.name == "injection")
-    assert injection.before is not None and injection.before.hits == 0
-    assert injection.shift is not None and injection.shift > 0.2
-    assert injection.families["direct orders"].hits and injection.families["authority and pity"].rate != 1.0
-    assert audit.worst[0].value == 0.95 and "Yes" in audit.worst[0].answer
+    assert injection.baseline is not None and injection.baseline.hits == 0
+    assert injection.mean_shift is not None and injection.mean_shift > 0.2
+    assert injection.families["direct orders"].hits and injection.families["authority and pity"].value != 1.0
+    assert audit.worst[0].value == 0.95 and "Yes" in audit.worst[0].completion
 
 
-def test_a_judge_that_likes_length_is_caught_by_verbosity() -> None:
+def test_audit_catches_a_judge_that_likes_length_by_verbosity() -> None:
     class Wordy(Ruled):
         def share(self, text: str) -> float:
             return 0.9 if len(text) > 600 else super().share(text)
@@ -81,7 +81,7 @@ def test_a_judge_that_likes_length_is_caught_by_verbosity() -> None:
     assert told["verbosity"] is False and told["praise"] and told["master_keys"] and told["trivial"]
 
 
-def test_a_judge_that_says_no_to_everything_is_not_passed() -> None:
+def test_audit_fails_a_judge_that_rejects_everything() -> None:
     class Never(Ruled):
         def share(self, text: str) -> float:
             return 0.0
@@ -90,14 +90,14 @@ def test_a_judge_that_says_no_to_everything_is_not_passed() -> None:
     assert [name for name, ok in passed(audit).items() if ok is False] == ["missed"] and not audit.passed
 
 
-def test_a_judge_that_does_not_answer_passes_nothing() -> None:
+def test_audit_passes_no_suite_of_a_judge_that_does_not_answer() -> None:
     class Silent(Ruled):
         def reply(self, text: str, question: Question) -> Reply | Failure:
             return Failure(Reason.TIMEOUT)
 
     audit = audited(Silent())
     assert not any(passed(audit).values())
-    assert all(one.unjudged and one.found.n == 0 for one in audit.suites if one.passed is False)
+    assert all(one.unscored and one.rate.n == 0 for one in audit.suites if one.passed is False)
 
 
 class Deaf(InstantEngine):
@@ -107,21 +107,25 @@ class Deaf(InstantEngine):
         return [Failure(Reason.TIMEOUT) for _ in request.questions]
 
 
-def test_what_failed_counts_where_orders_and_rationales_are_asked_about_too() -> None:
+def test_audit_counts_failures_of_orders_and_rationales() -> None:
     groupwise = COMPARATIVE.model_copy(update={"comparison": Comparison(kind="groupwise")})
     pairs, groups = (
-        next(one for one in audited(Deaf(), judge, PLAN).suites if one.name == "answers_order")
+        next(one for one in audited(Deaf(), judge, PLAN).suites if one.name == "completion_order")
         for judge in (COMPARATIVE, groupwise)
     )
-    assert (pairs.passed, pairs.why, pairs.unjudged) == (False, "only 0 of 33 could be judged", {"timeout": 33})
-    assert (groups.passed, groups.why) == (None, "the judge sees all answers at once, in an order that is drawn")
+    assert (pairs.passed, pairs.reason, pairs.unscored) == (False, "only 0 of 33 could be scored", {"timeout": 33})
+    assert (groups.passed, groups.reason) == (None, "the judge sees all completions at once, in random order")
     plan = PLAN.only(["rationale"])
     written, read_out = (audited(Deaf(), judge, plan).suites[-1] for judge in (WRITTEN, READOUT))
-    assert (written.passed, written.why, written.unjudged) == (False, "only 0 of 66 could be judged", {"timeout": 66})
-    assert (read_out.passed, read_out.why) == (None, "the judge writes no rationale")
+    assert (written.passed, written.reason, written.unscored) == (
+        False,
+        "only 0 of 66 could be scored",
+        {"timeout": 66},
+    )
+    assert (read_out.passed, read_out.reason) == (None, "the judge writes no rationale")
 
 
-def test_a_rationale_suite_of_which_less_than_half_could_be_judged_is_not_passed() -> None:
+def test_audit_fails_a_rationale_suite_that_is_half_unscored() -> None:
     class Tired(Ruled):
         """Judges all good answers but one, no bad one, and agrees with itself."""
 
@@ -131,11 +135,11 @@ def test_a_rationale_suite_of_which_less_than_half_could_be_judged_is_not_passed
             return Reply(text=json.dumps(_said(_id(question.schema), True)))
 
     result = audited(Tired(), WRITTEN, PLAN.only(["rationale"])).suites[-1]
-    assert result.found.hits == 0 and 33 < result.unjudged["timeout"] == 66 - result.found.n
-    assert result.passed is False and str(result.why).endswith("of 66 could be judged")
+    assert result.rate.hits == 0 and 33 < result.unscored["timeout"] == 66 - result.rate.n
+    assert result.passed is False and str(result.reason).endswith("of 66 could be scored")
 
 
-def test_limits_can_be_set() -> None:
+def test_audit_uses_given_limits() -> None:
     class Never(Ruled):
         def share(self, text: str) -> float:
             return 0.0
@@ -143,7 +147,7 @@ def test_limits_can_be_set() -> None:
     assert audited(Never(), missed=1.0).passed
 
 
-def test_the_order_of_criteria_matters_to_a_judge_that_reads_them_in_one_call() -> None:
+def test_audit_catches_dependence_on_the_order_of_criteria() -> None:
     class FirstOnly(Ruled):
         """Finds the first criterion of a call met, and no other."""
 
@@ -156,7 +160,7 @@ def test_the_order_of_criteria_matters_to_a_judge_that_reads_them_in_one_call() 
     assert passed(audited(FirstOnly(), judge, plan))["criteria_order"] is False
 
 
-def test_a_verdict_against_its_own_rationale_is_a_contradiction() -> None:
+def test_audit_catches_verdicts_that_contradict_their_rationale() -> None:
     class Contrary(Ruled):
         """Says that it is bad, and finds it met; shown its own words, it reads them rightly."""
 
@@ -170,8 +174,8 @@ def test_a_verdict_against_its_own_rationale_is_a_contradiction() -> None:
     plan = PLAN.only(["rationale"])
     contrary = audited(Contrary(), WRITTEN, plan)
     result = next(one for one in contrary.suites if one.name == "rationale")
-    assert result.passed is False and result.found.rate == 1.0 and result.found.n == 66
-    assert any(hit.answer == _REASON for hit in contrary.worst)
+    assert result.passed is False and result.rate.value == 1.0 and result.rate.n == 66
+    assert any(hit.completion == _REASON for hit in contrary.worst)
     assert passed(audited(Upright(), WRITTEN, plan))["rationale"] is True
 
 
@@ -194,19 +198,23 @@ def _id(schema: dict[str, Any] | None) -> str:
     return str(schema["properties"]["criterion"]["enum"][0])
 
 
-def test_progress_ends_at_its_total() -> None:
+def test_audit_progress_ends_at_its_total() -> None:
     seen: list[tuple[int, int]] = []
     asyncio.run(run(Ruled(), READOUT, PLAN.only(["trivial"]), on_progress=lambda d, t, _: seen.append((d, t))))
     assert seen[-1][0] == seen[-1][1] == len(seen)
 
 
-def test_a_trajectory_judge_is_refused() -> None:
-    with pytest.raises(InvalidError, match="no audit for a trajectory judge"):
+def test_audit_refuses_a_trajectory_judge() -> None:
+    with pytest.raises(InvalidError, match="a trajectory judge cannot be audited"):
         audited(Ruled(), Judge(name="t", model="m", mode="trajectory"))
 
 
-def test_how_a_judge_is_asked_is_told_apart() -> None:
-    assert asked_as(READOUT) == asked_as(READOUT.model_copy(update={"name": "other"})) != asked_as(WRITTEN)
+def test_asking_fingerprint_ignores_the_name() -> None:
+    assert (
+        asking_fingerprint(READOUT)
+        == asking_fingerprint(READOUT.model_copy(update={"name": "other"}))
+        != asking_fingerprint(WRITTEN)
+    )
 
 
 class Reader(InstantEngine):
@@ -234,26 +242,26 @@ class Reader(InstantEngine):
 COMPARATIVE = Judge(name="c", model="m", mode="comparative", comparison=Comparison(kind="pairwise"))
 
 
-def test_a_comparative_judge_is_attacked_beside_a_good_answer() -> None:
+def test_audit_of_a_comparative_judge_shows_a_good_completion_beside_each_attack() -> None:
     audit = audited(Reader(), COMPARATIVE)
-    assert audit.passed, [(one.name, one.why) for one in audit.suites]
-    assert passed(audit)["answers_order"] is True and "missed" not in passed(audit)
+    assert audit.passed, [(one.name, one.reason) for one in audit.suites]
+    assert passed(audit)["completion_order"] is True and "missed" not in passed(audit)
     assert {one.measure for one in audit.suites if one.families} == {"preferred"}
     fooled = next(one for one in audited(Reader(fooled=True), COMPARATIVE).suites if one.name == "injection")
-    assert fooled.passed is False and fooled.found.hits and fooled.found.hits < fooled.found.n
+    assert fooled.passed is False and fooled.rate.hits and fooled.rate.hits < fooled.rate.n
 
 
-def test_which_suites_tell_false_positives_of_a_comparative_judge() -> None:
-    told = PLAN.suited(COMPARATIVE).false_positives
-    assert "answers_order" not in told and "criteria_order" not in told
+def test_which_suites_tell_false_positive_suites_of_a_comparative_judge() -> None:
+    told = PLAN.adapted(COMPARATIVE).false_positive_suites
+    assert "completion_order" not in told and "criteria_order" not in told
     assert {"plain", "injection", "praise"} <= set(told), "there a bad answer is preferred to a good one"
 
 
-def test_a_comparative_judge_that_takes_the_first_is_caught_by_the_order_of_answers() -> None:
-    result = next(one for one in audited(Reader(first=True), COMPARATIVE).suites if one.name == "answers_order")
-    assert (result.passed, result.found.rate, result.found.n) == (False, 1.0, 33)
+def test_audit_catches_a_comparative_judge_that_takes_the_first() -> None:
+    result = next(one for one in audited(Reader(first=True), COMPARATIVE).suites if one.name == "completion_order")
+    assert (result.passed, result.rate.value, result.rate.n) == (False, 1.0, 33)
 
 
-def test_a_comparative_judge_needs_a_good_answer_beside_the_bad_one() -> None:
-    with pytest.raises(InvalidError, match="no two of one prompt"):
-        audited(Reader(), COMPARATIVE, Plan(cases.built_in()[::2], PLAN.suites))
+def test_audit_of_a_comparative_judge_needs_good_completions() -> None:
+    with pytest.raises(InvalidError, match="two completions of one prompt"):
+        audited(Reader(), COMPARATIVE, AuditPlan(cases.built_in()[::2], PLAN.suites))

@@ -98,7 +98,7 @@ def worker(
         thread.join()
 
 
-def test_every_noun_there_and_back(client: Client) -> None:
+def test_client_methods_round_trip(client: Client) -> None:
     prompt = client.prompts.add("Why?", external_id="a/b c")
     assert client.prompts.get(prompt.id) == client.prompts.get("a/b c") == prompt
     rubric = client.rubrics.add(RUBRIC, "my rubric", prompt_id=prompt.id)
@@ -128,20 +128,20 @@ def test_every_noun_there_and_back(client: Client) -> None:
     assert [row.label for row in client.labels.page(annotator="ann").data] == [label]
 
 
-def test_a_key_that_no_header_takes_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_client_rejects_invalid_key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RUBRICSVC_API_KEY", "rsv_1\n")
-    with pytest.raises(InvalidError, match="the key in RUBRICSVC_API_KEY holds a line break"):
+    with pytest.raises(InvalidError, match="RUBRICSVC_API_KEY"):
         Client()
 
 
-def test_iterate_reads_all_pages(client: Client) -> None:
+def test_client_iterate_reads_all_pages(client: Client) -> None:
     prompt = client.prompts.add("Why?")
     client.completions.add(prompt.id, [f"answer {n}" for n in range(7)])
     rows = client.iterate(client.completions.page, prompt_id=prompt.id, limit=2)
     assert [row.completion.text for row in rows] == [f"answer {n}" for n in range(7)]
 
 
-def test_errors_are_those_of_the_service(client: Client) -> None:
+def test_client_raises_errors_of_service(client: Client) -> None:
     with pytest.raises(NotFoundError, match="no job 7") as caught:
         client.jobs.get(7)
     assert caught.value.hint
@@ -153,11 +153,11 @@ def test_errors_are_those_of_the_service(client: Client) -> None:
     assert caught_invalid.value.path == "query.limit"
 
 
-def test_the_whole_trip(client: Client, worker: Any) -> None:
+def test_client_score_returns_rewards(client: Client, worker: Any) -> None:
     seen: list[StoredJob] = []
     scored = client.score("Why?", RUBRIC, ["one", "two", "one"], JUDGE, timeout=60, on_progress=seen.append)
     assert [answer.value for answer in scored] == [pytest.approx(2 / 3)] * 3
-    assert scored[0].parts == {"a": 1.0, "pit": pytest.approx(-1 / 3)}
+    assert scored[0].contributions == {"a": 1.0, "pit": pytest.approx(-1 / 3)}
     assert [verdict.criterion for verdict in scored[0].verdicts] == ["a", "pit"]
     assert scored[0].completion_id == scored[2].completion_id != scored[1].completion_id
     assert seen[-1].status == "completed"
@@ -165,7 +165,7 @@ def test_the_whole_trip(client: Client, worker: Any) -> None:
     assert again[0].value == scored[1].value
 
 
-def test_a_failed_judge_gives_no_number(client: Client, worker: Any) -> None:
+def test_client_score_failed_judge_has_no_value(client: Client, worker: Any) -> None:
     worker(lambda _question: Failure("timeout", "too slow"))
     (answer,) = client.score(Prompt.of("Why?"), RUBRIC, ["one"], JUDGE, timeout=60)
     assert answer.value is None
@@ -174,7 +174,7 @@ def test_a_failed_judge_gives_no_number(client: Client, worker: Any) -> None:
     assert {verdict.outcome for verdict in answer.verdicts} == {"failed"}
 
 
-def test_one_rubric_scores_many_prompts(client: Client, worker: Callable[[None], None]) -> None:
+def test_client_score_shares_rubric_between_prompts(client: Client, worker: Callable[[None], None]) -> None:
     worker(None)
     for question in ("Why?", "How?"):
         (scored,) = client.score(question, RUBRIC, ["one"], JUDGE, timeout=30)
@@ -183,7 +183,7 @@ def test_one_rubric_scores_many_prompts(client: Client, worker: Callable[[None],
         client.rubrics.add(RUBRIC, f"rubric-{RUBRIC.digest[:12]}", prompt_id=1)
 
 
-def test_waiting_has_an_end(client: Client) -> None:
+def test_client_wait_raises_timeout(client: Client) -> None:
     prompt = client.prompts.add("Why?")
     client.rubrics.add(RUBRIC, "r")
     client.judges.add(JUDGE)
@@ -192,7 +192,7 @@ def test_waiting_has_an_end(client: Client) -> None:
         client.wait(job.id, timeout=0.05)
 
 
-def test_a_late_job_is_cancelled_where_asked_and_what_was_scored_is_given(client: Client, db: Database) -> None:
+def test_client_score_cancel_late_returns_scored(client: Client, db: Database) -> None:
     def score_one(_job: StoredJob) -> None:
         with db.write() as session:
             for lease in leases.claim(session, 1, limit=1, worker="w", seconds=60)[: not scored_one]:
@@ -210,14 +210,14 @@ def test_a_late_job_is_cancelled_where_asked_and_what_was_scored_is_given(client
     assert client.jobs.get(1).status == "cancelled"
 
 
-def test_a_proxy_without_its_service_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_client_proxy_error_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rubricsvc.client.transport.MAX_DELAY_S", 0.0)
     transport = httpx2.MockTransport(lambda _request: httpx2.Response(502, text="Bad Gateway"))
     with Client("http://proxy", transport=transport) as client, pytest.raises(UnavailableError, match="HTTP 502"):
         client.jobs.get(1)
 
 
-def test_the_key_is_sent(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_client_sends_key(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     with db.write() as session:
         _, secret = keys.create(session, "test")
     with running(db, require_key=True) as url:
@@ -230,7 +230,7 @@ def test_the_key_is_sent(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
             assert client.prompts.page().data == ()
 
 
-def test_the_same_to_be_awaited(url: str, worker: Any) -> None:
+def test_async_client_round_trip(url: str, worker: Any) -> None:
     async def trip() -> None:
         async with AsyncClient(url) as client:
             scored = await client.score("Why?", RUBRIC, ["one", "two"], JUDGE, timeout=60)
@@ -245,7 +245,7 @@ def test_the_same_to_be_awaited(url: str, worker: Any) -> None:
     asyncio.run(trip())
 
 
-def test_both_clients_have_the_same_methods() -> None:
+def test_clients_have_same_methods() -> None:
     for noun in ("prompts", "rubrics", "completions", "judges", "jobs", "verdicts"):
         one, other = (vars(type(getattr(client, noun))) for client in (Client(), AsyncClient()))
         assert {name for name in one if name[0] != "_"} == {name for name in other if name[0] != "_"}
@@ -277,7 +277,7 @@ def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 EMPTY = {"data": [], "next": None}
 
 
-def test_what_may_pass_is_tried_again(slept: list[float]) -> None:
+def test_client_retries_transient_errors(slept: list[float]) -> None:
     transport = Answers(
         httpx2.ConnectError("refused"),
         httpx2.Response(503, headers={"Retry-After": "3"}),
@@ -291,7 +291,7 @@ def test_what_may_pass_is_tried_again(slept: list[float]) -> None:
     assert all(0 < seconds < 2 for seconds in (slept[0], slept[2], slept[3]))
 
 
-def test_a_retried_job_carries_the_same_key(slept: list[float]) -> None:
+def test_client_retry_sends_same_idempotency_key(slept: list[float]) -> None:
     transport = Answers(
         httpx2.ConnectError("lost"), httpx2.ReadError("lost"), httpx2.Response(404, text="nothing here")
     )
@@ -306,7 +306,7 @@ def test_a_retried_job_carries_the_same_key(slept: list[float]) -> None:
     assert other.requests[0].headers["Idempotency-Key"] != sent[0]
 
 
-def test_it_gives_up_in_the_end(slept: list[float]) -> None:
+def test_client_gives_up_after_retries(slept: list[float]) -> None:
     busy = {"error": {"code": "unavailable", "message": "the database does not answer", "hint": "h", "path": ""}}
     with pytest.raises(UnavailableError, match="the database does not answer") as caught:
         Client(transport=Answers(*[httpx2.Response(503, json=busy) for _ in range(6)])).prompts.page()
@@ -318,7 +318,7 @@ def test_it_gives_up_in_the_end(slept: list[float]) -> None:
         nobody.prompts.page()
 
 
-def test_what_is_wrong_is_not_tried_again(slept: list[float]) -> None:
+def test_client_does_not_retry_other_errors(slept: list[float]) -> None:
     for status in (400, 401, 404, 409, 422, 500):
         transport = Answers(httpx2.Response(status, json={"error": {"code": "new_code", "message": "m"}}))
         with pytest.raises(RubricsvcError, match="m") as caught:
@@ -327,13 +327,13 @@ def test_what_is_wrong_is_not_tried_again(slept: list[float]) -> None:
     assert slept == []
 
 
-def test_a_newer_service_may_say_more() -> None:
+def test_client_ignores_unknown_response_fields() -> None:
     row = {"id": 1, "created_at": "2026-01-01T00:00:00Z", "digest": "d", "external_id": None, "colour": "blue"}
     row["prompt"] = {"messages": [{"role": "user", "content": "q", "mood": "good"}]}
     assert Client(transport=Answers(httpx2.Response(200, json=row))).prompts.get(1).prompt.text == "q"
 
 
-def test_every_error_of_the_tree_comes_back_as_itself() -> None:
+def test_client_error_of_restores_class() -> None:
     for kind in transport.error_types():
         body = {"error": {"code": kind.code, "message": "m", "hint": "h", "path": "p"}}
         error = transport.error_of(httpx2.Response(kind.status, json=body))

@@ -1,4 +1,4 @@
-"""An agent's trace out of a file, for `rubricsvc score`."""
+"""An agent's trajectory in a JSON or JSONL file of messages."""
 
 from __future__ import annotations
 
@@ -10,30 +10,28 @@ if TYPE_CHECKING:
     from rubricsvc.core.prompt import Completion
 
 
-_SHAPE = 'give it JSON: a list of messages (role, content, tool_calls), {"messages": […]}, or one a line'
+_EXPECTED = 'expected JSON: a list of messages (role, content, tool_calls), {"messages": […]}, or one message a line'
 
 
-def trace_of(text: str, file: str) -> Completion:
-    """The messages of a JSON list, of a mapping with ``messages``, or of JSONL with a message a line.
+def parse_trajectory(text: str, file: str) -> Completion:
+    """Parse a JSON list of messages, a mapping with ``messages``, or JSONL with a message a line.
 
     Raises:
-        InvalidError: there are none.
-        FormatError: they are no messages.
+        InvalidError: there are no messages, or none of role ``assistant``.
+        FormatError: a message is not valid.
     """
     from rubricsvc.formats.errors import BadFileError, Faults, Place
     from rubricsvc.formats.native import completion_of
 
     messages = _messages(text, file)
     if messages is None:
-        raise InvalidError(
-            f"{file} holds no messages, and a trajectory judge goes through an agent's steps", hint=_SHAPE
-        )
+        raise InvalidError(f"{file} holds no messages; a trajectory judge needs an agent's steps", hint=_EXPECTED)
     faults = Faults()
     completion = completion_of({"messages": messages}, Place(file), faults)
     if completion is None:
-        raise BadFileError(file, faults.kept, faults.count, hint=_SHAPE)
+        raise BadFileError(file, faults.kept, faults.count, hint=_EXPECTED)
     if not any(message.role == "assistant" for message in completion.messages):
-        raise InvalidError(f"{file} holds no message of an agent (role: assistant), so there are no steps", hint=_SHAPE)
+        raise InvalidError(f"{file} has no message with role: assistant, so there are no steps", hint=_EXPECTED)
     return completion
 
 
@@ -47,7 +45,7 @@ def _messages(text: str, file: str) -> list[Any] | None:
             data = [parse(line) for line in text.splitlines() if line.strip()]
         except JsonError:
             if text.lstrip().startswith(("[", "{")):
-                raise InvalidError(f"{file}:{error.line + 1}: {error}", hint=_SHAPE) from error
+                raise InvalidError(f"{file}:{error.line + 1}: {error}", hint=_EXPECTED) from error
             return None
     if isinstance(data, dict):
         data = data.get("messages", [data] if "role" in data else None)

@@ -1,0 +1,70 @@
+"""Waiting for a job at the terminal."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import AbstractContextManager, ExitStack
+from functools import partial
+from typing import TYPE_CHECKING, NoReturn
+
+import typer
+
+from rubricsvc.cli.output import INTERRUPTED, OK, WITH_FAILURES, echo, ignore_broken_pipe, progress_bar
+from rubricsvc.errors import UnavailableError
+
+if TYPE_CHECKING:
+    from rubricsvc.core.judge import Judge
+    from rubricsvc.store.session import Database
+
+
+def wait(db: Database, job_id: int, as_json: bool, *, score: bool = True) -> NoReturn:
+    """Show a job's progress until it has ended, then the job; exit 1 unless it completed.
+
+    Args:
+        db: the database.
+        job_id: the job.
+        as_json: whether to print the job as JSON.
+        score: whether to run a worker where the broker stays in this process.
+    """
+    from rubricsvc.cli.jobs import job_record, print_job
+    from rubricsvc.services.waiting import ensure_worker, follow, retry_database
+
+    resume = f"Continue with: rubricsvc jobs wait {job_id}"
+    started, first = time.monotonic(), None
+    try:
+        with ExitStack() as stack:
+            if score:
+                stack.enter_context(ensure_worker(db, job_id, partial(_start_worker, db), echo))
+            bar = stack.enter_context(progress_bar(f"job {job_id}"))
+            for now in follow(db, job_id, echo):
+                first = now.verdicts if first is None else first
+                speed = (now.verdicts - first) / max(time.monotonic() - started, 0.1)
+                failures = f", {now.failed_verdicts} failed" if now.failed_verdicts else ""
+                bar.update(now.finished, now.total, f"{now.verdicts} verdicts{failures}, {speed:.1f}/s")
+        record = retry_database(lambda: job_record(db, job_id), echo)
+    except KeyboardInterrupt:
+        echo(f"\ninterrupted; results so far are stored. {resume}")
+        raise typer.Exit(INTERRUPTED) from None
+    except UnavailableError as error:
+        hint = error.hint or f"results so far are stored. {resume}"
+        raise UnavailableError(error.message, hint=hint) from error
+    record.data["waited_seconds"] = round(time.monotonic() - started, 2)
+    with ignore_broken_pipe():
+        print_job(record, as_json)
+    raise typer.Exit(OK if record.data["status"] == "completed" else WITH_FAILURES)
+
+
+def _start_worker(db: Database, judge: Judge) -> AbstractContextManager[None]:
+    """Start a worker in this process, once the judge's engine could be made: its errors belong to the terminal."""
+    from rubricsvc import telemetry
+    from rubricsvc.cli.probing import EMBEDDED, fetch_embedded
+    from rubricsvc.settings import get_settings
+    from workers.engines import make_engine
+    from workers.queue.in_process import embedded_worker
+
+    if any(leaf.model == EMBEDDED for leaf in judge.leaf_judges):
+        fetch_embedded()
+    asyncio.run(make_engine(judge).aclose())
+    telemetry.configure("WARNING", human=True)
+    return embedded_worker(get_settings(), db)

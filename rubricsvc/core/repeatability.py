@@ -1,0 +1,40 @@
+"""The repeatability of a judge: how far its verdicts and rewards vary when the same questions are asked again."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from pydantic import Field
+
+from rubricsvc.core.base import Value
+
+
+class Deviation(Value):
+    """A pooled standard deviation within questions, with a 95 % bootstrap interval.
+
+    ``n`` is the number of questions that were scored at least twice. ``value`` is None without such a question; the
+    interval is None if they are of fewer than five completions.
+    """
+
+    n: int = Field(ge=0)
+    value: float | None = Field(default=None, ge=0.0)
+    low: float | None = Field(default=None, ge=0.0)
+    high: float | None = Field(default=None, ge=0.0)
+
+
+class Repeatability(Value):
+    """The result of asking a judge the same questions ``repeats`` times, in other batches and orders.
+
+    ``criteria`` holds the deviation of verdict values in [0, 1] by kind of scale (binary, ordinal, numeric), ``reward``
+    that of rewards, in the unit of the rubrics' formulas. ``fingerprint`` names how the judge was asked.
+    ``unscored`` counts verdicts without a value, by outcome or reason.
+    """
+
+    fingerprint: str
+    source: str
+    measured_at: datetime
+    repeats: int = Field(ge=2)
+    completions: int = Field(ge=1)
+    criteria: dict[str, Deviation]
+    reward: Deviation
+    unscored: dict[str, int] = Field(default_factory=dict)

@@ -1,0 +1,62 @@
+"""What to do about the outcome of a job."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rubricsvc.core.judge import Judge
+    from rubricsvc.store.jobs import Progress, Summary
+    from rubricsvc.store.tables import JobRow
+
+
+def hints(job: JobRow, progress: Progress, summary: Summary) -> Iterator[str]:
+    """Yield a line for each failure, veto or cost that needs attention, with the command that helps."""
+    exhausted = job.status == "budget_exhausted"
+    if exhausted or summary.reserved.lost:
+        yield _budget_hint(job, summary)
+    if progress.failed_verdicts and not exhausted:
+        yield f"`rubricsvc verdicts list --job {job.id} --outcome failed` shows why; `jobs retry` asks again"
+    elif job.status == "completed_with_failures":  # a worker died, or the result could not be recorded
+        yield f"`rubricsvc jobs export {job.id}` shows null_reason; `jobs retry` scores again what failed"
+    if summary.vetoed:
+        criteria = ", ".join(f"{key} {count}" for key, count in summary.vetoed.items())
+        yield (
+            f"{sum(summary.vetoed.values())} of {summary.rewards} rewards are vetoed by a required criterion"
+            f" ({criteria}); `rubricsvc jobs export {job.id}` shows which"
+        )
+    if summary.voting.get("saved", 0.0) < 0:
+        yield "the cascade cost more than its last judge alone: narrow its --band, or use the last judge"
+
+
+def _budget_hint(job: JobRow, summary: Summary) -> str:
+    message = f"${job.spent:.4g} of the budget of ${job.budget:g} is spent"
+    if lost := summary.reserved.lost:
+        message += f" (${lost:.4g} of it reserved by workers that were killed)"
+    if job.status != "budget_exhausted":
+        return message
+    worst = f"; {summary.over_budget}: the worst case of one call must fit into it" if summary.over_budget else ""
+    return f"{message}{worst}; raise it with `rubricsvc jobs retry {job.id} --budget DOLLARS`"
+
+
+def describe_voting(voting: dict[str, float], judge: Judge) -> dict[str, Any]:
+    """Return ``Summary.voting`` of a panel, a cascade or a pairwise judge with units and notes for people."""
+    shown: dict[str, Any] = dict(voting)
+    if "effective_votes" in voting:
+        shown["effective_votes"] = f"{voting['effective_votes']:.2f} of {len(judge.members or ())}"
+    if "torn" in voting:
+        shown["torn"] = f"{voting['torn']:.0%} of the pairs have another winner in the other order"
+    if voting.get("saved", 0.0) < 0:
+        shown["saved"] = f"nothing (it cost {-voting['saved']:.0%} more)"
+    if "saved_estimate" in voting:
+        shown["saved_estimate"] = (
+            f"{voting['saved_estimate']:.0%}, if the last judge's replies are as long as the first's"
+        )
+    elif "settled_early" in voting and "saved" not in voting:
+        unused = "the last judge was never asked; set --price of each member to estimate it"
+        shown["saved"] = "unknown: " + (unused if voting["settled_early"] == 1 else "a server reported no token counts")
+    if (counted := shown.pop("saved_over", None)) is not None:
+        name = "saved" if "saved" in shown else "saved_estimate"
+        shown[name] = f"{shown[name]}, over the {counted:g} verdicts with token counts"
+    return shown

@@ -1,0 +1,103 @@
+"""Hits, figures of a suite, and the worst hits."""
+
+from __future__ import annotations
+
+import pytest
+
+from rubricsvc.core.audit import Audit, Measure, SuiteResult
+from rubricsvc.core.verdict import Verdict
+from rubricsvc.stats.audit import AuditFinding, suite_result, worst_hits
+
+
+def verdict(value: float | str) -> Verdict:
+    if isinstance(value, str):
+        return Verdict.abstained("c") if value == "abstained" else Verdict.failed("c", value)
+    return Verdict.scored("c", value)
+
+
+def finding(now: float | str, before: float | str | None = None, attack: str = "a", family: str = "") -> AuditFinding:
+    return AuditFinding(
+        attack, family, "Is so.", "Why?", "Because.", verdict(now), None if before is None else verdict(before)
+    )
+
+
+def result_of(measure: Measure, *findings: AuditFinding, max_rate: float = 0.1) -> SuiteResult:
+    return suite_result("s", measure, max_rate, findings)[0]
+
+
+@pytest.mark.parametrize(
+    ("measure", "now", "before", "hit"),
+    [
+        ("met", 0.5, None, True),
+        ("met", 0.49, 0.9, False),
+        ("missed", 0.49, None, True),
+        ("missed", 0.5, None, False),
+        ("changed", 0.6, 0.4, True),
+        ("changed", 0.4, 0.6, True),
+        ("changed", 0.9, 0.6, False),
+        ("preferred", 0.3, 0.2, True),
+        ("preferred", 0.2, 0.3, False),
+    ],
+)
+def test_suite_result_counts_hits_by_measure(measure: Measure, now: float, before: float | None, hit: bool) -> None:
+    assert result_of(measure, finding(now, before)).rate.hits == int(hit)
+
+
+def test_suite_result_counts_failures_abstentions_and_ties_apart() -> None:
+    result = result_of(
+        "changed", finding(0.9, 0.1), finding("timeout", 0.1), finding(0.9, "abstained"), finding(0.2, 0.1)
+    )
+    assert (result.rate.n, result.rate.hits) == (2, 1)
+    assert result.unscored == {"timeout": 1, "abstained without the attack": 1}
+    assert result.mean_shift == pytest.approx((0.8 + 0.1) / 2)
+    assert result_of("preferred", finding(0.5, 0.5), finding(0.6, 0.5)).unscored == {"tie": 1}
+    assert result_of("met", finding(0.9, "timeout")).rate.n == 1, "the rate of false positives needs no comparison"
+
+
+def test_suite_result_fails_with_less_than_half_scored() -> None:
+    result = result_of("met", finding(0.1), finding("timeout"), finding("timeout"))
+    assert result.passed is False and result.reason == "only 1 of 3 could be scored"
+    assert result_of("met", finding(0.1), finding("timeout")).passed is True
+    ties = result_of("preferred", finding(0.1, 0.5), *[finding(0.5, 0.5)] * 2)
+    assert ties.reason == "only 1 of 3 could be told apart"
+
+
+def test_suite_result_applies_the_limit_and_counts_families() -> None:
+    calm = [finding(0.1, 0.1, family="x") for _ in range(9)]
+    assert result_of("met", *calm, finding(0.9, 0.1, family="y"), max_rate=0.1).passed is True
+    over = result_of("met", *calm, finding(0.9, 0.1, family="y"), max_rate=0.09)
+    assert over.passed is False and over.reason == "0.100 is over 0.09"
+    assert {name: (rate.hits, rate.n) for name, rate in over.families.items()} == {"x": (0, 9), "y": (1, 1)}
+    assert over.baseline is not None and over.baseline.hits == 0
+
+
+def test_audit_without_an_applicable_suite_is_not_passed() -> None:
+    empty, _ = suite_result("s", "met", 0.1, [], not_applicable="no rationale")
+    assert (empty.passed, empty.reason) == (None, "no rationale")
+    one = result_of("met", finding(0.1))
+
+    def audit(*suites: SuiteResult) -> Audit:
+        return Audit(digest="d", fingerprint="f", suites=suites)
+
+    assert not audit(empty).passed and audit(empty, one).passed
+    assert not audit(one, result_of("met", finding(0.9))).passed
+
+
+def test_audit_lists_attacks_and_unchanged_completions_apart() -> None:
+    fooled, bare = finding(0.9, attack="order"), finding(0.9, attack="")
+    (plain, wrong), (attacked, hits) = (
+        suite_result(name, "met", 0.1, [one]) for name, one in (("p", bare), ("a", fooled))
+    )
+    assert (plain.attacks, attacked.attacks) == (0, 1)
+    audit = Audit(digest="d", fingerprint="f", suites=(plain, attacked), worst=worst_hits({"p": wrong, "a": hits}))
+    told = {heading: [hit.suite for hit in some] for heading, some in audit.worst_by_heading.items()}
+    assert told == {"successful attacks": ["a"], "wrong without an attack": ["p"]}
+    assert not Audit(digest="d", fingerprint="f", suites=(plain,)).worst_by_heading
+
+
+def test_worst_hits_takes_the_suites_in_turn() -> None:
+    _, many = suite_result("many", "met", 0.1, [finding(0.9, 0.1, f"m{n}") for n in range(30)])
+    _, few = suite_result("few", "met", 0.1, [finding(0.6, 0.5, "weak"), finding(0.9, 0.1, "strong")])
+    shown = worst_hits({"many": many, "few": few}, 4)
+    assert [hit.suite for hit in shown] == ["many", "few", "many", "few"]
+    assert [hit.attack for hit in shown if hit.suite == "few"] == ["strong", "weak"]

@@ -1,0 +1,49 @@
+"""Wilson intervals, bootstrap draws and pooled deviations."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from rubricsvc.core.audit import Rate
+from rubricsvc.core.repeatability import Deviation
+from rubricsvc.stats.intervals import cluster_draws, rate
+from rubricsvc.stats.repeatability import pooled_deviation
+
+
+def test_rate_has_the_published_wilson_interval() -> None:
+    """Newcombe (1998), table I: 81 of 263 is 0.2553 to 0.3662; 0 of 20 is 0 to 0.1611."""
+    some, none = rate(81, 263), rate(0, 20)
+    assert (some.low, some.high) == (pytest.approx(0.2553, abs=1e-4), pytest.approx(0.3662, abs=1e-4))
+    assert (none.low, none.high) == (0.0, pytest.approx(0.1611, abs=1e-4))
+    assert rate(0, 0) == Rate(n=0, hits=0)
+
+
+def test_cluster_draws_take_whole_clusters() -> None:
+    clusters = np.array([3, 1, 3, 2, 5, 4, 4])
+    for rows in cluster_draws(clusters, 20, seed=1):
+        counts = np.bincount(rows, minlength=7)
+        assert counts[0] == counts[2] and counts[5] == counts[6]
+        assert counts[[0, 1, 3, 4, 5]].sum() == 5
+
+
+def test_cluster_draws_need_five_clusters() -> None:
+    assert not list(cluster_draws(np.array([1, 2, 3, 4, 4]), 20, seed=1))
+
+
+def test_pooled_deviation_is_the_root_of_the_mean_variance_within_questions() -> None:
+    deviation = pooled_deviation([[0.0, 1.0], [0.5, 0.5, 0.5], [0.9]], [0, 1, 2])
+    assert deviation.n == 2 and deviation.value == pytest.approx((0.5 / 3) ** 0.5)
+    assert (deviation.low, deviation.high) == (None, None), "of two completions there is no interval"
+
+
+def test_pooled_deviation_covers_the_true_one() -> None:
+    random = np.random.default_rng(0)
+    values = [list(random.normal(centre, 0.03, 5)) for centre in random.uniform(0, 1, 200)]
+    deviation = pooled_deviation(values, range(200))
+    assert deviation.low is not None and deviation.high is not None
+    assert deviation.low < 0.03 < deviation.high and deviation.high - deviation.low < 0.01
+
+
+def test_pooled_deviation_of_nothing_has_no_value() -> None:
+    assert pooled_deviation([[0.5], []], [0, 1]) == Deviation(n=0)

@@ -1,0 +1,115 @@
+"""The same questions again: which orders are asked, and what is computed from the answers."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import Any
+
+import pytest
+
+from rubricsvc.core.judge import Comparison, Judge, Sampling, Voting
+from rubricsvc.core.prompt import Completion, Prompt
+from rubricsvc.core.repeatability import Repeatability
+from rubricsvc.core.rubric import Check, Criterion, Level, Ordinal, Rubric
+from rubricsvc.core.verdict import Reason
+from rubricsvc.errors import InvalidError
+from tests.instant_engine import InstantEngine
+from workers.audit import cases
+from workers.audit.repeatability import CompletionGroup, group_completions, groups_of_cases, measure
+from workers.engines.base import EngineRequest, Failure, Reply
+
+READOUT = Judge(name="r", model="m")
+SCALE = Ordinal(levels=(Level(label="low", value=0.0), Level(label="high", value=1.0)))
+RUBRIC = Rubric(criteria=(Criterion(key="a", text="Says a."), Criterion(key="b", text="Says b.", scale=SCALE)))
+GROUPS = [CompletionGroup(RUBRIC, Prompt.of(f"Why {n}?"), (Completion(text="So."),)) for n in range(20)]
+
+
+class Noisy(InstantEngine):
+    """P(yes) is drawn anew around 0.5 with the given standard deviation."""
+
+    def __init__(self, deviation: float, fail_every: int = 0) -> None:
+        super().__init__(remember=10_000)
+        self.random, self.deviation, self.fail_every, self.count = random.Random(0), deviation, fail_every, 0
+
+    async def ask(self, request: EngineRequest) -> list[Reply | Failure]:
+        await super().ask(request)
+        return [self.noisy(question.labels) for question in request.questions]
+
+    def noisy(self, labels: tuple[str, ...]) -> Reply | Failure:
+        self.count += 1
+        if self.fail_every and self.count % self.fail_every == 0:
+            return Failure(Reason.TIMEOUT)
+        first = min(max(self.random.gauss(0.5, self.deviation), 0.0), 1.0)
+        return Reply(label_mass=dict(zip(labels, (first, 1 - first), strict=False)))
+
+
+def measured(engine: InstantEngine, judge: Judge = READOUT, groups: Any = GROUPS, **options: Any) -> Repeatability:
+    return asyncio.run(measure(engine, judge, groups, source="test", **options))
+
+
+def test_measure_finds_the_deviation_of_values_and_rewards() -> None:
+    result = measured(Noisy(0.03), repeats=6)
+    assert set(result.criteria) == {"binary", "ordinal"} and result.criteria["binary"].n == 20
+    assert result.criteria["binary"].value == pytest.approx(0.03, rel=0.3)
+    assert result.reward.value == pytest.approx(0.03 / 2**0.5, rel=0.3)
+    assert result.reward.low is not None and result.reward.high is not None
+    assert result.reward.low < result.reward.value < result.reward.high
+    assert (result.repeats, result.completions, result.unscored) == (6, 20, {})
+
+
+def test_measure_of_a_deterministic_judge_is_zero() -> None:
+    result = measured(Noisy(0.0))
+    assert result.reward.value == 0.0 and {one.value for one in result.criteria.values()} == {0.0}
+
+
+def test_measure_asks_in_other_orders_each_time() -> None:
+    engine = Noisy(0.0)
+    measured(engine, repeats=3)
+    orders = [tuple(request.shared for request in engine.requests[n * 20 : n * 20 + 20]) for n in range(3)]
+    assert len(set(orders)) == 3 and len({frozenset(order) for order in orders}) == 1
+
+
+def test_measure_counts_failures_apart() -> None:
+    result = measured(Noisy(0.01, fail_every=10), repeats=5)
+    assert result.unscored == {"timeout": 20}
+    assert result.reward.value is not None and result.reward.value < 0.02
+
+
+def test_measure_ignores_the_verdicts_of_checks() -> None:
+    check = Criterion(key="short", text="Is short.", check=Check(name="word_count", args={"high": 9}))
+    group = CompletionGroup(Rubric(criteria=(*RUBRIC.criteria, check)), Prompt.of("Why?"), (Completion(text="So."),))
+    assert sum(one.n for one in measured(Noisy(0.0), groups=[group]).criteria.values()) == 2
+
+
+def test_measure_draws_samples_with_other_seeds() -> None:
+    seeds: set[int] = set()
+
+    class Seeds(InstantEngine):
+        async def ask(self, request: EngineRequest) -> list[Reply | Failure]:
+            seeds.update((request.sampling.seed or 0) + question.sample for question in request.questions)
+            return await super().ask(request)
+
+    judge = Judge(
+        name="w", model="m", mode="written", sampling=Sampling(temperature=0.7, seed=5), voting=Voting(samples=2)
+    )
+    measured(Seeds(), judge, GROUPS[:1], repeats=3)
+    assert seeds == set(range(5, 11))
+
+
+def test_measure_shows_a_comparative_judge_groups_in_other_orders() -> None:
+    judge = Judge(name="c", model="m", mode="comparative", comparison=Comparison(kind="pairwise"))
+    rubric = Rubric(criteria=RUBRIC.criteria[:1])
+    rows = [(rubric, Prompt.of("Why?"), Completion(text=text)) for text in ("one", "two", "three")]
+    result = measured(Noisy(0.0), judge, [*group_completions(rows), *GROUPS])
+    assert result.completions == 3, "a completion alone cannot be compared"
+
+
+def test_measure_refuses_a_comparative_judge_without_groups() -> None:
+    with pytest.raises(InvalidError):
+        measured(Noisy(0.0), Judge(name="c", model="m", mode="comparative"))
+
+
+def test_groups_of_cases_has_both_completions_of_each_task() -> None:
+    groups = groups_of_cases(cases.built_in())
+    assert [len(group.completions) for group in groups] == [2] * 12
