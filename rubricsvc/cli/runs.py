@@ -131,7 +131,7 @@ def _tasks(config: RunConfig) -> list[Task]:
 
 def _tell(config: RunConfig, judge: Judge | ServiceJudge, tasks: list[Task], resume: bool) -> None:
     from rubricsvc.cli.probing import EMBEDDED, fetch_embedded, warn_of_embedded
-    from rubricsvc.services.selecting import warn_of_vetoes
+    from rubricsvc.services.selecting import veto_warning
     from trainer.config import ServiceJudge
 
     sampling, policy = config.sampling, config.policy
@@ -142,7 +142,9 @@ def _tell(config: RunConfig, judge: Judge | ServiceJudge, tasks: list[Task], res
         f"judged by {judge.name}"
     )
     if not isinstance(judge, ServiceJudge):
-        warn_of_vetoes(judge, sorted({repr(key) for task in tasks for key in task.rubric.judged_required}))
+        required = sorted({repr(key) for task in tasks for key in task.rubric.judged_required})
+        if warning := veto_warning(judge, required):
+            echo(f"warning: {warning}")
     model = getattr(judge, "model", None)  # a service's judge has its model there
     if model == EMBEDDED:
         warn_of_embedded()

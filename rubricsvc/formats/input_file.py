@@ -112,7 +112,7 @@ class InputFile:
             else:
                 yield from yaml_records.read(self._text(stream), self.name)
 
-    def _open(self) -> io.BufferedReader:
+    def _open(self) -> io.BufferedReader[Any]:
         """Open the file, past a byte order mark."""
         try:
             stream = self.path.open("rb", buffering=HEAD) if self._stream is None else self._stream

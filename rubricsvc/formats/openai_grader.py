@@ -110,6 +110,21 @@ def grader_of(data: Any, location: Location, errors: FileErrors, path: FieldPath
     return build(GRADERS[kind], data, location, errors, path)
 
 
+def parse_prompt(item: Any) -> Prompt:
+    """Return the prompt of an item that comes from no file.
+
+    Raises:
+        InvalidError: it is not an item; ``path`` names the field.
+    """
+    errors = FileErrors()
+    prompt = prompt_of(item, Location("item"), errors, ("item",))
+    if prompt is None:
+        first = errors.errors[0]
+        hint = "an item is a JSON object; its messages are chat messages"
+        raise InvalidError(f"{first.path}: {first.message}", hint=hint, path=first.path)
+    return prompt
+
+
 def parse(data: Any) -> Grader:
     """Return the grader in plain data that comes from no file.
 

@@ -72,7 +72,9 @@ def _check_depth(text: str, file: str) -> None:
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
         if depth > MAX_DEPTH:
             mark: Any = event.start_mark
-            raise file_error(Location(file, mark.line + 1, mark.column + 1), "too_deep", f"is nested deeper than {MAX_DEPTH}")
+            raise file_error(
+                Location(file, mark.line + 1, mark.column + 1), "too_deep", f"is nested deeper than {MAX_DEPTH}"
+            )
 
 
 class _Builder:

@@ -4,8 +4,9 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.formats.source import Source
+
+from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.services.importing import Importer
 from rubricsvc.store import completions, prompts
 from rubricsvc.store.session import Database
