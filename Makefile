@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 RUN    := OMP_NUM_THREADS=$${OMP_NUM_THREADS:-2} OMP_WAIT_POLICY=$${OMP_WAIT_POLICY:-PASSIVE} $(BIN)/python
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo demo-fast test test-unit test-vllm lint format bench-scoring bench-prefix bench-train bench-judging bench-agreement bench-pairs bench-audit bench-calibration clean
+.PHONY: help install demo demo-fast test test-unit test-vllm lint format bench-scoring bench-throttle bench-prefix bench-train bench-judging bench-agreement bench-pairs bench-audit bench-calibration clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 20
@@ -46,6 +46,9 @@ format: install ## let ruff put the code in order
 
 bench-scoring: install ## verdicts a second: queue, judging code and database, without a model
 	$(BIN)/python -m tests.services $(BIN)/python -m tests.bench.bench_scoring
+
+bench-throttle: install ## adaptive concurrency and the circuit breaker against servers in trouble (2 minutes)
+	$(BIN)/python -m tests.bench.bench_throttle
 
 bench-prefix: install ## ten criteria on one completion against one
 	$(RUN) -m tests.bench.bench_prefix

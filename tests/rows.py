@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+
+from rubricsvc.core.fingerprint import digest
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion, Prompt
+from rubricsvc.core.questions import QuestionSet
 from rubricsvc.core.rubric import Criterion, Rubric
+from rubricsvc.core.verdict import Verdict
 from rubricsvc.store import completions, jobs, judges, prompts, rubrics
+from rubricsvc.store.leases import ItemResult, Lease
 from rubricsvc.store.session import Database
 
 RUBRIC = Rubric(criteria=tuple(Criterion(key=f"c{n}", text=f"Says thing number {n}.", weight=n) for n in (1, 2, 3)))
@@ -28,3 +34,15 @@ def keep_unusable(db: Database, base_url: str) -> int:
         row = judges.add(session, Judge(name="old", model="m"))
         row.content = row.content | {"endpoint": {"base_url": base_url}}
         return row.id
+
+
+def questions(rubric: Rubric, way: str = "") -> QuestionSet:
+    """A question for each criterion; ``way`` tells apart ways of asking."""
+    return QuestionSet({criterion.key: digest(way, criterion.key) for criterion in rubric.criteria})
+
+
+def item_result(
+    lease: Lease, rubric: Rubric, verdicts: Sequence[Verdict], *, way: str = "", known: Iterable[str] = ()
+) -> ItemResult:
+    """What a worker records for a lease."""
+    return ItemResult(lease, rubric, questions(rubric, way), verdicts, frozenset(known))

@@ -1,13 +1,13 @@
-"""Checkpoints: ``out/checkpoints/step-000050/`` with all that is needed to go on as if nothing had happened.
+"""Checkpoints: ``out/checkpoints/step-000050/`` holds all that a run needs to continue exactly.
 
 ::
 
     model/                   the policy, safetensors in its own type with its tokenizer; transformers and vLLM load it
     optimizer.safetensors    float32 master weights and Adam's moments
-    state.json               the step, and what the run must be like to go on from here
+    state.json               the step, and the settings that a resumed run must share
 
-There is no state of random numbers: what is drawn in a step depends on the seed and the step's number alone (see
-``loop``), and so does the order of the data. A folder has its final name only when it is whole.
+There is no state of random numbers: those of a step depend on the seed and the step's number alone (see
+`trainer.loop`), and so does the order of the data. A folder gets its final name only when it is complete.
 """
 
 from __future__ import annotations
@@ -27,52 +27,62 @@ from trainer.optim import MasterAdamW
 from trainer.policy import Policy
 from trainer.rewards import Task
 
-_MAY_CHANGE = {
-    *(
-        "steps",
-        "out",
-        "data.path",
-        "data.format",
-        "checkpoint_every",
-        "keep_checkpoints",
-        "max_unscored",
-        "criterion_metrics",
-    ),
-    *("policy.device", "optim.micro_batch", "judge.endpoint", "judge.service", "judge.timeout_s"),
+_MUTABLE_SETTINGS = {
+    "steps",
+    "out",
+    "data.path",
+    "data.format",
+    "checkpoint_every",
+    "keep_checkpoints",
+    "max_unscored",
+    "criterion_metrics",
+    "policy.device",
+    "optim.micro_batch",
+    "judge.endpoint",
+    "judge.service",
+    "judge.timeout_s",
 }
-"""Settings that say how a run is carried out, not what it learns. The data counts by what is in it, not by its file."""
+"""Settings that may change at a resume: they do not affect what is learned. Data is compared by content."""
 
 Identity = dict[str, Any]
+"""The settings that a resumed run must share, by dotted name, and the digest of its tasks."""
 
 
-def identity(config: TrainConfig, tasks: Sequence[Task]) -> Identity:
-    """What must be the same for a run to be gone on with: setting to value, and the content of the tasks."""
+def identity(config: TrainConfig, tasks: Sequence[Task], *, std_floor: float = 0.0) -> Identity:
+    """Return what must be the same for a run to be resumed.
+
+    ``std_floor`` is the number that ``optim.std_floor`` stands for: a judge may have been measured since.
+    """
     flat: Identity = {}
     for name, value in config.model_dump(mode="json").items():
         flat |= {f"{name}.{key}": item for key, item in value.items()} if isinstance(value, dict) else {name: value}
-    kept = {name: value for name, value in flat.items() if name not in _MAY_CHANGE and value is not None}
-    return kept | {"tasks": digest([[task.prompt.digest, task.rubric.digest] for task in tasks])}
+    fixed = {name: value for name, value in flat.items() if name not in _MUTABLE_SETTINGS and value is not None}
+    return fixed | {
+        "optim.std_floor": std_floor,
+        "tasks": digest([[task.prompt.digest, task.rubric.digest] for task in tasks]),
+    }
 
 
-def begin(config: TrainConfig, record: Mapping[str, Any] | None = None) -> None:
-    """Write the run's ``config.json``, where it has a folder. ``record``: what else stands there, as plain data."""
+def write_config(config: TrainConfig, record: Mapping[str, Any]) -> None:
+    """Write the configuration and ``record`` (plain data) to ``config.json``, where the run has a folder."""
     if config.out is not None:
         config.out.mkdir(parents=True, exist_ok=True)
-        told = config.model_dump(mode="json") | dict(record or {})
-        (config.out / "config.json").write_text(json.dumps(told, indent=2, ensure_ascii=False), encoding="utf-8")
+        content = config.model_dump(mode="json") | dict(record)
+        (config.out / "config.json").write_text(json.dumps(content, indent=2, ensure_ascii=False), encoding="utf-8")
 
 
 def steps(out: Path) -> list[int]:
-    """The steps after which there is a checkpoint, ascending."""
+    """Return the steps that have a checkpoint, ascending."""
     return sorted(int(path.name.removeprefix("step-")) for path in (out / "checkpoints").glob("step-*"))
 
 
 def folder(out: Path, step: int) -> Path:
+    """Return the folder of the checkpoint after ``step`` steps."""
     return out / "checkpoints" / f"step-{step:06d}"
 
 
 def save(config: TrainConfig, step: int, policy: Policy, optimizer: MasterAdamW, identity: Identity) -> Path | None:
-    """Keep the state after ``step`` steps, and only the newest ``keep_checkpoints``. Without ``out`` do nothing."""
+    """Save the state after ``step`` steps, and keep the newest ``keep_checkpoints``. Without ``out`` do nothing."""
     if config.out is None:
         return None
     final = folder(config.out, step)
@@ -91,23 +101,23 @@ def save(config: TrainConfig, step: int, policy: Policy, optimizer: MasterAdamW,
 
 
 def resume(config: TrainConfig, optimizer: MasterAdamW, identity: Identity) -> int:
-    """Bring the optimiser, and with it the policy, to the newest checkpoint; gives the number of steps done.
+    """Restore optimiser and policy from the newest checkpoint, and return the number of steps done.
 
     Raises:
         NotFoundError: there is no checkpoint.
-        ConflictError: it was made with another configuration or other data.
-        InvalidError: it is of another model.
+        ConflictError: it was saved with another configuration or other data.
+        InvalidError: it belongs to another model.
     """
-    if config.out is None or not (found := steps(config.out)):
+    if config.out is None or not (saved := steps(config.out)):
         raise NotFoundError(f"no checkpoint in {config.out}", hint="start without --resume")
-    newest = folder(config.out, found[-1])
+    newest = folder(config.out, saved[-1])
     state = json.loads((newest / "state.json").read_text(encoding="utf-8"))
-    then = state["identity"]
-    for name in sorted(then.keys() | identity.keys()):
-        if then.get(name) != identity.get(name):
+    before = state["identity"]
+    for name in sorted(before.keys() | identity.keys()):
+        if before.get(name) != identity.get(name):
             raise ConflictError(
-                f"{newest} was made with {name} = {then.get(name)}; now it is {identity.get(name)}",
-                hint=f"to train on from there in another way, start a new run with policy.model = {newest / 'model'}",
+                f"{newest} was saved with {name} = {before.get(name)}; now it is {identity.get(name)}",
+                hint=f'restore the setting, or start a new run from there with policy.model = "{newest / "model"}"',
             )
     optimizer.restore(load_file(newest / "optimizer.safetensors"))
     return int(state["step"])

@@ -1,14 +1,14 @@
-"""The one configuration of a training run, and its TOML file. Only ``steps``, ``[data]`` and the judge must be given.
+"""Configuration of a training run, and its TOML file. Only ``steps``, ``[data]`` and the judge are required.
 
-::
+docs/training.md describes every field. ::
 
     steps = 100
 
     [data]
     path = "rubrics.yaml"              # prompts with their rubrics, in any format of rubricsvc.formats
 
-    [judge]                            # a judge's own fields; or judge = "NAME", of a stored one;
-    name = "local"                     # or service = "http://…" and name = "NAME", of a running service
+    [judge]                            # a judge's own fields; or judge = "NAME", a stored judge;
+    name = "local"                     # or service = "http://…" and name = "NAME", a judge of a running service
     model = "Qwen/Qwen3-8B"
     endpoint = {base_url = "http://127.0.0.1:8000/v1"}
 
@@ -36,29 +36,29 @@ from rubricsvc.core.validation_messages import field_messages
 from rubricsvc.errors import InvalidError, NotFoundError
 
 
-class Section(BaseModel):
-    """A table of the file. An unknown field is an error: a misspelt setting must not train with the default."""
+class ConfigSection(BaseModel):
+    """Base of the file's tables. An unknown field is an error: a misspelt setting must not train with the default."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, protected_namespaces=())
 
 
-class PolicyConfig(Section):
-    """``model`` is ``embedded``, a folder, or a name on the Hugging Face hub. Without ``device``: CUDA, else CPU."""
+class PolicyConfig(ConfigSection):
+    """The policy. ``model`` is ``embedded``, a folder, or a name on the Hugging Face hub; ``device`` CUDA, else CPU."""
 
     model: str = "embedded"
     dtype: Literal["bfloat16", "float32"] = "bfloat16"
     device: str | None = None
 
 
-class DataConfig(Section):
+class DataConfig(ConfigSection):
     """A file of prompts with their rubrics. ``path`` is relative to the configuration file."""
 
     path: Path
     format: str | None = None
 
 
-class SamplingConfig(Section):
-    """How the policy answers. ``max_new_tokens`` bounds one completion; the batch of a step is prompts times group."""
+class SamplingConfig(ConfigSection):
+    """Sampling of rollouts. ``max_new_tokens`` limits one completion; a step has prompts times group completions."""
 
     prompts_per_step: int = Field(default=4, ge=1)
     group_size: int = Field(default=8, ge=2)
@@ -67,10 +67,12 @@ class SamplingConfig(Section):
     top_p: float = Field(default=1.0, gt=0.0, le=1.0)
 
 
-class OptimConfig(Section):
-    """AdamW and the loss. ``micro_batch`` is completions per forward pass, unset: the whole batch at once.
+class OptimConfig(ConfigSection):
+    """AdamW and the loss.
 
-    ``updates_per_batch`` is how often the same completions are learned from.
+    ``std_floor`` is the smallest standard deviation of a group that advantages are divided by, in units of the reward;
+    ``judge`` stands for the judge's measured repeatability. ``updates_per_batch`` is the number of optimiser steps on
+    the same completions, ``micro_batch`` the completions per forward pass (unset: the whole batch at once).
     """
 
     lr: float = Field(default=1e-5, gt=0.0)
@@ -80,15 +82,16 @@ class OptimConfig(Section):
     clip_low: float = Field(default=0.2, gt=0.0, lt=1.0)
     clip_high: float = Field(default=0.28, gt=0.0)
     kl_beta: float = Field(default=0.0, ge=0.0)
+    std_floor: Annotated[float, Field(ge=0.0)] | Literal["judge"] = "judge"
     updates_per_batch: int = Field(default=1, ge=1)
     micro_batch: int | None = Field(default=None, ge=1)
 
 
-class TrainConfig(Section):
-    """What ``train`` needs.
+class TrainConfig(ConfigSection):
+    """Settings of `trainer.loop.train`.
 
-    The run stops when more than ``max_unscored`` of a step's completions have no reward: to train on what is left
-    would be to train on noise. ``out`` unset: nothing is written. ``checkpoint_every`` 0: only at the end.
+    The run stops when more than the share ``max_unscored`` of a step's completions has no reward: what is left would
+    be mostly noise. With ``out`` unset nothing is written; with ``checkpoint_every`` 0 only the end is kept.
     """
 
     steps: int = Field(ge=1)
@@ -103,11 +106,11 @@ class TrainConfig(Section):
     optim: OptimConfig = OptimConfig()
 
 
-class ServiceJudge(Section):
+class ServiceJudge(ConfigSection):
     """The judge ``name`` of a running ``rubricsvc serve`` at the URL ``service``; the key is ``RUBRICSVC_API_KEY``.
 
-    ``timeout_s`` bounds the scoring of a step, a service that is away included; completions that are not scored by
-    then have no reward, and are not scored any more.
+    ``timeout_s`` limits the scoring of a step, waiting for a service that is down included. Completions that are not
+    scored by then have no reward.
     """
 
     service: str
@@ -115,34 +118,34 @@ class ServiceJudge(Section):
     timeout_s: float = Field(default=1800.0, gt=0.0)
 
 
-def _kind(value: Any) -> str:
+def _judge_kind(value: Any) -> str:
     if isinstance(value, str):
         return "name"
-    there = isinstance(value, ServiceJudge) or (isinstance(value, dict) and "service" in value)
-    return "service" if there else "here"
+    remote = isinstance(value, ServiceJudge) or (isinstance(value, dict) and "service" in value)
+    return "service" if remote else "local"
 
 
-WhoJudges = Annotated[
-    Annotated[str, Tag("name")] | Annotated[ServiceJudge, Tag("service")] | Annotated[Judge, Tag("here")],
-    Discriminator(_kind),
+JudgeSetting = Annotated[
+    Annotated[str, Tag("name")] | Annotated[ServiceJudge, Tag("service")] | Annotated[Judge, Tag("local")],
+    Discriminator(_judge_kind),
 ]
 """The name of a judge in the database, a judge of a service, or a judge's own fields."""
 
 
 class RunConfig(TrainConfig):
-    """A whole run, as its file describes it."""
+    """A whole run, as its file describes it: the settings of training, the data and the judge."""
 
     data: DataConfig
-    judge: WhoJudges
+    judge: JudgeSetting
     out: Path
 
 
 def load_config(path: Path) -> RunConfig:
-    """The run that the TOML file describes. Paths in it are relative to the file; ``out`` defaults to ``runs/<name>``.
+    """Return the run that a TOML file describes. Its paths are relative to the file; ``out`` is ``runs/<name>``.
 
     Raises:
         NotFoundError: there is no such file.
-        InvalidError: it is no TOML, or a field is unknown, missing or out of range; the message names each.
+        InvalidError: it is not TOML, or fields are unknown, missing or out of range; the message names all of them.
     """
     try:
         data = tomllib.loads(path.read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""THE loop: sample -> score -> advantages -> loss -> step -> record.
+"""The training loop: sample -> score -> advantages -> loss -> step -> record.
 
 ::
 
@@ -8,7 +8,7 @@
         history = train(policy, tasks, rewards, config, on_step=print)
 
 ``history.steps`` has one dict of metrics for each step, the lines of ``out/metrics.jsonl``. ``policy`` is trained in
-place. What is drawn in a step depends on the seed and the step's number alone, so that a run that is resumed is the run
+place. The random numbers of a step depend on the seed and the step's number alone, so that a resumed run equals the run
 that was never interrupted.
 
 Shapes in names: G prompts (groups) a step, M completions a group, B = G·M, T tokens.
@@ -17,7 +17,6 @@ Shapes in names: G prompts (groups) a step, M completions a group, B = G·M, T t
 from __future__ import annotations
 
 import hashlib
-import logging
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -29,18 +28,26 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rubricsvc.core.prompt import Completion
 from rubricsvc.errors import ConflictError, InvalidError, UnavailableError
-from trainer import checkpoint, metrics
+from trainer import checkpoint
 from trainer.algorithms import grpo
 from trainer.config import TrainConfig
-from trainer.metrics import History, Journal, Metrics, Stopwatch
+from trainer.generation import completions_of
+from trainer.judge_info import calibration_metrics, judge_of, std_floor
+from trainer.metrics import (
+    History,
+    Metrics,
+    MetricsLog,
+    StageTimer,
+    reward_metrics,
+    rollout_metrics,
+    update_metrics,
+    verdict_metrics,
+)
 from trainer.optim import MasterAdamW
 from trainer.policy import Policy
-from trainer.rewards import RewardSource, Scored, Task
+from trainer.rewards import RewardSource, ScoredRollout, Task, validated
 from trainer.rollouts import Rollouts
-
-log = logging.getLogger(__name__)
 
 
 def train(
@@ -54,41 +61,51 @@ def train(
     resume: bool = False,
     record: Mapping[str, Any] | None = None,
 ) -> History:
-    """Train ``policy``, which is the model that the run starts from, also where it is resumed.
+    """Train ``policy`` and return the metrics of every step.
 
-    ``on_step`` sees each step's metrics as soon as it is done. When ``stop`` is set the run ends after the step that is
-    under way, with a checkpoint. ``record`` is written into ``config.json`` beside the configuration. Without
-    ``config.out`` nothing is written.
+    Args:
+        policy: the model that the run starts from, also when it is resumed.
+        tasks: prompts with their rubrics.
+        rewards: where rewards come from.
+        config: settings; without ``config.out`` nothing is written.
+        on_step: called with the metrics of each step.
+        stop: when set, the run ends after the current step, with a checkpoint.
+        resume: continue from the newest checkpoint in ``config.out``.
+        record: plain data to write into ``config.json`` beside the configuration.
 
     Raises:
         UnavailableError: more than ``max_unscored`` of a step's completions have no reward. The run can be resumed.
         ConflictError: ``out`` holds a run and ``resume`` is False; or the run there was configured otherwise.
-        InvalidError: there are no tasks, a prompt is too long for the policy, or the gradient is not finite.
+        InvalidError: there are no tasks, a prompt is too long for the policy, the number of rewards is wrong, or the
+            gradient is not finite.
     """
     if not tasks:
-        raise InvalidError("there is nothing to train on", hint="give prompts with rubrics")
+        raise InvalidError("there are no tasks to train on", hint="give prompts with rubrics")
     if config.out and not resume and checkpoint.steps(config.out):
         hint = "resume it (--resume), or choose another `out`"
         raise ConflictError(f"{config.out} holds a training run already", hint=hint)
-    identity = checkpoint.identity(config, tasks)
+    policy.check_lengths([task.prompt for task in tasks], config.sampling.max_new_tokens)
+    judge = judge_of(tasks, rewards)
+    floor = std_floor(config.optim.std_floor, judge)
+    constants = calibration_metrics(judge) | floor.record()
+    identity = checkpoint.identity(config, tasks, std_floor=floor.value)
     reference = policy.frozen_copy() if config.optim.kl_beta else None
     optimizer = MasterAdamW(policy.model, config.optim)
-    learner = Learner(policy, reference, optimizer, config)
+    state = TrainState(policy, reference, optimizer, config, floor.value)
     done = checkpoint.resume(config, optimizer, identity) if resume else 0
-    checkpoint.begin(config, record)
-    journal = Journal(config.out, done)
-    trust = _trust(tasks, rewards)
-    history = History(journal.steps)
+    checkpoint.write_config(config, floor.record() | dict(record or {}))
+    log = MetricsLog(config.out, done)
+    history = History(log.steps)
     first = saved = done
     try:
         while done < config.steps and not history.stopped:
-            measured = _step(learner, tasks, rewards, done)
+            step = _step(state, tasks, rewards, done)
             done += 1
-            kept = journal.add({"step": done, **measured, **trust})
+            recorded = log.add({"step": done, **step, **constants})
             if config.checkpoint_every and done % config.checkpoint_every == 0:
                 checkpoint.save(config, saved := done, policy, optimizer, identity)
             if on_step:
-                on_step(kept)
+                on_step(recorded)
             history.stopped = stop is not None and stop.is_set() and done < config.steps
     finally:
         # An error or Ctrl-C while sampling or scoring costs no step; one within an update leaves no whole state.
@@ -98,122 +115,112 @@ def train(
     return history
 
 
-_CALIBRATED = "the rewards are probabilities of a readout that was calibrated on people's labels"
-_RAW = (
-    "the rewards are probabilities of an uncalibrated readout: they may mean little; "
-    "`rubricsvc judges agreement` and `judges calibrate` hold a judge against people's labels"
-)
-
-
-def _trust(tasks: Sequence[Task], rewards: RewardSource) -> Metrics:
-    """``judge_calibrated``, where a readout's probabilities are among the rewards; said aloud either way."""
-    judged = any(criterion.check is None for task in tasks for criterion in task.rubric.criteria)
-    calibrated = getattr(rewards, "calibrated", None) if judged else None
-    if calibrated is None:
-        return {}
-    log.warning(_CALIBRATED if calibrated else _RAW)  # a command shows no lesser lines
-    return {"judge_calibrated": calibrated}
-
-
 @dataclass(frozen=True)
-class Learner:
-    """What a run trains, and how. ``reference`` is there when the loss has a KL penalty."""
+class TrainState:
+    """What a run trains, and how. ``reference`` is None without a KL penalty."""
 
     policy: Policy
     reference: Policy | None
     optimizer: MasterAdamW
     config: TrainConfig
+    std_floor: float = 0.0
 
     @torch.no_grad()
     def reference_logprobs(self, rollouts: Rollouts) -> Tensor | None:
+        """Return log-probabilities [B, T] of the reference policy, in nats."""
         return self.reference.logprobs(rollouts, self.config.sampling.temperature)[0] if self.reference else None
 
 
-def _step(learner: Learner, tasks: Sequence[Task], rewards: RewardSource, step: int) -> Metrics:
-    policy, config, watch = learner.policy, learner.config, Stopwatch()
-    chosen = tasks_of_step(tasks, step, config)
-    generator = torch.Generator(policy.device).manual_seed(_seed(config.seed, "sample", step))
-    with watch("sample"):
-        prompts = [task.prompt for task in chosen]
-        rollouts = policy.sample(prompts, config.sampling.group_size, config.sampling, generator)
-    with watch("score"):
-        asked = [chosen[prompt] for prompt in rollouts.prompt_of_B.tolist()]
-        scored = rewards.score(asked, completions(rollouts, policy, step))
+def _step(state: TrainState, tasks: Sequence[Task], rewards: RewardSource, step: int) -> Metrics:
+    config, timer = state.config, StageTimer()
+    with timer("sample"):
+        step_tasks, rollouts = sample_step(state.policy, tasks, config, step)
+    with timer("score"):
+        completions = completions_of(rollouts, state.policy, step)
+        task_of_B = [step_tasks[prompt] for prompt in rollouts.prompt_of_B.tolist()]
+        scored = validated(rewards.score(task_of_B, completions), completions)
         rewards_GM = _rewards(scored, config)
-    with watch("train"):
-        learned = learn(learner, rollouts, rewards_GM, step)
+    with timer("train"):
+        updated = update(state, rollouts, rewards_GM, step)
     return {
-        **metrics.of_rewards(rewards_GM),
-        **metrics.of_rollouts(rollouts),
-        **metrics.of_verdicts(scored, config.criterion_metrics),
-        **learned,
-        **watch.seconds(),
+        **reward_metrics(rewards_GM, state.std_floor),
+        **rollout_metrics(rollouts),
+        **verdict_metrics(scored, config.criterion_metrics),
+        **updated,
+        **timer.seconds(),
     }
 
 
-def learn(learner: Learner, rollouts: Rollouts, rewards_GM: Tensor, step: int) -> Metrics:
-    """The updates of one batch, from the completions that were scored.
+def sample_step(policy: Policy, tasks: Sequence[Task], config: TrainConfig, step: int) -> tuple[list[Task], Rollouts]:
+    """Return the tasks of a step (from 0) and the completions that the policy samples for them."""
+    step_tasks = tasks_of_step(tasks, step, config)
+    generator = torch.Generator(policy.device).manual_seed(_seed(config.seed, "sample", step))
+    prompts = [task.prompt for task in step_tasks]
+    return step_tasks, policy.sample(prompts, config.sampling.group_size, config.sampling, generator)
+
+
+def update(state: TrainState, rollouts: Rollouts, rewards_GM: Tensor, step: int) -> Metrics:
+    """Update the policy on one batch of scored completions.
 
     The first update needs no second forward pass for the old log-probabilities: the policy has not moved yet.
+
+    Args:
+        state: what is trained.
+        rollouts: the completions of the step.
+        rewards_GM: their rewards, NaN where there is none.
+        step: the step's number, from 0, for the learning rate.
     """
-    optim, temperature = learner.config.optim, learner.config.sampling.temperature
-    advantages_B = grpo.advantages(rewards_GM).flatten().float().to(learner.policy.device)
-    scored = (~rewards_GM.isnan()).flatten().nonzero().flatten().to(learner.policy.device)
-    parts = torch.split(scored, optim.micro_batch or len(scored)) if len(scored) else ()
+    optim, temperature = state.config.optim, state.config.sampling.temperature
+    advantages_B = grpo.advantages(rewards_GM, state.std_floor).flatten().float().to(state.policy.device)
+    scored = (~rewards_GM.isnan()).flatten().nonzero().flatten().to(state.policy.device)
+    micro_batches = torch.split(scored, optim.micro_batch or len(scored)) if len(scored) else ()
     tokens = int(rollouts.lengths[scored].sum())
-    lr = learner.optimizer.learning_rate(step)
-    old: list[Tensor] = []
+    lr = state.optimizer.learning_rate(step)
+    old_logp: list[Tensor] = []
     sums: dict[str, float] = defaultdict(float)
-    for update in range(optim.updates_per_batch):
-        for at, rows in enumerate(parts):
-            part = rollouts.rows(rows)
-            logp_BT, entropy_BT = learner.policy.logprobs(part, temperature)
-            if update == 0:
-                old.append(logp_BT.detach())
+    for epoch in range(optim.updates_per_batch):
+        for index, rows in enumerate(micro_batches):
+            part = rollouts.select(rows)
+            logp_BT, entropy_BT = state.policy.logprobs(part, temperature)
+            if epoch == 0:
+                old_logp.append(logp_BT.detach())
                 sums["entropy"] += float(entropy_BT.sum())
             loss = grpo.loss(
                 logp_BT,
-                old[at],
+                old_logp[index],
                 advantages_B[rows],
                 part.mask_BT,
                 tokens=tokens,
                 clip_low=optim.clip_low,
                 clip_high=optim.clip_high,
                 kl_beta=optim.kl_beta,
-                ref_logp_BT=learner.reference_logprobs(part),
+                ref_logp_BT=state.reference_logprobs(part),
             )
             torch.autograd.backward(loss.value)
             for name, value in (("loss", loss.value), ("clipped", loss.clipped), ("kl", loss.kl)):
                 sums[name] += value.item()
-        sums["grad_norm"] += learner.optimizer.step(lr)
-    return metrics.of_updates(sums, tokens, learner.config.optim) | {"learning_rate": lr}
+        sums["grad_norm"] += state.optimizer.step(lr)
+    return update_metrics(sums, tokens, optim) | {"learning_rate": lr}
 
 
-def completions(rollouts: Rollouts, policy: Policy, step: int) -> list[Completion]:
-    """What was written, with who wrote it: the policy after ``step`` steps."""
-    cut = rollouts.truncated_B.tolist()
-    return [
-        Completion(text=text, policy=policy.name, step=step, sampling={"truncated": truncated})
-        for text, truncated in zip(rollouts.texts, cut, strict=True)
-    ]
-
-
-def _rewards(scored: Sequence[Scored], config: TrainConfig) -> Tensor:
-    """Rewards [G, M], NaN for None."""
-    missing = [item for item in scored if item.reward.value is None]
-    if len(missing) > config.max_unscored * len(scored):
-        failed = Counter(str(v.reason) for item in missing for v in item.verdicts if v.outcome == "failed")
-        why = ", ".join(f"{count} verdicts failed: {reason}" for reason, count in failed.most_common(3))
+def _rewards(scored: Sequence[ScoredRollout], config: TrainConfig) -> Tensor:
+    """Return rewards [G, M], NaN for None; raise where too many are None."""
+    unscored = [result for result in scored if result.reward.value is None]
+    if len(unscored) > config.max_unscored * len(scored):
+        failed = Counter(str(v.reason) for result in unscored for v in result.verdicts if v.outcome == "failed")
+        reasons = ", ".join(f"{reason} ×{count}" for reason, count in failed.most_common(3))
+        reasons = reasons or unscored[0].reward.null_reason or "no reason given"
         raise UnavailableError(
-            f"{len(missing)} of {len(scored)} completions have no reward ({why or missing[0].reward.null_reason})",
-            hint="mend the judge and resume; max_unscored is the share that may be missing",
+            f"{len(unscored)} of {len(scored)} completions have no reward ({reasons}); at most a share "
+            f"of max_unscored = {config.max_unscored:g} may be missing",
+            hint="repair the judge and start the run again, with --resume if it has a checkpoint",
         )
-    values = [math.nan if item.reward.value is None else item.reward.value for item in scored]
+    values = [math.nan if result.reward.value is None else result.reward.value for result in scored]
     return torch.tensor(values, dtype=torch.float64).view(-1, config.sampling.group_size)
 
 
 def tasks_of_step(tasks: Sequence[Task], step: int, config: TrainConfig) -> list[Task]:
-    """The step's tasks: all are seen once, in an order drawn anew, before any is seen again."""
+    """Return the step's tasks: every task comes once, in a random order, before any comes again."""
     size = config.sampling.prompts_per_step
     places = (divmod(step * size + i, len(tasks)) for i in range(size))
     return [tasks[_order(len(tasks), config.seed, epoch)[at]] for epoch, at in places]
@@ -227,5 +234,5 @@ def _order(count: int, seed: int, epoch: int) -> list[int]:
 
 
 def _seed(seed: int, purpose: str, number: int) -> int:
-    """Independent streams of random numbers: neighbouring seeds and steps share nothing."""
+    """Return the seed of an independent stream of random numbers: neighbouring seeds and steps share nothing."""
     return int.from_bytes(hashlib.sha256(f"{seed}/{purpose}/{number}".encode()).digest()[:7])

@@ -1,15 +1,14 @@
 """AdamW on float32 master weights, under a model of any type.
 
 A bfloat16 weight keeps 8 significant bits. Near 0.02, a usual size, its neighbours are 1.2e-4 away, and an update of
-lr = 1e-5 is rounded back to nothing: trained in bfloat16 alone, most weights would never move. So the optimiser keeps a
-float32 copy that collects the small steps, and the model gets its rounding after each. Gradients of micro-batches are
-summed in float32 for the same reason.
+lr = 1e-5 is rounded to nothing: trained in bfloat16 alone, most weights would never move. So the optimiser keeps a
+float32 copy that accumulates small steps, and copies it, rounded, to the model after each. Gradients of micro-batches
+are summed in float32 for the same reason.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
@@ -23,11 +22,11 @@ _STATES = ("exp_avg", "exp_avg_sq")
 
 
 class MasterAdamW:
-    """Collects the gradients of ``model`` as they arise; ``step`` applies them. One optimiser to a model."""
+    """AdamW on float32 copies of a model's weights. Gradients are accumulated as they arise; ``step`` applies them."""
 
     def __init__(self, model: nn.Module, config: OptimConfig) -> None:
         self._config = config
-        self.updates = 0  # begun, not finished: one that was interrupted counts
+        self.updates = 0  # started, not finished: one that was interrupted counts
         named = {name: param for name, param in model.named_parameters() if param.requires_grad}
         self._params: list[Tensor] = list(named.values())
         self.masters = {name: param.detach().float().clone() for name, param in named.items()}
@@ -35,29 +34,29 @@ class MasterAdamW:
             self.masters.values(), lr=config.lr, weight_decay=config.weight_decay, fused=True
         )
         self._hooks = [
-            param.register_post_accumulate_grad_hook(partial(_collect, master))  # type: ignore[no-untyped-call]
+            param.register_post_accumulate_grad_hook(partial(_accumulate, master))  # type: ignore[no-untyped-call]
             for param, master in zip(self._params, self.masters.values(), strict=True)
         ]
 
     def learning_rate(self, step: int) -> float:
-        """Rises linearly over the first ``warmup_steps`` steps, then stays. ``step`` counts from 0."""
+        """Return the learning rate of ``step`` (from 0): linear over ``warmup_steps``, then constant."""
         return self._config.lr * min(1.0, (step + 1) / max(1, self._config.warmup_steps))
 
     def step(self, lr: float) -> float:
-        """One update with the gradients since the last one, clipped to ``grad_clip``; gives their norm before the clip.
+        """Apply the accumulated gradients, clipped to ``grad_clip``, and return their norm before the clip.
 
-        Without gradients nothing moves.
+        Without gradients nothing changes.
 
         Raises:
-            InvalidError: the gradient is NaN or infinite. The weights are left as they were.
+            InvalidError: the gradient is NaN or infinite. The weights do not change.
         """
         grads = [master.grad for master in self.masters.values() if master.grad is not None]
         norm = float(nn.utils.get_total_norm(grads)) if grads else 0.0
         if not math.isfinite(norm):
-            self.forget_gradients()
+            self.zero_grad()
             raise InvalidError(
                 f"the gradient's norm is {norm}",
-                hint="lower optim.lr; go on from the last checkpoint with `rubricsvc runs start CONFIG --resume`",
+                hint="lower optim.lr in a new run that starts from the last checkpoint (policy.model)",
             )
         self.updates += 1
         if not grads:
@@ -67,35 +66,39 @@ class MasterAdamW:
         for group in self._adam.param_groups:
             group["lr"] = lr
         self._adam.step()
-        self.forget_gradients()
+        self.zero_grad()
         self._write_back()
         return norm
 
-    def forget_gradients(self) -> None:
+    def zero_grad(self) -> None:
+        """Drop the accumulated gradients."""
         self._adam.zero_grad(set_to_none=True)
 
     def close(self) -> None:
-        """Let go of the model: its gradients are its own again."""
+        """Remove the hooks from the model."""
         for hook in self._hooks:
             hook.remove()
 
     def state(self) -> dict[str, Tensor]:
-        """All that ``restore`` needs, as named tensors."""
+        """Return the named tensors that ``restore`` needs."""
         tensors = {f"master.{name}": master for name, master in self.masters.items()}
         for name, master in self.masters.items():
-            held: dict[str, Any] = self._adam.state.get(master, {})
-            tensors |= {f"{key}.{name}": held[key] for key in (*_STATES, "step") if key in held}
+            moments: dict[str, Any] = self._adam.state.get(master, {})
+            tensors |= {f"{key}.{name}": moments[key] for key in (*_STATES, "step") if key in moments}
         return tensors
 
     def restore(self, tensors: dict[str, Tensor]) -> None:
-        """Go on from ``state()``; the model gets the weights too.
+        """Restore ``state()``, and the model's weights with it.
 
         Raises:
-            InvalidError: the state is of another model.
+            InvalidError: the state belongs to another model.
         """
-        wanted, found = set(self.masters), set(_names(tensors, "master"))
-        if wanted != found:
-            raise InvalidError(f"the checkpoint is of another model: {sorted(wanted ^ found)[0]} is not in both")
+        saved = {name.removeprefix("master.") for name in tensors if name.startswith("master.")}
+        if different := sorted(self.masters.keys() ^ saved):
+            raise InvalidError(
+                f"the checkpoint belongs to another model: weight {different[0]} is not in both",
+                hint="set policy.model to the model that the run started from",
+            )
         with torch.no_grad():
             for name, master in self.masters.items():
                 master.copy_(tensors[f"master.{name}"])
@@ -109,14 +112,10 @@ class MasterAdamW:
         torch._foreach_copy_(self._params, list(self.masters.values()))
 
 
-def _collect(master: Tensor, param: Tensor) -> None:
+def _accumulate(master: Tensor, param: Tensor) -> None:
     assert param.grad is not None  # noqa: S101 - torch calls the hook when there is one
     if master.grad is None:
         master.grad = param.grad.float()
     else:
         master.grad.add_(param.grad)
     param.grad = None
-
-
-def _names(tensors: Iterable[str], kind: str) -> list[str]:
-    return [name.removeprefix(f"{kind}.") for name in tensors if name.startswith(f"{kind}.")]

@@ -1,10 +1,10 @@
-"""The model that learns: its prompts, its sampled completions, and the log-probabilities that it gives to tokens.
+"""The model that is trained: its prompts, its sampled completions, and its log-probabilities of tokens.
 
-A prompt is read once for all completions of its group, in sampling and in training alike: its keys and values are
-computed for one row and handed to every member, and gradients flow back through them. With a group of 8 and prompts as
+A prompt is processed once for all completions of its group, in sampling and in training alike: its keys and values are
+computed for one row and shared by every member, and gradients flow back through them. With a group of 8 and prompts as
 long as completions this halves the work of a training step.
 
-The model stays in evaluation mode: dropout would make the policy that learns another one than the policy that wrote.
+The model stays in evaluation mode: with dropout the policy that is trained would not be the policy that sampled.
 Shapes in names: Q prompts, P prompt tokens, B completions, T completion tokens, V vocabulary.
 """
 
@@ -24,9 +24,12 @@ from rubricsvc.core.prompt import Prompt
 from rubricsvc.errors import InvalidError
 from trainer.attention import use_grouped_attention
 from trainer.config import SamplingConfig
+from trainer.prompting import with_documents
 from trainer.rollouts import Rollouts
 from trainer.tokens import sample_tokens, token_logprobs
 from workers.engines.local.models import default_device, end_ids, open_pretrained
+
+_TOKENIZER_BATCH = 64
 
 
 class Policy:
@@ -38,12 +41,15 @@ class Policy:
         self.tokenizer = tokenizer
         self.name = name
         if tokenizer.eos_token_id is None:
-            raise InvalidError(f"the tokenizer of {name!r} has no end token; completions could never end")
-        self._ends = torch.tensor(sorted(end_ids(model, tokenizer)), device=model.device)
+            raise InvalidError(
+                f"the tokenizer of {name!r} has no end token: completions would never end",
+                hint="set `eos_token` in its tokenizer_config.json",
+            )
+        self._end_ids = torch.tensor(sorted(end_ids(model, tokenizer)), device=model.device)
 
     @classmethod
     def load(cls, model: str = "embedded", *, dtype: str = "bfloat16", device: str | None = None) -> Self:
-        """``model``: ``embedded``, a folder, or a name on the hub.
+        """Load ``model``: ``embedded``, a folder, or a name on the Hugging Face hub.
 
         Raises:
             UnavailableError: it cannot be fetched or read.
@@ -53,30 +59,63 @@ class Policy:
 
     @property
     def device(self) -> torch.device:
+        """Device of the model's weights."""
         return torch.device(self.model.device)
 
     def frozen_copy(self) -> Policy:
-        """The policy as it is now, never to be trained: the reference of a KL penalty."""
+        """Return a copy of the policy that is not trained: the reference of a KL penalty."""
         return Policy(copy.deepcopy(self.model).requires_grad_(False), self.tokenizer, f"{self.name} (reference)")
 
     def save(self, folder: Path) -> None:
-        """As safetensors with the tokenizer: transformers and vLLM load the folder."""
+        """Write safetensors and the tokenizer to ``folder``; transformers and vLLM load it."""
         transformers_logging.disable_progress_bar()
         self.model.save_pretrained(folder)
         self.tokenizer.save_pretrained(folder)
 
     def encode(self, prompts: Sequence[Prompt]) -> tuple[Tensor, Tensor]:
-        """Token ids [Q, P], padded on the left, and their mask. Without a chat template the bare text is the prompt."""
-        encoded = self.tokenizer([self._text(prompt) for prompt in prompts], add_special_tokens=False)["input_ids"]
+        """Return token ids [Q, P], padded on the left, and their mask.
+
+        A prompt's documents come before its question. Without a chat template the plain text is the prompt.
+
+        Raises:
+            InvalidError: a prompt has no tokens, or documents and no user message.
+        """
+        encoded = self._token_ids(prompts)
         width = max(1, *(len(ids) for ids in encoded))
-        ids_QP = torch.full((len(prompts), width), int(self._ends[0]))
+        ids_QP = torch.full((len(prompts), width), int(self._end_ids[0]))
         mask_QP = torch.zeros((len(prompts), width), dtype=torch.bool)
         for row, ids in enumerate(encoded):
             if not ids:
-                raise InvalidError("a prompt has no tokens; a policy needs something to go on from")
+                raise InvalidError("a prompt has no tokens", hint="give every prompt a text")
             ids_QP[row, width - len(ids) :] = torch.tensor(ids)
             mask_QP[row, width - len(ids) :] = True
         return ids_QP.to(self.device), mask_QP.to(self.device)
+
+    def check_lengths(self, prompts: Sequence[Prompt], max_new_tokens: int) -> None:
+        """Check that every prompt, with its documents, leaves room for ``max_new_tokens`` in the model's context.
+
+        Raises:
+            InvalidError: a prompt is too long; nothing is truncated.
+        """
+        context = getattr(self.model.config.get_text_config(), "max_position_embeddings", None)
+        if context is None:
+            return
+        for start in range(0, len(prompts), _TOKENIZER_BATCH):
+            batch = prompts[start : start + _TOKENIZER_BATCH]
+            for prompt, ids in zip(batch, self._token_ids(batch), strict=True):
+                if len(ids) + max_new_tokens > context:
+                    documents = " with its documents" if prompt.documents else ""
+                    raise InvalidError(
+                        f"prompt {prompt.text[:60]!r}{documents} has {len(ids)} tokens; with sampling.max_new_tokens = "
+                        f"{max_new_tokens} at most {max(0, context - max_new_tokens)} fit into the policy's context of "
+                        f"{context}",
+                        hint="shorten the prompt or its documents, or lower sampling.max_new_tokens",
+                    )
+
+    def _token_ids(self, prompts: Sequence[Prompt]) -> list[list[int]]:
+        texts = [self._text(with_documents(prompt)) for prompt in prompts]
+        token_ids: list[list[int]] = self.tokenizer(texts, add_special_tokens=False)["input_ids"]
+        return token_ids
 
     def _text(self, prompt: Prompt) -> str:
         if not self.tokenizer.chat_template:
@@ -88,61 +127,75 @@ class Policy:
     def sample(
         self, prompts: Sequence[Prompt], group_size: int, sampling: SamplingConfig, generator: torch.Generator
     ) -> Rollouts:
-        """``group_size`` completions for each prompt. The same generator state gives the same completions.
+        """Sample ``group_size`` completions for each prompt. The same generator state gives the same completions.
 
         Raises:
-            InvalidError: the longest prompt leaves no room for ``max_new_tokens`` in the model's context.
+            InvalidError: a prompt leaves no room for ``max_new_tokens`` in the model's context.
         """
+        self.check_lengths(prompts, sampling.max_new_tokens)
         ids_QP, mask_QP = self.encode(prompts)
-        self._refuse_too_long(ids_QP.shape[1] + sampling.max_new_tokens)
         prompt_of_B = torch.arange(len(prompts), device=self.device).repeat_interleave(group_size)
-        logits_BV, cache = self._read_prompts(ids_QP, mask_QP, prompt_of_B)
+        logits_BV, cache = self._prefill(ids_QP, mask_QP, prompt_of_B)
         mask_B = torch.ones(len(prompt_of_B), dtype=torch.bool, device=self.device)
-        seen_BT = mask_QP[prompt_of_B]
+        context_mask_BT = mask_QP[prompt_of_B]
         tokens: list[Tensor] = []
         masks: list[Tensor] = []
+        nuclei: list[Tensor] = []
         for _ in range(sampling.max_new_tokens):
             if tokens:
-                logits_BV = self._forward(tokens[-1].unsqueeze(-1), seen_BT, cache).squeeze(1)
-            token_B = sample_tokens(logits_BV, sampling.temperature, sampling.top_p, generator)
-            tokens.append(torch.where(mask_B, token_B, self._ends[0]))
+                logits_BV = self._forward(tokens[-1].unsqueeze(-1), context_mask_BT, cache).squeeze(1)
+            token_B, nucleus_BK = sample_tokens(logits_BV, sampling.temperature, sampling.top_p, generator)
+            tokens.append(torch.where(mask_B, token_B, self._end_ids[0]))
             masks.append(mask_B)
-            seen_BT = torch.cat([seen_BT, mask_B.unsqueeze(-1)], dim=-1)
-            mask_B = mask_B & ~torch.isin(token_B, self._ends)
+            if nucleus_BK is not None:
+                nuclei.append(nucleus_BK)
+            context_mask_BT = torch.cat([context_mask_BT, mask_B.unsqueeze(-1)], dim=-1)
+            mask_B = mask_B & ~torch.isin(token_B, self._end_ids)
             if not mask_B.any():
                 break
         ids_BT, mask_BT = torch.stack(tokens, dim=-1), torch.stack(masks, dim=-1)
-        written = [ids[mask].tolist() for ids, mask in zip(ids_BT, mask_BT, strict=True)]
-        texts = tuple(self.tokenizer.batch_decode(written, skip_special_tokens=True))
-        return Rollouts(ids_QP, mask_QP, prompt_of_B, ids_BT, mask_BT, truncated_B=mask_B, texts=texts)
+        sampled = [ids[mask].tolist() for ids, mask in zip(ids_BT, mask_BT, strict=True)]
+        return Rollouts(
+            prompt_ids_QP=ids_QP,
+            prompt_mask_QP=mask_QP,
+            prompt_of_B=prompt_of_B,
+            ids_BT=ids_BT,
+            mask_BT=mask_BT,
+            truncated_B=mask_B,
+            texts=tuple(self.tokenizer.batch_decode(sampled, skip_special_tokens=True)),
+            nucleus_BTK=torch.stack(nuclei, dim=1) if nuclei else None,
+        )
 
     def logprobs(self, rollouts: Rollouts, temperature: float) -> tuple[Tensor, Tensor]:
-        """Log-probability of every completion token, and the entropy (nats, no gradient) of the choice there: [B, T].
+        """Return the log-probability of every completion token and the entropy of its distribution, in nats.
 
-        Both are of the distribution at ``temperature``, the one that was sampled from. Padding holds 0.
+        Both are of the distribution that was sampled from: at ``temperature``, restricted to the rollouts' nuclei
+        where there are any (`trainer.tokens` says why). Both are [B, T], 0 at padding; the entropy has no gradient.
         """
-        first_BV, cache = self._read_prompts(rollouts.prompt_ids_QP, rollouts.prompt_mask_QP, rollouts.prompt_of_B)
-        parts = [token_logprobs(first_BV.unsqueeze(1), rollouts.ids_BT[:, :1], temperature)]
+        first_BV, cache = self._prefill(rollouts.prompt_ids_QP, rollouts.prompt_mask_QP, rollouts.prompt_of_B)
+        nucleus_BTK = rollouts.nucleus_BTK
+        first_nucleus, rest_nucleus = (None, None) if nucleus_BTK is None else (nucleus_BTK[:, :1], nucleus_BTK[:, 1:])
+        parts = [token_logprobs(first_BV.unsqueeze(1), rollouts.ids_BT[:, :1], temperature, first_nucleus)]
         if rollouts.ids_BT.shape[1] > 1:
-            seen_BT = torch.cat([rollouts.prompt_mask_QP[rollouts.prompt_of_B], rollouts.mask_BT[:, :-1]], dim=-1)
-            rest_BTV = self._forward(rollouts.ids_BT[:, :-1], seen_BT, cache)
-            parts.append(token_logprobs(rest_BTV, rollouts.ids_BT[:, 1:], temperature))
+            mask_BT = torch.cat([rollouts.prompt_mask_QP[rollouts.prompt_of_B], rollouts.mask_BT[:, :-1]], dim=-1)
+            rest_BTV = self._forward(rollouts.ids_BT[:, :-1], mask_BT, cache)
+            parts.append(token_logprobs(rest_BTV, rollouts.ids_BT[:, 1:], temperature, rest_nucleus))
         logp_BT, entropy_BT = (torch.cat(pieces, dim=-1) for pieces in zip(*parts, strict=True))
         return torch.where(rollouts.mask_BT, logp_BT, 0.0), torch.where(rollouts.mask_BT, entropy_BT, 0.0)
 
-    def _read_prompts(self, ids_QP: Tensor, mask_QP: Tensor, prompt_of_B: Tensor) -> tuple[Tensor, DynamicCache]:
-        """Each prompt once; then the logits after it [B, V] and its keys and values for each of its completions."""
+    def _prefill(self, ids_QP: Tensor, mask_QP: Tensor, prompt_of_B: Tensor) -> tuple[Tensor, DynamicCache]:
+        """Process each prompt once; return the next token's logits [B, V] and keys and values for each completion."""
         cache = DynamicCache(config=self.model.config)
         logits_QV = self._forward(ids_QP, mask_QP, cache, keep=1).squeeze(1)
         cache.batch_select_indices(prompt_of_B)
         return logits_QV[prompt_of_B], cache
 
-    def _forward(self, ids_BT: Tensor, seen_BT: Tensor, cache: DynamicCache, keep: int = 0) -> Tensor:
-        """Logits [B, keep or T, V] after ``ids_BT``. ``seen_BT`` masks all tokens up to and including these."""
-        position_BT = (seen_BT.cumsum(-1) - 1).clamp(min=0)[:, -ids_BT.shape[1] :]
+    def _forward(self, ids_BT: Tensor, context_mask_BT: Tensor, cache: DynamicCache, keep: int = 0) -> Tensor:
+        """Return logits [B, keep or T, V] after ``ids_BT``. The mask covers all tokens up to and including these."""
+        position_BT = (context_mask_BT.cumsum(-1) - 1).clamp(min=0)[:, -ids_BT.shape[1] :]
         output = self.model(
             input_ids=ids_BT,
-            attention_mask=seen_BT.long(),
+            attention_mask=context_mask_BT.long(),
             position_ids=position_BT,
             past_key_values=cache,
             use_cache=True,
@@ -150,11 +203,3 @@ class Policy:
         )
         logits: Tensor = output.logits
         return logits
-
-    def _refuse_too_long(self, tokens: int) -> None:
-        context = getattr(self.model.config.get_text_config(), "max_position_embeddings", None)
-        if context is not None and tokens > context:
-            raise InvalidError(
-                f"the longest prompt with sampling.max_new_tokens needs {tokens} tokens; the policy reads {context}",
-                hint="shorten the prompts or lower max_new_tokens; nothing is cut off silently",
-            )

@@ -1,73 +1,103 @@
-"""Where rewards come from: a judge in this process, the service, or a plain function.
+"""Where rewards come from: a judge in this process or a plain function; `trainer.service_rewards` has the service.
 
-All give the same: one ``Scored`` for each completion, whose reward is None when too little of its rubric was judged.
+All return the same: one ``ScoredRollout`` for each completion, whose reward is None when too little of its rubric was
+judged.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
-import time
-import uuid
-from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+import math
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from dataclasses import dataclass, replace
 from threading import Thread
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, Protocol, Self, TypeVar, runtime_checkable
 
-from rubricsvc.client import AsyncClient
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.reward import Reward, fold
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.verdict import Verdict
-from rubricsvc.errors import UnavailableError
+from rubricsvc.errors import InvalidError
+from trainer.judge_info import JudgeInfo
 from workers.engines import make_engine
 from workers.engines.base import Engine
 from workers.scoring import completions as scoring
 
-log = logging.getLogger(__name__)
 T = TypeVar("T")
-_PAUSE_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What is trained on: a prompt, and the rubric that its completions are judged by."""
+    """A prompt to train on, and the rubric that its completions are scored by."""
 
     prompt: Prompt
     rubric: Rubric
 
 
 @dataclass(frozen=True, slots=True)
-class Scored:
-    """``verdicts`` are empty where the source has none."""
+class ScoredRollout:
+    """The reward of one completion, and its verdicts where the source has any."""
 
     reward: Reward
     verdicts: tuple[Verdict, ...] = ()
 
 
 class RewardSource(Protocol):
-    """Scores completions. Those below are context managers too, so that connections and threads end."""
+    """Scores completions. The sources of this package are context managers too, which close connections and threads."""
 
-    def score(self, tasks: Sequence[Task], completions: Sequence[Completion]) -> list[Scored]:
-        """One for each completion; ``tasks`` are as many, completions of one task side by side.
+    def score(self, tasks: Sequence[Task], completions: Sequence[Completion]) -> list[ScoredRollout]:
+        """Return one result for each completion, in order.
 
-        A judge that fails gives a reward of None. Raises only for what no retry mends. A source with a judge has an
-        attribute ``calibrated``, as ``Judge.calibrated``, which the run records.
+        A judge that fails gives a reward of None. Raise only errors that no retry can resolve.
+
+        Args:
+            tasks: the task of each completion; completions of one task are adjacent.
+            completions: the completions of one step.
         """
         ...
 
 
+@runtime_checkable
+class JudgedRewardSource(RewardSource, Protocol):
+    """A reward source with a judge, whose properties the run records."""
+
+    def judge_info(self) -> JudgeInfo:
+        """Return the judge's properties."""
+        ...
+
+
+def validated(results: Sequence[ScoredRollout], completions: Sequence[Completion]) -> list[ScoredRollout]:
+    """Return the results of a reward source; a reward that is NaN or infinite becomes None.
+
+    Raises:
+        InvalidError: there are more or fewer results than completions.
+    """
+    if len(results) != len(completions):
+        raise InvalidError(
+            f"the reward source returned {len(results)} rewards for {len(completions)} completions",
+            hint="return one result for each completion, in the same order",
+        )
+    return [_without_non_finite(result) for result in results]
+
+
+def _without_non_finite(result: ScoredRollout) -> ScoredRollout:
+    value = result.reward.value
+    if value is None or math.isfinite(value):
+        return result
+    return replace(result, reward=replace(result.reward, value=None, null_reason=f"the reward is {value}"))
+
+
 class CallableRewards:
-    """``function(prompt, text)`` gives the reward, or None for *cannot tell*."""
+    """Rewards of ``function(prompt, text)``, which returns None where it cannot tell."""
 
     def __init__(self, function: Callable[[Prompt, str], float | None]) -> None:
         self._function = function
 
-    def score(self, tasks: Sequence[Task], completions: Sequence[Completion]) -> list[Scored]:
-        pairs = zip(tasks, completions, strict=True)
-        return [_plain(self._function(task.prompt, completion.text)) for task, completion in pairs]
+    def score(self, tasks: Sequence[Task], completions: Sequence[Completion]) -> list[ScoredRollout]:
+        """Call the function for each completion."""
+        values = [self._function(task.prompt, one.text) for task, one in zip(tasks, completions, strict=True)]
+        return [ScoredRollout(Reward(v, coverage=0.0 if v is None else 1.0, formula="function")) for v in values]
 
     def __enter__(self) -> Self:
         return self
@@ -76,132 +106,93 @@ class CallableRewards:
         return
 
 
-def _plain(value: float | None) -> Scored:
-    return Scored(Reward(value, coverage=0.0 if value is None else 1.0, formula="function"))
-
-
-class _Loop:
-    """An event loop in a thread of its own, so that connections outlive a step, and that it works in a notebook."""
+class BackgroundLoop:
+    """An event loop in its own thread: connections outlive a step, and it works inside a notebook."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
         self._thread = Thread(target=self._loop.run_forever, name="rewards", daemon=True)
         self._thread.start()
 
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run the coroutine and return its result; cancel it when interrupted."""
+        future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         try:
             return future.result()
         except BaseException:
-            future.cancel()  # interrupted: nobody waits for the judge any more
+            future.cancel()
             raise
 
     def close(self) -> None:
+        """Stop the loop and its thread."""
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
 
 
-_Group = tuple[Task, list[Completion]]
-"""The completions of one task."""
+@dataclass(frozen=True, slots=True)
+class TaskGroup:
+    """All completions of one task in a step; ``places`` are their indices in the step."""
+
+    task: Task
+    completions: tuple[Completion, ...]
+    places: tuple[int, ...]
 
 
-def _by_group(
-    tasks: Sequence[Task], completions: Sequence[Completion], score: Callable[[list[_Group]], list[list[Scored]]]
-) -> list[Scored]:
-    """Score each task's completions together; what each came to, in the order of ``completions``."""
-    groups: dict[str, list[int]] = {}
+def groups_by_task(tasks: Sequence[Task], completions: Sequence[Completion]) -> list[TaskGroup]:
+    """Return the completions by prompt and rubric: what a comparative judge compares with each other.
+
+    Raises:
+        InvalidError: there are more or fewer tasks than completions.
+    """
+    if len(tasks) != len(completions):
+        raise InvalidError(f"{len(tasks)} tasks for {len(completions)} completions", hint="give one task for each")
+    places: dict[tuple[str, str], list[int]] = {}
     for index, task in enumerate(tasks):
-        groups.setdefault(task.prompt.digest + task.rubric.digest, []).append(index)
-    members = list(groups.values())
-    scored = score([(tasks[m[0]], [completions[i] for i in m]) for m in members])
-    by_index = {i: found for m, group in zip(members, scored, strict=True) for i, found in zip(m, group, strict=True)}
-    return [by_index[i] for i in range(len(completions))]
+        places.setdefault((task.prompt.digest, task.rubric.digest), []).append(index)
+    return [TaskGroup(tasks[at[0]], tuple(completions[i] for i in at), tuple(at)) for at in places.values()]
+
+
+def in_order(groups: Iterable[TaskGroup], results: Iterable[Sequence[ScoredRollout]]) -> list[ScoredRollout]:
+    """Return the groups' results in the order of the step's completions."""
+    by_place: dict[int, ScoredRollout] = {}
+    for group, scored in zip(groups, results, strict=True):
+        by_place.update(zip(group.places, scored, strict=True))
+    return [by_place[place] for place in range(len(by_place))]
 
 
 class JudgeRewards:
-    """Judge in this process with `workers.scoring`, as the workers do. ``engine`` is closed at exit."""
+    """Rewards of a judge in this process, scored as the workers do. ``engine`` is closed on exit.
 
-    def __init__(self, judge: Judge, engine: Engine | None = None) -> None:
+    ``reward_std`` is the judge's measured repeatability, the default floor of GRPO's standard deviation.
+    """
+
+    def __init__(self, judge: Judge, engine: Engine | None = None, *, reward_std: float | None = None) -> None:
         self._judge = judge
+        self._reward_std = reward_std
         self._engine = engine or make_engine(judge)
-        self._loop = _Loop()
+        self._loop = BackgroundLoop()
 
-    @property
-    def calibrated(self) -> bool | None:
-        """Of the judge, as ``Judge.calibrated``."""
-        return self._judge.calibrated
+    def judge_info(self) -> JudgeInfo:
+        """Return the judge's properties."""
+        return JudgeInfo(self._judge.name, self._judge.calibrated, self._reward_std)
 
-    def score(self, tasks: Sequence[Task], completions: Sequence[Completion]) -> list[Scored]:
-        return _by_group(tasks, completions, lambda groups: self._loop.run(self._score(groups)))
+    def score(self, tasks: Sequence[Task], completions: Sequence[Completion]) -> list[ScoredRollout]:
+        """Score all groups of the step concurrently."""
+        groups = groups_by_task(tasks, completions)
+        return in_order(groups, self._loop.run(self._score(groups)))
 
-    async def _score(self, groups: list[_Group]) -> list[list[Scored]]:
-        return await asyncio.gather(*(self._group(task, completions) for task, completions in groups))
+    async def _score(self, groups: Sequence[TaskGroup]) -> list[list[ScoredRollout]]:
+        return await asyncio.gather(*map(self._score_group, groups))
 
-    async def _group(self, task: Task, completions: list[Completion]) -> list[Scored]:
-        found = await scoring.score_group(self._engine, self._judge, task.rubric, task.prompt, completions)
-        return [Scored(fold(task.rubric, verdicts), tuple(verdicts)) for verdicts in found]
+    async def _score_group(self, group: TaskGroup) -> list[ScoredRollout]:
+        prompt, rubric = group.task.prompt, group.task.rubric
+        scored = await scoring.score_group(self._engine, self._judge, rubric, prompt, group.completions)
+        return [ScoredRollout(fold(rubric, verdicts), tuple(verdicts)) for verdicts in scored]
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self._loop.run(self._engine.aclose())
-        self._loop.close()
-
-
-class ServiceRewards:
-    """A running service: keeps prompts, rubrics and completions there, submits a job for each prompt, and waits.
-
-    ``judge`` is the name of one that the service has. ``timeout`` bounds a step's scoring in seconds: a job that is not
-    done by then is cancelled, and what is not scored has no reward. A service that is away is waited for as long.
-    """
-
-    def __init__(
-        self, judge: Judge | str, url: str, *, timeout: float = 1800.0, client: AsyncClient | None = None
-    ) -> None:
-        self._judge = judge
-        self._timeout = timeout
-        self._client = client or AsyncClient(url)
-        self._loop = _Loop()
-
-    @cached_property
-    def calibrated(self) -> bool | None:
-        """Of the judge, as ``Judge.calibrated``; the service is asked for a judge that is known by name.
-
-        Raises:
-            NotFoundError: the service has no such judge.
-        """
-        if isinstance(self._judge, Judge):
-            return self._judge.calibrated
-        return self._loop.run(self._client.judges.get(self._judge)).judge.calibrated
-
-    def score(self, tasks: Sequence[Task], completions: Sequence[Completion]) -> list[Scored]:
-        return _by_group(tasks, completions, lambda groups: self._loop.run(self._score(groups)))
-
-    async def _score(self, groups: list[_Group]) -> list[list[Scored]]:
-        until = time.monotonic() + self._timeout
-        return await asyncio.gather(*(self._group(task, completions, until) for task, completions in groups))
-
-    async def _group(self, task: Task, completions: list[Completion], until: float) -> list[Scored]:
-        key = uuid.uuid4().hex  # after an outage the same job is waited for
-        while True:
-            left = max(0.0, until - time.monotonic())
-            try:
-                found = await self._client.score(
-                    task.prompt, task.rubric, completions, self._judge, timeout=left, cancel_late=True, key=key
-                )
-            except UnavailableError as error:
-                if not left:
-                    return [Scored(Reward(None, 0.0, task.rubric.formula, null_reason=str(error)))] * len(completions)
-                log.warning("trying again for %.0f s: %s", left, error)
-                await asyncio.sleep(_PAUSE_SECONDS)
-            else:
-                return [Scored(answer, answer.verdicts) for answer in found]
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._loop.run(self._client.aclose())
         self._loop.close()

@@ -1,7 +1,7 @@
-"""What the policy wrote in one step: groups of completions, one group for each prompt.
+"""The completions that the policy sampled in one step: groups of completions, one group for each prompt.
 
 Shapes in names: Q prompts, P prompt tokens (padded on the left), B completions, T completion tokens (padded on the
-right). The completions of a prompt stand side by side.
+right), K bytes of a packed nucleus. The completions of a prompt are adjacent.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Rollouts:
-    """``prompt_of_B`` says which prompt each completion answers. A mask is True where there is a token.
+    """Token ids, masks (True at a token) and texts of a batch of completions.
 
-    ``truncated_B`` marks completions that were cut off at ``max_new_tokens``; the others end with the model's own end
-    token, which is a token of the completion like any other.
+    ``prompt_of_B`` is the prompt's row of each completion. ``truncated_B`` marks completions cut off at
+    ``max_new_tokens``; the others end with the model's own end token, which belongs to the completion like any other.
+    ``nucleus_BTK`` holds the tokens that could be sampled at each position (see `trainer.tokens`); None means all.
     """
 
     prompt_ids_QP: Tensor
@@ -27,13 +28,15 @@ class Rollouts:
     mask_BT: Tensor
     truncated_B: Tensor
     texts: tuple[str, ...]
+    nucleus_BTK: Tensor | None = None
 
     @property
     def lengths(self) -> Tensor:
+        """Tokens of each completion [B]."""
         return self.mask_BT.sum(-1)
 
-    def rows(self, rows: Tensor) -> Rollouts:
-        """The chosen completions with their prompts, and no more padding than these need."""
+    def select(self, rows: Tensor) -> Rollouts:
+        """Return the chosen completions with their prompts, and no more padding than these need."""
         prompts, prompt_of_B = torch.unique(self.prompt_of_B[rows], return_inverse=True)
         longest = int(self.prompt_mask_QP[prompts].sum(-1).max())
         width = max(1, int(self.lengths[rows].max()))
@@ -46,4 +49,5 @@ class Rollouts:
             mask_BT=self.mask_BT[rows, :width],
             truncated_B=self.truncated_B[rows],
             texts=tuple(self.texts[i] for i in rows.tolist()),
+            nucleus_BTK=None if self.nucleus_BTK is None else self.nucleus_BTK[rows, :width],
         )

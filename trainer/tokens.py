@@ -1,6 +1,17 @@
-"""From logits to tokens and back: drawing the next token, and log-probabilities without a float32 copy of all logits.
+"""From logits to tokens and back: sampling, and log-probabilities without a float32 copy of all logits.
 
-Shapes in names: B completions, T tokens, N positions, V vocabulary.
+Truncated sampling (``top_p < 1``) draws from another distribution than the model's softmax: the softmax restricted to
+the nucleus S and divided by its mass. The log-probabilities here are of that distribution::
+
+    log π_S(y) = log π(y) - log Σ_{v in S} π(v)        y in S
+
+S is the nucleus of the policy *that sampled*, stored with the rollout, for every policy whose log-probability is
+taken: the sampling policy, the policy after updates, and the reference. So all of them are distributions over the same
+tokens, importance ratios start at exactly 1, and no sampled token can have probability 0. A nucleus recomputed from an
+updated policy could exclude the sampled token (log-probability -inf, an infinite ratio); the full softmax would count
+the mass of tokens that could not be sampled. Keeping the mask is also what DeepSeek-V3.2 does (arXiv 2512.02556).
+
+Shapes in names: B completions, T tokens, N positions, V vocabulary, K = ceil(V / 8) bytes of a packed nucleus.
 """
 
 from __future__ import annotations
@@ -11,71 +22,130 @@ import torch
 from torch import Tensor
 
 CHUNK = 2**23
-"""Logits turned to float32 at a time (32 MiB)."""
+"""Logits converted to float32 at a time (32 MiB)."""
 
 
-def sample_tokens(logits_BV: Tensor, temperature: float, top_p: float, generator: torch.Generator) -> Tensor:
-    """One token for each row, by inverting the distribution function: one random number a row, from ``generator``.
+def sample_tokens(
+    logits_BV: Tensor, temperature: float, top_p: float, generator: torch.Generator
+) -> tuple[Tensor, Tensor | None]:
+    """Sample one token for each row, by inverting the cumulative distribution.
 
-    The nucleus of ``top_p`` is the smallest set of most probable tokens whose mass reaches it (arXiv 1904.09751).
+    The nucleus of ``top_p`` is the smallest set of most probable tokens whose mass reaches it (arXiv 1904.09751). One
+    random number a row is drawn from ``generator``.
+
+    Returns:
+        Token ids [B], and the nucleus of each row [B, K] as packed bits, None where ``top_p`` is 1.
     """
     probs_BV = (logits_BV.float() / temperature).softmax(-1)
-    order_BV = None
-    if top_p < 1.0:
-        probs_BV, order_BV = probs_BV.sort(-1, descending=True)
+    if top_p >= 1.0:
+        cdf_BV = probs_BV.cumsum(-1).double()
+        return _invert(cdf_BV, cdf_BV[:, -1:], generator).clamp(max=cdf_BV.shape[-1] - 1).squeeze(-1), None
+    probs_BV, order_BV = probs_BV.sort(-1, descending=True)
     cdf_BV = probs_BV.cumsum(-1).double()
-    mass_B1 = cdf_BV[:, -1:]
-    if top_p < 1.0:
-        last_B1 = (cdf_BV < top_p).sum(-1, keepdim=True).clamp(max=cdf_BV.shape[-1] - 1)
-        mass_B1 = cdf_BV.gather(-1, last_B1)
-    draw_B1 = torch.rand(mass_B1.shape, generator=generator, dtype=torch.float64, device=mass_B1.device) * mass_B1
-    # right=True: a token without probability has no width in the distribution function, and is never hit
-    token_B1 = torch.searchsorted(cdf_BV, draw_B1, right=True).clamp(max=cdf_BV.shape[-1] - 1)
-    return (token_B1 if order_BV is None else order_BV.gather(-1, token_B1)).squeeze(-1)
+    last_B1 = (cdf_BV < top_p).sum(-1, keepdim=True).clamp(max=cdf_BV.shape[-1] - 1)
+    place_B1 = torch.minimum(_invert(cdf_BV, cdf_BV.gather(-1, last_B1), generator), last_B1)
+    kept_BV = torch.arange(cdf_BV.shape[-1], device=cdf_BV.device) <= last_B1
+    nucleus_BV = torch.zeros_like(kept_BV).scatter(-1, order_BV, kept_BV)
+    return order_BV.gather(-1, place_B1).squeeze(-1), pack_mask(nucleus_BV)
 
 
-def token_logprobs(logits_BTV: Tensor, ids_BT: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
-    """log softmax(logits / temperature) at ``ids_BT``, and the distribution's entropy (nats; carries no gradient)."""
-    vocabulary = logits_BTV.shape[-1]
+def _invert(cdf_BV: Tensor, mass_B1: Tensor, generator: torch.Generator) -> Tensor:
+    uniform_B1 = torch.rand(mass_B1.shape, generator=generator, dtype=torch.float64, device=mass_B1.device)
+    # right=True: a token of probability 0 has no width in the cumulative distribution, and is never sampled
+    return torch.searchsorted(cdf_BV, uniform_B1 * mass_B1, right=True)
+
+
+def pack_mask(mask_BV: Tensor) -> Tensor:
+    """Return a boolean mask [B, V] as bits [B, K] (uint8), the lowest bit first."""
+    padded = torch.nn.functional.pad(mask_BV.to(torch.uint8), (0, -mask_BV.shape[-1] % 8))
+    bits_BK8 = padded.view(len(padded), -1, 8) << _bits(mask_BV.device)
+    return bits_BK8.sum(-1, dtype=torch.uint8)
+
+
+def unpack_mask(packed_NK: Tensor, vocabulary: int) -> Tensor:
+    """Return the boolean mask [N, V] that `pack_mask` packed."""
+    return ((packed_NK.unsqueeze(-1) >> _bits(packed_NK.device)) & 1).flatten(-2)[:, :vocabulary].bool()
+
+
+def _bits(device: torch.device) -> Tensor:
+    return torch.arange(8, dtype=torch.uint8, device=device)
+
+
+def token_logprobs(
+    logits_BTV: Tensor, ids_BT: Tensor, temperature: float, nucleus_BTK: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """Return the log-probability of each token and the entropy of the distribution it was sampled from.
+
+    The distribution is softmax(logits / temperature), restricted to the nucleus that the tokens were sampled from and
+    renormalised where there is one (see the module).
+
+    Args:
+        logits_BTV: logits of the policy, any floating type.
+        ids_BT: token ids.
+        temperature: sampling temperature.
+        nucleus_BTK: the nuclei of `sample_tokens`. A token outside its nucleus (padding) gets -inf.
+
+    Returns:
+        Log-probabilities [B, T] and entropies [B, T], both in nats; the entropies carry no gradient.
+    """
     logp_N, entropy_N = _TokenLogprobs.apply(  # type: ignore[no-untyped-call]
-        logits_BTV.reshape(-1, vocabulary), ids_BT.reshape(-1), temperature
+        logits_BTV.flatten(0, 1),
+        ids_BT.flatten(),
+        temperature,
+        None if nucleus_BTK is None else nucleus_BTK.flatten(0, 1),
     )
     return logp_N.view_as(ids_BT), entropy_N.view_as(ids_BT)
 
 
 class _TokenLogprobs(torch.autograd.Function):
-    """A 49k vocabulary makes the logits the largest tensor of a step. They stay in the model's own type; the softmax is
-    taken in float32 (float64 for float64 logits) over a few positions at a time, and taken again for the gradient.
+    """Chunked log-softmax. A 49k vocabulary makes the logits the largest tensor of a step.
+
+    They stay in the model's own type; the softmax is computed in float32 (float64 for float64 logits) over a few
+    positions at a time, and computed again for the gradient.
     """
 
     @staticmethod
-    def forward(ctx: Any, logits_NV: Tensor, ids_N: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
+    def forward(
+        ctx: Any, logits_NV: Tensor, ids_N: Tensor, temperature: float, nucleus_NK: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
         precise = torch.promote_types(logits_NV.dtype, torch.float32)
         logp_N = torch.empty(len(ids_N), dtype=precise, device=logits_NV.device)
         log_z_N, entropy_N = torch.empty_like(logp_N), torch.empty_like(logp_N)
         for at in _chunks(logits_NV):
-            scaled = logits_NV[at].to(precise) / temperature
+            scaled, excluded = _scaled(logits_NV[at].to(precise), temperature, nucleus_NK, at)
             log_z_N[at] = scaled.logsumexp(-1)
             logp_N[at] = scaled.gather(-1, ids_N[at].unsqueeze(-1)).squeeze(-1) - log_z_N[at]
             probs = (scaled - log_z_N[at].unsqueeze(-1)).exp_()
-            entropy_N[at] = log_z_N[at] - torch.linalg.vecdot(probs, scaled)
-        ctx.save_for_backward(logits_NV, ids_N, log_z_N)
+            finite = scaled if excluded is None else scaled.masked_fill_(excluded, 0.0)  # 0 · -inf is not a number
+            entropy_N[at] = log_z_N[at] - torch.linalg.vecdot(probs, finite)
+        ctx.save_for_backward(logits_NV, ids_N, log_z_N, nucleus_NK)
         ctx.temperature = temperature
         ctx.mark_non_differentiable(entropy_N)
         return logp_N, entropy_N
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
-        """d logp / d logits = (onehot - softmax) / temperature."""
-        logits_NV, ids_N, log_z_N = ctx.saved_tensors
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None, None]:
+        """Return the gradient of the logits: (onehot - softmax over the nucleus) / temperature."""
+        logits_NV, ids_N, log_z_N, nucleus_NK = ctx.saved_tensors
         scale_N = grads[0] / ctx.temperature
         grad_NV = torch.empty_like(logits_NV)
         for at in _chunks(logits_NV):
-            scaled = logits_NV[at].to(log_z_N.dtype) / ctx.temperature
+            scaled, _ = _scaled(logits_NV[at].to(log_z_N.dtype), ctx.temperature, nucleus_NK, at)
             grad = (scaled - log_z_N[at].unsqueeze(-1)).exp_().mul_(-scale_N[at].unsqueeze(-1))
             grad.scatter_add_(-1, ids_N[at].unsqueeze(-1), scale_N[at].unsqueeze(-1))
             grad_NV[at] = grad
-        return grad_NV, None, None
+        return grad_NV, None, None, None
+
+
+def _scaled(
+    logits_nV: Tensor, temperature: float, nucleus_NK: Tensor | None, at: slice
+) -> tuple[Tensor, Tensor | None]:
+    """Logits by temperature, -inf outside the nucleus; and which tokens are outside."""
+    scaled = logits_nV / temperature
+    if nucleus_NK is None:
+        return scaled, None
+    excluded = ~unpack_mask(nucleus_NK[at], scaled.shape[-1])
+    return scaled.masked_fill_(excluded, -torch.inf), excluded
 
 
 def _chunks(logits_NV: Tensor) -> list[slice]:

@@ -60,6 +60,13 @@ def upgrade() -> None:
     )
     op.create_index(op.f("ix_prompts_external_id"), "prompts", ["external_id"])
     op.create_table(
+        "questions",
+        sa.Column("question_set", sa.String(length=64), nullable=False),
+        sa.Column("criterion", sa.String(length=200), nullable=False),
+        sa.Column("fingerprint", sa.String(length=64), nullable=False),
+        sa.PrimaryKeyConstraint("question_set", "criterion", name=op.f("pk_questions")),
+    )
+    op.create_table(
         "audits",
         sa.Column("id", Id, nullable=False),
         sa.Column("judge_id", Id, nullable=False),
@@ -138,7 +145,7 @@ def upgrade() -> None:
         sa.Column("lease_until", sa.Float(), nullable=True),
         sa.Column("worker", sa.String(length=100), nullable=True),
         sa.Column("lost", Id, nullable=False),
-        sa.Column("fingerprint", sa.String(length=64), nullable=True),
+        sa.Column("question_set", sa.String(length=64), nullable=True),
         sa.Column("reward", sa.Float(), nullable=True),
         sa.Column("coverage", sa.Float(), nullable=True),
         sa.Column("formula", sa.String(length=60), nullable=True),
@@ -213,11 +220,7 @@ def upgrade() -> None:
         sa.ForeignKeyConstraint(["rubric_id"], ["rubrics.id"], name=op.f("fk_verdicts_rubric_id_rubrics")),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_verdicts")),
         sa.UniqueConstraint(
-            "completion_id",
-            "fingerprint",
-            "criterion",
-            "sample",
-            name=op.f("uq_verdicts_completion_id_fingerprint_criterion_sample"),
+            "completion_id", "fingerprint", "sample", name=op.f("uq_verdicts_completion_id_fingerprint_sample")
         ),
     )
 
@@ -232,6 +235,7 @@ def downgrade() -> None:
     op.drop_table("jobs")
     op.drop_table("completions")
     op.drop_table("audits")
+    op.drop_table("questions")
     op.drop_table("prompts")
     op.drop_table("outbox")
     op.drop_table("keys")

@@ -167,7 +167,7 @@ def _non_default_options(
 
 
 def _run(judge: Judge, plan: AuditPlan, limits: dict[str, float]) -> Audit:
-    from rubricsvc.cli.probing import fetch_if_embedded
+    from rubricsvc.cli.embedded import fetch_if_embedded
     from rubricsvc.settings import get_settings
     from workers.audit import runner
     from workers.audit.journal import AuditJournal

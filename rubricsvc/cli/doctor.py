@@ -173,14 +173,14 @@ def _judge(judge: Judge, settings: Settings) -> Finding:
 
 
 def _endpoint(judge: Judge) -> Finding:
-    from rubricsvc.cli.asking import models_of
+    from rubricsvc.cli.served_models import served_models
     from rubricsvc.errors import RubricsvcError
     from workers.engines import factory_of
 
     check = f"judge {judge.name}"
     try:
         factory_of(judge)
-        served = models_of(judge.endpoint, seconds=_JUDGE_SECONDS)
+        served = served_models(judge.endpoint, timeout_s=_JUDGE_SECONDS)
     except RubricsvcError as error:
         return Finding(check, error.message, error.hint)
     url = judge.endpoint.base_url or "api.openai.com"

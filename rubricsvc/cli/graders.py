@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rubricsvc.cli.embedded import EMBEDDED
 from rubricsvc.cli.importing import input_file
+from rubricsvc.cli.judge_probe import score_once
 from rubricsvc.cli.output import (
     OK,
     WITH_FAILURES,
@@ -22,7 +24,6 @@ from rubricsvc.cli.output import (
     print_table,
     shorten,
 )
-from rubricsvc.cli.probing import EMBEDDED, score_once
 from rubricsvc.cli.score import file_or_text, judge_of, text_of
 from rubricsvc.errors import InvalidError
 

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rubricsvc.cli.database import database
+from rubricsvc.cli.embedded import EMBEDDED, warn_of_embedded
+from rubricsvc.cli.judge_probe import probe_judge
 from rubricsvc.cli.judge_row import row_of
 from rubricsvc.cli.output import Json, echo, show
-from rubricsvc.cli.probing import EMBEDDED, probe_judge, warn_of_embedded
 from rubricsvc.errors import InvalidError
 
 if TYPE_CHECKING:
@@ -222,10 +223,10 @@ def _keep(judge: Judge, url: str | None, probe: bool, as_json: bool) -> None:
 
 
 def _only_model(url: str, api_key_env: str | None) -> str:
-    from rubricsvc.cli.asking import only_model
+    from rubricsvc.cli.served_models import only_served_model
 
     endpoint = {"base_url": url, "api_key_env": api_key_env}
-    found = only_model(make_judge(name="?", model="?", endpoint=endpoint).endpoint)
+    found = only_served_model(make_judge(name="?", model="?", endpoint=endpoint).endpoint)
     echo(f"no --model: taking the only one that the server has, {found}")
     return found
 

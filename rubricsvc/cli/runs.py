@@ -1,4 +1,4 @@
-"""`rubricsvc runs`: train a policy against rubric rewards, and look at what training did."""
+"""`rubricsvc runs`: train a policy against rubric rewards, and show training runs."""
 
 from __future__ import annotations
 
@@ -20,80 +20,91 @@ if TYPE_CHECKING:
     from rubricsvc.core.judge import Judge
     from trainer.config import RunConfig, ServiceJudge
     from trainer.metrics import Metrics
-    from trainer.rewards import JudgeRewards, ServiceRewards, Task
+    from trainer.rewards import JudgeRewards, Task
+    from trainer.service_rewards import ServiceRewards
 
 app = group("Training runs.")
 
-SHOWN = ("reward", "reward_std", "unscored_fraction", "entropy", "grad_norm", "completions/mean_length", "step_time")
+STEP_COLUMNS = (
+    "reward",
+    "reward_std",
+    "unscored_fraction",
+    "entropy",
+    "grad_norm",
+    "completions/mean_length",
+    "step_time",
+)
 
 
 @app.command()
 def start(
-    config: Annotated[Path, typer.Argument(metavar="CONFIG.toml", help="What to train, on what, judged by whom.")],
-    resume: Annotated[bool, typer.Option("--resume", help="Go on from the run's newest checkpoint.")] = False,
+    config: Annotated[Path, typer.Argument(metavar="CONFIG.toml", help="Training configuration (docs/training.md).")],
+    resume: Annotated[bool, typer.Option("--resume", help="Continue from the newest checkpoint.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Train a policy. Ctrl-C ends it after the step that is under way, with a checkpoint."""
+    """Train a policy. Ctrl-C stops after the current step and saves a checkpoint."""
     from rubricsvc import telemetry
     from trainer.config import load_config
 
     telemetry.configure("WARNING", human=True)
 
-    described = load_config(config)
-    judge, audit = _judge(described)
-    run = described.model_copy(update={"judge": judge})
+    loaded = load_config(config)
+    judge, audit = _judge(loaded)
+    run = loaded.model_copy(update={"judge": judge})
     tasks = _tasks(run)
-    _tell(run, judge, tasks, resume)
+    _print_plan(run, judge, tasks, resume)
     echo(audit.message)
 
     from trainer.loop import train
     from trainer.policy import Policy
 
-    began = time.monotonic()
+    start_time = time.monotonic()
     policy = Policy.load(run.policy.model, dtype=run.policy.dtype, device=run.policy.device)
-    with _rewards(judge) as rewards, progress_bar("training") as bar, _stop_on_interrupt() as stop:
+    with _rewards(run, judge) as rewards, progress_bar("training") as bar, _stop_on_interrupt() as stop:
 
         def on_step(step: Metrics) -> None:
             bar.update(step["step"], run.steps, f"reward {cell(step['reward'])} ± {cell(step['reward_std'])}")
 
         history = train(policy, tasks, rewards, run, on_step=on_step, stop=stop, resume=resume, record=audit.record)
-    show(_summary(run.out) | {"seconds": round(time.monotonic() - began, 2)}, as_json)
+    show(_summary(run.out) | {"seconds": round(time.monotonic() - start_time, 2)}, as_json)
     if history.stopped:
-        echo(f"stopped; go on with: rubricsvc runs start {config} --resume")
+        echo(f"stopped; continue with: rubricsvc runs start {config} --resume")
         raise typer.Exit(INTERRUPTED)
 
 
 @app.command("show")
 def show_(
-    folder: Annotated[Path, typer.Argument(help="The run's folder.")],
-    last: Annotated[int, typer.Option(min=0, help="How many of its last steps to show.")] = 0,
+    folder: Annotated[Path, typer.Argument(help="Folder of the run.")],
+    last: Annotated[int, typer.Option(min=0, help="Show the metrics of the last N steps.")] = 0,
     as_json: Json = False,
 ) -> None:
-    """Show a run; with --last its newest steps."""
+    """Show a run, or the metrics of its last steps."""
     from rubricsvc.errors import NotFoundError
     from trainer.metrics import read
 
     if not _is_run(folder):
-        raise NotFoundError(f"{folder} holds no training run", hint="`rubricsvc runs list` shows those in ./runs")
+        raise NotFoundError(f"no training run in {folder}", hint="list the runs in ./runs with `rubricsvc runs list`")
     if last:
         steps = read(folder)[-last:]
-        rows = steps if as_json else [{"step": s["step"], **{name: s.get(name) for name in SHOWN}} for s in steps]
-        show_list(rows, as_json, empty="no step is done yet")
+        rows = (
+            steps if as_json else [{"step": s["step"], **{name: s.get(name) for name in STEP_COLUMNS}} for s in steps]
+        )
+        show_list(rows, as_json, empty="no step is finished yet")
     else:
         show(_summary(folder), as_json)
 
 
 @app.command("list")
 def list_(
-    folder: Annotated[Path, typer.Argument(help="Where the runs are.")] = Path("runs"), as_json: Json = False
+    folder: Annotated[Path, typer.Argument(help="Folder that holds the runs.")] = Path("runs"), as_json: Json = False
 ) -> None:
     """List the runs in a folder."""
-    found = sorted(path for path in folder.iterdir() if _is_run(path)) if folder.is_dir() else []
-    show_list((_summary(path) for path in found), as_json, empty=f"no runs in {folder}")
+    runs = sorted(path for path in folder.iterdir() if _is_run(path)) if folder.is_dir() else []
+    show_list((_summary(path) for path in runs), as_json, empty=f"no runs in {folder}")
 
 
 def _judge(config: RunConfig) -> tuple[Judge | ServiceJudge, AuditStatus]:
-    """Who judges, and which audit it passed; a name is looked up, so that the run's record says who that was."""
+    """Return the judge and its newest audit. A name is looked up, so that the run's record has the whole judge."""
     from rubricsvc.cli.audit_status import AuditStatus, status_at_service, status_of_stored
     from rubricsvc.core.judge import Judge
 
@@ -108,8 +119,8 @@ def _judge(config: RunConfig) -> tuple[Judge | ServiceJudge, AuditStatus]:
 
     with database() as db, db.read() as session:
         row = judges.get(session, config.judge)
-        kept = audits.newest(session, [row.id]).get(row.id)
-        return row.value, status_of_stored(row.value, kept.value if kept else None)
+        audit = audits.newest(session, [row.id]).get(row.id)
+        return row.value, status_of_stored(row.value, audit.value if audit else None)
 
 
 def _tasks(config: RunConfig) -> list[Task]:
@@ -121,57 +132,58 @@ def _tasks(config: RunConfig) -> list[Task]:
     records = load(config.data.path, config.data.format)
     tasks = [Task(record.prompt, record.rubric) for record in records if record.prompt and record.rubric]
     if not tasks:
-        raise InvalidError(f"{config.data.path} has no prompt with a rubric", hint="give each prompt its criteria")
+        raise InvalidError(f"no prompt with a rubric in {config.data.path}", hint="give each prompt its criteria")
     if len(tasks) < len(records):
-        echo(f"{len(records) - len(tasks)} of {len(records)} records have no prompt or no rubric and are left out")
+        echo(f"skipped {len(records) - len(tasks)} of {len(records)} records without a prompt or a rubric")
     for task in tasks:
         checks.validate(task.rubric)
     return tasks
 
 
-def _tell(config: RunConfig, judge: Judge | ServiceJudge, tasks: list[Task], resume: bool) -> None:
-    from rubricsvc.cli.probing import EMBEDDED, fetch_embedded, warn_of_embedded
+def _print_plan(config: RunConfig, judge: Judge | ServiceJudge, tasks: list[Task], resume: bool) -> None:
+    from rubricsvc.cli.embedded import EMBEDDED, fetch_embedded, warn_of_embedded
     from rubricsvc.services.selecting import veto_warning
     from trainer.config import ServiceJudge
 
     sampling, policy = config.sampling, config.policy
-    verb = "go on training" if resume else "train"
-    echo(f"{verb} {policy.model} ({policy.dtype}) for {config.steps} steps, into {config.out}")
+    verb = "resume training" if resume else "train"
+    echo(f"{verb} {policy.model} ({policy.dtype}) for {config.steps} steps in {config.out}")
     echo(
-        f"a step: {sampling.group_size} completions for each of {sampling.prompts_per_step} prompts (of {len(tasks)}), "
-        f"judged by {judge.name}"
+        f"each step: {sampling.prompts_per_step} of {len(tasks)} prompts, {sampling.group_size} completions each, "
+        f"judge {judge.name}"
     )
     if not isinstance(judge, ServiceJudge):
         required = sorted({repr(key) for task in tasks for key in task.rubric.judged_required})
         if warning := veto_warning(judge, required):
             echo(f"warning: {warning}")
-    model = getattr(judge, "model", None)  # a service's judge has its model there
+    model = None if isinstance(judge, ServiceJudge) else judge.model
     if model == EMBEDDED:
         warn_of_embedded()
     if EMBEDDED in (model, policy.model):
         fetch_embedded()
 
 
-def _rewards(judge: Judge | ServiceJudge) -> JudgeRewards | ServiceRewards:
+def _rewards(config: RunConfig, judge: Judge | ServiceJudge) -> JudgeRewards | ServiceRewards:
     from rubricsvc.core.judge import Judge
-    from trainer.rewards import JudgeRewards, ServiceRewards
+    from trainer.rewards import JudgeRewards
+    from trainer.service_rewards import ServiceRewards
 
     if isinstance(judge, Judge):
         return JudgeRewards(judge)
-    return ServiceRewards(judge.name, judge.service, timeout=judge.timeout_s)
+    return ServiceRewards(judge.name, judge.service, run=config.out.name, timeout=judge.timeout_s)
 
 
 @contextmanager
 def _stop_on_interrupt() -> Iterator[Event]:
-    """An event that the first Ctrl-C sets; the second one interrupts as ever."""
+    """Yield an event that the first Ctrl-C sets; the second one raises KeyboardInterrupt."""
     stop = Event()
 
-    def first(_signal: int, _frame: object) -> None:
+    def on_interrupt(_signal: int, _frame: object) -> None:
         stop.set()
         signal.signal(signal.SIGINT, before)
-        echo("\nending after this step, with a checkpoint; Ctrl-C again ends at once")
+        echo("\nstopping after this step, with a checkpoint; press Ctrl-C again to stop now")
 
-    before = signal.signal(signal.SIGINT, first)
+    before = signal.signal(signal.SIGINT, on_interrupt)
     try:
         yield stop
     finally:
@@ -183,7 +195,7 @@ def _is_run(folder: Path) -> bool:
 
 
 def _summary(folder: Path) -> dict[str, Any]:
-    """Steps done, and the mean reward of the first and the last tenth of them."""
+    """Return the steps done, and the mean reward of the first and the last tenth of them."""
     from trainer import checkpoint
     from trainer.metrics import read
 
@@ -191,20 +203,21 @@ def _summary(folder: Path) -> dict[str, Any]:
     steps = read(folder)
     rewards = [step["reward"] for step in steps]
     tenth = max(1, len(rewards) // 10)
-    kept = checkpoint.steps(folder)
+    saved = checkpoint.steps(folder)
     return {
         "run": str(folder),
         "steps": len(rewards),
-        "of": config["steps"],
+        "steps_total": config["steps"],
         "reward_first": _mean(rewards[:tenth]),
         "reward_last": _mean(rewards[-tenth:]),
         "judge_calibrated": steps[-1].get("judge_calibrated") if steps else None,
-        "judge_audit": _in_words(config.get("judge_audit")),
-        "checkpoint": str(checkpoint.folder(folder, kept[-1])) if kept else None,
+        "std_floor": config.get("std_floor"),
+        "judge_audit": _audit_summary(config.get("judge_audit")),
+        "checkpoint": str(checkpoint.folder(folder, saved[-1])) if saved else None,
     }
 
 
-def _in_words(audit: dict[str, Any] | None) -> str | None:
+def _audit_summary(audit: dict[str, Any] | None) -> str | None:
     return f"{'passed' if audit['passed'] else 'not passed'} {audit['created_at'][:10]}" if audit else None
 
 

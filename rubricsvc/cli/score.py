@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rubricsvc.cli.embedded import EMBEDDED, warn_of_embedded
 from rubricsvc.cli.judge_add import make_judge
+from rubricsvc.cli.judge_probe import score_once
 from rubricsvc.cli.output import OK, WITH_FAILURES, Json, cell, exit_with, print_data, print_json, print_table, shorten
-from rubricsvc.cli.probing import EMBEDDED, score_once, warn_of_embedded
 from rubricsvc.cli.verdicts import why
 from rubricsvc.errors import InvalidError, NotFoundError
 
@@ -161,11 +162,11 @@ def judge_of(judge: str, model: str | None, mode: str, api_key_env: str | None) 
         warn_of_embedded()
         return make_judge(name=EMBEDDED, engine="transformers_local", model=EMBEDDED, mode=mode)
     if judge.startswith(("http://", "https://")):
-        from rubricsvc.cli.asking import only_model
+        from rubricsvc.cli.served_models import only_served_model
 
         endpoint = {"base_url": judge, "api_key_env": api_key_env}
         chosen = make_judge(name=judge[:LONGEST_NAME], model=model or "?", mode=mode, endpoint=endpoint)
-        return chosen if model else chosen.model_copy(update={"model": only_model(chosen.endpoint)})
+        return chosen if model else chosen.model_copy(update={"model": only_served_model(chosen.endpoint)})
     from rubricsvc.cli.database import database
     from rubricsvc.store import judges
 

@@ -1,7 +1,8 @@
-"""Canonical JSON and the SHA-256 fingerprints made from it.
+"""Canonical JSON and the SHA-256 digests made from it.
 
-Two values that mean the same have the same bytes: keys sorted, no blanks, ``None`` left out, text kept as UTF-8.
-Leaving ``None`` out means that a field added later, unset, does not change the fingerprints of what is already stored.
+Equal values have equal bytes: sorted keys, no blanks, UTF-8. The unset fields of a model are left out, so that a field
+added later, unset, does not change the digests of what is stored. Free JSON data (the arguments of a check, the item of
+a prompt) is kept as it is: there ``null`` and ``-0.0`` are values like any other.
 """
 
 import hashlib
@@ -13,18 +14,22 @@ from pydantic import BaseModel
 
 def _plain(value: Any) -> Any:
     if isinstance(value, BaseModel):
-        return _plain(value.model_dump(mode="json"))
+        fields = ((name, getattr(value, name)) for name in type(value).model_fields)
+        return {name: _number(_plain(field)) for name, field in fields if field is not None}
     if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items() if item is not None}
+        return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
-    if isinstance(value, float) and value == 0:
-        return 0.0  # -0.0 and 0.0 are one number, and must be one text
     return value
 
 
+def _number(field: Any) -> Any:
+    """Return a model's field, with -0.0 as the 0.0 that it equals."""
+    return 0.0 if isinstance(field, float) and field == 0 else field
+
+
 def canonical_json(value: Any) -> bytes:
-    """The one byte string of ``value`` (a pydantic model or plain JSON data).
+    """Return the one byte string of ``value`` (a pydantic model or plain JSON data).
 
     Raises:
         ValueError: ``value`` holds a NaN or an infinity.
@@ -34,5 +39,5 @@ def canonical_json(value: Any) -> bytes:
 
 
 def digest(*values: Any) -> str:
-    """SHA-256 (64 hex digits) over the canonical JSON of the values, in order."""
+    """Return the SHA-256 (64 hex digits) of the canonical JSON of the values, in order."""
     return hashlib.sha256(canonical_json(list(values))).hexdigest()

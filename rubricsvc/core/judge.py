@@ -12,7 +12,7 @@ from pydantic import AfterValidator, AnyHttpUrl, Field, TypeAdapter, ValidationE
 from rubricsvc.core.base import Title, UnitInterval, Value
 from rubricsvc.core.calibration import Calibration
 from rubricsvc.core.fingerprint import digest
-from rubricsvc.core.rubric import Rubric, refuse_repeats
+from rubricsvc.core.rubric import refuse_repeats
 from rubricsvc.core.verdict import Usage
 
 Mode = Literal["readout", "written", "comparative", "trajectory", "panel", "cascade"]
@@ -305,7 +305,7 @@ class Judge(Value):
         What is in force where it is unset is left out where it is set, too: spelt out, it makes no other judge.
         """
         spelt = {name for name, unset in _IN_FORCE.items() if getattr(self, name) == unset}
-        own = self.model_dump(mode="json", exclude={"name", "endpoint", "members", *spelt})
+        own = self.model_copy(update=dict.fromkeys(("name", "endpoint", "members", *spelt)))
         return digest(own, [member.digest for member in self.members or ()])
 
     def __hash__(self) -> int:
@@ -319,12 +319,3 @@ _IN_FORCE = {
     "require_evidence": False,
 }
 """The fields that may be unset, and what then holds. (Without thinking there is none.)"""
-
-
-def fingerprint(rubric: Rubric, judge: Judge, template_digest: str) -> str:
-    """Where the verdicts of one rubric come from: rubric version, judge with its sampling, text of its template.
-
-    The rubric's digest covers each criterion, so that this and the criterion's key name a verdict completely. Change
-    any of it and the fingerprint changes, and what is stored is not used again.
-    """
-    return digest(rubric.digest, judge.digest, template_digest)

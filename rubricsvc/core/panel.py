@@ -40,7 +40,7 @@ def _nearest(value: float, scale: Scale) -> float:
     return min(levels, key=lambda level: (abs(level - value), level))
 
 
-def gather(criterion: Criterion, findings: Mapping[str, Verdict], rule: Rule, fingerprint: str | None) -> Verdict:
+def gather(criterion: Criterion, findings: Mapping[str, Verdict], rule: Rule) -> Verdict:
     """The verdict of several voters, by name; see the module. Rationale and quotes are those of the vote nearest to it.
 
     ``usage`` is their sum and ``latency_s`` that of the slowest: they were asked side by side.
@@ -53,7 +53,6 @@ def gather(criterion: Criterion, findings: Mapping[str, Verdict], rule: Rule, fi
         "votes": votes_of(findings),
         "usage": total(verdict.usage for verdict in given),
         "latency_s": max((v.latency_s for v in given if v.latency_s is not None), default=None),
-        "fingerprint": fingerprint,
         "answer_mass": mean_of(verdict.answer_mass for verdict in given),
         "detail": "; ".join(dict.fromkeys(verdict.detail for verdict in given if verdict.detail)) or None,
     }
@@ -80,7 +79,7 @@ def certain(verdict: Verdict, band: tuple[float, float]) -> bool:
     return verdict.outcome == "scored" and chance is not None and not band[0] <= chance <= band[1]
 
 
-def settle(findings: Mapping[str, Verdict], fingerprint: str | None) -> Verdict:
+def settle(findings: Mapping[str, Verdict]) -> Verdict:
     """A cascade's verdict: that of the last member asked, a failure too. ``usage`` and ``latency_s`` are sums."""
     given = list(findings.values())
     known = [verdict.latency_s for verdict in given if verdict.latency_s is not None]
@@ -88,7 +87,6 @@ def settle(findings: Mapping[str, Verdict], fingerprint: str | None) -> Verdict:
         "votes": votes_of(findings),
         "usage": total(verdict.usage for verdict in given),
         "latency_s": sum(known) if known else None,
-        "fingerprint": fingerprint,
     }
     return given[-1].model_copy(update=told)
 

@@ -186,7 +186,7 @@ class Summary:
 def summary(session: Session, job_id: int) -> Summary:
     """What the job came to so far. It reads every verdict of the job: for once, not for watching."""
     rewards = select(func.count(ItemRow.reward), func.avg(ItemRow.reward)).where(ItemRow.job_id == job_id)
-    behind = select(ItemRow.id).join(VerdictRow, verdicts.behind_item()).where(ItemRow.job_id == job_id)
+    behind = verdicts.with_verdicts(select(ItemRow.id).where(ItemRow.job_id == job_id))
     failed = behind.where(VerdictRow.outcome == "failed").with_only_columns(VerdictRow.reason, func.count())
     tokens = [func.sum(VerdictRow.details["usage", name].as_float()) for name in ("prompt", "cached")]
     vetoed = (

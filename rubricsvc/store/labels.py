@@ -13,7 +13,7 @@ from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import ConflictError, InvalidError, cut
 from rubricsvc.store import verdicts
 from rubricsvc.store.ids import find, missing
-from rubricsvc.store.tables import CompletionRow, ItemRow, LabelRow, RubricRow, VerdictRow, utcnow
+from rubricsvc.store.tables import CompletionRow, ItemRow, LabelRow, QuestionRow, RubricRow, VerdictRow, utcnow
 from rubricsvc.store.upsert import add_new, batched
 
 Placed = tuple[int, int, Label]
@@ -116,9 +116,9 @@ def judged(session: Session, judge_id: int, *, job_id: int | None = None) -> lis
     rubrics = {row.id: row.value for row in session.scalars(labelled)}
     found: dict[tuple[int, int], dict[str, Verdict]] = {}
     rewards: dict[tuple[int, int], float | None] = {}
-    for completion_id, rubric_id, reward, said in session.execute(_last_words(judge_id, job_id)):
+    for completion_id, rubric_id, reward, key, row in session.execute(_newest_verdicts(judge_id, job_id)):
         rewards[completion_id, rubric_id] = reward
-        found.setdefault((completion_id, rubric_id), {})[said.criterion] = said.verdict
+        found.setdefault((completion_id, rubric_id), {})[key] = row.verdict_on(key)
     return [
         Judged(
             completion_id=row.completion_id,
@@ -133,25 +133,22 @@ def judged(session: Session, judge_id: int, *, job_id: int | None = None) -> lis
     ]
 
 
-def _last_words(judge_id: int, job_id: int | None) -> Select[int, int, float | None, VerdictRow]:
-    """(completion id, rubric id, reward, verdict) of the judge's newest item on each that people labelled.
+def _newest_verdicts(judge_id: int, job_id: int | None) -> Select[int, int, float | None, str, VerdictRow]:
+    """(completion id, rubric id, reward, criterion, verdict) of the judge's newest item on each that people labelled.
 
     How it is asked may have changed since older ones. The item tells, and not the verdict, whose it is: verdicts are
-    shared by all judges and rubrics that have the same fingerprint, and carry the ids of those that asked first. The
+    shared by all judges and rubrics that ask the same question, and carry the ids of those that asked first. The
     reward is the same item's, null too: an older one was folded from other verdicts.
     """
     labelled = select(LabelRow.completion_id, LabelRow.rubric_id)
     newest = select(func.max(ItemRow.id)).where(
         ItemRow.judge_id == judge_id,
-        ItemRow.fingerprint.is_not(None),
+        ItemRow.question_set.is_not(None),
         tuple_(ItemRow.completion_id, ItemRow.rubric_id).in_(labelled),
     )
     if job_id is not None:
         newest = newest.where(ItemRow.job_id == job_id)
     newest = newest.group_by(ItemRow.completion_id, ItemRow.rubric_id)
-    return (
-        select(ItemRow.completion_id, ItemRow.rubric_id, ItemRow.reward, VerdictRow)
-        .join(VerdictRow, verdicts.behind_item())
-        .where(ItemRow.id.in_(newest))
-        .order_by(VerdictRow.id)
-    )
+    columns = (ItemRow.completion_id, ItemRow.rubric_id, ItemRow.reward, QuestionRow.criterion, VerdictRow)
+    query = verdicts.with_verdicts(select(*columns).select_from(ItemRow))
+    return query.where(ItemRow.id.in_(newest)).order_by(VerdictRow.id)

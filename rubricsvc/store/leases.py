@@ -14,12 +14,13 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import Select, func, select, tuple_, update
 from sqlalchemy.orm import Session
 
+from rubricsvc.core.questions import QuestionSet
 from rubricsvc.core.reward import fold
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.verdict import Verdict
@@ -37,9 +38,9 @@ from rubricsvc.store.tables import (
     OutboxRow,
 )
 from rubricsvc.store.upsert import batched
-from rubricsvc.store.verdicts import Origin
+from rubricsvc.store.verdicts import Asked, Name
 
-WHY_CHARS = 300
+REASON_CHARS = 300
 
 GroupKey = tuple[int, int, int]
 """(job id, rubric id, prompt id): what names a group of completions that are judged side by side."""
@@ -58,18 +59,26 @@ class Lease:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """What scoring a leased item came to: one verdict for each criterion, ``known`` of them read from the store."""
+class ItemResult:
+    """The verdicts of a leased item, one for each criterion, of which ``known`` ones were read from the store."""
 
     lease: Lease
     rubric: Rubric
-    fingerprint: str
+    questions: QuestionSet
     verdicts: Sequence[Verdict]
     known: frozenset[str] = frozenset()
 
     @property
-    def origin(self) -> Origin:
-        return (self.lease.completion_id, self.fingerprint)
+    def asked(self) -> Asked:
+        """The completion and the question set."""
+        return (self.lease.completion_id, self.questions.digest)
+
+    @property
+    def new(self) -> Iterator[tuple[Name, Verdict]]:
+        """The verdicts that were not read from the store, by name."""
+        for verdict in self.verdicts:
+            if verdict.criterion not in self.known:
+                yield (self.lease.completion_id, self.questions.fingerprints[verdict.criterion]), verdict
 
 
 def _now(session: Session) -> float:
@@ -184,24 +193,27 @@ def release(session: Session, leases: Sequence[Lease]) -> None:
         outbox.ring(session, judge_id)
 
 
-def record(session: Session, outcomes: Sequence[Outcome]) -> list[int]:
-    """Write verdicts and rewards of the items that are still ours; the item ids written. The rest is dropped.
+def record(session: Session, results: Sequence[ItemResult]) -> list[int]:
+    """Write verdicts and rewards of the items that are still ours; return the item ids written. The rest is dropped.
 
-    Where another job settled a verdict in the meantime, that verdict stands and the reward is folded from it.
+    Where another item settled a verdict in the meantime, that verdict stands and the reward is computed from it.
     """
-    fences = {outcome.lease.item_id: outcome for outcome in outcomes}
-    locked = select(ItemRow.id, ItemRow.fence).where(ItemRow.id.in_(fences), ItemRow.state == LEASED).with_for_update()
-    ours = [fences[id_] for id_, fence in session.execute(locked) if fences[id_].lease.fence == fence]
+    by_item = {result.lease.item_id: result for result in results}
+    locked = select(ItemRow.id, ItemRow.fence).where(ItemRow.id.in_(by_item), ItemRow.state == LEASED).with_for_update()
+    ours = [by_item[id_] for id_, fence in session.execute(locked) if by_item[id_].lease.fence == fence]
     if not ours:
         return []
-    sent = _one_of_each(ours)
-    kept = verdicts.write(session, sent) if sent else set()
-    shared = {origin for origin, count in Counter(outcome.origin for outcome in ours).items() if count > 1}
-    beaten = shared | {row[0] for row in sent if (row[0], row[3].criterion) not in kept}
-    stands = verdicts.settled(session, beaten) if beaten else {}
-    rows = [_item_columns(outcome, stands.get(outcome.origin, [])) for outcome in ours]
+    verdicts.add_questions(session, (result.questions for result in ours))
+    new = _distinct(ours)
+    written = verdicts.write(session, new) if new else set()
+    asked_by = Counter(name for result in ours for name in {name for name, _ in result.new})
+    contested = {
+        result.asked for result in ours if any(name not in written or asked_by[name] > 1 for name, _ in result.new)
+    }
+    stored = verdicts.settled(session, contested) if contested else {}
+    rows = [_item_columns(result, stored.get(result.asked, {})) for result in ours]
     session.execute(update(ItemRow), rows)
-    return [outcome.lease.item_id for outcome in ours]
+    return [result.lease.item_id for result in ours]
 
 
 def fail(session: Session, lease: Lease, why: str) -> None:
@@ -209,42 +221,39 @@ def fail(session: Session, lease: Lease, why: str) -> None:
     session.execute(
         update(ItemRow)
         .where(tuple_(ItemRow.id, ItemRow.fence).in_(_held([lease])), ItemRow.state == LEASED)
-        .values(state=FAILED, lease_until=None, worker=None, null_reason=why[:WHY_CHARS]),
+        .values(state=FAILED, lease_until=None, worker=None, null_reason=why[:REASON_CHARS]),
         execution_options={"synchronize_session": False},
     )
 
 
-def _one_of_each(outcomes: Sequence[Outcome]) -> list[tuple[Origin, int, int, Verdict]]:
-    """What is to be written, once each: two jobs of one batch may have judged the same. A settled verdict wins.
+def _distinct(results: Sequence[ItemResult]) -> list[tuple[Name, int, int, Verdict]]:
+    """Return what is to be written, each verdict once: two items of one batch may ask the same question.
 
-    In one order for all writers, so that two of them cannot wait for each other.
+    Of several verdicts a settled one is written. In one order for all writers, so that two cannot block each other.
     """
-    rows: dict[tuple[Origin, str], tuple[Origin, int, int, Verdict]] = {}
-    for outcome in outcomes:
-        for verdict in outcome.verdicts:
-            name = (outcome.origin, verdict.criterion)
-            if verdict.criterion in outcome.known or (name in rows and rows[name][3].outcome != "failed"):
-                continue
-            rows[name] = (outcome.origin, outcome.lease.rubric_id, outcome.lease.judge_id, verdict)
+    rows: dict[Name, tuple[Name, int, int, Verdict]] = {}
+    for result in results:
+        for name, verdict in result.new:
+            if name not in rows or rows[name][3].outcome == "failed":
+                rows[name] = (name, result.lease.rubric_id, result.lease.judge_id, verdict)
     return [rows[name] for name in sorted(rows)]
 
 
-def _item_columns(outcome: Outcome, stands: Sequence[Verdict]) -> dict[str, object]:
-    final = {verdict.criterion: verdict for verdict in outcome.verdicts}
-    final.update({verdict.criterion: verdict for verdict in stands})
-    folded = fold(outcome.rubric, final.values())
+def _item_columns(result: ItemResult, stored: Mapping[str, Verdict]) -> dict[str, object]:
+    final = {verdict.criterion: verdict for verdict in result.verdicts} | dict(stored)
+    folded = fold(result.rubric, final.values())
     failed = sum(verdict.outcome == "failed" for verdict in final.values())
     return {
-        "id": outcome.lease.item_id,
+        "id": result.lease.item_id,
         "state": FAILED if failed else DONE,
         "lease_until": None,
         "worker": None,
-        "fingerprint": outcome.fingerprint,
+        "question_set": result.questions.digest,
         "reward": folded.value,
         "coverage": folded.coverage,
         "formula": folded.formula,
         "vetoed_by": folded.vetoed_by,
-        "null_reason": (folded.null_reason or "")[:WHY_CHARS] or None,
+        "null_reason": (folded.null_reason or "")[:REASON_CHARS] or None,
         "verdicts": len(final),
         "failed_verdicts": failed,
     }

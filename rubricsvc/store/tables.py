@@ -191,8 +191,8 @@ class ItemRow(Base):
     """One completion of a job, under one rubric: the unit of work, of leasing and of reward.
 
     ``fence`` grows with each lease; only the holder of the newest fence may record. ``lost`` counts leases whose
-    holder fell silent. ``fingerprint`` names, with the completion, the verdicts that the reward was folded from;
-    ``verdicts`` counts them.
+    holder fell silent. ``question_set`` and the completion name the verdicts behind the reward; ``verdicts`` counts
+    them.
     """
 
     __tablename__ = "items"
@@ -213,7 +213,7 @@ class ItemRow(Base):
     lease_until: Mapped[float | None] = mapped_column(Float)
     worker: Mapped[str | None] = mapped_column(String(100))
     lost: Mapped[int] = mapped_column(default=0)
-    fingerprint: Mapped[str | None] = mapped_column(String(64))
+    question_set: Mapped[str | None] = mapped_column(String(64))
     reward: Mapped[float | None] = mapped_column(Float)
     coverage: Mapped[float | None] = mapped_column(Float)
     formula: Mapped[str | None] = mapped_column(String(60))
@@ -226,11 +226,28 @@ class ItemRow(Base):
     rubric: Mapped[RubricRow] = relationship()
 
 
+class QuestionRow(Base):
+    """One question of a question set: what one judge is asked about one criterion of one rubric version.
+
+    Items join their verdicts through it: ``items.question_set``, then ``completion_id`` and ``fingerprint``.
+    """
+
+    __tablename__ = "questions"
+
+    question_set: Mapped[str] = mapped_column(String(64), primary_key=True)
+    criterion: Mapped[str] = mapped_column(String(200), primary_key=True)
+    fingerprint: Mapped[str] = mapped_column(String(64))
+
+
 class VerdictRow(Base):
-    """One finding. A settled one (scored or abstained) is never overwritten; a failed one gives way to a later try."""
+    """The answer to one question about one completion; every item that asks the question shares it.
+
+    A scored or abstained verdict is never overwritten; a failed one is replaced by a later attempt. ``criterion``,
+    ``rubric_id`` and ``judge_id`` are of the item that asked first.
+    """
 
     __tablename__ = "verdicts"
-    __table_args__ = (UniqueConstraint("completion_id", "fingerprint", "criterion", "sample"),)
+    __table_args__ = (UniqueConstraint("completion_id", "fingerprint", "sample"),)
 
     id: Mapped[int] = mapped_column(primary_key=True)
     completion_id: Mapped[int] = mapped_column(ForeignKey("completions.id"))
@@ -248,8 +265,13 @@ class VerdictRow(Base):
 
     @property
     def verdict(self) -> Verdict:
+        """The verdict, on the criterion that asked first."""
+        return self.verdict_on(self.criterion)
+
+    def verdict_on(self, criterion: str) -> Verdict:
+        """Return the verdict as one on ``criterion`` of the rubric that asks the same question."""
         return Verdict(
-            criterion=self.criterion,
+            criterion=criterion,
             outcome=self.outcome,
             value=self.value,
             reason=self.reason,

@@ -1,58 +1,88 @@
-"""Verdicts: written in bulk, found by what they came from."""
+"""Verdicts: written in bulk, found by the question that they answer."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, TypeVarTuple
 
-from sqlalchemy import ColumnElement, select, tuple_
+from sqlalchemy import BigInteger, Select, String, column, select, tuple_, values
 from sqlalchemy.orm import Session
 
+from rubricsvc.core.questions import QuestionSet
 from rubricsvc.core.verdict import Verdict
-from rubricsvc.store.tables import ItemRow, VerdictRow
+from rubricsvc.store.tables import ItemRow, QuestionRow, VerdictRow
 from rubricsvc.store.upsert import batched, insert_rows
 
-Origin = tuple[int, str]
-"""(completion id, fingerprint): what, with a criterion, names a verdict."""
+Name = tuple[int, str]
+"""(completion id, fingerprint of the question): what names a verdict."""
+
+Asked = tuple[int, str]
+"""(completion id, digest of a question set)."""
+
+Ts = TypeVarTuple("Ts")
 
 _OWN_COLUMNS = {"criterion", "outcome", "value", "reason", "sample", "fingerprint"}
 
 
-def settled(session: Session, origins: Iterable[Origin]) -> dict[Origin, list[Verdict]]:
-    """What is known already and need not be asked again: the scored and abstained verdicts of these origins."""
-    found: dict[Origin, list[Verdict]] = {}
-    for chunk in batched(origins):
-        query = select(VerdictRow).where(
-            tuple_(VerdictRow.completion_id, VerdictRow.fingerprint).in_(chunk), VerdictRow.outcome != "failed"
+def add_questions(session: Session, sets: Iterable[QuestionSet]) -> None:
+    """Store the question sets that are not there yet."""
+    by_digest = {questions.digest: questions for questions in sets}
+    for chunk in batched(sorted(by_digest)):
+        there = select(QuestionRow.question_set).where(QuestionRow.question_set.in_(chunk)).distinct()
+        missing = sorted(set(chunk) - set(session.scalars(there)))
+        rows = [
+            {"question_set": digest, "criterion": key, "fingerprint": fingerprint}
+            for digest in missing
+            for key, fingerprint in sorted(by_digest[digest].fingerprints.items())
+        ]
+        for part in batched(rows):
+            statement, parameters = insert_rows(session, QuestionRow, part)
+            session.execute(statement.on_conflict_do_nothing(), parameters)
+
+
+def settled(session: Session, asked: Iterable[Asked]) -> dict[Asked, dict[str, Verdict]]:
+    """Return the scored and abstained verdicts behind each completion and stored question set, by criterion."""
+    found: dict[Asked, dict[str, Verdict]] = {}
+    for chunk in batched(set(asked)):
+        columns = column("completion_id", BigInteger), column("question_set", String)
+        given = values(*columns, name="given").data(chunk).cte("given")
+        query = (
+            select(given.c.question_set, QuestionRow.criterion, VerdictRow)
+            .join(QuestionRow, QuestionRow.question_set == given.c.question_set)
+            .join(
+                VerdictRow,
+                (VerdictRow.completion_id == given.c.completion_id)
+                & (VerdictRow.fingerprint == QuestionRow.fingerprint),
+            )
+            .where(VerdictRow.outcome != "failed")
         )
-        for row in session.scalars(query):
-            found.setdefault((row.completion_id, row.fingerprint), []).append(row.verdict)
+        for question_set, criterion, row in session.execute(query):
+            found.setdefault((row.completion_id, question_set), {})[criterion] = row.verdict_on(criterion)
     return found
 
 
-def write(session: Session, verdicts: Iterable[tuple[Origin, int, int, Verdict]]) -> set[tuple[Origin, str]]:
-    """Keep (origin, rubric id, judge id, verdict) in bulk; the (origin, criterion) pairs that were kept.
+def write(session: Session, verdicts: Iterable[tuple[Name, int, int, Verdict]]) -> set[Name]:
+    """Store (name, rubric id, judge id, verdict) in bulk; return the names that were written.
 
     A settled verdict stays (ON CONFLICT DO NOTHING); a failed one is replaced, and its attempts are counted.
     """
-    kept: set[tuple[Origin, str]] = set()
+    written: set[Name] = set()
     for chunk in batched(verdicts):
         new, parameters = insert_rows(session, VerdictRow, [_columns(*row) for row in chunk])
         changed = {name: new.excluded[name] for name in ("outcome", "value", "reason", "details", "created_at")}
         statement = new.on_conflict_do_update(
-            index_elements=["completion_id", "fingerprint", "criterion", "sample"],
+            index_elements=["completion_id", "fingerprint", "sample"],
             set_={**changed, "attempts": VerdictRow.attempts + 1},
             where=VerdictRow.outcome == "failed",
-        ).returning(VerdictRow.completion_id, VerdictRow.fingerprint, VerdictRow.criterion)
-        for completion_id, fingerprint, criterion in session.execute(statement, parameters):
-            kept.add(((completion_id, fingerprint), criterion))
-    return kept
+        ).returning(VerdictRow.completion_id, VerdictRow.fingerprint)
+        written.update((completion_id, name) for completion_id, name in session.execute(statement, parameters))
+    return written
 
 
-def _columns(origin: Origin, rubric_id: int, judge_id: int, verdict: Verdict) -> dict[str, Any]:
+def _columns(name: Name, rubric_id: int, judge_id: int, verdict: Verdict) -> dict[str, Any]:
     return {
-        "completion_id": origin[0],
-        "fingerprint": origin[1],
+        "completion_id": name[0],
+        "fingerprint": name[1],
         "rubric_id": rubric_id,
         "judge_id": judge_id,
         "criterion": verdict.criterion,
@@ -64,23 +94,20 @@ def _columns(origin: Origin, rubric_id: int, judge_id: int, verdict: Verdict) ->
     }
 
 
-def behind_item() -> ColumnElement[bool]:
-    """The join of an item to the verdicts that its reward was folded from."""
-    return (VerdictRow.completion_id == ItemRow.completion_id) & (VerdictRow.fingerprint == ItemRow.fingerprint)
+def with_verdicts(query: Select[*Ts]) -> Select[*Ts]:
+    """Join a query of items to the verdicts behind their rewards; `QuestionRow.criterion` is the key in the rubric."""
+    query = query.join(QuestionRow, QuestionRow.question_set == ItemRow.question_set)
+    names = (VerdictRow.completion_id == ItemRow.completion_id) & (VerdictRow.fingerprint == QuestionRow.fingerprint)
+    return query.join(VerdictRow, names)
 
 
 def for_items(session: Session, item_ids: Iterable[int]) -> dict[int, list[Verdict]]:
-    """The verdicts behind each item's reward; an item that was never scored has none."""
+    """Return the verdicts behind each item's reward; an item that was never scored has none."""
     found: dict[int, list[Verdict]] = {}
     for chunk in batched(item_ids):
-        query = (
-            select(ItemRow.id, VerdictRow)
-            .join(VerdictRow, behind_item())
-            .where(ItemRow.id.in_(chunk))
-            .order_by(VerdictRow.id)
-        )
-        for item_id, row in session.execute(query):
-            found.setdefault(item_id, []).append(row.verdict)
+        query = with_verdicts(select(ItemRow.id, QuestionRow.criterion, VerdictRow).select_from(ItemRow))
+        for item_id, criterion, row in session.execute(query.where(ItemRow.id.in_(chunk)).order_by(VerdictRow.id)):
+            found.setdefault(item_id, []).append(row.verdict_on(criterion))
     return found
 
 
@@ -93,12 +120,14 @@ def page(
     after: int = 0,
     limit: int = 100,
 ) -> list[VerdictRow]:
-    """Up to ``limit`` verdicts with ids above ``after``, ascending; of one job, completion or outcome, where asked."""
+    """Return up to ``limit`` verdicts with ids above ``after``, ascending; of one job, completion or outcome."""
     query = select(VerdictRow).where(VerdictRow.id > after).order_by(VerdictRow.id).limit(limit)
     if job_id is not None:
         query = query.where(
             tuple_(VerdictRow.completion_id, VerdictRow.fingerprint).in_(
-                select(ItemRow.completion_id, ItemRow.fingerprint).where(ItemRow.job_id == job_id)
+                select(ItemRow.completion_id, QuestionRow.fingerprint)
+                .join(QuestionRow, QuestionRow.question_set == ItemRow.question_set)
+                .where(ItemRow.job_id == job_id)
             )
         )
     if completion_id is not None:

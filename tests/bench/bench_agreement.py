@@ -111,8 +111,11 @@ async def judged(judge: Judge, criterion: Criterion, cases: Sequence[Case]) -> l
     try:
         for at in range(0, len(cases), AT_ONCE):
             some = cases[at : at + AT_ONCE]
-            asked = [(rubric, Prompt.of(case.prompt), Completion(text=case.completion)) for case in some]
-            for case, (verdict,) in zip(some, await scoring.score_many(engine, judge, asked), strict=True):
+            scored = [
+                scoring.score(engine, judge, rubric, Prompt.of(case.prompt), Completion(text=case.completion))
+                for case in some
+            ]
+            for case, (verdict,) in zip(some, await asyncio.gather(*scored), strict=True):
                 label = Label(criterion=criterion.key, annotator="data set", value=float(case.met))
                 found = {criterion.key: verdict}
                 rows.append(Judged(len(rows), prompts[case.prompt], 1, label, criterion, found))

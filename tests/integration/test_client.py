@@ -33,6 +33,7 @@ from rubricsvc.settings import Settings
 from rubricsvc.store import keys, leases, outbox
 from rubricsvc.store.session import Database
 from tests.instant_engine import InstantEngine
+from tests.rows import item_result
 from tests.services import free_port
 from workers import engines
 from workers.engines.base import Failure, Question, Reply
@@ -197,7 +198,7 @@ def test_client_score_cancel_late_returns_scored(client: Client, db: Database) -
         with db.write() as session:
             for lease in leases.claim(session, 1, limit=1, worker="w", seconds=60)[: not scored_one]:
                 found = [Verdict.scored("a", 1.0), Verdict.scored("pit", 0.0)]
-                leases.record(session, [leases.Outcome(lease, RUBRIC, "f", found)])
+                leases.record(session, [item_result(lease, RUBRIC, found)])
                 scored_one.append(lease.item_id)
 
     scored_one: list[int] = []

@@ -2,10 +2,14 @@
 
 With reward R_i of completion i in a group G sampled from one prompt, and its t-th token's probability ratio r_it ::
 
-    A_i  = (R_i - mean_G R) / (std_G R + 1e-4)                       std with Bessel's correction
+    A_i  = (R_i - mean_G R) / (max(std_G R, floor) + 1e-4)           std with Bessel's correction
     L    = - 1/N Σ_i Σ_t min(r_it A_i, clip(r_it, 1 - low, 1 + high) A_i)  +  β/N Σ_i Σ_t k3_it
     r_it = π(y_it) / π_old(y_it)        k3 = exp(x) - x - 1,  x = log π_ref(y_it) - log π(y_it)
     N    = number of tokens of all scored completions in the batch
+
+``floor`` is the smallest standard deviation that counts as signal: a judge repeats a reward only to within its
+repeatability, and a group whose rewards differ by less would otherwise get advantages as large as any other group's.
+π is the distribution that is sampled from, at its temperature and restricted to its nucleus (`trainer.tokens`).
 
 A completion whose reward is None (NaN here) takes no part: not in its group's mean and std, not in L, not in N.
 
@@ -20,20 +24,25 @@ import torch
 from torch import Tensor
 
 EPS = 1e-4
+"""Added to the standard deviation, as TRL does."""
 
 
-def advantages(rewards_GM: Tensor) -> Tensor:
-    """Group-relative advantages; NaN stands for *not scored* and gets 0.
+def advantages(rewards_GM: Tensor, std_floor: float = 0.0) -> Tensor:
+    """Return group-relative advantages [G, M]; a reward of NaN is *not scored* and gets 0.
 
-    A group with fewer than two scored members, or with equal rewards, teaches nothing: all its advantages are 0.
+    A group with fewer than two scored members, or with equal rewards, has no signal: all its advantages are 0.
+
+    Args:
+        rewards_GM: rewards, NaN where there is none.
+        std_floor: smallest divisor, in units of the reward.
     """
     mean_G1, std_G1 = group_statistics(rewards_GM)
-    centred_GM = rewards_GM - mean_G1
-    return torch.where(std_G1 > 0, centred_GM / (std_G1 + EPS), 0.0).nan_to_num(0.0)
+    scaled_GM = (rewards_GM - mean_G1) / (std_G1.clamp(min=std_floor) + EPS)
+    return torch.where(std_G1 > 0, scaled_GM, 0.0).nan_to_num(0.0)
 
 
 def group_statistics(rewards_GM: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean and standard deviation (Bessel) over the scored members of each group, as columns.
+    """Return mean and standard deviation (Bessel) [G, 1] over the scored members of each group.
 
     The deviation is 0 for equal rewards, exactly, and for fewer than two scored members; the mean of none is NaN.
     """
@@ -50,7 +59,7 @@ def group_statistics(rewards_GM: Tensor) -> tuple[Tensor, Tensor]:
 
 @dataclass(frozen=True)
 class Loss:
-    """``value`` is to be differentiated; ``clipped`` (tokens whose gradient the clip stops) and ``kl`` are sums."""
+    """``value`` is differentiable; ``clipped`` (tokens whose gradient the clip stops) and ``kl`` (nats) are sums."""
 
     value: Tensor
     clipped: Tensor
@@ -69,7 +78,19 @@ def loss(
     kl_beta: float = 0.0,
     ref_logp_BT: Tensor | None = None,
 ) -> Loss:
-    """This micro-batch's share of L. ``tokens`` is N of the whole batch, so that the shares add up to L."""
+    """Return this micro-batch's part of L.
+
+    Args:
+        logp_BT: log-probabilities (nats) of the policy, with gradient.
+        old_logp_BT: log-probabilities of the policy that sampled.
+        advantages_B: one advantage for each completion.
+        mask_BT: True at a token of a completion.
+        tokens: N of the whole batch, so that the parts add up to L.
+        clip_low: lower clip of the ratio.
+        clip_high: upper clip of the ratio.
+        kl_beta: weight of the KL penalty.
+        ref_logp_BT: log-probabilities of the reference policy; without them there is no penalty.
+    """
     advantages_B1 = advantages_B.unsqueeze(-1)
     ratio_BT = (logp_BT - old_logp_BT).exp()
     clipped_BT = ratio_BT.clamp(1 - clip_low, 1 + clip_high)

@@ -19,7 +19,7 @@ from rubricsvc.core.prompt import Document
 from rubricsvc.errors import FormatError, NotFoundError, UnavailableError
 
 PASSAGE_WORDS = 60
-"""About the most words that a passage has."""
+"""Target length of a passage, in words."""
 
 LIBRARY = ("argparse", "asyncio", "bisect", "collections", "contextlib", "copy", "dataclasses", "datetime", "decimal",
            "enum", "fractions", "functools", "heapq", "inspect", "itertools", "json", "logging", "math", "pathlib",
@@ -33,27 +33,27 @@ _SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z`*“])")
 
 _SCHEMA = """
 CREATE TABLE passages (id TEXT PRIMARY KEY, title TEXT NOT NULL, text TEXT NOT NULL UNIQUE);
-CREATE VIRTUAL TABLE found USING fts5(
+CREATE VIRTUAL TABLE passages_fts USING fts5(
     title, text, content=passages, tokenize="porter unicode61 remove_diacritics 2 tokenchars '_'"
 );
 """
 
 
 class Documents:
-    """Passages of documents, found by BM25. Used from one thread; ``close()`` it, or use it in a ``with``.
+    """Passages of documents, searched with BM25. Use it from one thread, in a ``with`` or with ``close()``.
 
     A document becomes passages with ids ``document``, ``document.2``, ``document.3``, … in the order of its text.
     """
 
     def __init__(self, path: Path | str = ":memory:") -> None:
-        """Open the index at ``path``; make an empty one where there is none.
+        """Open the index at ``path``, and create it where there is none.
 
         Raises:
             UnavailableError: the file is not an index, or this Python's SQLite has no FTS5.
         """
         self._db = sqlite3.connect(path)
         try:
-            if not self._db.execute("SELECT 1 FROM sqlite_master WHERE name = 'found'").fetchone():
+            if not self._db.execute("SELECT 1 FROM sqlite_master WHERE name = 'passages_fts'").fetchone():
                 self._db.executescript(_SCHEMA)
         except sqlite3.DatabaseError as error:
             self._db.close()
@@ -66,38 +66,39 @@ class Documents:
         self.close()
 
     def close(self) -> None:
+        """Close the index."""
         self._db.close()
 
     def __len__(self) -> int:
-        """How many passages there are."""
+        """Return the number of passages."""
         return int(self._db.execute("SELECT count(*) FROM passages").fetchone()[0])
 
     def add(self, documents: Iterable[Document]) -> int:
-        """Index ``documents``. A passage whose id or text is there already is left out. Returns how many are new."""
+        """Index documents and return the number of new passages. One with a known id or text is left out."""
         rows = [(passage.id, passage.title, passage.text) for document in documents for passage in passages(document)]
         with self._db:
             before = len(self)
             self._db.executemany("INSERT OR IGNORE INTO passages VALUES (?, ?, ?)", rows)
-            self._db.execute("INSERT INTO found(found) VALUES ('rebuild')")
+            self._db.execute("INSERT INTO passages_fts(passages_fts) VALUES ('rebuild')")
         return len(self) - before
 
     def search(self, query: str, limit: int = 5) -> list[Document]:
-        """The passages that hold any of the query's words, best first. The query is text, not FTS5 syntax."""
+        """Return passages with any of the query's words, best first. The query is text, not FTS5 syntax."""
         terms = " OR ".join(f'"{word}"' for word in dict.fromkeys(re.findall(r"\w+", query)))
         if not terms:
             return []
         rows = self._db.execute(
-            "SELECT p.id, p.text, p.title FROM found JOIN passages p ON p.rowid = found.rowid"
-            " WHERE found MATCH ? ORDER BY bm25(found, 2.0, 1.0), p.id LIMIT ?",
+            "SELECT p.id, p.text, p.title FROM passages_fts f JOIN passages p ON p.rowid = f.rowid"
+            " WHERE passages_fts MATCH ? ORDER BY bm25(passages_fts, 2.0, 1.0), p.id LIMIT ?",
             (terms, limit),
         )
         return [Document(id=ident, text=text, title=title) for ident, text, title in rows]
 
     def get(self, ident: str) -> Document:
-        """The passage with this id.
+        """Return the passage with this id.
 
         Raises:
-            NotFoundError: there is none.
+            NotFoundError: there is no such passage.
         """
         row = self._db.execute("SELECT id, text, title FROM passages WHERE id = ?", (ident,)).fetchone()
         if row is None:
@@ -106,23 +107,25 @@ class Documents:
 
 
 def passages(document: Document, words: int = PASSAGE_WORDS) -> Iterator[Document]:
-    """Cut a document between paragraphs, and a long paragraph of prose between sentences, so that a passage has about
-    ``words`` words at most; before a heading always. Line breaks inside a paragraph of prose become blanks.
+    """Split a document into passages of about ``words`` words at most.
+
+    It is split between paragraphs, a long paragraph of prose between sentences, and always before a heading. Line
+    breaks inside a paragraph of prose become spaces.
     """
-    held: list[str] = []
+    pending: list[str] = []
     number = 1
     for heading, text in [*_pieces(document.text, words), (False, "")]:
-        full = len(" ".join([*held, text]).split()) > words
-        if held and (heading or full or not text):
+        full = len(" ".join([*pending, text]).split()) > words
+        if pending and (heading or full or not text):
             ident = document.id if number == 1 else f"{document.id}.{number}"
-            yield Document(id=ident, text="\n".join(held), title=document.title)
-            held, number = [], number + 1
+            yield Document(id=ident, text="\n".join(pending), title=document.title)
+            pending, number = [], number + 1
         if text:
-            held.append(text)
+            pending.append(text)
 
 
 def _pieces(text: str, words: int) -> Iterator[tuple[bool, str]]:
-    """Whether a heading stands there, and a paragraph or a part of one. Code and grammar keep their lines."""
+    """Yield whether it begins with a heading, and a paragraph or a part of one. Code and grammar keep their lines."""
     for paragraph in _paragraphs(text):
         lines = [line for line in _UNDERLINE.sub("", paragraph).splitlines() if line.strip()]
         heading = _UNDERLINE.search(paragraph) is not None
@@ -145,9 +148,9 @@ def _paragraphs(text: str) -> list[str]:
 
 
 def python_reference() -> Iterator[Document]:
-    """CPython's language reference, about 80 long documents, as ``pydoc`` has it, the shortest first: chapters repeat
-    their sections. What ``pydoc`` sets in double quotes is code; here it stands in backticks, so that a double quote
-    is left for quoting.
+    """Yield CPython's language reference, about 80 long documents, the shortest first: chapters repeat their sections.
+
+    Code, which ``pydoc`` sets in double quotes, is set in backticks, so that double quotes remain for quotations.
 
     Raises:
         UnavailableError: this Python was installed without it.
@@ -163,12 +166,12 @@ def python_reference() -> Iterator[Document]:
 
 def _code_in_backticks(paragraph: str) -> str:
     if paragraph.count('"') % 2:
-        return paragraph  # a quote inside the code: which ones are pairs cannot be told
+        return paragraph  # a quote inside the code: the pairs are ambiguous
     return re.sub(r'"([^"]+)"', r"`\1`", paragraph)
 
 
 def python_docstrings(modules: Iterable[str] = LIBRARY) -> Iterator[Document]:
-    """The docstrings of the modules' public functions and classes, one document each, named ``module.name``."""
+    """Yield the docstrings of the modules' public functions and classes, one document each, ``module.name``."""
     for module_name in modules:
         module = importlib.import_module(module_name)
         public = getattr(module, "__all__", None) or [name for name in vars(module) if not name.startswith("_")]
@@ -181,7 +184,7 @@ def python_docstrings(modules: Iterable[str] = LIBRARY) -> Iterator[Document]:
 
 
 def from_folder(folder: Path, pattern: str = "**/*.txt") -> Iterator[Document]:
-    """Every text file under ``folder``; its id is the path inside the folder."""
+    """Yield every text file under ``folder``; its id is the path inside the folder."""
     for path in sorted(folder.glob(pattern)):
         if path.is_file():
             ident = path.relative_to(folder).as_posix()
@@ -189,10 +192,10 @@ def from_folder(folder: Path, pattern: str = "**/*.txt") -> Iterator[Document]:
 
 
 def from_jsonl(path: Path) -> Iterator[Document]:
-    """One JSON object a line: ``id``, ``text`` and, if you like, ``title``.
+    """Yield one document for each line: a JSON object with ``id``, ``text`` and an optional ``title``.
 
     Raises:
-        FormatError: a line is something else; its ``path`` has the line number.
+        FormatError: a line is not such an object; ``path`` has the line number.
     """
     with path.open(encoding="utf-8") as lines:
         for number, line in enumerate(lines, start=1):

@@ -14,7 +14,7 @@ from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.verdict import Verdict
-from workers.scoring.completions import fingerprint_of
+from workers.scoring.questions import questions_of
 
 Verdicts = list[list[Verdict]]
 """For each completion that was shown, one verdict a criterion."""
@@ -54,7 +54,7 @@ class AuditJournal:
     @staticmethod
     def key(judge: Judge, rubric: Rubric, prompt: Prompt, completions: Sequence[Completion]) -> str:
         """Return the name of a question: how it is asked, and about what."""
-        return digest(fingerprint_of(rubric, judge), prompt.digest, [one.digest for one in completions])
+        return digest(questions_of(rubric, judge).digest, prompt.digest, [one.digest for one in completions])
 
     def get(self, key: str) -> Verdicts | None:
         """Return the verdicts of a question, if it was answered before."""

@@ -19,7 +19,8 @@ from workers.audit.cases import AuditCase
 from workers.audit.journal import AuditJournal
 from workers.audit.plan import COMPLETION_ORDER, MISSED, PLAIN, RATIONALE, AttackedCase, AuditPlan, DataSuite
 from workers.engines.base import Engine
-from workers.scoring.completions import fingerprint_of, score_group
+from workers.scoring.completions import score_group
+from workers.scoring.questions import questions_of
 
 T = TypeVar("T")
 OnProgress = Callable[[int, int, str], None]
@@ -46,7 +47,7 @@ _PROBE = Rubric(criteria=(Criterion(key="probe", text="Answers the question."),)
 
 def asking_fingerprint(judge: Judge) -> str:
     """Return a digest of how the judge is asked. With another template or mode version an audit is outdated."""
-    return fingerprint_of(_PROBE, judge)
+    return questions_of(_PROBE, judge).digest
 
 
 def check_auditable(judge: Judge) -> None:
@@ -118,7 +119,9 @@ async def run(
     """
     check_auditable(judge)
     attacked, limits = list(plan.attacked_cases()), dict(max_rates or {})
-    session = _Session(engine, judge, journal or AuditJournal(), _question_count(plan, attacked), on_progress)
+    session = _Session(
+        engine, judge, journal if journal is not None else AuditJournal(), _question_count(plan, attacked), on_progress
+    )
     plain = await _gather(session.score_unattacked(case, PLAIN) for case in plan.cases)
     unattacked = dict(zip(map(_key, plan.cases), plain, strict=True))
     scored = await _gather(session.score(one.rubric, one.case, one.text, one.suite) for one in attacked)

@@ -69,34 +69,30 @@ def validate(rubric: Rubric) -> None:
                 raise InvalidError(f"criterion {criterion.key!r}: {error}", hint=error.hint, path=path) from error
 
 
-def versions(rubric: Rubric) -> dict[str, int]:
-    """The version of each check that a rubric uses; an unknown check has none."""
-    return {p.function.name: p.function.version for p in _prepare(rubric) if p.function is not None}
+def version_of(name: str) -> int | None:
+    """Return the version of a check; None where there is no such check."""
+    return CHECKS[name].version if name in CHECKS else None
 
 
-def run(
-    rubric: Rubric, prompt: Prompt, completion: Completion, *, fingerprint: str, settled: Container[str] = ()
-) -> list[Verdict]:
+def run(rubric: Rubric, prompt: Prompt, completion: Completion, *, settled: Container[str] = ()) -> list[Verdict]:
     """A verdict for each checked criterion that is not settled. One that breaks, or means to exit, is ``failed``."""
     return [
-        _verdict(prepared, prompt, completion, fingerprint)
-        for prepared in _prepare(rubric)
-        if prepared.criterion.key not in settled
+        _verdict(prepared, prompt, completion) for prepared in _prepare(rubric) if prepared.criterion.key not in settled
     ]
 
 
-def _verdict(prepared: _Prepared, prompt: Prompt, completion: Completion, fingerprint: str) -> Verdict:
+def _verdict(prepared: _Prepared, prompt: Prompt, completion: Completion) -> Verdict:
     key = prepared.criterion.key
     if prepared.function is None:
-        return Verdict.failed(key, Reason.CHECK_ERROR, detail=prepared.problem, fingerprint=fingerprint)
+        return Verdict.failed(key, Reason.CHECK_ERROR, detail=prepared.problem)
     try:
         found = prepared.function.run(completion, prompt, prepared.args)
         value, rationale = (found.value, found.rationale) if isinstance(found, Finding) else (found, None)
-        return Verdict.scored(key, value, rationale=rationale, fingerprint=fingerprint)
+        return Verdict.scored(key, value, rationale=rationale)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever breaks in a check is that criterion's failure, and only its
         hint = f"; {error.hint}" if isinstance(error, RubricsvcError) and error.hint else ""
         detail = f"{prepared.function.name}: {type(error).__name__}: {error}{hint}"
-        return Verdict.failed(key, _reason(error), detail=detail, fingerprint=fingerprint)
+        return Verdict.failed(key, _reason(error), detail=detail)
 
 
 def _reason(error: BaseException) -> Reason:

@@ -1,4 +1,4 @@
-"""What a judge asks of a model, and what it gets back. An engine turns one into the other, and does nothing else."""
+"""The interface between judges and models: a request with questions in, a reply or a failure for each question out."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from rubricsvc.core.judge import Sampling
 from rubricsvc.core.verdict import RAW_CHARS, Reason, Usage
 
 THINKING_CHARS = 16_000
-"""How much of a judge's thinking is kept."""
+"""Characters of a judge's thinking that are stored."""
 
 
 def error_message(error: Exception) -> str:
-    """An unforeseen error in words, cut to what is kept."""
+    """Return the type and text of an unexpected exception, cut to the stored length."""
     return f"{type(error).__name__}: {error}"[:RAW_CHARS]
 
 
 def normalize_token(text: str) -> str:
-    """What a token, or a label, spells: without the blanks around it, and whatever its case.
+    """Return a token or a label stripped of whitespace and, unless it is a single letter, case-folded.
 
-    A lone letter keeps its case: `` a`` begins many a reply that is no answer, and is no label A.
+    A single letter keeps its case: `` a`` begins many replies that do not answer with the label ``A``.
     """
     bare = text.strip()
     return bare if len(bare) == 1 else bare.casefold()
@@ -28,12 +28,15 @@ def normalize_token(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """The last part of an ask: the criterion.
+    """The last part of a request: the criterion.
 
-    With ``labels`` the engine reports how much probability each label has as the very next token, summed over the
-    spellings that the tokenizer has for it (``Yes``, `` yes``, …). Without, it lets the model write; ``schema`` is the
-    JSON schema to hold the reply to, where the engine can. ``sample`` is added to the seed. ``turns`` follow the first
-    user turn: the assistant's, the user's and so on, ending with the user's.
+    Attributes:
+        text: Follows ``EngineRequest.shared`` in the first user turn.
+        labels: Where given, the engine reports the probability of each label as the next token, summed over its
+            spellings in the vocabulary (``Yes``, `` yes``, …). Where empty, the model writes a reply.
+        schema: JSON schema of the reply, enforced where the engine supports it.
+        sample: Added to the sampling seed.
+        turns: Turns after the first user turn: assistant, user, …, ending with the user's.
     """
 
     text: str
@@ -45,10 +48,14 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class EngineRequest:
-    """All questions about one completion. The model reads ``system``, then ``shared + question.tail`` as the user.
+    """All questions about one completion.
 
-    ``system`` and ``shared`` are the same bytes for every question, so that an engine can encode them once.
-    ``thinking``: the model may reason before it replies.
+    The model reads ``system``, then ``shared + question.text`` as the user's turn. ``system`` and ``shared`` are the
+    same bytes for every question, so that an engine can encode them once.
+
+    Attributes:
+        max_context: Longest prompt in tokens; longer ones fail as ``too_long``.
+        thinking: Whether the model may reason before it replies.
     """
 
     system: str
@@ -61,12 +68,18 @@ class EngineRequest:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """``label_mass`` (labels only): probability by label; what is missing to 1 lies outside the labels.
+    """The answer to one question.
 
-    ``truncated`` says that the reply was cut off at ``max_tokens``. ``usage`` counts tokens. ``thinking`` is what the
-    server sent apart from the reply; ``note`` is for the verdict's detail, ``first_text`` the reply that this one
-    repairs. A readout's ``text`` is a likely token, whatever the labels are. ``thinking_tokens`` counts the tokens of
-    its thinking, where the server does; ``error`` is why the reply cannot be used.
+    Attributes:
+        text: The reply; for a question with labels a likely next token, whatever the labels are.
+        label_mass: Probability by label; the remainder to 1 lies outside the labels. None without labels.
+        truncated: Whether the reply was cut off at ``max_tokens``.
+        usage: Token counts, where the engine has them.
+        thinking: Reasoning that the server sent apart from the reply.
+        note: A remark for the verdict's detail.
+        first_text: The reply that this one repairs.
+        thinking_tokens: Tokens of reasoning, where the server counts them.
+        error: Why the reply cannot be used.
     """
 
     text: str = ""
@@ -83,20 +96,41 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """No reply, and why. ``raw`` is what came instead, if anything came."""
+    """The reason why there is no reply. ``raw`` is the beginning of what came instead."""
 
     reason: Reason
     detail: str = ""
     raw: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class RequestFailed:
+    """A call to a server that brought no reply.
+
+    Attributes:
+        retry: Whether the same call may succeed later.
+        retry_after_s: Seconds that the server asked to wait (``Retry-After``).
+        status: HTTP status; 0 where there is none or it says nothing of the server.
+        billable: Whether the server may have done the work all the same, and charge for it.
+    """
+
+    failure: Failure
+    retry: bool = False
+    retry_after_s: float | None = None
+    status: int = 0
+    billable: bool = False
+
+
+Replies = list[Reply | Failure]
+
+
 class Engine(Protocol):
-    """A model that can be asked. One instance serves many asks at once, and is used from one event loop."""
+    """A model that answers questions. One instance serves many requests at once, in one event loop."""
 
     async def ask(self, request: EngineRequest) -> list[Reply | Failure]:
-        """One answer for each question, in their order. Never raises for what a model or a server does wrong."""
+        """Return one reply or failure for each question, in order. Never raises for errors of a model or a server."""
         ...
 
     async def aclose(self) -> None:
-        """Give back connections or memory. It may be asked again afterwards, in the same event loop."""
+        """Release connections or memory. The engine may be used again afterwards, in the same event loop."""
         ...

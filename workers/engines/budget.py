@@ -1,4 +1,4 @@
-"""Who pays for a call. A job with a cap puts its budget where the engines find it; without one nothing is asked."""
+"""The cost of calls, and the budget of a job with a cap, which the job sets as ``current_budget``."""
 
 from __future__ import annotations
 
@@ -8,26 +8,24 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from rubricsvc.core.judge import Price
-from rubricsvc.core.verdict import Reason, Usage
-from workers.engines.base import EngineRequest, Failure, Question, Reply
-from workers.engines.http.transport import RequestFailed
+from rubricsvc.core.verdict import Reason
+from workers.engines.base import EngineRequest, Failure, Question, Replies, Reply, RequestFailed
 
-Replies = list[Reply | Failure]
 Send = Callable[[], Awaitable[Replies | RequestFailed]]
 
-_OVERHEAD = 256
+_TEMPLATE_TOKENS = 256
 """Tokens that a chat template may add to a conversation."""
 
 
 class Budget(Protocol):
-    """US dollars for calls: reserved at their worst before, settled at what they came to after."""
+    """US dollars for calls: reserved at their maximum before, settled at their cost after."""
 
-    async def reserve(self, worst: float) -> bool:
-        """Set this much aside; False where nothing more may be spent. It may wait for calls under way."""
+    async def reserve(self, max_cost: float, /) -> bool:
+        """Reserve ``max_cost``; False where nothing more may be spent. May wait for calls in progress."""
         ...
 
-    def settle(self, worst: float, spent: float) -> None:
-        """The call that ``worst`` was reserved for has ended, and cost ``spent``."""
+    def settle(self, max_cost: float, cost: float, /) -> None:
+        """Replace a reservation of ``max_cost`` by the cost of the finished call."""
         ...
 
 
@@ -35,46 +33,45 @@ current_budget: ContextVar[Budget | None] = ContextVar("current_budget", default
 
 
 @dataclass(frozen=True, slots=True)
-class Weight:
-    """How much a call may be: about how many ``tokens``, and how many dollars at the ``worst``."""
+class CallEstimate:
+    """The size of a call before it is made: an estimate of its ``tokens``, and its maximum cost in US dollars."""
 
     tokens: int
-    worst: float = 0.0
+    max_cost: float = 0.0
 
     @classmethod
-    def of(cls, request: EngineRequest, questions: tuple[Question, ...], price: Price | None) -> Weight:
-        """About four characters are a token. At the worst each byte is one, and replies are as long as they may be."""
-        tokens, worst = 0, 0.0
+    def of(cls, request: EngineRequest, questions: tuple[Question, ...], price: Price | None) -> CallEstimate:
+        """Estimate at four characters a token; the maximum assumes one token a byte and replies of full length."""
+        tokens, max_cost = 0, 0.0
         for question in questions:
             texts = (request.system, request.shared, question.text, *question.turns)
             reply = 1 if question.labels else request.sampling.max_tokens
             tokens += sum(map(len, texts)) // 4 + reply
             if price:
                 size = sum(len(text.encode("utf-8", "replace")) for text in (*texts, repr(question.schema or "")))
-                worst += price.worst(size + _OVERHEAD, reply)
-        return cls(tokens, worst)
+                max_cost += price.worst(size + _TEMPLATE_TOKENS, reply)
+        return cls(tokens, max_cost)
 
 
-async def charge(send: Send, weight: Weight, price: Price | None) -> Replies | RequestFailed:
-    """What ``send`` brings, with its cost; a ``budget`` miss where the budget has not enough for its worst.
+async def charge(send: Send, estimate: CallEstimate, price: Price | None) -> Replies | RequestFailed:
+    """Return the outcome of ``send`` with its cost, or fail with ``budget`` where its maximum cost is not covered.
 
-    What the server does not count, and a call that is cut off, costs its worst; a refusal costs nothing.
+    A call whose tokens the server does not count, or that is cut off, costs its maximum; a refusal costs nothing.
     """
     if price is None:
         return await send()
     budget = current_budget.get()
     if budget is None:
         return _with_costs(await send(), price)
-    if not await budget.reserve(weight.worst):
-        return RequestFailed(
-            Failure(Reason.BUDGET, f"the job's budget has no ${weight.worst:.4g} left, which this may cost")
-        )
-    spent = weight.worst
+    if not await budget.reserve(estimate.max_cost):
+        detail = f"${estimate.max_cost:.4g}, the maximum cost of this call, exceeds what is left of the job's budget"
+        return RequestFailed(Failure(Reason.BUDGET, detail))
+    cost = estimate.max_cost
     try:
         outcome = _with_costs(await send(), price)
-        spent = _cost(outcome, weight.worst)
+        cost = _cost(outcome, estimate.max_cost)
     finally:
-        budget.settle(weight.worst, spent)
+        budget.settle(estimate.max_cost, cost)
     return outcome
 
 
@@ -82,17 +79,15 @@ def _with_costs(outcome: Replies | RequestFailed, price: Price) -> Replies | Req
     if isinstance(outcome, RequestFailed):
         return outcome
     return [
-        replace(reply, usage=_priced(reply.usage, price)) if isinstance(reply, Reply) and reply.usage else reply
+        replace(reply, usage=reply.usage.model_copy(update={"cost": price.of(reply.usage)}))
+        if isinstance(reply, Reply) and reply.usage
+        else reply
         for reply in outcome
     ]
 
 
-def _priced(usage: Usage, price: Price) -> Usage:
-    return usage.model_copy(update={"cost": price.cost(usage.prompt, usage.completion, usage.cached)})
-
-
-def _cost(outcome: Replies | RequestFailed, worst: float) -> float:
+def _cost(outcome: Replies | RequestFailed, max_cost: float) -> float:
     if isinstance(outcome, RequestFailed):
-        return worst if outcome.worked else 0.0
-    each = worst / len(outcome)
-    return sum(reply.usage.cost if isinstance(reply, Reply) and reply.usage else each for reply in outcome)
+        return max_cost if outcome.billable else 0.0
+    share = max_cost / len(outcome)
+    return sum(reply.usage.cost if isinstance(reply, Reply) and reply.usage else share for reply in outcome)

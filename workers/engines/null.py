@@ -1,4 +1,4 @@
-"""The engine of a judge that asks no model: rubrics of checks alone are scored by it."""
+"""The engine of a judge without a model, which scores rubrics of checks alone."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from workers.engines.base import EngineRequest, Failure, Reply
 
 
 class NullEngine:
-    """Fails whatever it is asked."""
+    """An engine that fails every question."""
 
     async def ask(self, request: EngineRequest) -> list[Reply | Failure]:
-        return [Failure(Reason.REFUSED, "this judge runs checks and asks no model") for _ in request.questions]
+        """Fail every question as ``refused``."""
+        return [Failure(Reason.REFUSED, "this judge runs checks only and has no model")] * len(request.questions)
 
     async def aclose(self) -> None:
-        return
+        """Do nothing."""

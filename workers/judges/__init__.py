@@ -3,7 +3,7 @@ scores of a group, ``trajectory`` either of the first two after each step."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 from rubricsvc.core.judge import Judge, Voting
 from rubricsvc.core.panel import gather, total
 from rubricsvc.core.prompt import Completion, Prompt
-from rubricsvc.core.rubric import Rubric
+from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import InvalidError
 from workers.engines import factory_of
@@ -32,7 +32,8 @@ class Plan:
     """How one judge is asked about one rubric: all that does not depend on the completion.
 
     ``questions`` are those of the calls, each as often as the judge is asked (``voting.samples``), side by side.
-    ``mode`` repairs and reads where the judge's own does not.
+    ``mode`` repairs and reads where the judge's own does not. ``settled`` criteria share calls with open ones, and get
+    no verdict.
     """
 
     judge: Judge
@@ -41,6 +42,7 @@ class Plan:
     questions: tuple[Question, ...]
     voting: Voting
     mode: Any = None
+    settled: frozenset[str] = frozenset()
 
     def ask(self, prompt: Prompt, completion: Completion) -> tuple[EngineRequest, Shown]:
         """The ask about one completion, and what the judge is shown of it."""
@@ -75,7 +77,10 @@ class Plan:
         }
 
     def read(self, replies: list[Reply | Failure], shown: Shown) -> list[Verdict]:
-        """One verdict for each judged criterion, in the rubric's order."""
+        """Return one verdict for each open criterion, in the rubric's order."""
+        return [verdict for verdict in self._read_all(replies, shown) if verdict.criterion not in self.settled]
+
+    def _read_all(self, replies: list[Reply | Failure], shown: Shown) -> list[Verdict]:
         read = [self._read(call, reply, shown) for call, reply in zip(self._asked(), replies, strict=True)]
         several = self.voting.samples
         if several == 1:
@@ -85,7 +90,7 @@ class Plan:
             rounds = read[number * several : (number + 1) * several]
             for asked, votes in zip(call.asked, zip(*rounds, strict=True), strict=True):
                 named = {f"sample {n}": verdict for n, verdict in enumerate(votes, start=1)}
-                found.append(gather(asked.criterion, named, self.voting.rule, asked.fingerprint))
+                found.append(gather(asked.criterion, named, self.voting.rule))
         return found
 
     def _read(self, call: Call, reply: Reply | Failure, shown: Shown) -> list[Verdict]:
@@ -138,21 +143,34 @@ def validate(judge: Judge) -> None:
 
 
 @lru_cache(maxsize=512)
-def plan(judge: Judge, rubric: Rubric, fingerprint: str, settled: frozenset[str] = frozenset()) -> Plan:
-    """The plan for a judge and a rubric, made once; its verdicts carry ``fingerprint``. ``settled`` is not asked again.
+def plan(judge: Judge, rubric: Rubric, settled: frozenset[str] = frozenset()) -> Plan:
+    """Return how a judge is asked about the criteria of a rubric that are not ``settled``.
+
+    A call is asked whole when any of its criteria is open: what shares a call decides its verdicts.
 
     Raises:
         InvalidError: the judge's template does not exist or lacks a section, or a scale cannot be asked in its mode.
     """
-    template = load(judge)
-    asked = [
-        Asked(criterion, f"C{number}", fingerprint)
-        for number, criterion in enumerate(rubric.criteria, start=1)
-        if criterion.check is None and criterion.custom_prompt is None and criterion.key not in settled
-    ]
-    calls = tuple(MODES[judge.mode].calls(asked, judge, template))
-    voting = judge.voting or Voting()
-    return Plan(judge, template, calls, _questions(calls, voting), voting)
+    template, voting = load(judge), judge.voting or Voting()
+    calls: list[Call] = []
+    for criteria in composition(judge, rubric):
+        if still_open := sum(criterion.key not in settled for criterion in criteria):
+            asked = [Asked(criterion, f"C{number}") for number, criterion in enumerate(criteria, start=1)]
+            made = MODES[judge.mode].calls(asked, judge, template)
+            calls += [replace(call, shares=still_open) for call in made]
+    return Plan(judge, template, tuple(calls), _questions(calls, voting), voting, settled=settled)
+
+
+def composition(judge: Judge, rubric: Rubric) -> list[tuple[Criterion, ...]]:
+    """Return which judged criteria share a call, in the rubric's order; those with a custom prompt are left out."""
+    criteria = [c for c in rubric.criteria if c.check is None and c.custom_prompt is None]
+    writes = (
+        judge.mode == "written"
+        or (judge.mode == "trajectory" and judge.effective_trajectory.written)
+        or (judge.mode == "comparative" and judge.effective_comparison.written)
+    )
+    size = (judge.criteria_per_call or max(len(criteria), 1)) if writes else 1
+    return [tuple(criteria[start : start + size]) for start in range(0, len(criteria), size)]
 
 
 def own_plan(judge: Judge, asked: Asked, prompt: Prompt, completion: Completion) -> tuple[Plan, Shown]:
@@ -167,5 +185,5 @@ def own_plan(judge: Judge, asked: Asked, prompt: Prompt, completion: Completion)
     return Plan(posed.judge, posed.template, calls, _questions(calls, voting), voting, own), posed.shown
 
 
-def _questions(calls: tuple[Call, ...], voting: Voting) -> tuple[Question, ...]:
+def _questions(calls: Sequence[Call], voting: Voting) -> tuple[Question, ...]:
     return tuple(replace(call.question, sample=n) for call in calls for n in range(voting.samples))

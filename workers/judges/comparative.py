@@ -26,7 +26,7 @@ from rubricsvc.core.verdict import Reason, Verdict
 from rubricsvc.errors import InvalidError
 from workers.engines.base import Question, Reply
 from workers.judges import readout, written
-from workers.judges.requests import Asked, Call, joined, put, spent
+from workers.judges.requests import Asked, Call, joined, put
 from workers.judges.template import Shown, Template, name_of
 from workers.judges.thinking import apart
 from workers.judges.written import UnreadError, exactly, last_object, object_of, sent_back, whole
@@ -101,15 +101,15 @@ def _told(criterion: Criterion) -> str:
     return "\n".join([criterion.text, *(f"- {level.label}: {level.text}" for level in levels)])
 
 
-def on_group(criteria: Sequence[Criterion], size: int, template: Template, fingerprint: str) -> tuple[Call, ...]:
+def on_group(criteria: Sequence[Criterion], size: int, template: Template) -> tuple[Call, ...]:
     """One call a criterion, on ``size`` answers under the first letters."""
-    return tuple(_call(criterion, LETTERS[:size], template, fingerprint) for criterion in criteria)
+    return tuple(_call(criterion, LETTERS[:size], template) for criterion in criteria)
 
 
-def _call(criterion: Criterion, ids: str, template: Template, fingerprint: str) -> Call:
-    asked = tuple(Asked(criterion, id_, fingerprint) for id_ in ids)
+def _call(criterion: Criterion, ids: str, template: Template) -> Call:
+    asked = tuple(Asked(criterion, id_) for id_ in ids)
     plain = criterion.model_copy(update={"scale": Numeric(low=0.0, high=1.0), "text": _told(criterion)})
-    text = put(Asked(plain, "", fingerprint), template, "")
+    text = put(Asked(plain, ""), template, "")
     tail = template.fill("criterion", {"criteria": text.text, "ids": ", ".join(ids)})
     return Call(asked, Question(tail, schema=_schema(ids)), note=text.note)
 
@@ -135,14 +135,13 @@ def read(call: Call, reply: Reply, judge: Judge, shown: Shown) -> list[Verdict]:
     told = {
         "thinking": said.thinking or None,
         "detail": joined(said.note, shown.note, call.note),
-        **spent(said, len(call.asked)),
+        **call.spent(said),
     }
     return [
         Verdict.scored(
             one.criterion.key,
             by_id[one.id].score,
             rationale=by_id[one.id].rationale,
-            fingerprint=one.fingerprint,
             **told,
         )
         for one in call.asked

@@ -24,7 +24,7 @@ from rubricsvc.core.verdict import Reason, Verdict
 from rubricsvc.errors import InvalidError
 from workers.engines.base import Question, Reply
 from workers.judges import readout
-from workers.judges.requests import Asked, Call, joined, spent
+from workers.judges.requests import Asked, Call, joined
 from workers.judges.template import Shown, Template, Text, sections
 from workers.judges.thinking import apart
 from workers.judges.untrusted import clean
@@ -157,9 +157,8 @@ def read(call: Call, reply: Reply, judge: Judge, shown: Shown) -> list[Verdict]:
         "rationale": joined(str(result) if labels else "", reasoning),
         "thinking": said.thinking or None,
         "detail": joined(said.note, call.note),
-        "fingerprint": one.fingerprint,
     }
-    return [Verdict.scored(one.criterion.key, value, **told, **spent(said, 1))]
+    return [Verdict.scored(one.criterion.key, value, **told, **call.spent(said))]
 
 
 def _result(text: str, labels: tuple[str, ...]) -> tuple[Any, str]:

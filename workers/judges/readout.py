@@ -18,7 +18,7 @@ from rubricsvc.core.rubric import Binary, Ordinal, Scale
 from rubricsvc.core.verdict import Reason, Verdict
 from rubricsvc.errors import InvalidError
 from workers.engines.base import Question, Reply
-from workers.judges.requests import Asked, Call, joined, put, spent
+from workers.judges.requests import Asked, Call, joined, put
 from workers.judges.template import Shown, Template
 
 VERSION = "2"
@@ -107,9 +107,8 @@ def read(call: Call, reply: Reply, judge: Judge, shown: Shown) -> list[Verdict]:
             calibrated=calibrated,
             answer_mass=min(total, 1.0),
             levels=_shared(call.levels, shares, total),
-            fingerprint=one.fingerprint,
             detail=joined(shown.note, call.note),
-            **spent(reply, 1),
+            **call.spent(reply),
         )
     ]
 

@@ -15,39 +15,36 @@ from workers.judges.untrusted import Clean, clean, fence
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A criterion in a call. ``id`` is its number in the rubric, short enough for a judge to repeat."""
+    """A criterion in a call. ``id`` is its number in the call, short enough for a judge to repeat."""
 
     criterion: Criterion
     id: str
-    fingerprint: str
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
     """A question and the criteria that its reply must answer. ``values``: what each of its labels is worth; ``levels``:
-    what it is called in the rubric."""
+    what it is called in the rubric. ``shares``: among how many verdicts its cost is divided (0: all that it asks)."""
 
     asked: tuple[Asked, ...]
     question: Question
     values: tuple[float, ...] = ()
     note: str = ""
     levels: tuple[str, ...] = ()
+    shares: int = 0
 
     def failed(self, reason: Reason, detail: str, reply: Reply | Failure, shown: Shown, **more: Any) -> list[Verdict]:
         """No finding on any criterion of this call. ``more`` are fields of the verdicts."""
         note, thinking = (reply.note, reply.thinking) if isinstance(reply, Reply) else ("", "")
         told = {"detail": joined(detail, note, shown.note, self.note), "raw": raw(reply), "thinking": thinking or None}
-        common = {**spent(reply, len(self.asked)), **told, **more}
-        return [
-            Verdict.failed(asked.criterion.key, reason, fingerprint=asked.fingerprint, **common) for asked in self.asked
-        ]
+        common = {**self.spent(reply), **told, **more}
+        return [Verdict.failed(asked.criterion.key, reason, **common) for asked in self.asked]
 
-
-def spent(reply: Reply | Failure, shares: int) -> dict[str, Any]:
-    """One verdict's share of what the call used, and how long the call took."""
-    if isinstance(reply, Failure):
-        return {}
-    return {"usage": share(reply.usage, shares), "latency_s": reply.latency_s}
+    def spent(self, reply: Reply | Failure) -> dict[str, Any]:
+        """Return one verdict's share of what the call used, and how long the call took."""
+        if isinstance(reply, Failure):
+            return {}
+        return {"usage": share(reply.usage, self.shares or len(self.asked)), "latency_s": reply.latency_s}
 
 
 def raw(reply: Reply | Failure) -> str | None:

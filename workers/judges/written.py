@@ -27,7 +27,7 @@ from rubricsvc.core.rubric import Binary, Level, Numeric, Ordinal, Scale
 from rubricsvc.core.verdict import Evidence, Reason, Verdict
 from rubricsvc.errors import InvalidError
 from workers.engines.base import Question, Reply
-from workers.judges.requests import Asked, Call, joined, put, raw, spent
+from workers.judges.requests import Asked, Call, joined, put, raw
 from workers.judges.template import Shown, Template
 from workers.judges.thinking import apart
 from workers.judges.untrusted import clean
@@ -228,9 +228,8 @@ def _verdict(call: Call, one: Asked, finding: Finding, reply: Reply, shown: Show
         "rationale": finding.rationale,
         "evidence": tuple(shown.passages.locate(quote) for quote in finding.evidence if quote.strip()),
         "thinking": reply.thinking or None,
-        "fingerprint": one.fingerprint,
         "detail": joined(reply.note, shown.note, call.note),
-        **spent(reply, len(call.asked)),
+        **call.spent(reply),
     }
     try:
         value = worth(one.criterion.scale, finding.verdict)

@@ -14,33 +14,27 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
-from pydantic import ValidationError
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 from structlog import get_logger
 from structlog.contextvars import bound_contextvars
 
 from rubricsvc.core.judge import Judge
-from rubricsvc.core.prompt import Prompt
-from rubricsvc.core.rubric import Rubric
-from rubricsvc.core.validation_messages import first_error
 from rubricsvc.core.verdict import Reason, Verdict
 from rubricsvc.errors import UnavailableError
 from rubricsvc.settings import Settings
-from rubricsvc.store import budgets, completions, jobs, judges, leases, prompts, rubrics, verdicts
-from rubricsvc.store.leases import Lease, Outcome
+from rubricsvc.store import budgets, jobs, judges, leases
+from rubricsvc.store.leases import ItemResult, Lease
 from rubricsvc.store.session import AWAY, Database
 from workers.engines.base import Engine, error_message
 from workers.engines.budget import current_budget
-from workers.queue import group_batches as groups
 from workers.queue.costs import Account
 from workers.queue.engine_pool import Kept
-from workers.queue.group_batches import Work
-from workers.scoring.completions import fingerprint_of, score
+from workers.queue.work import Work, WorkLoader
+from workers.scoring.completions import score
 
 log = get_logger(__name__)
 T = TypeVar("T")
@@ -65,8 +59,7 @@ class Drainer:
         self.stopping = stopping or threading.Event()
         self.kept = kept
         self.worker = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:6]}"
-        self._rubric = lru_cache(maxsize=4096)(self._load_rubric)
-        self._prompt = lru_cache(maxsize=4096)(self._load_prompt)
+        self.loader = WorkLoader(db)
 
     def run(self, judge_id: int) -> bool:
         """Drain; True when the table is dry, False when time was up or a stop was asked for first."""
@@ -80,14 +73,6 @@ class Drainer:
                 if kept is not self.kept:
                     kept.close()
 
-    def _load_rubric(self, rubric_id: int) -> Rubric:
-        with self.db.read() as session:
-            return rubrics.get(session, rubric_id).value
-
-    def _load_prompt(self, prompt_id: int) -> Prompt:
-        with self.db.read() as session:
-            return prompts.get(session, prompt_id).value
-
 
 class _Stop(Protocol):
     def is_set(self) -> bool: ...
@@ -99,8 +84,8 @@ class _Window:
     def __init__(self, drainer: Drainer, judge_id: int, judge: Judge, engine: Engine) -> None:
         self.drainer, self.judge_id, self.judge, self.engine = drainer, judge_id, judge, engine
         self.db, self.settings = drainer.db, drainer.settings
-        self.in_flight: dict[asyncio.Task[Outcome], Lease] = {}
-        self.finished: list[Outcome] = []
+        self.in_flight: dict[asyncio.Task[ItemResult], Lease] = {}
+        self.finished: list[ItemResult] = []
         self.accounts: dict[tuple[int, bool], Account] = {}
         self.flushed_at = time.monotonic()
         self.room = max(self.settings.claim_size, *(leaf.endpoint.concurrency for leaf in judge.leaf_judges))
@@ -130,7 +115,7 @@ class _Window:
     async def _claim(self) -> bool:
         """Take leases and start on them; whether there were any."""
 
-        def take() -> tuple[bool, list[tuple[Lease, Work]], dict[int, bool]]:
+        def take() -> tuple[bool, list[Work], dict[int, bool]]:
             with self.db.write() as session:
                 taken = leases.claim(
                     session,
@@ -143,12 +128,16 @@ class _Window:
                 capped = (
                     budgets.capped(session, [lease.job_id for lease in taken]) if self.judge.priced and taken else {}
                 )
-                return bool(taken), list(self._load(session, taken)), capped  # in one transaction with the claim
+                return (
+                    bool(taken),
+                    self.drainer.loader.load(session, self.judge, taken),
+                    capped,
+                )  # in one transaction with the claim
 
         any_taken, work, capped = await self._patiently(take)
-        for lease, item in work:
-            budget = self._account(lease.job_id, capped[lease.job_id]) if capped else None
-            self.in_flight[asyncio.create_task(self._score(lease, item, budget))] = lease
+        for one in work:
+            budget = self._account(one.lease.job_id, capped[one.lease.job_id]) if capped else None
+            self.in_flight[asyncio.create_task(self._score(one, budget))] = one.lease
         return any_taken
 
     def _account(self, job_id: int, capped: bool) -> Account:
@@ -164,44 +153,23 @@ class _Window:
 
         return await self._patiently(whole)
 
-    def _load(self, session: Session, taken: Sequence[Lease]) -> Iterator[tuple[Lease, Work]]:
-        rows = completions.many(session, [lease.completion_id for lease in taken])
-        loaded = []
-        for lease in taken:
-            prompt_id, completion = rows[lease.completion_id]
-            try:
-                rubric, prompt = self.drainer._rubric(lease.rubric_id), self.drainer._prompt(prompt_id)
-            except ValidationError as error:  # kept by an earlier version, which took what is refused now
-                path, words = first_error(error)
-                leases.fail(session, lease, f"its rubric or prompt can no longer be read: {path}: {words}")
-                jobs.finish(session, [lease.job_id])
-                continue
-            loaded.append((lease, rubric, prompt, completion))
-        if self.judge.mode == "comparative":
-            claimed = [(lease, rows[lease.completion_id][0], rubric, prompt) for lease, rubric, prompt, _ in loaded]
-            yield from groups.load(session, self.engine, self.judge, claimed)
-            return
-        origins = [(lease.completion_id, fingerprint_of(rubric, self.judge)) for lease, rubric, *_ in loaded]
-        known = verdicts.settled(session, origins)
-        for origin, (lease, rubric, prompt, completion) in zip(origins, loaded, strict=True):
-            there = {verdict.criterion: verdict for verdict in known.get(origin, [])}
-            yield lease, Work(rubric, prompt, completion, origin[1], there)
-
-    async def _score(self, lease: Lease, work: Work, budget: Account | None) -> Outcome:
+    async def _score(self, work: Work, budget: Account | None) -> ItemResult:
         current_budget.set(budget)  # of this task, and of those that it makes
-        with bound_contextvars(job_id=lease.job_id, item_id=lease.item_id):
+        with bound_contextvars(job_id=work.lease.job_id, item_id=work.lease.item_id):
             try:
-                found = await self._found(lease, work)
+                scored = await self._verdicts(work)
             except Exception as error:
                 log.exception("scoring failed")
-                why = error_message(error)
+                detail = error_message(error)
                 keys = [criterion.key for criterion in work.rubric.criteria]
-                found = [work.known.get(key) or Verdict.failed(key, Reason.ENGINE_ERROR, detail=why) for key in keys]
-        return Outcome(lease, work.rubric, work.origin, found, frozenset(work.known))
+                scored = [
+                    work.known.get(key) or Verdict.failed(key, Reason.ENGINE_ERROR, detail=detail) for key in keys
+                ]
+        return ItemResult(work.lease, work.rubric, work.questions, scored, frozenset(work.known))
 
-    async def _found(self, lease: Lease, work: Work) -> list[Verdict]:
+    async def _verdicts(self, work: Work) -> list[Verdict]:
         if work.group is not None:
-            return await work.group.verdicts(lease.completion_id)
+            return await work.group.verdicts(self.engine, work.lease.completion_id)
         return await score(self.engine, self.judge, work.rubric, work.prompt, work.completion, known=work.known)
 
     async def _settle(self, timeout: float) -> None:
@@ -233,7 +201,7 @@ class _Window:
         for account in list(self.accounts.values()):
             await account.flush()
 
-    async def _record_all(self, outcomes: Sequence[Outcome]) -> list[int]:
+    async def _record_all(self, outcomes: Sequence[ItemResult]) -> list[int]:
         try:
             return await self._patiently(lambda: self._record(outcomes))
         except AWAY:
@@ -242,14 +210,14 @@ class _Window:
             log.exception("results cannot be recorded together; trying one by one")
         return [id_ for outcome in outcomes for id_ in await self._record_alone(outcome)]
 
-    def _record(self, outcomes: Sequence[Outcome]) -> list[int]:
+    def _record(self, outcomes: Sequence[ItemResult]) -> list[int]:
         with self.db.write() as session:
             written = leases.record(session, outcomes)
         with self.db.write() as session:
             jobs.finish(session, {outcome.lease.job_id for outcome in outcomes})
         return written
 
-    async def _record_alone(self, outcome: Outcome) -> list[int]:
+    async def _record_alone(self, outcome: ItemResult) -> list[int]:
         """One result. Where even that cannot be recorded the item fails, and says why."""
         try:
             return await self._patiently(lambda: self._record([outcome]))

@@ -25,15 +25,11 @@ from workers.judges import comparative
 from workers.judges.requests import joined, share
 from workers.judges.template import Shown, Template, load
 from workers.judges.untrusted import Clean, clean, fence_all
+from workers.scoring.questions import group_digest
 
 _NAME_CHARS = 12
 _PAIRS_AT_ONCE = 256
 """Of one group: each holds the text of its answers, and a hundred answers make ten thousand pairs."""
-
-
-def group_digest(completions: Iterable[Completion]) -> str:
-    """Of the group, whatever its order."""
-    return digest(sorted(completion.digest for completion in completions))
 
 
 class Group:
@@ -69,13 +65,12 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Comparing:
-    """One group under one rubric; its verdicts carry ``origin``, their fingerprint. ``settled`` is not asked about."""
+    """One group under one rubric. ``settled`` criteria are not asked about."""
 
     judge: Judge
     rubric: Rubric
     prompt: Prompt
     group: Group
-    origin: str
     settled: frozenset[str]
     ask: judges.Asker
 
@@ -106,13 +101,13 @@ class Comparing:
 
     def _tie(self, criterion: Criterion) -> Verdict:
         why = "all completions of the group are the same; the judge was not asked"
-        return Verdict.scored(criterion.key, 0.5, detail=why, fingerprint=self.origin)
+        return Verdict.scored(criterion.key, 0.5, detail=why)
 
     async def _pairwise(self) -> list[list[Verdict]]:
         """By place: each text against those that it meets."""
         met = meetings(len(self.group.texts), self.judge.effective_comparison.opponents)
         pair, rubric = comparative.of_pairs(self.judge), comparative.on_pairs(self.rubric)
-        plan = judges.plan(pair, rubric, self.origin, self.settled)
+        plan = judges.plan(pair, rubric, self.settled)
         orders = [order for a, b in met for order in ((a, b), (b, a))]
         gate = asyncio.Semaphore(_PAIRS_AT_ONCE)
 
@@ -137,7 +132,7 @@ class Comparing:
         }
         pairs = {self.group.name(other): _pair(*both) for other, both in orders.items()}
         votes = dict(zip(_orders(pairs), chain.from_iterable(orders.values()), strict=True))
-        verdict = gather(self.criteria[number], pairs, "mean", self.origin)
+        verdict = gather(self.criteria[number], pairs, "mean")
         told: dict[str, object] = {"votes": votes_of(votes), "detail": joined(_torn(orders.values()), verdict.detail)}
         if verdict.outcome == "scored":
             met = zip(pairs.values(), (self.group.counts[other] for other in orders), strict=True)
@@ -163,7 +158,7 @@ class Comparing:
 
     async def _part(self, template: Template, places: Sequence[int]) -> list[Verdict]:
         """Criterion by criterion, a verdict for each place."""
-        calls = comparative.on_group(self.criteria, len(places), template, self.origin)
+        calls = comparative.on_group(self.criteria, len(places), template)
         plan = judges.Plan(self.judge, template, calls, tuple(call.question for call in calls), Voting())
         return await self.ask(plan, self.group.shown(template, self.prompt, places))
 
@@ -176,7 +171,7 @@ class Comparing:
         verdicts = {}
         for place in sorted({place for part in found for place in part}):
             votes = {f"part {number}": part[place] for number, part in enumerate(found, start=1) if place in part}
-            verdict = gather(criterion, votes, "mean", self.origin)
+            verdict = gather(criterion, votes, "mean")
             told = {"value": values[place]} if verdict.outcome == "scored" else {}
             verdicts[place] = verdict.model_copy(update=told)
         return verdicts
@@ -210,7 +205,7 @@ def _pair(first: Verdict, second: Verdict) -> Verdict:
     }
     if len(values) == 2:
         detail = "; ".join(dict.fromkeys(verdict.detail for verdict in (first, second) if verdict.detail)) or None
-        return Verdict.scored(first.criterion, fmean(values), detail=detail, fingerprint=first.fingerprint, **common)
+        return Verdict.scored(first.criterion, fmean(values), detail=detail, **common)
     lost = [verdict for verdict in (first, second) if verdict.value is None]
     return min(lost, key=lambda verdict: verdict.outcome != "failed").model_copy(update=common)
 

@@ -23,11 +23,10 @@ async def follow(
     prompt: Prompt,
     completion: Completion,
     *,
-    origin: str,
     settled: frozenset[str],
     ask: judges.Asker,
 ) -> list[Verdict]:
-    """A verdict on each open criterion, whose votes are the verdicts on the steps. They carry ``origin``.
+    """A verdict on each open criterion, whose votes are the verdicts on the steps.
 
     One step after the other, so that an engine with a prefix cache finds the trace so far in it. Where a step is too
     long to be asked about, those after it are as well, and are not asked.
@@ -35,7 +34,7 @@ async def follow(
     Raises:
         InvalidError: the judge's template cannot be used, or a scale cannot be asked in its mode.
     """
-    plan = judges.plan(trajectory.of_steps(judge), rubric, origin, settled)
+    plan = judges.plan(trajectory.of_steps(judge), rubric, settled)
     steps = steps_of(completion)
     trail, found = trajectory.Trail(plan.template, prompt), dict[str, list[Verdict]]()
     last: list[Verdict] = []
@@ -46,15 +45,15 @@ async def follow(
     criteria = [rubric.by_key[verdict.criterion] for verdict in last]
     circles = circling(steps).text[:_MOST_CHARS]
     return [
-        _whole(judge, criterion, {name: verdicts[number] for name, verdicts in found.items()}, origin, circles)
+        _whole(judge, criterion, {name: verdicts[number] for name, verdicts in found.items()}, circles)
         for number, criterion in enumerate(criteria)
     ]
 
 
-def _whole(judge: Judge, criterion: Criterion, steps: Mapping[str, Verdict], origin: str, circles: str) -> Verdict:
+def _whole(judge: Judge, criterion: Criterion, steps: Mapping[str, Verdict], circles: str) -> Verdict:
     """The verdict on a trace: of the last look, or of at least half of all looks."""
     rule = judge.effective_trajectory.value
-    verdict = settle(steps, origin)
+    verdict = settle(steps)
     if rule != "last":
-        verdict = gather(criterion, steps, rule, origin).model_copy(update={"latency_s": verdict.latency_s})
+        verdict = gather(criterion, steps, rule).model_copy(update={"latency_s": verdict.latency_s})
     return verdict.model_copy(update={"detail": joined(verdict.detail, circles and f"the trace repeats: {circles}")})

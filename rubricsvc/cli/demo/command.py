@@ -54,7 +54,7 @@ def run(work: Workplace, *, fresh: bool = False) -> dict[str, Any]:
         UnavailableError: the embedded model cannot be fetched.
     """
     from rubricsvc.cli.demo.questions import FILE
-    from rubricsvc.cli.probing import fetch_embedded
+    from rubricsvc.cli.embedded import fetch_embedded
 
     spent = work.begin(FILE.read_text(encoding="utf-8"), fresh)
     if work.summary.is_file() and work.report.is_file():
@@ -104,7 +104,7 @@ def _books(work: Workplace) -> Iterator[Database]:
 
 def _tell(work: Workplace) -> None:
     from rubricsvc.cli.demo.plan import FAST, STAGES
-    from rubricsvc.cli.probing import warn_of_embedded
+    from rubricsvc.cli.embedded import warn_of_embedded
 
     size = work.size
     takes = "2 to 3 minutes" if size == FAST else "8 to 10 minutes"

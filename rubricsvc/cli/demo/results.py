@@ -22,7 +22,7 @@ from rubricsvc.core.verdict import Verdict
 from rubricsvc.store import jobs, prompts, rubrics, verdicts
 from rubricsvc.store.session import Database
 from rubricsvc.store.tables import ItemRow
-from workers.scoring.completions import fingerprint_of
+from workers.scoring.questions import questions_of
 
 _PACKAGES = ("rubricsvc", "torch", "transformers", "sqlalchemy", "celery")
 
@@ -232,7 +232,7 @@ def _digests(stored: Sequence[Stored]) -> dict[str, str]:
     first = stored[0].question
     return {
         "judge": JUDGE.digest,
-        f"verdicts on {first.name} (each rubric has its own)": fingerprint_of(first.rubric, JUDGE),
+        f"questions about {first.name}": questions_of(first.rubric, JUDGE).digest,
         **{f"rubric {one.question.name}": one.question.rubric.digest for one in stored},
         **{f"rubric {one.question.name}, by the model": one.generated[1].digest for one in stored if one.generated},
     }

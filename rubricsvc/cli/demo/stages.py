@@ -26,9 +26,10 @@ from rubricsvc.store.session import Database
 from trainer import checkpoint, metrics
 from trainer.config import OptimConfig, SamplingConfig, TrainConfig
 from trainer.environments.documents import Documents, python_docstrings, python_reference
-from trainer.environments.reader import Reader
+from trainer.generation import generate as generate_completions
 from trainer.loop import train
 from trainer.metrics import Metrics
+from trainer.policy import Policy
 from trainer.rewards import JudgeRewards, Task
 from workers import checks
 from workers.authoring.generate import generate
@@ -118,7 +119,7 @@ def answer(work: Workplace, db: Database, stored: Sequence[Stored], step: int) -
         for batch in missing:
             bar.update(sum(bool(known[one.prompt_id]) for one in stored), len(stored), "questions")
             seed = int(digest(work.seed, step, batches.index(batch))[:12], 16)
-            said = policy.answer([one.question.prompt for one in batch], sampling, seed, step)
+            said = generate_completions(policy, [one.question.prompt for one in batch], sampling, seed, step)
             with db.write() as session:  # a batch is there as a whole, or not at all
                 for one, group in zip(batch, said, strict=True):
                     pairs = [(one.prompt_id, completion) for completion in group]
@@ -133,9 +134,9 @@ def _answers(db: Database, prompt_id: int, step: int) -> list[int]:
         return [row.id for row in rows if row.value.step == step]
 
 
-def _policy(work: Workplace, step: int) -> Reader:
+def _policy(work: Workplace, step: int) -> Policy:
     folder = checkpoint.folder(work.training, step) / "model"
-    policy = Reader.load(str(folder) if step else "embedded")
+    policy = Policy.load(str(folder) if step else "embedded")
     policy.name = POLICY
     return policy
 

@@ -8,7 +8,7 @@ import pytest
 
 @pytest.fixture
 def logged() -> Iterator[list[str]]:
-    """What the trainer says to its log. (`make test-unit` runs without pytest's own capturing: it costs a tenth.)"""
+    """Lines that the trainer logs. (`make test-unit` runs without pytest's own capturing, which costs a tenth.)"""
     lines: list[str] = []
     handler = logging.Handler()
     handler.emit = lambda record: lines.append(record.getMessage())  # type: ignore[method-assign]

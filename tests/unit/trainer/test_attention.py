@@ -22,7 +22,7 @@ def tensors(length: int, context: int) -> tuple[Tensor, Tensor, Tensor]:
     ("length", "context", "masked"),
     [(1, 7, True), (3, 7, True), (7, 7, True), (1, 7, False), (7, 7, False)],
 )
-def test_it_is_scaled_dot_product_attention(length: int, context: int, masked: bool) -> None:
+def test_grouped_attention_equals_scaled_dot_product_attention(length: int, context: int, masked: bool) -> None:
     query, key, value = tensors(length, context)
     mask = torch.ones(2, 1, length, context, dtype=torch.bool).tril(context - length)
     mask[1, ..., :2] = False
@@ -42,5 +42,5 @@ def test_it_is_scaled_dot_product_attention(length: int, context: int, masked: b
         torch.testing.assert_close(mine, theirs)
 
 
-def test_a_policy_uses_it() -> None:
+def test_policy_uses_grouped_attention() -> None:
     assert tiny_policy().model.config._attn_implementation == NAME

@@ -1,4 +1,4 @@
-"""The run's file: what it means, and what a wrong one is told."""
+"""The configuration file of a run, and the errors of a wrong one."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def load(folder: Path, text: str) -> RunConfig:
     return load_config(path)
 
 
-def test_paths_are_relative_to_the_file(tmp_path: Path) -> None:
+def test_load_config_resolves_paths_relative_to_file(tmp_path: Path) -> None:
     config = load(tmp_path, PLAIN)
     assert config.data.path == tmp_path / "rubrics.yaml"
     assert config.out == tmp_path / "runs" / "first"
@@ -39,7 +39,7 @@ def test_paths_are_relative_to_the_file(tmp_path: Path) -> None:
     assert config.policy.model == str(tmp_path / "model")
 
 
-def test_the_example_is_one(tmp_path: Path) -> None:
+def test_load_config_reads_example_of_docstring(tmp_path: Path) -> None:
     example = str(trainer.config.__doc__).partition("::\n")[2]
     loaded = load(tmp_path, textwrap.dedent(example))
     assert isinstance(loaded.judge, Judge)
@@ -54,7 +54,7 @@ def test_the_example_is_one(tmp_path: Path) -> None:
         ('[judge]\nname = "mine"\nmodel = "m"\nthreshold = 0.5', Judge),
     ],
 )
-def test_three_ways_to_say_who_judges(tmp_path: Path, judge: str, kind: type) -> None:
+def test_load_config_reads_three_kinds_of_judge(tmp_path: Path, judge: str, kind: type) -> None:
     text = f'steps = 1\ndata = {{path = "x"}}\n{judge}\n'
     config = load(tmp_path, text)
     assert isinstance(config.judge, kind)
@@ -62,31 +62,43 @@ def test_three_ways_to_say_who_judges(tmp_path: Path, judge: str, kind: type) ->
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "told"),
+    ("old", "new", "fields"),
     [
-        ("steps = 3", "", "steps: is missing"),
-        ("steps = 3", "steps = 0", "steps: expected a number at least 1"),
-        ("steps = 3", "step = 3\nsteps = 3", "step: unknown field; did you mean 'steps'?"),
-        ("steps = 3", "steps = 3\n[optim]\nlearning_rate = 1", "optim.learning_rate: unknown field; "),
-        ("steps = 3", "steps = 3\n[optim]\nlr = nan", "optim.lr: expected a finite number"),
-        ("steps = 3", "steps = 3\n[sampling]\ngroup_size = 1", "sampling.group_size: expected a number at least"),
-        ("steps = 3", 'steps = 3\n[policy]\ndtype = "fp8"', "policy.dtype: expected 'bfloat16' or 'float32'"),
-        ('model = "some-model"', "", "a readout judge needs a model"),
-        ('[data]\npath = "rubrics.yaml"', "", "data: is missing"),
-        ("steps = 3", "steps = ", "is not TOML"),
+        ("steps = 3", "", ["steps"]),
+        ("steps = 3", "steps = 0", ["steps"]),
+        ("steps = 3", "step = 3\nsteps = 3", ["step"]),
+        ("steps = 3", "steps = 3\n[optim]\nlearning_rate = 1", ["optim.learning_rate"]),
+        ("steps = 3", "steps = 3\n[optim]\nlr = nan", ["optim.lr"]),
+        ("steps = 3", "steps = 3\n[optim]\nstd_floor = -0.1", ["optim.std_floor"]),
+        ("steps = 3", 'steps = 3\n[optim]\nstd_floor = "jugde"', ["optim.std_floor"]),
+        ("steps = 3", "steps = 3\n[sampling]\ngroup_size = 1", ["sampling.group_size"]),
+        ("steps = 3", 'steps = 3\n[policy]\ndtype = "fp8"', ["policy.dtype"]),
+        ('model = "some-model"', "", ["judge"]),
+        ('[data]\npath = "rubrics.yaml"', "", ["data"]),
+        ("steps = 3", "steps = -1\ncolour = 1", ["steps", "colour"]),
     ],
 )
-def test_each_wrong_field_is_named(tmp_path: Path, old: str, new: str, told: str) -> None:
+def test_load_config_names_wrong_fields(tmp_path: Path, old: str, new: str, fields: list[str]) -> None:
     with pytest.raises(InvalidError) as caught:
         load(tmp_path, PLAIN.replace(old, new))
-    assert told in caught.value.message
+    lines = caught.value.message.splitlines()[1:]
+    assert list(dict.fromkeys(line.strip().partition(":")[0] for line in lines)) == fields
 
 
-def test_all_wrong_fields_are_told_at_once(tmp_path: Path) -> None:
-    with pytest.raises(InvalidError, match=r"(?s)steps: .*colour: "):
-        load(tmp_path, PLAIN.replace("steps = 3", "steps = -1\ncolour = 1"))
+def test_load_config_refuses_broken_toml(tmp_path: Path) -> None:
+    with pytest.raises(InvalidError) as caught:
+        load(tmp_path, PLAIN.replace("steps = 3", "steps = "))
+    assert caught.value.path == str(tmp_path / "first.toml")
 
 
-def test_a_file_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(NotFoundError, match="No such file"):
+@pytest.mark.parametrize(
+    ("setting", "value"), [("", "judge"), ("std_floor = 0.05", 0.05), ('std_floor = "judge"', "judge")]
+)
+def test_load_config_reads_std_floor(tmp_path: Path, setting: str, value: object) -> None:
+    assert load(tmp_path, f"{PLAIN}[optim]\n{setting}\n").optim.std_floor == value
+
+
+def test_load_config_missing_file(tmp_path: Path) -> None:
+    with pytest.raises(NotFoundError) as caught:
         load_config(tmp_path / "none.toml")
+    assert caught.value.path == str(tmp_path / "none.toml")

@@ -35,7 +35,7 @@ GRADER = {
 }
 
 
-def test_each_prompt_is_rewarded_by_its_own_item(tmp_path: Path) -> None:
+def test_judge_rewards_grade_each_prompt_by_its_item(tmp_path: Path) -> None:
     rows = [{"messages": [{"role": "user", "content": f"{n}?"}], "answer": str(n) * 4} for n in (1, 2)]
     path = tmp_path / "train.jsonl"
     path.write_text("\n".join(json.dumps({"item": row, "grader": GRADER}) for row in rows))

@@ -1,4 +1,4 @@
-"""Master weights: what bfloat16 would lose is kept; otherwise it is torch's own AdamW."""
+"""AdamW on master weights: torch's AdamW, without the updates that bfloat16 would lose."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def descend(model: nn.Linear, optimizer: MasterAdamW, steps: int = 3) -> list[fl
     return norms
 
 
-def test_small_steps_add_up_in_bfloat16() -> None:
+def test_step_accumulates_small_updates_in_bfloat16() -> None:
     model = linear(torch.bfloat16)
     before = model.weight.detach().clone()
     master = MasterAdamW(model, OptimConfig(lr=1e-5))
@@ -37,7 +37,7 @@ def test_small_steps_add_up_in_bfloat16() -> None:
     assert (model.weight == before).float().mean() < 0.5, "yet 200 such steps are not"
 
 
-def test_it_is_adamw_with_clipped_gradients() -> None:
+def test_step_is_adamw_with_clipped_gradients() -> None:
     model, plain = linear(), linear()
     config = OptimConfig(lr=1e-2, weight_decay=0.1, grad_clip=0.5, warmup_steps=2)
     optimizer = MasterAdamW(model, config)
@@ -53,7 +53,7 @@ def test_it_is_adamw_with_clipped_gradients() -> None:
     torch.testing.assert_close(model.weight, plain.weight)
 
 
-def test_gradients_of_several_passes_are_summed_and_then_forgotten() -> None:
+def test_step_sums_gradients_of_passes_then_drops_them() -> None:
     model, once = linear(), linear()
     optimizer, other = MasterAdamW(model, OptimConfig()), MasterAdamW(once, OptimConfig())
     inputs = torch.randn(6, 8)
@@ -66,18 +66,18 @@ def test_gradients_of_several_passes_are_summed_and_then_forgotten() -> None:
     torch.testing.assert_close(model.weight, once.weight)
 
 
-def test_a_gradient_that_is_no_number_moves_nothing() -> None:
+def test_step_refuses_non_finite_gradient() -> None:
     model = linear()
     optimizer = MasterAdamW(model, OptimConfig())
     before = model.weight.detach().clone()
     (model(torch.ones(1, 8)).sum() * torch.nan).backward()
-    with pytest.raises(InvalidError, match="norm is nan"):
+    with pytest.raises(InvalidError, match="nan"):
         optimizer.step(1e-3)
     assert torch.equal(model.weight, before)
     assert descend(model, optimizer, 1)[0] > 0
 
 
-def test_restored_it_goes_on_exactly() -> None:
+def test_restore_continues_exactly() -> None:
     model = linear(torch.bfloat16)
     optimizer = MasterAdamW(model, OptimConfig(lr=1e-2))
     descend(model, optimizer)
@@ -91,7 +91,7 @@ def test_restored_it_goes_on_exactly() -> None:
     assert all(torch.equal(tensor, resumed.state()[name]) for name, tensor in optimizer.state().items())
 
 
-def test_another_models_state_is_refused() -> None:
+def test_restore_refuses_state_of_another_model() -> None:
     state = MasterAdamW(linear(), OptimConfig()).state()
-    with pytest.raises(InvalidError, match="another model"):
+    with pytest.raises(InvalidError, match="weight"):
         MasterAdamW(nn.Sequential(linear()), OptimConfig()).restore(state)

@@ -1,14 +1,14 @@
-"""A circuit breaker: a server that is down is left alone, and asked again once it gives a sign of life.
+"""A circuit breaker: calls to a server that is down wait until it answers again.
 
 ::
 
-    closed ──8 failures in a row──▶ open ──probe answers, and one call goes through──▶ closed
+    closed ──8 failures in a row──▶ open ──the server answers a probe, and one call succeeds──▶ closed
 
-A failure is a call that brought nothing: no connection, a status of 5xx, no answer in time. Any answer, a refusal too,
-begins the count anew. While the circuit is open, calls wait: the first in line looks after the server
-(``GET /models``), and tries its own call when that answers. So an outage of a minute costs a minute and no verdict.
-``outage_timeout_s`` after the outage began they fail as ``unavailable``, and later ones at once, until the server is
-back; but none fails while a look is under way, which may take as long as a call.
+A failure is a call that brought nothing: no connection, a status of 5xx, no response in time. Any other response, a
+refusal included, resets the count. While the circuit is open, calls wait; every few seconds one of them probes the
+server (``GET /models``) and, when that answers, makes its own call as a trial. So an outage of a minute costs a minute
+and no verdict. ``outage_timeout_s`` after it began waiting calls fail as ``unavailable``, and later ones at once, until
+a trial succeeds; calls that arrive during a trial wait for its result.
 """
 
 from __future__ import annotations
@@ -21,124 +21,107 @@ from typing import TypeVar
 from structlog import get_logger
 
 from rubricsvc.core.verdict import Reason
-from workers.engines.base import Failure
-from workers.engines.http.transport import RequestFailed
+from workers.engines.base import Failure, RequestFailed
 
 T = TypeVar("T")
 Call = Callable[[], Awaitable[T | RequestFailed]]
 
-FAILURES = 8
-"""In a row, over all questions, without one answer between them."""
+FAILURE_THRESHOLD = 8
+"""Failures in a row, over all calls, that open the circuit."""
 
+_MAX_PROBE_PAUSE_S = 8.0
 _DOWN = (Reason.UNREACHABLE, Reason.SERVER_ERROR, Reason.TIMEOUT)
-_OURS = (Reason.BUDGET, Reason.ENGINE_ERROR)
-"""The call was not made."""
-
-_LONGEST_PAUSE_S = 8.0
+_NOT_SENT = (Reason.BUDGET, Reason.ENGINE_ERROR)
 
 log = get_logger(__name__)
 
 
 class Breaker:
-    """``alive`` is the probe; ``name`` says in the log whose server it is."""
+    """The circuit breaker of one server.
+
+    Args:
+        probe: Returns whether the server answers.
+        name: The server's model, for the log.
+        outage_timeout_s: Seconds after the begin of an outage for which calls wait.
+        first_pause_s: Seconds until the first probe; doubled after each failed one.
+    """
 
     def __init__(
-        self, alive: Callable[[], Awaitable[bool]], *, name: str, outage_timeout_s: float, first_pause_s: float = 0.5
+        self, probe: Callable[[], Awaitable[bool]], *, name: str, outage_timeout_s: float, first_pause_s: float = 0.5
     ) -> None:
-        self._alive = alive
+        self._probe = probe
         self._name = name
-        self._timeout_s = outage_timeout_s
-        self._first_pause_s = first_pause_s
+        self._outage_timeout_s = outage_timeout_s
+        self._first_pause_s = self._pause_s = first_pause_s
         self._failures = 0
-        self._door = asyncio.Lock()  # who holds it looks after the server
-        self._look: asyncio.Future[bool] | None = None  # under way; whether it found the server down
-        self._opened_at: float | None = None
-        self._pause_s = first_pause_s
-        self._look_at = 0.0
-        self._why = ""
+        self._opened_at = 0.0
+        self._probe_at = 0.0
+        self._trial: asyncio.Future[None] | None = None
+        self._last_error = ""
+        self.is_open = False
 
     async def call(self, call: Call[T]) -> T | RequestFailed:
-        """What ``call`` gives; where the server is down, once it is back, or ``unavailable``."""
-        while self._opened_at is not None:
-            outcome = await self._waiting(call)
-            if outcome is not None:
-                return outcome
-        return self._note(await call())
+        """Return the outcome of ``call``, made once the server is up, or ``unavailable``."""
+        while self.is_open:
+            now = time.monotonic()
+            if self._trial is not None:
+                await asyncio.shield(self._trial)
+            elif now >= self._probe_at:
+                outcome = await self._try(call)
+                if outcome is not None:
+                    return outcome
+            elif (left := self._opened_at + self._outage_timeout_s - now) > 0:
+                await asyncio.sleep(min(left, self._probe_at - now))
+            else:
+                return RequestFailed(Failure(Reason.UNAVAILABLE, f"not sent, the server is down: {self._last_error}"))
+        return self._record(await call())
 
-    async def _waiting(self, call: Call[T]) -> T | RequestFailed | None:
-        """None where the circuit has closed, or has to be looked at again."""
+    async def _try(self, call: Call[T]) -> T | RequestFailed | None:
+        """Probe the server, then make ``call`` as a trial; None where the probe failed."""
+        self._trial = asyncio.get_running_loop().create_future()
+        outcome: T | RequestFailed | None = None
+        down = False  # a trial that is cancelled proves nothing
         try:
-            async with asyncio.timeout(self._left()):
-                await self._door.acquire()
-        except TimeoutError:
-            if self._look is not None and not await asyncio.shield(self._look):
-                return None
-            return None if self._opened_at is None else self._unavailable()
-        try:
-            if self._opened_at is None:
-                return None
-            wait, left = self._look_at - time.monotonic(), self._left()
-            if wait > left:
-                await asyncio.sleep(left)
-                return self._unavailable()
-            if wait > 0:
-                await asyncio.sleep(wait)
-            return await self._looking(call)
-        finally:
-            self._door.release()
-
-    async def _looking(self, call: Call[T]) -> T | RequestFailed | None:
-        """Look after the server: the probe, and then the call."""
-        look = self._look = asyncio.get_running_loop().create_future()
-        down = False  # a look that is cancelled says nothing
-        try:
-            if not await self._alive():
-                down = True
-                return None
-            outcome = await call()
-            down = self._says(outcome) is False
-            return self._note(outcome)
+            down = not await self._probe()
+            if not down:
+                outcome = self._record(await call())
+                down = _is_up(outcome) is False
         finally:
             if down:
-                self._pause_s = min(2 * self._pause_s, _LONGEST_PAUSE_S)
-                self._look_at = time.monotonic() + self._pause_s
-            self._look = None
-            look.set_result(down)
-
-    def _left(self) -> float:
-        """Seconds of patience."""
-        return max(0.0, (self._opened_at or 0.0) + self._timeout_s - time.monotonic())
-
-    def _unavailable(self) -> RequestFailed:
-        return RequestFailed(Failure(Reason.UNAVAILABLE, f"not asked, the server is down: {self._why}"))
-
-    @staticmethod
-    def _says(outcome: T | RequestFailed) -> bool | None:
-        """Whether the server is up, by this outcome; None where it tells nothing of the server."""
-        if not isinstance(outcome, RequestFailed) or 400 <= outcome.status < 500:
-            return True
-        return None if outcome.failure.reason in _OURS else outcome.failure.reason not in _DOWN
-
-    def _note(self, outcome: T | RequestFailed) -> T | RequestFailed:
-        up = self._says(outcome)
-        if up:
-            if self._opened_at is not None:
-                log.info("the judge's server answers again", model=self._name)
-            self._failures, self._opened_at = 0, None
-        elif up is False and isinstance(outcome, RequestFailed):
-            self._failed(outcome.failure.detail)
+                self._pause_s = min(2 * self._pause_s, _MAX_PROBE_PAUSE_S)
+                self._probe_at = time.monotonic() + self._pause_s
+            self._trial.set_result(None)
+            self._trial = None
         return outcome
 
-    def _failed(self, why: str) -> None:
-        self._failures += 1
-        self._why = why
-        if self._failures >= FAILURES and self._opened_at is None:
-            self._opened_at = time.monotonic()
-            self._pause_s = self._first_pause_s
-            self._look_at = self._opened_at + self._pause_s
-            log.warning(
-                "the judge's server is down; calls wait",
-                model=self._name,
-                outage_timeout_s=self._timeout_s,
-                why=self._why,
-            )
+    def _record(self, outcome: T | RequestFailed) -> T | RequestFailed:
+        up = _is_up(outcome)
+        if up:
+            if self.is_open:
+                log.info("the judge's server answers again", model=self._name)
+            self._failures, self.is_open = 0, False
+        elif up is False and isinstance(outcome, RequestFailed):
+            self._failures += 1
+            self._last_error = outcome.failure.detail
+            if self._failures >= FAILURE_THRESHOLD and not self.is_open:
+                self._open()
+        return outcome
+
+    def _open(self) -> None:
+        self.is_open = True
+        self._opened_at = time.monotonic()
+        self._pause_s = self._first_pause_s
+        self._probe_at = self._opened_at + self._pause_s
+        log.warning(
+            "the judge's server is down; calls wait",
+            model=self._name,
+            outage_timeout_s=self._outage_timeout_s,
+            error=self._last_error,
+        )
+
+
+def _is_up(outcome: object) -> bool | None:
+    """Return whether the server is up by this outcome; None where the outcome says nothing about the server."""
+    if not isinstance(outcome, RequestFailed) or 400 <= outcome.status < 500:
+        return True
+    return None if outcome.failure.reason in _NOT_SENT else outcome.failure.reason not in _DOWN

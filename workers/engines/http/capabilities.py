@@ -1,96 +1,135 @@
-"""What kind of server it is that speaks OpenAI's protocol, as it says itself: some take more than the protocol has."""
+"""What a server accepts: its kind, by its list of models, and the parameters that it has refused so far."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import re
 import time
 from dataclasses import dataclass
 from typing import Any
 
-from workers.engines.http.replies import BROKEN
-from workers.engines.http.transport import RequestFailed, Transport
+from workers.engines.base import RequestFailed
+from workers.engines.http.client import HttpClient
+from workers.engines.http.replies import PARSE_ERRORS
 
-_AGAIN_S = 2.0
-"""How soon a server that did not answer is asked again what it offers. One that hangs is left alone for
-twice as long as it was waited for."""
+PROBE_PAUSE_S = 2.0
+"""Seconds until a server that did not answer a probe is probed again, or twice the time that the probe took."""
+
+_NEWER_NAME = re.compile("max_completion_tokens")
+_FEWER = re.compile(
+    r"log_?probs\b[^{}\[\]]*?(?:at most|less than or equal to|up to|between \d+ and|max\w*\D{0,20}) ?(\d{1,2})\b",
+    re.IGNORECASE,
+)
+"""Servers list 5, 8 or 20 tokens at most, and word the refusal in different ways."""
+
+_NO_OPTIONS = re.compile(r"chat_template(?!_kwargs[\\'\"]*: *\{)")
+"""But not our own field, where the error quotes the request."""
 
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """How one kind of server speaks of prompts and tokens, where they differ."""
+    """The parameters in which servers of one kind differ."""
 
-    bare: dict[str, Any]
-    """Asks that nothing is put before a text, such as the token that begins one."""
-    whole: dict[str, Any]
-    """Asks that no token is left out of a text."""
-    text: str
-    """The field of ``/detokenize`` that holds the text."""
-    all_cached: bool
+    no_special_tokens: dict[str, Any]
+    """Adds no token, such as the one that begins a text."""
+    keep_special_tokens: dict[str, Any]
+    """Leaves out no token of a text."""
+    text_field: str
+    """The field of ``/detokenize`` with the text."""
+    usage_sums_cached: bool
     """Whether the usage of a list counts the cached tokens of all its prompts, or of the last alone."""
 
 
 DIALECTS = {
-    "vllm": Dialect({"add_special_tokens": False}, {}, "prompt", all_cached=False),
-    "sglang": Dialect({}, {"skip_special_tokens": False}, "text", all_cached=True),
+    "vllm": Dialect({"add_special_tokens": False}, {}, "prompt", usage_sums_cached=False),
+    "sglang": Dialect({}, {"skip_special_tokens": False}, "text", usage_sums_cached=True),
 }
 """By the ``owned_by`` of their models."""
 
-_QUIET = {"chat_template_kwargs": {"enable_thinking": False}}
-"""A hybrid model would begin with its thinking, where a readout looks for the answer. Other templates ignore it; vLLM
-refuses it of Mistral's own tokenizers."""
+_NO_THINKING = {"chat_template_kwargs": {"enable_thinking": False}}
+"""A hybrid model would begin with its thinking, where a readout expects the answer. Other templates ignore it; vLLM
+refuses it with Mistral's own tokenizers."""
 
 
-class Server:
-    """What one server has said of itself. It stays: to ask anew, make another."""
+class ServerCapabilities:
+    """The capabilities of one server: the defaults, until it refuses them. To forget them, make another.
 
-    def __init__(self, model: str, transport: Transport) -> None:
-        self.heard = False  # whether it has said what it is
-        self.dialect: Dialect | None = None  # where it is of a kind that is known
+    Attributes:
+        dialect: The kind of the server, where it is known.
+        probed: Whether the server has named its kind.
+        structured_output: Whether it accepts ``response_format``.
+        limit_field: Its name of the limit of new tokens.
+        top_logprobs: Tokens that it lists with their log-probabilities.
+        template_options: Whether its chat template accepts options.
+        created_at: When this was made, by ``time.monotonic``.
+    """
+
+    def __init__(self, model: str, client: HttpClient) -> None:
+        self.dialect: Dialect | None = None
+        self.probed = False
+        self.structured_output = True
+        self.limit_field = "max_tokens"
+        self.top_logprobs = 20
+        self.template_options = True
+        self.created_at = time.monotonic()
         self._model = model
-        self._transport = transport
-        self._options = True  # until it refuses them
-        self._asking = asyncio.Lock()
-        self._away_until = 0.0
+        self._client = client
+        self._probing = asyncio.Lock()
+        self._probe_at = 0.0
 
     @property
-    def quiet(self) -> dict[str, Any]:
-        """What a request with messages says to a model that is not to think; nothing to servers of other kinds."""
-        return _QUIET if self.dialect and self._options else {}
+    def no_thinking(self) -> dict[str, Any]:
+        """The fields that keep a hybrid model from thinking; none for servers of unknown kind."""
+        return _NO_THINKING if self.dialect and self.template_options else {}
 
-    def takes_no_options(self) -> None:
-        """Templates of this model have none."""
-        self._options = False
+    @property
+    def is_away(self) -> bool:
+        """Whether the server failed a moment ago and is not probed now."""
+        return time.monotonic() < self._probe_at
 
-    async def hear(self) -> None:
-        """Ask it what it is, unless it has said so or was away a moment ago."""
-        if self.heard:
+    def mark_away(self, began: float) -> None:
+        """Postpone the next probe after a failed one that ``began`` then (`time.monotonic`)."""
+        now = time.monotonic()
+        self._probe_at = now + PROBE_PAUSE_S * max(1.0, now - began)
+
+    async def probe(self) -> None:
+        """Ask the server for its kind, unless it is known or the last probe has just failed."""
+        if self.probed:
             return
-        async with self._asking:
-            if not self.heard and not self.away:
-                await self._hear()
+        async with self._probing:
+            if not self.probed and not self.is_away:
+                await self._probe()
 
-    @property
-    def away(self) -> bool:
-        """It did not answer a moment ago, and is left alone."""
-        return time.monotonic() < self._away_until
+    def learn(self, refusal: str, request_text: str) -> bool:
+        """Adapt to the message of a refusal, and return whether the request may now succeed.
 
-    def leave(self, began: float) -> None:
-        """It gave no answer to what was asked of it at ``began`` (`time.monotonic`)."""
-        ended = time.monotonic()
-        self._away_until = ended + _AGAIN_S * max(1.0, ended - began)
+        A pattern that occurs in the request itself is ignored: servers quote the request in their errors.
+        """
 
-    async def _hear(self) -> None:
+        def search(pattern: re.Pattern[str]) -> re.Match[str] | None:
+            return None if pattern.search(request_text) else pattern.search(refusal)
+
+        newer_name, fewer, no_options = map(search, (_NEWER_NAME, _FEWER, _NO_OPTIONS))
+        if newer_name:  # OpenAI's newer models accept this name only
+            self.limit_field = "max_completion_tokens"
+        if fewer and int(fewer[1]) > 1:
+            self.top_logprobs = min(self.top_logprobs, int(fewer[1]))
+        if no_options:
+            self.template_options = False
+        return bool(newer_name or fewer or no_options)
+
+    async def _probe(self) -> None:
         began = time.monotonic()
-        content = await self._transport.get("/models")
+        content = await self._client.get("/models")
         owners: list[Any] = []
         if not isinstance(content, RequestFailed):  # which may be a proxy's 404, before a server that is starting
             try:
                 owners = [card.get("owned_by") for card in json.loads(content)["data"] if card["id"] == self._model]
                 self.dialect = DIALECTS.get(owners[0]) if owners else None
-            except BROKEN:
+            except PARSE_ERRORS:
                 owners = []
         if owners:
-            self.heard = True
+            self.probed = True
         else:
-            self.leave(began)
+            self.mark_away(began)

@@ -1,68 +1,189 @@
-"""What every call to a judge's server passes: a slot, the circuit breaker, pauses, the minute's limits, the budget."""
+"""The limits of one server: concurrency, requests and tokens a minute, ``Retry-After``, retries."""
 
 from __future__ import annotations
 
+import asyncio
+import random
 import time
+from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 
 from rubricsvc.core.judge import Endpoint
-from rubricsvc.core.verdict import Reason, Usage
-from workers.engines.base import Reply
-from workers.engines.budget import Replies, Send, Weight, charge
+from rubricsvc.core.verdict import Reason
+from workers.engines.base import Replies, Reply, RequestFailed
+from workers.engines.budget import CallEstimate, Send, charge
 from workers.engines.http.breaker import Breaker
-from workers.engines.http.limits import Minute, Pause, Slots
-from workers.engines.http.transport import RequestFailed, Transport
 
-_LONGEST_RETRY_AFTER_S = 120.0
-_TROUBLE = (Reason.RATE_LIMITED, Reason.SERVER_ERROR, Reason.TIMEOUT, Reason.UNREACHABLE)
+_MAX_RETRY_AFTER_S = 120.0
+_MAX_BACKOFF_S = 8.0
+_POLL_S = 0.25
+"""How often a full rate limiter is checked again: a corrected reservation may have made room."""
+
+_OVERLOAD = (Reason.RATE_LIMITED, Reason.SERVER_ERROR, Reason.TIMEOUT, Reason.UNREACHABLE)
 
 
-class Gate:
-    """One for an engine, shared by all its asks. Waiting here costs a question none of its retries."""
+class AdaptiveConcurrency:
+    """A limit of calls in progress, at most ``maximum``: additive increase, multiplicative decrease (as in TCP).
 
-    def __init__(self, endpoint: Endpoint, transport: Transport, name: str, *, first_pause_s: float) -> None:
-        self.slots = Slots(endpoint.concurrency)
+    It starts at the maximum; each round of successful calls adds one, a round with an overloaded call halves it.
+    """
+
+    def __init__(self, maximum: int) -> None:
+        self._maximum = maximum
+        self._limit = float(maximum)
+        self._halved_at = float("-inf")
+        self._semaphore = asyncio.Semaphore(maximum)
+        self._surplus = 0  # permits over the limit, withdrawn as they come back
+
+    @property
+    def limit(self) -> int:
+        """The current limit."""
+        return int(self._limit)
+
+    @asynccontextmanager
+    async def slot(self) -> AsyncIterator[None]:
+        """Hold one of the slots, first come first served."""
+        await self._semaphore.acquire()
+        try:
+            yield
+        finally:
+            self._release()
+
+    def succeeded(self) -> None:
+        """Count a successful call."""
+        before = self.limit
+        self._limit = min(self._maximum, self._limit + 1 / self._limit)
+        if self.limit > before:
+            self._release()
+
+    def overloaded(self, began: float) -> None:
+        """Count a call that failed under load; one that ``began`` before the last halving says nothing of the limit.
+
+        Args:
+            began: When the call began, by ``time.monotonic``.
+        """
+        if began >= self._halved_at:
+            before = self.limit
+            self._halved_at = time.monotonic()
+            self._limit = max(1.0, self._limit / 2)
+            self._surplus += before - self.limit
+
+    def _release(self) -> None:
+        if self._surplus:
+            self._surplus -= 1
+        else:
+            self._semaphore.release()
+
+
+@dataclass(slots=True, eq=False)
+class Reservation:
+    """An ``amount`` reserved at a time; ``active`` until the period has passed."""
+
+    at: float
+    amount: float
+    active: bool = True
+
+
+class RateLimiter:
+    """At most ``maximum`` of something (requests, tokens) started within any ``period_s``; a larger amount goes alone.
+
+    First come first served. Tokens are estimated before a call and corrected after it, which a leaky bucket (as in
+    aiolimiter) cannot do; it would also let twice the maximum through in its first period.
+    """
+
+    def __init__(self, maximum: int, period_s: float = 60.0) -> None:
+        self._maximum = maximum
+        self._period_s = period_s
+        self._reservations: deque[Reservation] = deque()
+        self._total = 0.0
+        self._turn = asyncio.Lock()
+
+    async def reserve(self, amount: float) -> Reservation:
+        """Wait until there is room for ``amount``, and reserve it."""
+        async with self._turn:
+            while (wait_s := self._wait_s(amount)) > 0:
+                await asyncio.sleep(min(wait_s, _POLL_S))
+            reservation = Reservation(time.monotonic(), amount)
+            self._reservations.append(reservation)
+            self._total += amount
+        return reservation
+
+    def correct(self, reservation: Reservation, amount: float) -> None:
+        """Replace the reserved amount by the actual one."""
+        if reservation.active:
+            self._total += amount - reservation.amount
+            reservation.amount = amount
+
+    def _wait_s(self, amount: float) -> float:
+        now = time.monotonic()
+        while self._reservations and self._reservations[0].at + self._period_s <= now:
+            expired = self._reservations.popleft()
+            expired.active = False
+            self._total -= expired.amount
+        if not self._reservations:
+            self._total = 0.0  # without the remainder of rounding
+            return 0.0
+        return self._reservations[0].at + self._period_s - now if self._total + amount > self._maximum else 0.0
+
+
+class Throttle:
+    """The limits that all calls of one engine share. Waiting uses up none of a call's retries.
+
+    Args:
+        endpoint: The limits, the number of retries and the price.
+        breaker: The circuit breaker of the server.
+        first_pause_s: Seconds before the first retry; doubled for each further one.
+    """
+
+    def __init__(self, endpoint: Endpoint, breaker: Breaker, *, first_pause_s: float) -> None:
+        self.concurrency = AdaptiveConcurrency(endpoint.concurrency)
+        self._breaker = breaker
+        self._max_retries = endpoint.max_retries
         self._price = endpoint.price
-        self._pause = Pause()
-        self._breaker = Breaker(
-            transport.alive, name=name, outage_timeout_s=endpoint.outage_timeout_s, first_pause_s=first_pause_s
-        )
-        self._requests = Minute(endpoint.requests_per_minute) if endpoint.requests_per_minute else None
-        self._tokens = Minute(endpoint.tokens_per_minute) if endpoint.tokens_per_minute else None
+        self._first_pause_s = first_pause_s
+        self._paused_until = 0.0
+        self._requests = RateLimiter(endpoint.requests_per_minute) if endpoint.requests_per_minute else None
+        self._tokens = RateLimiter(endpoint.tokens_per_minute) if endpoint.tokens_per_minute else None
 
-    async def call(self, send: Send, weight: Weight) -> Replies | RequestFailed:
-        """What ``send`` brings, a call of about this weight."""
+    async def call(self, send: Send, estimate: CallEstimate) -> Replies | RequestFailed:
+        """Return the outcome of ``send``, repeated up to the retries of the endpoint."""
+        for attempt in range(self._max_retries + 1):
+            async with self.concurrency.slot():
+                outcome = await self._breaker.call(lambda: self._limited(send, estimate))
+            if not isinstance(outcome, RequestFailed) or not outcome.retry or attempt == self._max_retries:
+                break
+            if outcome.retry_after_s is None:  # else all calls wait
+                pause_s = min(_MAX_BACKOFF_S, self._first_pause_s * 2**attempt)
+                await asyncio.sleep(pause_s * random.uniform(0.75, 1.0))
+        return outcome
 
-        async def limited() -> Replies | RequestFailed:
-            await self._pause.over()
-            if self._requests:
-                await self._requests.take(1)
-            taken = await self._tokens.take(weight.tokens) if self._tokens else None
-            began = time.monotonic()
-            outcome = await charge(send, weight, self._price)
-            if self._tokens and taken and (tokens := _tokens_of(outcome)) is not None:
-                self._tokens.correct(taken, tokens)
-            self._learn(outcome, began)
-            return outcome
-
-        async with self.slots.one():
-            return await self._breaker.call(limited)
-
-    def _learn(self, outcome: Replies | RequestFailed, began: float) -> None:
+    async def _limited(self, send: Send, estimate: CallEstimate) -> Replies | RequestFailed:
+        while (left := self._paused_until - time.monotonic()) > 0:
+            await asyncio.sleep(left)
+        if self._requests:
+            await self._requests.reserve(1)
+        reservation = await self._tokens.reserve(estimate.tokens) if self._tokens else None
+        began = time.monotonic()
+        outcome = await charge(send, estimate, self._price)
+        if self._tokens and reservation and (tokens := _tokens_of(outcome)) is not None:
+            self._tokens.correct(reservation, tokens)
         if not isinstance(outcome, RequestFailed):
-            self.slots.went_well()
-        elif outcome.failure.reason in _TROUBLE:
-            self.slots.went_badly(began)
-            if outcome.after is not None:
-                self._pause.ask(min(outcome.after, _LONGEST_RETRY_AFTER_S))
+            self.concurrency.succeeded()
+        elif outcome.failure.reason in _OVERLOAD:
+            self.concurrency.overloaded(began)
+            if outcome.retry_after_s is not None:
+                pause_s = min(outcome.retry_after_s, _MAX_RETRY_AFTER_S)
+                self._paused_until = max(self._paused_until, time.monotonic() + pause_s)
+        return outcome
 
 
 def _tokens_of(outcome: Replies | RequestFailed) -> float | None:
-    """The tokens that the server counted; None where it did not."""
+    """Return the tokens that the server counted; None where it did not count them."""
     if isinstance(outcome, RequestFailed):
         return None
-    counted = [reply.usage for reply in outcome if isinstance(reply, Reply)]
-    return sum(map(_sum, filter(None, counted))) if counted and None not in counted else None
-
-
-def _sum(usage: Usage) -> float:
-    return usage.prompt + usage.completion
+    usages = [reply.usage for reply in outcome if isinstance(reply, Reply)]
+    if not usages or None in usages:
+        return None
+    return sum(usage.prompt + usage.completion for usage in usages if usage)

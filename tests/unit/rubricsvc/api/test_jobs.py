@@ -13,6 +13,7 @@ from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.verdict import Usage, Verdict, Vote
 from rubricsvc.store import jobs, leases
 from rubricsvc.store.session import Database
+from tests.rows import item_result
 from tests.unit.rubricsvc.api.conftest import RUBRIC
 
 BODY = {"judge": "j", "items": [{"completion_id": 1, "rubric": "r"}, {"completion_id": 2, "rubric": 1}], "name": "try"}
@@ -31,7 +32,7 @@ def work_off(db: Database, *, fail: int) -> None:
         outcomes = []
         for n, lease in enumerate(claimed):
             second = Verdict.failed("b", "timeout") if n < fail else Verdict.abstained("b")
-            outcomes.append(leases.Outcome(lease, rubric, "f" * 64, [Verdict.scored("a", 0.5), second]))
+            outcomes.append(item_result(lease, rubric, [Verdict.scored("a", 0.5), second]))
         leases.record(session, outcomes)
         jobs.finish(session)
 
@@ -106,7 +107,7 @@ def test_jobs_get_has_summary_when_finished(filled: TestClient, db: Database) ->
         for lease in leases.claim(session, 2, limit=10, worker="w", seconds=60):
             votes = [Vote(by=by, outcome="scored", value=value) for by, value in zip("ab", next(values), strict=True)]
             found = [Verdict.scored("a", 0.5, votes=votes, usage=Usage(prompt=10, cached=5)), Verdict.scored("b", 1)]
-            outcomes.append(leases.Outcome(lease, Rubric.model_validate(RUBRIC), "f" * 64, found))
+            outcomes.append(item_result(lease, Rubric.model_validate(RUBRIC), found))
         leases.record(session, outcomes)
         jobs.finish(session)
     told = filled.get(f"/v1/jobs/{job['id']}").json()["summary"]
@@ -132,10 +133,9 @@ def test_jobs_pairs_are_paginated(filled: TestClient, db: Database) -> None:
     _, job = submit(filled, {**BODY, "items": items})
     with db.write() as session:
         outcomes = [
-            leases.Outcome(
+            item_result(
                 lease,
                 Rubric.model_validate(RUBRIC),
-                "f" * 64,
                 [Verdict.scored("a", lease.completion_id / 5), Verdict.scored("b", 0)],
             )
             for lease in leases.claim(session, 1, limit=10, worker="w", seconds=60)

@@ -98,7 +98,7 @@ def test_a_url_that_is_no_api(capsys: pytest.CaptureFixture[str], db: Database) 
     with scripted_server(labels(Yes=1.0)) as server:
         keep(db, endpoint=Endpoint(base_url=server.url.removesuffix("/v1")))
         code, found = examine(capsys)
-    assert (code, found["judge j"]["detail"]) == (1, f"{server.url.removesuffix('/v1')} answers 404")
+    assert (code, found["judge j"]["detail"]) == (1, f"{server.url.removesuffix('/v1')}: HTTP 404")
 
 
 def test_a_local_model_without_torch(

@@ -28,8 +28,8 @@ def test_a_judge_is_asked_before_it_is_kept(cli: Cli) -> None:
     ("answer", "reason", "hint"),
     [
         (error(401, "no key"), "refused", "--api-key-env"),
-        (Say("Yes"), "no_logprobs", "--mode written was tried too, and failed: unparseable"),
-        (error(403, "You are not allowed to request logprobs from this model"), "no_logprobs", "gives no token prob"),
+        (Say("Yes"), "no_logprobs", "--mode written was tried and failed: unparseable"),
+        (error(403, "You are not allowed to request logprobs from this model"), "no_logprobs", "no log-probabilities"),
         (error(404, "The model `m` does not exist."), "refused", "the server has no model 'm'; it has scripted"),
         (error(400, "unknown model"), "refused", "the server has no model 'm'; it has scripted"),
     ],
@@ -38,7 +38,7 @@ def test_one_that_does_not_answer_is_not_kept(cli: Cli, answer: Say, reason: str
     with scripted_server(answer) as server:
         ran = cli("judge", "add", "bad", "--url", server.url, "--model", "m")
         assert ran.code == 3
-        assert f"error: the judge was not added, it does not answer: {reason}" in ran.err and hint in ran.err
+        assert f"it does not answer: {reason}" in ran.err and hint in ran.err
         assert cli("judge", "list", "--json").out == ""
         assert cli("judge", "add", "bad", "--url", server.url, "--model", "m", "--no-probe").code == 0
 
@@ -52,8 +52,7 @@ def test_modes_that_work_without_probabilities_are_told(cli: Cli) -> None:
     with scripted_server(script) as server:
         add = ("judge", "add", "r", "--url", server.url, "--model", "m")
         ran = cli(*add)
-        assert ran.code == 3 and "--mode written works there, it was tried just now" in ran.err
-        assert "--compare pairwise --written" in ran.err and "--mode trajectory --written" in ran.err
+        assert ran.code == 3 and "--mode written was tried and works" in ran.err
         assert cli(*add, "--mode", "written").code == 0
 
 
@@ -136,7 +135,7 @@ def test_a_model_here_without_a_chat_template_is_told_by_its_engine(cli: Cli, tm
     (bare / "tokenizer_config.json").write_text(json.dumps(config))
     ran = cli("judge", "add", "x", "--engine", "transformers_local", "--model", bare)
     assert ran.code == 3 and "has no chat template" in ran.err
-    assert "hint: look at --model: " in ran.err and "--url" not in ran.err
+    assert "hint: check --model: " in ran.err and "--url" not in ran.err
 
 
 def test_a_name_has_an_end(cli: Cli) -> None:
@@ -147,7 +146,7 @@ def test_a_name_has_an_end(cli: Cli) -> None:
 def test_a_closed_port_is_one_clear_line(cli: Cli) -> None:
     ran = cli("judge", "add", "x", "--url", f"http://127.0.0.1:{free_port()}/v1", "--model", "m")
     assert ran.code == 3
-    assert ran.err.splitlines()[0].endswith("nothing listens there (connection refused)")
+    assert ran.err.splitlines()[0].endswith("connection refused")
 
 
 def test_the_help_says_what_is_meant_where_nothing_is_given(cli: Cli) -> None:
@@ -190,6 +189,6 @@ def test_an_answer_that_is_no_verdict_is_told_with_what_to_do(cli: Cli) -> None:
     with scripted_server(Say("I like it.")) as server:
         ran = cli("judge", "add", "vague", "--url", server.url, "--model", "m", "--mode", "written")
     assert ran.code == 0
-    assert "vague answers, but not with a verdict: unparseable" in ran.err
-    assert "hint: it is added all the same" in ran.err and "--max-tokens" in ran.err
+    assert "vague answers, but without a verdict: unparseable" in ran.err
+    assert "hint: it is added" in ran.err
     assert "vague" in cli("judge", "list").out

@@ -1,4 +1,4 @@
-"""`runs start`, `show` and `list`, on a tiny model that really trains; the judge answers at once."""
+"""`runs start`, `show` and `list`: a tiny model is trained, and the judge answers at once."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import os
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -39,30 +40,30 @@ def config(tmp_path: Path, rubric_file: Path) -> Path:
     return path
 
 
-def test_start_show_list_and_resume(cli: Cli, config: Path, tmp_path: Path) -> None:
+def test_runs_start_show_list_and_resume(cli: Cli, config: Path, tmp_path: Path) -> None:
     ran = cli("run", "start", config, "--json")
     assert ran.code == 0, ran.err
     assert ran.json["steps"] == 3
     assert ran.json["checkpoint"].endswith("step-000003")
-    assert "train " in ran.err
-    assert "judged by quick" in ran.err
-    assert ran.err.count("uncalibrated readout") == 1
+    assert "judge quick" in ran.err
+    assert ran.err.count("judges calibrate") == 1
+    assert ran.err.count("judges repeatability quick") == 1
     run = tmp_path / "runs" / "first"
     [listed] = cli("run", "list", "--json").lines
-    assert listed["of"] == 3
+    assert (listed["steps_total"], listed["std_floor"]) == (3, 0.0)
     steps = cli("run", "show", run, "--last", 2, "--json").lines
     assert [step["step"] for step in steps] == [2, 3]
     assert "REWARD_STD" in cli("run", "show", run, "--last", 2).out
 
     again = cli("run", "start", config)
     assert again.code == 2
-    assert "holds a training run already" in again.err
+    assert "--resume" in again.err
     config.write_text(CONFIG.replace("steps = 3", "steps = 4"))
     resumed = cli("run", "start", config, "--resume", "--json")
     assert (resumed.code, resumed.json["steps"]) == (0, 4)
 
 
-def test_a_stored_judge_by_its_name(cli: Cli, config: Path) -> None:
+def test_runs_start_looks_up_stored_judge(cli: Cli, config: Path) -> None:
     inline = '[judge]\nname = "quick"\nengine = "instant"\nmodel = "m"\n'
     config.write_text('judge = "quick"\n' + CONFIG.replace(inline, "").replace("steps = 3", "steps = 1"))
     assert "no judge 'quick'" in cli("run", "start", config).err
@@ -70,7 +71,7 @@ def test_a_stored_judge_by_its_name(cli: Cli, config: Path) -> None:
     assert cli("run", "start", config).code == 0
 
 
-def test_a_run_says_and_records_which_audit_its_judge_passed(cli: Cli, config: Path, tmp_path: Path) -> None:
+def test_runs_start_prints_and_records_audit_of_judge(cli: Cli, config: Path, tmp_path: Path) -> None:
     inline = '[judge]\nname = "quick"\nengine = "instant"\nmodel = "m"\n'
     assert "judge quick has no audit (keep it with" in cli("run", "start", config).err
     config = tmp_path / "second.toml"
@@ -92,51 +93,51 @@ def test_a_run_says_and_records_which_audit_its_judge_passed(cli: Cli, config: P
     assert cli("run", "list", "--json").lines[1]["judge_audit"].startswith("passed 20")
 
 
-def test_ctrl_c_ends_after_the_step_and_says_how_to_go_on(
+def test_runs_start_interrupted_saves_checkpoint(
     cli: Cli, config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from trainer import loop
 
-    step = loop._step
+    sample_step = loop.sample_step
 
-    def interrupted(*args: object) -> object:
+    def interrupted(*args: Any) -> object:
         os.kill(os.getpid(), signal.SIGINT)
-        return step(*args)  # type: ignore[arg-type]
+        return sample_step(*args)
 
-    monkeypatch.setattr(loop, "_step", interrupted)
+    monkeypatch.setattr(loop, "sample_step", interrupted)
     before = signal.getsignal(signal.SIGINT)
     ran = cli("run", "start", config, "--json")
     assert ran.code == 130
-    assert f"go on with: rubricsvc runs start {config} --resume" in ran.err
+    assert f"rubricsvc runs start {config} --resume" in ran.err
     assert ran.json["steps"] == 1
     assert (tmp_path / "runs" / "first" / "checkpoints" / "step-000001" / "model" / "model.safetensors").is_file()
     assert signal.getsignal(signal.SIGINT) is before
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "told"),
+    ("old", "new", "named"),
     [
-        ("steps = 3", "steps = 3\nstep = 1", "step: unknown field; did you mean 'steps'?"),
+        ("steps = 3", "steps = 3\nstep = 1", "  step: "),
         ("rubrics.yaml", "none.yaml", "none.yaml"),
-        ('model = "policy"', 'model = "./nowhere"', "cannot be loaded"),
-        ('engine = "instant"', 'engine = "psychic"', "no engine 'psychic'"),
-        ("[data]", '[data]\nformat = "xml"', "no format 'xml'"),
+        ('model = "policy"', 'model = "./nowhere"', "nowhere"),
+        ('engine = "instant"', 'engine = "psychic"', "'psychic'"),
+        ("[data]", '[data]\nformat = "xml"', "'xml'"),
     ],
 )
-def test_what_is_wrong_is_told_in_a_line(cli: Cli, config: Path, old: str, new: str, told: str) -> None:
+def test_runs_start_names_what_is_wrong(cli: Cli, config: Path, old: str, new: str, named: str) -> None:
     config.write_text(CONFIG.replace(old, new))
     ran = cli("run", "start", config)
     assert ran.code in (2, 3)
-    assert told in ran.err
+    assert named in ran.err
     assert "Traceback" not in ran.err
 
 
-def test_no_runs(cli: Cli, tmp_path: Path) -> None:
+def test_runs_list_and_show_without_runs(cli: Cli, tmp_path: Path) -> None:
     assert "no runs in runs" in cli("run", "list").err
     assert cli("run", "show", tmp_path).code == 3
 
 
-def test_a_required_criterion_that_is_compared_is_warned_of(cli: Cli, config: Path, rubric_file: Path) -> None:
+def test_runs_start_warns_of_compared_required_criterion(cli: Cli, config: Path, rubric_file: Path) -> None:
     config.write_text(CONFIG.replace('model = "m"', 'model = "m"\nmode = "comparative"').replace("= 3", "= 1"))
     rubric_file.write_text(rubric_file.read_text().replace("Says two.", "{text: Says two., required: true}"))
     assert "warning: 'c1' is required, and quick compares" in cli("run", "start", config).err

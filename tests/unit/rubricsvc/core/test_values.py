@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import ValidationError
+from pydantic import JsonValue, ValidationError
 
 from rubricsvc.core.fingerprint import canonical_json, digest
 from rubricsvc.core.judge import (
@@ -21,10 +21,9 @@ from rubricsvc.core.judge import (
     Thinking,
     TrajectoryOptions,
     Voting,
-    fingerprint,
 )
 from rubricsvc.core.prompt import Completion, Message, Prompt, ToolCall
-from rubricsvc.core.rubric import Criterion, Group, Level, Numeric, Ordinal, Rubric
+from rubricsvc.core.rubric import Check, Criterion, Group, Level, Numeric, Ordinal, Rubric
 from rubricsvc.core.verdict import Verdict
 
 A = Criterion(key="a", text="Says a.", weight=2)
@@ -140,13 +139,6 @@ def test_the_digests_of_judges_never_change() -> None:
     assert Judge(name="c", model="m", mode="comparative").digest[:16] == "6fb904d9b61d141d"
 
 
-def test_fingerprint_changes_with_rubric_judge_and_template() -> None:
-    one, two = Rubric(criteria=(A,)), Rubric(criteria=(A,), formula="tree")
-    other = Judge(name="j", model="n")
-    prints = {fingerprint(one, JUDGE, "t"), fingerprint(two, JUDGE, "t"), fingerprint(one, other, "t")}
-    assert len(prints | {fingerprint(one, JUDGE, "u")}) == 4
-
-
 json_values = st.recursive(
     st.none()
     | st.booleans()
@@ -159,10 +151,19 @@ json_values = st.recursive(
 
 
 @given(st.dictionaries(st.text(), json_values, max_size=5), st.randoms())
-def test_order_of_keys_and_absent_fields_do_not_count(content: dict[str, object], chance: object) -> None:
+def test_digest_ignores_the_order_of_keys(content: dict[str, object], chance: object) -> None:
     keys = list(content)
     chance.shuffle(keys)  # type: ignore[attr-defined]
-    assert digest({**{key: content[key] for key in keys}, "absent": None}) == digest({"absent": None, **content})
+    assert digest({key: content[key] for key in keys}) == digest(content)
+
+
+def test_digest_leaves_out_unset_fields_and_keeps_null_in_data() -> None:
+    def of(**args: JsonValue) -> str:
+        return digest(Check(name="words", args=args))
+
+    assert digest(Check(name="words")) == digest({"name": "words", "args": {}})
+    assert len({of(), of(max=None), of(max=0.0), of(max=-0.0)}) == 4
+    assert digest(A.model_copy(update={"weight": -0.0})) == digest(A.model_copy(update={"weight": 0.0}))
 
 
 @given(json_values)

@@ -12,9 +12,8 @@ from rubricsvc.core.judge import Judge
 from rubricsvc.core.verdict import Usage, Verdict
 from rubricsvc.store import jobs, leases
 from rubricsvc.store import monitoring as stats
-from rubricsvc.store.leases import Outcome
 from rubricsvc.store.session import Database
-from tests.rows import RUBRIC, submit_job
+from tests.rows import RUBRIC, item_result, submit_job
 
 JUDGE = Judge(name="test", engine="test", model="none")
 
@@ -26,7 +25,7 @@ def record_two(db: Database) -> None:
         first, second = leases.claim(session, 1, limit=2, worker="w", seconds=60)
         good = [Verdict.scored(criterion.key, 0.5, usage=usage) for criterion in RUBRIC.criteria]
         bad = [*good[:2], Verdict.failed("c3", "timeout")]
-        leases.record(session, [Outcome(first, RUBRIC, "f", good), Outcome(second, RUBRIC, "f", bad)])
+        leases.record(session, [item_result(first, RUBRIC, good), item_result(second, RUBRIC, bad)])
 
 
 def test_a_summary_is_what_the_job_came_to(each_db: Database) -> None:
@@ -85,7 +84,7 @@ def test_a_summary_tells_vetoes_and_what_there_was_no_money_for(each_db: Databas
         given = [[Verdict.scored(one.key, value) for one in strict.criteria] for value in (0.4, 0.6)]
         poor = [*given[1][:2], Verdict.failed("c3", "budget", detail="no $2 left")]
         both = zip(leased, [*given, poor], strict=True)
-        leases.record(session, [Outcome(lease, strict, "f", verdicts) for lease, verdicts in both])
+        leases.record(session, [item_result(lease, strict, verdicts) for lease, verdicts in both])
     with each_db.read() as session:
         found = jobs.summary(session, job)
     assert (found.rewards, found.vetoed, found.over_budget) == (2, {"c1": 1}, "no $2 left")

@@ -15,23 +15,25 @@ from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import ConflictError, InvalidError
 from rubricsvc.store import completions, jobs, judges, labels, leases, prompts, rubrics, verdicts
 from rubricsvc.store.session import Database
+from tests.rows import item_result, questions
 
 RUBRIC = Rubric(criteria=(Criterion(key="a", text="Says a."), Criterion(key="b", text="Says b.")))
 
 
-OLD, NEW, NEWER = "f" * 64, "e" * 64, "d" * 64
+OLD, NEW, NEWER = "old", "new", "newer"
 
 
-def keep(session: Session, job_id: int, fingerprint: str, found: dict[int, list[Verdict]]) -> None:
-    """The job is done as a worker does it: what is settled is taken from the books, and not asked again."""
-    judge_id = jobs.get(session, job_id).judge_id
-    outcomes = []
+def keep(session: Session, job_id: int, way: str, found: dict[int, list[Verdict]]) -> None:
+    """Score the job as a worker does: stored verdicts are taken over."""
+    judge_id, asked = jobs.get(session, job_id).judge_id, questions(RUBRIC, way)
+    verdicts.add_questions(session, [asked])
+    results = []
     for lease in leases.claim(session, judge_id, limit=10, worker="w", seconds=60):
-        had = verdicts.settled(session, [(lease.completion_id, fingerprint)])
-        known = {verdict.criterion: verdict for verdict in had.get((lease.completion_id, fingerprint), [])}
+        key = (lease.completion_id, asked.digest)
+        known = verdicts.settled(session, [key]).get(key, {})
         told = {verdict.criterion: verdict for verdict in found.get(lease.completion_id, [])} | known
-        outcomes.append(leases.Outcome(lease, RUBRIC, fingerprint, [*told.values()], frozenset(known)))
-    leases.record(session, outcomes)
+        results.append(item_result(lease, RUBRIC, [*told.values()], way=way, known=known))
+    leases.record(session, results)
 
 
 def submit(session: Session, judge_id: int, rubric_id: int, ids: Sequence[int], key: str) -> int:

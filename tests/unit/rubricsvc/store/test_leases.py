@@ -18,22 +18,21 @@ from rubricsvc.core.judge import Judge
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import ConflictError
 from rubricsvc.store import jobs, leases, outbox, verdicts
-from rubricsvc.store.leases import Lease, Outcome
+from rubricsvc.store.leases import ItemResult, Lease
 from rubricsvc.store.session import Database
 from rubricsvc.store.tables import ItemRow, OutboxRow, VerdictRow
 from tests.databases import fresh_url
-from tests.rows import RUBRIC, submit_job
+from tests.rows import RUBRIC, item_result, submit_job
 
 JUDGE = Judge(name="j", model="m")
 ITEMS = 7
-PRINT = "f" * 64
 
 
-def outcome(lease: Lease, *, fails: bool = False, value: float = 1.0) -> Outcome:
+def outcome(lease: Lease, *, fails: bool = False, value: float = 1.0) -> ItemResult:
     found = [Verdict.scored(criterion.key, value) for criterion in RUBRIC.criteria]
     if fails:
         found[0] = Verdict.failed("c1", "timeout")
-    return Outcome(lease, RUBRIC, PRINT, found)
+    return item_result(lease, RUBRIC, found)
 
 
 class Queue(RuleBasedStateMachine):

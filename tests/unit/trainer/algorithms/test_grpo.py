@@ -1,4 +1,4 @@
-"""The formulas of GRPO, against a transcription in plain Python, and the properties that they must have."""
+"""The formulas of GRPO, against plain Python, and their properties."""
 
 from __future__ import annotations
 
@@ -20,23 +20,31 @@ groups = st.integers(2, 6).flatmap(
 )
 
 
-def transcribed(group: list[float]) -> list[float]:
+def reference(group: list[float], std_floor: float = 0.0) -> list[float]:
     scored = [value for value in group if not math.isnan(value)]
     if len(scored) < 2 or max(scored) == min(scored):
         return [0.0] * len(group)
     mean, std = statistics.fmean(scored), statistics.stdev(scored)
-    return [0.0 if math.isnan(value) else (value - mean) / (std + 1e-4) for value in group]
+    return [0.0 if math.isnan(value) else (value - mean) / (max(std, std_floor) + 1e-4) for value in group]
 
 
-def advantages(matrix: list[list[float]]) -> list[list[float]]:
-    found: list[list[float]] = grpo.advantages(torch.tensor(matrix, dtype=torch.float64)).tolist()
-    return found
+def advantages(matrix: list[list[float]], std_floor: float = 0.0) -> list[list[float]]:
+    rows: list[list[float]] = grpo.advantages(torch.tensor(matrix, dtype=torch.float64), std_floor).tolist()
+    return rows
 
 
-@given(groups)
-def test_advantages_are_the_formula(matrix: list[list[float]]) -> None:
-    for got, group in zip(advantages(matrix), matrix, strict=True):
-        assert got == pytest.approx(transcribed(group), rel=1e-9, abs=1e-9)
+@given(groups, st.sampled_from([0.0, 0.03, 1.0]))
+def test_advantages_equal_formula(matrix: list[list[float]], std_floor: float) -> None:
+    for got, group in zip(advantages(matrix, std_floor), matrix, strict=True):
+        assert got == pytest.approx(reference(group, std_floor), rel=1e-9, abs=1e-9)
+
+
+def test_advantages_floor_keeps_judge_noise_small() -> None:
+    noise = [0.50, 0.51, 0.49, 0.50]
+    assert max(advantages([noise])[0]) == pytest.approx(1.21, abs=0.01)
+    assert max(advantages([noise], 0.03)[0]) == pytest.approx(0.01 / 0.0301)
+    signal = [0.0, 1.0, 0.2, 0.9]
+    assert advantages([signal], 0.03) == advantages([signal])
 
 
 @given(groups)
@@ -48,7 +56,7 @@ def test_advantages_sum_to_zero_and_keep_the_order(matrix: list[list[float]]) ->
 
 
 @given(st.lists(st.floats(-5, 5), min_size=2, max_size=6), st.integers(0, 6))
-def test_an_unscored_completion_does_not_touch_the_others(scored: list[float], place: int) -> None:
+def test_advantages_ignore_unscored(scored: list[float], place: int) -> None:
     place = min(place, len(scored))
     with_hole = [*scored[:place], NAN, *scored[place:]]
     got = advantages([with_hole])[0]
@@ -57,7 +65,7 @@ def test_an_unscored_completion_does_not_touch_the_others(scored: list[float], p
 
 
 @pytest.mark.parametrize("group", [[NAN, NAN, NAN], [NAN, 1.0, NAN], [0.1, 0.1, 0.1], [NAN, 0.3, 0.3]])
-def test_a_group_that_teaches_nothing(group: list[float]) -> None:
+def test_advantages_of_group_without_signal(group: list[float]) -> None:
     assert advantages([group]) == [[0.0, 0.0, 0.0]]
 
 
@@ -73,7 +81,7 @@ def batch() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, tor
 
 
 @pytest.mark.parametrize("beta", [0.0, 0.04])
-def test_loss_and_its_gradient_are_the_formula(beta: float) -> None:
+def test_loss_and_gradient_equal_formula(beta: float) -> None:
     logp, old, gains, mask, ref = batch()
     tokens = int(mask.sum())
     plain, clipped = [], 0
@@ -94,7 +102,7 @@ def test_loss_and_its_gradient_are_the_formula(beta: float) -> None:
     assert not got[~mask].any()
 
 
-def test_the_clip_stops_only_what_leads_further_away() -> None:
+def test_loss_clip_stops_only_moves_away() -> None:
     ratio = torch.tensor([[2.0], [2.0], [0.5], [0.5]], dtype=torch.float64)
     logp = ratio.log().requires_grad_()
     gains = torch.tensor([1.0, -1.0, 1.0, -1.0], dtype=torch.float64)
@@ -103,7 +111,7 @@ def test_the_clip_stops_only_what_leads_further_away() -> None:
     assert logp.grad.flatten().tolist() == [0.0, 2.0, -0.5, 0.0]
 
 
-def test_micro_batches_add_up() -> None:
+def test_loss_of_micro_batches_adds_up() -> None:
     logp, old, gains, mask, _ = batch()
     tokens = int(mask.sum())
     whole = grpo.loss(logp, old, gains, mask, tokens=tokens).value

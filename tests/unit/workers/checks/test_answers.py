@@ -21,7 +21,7 @@ from workers.checks.similarity import Metric, similar
 def verdict(text: str, name: str, *, of_prompt: str | None = None, **args: object) -> Verdict:
     check = Check.model_validate({"name": name, "args": args})
     rubric = Rubric(criteria=(Criterion(key="c", text="t", check=check),))
-    (found,) = checks.run(rubric, Prompt.of("q", reference=of_prompt), Completion(text=text), fingerprint="f")
+    (found,) = checks.run(rubric, Prompt.of("q", reference=of_prompt), Completion(text=text))
     return found
 
 

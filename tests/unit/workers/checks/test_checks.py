@@ -40,25 +40,22 @@ def answers() -> Iterator[dict[str, object]]:
 @pytest.mark.parametrize("gives", [ValueError("no"), SystemExit(1), math.nan, 1.5, -0.1, None, "high"], ids=repr)
 def test_a_check_that_breaks_or_leaves_0_to_1_fails_alone(answers: dict[str, object], gives: object) -> None:
     answers["gives"] = gives
-    found = checks.run(
-        rubric(("odd", {}), ("words", {"max": 9})), Prompt.of("q"), Completion(text="a"), fingerprint="f"
-    )
+    found = checks.run(rubric(("odd", {}), ("words", {"max": 9})), Prompt.of("q"), Completion(text="a"))
     assert [(verdict.outcome, verdict.reason) for verdict in found] == [
         ("failed", Reason.CHECK_ERROR),
         ("scored", None),
     ]
     assert (found[0].detail or "").startswith("odd: ")
-    assert [verdict.fingerprint for verdict in found] == ["f", "f"]
 
 
 def test_who_presses_control_c_is_heard(answers: dict[str, object]) -> None:
     answers["gives"] = KeyboardInterrupt()
     with pytest.raises(KeyboardInterrupt):
-        checks.run(rubric(("odd", {})), Prompt.of("q"), Completion(text="a"), fingerprint="f")
+        checks.run(rubric(("odd", {})), Prompt.of("q"), Completion(text="a"))
 
 
 def test_versions_are_those_of_the_checks_used(answers: dict[str, object]) -> None:
-    assert checks.versions(rubric(("odd", {}), ("nonsense", {}))) == {"odd": 3}
+    assert (checks.version_of("odd"), checks.version_of("nonsense")) == (3, None)
 
 
 def test_one_name_one_check() -> None:
@@ -71,7 +68,6 @@ def test_settled_criteria_are_not_run_again() -> None:
         rubric(("words", {"max": 9}), ("words", {"min": 9})),
         Prompt.of("q"),
         Completion(text="a"),
-        fingerprint="f",
         settled={"k0"},
     )
     assert [verdict.criterion for verdict in found] == ["k1"]
@@ -102,7 +98,7 @@ def test_a_bad_check_is_found_before_and_while_scoring(
     assert message in str(caught.value)
     assert caught.value.path == path
     assert caught.value.hint
-    found = checks.run(bad, Prompt.of("q"), Completion(text="a"), fingerprint="f")
+    found = checks.run(bad, Prompt.of("q"), Completion(text="a"))
     assert [verdict.reason for verdict in found] == [None, Reason.CHECK_ERROR]
 
 

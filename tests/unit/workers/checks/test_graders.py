@@ -20,7 +20,7 @@ ITEM = {"answer": "Paris", "rows": [3, 4]}
 def found(text: str, **grader: Any) -> Verdict:
     rubric = rubric_of(parse({"name": "g", **grader}))
     checks.validate(rubric)
-    (verdict,) = checks.run(rubric, Prompt.of("?", item=ITEM), Completion(text=text), fingerprint="f")
+    (verdict,) = checks.run(rubric, Prompt.of("?", item=ITEM), Completion(text=text))
     return verdict
 
 
@@ -73,7 +73,7 @@ class TestPython:
 
     def test_a_range_of_its_own_is_mapped_and_comes_back_as_it_was(self) -> None:
         grader = parse({"type": "python", "name": "g", "source": "def grade(s, i): return 4", "range": [1, 5]})
-        verdicts = checks.run(rubric_of(grader), Prompt.of("?"), Completion(), fingerprint="f")
+        verdicts = checks.run(rubric_of(grader), Prompt.of("?"), Completion())
         assert (verdicts[0].value, reward(rubric_of(grader), verdicts).value) == (0.75, 4.0)
 
     @pytest.mark.parametrize(
@@ -104,5 +104,5 @@ class TestPython:
         assert check is not None
         short = check.model_copy(update={"args": {**check.args, "cpu_s": 1, "wall_s": 10}})
         bounded = rubric.model_copy(update={"criteria": (rubric.criteria[0].model_copy(update={"check": short}),)})
-        (verdict,) = checks.run(bounded, Prompt.of("?"), Completion(), fingerprint="f")
+        (verdict,) = checks.run(bounded, Prompt.of("?"), Completion())
         assert verdict.reason == Reason.CHECK_ERROR and "out of CPU time" in (verdict.detail or "")

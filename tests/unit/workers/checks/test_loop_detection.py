@@ -9,7 +9,7 @@ from workers.checks import run
 
 def value(completion: Completion, name: str, **args: object) -> tuple[float | None, str]:
     rubric = Rubric(criteria=(Criterion(key="k", text="t", check=Check(name=name, args=args)),))
-    (verdict,) = run(rubric, Prompt.of("q"), completion, fingerprint="f" * 64)
+    (verdict,) = run(rubric, Prompt.of("q"), completion)
     return verdict.value, verdict.rationale or verdict.detail or ""
 
 

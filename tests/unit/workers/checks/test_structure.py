@@ -15,7 +15,7 @@ from workers.checks.structure import Language
 def verdict(text: str, name: str, **args: object) -> Verdict:
     check = Check.model_validate({"name": name, "args": args})
     rubric = Rubric(criteria=(Criterion(key="c", text="t", check=check),))
-    (found,) = checks.run(rubric, Prompt.of("q"), Completion(text=text), fingerprint="f")
+    (found,) = checks.run(rubric, Prompt.of("q"), Completion(text=text))
     return found
 
 

@@ -14,7 +14,7 @@ PROMPT = Prompt.of("q")
 def verdict(text: str, name: str, **args: object) -> Verdict:
     check = Check.model_validate({"name": name, "args": args})
     rubric = Rubric(criteria=(Criterion(key="c", text="t", check=check),))
-    (found,) = checks.run(rubric, PROMPT, Completion(text=text), fingerprint="f")
+    (found,) = checks.run(rubric, PROMPT, Completion(text=text))
     return found
 
 

@@ -11,10 +11,9 @@ from workers.judges import validate
 from workers.scoring.completions import score
 
 
-def test_checks_need_nobody_and_what_is_to_be_judged_fails() -> None:
+def test_null_engine_scores_checks_and_refuses_judged_criteria() -> None:
     validate(CHECKS)
     checked = Criterion(key="a", text="Says a.", check=Check(name="contains", args={"terms": ["a"]}))
     rubric = Rubric(criteria=(checked, Criterion(key="b", text="Is kind.")))
-    found = asyncio.run(score(make_engine(CHECKS), CHECKS, rubric, Prompt.of("?"), Completion(text="a")))
-    assert [(verdict.value, verdict.reason) for verdict in found] == [(1.0, None), (None, Reason.REFUSED)]
-    assert "asks no model" in (found[1].detail or "")
+    verdicts = asyncio.run(score(make_engine(CHECKS), CHECKS, rubric, Prompt.of("?"), Completion(text="a")))
+    assert [(verdict.value, verdict.reason) for verdict in verdicts] == [(1.0, None), (None, Reason.REFUSED)]

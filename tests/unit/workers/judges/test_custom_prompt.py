@@ -17,7 +17,8 @@ from rubricsvc.formats.openai_grader import parse
 from rubricsvc.graders.model import rubric_of
 from tests.instant_engine import InstantEngine
 from workers.engines.base import EngineRequest, Question, Reply
-from workers.scoring.completions import fingerprint_of, score
+from workers.scoring.completions import score
+from workers.scoring.questions import questions_of
 
 WRITTEN = Judge(name="w", model="m", engine="instant", mode="written", sampling=Sampling(temperature=0.5))
 READOUT = Judge(name="r", model="m", engine="instant")
@@ -162,7 +163,7 @@ def test_it_stands_beside_criteria_of_other_kinds_and_in_their_order() -> None:
 
     def answer(question: Question) -> Reply:
         wanted = (question.schema or {})["properties"]
-        said = {"criterion": "C2", "rationale": "", "evidence": [], "verdict": "met"}
+        said = {"criterion": "C1", "rationale": "", "evidence": [], "verdict": "met"}
         return Reply(json.dumps(said) if "verdict" in wanted else result(5))
 
     found = asyncio.run(score(InstantEngine(answer), WRITTEN, rubric, PROMPT, ANSWER))
@@ -180,9 +181,9 @@ def test_a_panel_asks_each_member_and_others_cannot_be_asked() -> None:
 
 def test_the_way_of_asking_is_in_the_fingerprint_of_such_rubrics_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     plain = Rubric(criteria=(Criterion(key="x", text="Is short."),))
-    before = [fingerprint_of(rubric, WRITTEN) for rubric in (plain, score_model())]
-    fingerprint_of.cache_clear()
+    before = [questions_of(rubric, WRITTEN).digest for rubric in (plain, score_model())]
+    questions_of.cache_clear()
     monkeypatch.setattr("workers.judges.custom_prompt.VERSION", "next")
-    after = [fingerprint_of(rubric, WRITTEN) for rubric in (plain, score_model())]
-    fingerprint_of.cache_clear()
+    after = [questions_of(rubric, WRITTEN).digest for rubric in (plain, score_model())]
+    questions_of.cache_clear()
     assert before[0] == after[0] and before[1] != after[1]

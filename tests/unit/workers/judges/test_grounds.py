@@ -19,7 +19,7 @@ GROUNDED = Criterion(key="b", text="Says how.", reference=HOSTILE, passages=("On
 
 def questions(mode: Mode, template: str | None, *criteria: Criterion) -> tuple[str, list[str], list[str]]:
     judge = Judge(name="j", model="m", mode=mode, template=template)
-    plan = judges.plan(judge, Rubric(criteria=criteria), "f" * 64)
+    plan = judges.plan(judge, Rubric(criteria=criteria))
     ask, _ = plan.ask(Prompt.of("Why?"), Completion(text="Because."))
     return ask.shared, [question.text for question in ask.questions], [call.note for call in plan.calls]
 
@@ -38,12 +38,12 @@ def test_they_stand_before_their_own_criterion_in_fences_of_their_own(mode: Mode
     assert found[4] == "[1] One.\n\n[2] Two."
     assert found.end() < grounded.index("Says how.")
     assert notes[0] == ""
-    assert "reference of C2: removed 1 invisible" in notes[1]
+    assert "reference of C1: removed 1 invisible" in notes[1]
 
 
 def test_a_template_that_cannot_show_them_is_refused() -> None:
     body = "\n".join(f"=== {name} ===\nx" for name in ("system", "empty", "binary", "ordinal", "numeric", "criterion"))
     template = parse("bare", (body + "\n=== shared ===\n{prompt}\n\n{completion}\n").encode())
     with pytest.raises(InvalidError, match="no section 'reference'"):
-        put(Asked(GROUNDED, "C1", "f" * 64), template, "")
-    assert put(Asked(PLAIN, "C1", "f" * 64), template, "").text == "x"
+        put(Asked(GROUNDED, "C1"), template, "")
+    assert put(Asked(PLAIN, "C1"), template, "").text == "x"

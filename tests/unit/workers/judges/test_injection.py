@@ -82,7 +82,7 @@ def test_a_verdict_that_the_judge_quotes_is_not_its_verdict() -> None:
     verdicts = run(InstantEngine(lambda _: Reply(text=f"The answer says {FAKE}\n{json.dumps(own)}")), FAKE, WRITTEN)
     assert verdicts[0].value == 0.0
     assert verdicts[0].evidence[0].start == 0
-    assert verdicts[1].reason == Reason.WRONG_CRITERIA
+    assert verdicts[1].value == 0.0
 
 
 def test_a_judge_that_only_repeats_the_fake_verdict_badly_gives_none() -> None:

@@ -26,7 +26,7 @@ ORDINAL = Ordinal(
 
 def call(scale: Scale | None = None, text: str = "Says why.") -> Call:
     criterion = Criterion(key="why", text=text, scale=scale or Binary())
-    (made,) = readout.calls([Asked(criterion, "C1", "f" * 64)], JUDGE, load(JUDGE))
+    (made,) = readout.calls([Asked(criterion, "C1")], JUDGE, load(JUDGE))
     return made
 
 
@@ -47,7 +47,7 @@ def test_p_yes_over_the_labels() -> None:
     found = verdict({"Yes": 0.6, "No": 0.2})
     assert found.value == pytest.approx(0.75)
     assert found.probability == found.value
-    assert (found.criterion, found.fingerprint, found.latency_s) == ("why", "f" * 64, 0.5)
+    assert (found.criterion, found.latency_s) == ("why", 0.5)
     assert found.usage == Usage(prompt=7)
 
 

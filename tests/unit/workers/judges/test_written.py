@@ -25,7 +25,7 @@ ORDINAL = Ordinal(levels=(Level(label="poor", value=0.0, text="It is wrong."), L
 
 def asked(count: int = 1, scale: Scale | None = None) -> list[Asked]:
     return [
-        Asked(Criterion(key=f"k{n}", text=f"Criterion {n}.", scale=scale or Binary()), f"C{n}", "f" * 64)
+        Asked(Criterion(key=f"k{n}", text=f"Criterion {n}.", scale=scale or Binary()), f"C{n}")
         for n in range(1, count + 1)
     ]
 

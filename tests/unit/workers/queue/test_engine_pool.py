@@ -19,7 +19,7 @@ from tests.instant_engine import InstantEngine
 from tests.rows import submit_job
 from tests.scripted_server import Say, ScriptedServer, error, labels, scripted_server
 from workers.engines import ENGINES
-from workers.engines.base import Engine, EngineRequest, Failure, Reply
+from workers.engines.base import Engine, EngineRequest, Failure, Question, Reply
 from workers.queue.drain import Drainer
 from workers.queue.engine_pool import Kept
 
@@ -157,9 +157,10 @@ def test_memory_and_connections_are_given_back_after_each_drain(kept: Kept) -> N
 
 
 def test_a_closed_engine_over_http_opens_its_connections_again(kept: Kept) -> None:
-    async def alive(engine: Any) -> bool:
-        return bool(await engine._transport.alive())
+    async def ask(engine: Engine) -> list[Reply | Failure]:
+        return await engine.ask(EngineRequest("", "u", (Question("Met?", ("Yes", "No")),)))
 
     with scripted_server(YES) as server:
-        assert kept.run(judge_at(server), alive)
-        assert kept.run(judge_at(server), alive)
+        for _ in range(2):
+            (reply,) = kept.run(judge_at(server), ask)
+            assert isinstance(reply, Reply)

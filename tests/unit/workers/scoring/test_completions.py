@@ -1,5 +1,4 @@
 import asyncio
-import itertools
 from collections.abc import Sequence
 
 import pytest
@@ -9,11 +8,10 @@ from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Check, Criterion, Level, Numeric, Ordinal, Rubric
 from rubricsvc.core.verdict import Reason, Verdict
 from tests.instant_engine import InstantEngine, agreeable
-from workers import judges
-from workers.checks.registry import CHECKS
 from workers.engines import make_engine
 from workers.engines.base import EngineRequest, Failure, Question, Reply
-from workers.scoring.completions import fingerprint_of, score, score_many
+from workers.scoring.completions import score
+from workers.scoring.questions import questions_of
 
 JUDGE = Judge(name="j", model="m", engine="instant")
 WRITTEN = Judge(name="w", model="m", engine="instant", mode="written", criteria_per_call=0)
@@ -41,7 +39,7 @@ def outcomes(verdicts: Sequence[Verdict]) -> list[tuple[str, Reason | None]]:
 def test_one_verdict_for_each_criterion_in_the_rubrics_order(judge: Judge) -> None:
     verdicts = scored(make_engine(judge), judge)
     assert outcomes(verdicts) == [("a", None), ("short", None), ("b", None)]
-    assert {verdict.fingerprint for verdict in verdicts} == {fingerprint_of(RUBRIC, judge)}
+    assert {verdict.criterion: verdict.fingerprint for verdict in verdicts} == questions_of(RUBRIC, judge).fingerprints
     assert [verdict.value for verdict in verdicts] == [verdicts[0].value, 1.0, verdicts[0].value]
 
 
@@ -90,7 +88,6 @@ def test_an_engines_failure_is_the_verdicts_failure(reason: Reason) -> None:
     verdicts = scored(InstantEngine(answer))
     assert outcomes(verdicts) == [("a", reason), ("short", None), ("b", None)]
     assert (verdicts[0].detail, verdicts[0].raw) == ("so it was", "503")
-    assert verdicts[0].fingerprint == verdicts[2].fingerprint
 
 
 def test_a_failed_call_fails_all_its_criteria() -> None:
@@ -143,52 +140,6 @@ def test_cancelling_goes_through() -> None:
 
     with pytest.raises(asyncio.CancelledError):
         asyncio.run(go())
-
-
-def test_many_keep_their_order() -> None:
-    items = [(RUBRIC, PROMPT, Completion(text="word " * n)) for n in (1, 12)]
-    found = asyncio.run(score_many(InstantEngine(), JUDGE, items))
-    assert [verdicts[1].value for verdicts in found] == [1.0, pytest.approx(2 / 3)]
-
-
-@pytest.mark.parametrize("mode", ["readout", "written"])
-def test_the_version_of_its_mode_is_in_a_judges_fingerprint(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    judge = JUDGE.model_copy(update={"mode": mode})
-    before = fingerprint_of(RUBRIC, judge)
-    fingerprint_of.cache_clear()
-    assert fingerprint_of(RUBRIC, judge) == before
-    monkeypatch.setattr(judges.MODES[mode], "VERSION", "another")
-    fingerprint_of.cache_clear()
-    assert fingerprint_of(RUBRIC, judge) != before
-    fingerprint_of.cache_clear()
-
-
-def test_whatever_changes_a_verdict_changes_the_fingerprint(monkeypatch: pytest.MonkeyPatch) -> None:
-    def judge(**fields: object) -> Judge:
-        return JUDGE.model_copy(update=fields)
-
-    asked = [
-        JUDGE,
-        judge(model="n"),
-        judge(mode="written"),
-        judge(template="readout_documents"),
-        judge(template="nonsense"),
-        judge(threshold=0.5),
-        judge(sampling=JUDGE.sampling.model_copy(update={"seed": 7})),
-    ]
-    rubrics = [RUBRIC, Rubric(criteria=RUBRIC.criteria[:2])]
-    found = [fingerprint_of(rubric, judge) for rubric, judge in itertools.product(rubrics, asked)]
-    assert len(set(found)) == len(found)
-    assert fingerprint_of(RUBRIC, judge(name="other")) == found[0]
-    fingerprint_of.cache_clear()
-    words = CHECKS["words"]
-    monkeypatch.setitem(CHECKS, "words", type(words)("words", words.version + 1, words.args, words.run))
-    from workers import checks
-
-    checks._prepare.cache_clear()
-    assert fingerprint_of(RUBRIC, JUDGE) != found[0]
-    fingerprint_of.cache_clear()
-    checks._prepare.cache_clear()
 
 
 LEVELS = Ordinal(

@@ -15,7 +15,8 @@ from rubricsvc.core.rubric import Check, Criterion, Rubric
 from rubricsvc.core.verdict import Reason, Verdict
 from tests.scripted_server import Say, Script, ScriptedServer, error, labels, say, scripted_server
 from workers.engines import make_engine
-from workers.scoring.completions import fingerprint_of, score
+from workers.scoring.completions import score
+from workers.scoring.questions import questions_of
 
 RUBRIC = Rubric(
     criteria=(
@@ -61,7 +62,7 @@ def test_a_panel_folds_its_members_each_asked_in_its_own_mode() -> None:
         panel = Judge(name="p", mode="panel", members=(at(one, "cheap"), at(two, "strong", "written")))
         found = scored(panel)
     assert list(found) == ["why", "short", "how"]
-    assert {verdict.fingerprint for verdict in found.values()} == {fingerprint_of(RUBRIC, panel)}
+    assert {key: verdict.fingerprint for key, verdict in found.items()} == questions_of(RUBRIC, panel).fingerprints
     for key in ("why", "how"):
         assert found[key].value == pytest.approx(0.7)
         assert found[key].spread == pytest.approx(0.3)
@@ -92,7 +93,7 @@ def test_a_cascade_asks_the_better_judge_only_where_the_cheap_one_is_uncertain()
     usage = found["how"].usage
     assert usage is not None
     assert usage.prompt == 20
-    assert found["how"].fingerprint == fingerprint_of(RUBRIC, cascade)
+    assert found["how"].fingerprint == questions_of(RUBRIC, cascade).fingerprints["how"]
 
 
 def test_a_cascade_goes_by_the_calibrated_probability_of_its_cheap_member() -> None:
@@ -145,7 +146,7 @@ def test_the_members_and_the_rule_are_in_the_fingerprint() -> None:
         Judge(name="p", mode="cascade", members=(a, b), band=(0.2, 0.7)),
         a,
     ]
-    assert len({fingerprint_of(RUBRIC, judge) for judge in judges}) == len(judges)
+    assert len({questions_of(RUBRIC, judge).digest for judge in judges}) == len(judges)
 
 
 @pytest.mark.model

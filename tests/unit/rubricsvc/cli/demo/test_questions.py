@@ -13,7 +13,7 @@ from rubricsvc.core.rubric import Criterion
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.formats import load
 from trainer.environments.documents import Documents, python_docstrings, python_reference
-from trainer.environments.reader import shown
+from trainer.prompting import with_documents
 from workers import checks
 
 
@@ -72,7 +72,7 @@ def test_the_prompt_is_short_and_its_documents_are_numbered(question: Question) 
     documents = question.prompt.documents
     assert [document.id for document in documents] == [str(n) for n in range(1, len(documents) + 1)]
     assert 1 <= sum(len(document.text.split()) for document in documents) <= PASSAGE_WORDS + 50
-    assert shown(question.prompt).text.startswith("[1] ")
+    assert with_documents(question.prompt).text.startswith("[1] ")
     assert question.text in question.prompt.text
     assert "[1]" not in question.prompt.text.removesuffix("[1].")
 
@@ -81,7 +81,7 @@ def test_the_prompt_is_short_and_its_documents_are_numbered(question: Question) 
 def test_the_reference_answer_meets_the_checks(question: Question) -> None:
     """The rubric must be kind to the answer that its author holds for good, once that cites the document."""
     answer = Completion(text=f"{question.prompt.reference} [1]")
-    verdicts = checks.run(question.rubric, question.prompt, answer, fingerprint="x")
+    verdicts = checks.run(question.rubric, question.prompt, answer)
     judged = [
         Verdict.scored(criterion.key, float(criterion.weight > 0))
         for criterion in question.rubric.criteria
@@ -95,7 +95,7 @@ def test_the_reference_answer_meets_the_checks(question: Question) -> None:
 @each
 def test_an_empty_answer_and_mere_chatter_get_nothing(question: Question) -> None:
     for text in ("", "I hope this helps! Let me know if you have more questions."):
-        verdicts = checks.run(question.rubric, question.prompt, Completion(text=text), fingerprint="x")
+        verdicts = checks.run(question.rubric, question.prompt, Completion(text=text))
         judged = [Verdict.scored(c.key, 0.5) for c in question.rubric.criteria if c.kind == "judged"]
         assert reward(question.rubric, [*verdicts, *judged]).value == 0.0
 

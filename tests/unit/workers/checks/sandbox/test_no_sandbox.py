@@ -39,7 +39,7 @@ def test_without_bubblewrap_nothing_runs_and_the_check_fails() -> None:
     assert "apt-get install bubblewrap" in caught.value.hint
     check = Check(name="code", args={"tests": ["assert True"]})
     rubric = Rubric(criteria=(Criterion(key="c", text="t", check=check),))
-    (found,) = checks.run(rubric, Prompt.of("q"), Completion(text="x = 1"), fingerprint="f")
+    (found,) = checks.run(rubric, Prompt.of("q"), Completion(text="x = 1"))
     assert (found.outcome, found.reason, found.value) == ("failed", Reason.NO_SANDBOX, None)
     assert "apt-get install bubblewrap" in (found.detail or "")
 

@@ -17,7 +17,7 @@ from workers.engines.base import EngineRequest, Failure, Question, Reply
 from workers.engines.http.openai import OpenAIEngine
 
 
-def test_a_readout_asks_for_one_token_with_logprobs() -> None:
+def test_readout_requests_one_token_with_logprobs() -> None:
     answer, running = one(labels(Yes=0.7, No=0.2))
     assert isinstance(answer, Reply)
     assert answer.label_mass == pytest.approx({"Yes": 0.7, "No": 0.2})
@@ -31,7 +31,7 @@ def test_a_readout_asks_for_one_token_with_logprobs() -> None:
     }
 
 
-def test_a_text_is_sampled_as_the_judge_says() -> None:
+def test_written_request_has_the_judges_sampling() -> None:
     sampling = Sampling(temperature=0.5, top_p=0.9, max_tokens=77, seed=3)
     with scripted_server(Say("{}", finish_reason="length")) as running:
         ((answer,),) = ask_at(running.url, EngineRequest("", "u", (Question("?", schema=SCHEMA),), sampling))
@@ -44,7 +44,7 @@ def test_a_text_is_sampled_as_the_judge_says() -> None:
     assert body["response_format"]["json_schema"]["schema"] == SCHEMA
 
 
-def test_replies_stand_in_the_order_of_the_questions() -> None:
+def test_replies_are_in_the_order_of_the_questions() -> None:
     def echo(number: int, body: dict[str, Any]) -> Say:
         return Say(body["messages"][-1]["content"], delay_s=0.02 * (number % 3))
 
@@ -53,7 +53,7 @@ def test_replies_stand_in_the_order_of_the_questions() -> None:
     assert [answer.text for answer in answers if isinstance(answer, Reply)] == [str(n) for n in range(9)]
 
 
-def test_a_server_without_structured_output_is_asked_without_and_remembered() -> None:
+def test_structured_output_is_dropped_once_refused() -> None:
     def script(_: int, body: dict[str, Any]) -> Say:
         return error(400, "json_schema is not supported") if "response_format" in body else Say("{}")
 
@@ -64,7 +64,7 @@ def test_a_server_without_structured_output_is_asked_without_and_remembered() ->
     assert ["response_format" in body for body in running.requests] == [True, False, False]
 
 
-def test_a_request_that_is_wrong_anyway_does_not_cost_structured_output() -> None:
+def test_structured_output_is_kept_after_an_unrelated_refusal() -> None:
     script = [error(400, "no"), error(400, "no"), Say("{}")]
     with scripted_server(script) as running:
         request = EngineRequest("", "u", (Question("?", schema=SCHEMA),))
@@ -74,7 +74,7 @@ def test_a_request_that_is_wrong_anyway_does_not_cost_structured_output() -> Non
     assert ["response_format" in body for body in running.requests] == [True, False, True]
 
 
-def test_the_newer_name_of_max_tokens() -> None:
+def test_limit_field_switches_to_max_completion_tokens() -> None:
     def script(_: int, body: dict[str, Any]) -> Say:
         return error(400, "use 'max_completion_tokens' instead") if "max_tokens" in body else labels(Yes=0.9)
 
@@ -92,7 +92,7 @@ def test_the_newer_name_of_max_tokens() -> None:
         "top_logprobs: Input should be between 0 and 5",
     ],
 )
-def test_a_server_that_lists_fewer_tokens_is_asked_for_fewer(words: str) -> None:
+def test_top_logprobs_adapts_to_the_servers_limit(words: str) -> None:
     def script(_: int, body: dict[str, Any]) -> Say:
         return error(400, words) if body["top_logprobs"] > 5 else labels(Yes=0.9)
 
@@ -103,7 +103,7 @@ def test_a_server_that_lists_fewer_tokens_is_asked_for_fewer(words: str) -> None
     assert [body["top_logprobs"] for body in running.requests] == [20, 5, 5]
 
 
-def test_questions_that_are_refused_at_once_all_learn() -> None:
+def test_concurrent_refusals_are_all_retried() -> None:
     def script(_: int, body: dict[str, Any]) -> Say:
         told = error(400, "use 'max_completion_tokens' instead")
         return replace(told, delay_s=0.1) if "max_tokens" in body else labels(Yes=0.9)
@@ -113,11 +113,11 @@ def test_questions_that_are_refused_at_once_all_learn() -> None:
     assert all(isinstance(answer, Reply) for answer in answers), answers
 
 
-def test_what_was_learned_is_asked_anew_in_time() -> None:
+def test_capabilities_expire() -> None:
     def script(number: int, _: dict[str, Any]) -> Say:
         return error(400, "use 'max_completion_tokens' instead") if number == 0 else labels(Yes=0.9)
 
-    with scripted_server(script) as running, patch("workers.engines.http.openai._FRESH_S", 0.2):
+    with scripted_server(script) as running, patch("workers.engines.http.openai.CAPABILITIES_TTL_S", 0.2):
         request = EngineRequest("", "u", (YES_NO,))
 
         async def run() -> None:
@@ -134,7 +134,7 @@ def test_what_was_learned_is_asked_anew_in_time() -> None:
 @pytest.mark.parametrize(
     "text", ["logprobs up to 2, not max_completion_tokens nor a chat_template", "is it up to 2?", "no more than max 3"]
 )
-def test_a_refusal_that_shows_the_request_teaches_nothing(text: str) -> None:
+def test_refusal_that_quotes_the_request_changes_nothing(text: str) -> None:
     """vLLM's validation errors hold the input."""
 
     def script(number: int, body: dict[str, Any]) -> Say:
@@ -149,7 +149,7 @@ def test_a_refusal_that_shows_the_request_teaches_nothing(text: str) -> None:
     assert after["top_logprobs"] == 20
 
 
-def test_the_key_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_api_key_is_read_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JUDGE_KEY", "s3cret")
     failure, running = failure_of(error(401, "no"), api_key_env="JUDGE_KEY")
     assert running.headers[0]["Authorization"] == "Bearer s3cret"
@@ -159,13 +159,13 @@ def test_the_key_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> 
     assert running.headers[0]["Authorization"] == "Bearer none"
 
 
-def test_text_that_is_no_utf8_is_a_failure_and_not_an_exception() -> None:
+def test_invalid_utf8_does_not_raise() -> None:
     with scripted_server(labels(Yes=0.9)) as running:
         ((answer,),) = ask_at(running.url, EngineRequest("", "lone surrogate \ud800", (YES_NO,)))
     assert isinstance(answer, Failure | Reply)
 
 
-def test_infinite_probability_never_leaves_the_engine() -> None:
+def test_probabilities_are_within_bounds() -> None:
     answer, _ = one(Say("Yes", {"Yes": 0.0, " yes": 0.0}))
     assert isinstance(answer, Reply)
     assert answer.label_mass is not None

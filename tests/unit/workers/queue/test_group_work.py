@@ -20,7 +20,7 @@ from tests.unit.workers.queue.test_drain import in_background, wait_for
 from workers.engines import ENGINES
 from workers.engines.base import Engine, EngineRequest, Failure, Reply
 from workers.queue.drain import Drainer
-from workers.scoring.completions import group_fingerprint
+from workers.scoring.questions import group_questions
 
 JUDGE = Judge(name="compares", engine="comparing", model="none", mode="comparative")
 RUBRIC = Rubric(criteria=(Criterion(key="best", text="Is the better answer."),))
@@ -78,7 +78,7 @@ def test_each_group_is_judged_once_and_whole(each_db: Database, engine: Tasteful
         assert jobs.get(session, job).status == "completed"
         found = {row.fingerprint for row in verdicts.page(session)}
     group = [Completion(text="x" * n) for n in range(1, ANSWERS + 1)]
-    assert found == {group_fingerprint(RUBRIC, JUDGE, group)}
+    assert found == set(group_questions(RUBRIC, JUDGE, group).fingerprints.values())
 
 
 def test_a_group_that_two_workers_share_gives_both_the_same(each_db: Database, engine: Tasteful) -> None:

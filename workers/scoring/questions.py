@@ -1,0 +1,93 @@
+"""The questions that a judge is asked under a rubric, each named by exactly what decides its verdict.
+
+In a question's fingerprint: the criterion as the judge sees it, whatever shares its call, the judge, the text of the
+template and the version of the mode; for a check its name, arguments and version. Not in it: weight, formula,
+``required``, group, key and tags, so that to change one of these asks nobody again. (One exception: the first tag names
+the curve of a calibrated readout, and so decides its value.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from typing import Any
+
+from rubricsvc.core.calibration import family
+from rubricsvc.core.fingerprint import digest
+from rubricsvc.core.judge import Judge, Voting
+from rubricsvc.core.prompt import Completion
+from rubricsvc.core.questions import QuestionSet
+from rubricsvc.core.rubric import Check, Criterion, Rubric
+from rubricsvc.errors import InvalidError
+from workers import checks, judges
+from workers.judges import custom_prompt
+from workers.judges.template import load
+
+_VERSION = "3"
+"""Raise it when the same votes of a panel or a cascade would make another verdict."""
+
+
+@lru_cache(maxsize=4096)
+def questions_of(rubric: Rubric, judge: Judge, group: str = "") -> QuestionSet:
+    """Return the questions of a judge under a rubric; ``group`` is the digest of the group that is compared.
+
+    Never raises: a judge whose template cannot be read has questions too, and its verdicts are failures.
+    """
+    judged = _judged(rubric, judge, group)
+    return QuestionSet({c.key: _of_check(c.check) if c.check else judged[c.key] for c in rubric.criteria})
+
+
+def group_questions(rubric: Rubric, judge: Judge, completions: Sequence[Completion]) -> QuestionSet:
+    """Return the questions about completions that are given together, in any order."""
+    return questions_of(rubric, judge, group_digest(completions) if judge.mode == "comparative" else "")
+
+
+def group_digest(completions: Iterable[Completion]) -> str:
+    """Return the digest of a group of completions, whatever its order."""
+    return digest(sorted(completion.digest for completion in completions))
+
+
+def _of_check(check: Check) -> str:
+    return digest("check", check.name, checks.version_of(check.name), check.args)
+
+
+def _judged(rubric: Rubric, judge: Judge, group: str) -> dict[str, str]:
+    """Return the fingerprints of the criteria without a check, by key."""
+    if judge.members:
+        return _by_members(rubric, judge, judge.members, group)
+    version = judges.MODES[judge.mode].VERSION
+    how = [judge.digest, _template_digest(judge), version, group]
+    fingerprints = {}
+    for criteria in judges.composition(judge, rubric):
+        call = [_as_seen(criterion, judge) for criterion in criteria]
+        for place, criterion in enumerate(criteria):
+            fingerprints[criterion.key] = digest("judge", *how, call, place)
+    for criterion in rubric.criteria:
+        if (prompt := criterion.custom_prompt) is not None:
+            asked = prompt.model_copy(update={"model": None})  # who was meant to be asked, and not who is
+            seen = [asked, criterion.scale, _curve(criterion, judge)]
+            fingerprints[criterion.key] = digest("custom", judge.digest, version, *custom_prompt.identity(), *seen)
+    return fingerprints
+
+
+def _by_members(rubric: Rubric, judge: Judge, members: Sequence[Judge], group: str) -> dict[str, str]:
+    rule: Any = judge.band if judge.mode == "cascade" else (judge.voting or Voting()).rule
+    votes = [_judged(rubric, member, group) for member in members]
+    return {key: digest(judge.mode, _VERSION, rule, [by_key[key] for by_key in votes]) for key in votes[0]}
+
+
+def _template_digest(judge: Judge) -> str:
+    try:
+        return load(judge).digest
+    except InvalidError:
+        return ""
+
+
+def _as_seen(criterion: Criterion, judge: Judge) -> list[Any]:
+    return [criterion.text, criterion.scale, criterion.reference, criterion.passages, _curve(criterion, judge)]
+
+
+def _curve(criterion: Criterion, judge: Judge) -> str | None:
+    """Return the family whose curve calibrates this criterion's probability, if any."""
+    name = family(criterion)
+    return name if judge.calibration and name in judge.calibration.families else None
