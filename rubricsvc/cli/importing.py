@@ -58,7 +58,8 @@ def import_and_report(file: str, as_json: bool, run: Callable[[Session, InputFil
                 {"line": one.line, "column": one.column, "path": one.path, "code": one.code, "message": one.message}
                 for one in result.skipped
             ]
-            show({"new": result.new, "existing": result.existing, "skipped": skipped}, True)
+            data = {"new": result.new, "existing": result.existing, "skipped": skipped}
+            show({**data, "skipped_count": result.skipped_count}, True)
         else:
             show({"new": result.new, "existing": result.existing}, False)
 
@@ -67,6 +68,8 @@ def report(result: ImportResult) -> None:
     """Print what was not imported, to stderr."""
     for error in result.skipped:
         echo(f"skipped {error}")
+    if result.skipped_count > len(result.skipped):
+        echo(f"… and {result.skipped_count - len(result.skipped)} more errors")
     if result.omitted_labels:
         echo(f"{result.omitted_labels} labels left out; import them with their rubrics: `rubricsvc labels import`")
     for ref, newest in result.superseded.items():

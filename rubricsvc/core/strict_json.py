@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import sys
 from typing import Any
 
 from rubricsvc.core.validation_messages import FieldPath
@@ -12,7 +13,7 @@ from rubricsvc.errors import cut
 
 _SUSPICIOUS = re.compile(r"\\u|[eE]\+?\d{3}|\d{300}")
 """Only text that has one of these can hold a character or a number that cannot be stored."""
-_LARGEST = 10**300
+_LARGEST = sys.float_info.max
 
 
 class JsonError(ValueError):

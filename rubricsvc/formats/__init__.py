@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from rubricsvc.core.rubric import Rubric
+from rubricsvc.core.validation_messages import FieldPath
 from rubricsvc.errors import InvalidError
 from rubricsvc.formats import (
     cherrl,
@@ -140,8 +141,13 @@ def _check_rubric(rubric: Rubric, location: Location, errors: FileErrors, check:
         try:
             check(rubric.model_copy(update={"criteria": (criterion,)}))  # one by one, to report every error
         except InvalidError as error:
-            path = tuple(int(step) if step.isdecimal() else step for step in error.path.split(".")[2:])
-            errors.add(location, "check", f"{error}; {error.hint}", ("criteria", number, *path))
+            steps = [int(step) if step.isdecimal() else step for step in error.path.split(".")[2:]]
+            name = criterion.check.name if criterion.check else ""
+            if location.root + (short := ("criteria", number, "check", name)) in location.positions:
+                path: FieldPath = (*short, *steps[2:])  # written as {name: {arguments}}
+            else:
+                path = ("criteria", number, *steps)
+            errors.add(location, "check", f"{error}; {error.hint}", path)
 
 
 def _check_options(name: str, read: Callable[..., Any], options: Mapping[str, str]) -> None:

@@ -47,7 +47,9 @@ class ImportResult:
     completions: list[ImportedCompletion] = field(default_factory=list)
     label_ids: list[int] = field(default_factory=list)
     skipped: list[FieldError] = field(default_factory=list)
-    """Errors of the records that were skipped."""
+    """Errors of the records that were skipped; the first ``formats.errors.MAX_KEPT``."""
+    skipped_count: int = 0
+    """All errors of the records that were skipped."""
     omitted_labels: int = 0
     """Labels that were not imported because their rubric or completion was not."""
     superseded: dict[str, int] = field(default_factory=dict)
@@ -182,7 +184,7 @@ class _Importer:
         result = self.result
         if not self.skip_invalid:
             self.file.errors.raise_if_any()
-        result.skipped = self.file.errors.errors
+        result.skipped, result.skipped_count = self.file.errors.errors, self.file.errors.count
         if (kind == COMPLETIONS and not result.completions) or (kind == LABELS and not result.label_ids):
             raise file_error(self.file.location, "no_records", f"has no valid {kind}")
         used = {
