@@ -14,6 +14,7 @@ from rubricsvc.core.base import MAX_ID, Name
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.label import Label
 from rubricsvc.core.prompt import Completion, Prompt
+from rubricsvc.core.repeatability import Repeatability
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.states import ItemState, JobStatus
 from rubricsvc.core.verdict import Verdict
@@ -197,6 +198,7 @@ class StoredJudge(Stored):
 
     digest: str
     judge: Judge
+    repeatability: Repeatability | None = None
 
 
 class JobProgress(Wire):

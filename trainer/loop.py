@@ -33,7 +33,7 @@ from trainer import checkpoint
 from trainer.algorithms import grpo
 from trainer.config import TrainConfig
 from trainer.generation import completions_of
-from trainer.judge_info import calibration_metrics, judge_of, std_floor
+from trainer.judge_info import calibration_metrics, std_floor
 from trainer.metrics import (
     History,
     Metrics,
@@ -46,7 +46,7 @@ from trainer.metrics import (
 )
 from trainer.optim import MasterAdamW
 from trainer.policy import Policy
-from trainer.rewards import RewardSource, ScoredRollout, Task, validated
+from trainer.rewards import RewardSource, ScoredRollout, Task, judge_of, validated
 from trainer.rollouts import Rollouts
 
 
@@ -93,7 +93,8 @@ def train(
     optimizer = MasterAdamW(policy.model, config.optim)
     state = TrainState(policy, reference, optimizer, config, floor.value)
     done = checkpoint.resume(config, optimizer, identity) if resume else 0
-    checkpoint.write_config(config, floor.record() | dict(record or {}))
+    judge_record = judge.record() if judge else {}
+    checkpoint.write_config(config, floor.record() | judge_record | dict(record or {}))
     log = MetricsLog(config.out, done)
     history = History(log.steps)
     first = saved = done

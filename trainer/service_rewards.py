@@ -7,7 +7,6 @@ import logging
 import time
 import uuid
 from collections.abc import Sequence
-from functools import cached_property
 from typing import Self
 
 from rubricsvc.client import AsyncClient
@@ -60,10 +59,6 @@ class ServiceRewards:
         self._submitted: set[str] = set()
         self._loop = BackgroundLoop()
 
-    @cached_property
-    def _stored_judge(self) -> StoredJudge:
-        return self._loop.run(self._fetch_judge())
-
     async def _fetch_judge(self) -> StoredJudge:
         if isinstance(self._judge, Judge):
             return await self._client.judges.add(self._judge)
@@ -75,8 +70,8 @@ class ServiceRewards:
         Raises:
             NotFoundError: the service has no such judge.
         """
-        judge = self._stored_judge.judge
-        return JudgeInfo(judge.name, judge.calibrated)
+        stored = self._loop.run(self._fetch_judge())
+        return JudgeInfo(stored.judge.name, stored.judge.calibrated, stored.repeatability)
 
     def score(self, tasks: Sequence[Task], completions: Sequence[Completion]) -> list[ScoredRollout]:
         """Score the step in one job.

@@ -22,6 +22,7 @@ def upgrade() -> None:
         sa.Column("name", sa.String(length=200), nullable=False),
         sa.Column("digest", sa.String(length=64), nullable=False),
         sa.Column("content", sa.JSON(), nullable=False),
+        sa.Column("repeatability", sa.JSON(), nullable=True),
         sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_judges")),
         sa.UniqueConstraint("name", name=op.f("uq_judges_name")),

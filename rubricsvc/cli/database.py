@@ -1,4 +1,4 @@
-"""The database, as the commands open it."""
+"""The database of the commands."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ if TYPE_CHECKING:
 
 
 def open_database(settings: Settings) -> Database:
-    """The database of the settings. A SQLite file that is not there yet, or has nothing in it, is made; anything
-    else that is not at the newest schema may be shared or precious, and is left to `rubricsvc db upgrade`.
+    """Open the database of the settings, and create it if it is an absent or empty SQLite file.
+
+    Any other schema that is not the newest is left to `rubricsvc db upgrade`: its data may be shared.
 
     Raises:
         UnavailableError: it cannot be reached, or its schema is not the newest.
@@ -25,18 +26,17 @@ def open_database(settings: Settings) -> Database:
     from rubricsvc.store import migrate
     from rubricsvc.store.session import Database
 
-    db = Database(settings.database_url)  # refuses what is no database URL
+    db = Database(settings.database_url)
     try:
         if _is_empty_file(db):
             migrate.upgrade(db)  # several first commands may do so at once
-            echo(f"made a new database: {make_url(db.url).database}")
+            echo(f"created the database {make_url(db.url).database}")
     finally:
         db.close()
     return migrate.open_database(settings.database_url)
 
 
 def _is_empty_file(db: Database) -> bool:
-    """Whether it is a SQLite file without a table: new, or left by a command that was stopped before it made them."""
     from sqlalchemy.exc import DBAPIError
 
     from rubricsvc.errors import UnavailableError
@@ -44,13 +44,13 @@ def _is_empty_file(db: Database) -> bool:
 
     try:
         return db.engine.dialect.name == "sqlite" and migrate.is_empty(db)
-    except (DBAPIError, UnavailableError, TypeError):  # `open_database` tells why
+    except (DBAPIError, UnavailableError, TypeError):  # `migrate.open_database` raises it with a hint
         return False
 
 
 @contextmanager
 def database() -> Iterator[Database]:
-    """The configured database for the length of a command; a broker that others listen to is told of new work."""
+    """Open the configured database; new work is published to a broker that other processes use."""
     from rubricsvc import telemetry
     from rubricsvc.broker import MEMORY, attach
     from rubricsvc.settings import get_settings

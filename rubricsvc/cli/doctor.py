@@ -1,14 +1,14 @@
-"""``rubricsvc doctor``: looks at everything the service needs, and says in one line each what would mend it."""
+"""`rubricsvc doctor`: checks of everything that the service needs, each with a fix."""
 
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,161 +18,137 @@ if TYPE_CHECKING:
     from rubricsvc.core.judge import Judge
     from rubricsvc.settings import Settings
 
-_ROOM = 1_000_000_000
-_PROBE = 65_536
+MIN_FREE_BYTES = 1_000_000_000
+_PROBE_BYTES = 65_536
 _JUDGE_SECONDS = 3.0
+_CHECK_PACKAGES = ("jsonschema", "langdetect", "math_verify", "nltk", "rapidfuzz", "rouge_score", "sacrebleu")
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """``mending`` is empty where all is well. A finding that is well may still have something to say."""
+class Diagnosis:
+    """The result of one check; ``fix`` is empty if it passed."""
 
     check: str
     detail: str
-    mending: str = ""
+    fix: str = ""
 
     @property
     def ok(self) -> bool:
-        return not self.mending
+        """Whether the check passed."""
+        return not self.fix
 
 
 def doctor(as_json: Json = False) -> None:
-    """Check settings, database, broker, judges, models and disk. Exit status 1 when something needs mending."""
-    findings = list(examine())
-    well = all(finding.ok for finding in findings)
-    with exit_with(OK if well else WITH_FAILURES):
+    """Check settings, database, broker, packages, judges and disk; exit with 1 if a check fails."""
+    results = list(diagnose())
+    ok = all(result.ok for result in results)
+    with exit_with(OK if ok else WITH_FAILURES):
         if as_json:
-            print_json({"ok": well, "checks": [{"ok": finding.ok, **asdict(finding)} for finding in findings]})
-        else:
-            _put(findings)
+            print_json({"ok": ok, "checks": [{"ok": result.ok, **asdict(result)} for result in results]})
+            return
+        for result in results:
+            print_data(clean(f"{'✓' if result.ok else '✗'} {result.check}: {result.detail}"))
+            if result.fix:
+                print_data(clean(f"  → {result.fix}"))
 
 
-def _put(findings: Iterable[Finding]) -> None:
-    for finding in findings:
-        print_data(clean(f"{'✓' if finding.ok else '✗'} {finding.check}: {finding.detail}"))
-        if finding.mending:
-            print_data(clean(f"  → {finding.mending}"))
-
-
-def examine() -> Iterator[Finding]:
-    """Every check, in the order in which one would mend things."""
-    from rubricsvc.broker import shown
+def diagnose() -> Iterator[Diagnosis]:
+    """Run every check, in the order in which failures are best fixed."""
+    from rubricsvc.broker import check_broker, shown
     from rubricsvc.errors import InvalidError
     from rubricsvc.settings import read_settings
 
     try:
         settings = read_settings()
     except InvalidError as error:
-        yield Finding("settings", error.message, error.hint)
+        yield Diagnosis("settings", error.message, error.hint)
         return
-    yield Finding("settings", f"database {shown(settings.database_url)}, broker {shown(settings.broker_url)}")
+    yield Diagnosis("settings", f"database {shown(settings.database_url)}, broker {shown(settings.broker_url)}")
     yield _database(settings)
-    yield _broker(settings)
-    yield from _torch()
-    yield _packages()
+    yield _try("broker", lambda: check_broker(settings.broker_url), "reachable")
+    yield _packages("in-process models", ("torch", "transformers"), "train")
+    yield _packages("checks", _CHECK_PACKAGES, "judging")
     yield _sandbox()
     judges = _judges(settings)
     yield from (_judge(judge, settings) for judge in judges)
     if not judges:
-        yield Finding("judges", "none registered yet; `rubricsvc judges add` adds one")
+        yield Diagnosis("judges", "none; add one with `rubricsvc judges add`")
     yield from _disk(settings)
 
 
-def _try(check: str, action: Callable[[], object], well: str) -> Finding:
-    """What ``action`` raises is the finding; its hint is the mending."""
+def _try(check: str, action: Callable[[], object], detail: str) -> Diagnosis:
     from rubricsvc.errors import RubricsvcError
 
     try:
         action()
     except RubricsvcError as error:
-        return Finding(check, error.message, error.hint or "see the message")
-    return Finding(check, well)
+        return Diagnosis(check, error.message, error.hint or "see the message")
+    return Diagnosis(check, detail)
 
 
-def _database(settings: Settings) -> Finding:
+def _database(settings: Settings) -> Diagnosis:
     from rubricsvc.store.migrate import open_database
 
-    def look() -> None:
-        if _is_there(settings):
+    def open_existing() -> None:
+        if _exists(settings):
             open_database(settings.database_url).close()
 
-    finding = _try("database", look, "reachable, schema is the newest")
-    if finding.ok and not _is_there(settings):
-        return Finding("database", "not there yet; it is made on first use")
-    return finding
+    result = _try("database", open_existing, "reachable, schema up to date")
+    if result.ok and not _exists(settings):
+        return Diagnosis("database", "does not exist yet; created on first use")
+    return result
 
 
-def _is_there(settings: Settings) -> bool:
-    """Whether there is something to open: to look for a SQLite file must not make it. Raises InvalidError."""
+def _exists(settings: Settings) -> bool:
+    """Return whether the database can be opened without creating a SQLite file."""
     from rubricsvc.store.session import sqlite_file
 
     file = sqlite_file(settings.database_url)
     return file is None or file.exists()
 
 
-def _broker(settings: Settings) -> Finding:
-    from rubricsvc.broker import check_broker
-
-    return _try("broker", lambda: check_broker(settings.broker_url), "reachable")
-
-
-def _torch() -> Iterator[Finding]:
-    missing = [name for name in ("torch", "transformers") if importlib.util.find_spec(name) is None]
-    if missing:
-        extra = "`pip install 'rubricsvc[train]'` brings them, for the embedded model and for training"
-        yield Finding("models in process", f"{' and '.join(missing)} not installed; {extra}")
-    else:
-        yield Finding("models in process", "torch and transformers are installed")
+def _packages(check: str, packages: tuple[str, ...], extra: str) -> Diagnosis:
+    missing = [name for name in packages if find_spec(name) is None]
+    if not missing:
+        return Diagnosis(check, "all packages installed")
+    return Diagnosis(check, f"not installed: {', '.join(missing)} (optional: pip install 'rubricsvc[{extra}]')")
 
 
-def _packages() -> Finding:
-    wanted = ("jsonschema", "langdetect", "math_verify", "nltk", "rapidfuzz", "rouge_score", "sacrebleu")
-    missing = [name for name in wanted if importlib.util.find_spec(name) is None]
-    extra = "checks that need them fail; `pip install 'rubricsvc[judging]'` brings them"
-    return Finding(
-        "checks", f"without {', '.join(missing)}: {extra}" if missing else "all their packages are installed"
-    )
-
-
-def _sandbox() -> Finding:
+def _sandbox() -> Diagnosis:
     from rubricsvc.errors import UnavailableError
     from workers.checks.sandbox.runner import ready
 
     try:
-        confined = ready() == "bwrap"
+        isolated = ready() == "bwrap"
     except UnavailableError as error:
-        return Finding("sandbox", f"{error.message}, and checks that run it fail; {error.hint}")
-    return Finding("sandbox", "bubblewrap confines code" if confined else "none: code of strangers runs as you")
+        return Diagnosis("sandbox", f"{error.message}; checks that run code fail (optional: {error.hint})")
+    return Diagnosis("sandbox", "bubblewrap" if isolated else "disabled: untrusted code runs without isolation")
 
 
 def _judges(settings: Settings) -> list[Judge]:
-    """The registered ones; none where the database has a finding of its own."""
     from rubricsvc.errors import RubricsvcError
     from rubricsvc.store import judges
     from rubricsvc.store.migrate import open_database
 
     try:
-        if not _is_there(settings):
+        if not _exists(settings):
             return []
         db = open_database(settings.database_url)
-    except RubricsvcError:
+    except RubricsvcError:  # reported by the check of the database
         return []
-    try:
-        with db.read() as session:
-            return [row.value for row in judges.page(session, limit=10_000)]
-    finally:
-        db.close()
+    with contextlib.closing(db), db.read() as session:
+        return [row.value for row in judges.page(session, limit=10_000)]
 
 
-def _judge(judge: Judge, settings: Settings) -> Finding:
+def _judge(judge: Judge, settings: Settings) -> Diagnosis:
     if judge.engine == "openai_http":
         return _endpoint(judge)
     if judge.engine == "transformers_local":
         return _local_model(judge, settings)
-    return Finding(f"judge {judge.name}", f"engine {judge.engine} is not looked into here")
+    return Diagnosis(f"judge {judge.name}", f"engine {judge.engine} is not checked")
 
 
-def _endpoint(judge: Judge) -> Finding:
+def _endpoint(judge: Judge) -> Diagnosis:
     from rubricsvc.cli.served_models import served_models
     from rubricsvc.errors import RubricsvcError
     from workers.engines import factory_of
@@ -182,52 +158,51 @@ def _endpoint(judge: Judge) -> Finding:
         factory_of(judge)
         served = served_models(judge.endpoint, timeout_s=_JUDGE_SECONDS)
     except RubricsvcError as error:
-        return Finding(check, error.message, error.hint)
+        return Diagnosis(check, error.message, error.hint)
     url = judge.endpoint.base_url or "api.openai.com"
     if judge.model not in served:
-        some = ", ".join(sorted(served)[:3]) or "nothing"
-        return Finding(check, f"{url} does not serve {judge.model}", f"it serves {some}; correct the judge's model")
-    return Finding(check, f"{url} serves {judge.model}")
+        listed = ", ".join(sorted(served)[:3]) or "none"
+        return Diagnosis(check, f"{url} does not serve {judge.model}", f"use one of its models: {listed}")
+    return Diagnosis(check, f"{url} serves {judge.model}")
 
 
-def _local_model(judge: Judge, settings: Settings) -> Finding:
+def _local_model(judge: Judge, settings: Settings) -> Diagnosis:
     from workers.engines.local.embedded_model import NAME
 
     check = f"judge {judge.name}"
-    if importlib.util.find_spec("torch") is None:
-        return Finding(check, f"{judge.model} runs in process, and torch is missing", "pip install 'rubricsvc[train]'")
+    if find_spec("torch") is None:
+        return Diagnosis(check, f"{judge.model} needs torch", "pip install 'rubricsvc[train]'")
     if judge.model != "embedded":
-        here = Path(judge.model).is_dir()
-        return Finding(
-            check, f"model folder {judge.model}" if here else f"{judge.model}, fetched on first use if need be"
-        )
+        is_folder = Path(judge.model).is_dir()
+        return Diagnosis(check, f"model folder {judge.model}" if is_folder else f"{judge.model}, fetched on first use")
     folder = settings.cache_dir / NAME
-    there = (folder / "model.safetensors").exists()
-    return Finding(check, f"model files in {folder}" if there else "model files are fetched on first use (93 MB)")
+    cached = (folder / "model.safetensors").exists()
+    return Diagnosis(check, f"model files in {folder}" if cached else "model files fetched on first use (93 MB)")
 
 
-def _disk(settings: Settings) -> Iterator[Finding]:
+def _disk(settings: Settings) -> Iterator[Diagnosis]:
     from rubricsvc.errors import InvalidError
     from rubricsvc.store.session import sqlite_file
 
     folders = {"model cache": settings.cache_dir}
-    with contextlib.suppress(InvalidError):  # told above
+    with contextlib.suppress(InvalidError):  # reported by the check of the database
         if (file := sqlite_file(settings.database_url)) is not None:
             folders["database folder"] = file.parent
-    for what, folder in folders.items():
-        yield _room(f"disk of the {what}", folder)
+    for name, folder in folders.items():
+        yield _free_space(f"disk of the {name}", folder)
 
 
-def _room(check: str, folder: Path) -> Finding:
-    """Whether files can be written there. It is tried: free bytes say nothing of inodes, quotas and read-only disks."""
-    there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+def _free_space(check: str, folder: Path) -> Diagnosis:
+    """Write a file as well: free bytes say nothing of inodes, quotas and read-only disks."""
+    existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
     try:
-        with tempfile.TemporaryFile(dir=there) as probe:
-            probe.write(bytes(_PROBE))
+        with tempfile.TemporaryFile(dir=existing) as probe:
+            probe.write(bytes(_PROBE_BYTES))
             probe.flush()
             os.fsync(probe.fileno())
     except OSError as error:
-        mending = f"make room in {there}, or make it writable for you; or name another place"
-        return Finding(check, f"{there} cannot be written to: {error.strerror}", mending)
-    free = shutil.disk_usage(there).free
-    return Finding(check, f"{free / 1e9:.1f} GB free", f"make room on the disk of {there}" if free < _ROOM else "")
+        fix = f"free space in {existing}, make it writable, or set another folder"
+        return Diagnosis(check, f"{existing} cannot be written to: {error.strerror}", fix)
+    free = shutil.disk_usage(existing).free
+    fix = f"free space on the disk of {existing}" if free < MIN_FREE_BYTES else ""
+    return Diagnosis(check, f"{free / 1e9:.1f} GB free", fix)

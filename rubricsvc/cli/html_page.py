@@ -1,4 +1,4 @@
-"""One HTML page that needs nothing else, out of a Jinja template."""
+"""Self-contained HTML pages from Jinja templates."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def render(template: Path, filters: Mapping[str, Callable[..., Any]], **values: Any) -> str:
-    """The page. Texts are escaped, and a value that the template misses is an error."""
+    """Render ``template`` with texts escaped; an undefined value is an error."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     environment = Environment(

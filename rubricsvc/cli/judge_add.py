@@ -9,7 +9,7 @@ import typer
 from rubricsvc.cli.database import database
 from rubricsvc.cli.embedded import EMBEDDED, warn_of_embedded
 from rubricsvc.cli.judge_probe import probe_judge
-from rubricsvc.cli.judge_row import row_of
+from rubricsvc.cli.judge_row import judge_row
 from rubricsvc.cli.output import Json, echo, show
 from rubricsvc.errors import InvalidError
 
@@ -185,8 +185,9 @@ def _refuse_without_effect(judge: Judge, reads: dict[str, float | None], *, crit
     """Raises InvalidError for an option that this judge would pass over; ``reads`` are those of readouts."""
     from rubricsvc.core.judge import FREE
 
-    options = judge.effective_comparison if judge.mode == "comparative" else judge.effective_trajectory
-    writes = judge.mode == "written" or options.writes
+    comparative = judge.mode == "comparative"
+    written = judge.effective_comparison.is_written if comparative else judge.effective_trajectory.written
+    writes = judge.mode == "written" or written
     idle = next((option for option, value in reads.items() if writes and value is not None), None)
     if idle:
         raise InvalidError(f"{_option_of(idle)} is for a readout, and this judge writes", hint=_IDLE)
@@ -219,7 +220,7 @@ def _keep(judge: Judge, url: str | None, probe: bool, as_json: bool) -> None:
         probe_judge(judge)
     with database() as db, db.write() as session:
         row = judges.add(session, judge)
-        show(row_of(row), as_json)
+        show(judge_row(row), as_json)
 
 
 def _only_model(url: str, api_key_env: str | None) -> str:

@@ -8,18 +8,19 @@ if TYPE_CHECKING:
     from rubricsvc.store.tables import AuditRow, JudgeRow
 
 
-def row_of(row: JudgeRow, audit: AuditRow | None = None) -> dict[str, Any]:
-    """A judge in a list, with its newest audit."""
-    judge = row.value
+def judge_row(row: JudgeRow, audit: AuditRow | None = None) -> dict[str, Any]:
+    """Return a judge with its newest audit and the standard deviation of its rewards."""
+    judge, repeatability = row.value, row.measured
     return {
         "id": row.id,
         "name": row.name,
-        "engine": "" if judge.members else judge.engine,  # its members have theirs
+        "engine": "" if judge.members else judge.engine,  # members have their own
         "model": judge.model,
         "mode": judge.mode,
         "members": [member.name for member in judge.members or ()],
         "calibrated": judge.calibrated,
         "audit": audit and f"{'passed' if audit.passed else 'not passed'} {audit.created_at:%Y-%m-%d}",
+        "reward_std": repeatability and repeatability.reward.value,
         "url": judge.endpoint.base_url,
         "digest": row.digest[:12],
     }

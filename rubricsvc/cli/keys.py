@@ -1,4 +1,4 @@
-"""``rubricsvc keys``: API keys. A secret is shown once, when it is made; what is kept is its SHA-256."""
+"""`rubricsvc keys`: API keys of the service. Only the SHA-256 of a secret is stored."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ app = group("API keys of the service.")
 
 @app.command()
 def create(
-    name: Annotated[str, typer.Argument(help="Who or what the key is for.")],
-    expires_in: Annotated[int | None, typer.Option(min=1, max=36500, help="Days until it expires.")] = None,
+    name: Annotated[str, typer.Argument(help="Name of the key's user.")],
+    expires_in: Annotated[int | None, typer.Option(min=1, max=36500, help="Days until the key expires.")] = None,
 ) -> None:
-    """Make a key and print its secret, which cannot be shown again."""
+    """Create a key and print its secret, once."""
     from rubricsvc.cli.database import database
     from rubricsvc.store import keys
 
     with database() as db, db.write() as session:
         row, secret = keys.create(session, name, timedelta(days=expires_in) if expires_in else None)
-    echo(f"key {row.id} for {row.name}, shown this once:")
+    echo(f"key {row.id} for {row.name}; the secret is not shown again:")
     print_data(secret)
 
 
 @app.command("list")
 def list_(limit: Limit = 50, after: After = 0, as_json: Json = False) -> None:
-    """List the keys, without their secrets."""
+    """List keys without their secrets."""
     from rubricsvc.cli.database import database
     from rubricsvc.store import keys
 
@@ -42,7 +42,7 @@ def list_(limit: Limit = 50, after: After = 0, as_json: Json = False) -> None:
             _row,
             limit,
             as_json,
-            empty="no keys; `rubricsvc keys create NAME` makes one",
+            empty="no keys; create one with `rubricsvc keys create NAME`",
         )
 
 
@@ -59,14 +59,14 @@ def _row(row: KeyRow) -> dict[str, Any]:
 
 
 @app.command()
-def revoke(key_id: Annotated[int, typer.Argument(help="Its number in `rubricsvc keys list`.")]) -> None:
-    """Make a key useless, at once and for good."""
+def revoke(key_id: Annotated[int, typer.Argument(help="Id of the key.")]) -> None:
+    """Revoke a key, effective immediately."""
     from rubricsvc.cli.database import database
     from rubricsvc.store import keys
 
     with database() as db, db.write() as session:
         row = keys.revoke(session, key_id)
-    echo(f"key {row.id} ({row.name}) is revoked")
+    echo(f"revoked key {row.id} ({row.name})")
 
 
 def _day(moment: datetime | None) -> str | None:

@@ -1,6 +1,6 @@
-"""`rubricsvc`: finds the command, and turns errors into one line of what and one of what to do.
+"""`rubricsvc`: resolves the command, and prints errors as one line with a hint.
 
-A command's module is imported when the command is used, and heavy libraries inside the functions that need them:
+A command's module is imported when the command is used, heavy libraries by the functions that need them:
 ``rubricsvc --help`` imports nothing but typer.
 """
 
@@ -17,46 +17,49 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command, get_group
 
-from rubricsvc.cli.output import BAD_INPUT, INTERNAL_ERROR, OK, UNAVAILABLE, echo, ignore_broken_pipe
+from rubricsvc.cli.output import BAD_INPUT, INTERNAL_ERROR, INTERRUPTED, OK, UNAVAILABLE, echo, ignore_broken_pipe
 from rubricsvc.errors import InvalidError, NotFoundError, RubricsvcError, UnavailableError, cut
 
 COMMANDS = {
-    "demo": "The main job on real documents, from rubrics to training.",
+    "demo": "Run the whole job on real documents, from rubrics to training.",
     "score": "Score one completion, without a database.",
-    "graders": "OpenAI's graders: check and run one, without a database.",
-    "serve": "Run the HTTP service, with a worker inside.",
-    "worker": "Run a worker on Redis or RabbitMQ.",
-    "doctor": "Look at everything, and say how to mend it.",
-    "prompts": "Prompts: what the policy is asked.",
-    "rubrics": "Rubrics: what is looked for in a completion.",
-    "completions": "Completions: what was answered.",
-    "judges": "Judges: who judges, and how.",
-    "jobs": "Jobs: batches of completions to be scored.",
-    "verdicts": "Verdicts: what was found, by criterion.",
-    "labels": "Labels: people's verdicts, to hold judges against.",
+    "graders": "Check and run OpenAI graders, without a database.",
+    "serve": "Run the HTTP service, with a worker.",
+    "worker": "Run a worker for Redis or RabbitMQ.",
+    "doctor": "Check the installation and suggest fixes.",
+    "prompts": "Prompts of the policy.",
+    "rubrics": "Rubrics: weighted criteria for completions.",
+    "completions": "Completions of prompts.",
+    "judges": "Judges: models that score completions.",
+    "jobs": "Jobs: batches of completions to score.",
+    "verdicts": "Verdicts of judges, by criterion.",
+    "labels": "Labels: people's verdicts, to compare judges with.",
     "runs": "Training runs.",
     "keys": "API keys of the service.",
-    "db": "The database's schema.",
+    "db": "Database schema.",
 }
-"""Command to its line in ``--help``. Each is ``app`` (or a function of its own name) in ``rubricsvc.cli.<command>``."""
+"""Commands and their help. Each is ``app``, or a function of its name, in ``rubricsvc.cli.<command>``."""
 
 ALIASES = {name.removesuffix("s"): name for name in COMMANDS if name.endswith("s")}
-"""The singular of each noun, which earlier examples use: ``rubricsvc jobs list`` is ``rubricsvc jobs list``."""
+"""The singular of each noun: ``rubricsvc job list`` is ``rubricsvc jobs list``."""
 
 
 class LazyGroup(TyperGroup):
-    """Lists the commands without importing them, and imports the one that is used."""
+    """A group that lists its commands without importing them."""
 
     def __init__(self, **settings: Any) -> None:
+        """Create a command without parameters for each line of the help."""
         super().__init__(**settings)
         self.commands = {name: TyperCommand(name, help=line) for name, line in COMMANDS.items()}
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        """Import the command that is used; accept its singular."""
         args = [ALIASES.get(args[0], args[0]), *args[1:]]
         name, command, rest = super().resolve_command(ctx, args)
         return name, load(name) if name else command, rest
 
     def invoke(self, ctx: Any) -> Any:
+        """Run the command; a closed stdout is no error."""
         with ignore_broken_pipe():
             return super().invoke(ctx)
         return OK
@@ -64,7 +67,7 @@ class LazyGroup(TyperGroup):
 
 @cache
 def load(name: str) -> Any:
-    """The command of this name, from its module."""
+    """Import and return the command of this name."""
     module = import_module(f"rubricsvc.cli.{name}")
     group = getattr(module, "app", None)
     if group is not None:
@@ -84,8 +87,8 @@ app = typer.Typer(
 )
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _version(requested: bool) -> None:
+    if requested:
         from rubricsvc import __version__
 
         typer.echo(f"rubricsvc {__version__}")
@@ -94,25 +97,27 @@ def _version(asked: bool) -> None:
 
 @app.callback()
 def rubricsvc(
-    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show it.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
     debug: Annotated[
-        bool, typer.Option("--debug", help="Show a fault of the program in full; also: RUBRICSVC_DEBUG=1.")
+        bool, typer.Option("--debug", help="Show tracebacks of internal errors (or set RUBRICSVC_DEBUG=1).")
     ] = False,
 ) -> None:
-    """Rubric rewards: keep rubrics, score completions with generative judges, train policies on the result.
+    """Rubric rewards: store rubrics, score completions with generative judges, train policies on the rewards.
 
     Data goes to stdout, progress and messages to stderr. Lists with --json are one object a line.
-    Exit codes: 0 done, 1 done with failures, 2 wrong usage or bad input, 3 something that is needed is not there,
-    4 a judge did not pass its audit, 70 a fault of the program itself.
+    Exit codes: 0 success, 1 finished with failures, 2 wrong usage or invalid input, 3 not found or unavailable,
+    4 audit not passed, 70 internal error, 130 interrupted.
     """
 
 
 def run(args: Sequence[str]) -> int:
-    """Run the command line and give its exit code."""
+    """Run the command line and return its exit code."""
     from typer._click.exceptions import NoArgsIsHelpError, UsageError  # typer has no public name for them
 
     try:
-        _refuse_what_is_no_text(args)
+        _reject_non_utf8(args)
         code = get_command(app).main(list(args), prog_name="rubricsvc", standalone_mode=False)
         with ignore_broken_pipe():
             sys.stdout.flush()
@@ -122,29 +127,26 @@ def run(args: Sequence[str]) -> int:
         return BAD_INPUT
     except UsageError as error:
         path = error.ctx.command_path if error.ctx else "rubricsvc"
-        return _fail(error.format_message(), f"`{path} --help` shows how", BAD_INPUT)
+        return _fail(error.format_message(), f"see `{path} --help`", BAD_INPUT)
     except (KeyboardInterrupt, typer.Abort):
-        return _fail("interrupted", "", 130)
+        return _fail("interrupted", "", INTERRUPTED)
     except Exception as error:
-        what = _expected(error)
-        if what is None and ("--debug" in args or os.environ.get("RUBRICSVC_DEBUG")):
+        expected = _expected_error(error)
+        if expected is None and ("--debug" in args or os.environ.get("RUBRICSVC_DEBUG")):
             raise
-        return _fail(*(what or _bug(error)))
+        return _fail(*(expected or _internal_error(error)))
 
 
-def _refuse_what_is_no_text(args: Sequence[str]) -> None:
-    """What is not UTF-8 could neither be printed nor stored: it is refused once, here."""
+def _reject_non_utf8(args: Sequence[str]) -> None:
     for number, arg in enumerate(args, start=1):
         try:
             arg.encode()
         except UnicodeEncodeError:
-            raise InvalidError(
-                f"argument {number} is not UTF-8 text: {arg!a}", hint="write it, or name the file, in UTF-8"
-            ) from None
+            raise InvalidError(f"argument {number} is not UTF-8 text: {arg!a}", hint="encode it as UTF-8") from None
 
 
-def _expected(error: Exception) -> tuple[str, str, int] | None:
-    """Message, hint and exit code of an error that is no fault of the program."""
+def _expected_error(error: Exception) -> tuple[str, str, int] | None:
+    """Return message, hint and exit code of an error that is not internal."""
     if isinstance(error, RubricsvcError):
         missing = isinstance(error, NotFoundError | UnavailableError)
         return error.message, error.hint, UNAVAILABLE if missing else BAD_INPUT
@@ -152,18 +154,17 @@ def _expected(error: Exception) -> tuple[str, str, int] | None:
         return f"the package {error.name!r} is not installed", f"pip install {_extra(error.name)}", UNAVAILABLE
     if isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename else ""
-        hint = "look at the path, its permissions and the room on its disk" if where else ""
+        hint = "check the path, its permissions and the free disk space" if where else ""
         return f"{where}{error.strerror or error}", hint, BAD_INPUT
-    kind = f"{type(error).__module__}.{type(error).__name__}"  # by name, so that it is not imported for this
+    kind = f"{type(error).__module__}.{type(error).__name__}"  # by name: sqlalchemy may not be imported
     if kind == "sqlalchemy.exc.OperationalError":
-        return f"the database does not answer: {error.orig}", "`rubricsvc doctor` looks why", UNAVAILABLE  # type: ignore[attr-defined]
+        return f"the database does not answer: {error.orig}", "run `rubricsvc doctor`", UNAVAILABLE  # type: ignore[attr-defined]
     return None
 
 
-def _bug(error: Exception) -> tuple[str, str, int]:
-    """What nobody foresaw, in one line."""
+def _internal_error(error: Exception) -> tuple[str, str, int]:
     line = " ".join(str(error).split())
-    hint = "this is a bug: please report it, with the traceback that --debug or RUBRICSVC_DEBUG=1 shows"
+    hint = "this is a bug: report it with the traceback that --debug or RUBRICSVC_DEBUG=1 shows"
     return f"{type(error).__name__}: {cut(line, 500)}", hint, INTERNAL_ERROR
 
 
@@ -183,9 +184,8 @@ def _fail(message: str, hint: str, code: int) -> int:
 
 
 def main() -> None:
-    """The entry point of the `rubricsvc` command."""
-    # torch's threads spin while they wait for one another; on a machine that does anything else beside, that makes
-    # small steps thirty times slower. Read once, when torch is loaded.
+    """Run the `rubricsvc` command."""
+    # torch's threads spin while they wait for each other, which makes small steps 30 times slower on a busy machine
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     sys.exit(run(sys.argv[1:]))
 

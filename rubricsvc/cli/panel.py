@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from rubricsvc.cli.database import database
-from rubricsvc.cli.judge_row import row_of
+from rubricsvc.cli.judge_row import judge_row
 from rubricsvc.cli.output import Json, show
 
 Name = Annotated[str, typer.Argument(help="What to call it. A name stands for one judge for good.")]
@@ -42,4 +42,4 @@ def _add(name: str, members: list[str], as_json: bool, **fields: Any) -> None:
     with database() as db, db.write() as session:
         seats = tuple(judges.get(session, ref).value for ref in members)
         judge = make_judge(name=name, model="", members=seats, **fields)
-        show(row_of(judges.add(session, judge)), as_json)
+        show(judge_row(judges.add(session, judge)), as_json)

@@ -1,4 +1,4 @@
-"""`rubricsvc prompts`: what the policy is asked."""
+"""`rubricsvc prompts`: prompts of the policy."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rubricsvc.cli.output import After, Json, Limit, clean, group, print_data, p
 if TYPE_CHECKING:
     from rubricsvc.store.tables import PromptRow
 
-app = group("Prompts: what the policy is asked.")
+app = group("Prompts of the policy.")
 
 
 def _row(row: PromptRow) -> dict[str, Any]:
@@ -30,13 +30,13 @@ def list_(limit: Limit = 50, after: After = 0, as_json: Json = False) -> None:
             lambda row: _row(row) | {"text": row.value.text if as_json else shorten(row.value.text)},
             limit,
             as_json,
-            empty="no prompts; they come with `rubricsvc rubrics import` or `completions import`",
+            empty="no prompts; import some with `rubricsvc rubrics import FILE` or `completions import FILE`",
         )
 
 
 @app.command("show")
 def show_(
-    ref: Annotated[str, typer.Argument(help="Its id, or the id it had in the file it came from.")],
+    ref: Annotated[str, typer.Argument(help="Id, or the id in the imported file.")],
     as_json: Json = False,
 ) -> None:
     """Show one prompt with its rubrics."""

@@ -156,7 +156,7 @@ def text_of(file: str) -> str:
 
 def judge_of(judge: str, model: str | None, mode: str, api_key_env: str | None) -> Judge:
     """The embedded judge, one at a URL, or one that was added."""
-    from rubricsvc.core.base import LONGEST_NAME
+    from rubricsvc.core.base import MAX_NAME_LENGTH
 
     if judge == EMBEDDED:
         warn_of_embedded()
@@ -165,7 +165,7 @@ def judge_of(judge: str, model: str | None, mode: str, api_key_env: str | None) 
         from rubricsvc.cli.served_models import only_served_model
 
         endpoint = {"base_url": judge, "api_key_env": api_key_env}
-        chosen = make_judge(name=judge[:LONGEST_NAME], model=model or "?", mode=mode, endpoint=endpoint)
+        chosen = make_judge(name=judge[:MAX_NAME_LENGTH], model=model or "?", mode=mode, endpoint=endpoint)
         return chosen if model else chosen.model_copy(update={"model": only_served_model(chosen.endpoint)})
     from rubricsvc.cli.database import database
     from rubricsvc.store import judges

@@ -1,4 +1,4 @@
-"""``rubricsvc serve``: the HTTP API, and on one machine the worker beside it."""
+"""`rubricsvc serve`: the HTTP API, with a worker in the same process for ``memory://``."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def serve(
     host: Annotated[
         str | None,
         typer.Option(
-            help="Address to listen on. Beyond this machine API keys are asked for.",
+            help="Address to listen on. Other than on loopback, API keys are required.",
             show_default="RUBRICSVC_HOST, else 127.0.0.1",
         ),
     ] = None,
@@ -29,10 +29,10 @@ def serve(
         typer.Option(min=0, max=65535, help="Port to listen on.", show_default="RUBRICSVC_PORT, else 8321"),
     ] = None,
     worker: Annotated[
-        bool, typer.Option("--worker/--no-worker", help="Score in this process too, where the broker is memory://.")
+        bool, typer.Option("--worker/--no-worker", help="Score in this process too, with the broker memory://.")
     ] = True,
 ) -> None:
-    """Serve the HTTP API until stopped; the database is made on first use."""
+    """Serve the HTTP API until stopped. The database is created on first use."""
     from rubricsvc import telemetry
     from rubricsvc.cli.database import open_database
     from rubricsvc.settings import get_settings
@@ -59,7 +59,7 @@ def _serve(settings: Settings, db: Database, *, worker: bool) -> None:
 
     log = structlog.get_logger("rubricsvc.serve")
     if not needs_key(settings) and not is_loopback(settings.host):
-        log.warning("anyone who reaches this address may use the service", hint="unset RUBRICSVC_REQUIRE_KEY")
+        log.warning("the service is open to other machines without API keys", hint="unset RUBRICSVC_REQUIRE_KEY")
     app = create_app(settings, db, validators=Validators(rubric=checks.validate, judge=judges.validate))
     server = uvicorn.Server(
         uvicorn.Config(
@@ -75,13 +75,13 @@ def _serve(settings: Settings, db: Database, *, worker: bool) -> None:
     embedded = settings.broker_url.startswith(MEMORY)
     if not embedded:
         attach(db, settings)
-        log.info("scoring is done by workers", hint="start some with `rubricsvc worker`")
-    # uvicorn raises the signal again when it has shut down; by then there is still a worker to stop
+        log.info("this process does not score", hint="start workers with `rubricsvc worker`")
+    # uvicorn raises the signal again after its shutdown, when the worker still has to stop
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: None)
-    broken = threading.Event()
+    worker_failed = threading.Event()
     with ExitStack() as stack:
-        args = (server, settings, db, stack, broken)
+        args = (server, settings, db, stack, worker_failed)
         starter = threading.Thread(target=_start_worker, args=args, name="worker-starter")
         if embedded and worker:
             starter.start()
@@ -92,16 +92,16 @@ def _serve(settings: Settings, db: Database, *, worker: bool) -> None:
             signal.signal(signal.SIGINT, signal.default_int_handler)  # a second Ctrl-C does not wait
             if starter.ident is not None:
                 starter.join()
-    if broken.is_set():
+    if worker_failed.is_set():
         raise typer.Exit(1)
 
 
 def _start_worker(
-    server: uvicorn.Server, settings: Settings, db: Database, stack: ExitStack, broken: threading.Event
+    server: uvicorn.Server, settings: Settings, db: Database, stack: ExitStack, worker_failed: threading.Event
 ) -> None:
-    """Once the socket is open: importing Celery's worker takes longer than a first request should wait.
+    """Start the worker once the socket is open: importing Celery would delay the first requests.
 
-    Where it does not start the service ends: jobs would be taken, and never scored.
+    If it fails, the service ends: it would accept jobs that are never scored.
     """
     import time
 
@@ -115,7 +115,7 @@ def _start_worker(
         from workers.queue.in_process import embedded_worker
 
         stack.enter_context(embedded_worker(settings, db))
-    except Exception:  # noqa: BLE001 - whatever it is, nobody else would hear of it in this thread
+    except Exception:  # noqa: BLE001 - an exception in this thread would be lost
         structlog.get_logger("rubricsvc.serve").exception("the worker did not start", hint="or use --no-worker")
-        broken.set()
+        worker_failed.set()
         server.should_exit = True

@@ -1,4 +1,4 @@
-"""``rubricsvc worker``: a Celery worker on a real broker; start as many as there is work for."""
+"""`rubricsvc worker`: a Celery worker on Redis or RabbitMQ."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import typer
 
 
 class Pool(StrEnum):
+    """Celery's worker pools."""
+
     THREADS = "threads"
     PREFORK = "prefork"
     SOLO = "solo"
@@ -16,14 +18,15 @@ class Pool(StrEnum):
 
 def worker(
     concurrency: Annotated[
-        int, typer.Option(min=1, max=1000, help="Judges worked for at once, each with many calls in flight.")
+        int, typer.Option(min=1, max=1000, help="Judges scored for at once, each with many concurrent requests.")
     ] = 2,
     pool: Annotated[
-        Pool, typer.Option(help="threads share a local model; prefork uses more cores; solo is one at a time.")
+        Pool,
+        typer.Option(help="threads share a local model; prefork uses more cores; solo is sequential."),
     ] = Pool.THREADS,
-    queues: Annotated[str, typer.Option(help="Queues to listen to, with commas between.")] = "rubricsvc",
+    queues: Annotated[str, typer.Option(help="Comma-separated queues.")] = "rubricsvc",
 ) -> None:
-    """Score what is submitted, until stopped. Needs Redis or RabbitMQ as broker."""
+    """Score submitted jobs until stopped. Needs Redis or RabbitMQ as broker."""
     from celery.signals import setup_logging
 
     from rubricsvc import telemetry
@@ -34,14 +37,14 @@ def worker(
     settings = get_settings()
     if settings.broker_url.startswith(MEMORY):
         raise InvalidError(
-            "a worker of its own cannot hear memory://, which stays inside one process",
-            hint="set RUBRICSVC_BROKER_URL=redis://… or amqp://…; or let `rubricsvc serve` do the scoring",
+            "the broker memory:// works within one process only",
+            hint="set RUBRICSVC_BROKER_URL=redis://… or amqp://…, or score with `rubricsvc serve`",
         )
     from rubricsvc.store.migrate import open_database
     from workers.queue.app import make_app, with_reconciler
 
     telemetry.configure(settings.log_level)
-    setup_logging.connect(lambda **_: None, weak=False)  # Celery then leaves logging as it is
+    setup_logging.connect(lambda **_: None, weak=False)  # keeps Celery from configuring logging
     open_database(settings.database_url).close()
     check_broker(settings.broker_url)
     app = with_reconciler(make_app(settings), settings)

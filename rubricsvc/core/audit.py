@@ -18,7 +18,7 @@ from typing import Literal
 from pydantic import Field
 
 from rubricsvc.core.base import UnitInterval, Value
-from rubricsvc.core.verdict import Text
+from rubricsvc.core.verdict import StorableText
 
 Measure = Literal["met", "missed", "changed", "preferred"]
 
@@ -43,11 +43,11 @@ class Hit(Value):
     suite: str
     attack: str
     criterion: str
-    task: Text
-    completion: Text
+    task: StorableText
+    completion: StorableText
     baseline: UnitInterval | None = None
     value: UnitInterval
-    rationale: Text | None = None
+    rationale: StorableText | None = None
 
 
 class SuiteResult(Value):

@@ -1,4 +1,4 @@
-"""The one base of every value in ``core``: frozen, strict about unknown fields, no I/O."""
+"""The base class of every value in ``core``: frozen, strict about unknown fields, no I/O."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Self
@@ -6,7 +6,7 @@ from typing import Annotated, Any, Self
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 MAX_ID = 2**63 - 1
-"""Of a row: the largest integer of both databases."""
+"""The largest row id; both databases have 64-bit integers."""
 
 
 def _printable(name: str) -> str:
@@ -15,23 +15,23 @@ def _printable(name: str) -> str:
     return name
 
 
-LONGEST_NAME = 200
-"""Characters of a name, an id or a policy that the database keeps."""
+MAX_NAME_LENGTH = 200
+"""Characters of a name, an external id or a policy in the database."""
 
-Name = Annotated[str, Field(max_length=LONGEST_NAME)]
+Name = Annotated[str, Field(max_length=MAX_NAME_LENGTH)]
 Title = Annotated[Name, AfterValidator(_printable)]
-"""A name that a person gives, and reads again in a terminal."""
+"""A name that is shown in a terminal."""
 
 UnitInterval = Annotated[float, Field(ge=0.0, le=1.0)]
 
 
 class Value(BaseModel):
-    """An immutable value. Unknown fields are refused, so that a typing slip is an error and not a silence."""
+    """An immutable value. Unknown fields are errors, so that a misspelt field is never ignored."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """A copy that carries nothing cached over: the digest of the original would name other content."""
+        """Return a copy without cached properties: the original's digest would name other content."""
         copy = super().model_copy(update=update, deep=deep)
         for name in copy.__dict__.keys() - type(self).model_fields.keys():
             del copy.__dict__[name]

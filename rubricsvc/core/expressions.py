@@ -1,7 +1,7 @@
 """Arithmetic over named numbers, as in the ``calculate_output`` of OpenAI's multi graders: ``0.7 * a + 0.3 * b ^ 2``.
 
-There are ``+ - * / ^`` (``**`` too), parentheses, ``min max abs floor ceil exp sqrt log`` and the names that are given.
-All of it is done in floating point, so that no power can fill the memory; nothing is looked up anywhere else.
+Expressions have ``+ - * / ^`` (also ``**``), parentheses, ``min max abs floor ceil exp sqrt log``, numbers and the
+given names. All arithmetic is in floating point, so that no power can fill the memory.
 """
 
 from __future__ import annotations
@@ -14,8 +14,10 @@ from collections.abc import Callable, Collection, Mapping
 
 from rubricsvc.errors import cut
 
-LONGEST = 4000
-"""Characters."""
+MAX_LENGTH = 4000
+"""Characters of an expression."""
+
+_MAX_DEPTH = 400
 
 _TOKEN = re.compile(
     r"\s*(?:(\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?)|([A-Za-z_]\w*)|(\*\*|[-+*/^(),]))", re.ASCII
@@ -28,7 +30,7 @@ _BINARY: dict[type[ast.AST], Callable[[float, float], float]] = {
     ast.Pow: math.pow,
 }
 _UNARY: dict[type[ast.AST], Callable[[float], float]] = {ast.UAdd: operator.pos, ast.USub: operator.neg}
-_ONE: dict[str, Callable[[float], float]] = {
+_UNARY_FUNCTIONS: dict[str, Callable[[float], float]] = {
     "abs": abs,
     "floor": lambda x: float(math.floor(x)),
     "ceil": lambda x: float(math.ceil(x)),
@@ -36,92 +38,85 @@ _ONE: dict[str, Callable[[float], float]] = {
     "sqrt": math.sqrt,
     "log": math.log,
 }
-_SOME: dict[str, Callable[[list[float]], float]] = {"min": min, "max": max}
+_VARIADIC_FUNCTIONS: dict[str, Callable[[list[float]], float]] = {"min": min, "max": max}
+_SYNTAX = f"expected + - * / ^ ( ), {' '.join((*_VARIADIC_FUNCTIONS, *_UNARY_FUNCTIONS))}, numbers or names of parts"
 
 
 class ExpressionError(ValueError):
-    """The text is no such expression."""
+    """The text is not an expression over the given names."""
 
 
 class UndefinedError(ValueError):
-    """The expression has no value here: it divides by zero, say."""
+    """The expression has no value for these numbers, such as a division by zero."""
 
 
 def check(text: str, names: Collection[str]) -> None:
-    """See that ``text`` is an expression over ``names``.
+    """Check that ``text`` is an expression over ``names``.
 
     Raises:
-        ExpressionError: it is not; the message says what is wrong.
+        ExpressionError: It is not.
     """
-    _see(_parse(text), names)
+    _check(_parse(text), names)
 
 
 def evaluate(text: str, values: Mapping[str, float]) -> float:
-    """The value of the expression.
+    """Return the value of the expression.
 
     Raises:
-        ExpressionError: it is no expression over these names.
-        UndefinedError: it, or a part of it, has no finite value here.
+        ExpressionError: It is not an expression over these names.
+        UndefinedError: It, or a part of it, has no finite value.
     """
     tree = _parse(text)
-    _see(tree, values)
+    _check(tree, values)
     try:
         return _value(tree, values)
     except (ArithmeticError, ValueError) as error:
-        raise UndefinedError(f"{text!r} has no value here: {error}") from None
+        raise UndefinedError(f"{text!r} has no value: {error}") from None
 
 
 def _parse(text: str) -> ast.expr:
-    if len(text) > LONGEST:
-        raise ExpressionError(f"the expression is longer than {LONGEST} characters")
+    if len(text) > MAX_LENGTH:
+        raise ExpressionError(f"the expression has {len(text)} characters; at most {MAX_LENGTH} are allowed")
     tokens, at, text = [], 0, text.strip()
     while at < len(text):
-        found = _TOKEN.match(text, at)
-        if found is None:
-            raise ExpressionError(f"no expression from {text[at : at + 20]!r} on; {_KNOWN}")
-        tokens.append("**" if found[3] == "^" else found[0].strip())
-        at = found.end()
+        token = _TOKEN.match(text, at)
+        if token is None:
+            raise ExpressionError(f"syntax error at {text[at : at + 20]!r}; {_SYNTAX}")
+        tokens.append("**" if token[3] == "^" else token[0].strip())
+        at = token.end()
     try:
         return ast.parse(" ".join(tokens), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        raise ExpressionError(f"no expression: {text[:80]!r}; {_KNOWN}") from None
+        raise ExpressionError(f"syntax error in {text[:80]!r}; {_SYNTAX}") from None
 
 
-_KNOWN = f"there are + - * / ^ ( ) {' '.join((*_SOME, *_ONE))}, numbers, and the names of the parts"
-_DEEPEST = 400
-
-
-def _there(names: Collection[str]) -> str:
-    return cut(f"there are {', '.join(names)}", 200)
-
-
-def _see(node: ast.expr, names: Collection[str], depth: int = 0) -> None:
-    """Raises ExpressionError for anything that is not arithmetic."""
-    if depth > _DEEPEST:
-        raise ExpressionError("the expression is nested too deep")
-    inside: list[ast.expr] = []
+def _check(node: ast.expr, names: Collection[str], depth: int = 0) -> None:
+    if depth > _MAX_DEPTH:
+        raise ExpressionError(f"the expression is nested deeper than {_MAX_DEPTH} levels")
+    operands: list[ast.expr] = []
     match node:
         case ast.BinOp(left=left, op=op, right=right) if type(op) in _BINARY:
-            inside = [left, right]
+            operands = [left, right]
         case ast.UnaryOp(op=op, operand=operand) if type(op) in _UNARY:
-            inside = [operand]
+            operands = [operand]
         case ast.Constant(value=int() | float() as number) if type(number) is not bool and math.isfinite(
             _number(number)
         ):
             pass
         case ast.Name(id=name):
             if name not in names:
-                raise ExpressionError(f"no part is named {name!r}; {_there(names)}")
+                raise ExpressionError(f"unknown part {name!r}; " + cut(f"expected one of {', '.join(names)}", 200))
         case ast.Call(func=ast.Name(id=name), args=args, keywords=[]):
-            if name not in _ONE and name not in _SOME:
-                raise ExpressionError(f"no function is named {name!r}; {_KNOWN}")
-            if len(args) != 1 and (name in _ONE or not args):
-                raise ExpressionError(f"{name} takes {'one number' if name in _ONE else 'numbers'}, found {len(args)}")
-            inside = args
+            if name not in _UNARY_FUNCTIONS and name not in _VARIADIC_FUNCTIONS:
+                raise ExpressionError(f"unknown function {name!r}; {_SYNTAX}")
+            if len(args) != 1 and (name in _UNARY_FUNCTIONS or not args):
+                count = "one number" if name in _UNARY_FUNCTIONS else "at least one number"
+                raise ExpressionError(f"{name} takes {count}, found {len(args)}")
+            operands = args
         case _:
-            raise ExpressionError(f"no arithmetic: {ast.unparse(node)[:80]!r}; {_KNOWN}")
-    for part in inside:
-        _see(part, names, depth + 1)
+            raise ExpressionError(f"{ast.unparse(node)[:80]!r} is not arithmetic; {_SYNTAX}")
+    for operand in operands:
+        _check(operand, names, depth + 1)
 
 
 def _number(constant: float) -> float:
@@ -132,7 +127,7 @@ def _number(constant: float) -> float:
 
 
 def _value(node: ast.expr, values: Mapping[str, float]) -> float:
-    """Raises OverflowError where any part is not finite: ``min(1, nan)`` and ``1 / inf`` would look like values."""
+    """Raise OverflowError where any part is not finite: ``min(1, nan)`` and ``1 / inf`` would look like values."""
     match node:
         case ast.BinOp(left=left, op=op, right=right):
             value = _BINARY[type(op)](_value(left, values), _value(right, values))
@@ -143,10 +138,12 @@ def _value(node: ast.expr, values: Mapping[str, float]) -> float:
         case ast.Name(id=name):
             value = float(values[name])
         case ast.Call(func=ast.Name(id=name), args=args):
-            given = [_value(arg, values) for arg in args]
-            value = _ONE[name](given[0]) if name in _ONE else _SOME[name](given)
+            numbers = [_value(arg, values) for arg in args]
+            value = (
+                _UNARY_FUNCTIONS[name](numbers[0]) if name in _UNARY_FUNCTIONS else _VARIADIC_FUNCTIONS[name](numbers)
+            )
         case _:
-            raise ExpressionError(f"no arithmetic: {ast.unparse(node)[:80]!r}")
+            raise ExpressionError(f"{ast.unparse(node)[:80]!r} is not arithmetic")
     if not math.isfinite(value):
         raise OverflowError("a part of it is not finite")
     return value

@@ -8,9 +8,9 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from rubricsvc.core.base import LONGEST_NAME, UnitInterval, Value
+from rubricsvc.core.base import MAX_NAME_LENGTH, UnitInterval, Value
 from rubricsvc.core.rubric import Criterion
-from rubricsvc.core.verdict import Text, Verdict
+from rubricsvc.core.verdict import StorableText, Verdict
 
 OVERALL = "overall"
 """The key of a person's score of the whole completion. A rubric may have a criterion of this key: then the judge is
@@ -23,16 +23,16 @@ def _visible(name: str) -> str:
     return name.strip()
 
 
-Annotator = Annotated[str, Field(max_length=LONGEST_NAME), AfterValidator(_visible)]
+Annotator = Annotated[str, Field(max_length=MAX_NAME_LENGTH), AfterValidator(_visible)]
 
 
 class Label(Value):
     """``value`` is the person's finding in [0, 1], on the criterion's scale; None where the person could not tell."""
 
-    criterion: str = Field(min_length=1, max_length=LONGEST_NAME)
+    criterion: str = Field(min_length=1, max_length=MAX_NAME_LENGTH)
     annotator: Annotator
     value: UnitInterval | None = None
-    note: Text | None = Field(default=None, max_length=20_000)
+    note: StorableText | None = Field(default=None, max_length=20_000)
 
     @property
     def verdict(self) -> Verdict:

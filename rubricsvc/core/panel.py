@@ -64,7 +64,7 @@ def gather(criterion: Criterion, findings: Mapping[str, Verdict], rule: Rule) ->
         if len(chances) == len(scored):
             common["probability"] = fmean(chances)
             if any(verdict.calibrated is not None for verdict in scored):
-                common["calibrated"] = fmean(v.chance for v in scored if v.chance is not None)
+                common["calibrated"] = fmean(v.best_probability for v in scored if v.best_probability is not None)
         return Verdict.scored(criterion.key, value, spread=pstdev(values), **_words(nearest), **common)
     if 2 * len(silent) >= len(given):
         return Verdict.abstained(criterion.key, **_words(silent[0]), **common)
@@ -75,7 +75,7 @@ def gather(criterion: Criterion, findings: Mapping[str, Verdict], rule: Rule) ->
 
 def certain(verdict: Verdict, band: tuple[float, float]) -> bool:
     """Whether a cascade ends here: there is a finding, and its chance (or value, without one) is off the band."""
-    chance = verdict.value if verdict.chance is None else verdict.chance
+    chance = verdict.value if verdict.best_probability is None else verdict.best_probability
     return verdict.outcome == "scored" and chance is not None and not band[0] <= chance <= band[1]
 
 
@@ -150,10 +150,10 @@ def saved(votes: Sequence[Sequence[Vote]], members: Sequence[Judge]) -> float | 
     if not priced:
         prices = [Price(prompt=1e6, completion=1e6)] * len(members)
     calls = [(at, prices[at], vote.usage) for each in votes for at, vote in enumerate(each)]
-    costs = [(at, price.of(usage)) for at, price, usage in calls if usage and price]
+    costs = [(at, price.cost_of(usage)) for at, price, usage in calls if usage and price]
     last = [cost for at, cost in costs if at == len(members) - 1]
     if not last and priced and (dear := prices[-1]):
-        last = [dear.of(usage) for at, _, usage in calls if at == 0 and usage]
+        last = [dear.cost_of(usage) for at, _, usage in calls if at == 0 and usage]
     if len(costs) < len(calls) or not sum(last):
         return None
     return 1 - sum(cost for _, cost in costs) / (fmean(last) * len(votes))

@@ -1,4 +1,4 @@
-"""Preference pairs out of rewards: which of two answers to the same prompt is the better one, and by how much."""
+"""Preference pairs from the rewards of completions of one prompt."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from itertools import combinations
 
 @dataclass(frozen=True, slots=True)
 class Preference:
-    """``chosen`` and ``rejected`` are places in the group; ``margin`` is how much more the chosen one is worth."""
+    """A pair of indices in the group; ``margin`` is the difference of their rewards."""
 
     chosen: int
     rejected: int
@@ -17,7 +17,7 @@ class Preference:
 
 
 def preferences(rewards: Sequence[float], min_margin: float = 0.0) -> Iterator[Preference]:
-    """Each two of a group whose rewards lie ``min_margin`` or more apart. Ties are left out, whatever the margin."""
+    """Yield each pair of a group whose rewards differ by ``min_margin`` or more; ties are never pairs."""
     for one, other in combinations(range(len(rewards)), 2):
         chosen, rejected = (one, other) if rewards[one] >= rewards[other] else (other, one)
         margin = rewards[chosen] - rewards[rejected]

@@ -1,4 +1,4 @@
-"""What the policy is asked, and what it answered."""
+"""Prompts and completions."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ Role = Literal["system", "developer", "user", "assistant", "tool"]
 
 
 class ToolCall(Value):
-    """A call that a message makes. ``arguments`` stand as the model wrote them, usually a JSON object.
+    """A tool call of a message. ``arguments`` is the model's text, usually a JSON object.
 
-    OpenAI's shape, ``{id, type, function: {name, arguments}}``, is read too, and arguments that are a mapping.
+    OpenAI's shape, ``{id, type, function: {name, arguments}}``, and arguments that are a mapping are accepted too.
     """
 
     name: str
@@ -39,7 +39,7 @@ class ToolCall(Value):
 
     @cached_property
     def text(self) -> str:
-        """As a person would read it. Arguments that are JSON are written in one way, so that equal calls are equal."""
+        """The call as text. Arguments that are JSON are normalised, so that equal calls have equal texts."""
         try:
             arguments = json.dumps(json.loads(self.arguments or "{}"), ensure_ascii=False, sort_keys=True)
         except (ValueError, RecursionError):
@@ -48,9 +48,9 @@ class ToolCall(Value):
 
 
 class Message(Value):
-    """One chat message. ``tool_calls`` are an assistant's; ``tool_call_id`` says which of them a tool answers.
+    """One chat message. ``tool_calls`` belong to an assistant, ``tool_call_id`` to the tool that answers one.
 
-    OpenAI's shape is read too: content that is null beside tool calls, or a list of text parts.
+    OpenAI's shape is accepted too: null content beside tool calls, or a list of text parts.
     """
 
     role: Role
@@ -74,18 +74,18 @@ class Message(Value):
         if content is not None:
             read["content"] = content
         if isinstance(calls, list):
-            read["tool_calls"] = tuple(calls)  # a strict reading of what is no longer JSON takes no list
+            read["tool_calls"] = tuple(calls)  # strict validation of Python values takes no list
         return read
 
     @property
     def text(self) -> str:
-        """What it says, and under that the calls that it makes."""
+        """The content, followed by the tool calls."""
         calls = [f"[calls {call.text}]" for call in self.tool_calls or ()]
         return "\n".join(filter(None, (self.content, *calls))) if calls else self.content
 
 
 class Document(Value):
-    """A text that belongs to a prompt; answers may quote it by its id."""
+    """A text that belongs to a prompt; completions may cite it by its id."""
 
     id: str
     text: str
@@ -93,9 +93,9 @@ class Document(Value):
 
 
 class Prompt(Value):
-    """What is asked: chat messages, with an optional reference answer and documents.
+    """Chat messages for the policy, with an optional reference answer and documents.
 
-    ``item`` is the row of data that the prompt was made of; graders name its fields (see ``core.placeholders``).
+    ``item`` is the data row that the prompt was made from; graders refer to its fields (see `core.templates`).
     """
 
     messages: tuple[Message, ...] = Field(min_length=1)
@@ -106,16 +106,17 @@ class Prompt(Value):
 
     @classmethod
     def of(cls, text: str, **fields: object) -> Prompt:
-        """A prompt of one user message."""
+        """Return a prompt of one user message."""
         return cls.model_validate({"messages": [{"role": "user", "content": text}], **fields})
 
     @cached_property
     def digest(self) -> str:
+        """The SHA-256 of the content, 64 hex digits."""
         return digest(self)
 
     @cached_property
     def text(self) -> str:
-        """The conversation as one text. A single user message stands bare; several carry their role's name."""
+        """The conversation as one text; roles are named unless it is a single user message."""
         if len(self.messages) == 1 and self.messages[0].role == "user":
             return self.messages[0].content
         return _conversation(self.messages)
@@ -126,10 +127,10 @@ def _conversation(messages: Sequence[Message]) -> str:
 
 
 class Completion(Value):
-    """One answer, or a whole trajectory, and who produced it.
+    """One answer or a whole trajectory, with the policy that produced it.
 
-    ``text`` is what is judged. Where only ``messages`` (a trajectory) are given it is the last assistant message.
-    An empty text is an answer too.
+    Judges read ``text``. Where only ``messages`` (a trajectory) are given, it is the last assistant message. It may be
+    empty.
     """
 
     text: str = ""
@@ -142,15 +143,16 @@ class Completion(Value):
     @model_validator(mode="after")
     def _text_of_messages(self) -> Completion:
         if "text" not in self.model_fields_set and self.messages:
-            said = [message.content for message in self.messages if message.role == "assistant"]
-            self.__dict__["text"] = said[-1] if said else ""  # still being made, though frozen
+            contents = [message.content for message in self.messages if message.role == "assistant"]
+            self.__dict__["text"] = contents[-1] if contents else ""  # frozen, but still being constructed
         return self
 
     @property
-    def whole(self) -> str:
-        """The whole trajectory as one text, where there is one; else the answer."""
+    def full_text(self) -> str:
+        """The whole trajectory as one text, or ``text`` without a trajectory."""
         return _conversation(self.messages) if self.messages else self.text
 
     @cached_property
     def digest(self) -> str:
+        """The SHA-256 of the content, 64 hex digits."""
         return digest(self)

@@ -1,4 +1,4 @@
-"""Rubric, criterion and scale: what is looked for in a completion, and how much it counts."""
+"""Rubrics, criteria and scales."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pydantic import Field, JsonValue, model_validator
 from rubricsvc.core import expressions
 from rubricsvc.core.base import Name, UnitInterval, Value
 from rubricsvc.core.fingerprint import digest
-from rubricsvc.core.templates import Template
+from rubricsvc.core.templates import TemplateText
 from rubricsvc.errors import InvalidError, cut
 
 GroupPath = tuple[str, ...]
@@ -26,7 +26,7 @@ class Binary(Value):
 
 
 class Level(Value):
-    """One step of an ordinal scale; ``value`` is what it is worth in [0, 1]."""
+    """One step of an ordinal scale, with its value in [0, 1]."""
 
     label: str = Field(min_length=1)
     value: UnitInterval
@@ -34,7 +34,7 @@ class Level(Value):
 
 
 class Ordinal(Value):
-    """Named levels, each with its worth."""
+    """Named levels, each with its value."""
 
     kind: Literal["ordinal"] = "ordinal"
     levels: tuple[Level, ...] = Field(min_length=2)
@@ -42,18 +42,17 @@ class Ordinal(Value):
     @model_validator(mode="after")
     def _distinct(self) -> Ordinal:
         labels, values = [level.label for level in self.levels], [level.value for level in self.levels]
-        _refuse_alike("label", labels, [" ".join(label.split()).casefold() for label in labels])
-        _refuse_alike("value", values, values)
+        _reject_ambiguous("label", labels, [" ".join(label.split()).casefold() for label in labels])
+        _reject_ambiguous("value", values, values)
         return self
 
 
-def _refuse_alike(what: str, found: Sequence[str | float], plain: Sequence[str | float]) -> None:
-    """Refuse two levels of which a judge could mean either; ``plain`` is what tells them apart."""
+def _reject_ambiguous(attribute: str, given: Sequence[str | float], normalized: Sequence[str | float]) -> None:
     first: dict[str | float, str | float] = {}
-    for key, item in zip(plain, found, strict=True):
+    for key, item in zip(normalized, given, strict=True):
         if key in first:
             both = " and ".join(dict.fromkeys(map(repr, (first[key], item))))
-            raise ValueError(f"two levels have the same {what}: {both}; give each level its own")
+            raise ValueError(f"two levels have the same {attribute}: {both}; give each level its own")
         first[key] = item
 
 
@@ -66,58 +65,58 @@ class Numeric(Value):
 
     @model_validator(mode="after")
     def _ordered(self) -> Numeric:
-        check_span(self.low, self.high)
+        check_bounds(self.low, self.high)
         return self
 
 
-def check_span(low: float, high: float) -> None:
-    """See that a scale has two ends, and that there is a number for how far they lie apart.
+def check_bounds(low: float, high: float) -> None:
+    """Check that ``low`` is below ``high`` and that their difference is finite.
 
     Raises:
-        ValueError: it has not.
+        ValueError: It is not.
     """
     if not low < high:
-        raise ValueError(f"the lower end ({low:g}) must be below the upper one ({high:g})")
+        raise ValueError(f"low ({low:g}) must be below high ({high:g})")
     if not math.isfinite(high - low):
-        raise ValueError(f"from {low:g} to {high:g} is farther than numbers go; bring the ends closer together")
+        raise ValueError(f"the range from {low:g} to {high:g} is not finite; use a smaller one")
 
 
 Scale = Annotated[Binary | Ordinal | Numeric, Field(discriminator="kind")]
 
 
 def level_value(scale: Scale | None, name: str) -> float:
-    """What the level of that name is worth, in [0, 1].
+    """Return the value in [0, 1] of the level with that label.
 
     Raises:
-        InvalidError: there is no such level, or the scale has none; the message says what there is.
+        InvalidError: The scale has no such level, or no levels at all.
     """
     if not isinstance(scale, Ordinal):
-        told = f"expected a number, found {cut(repr(name), 60)}"
-        raise InvalidError(told, hint="write 0 to 1, true, false or null", path="value")
-    levels = {" ".join(level.label.split()): level.value for level in scale.levels}
-    found = levels.get(" ".join(name.split()))
-    if found is None:
-        told = f"no level {cut(repr(name), 60)}; there are {', '.join(levels)}"
-        raise InvalidError(told, hint="write a level as the rubric has it, or its value", path="value")
-    return found
+        message = f"expected a number, found {cut(repr(name), 60)}"
+        raise InvalidError(message, hint="write 0 to 1, true, false or null", path="value")
+    values = {" ".join(level.label.split()): level.value for level in scale.levels}
+    value = values.get(" ".join(name.split()))
+    if value is None:
+        message = f"unknown level {cut(repr(name), 60)}; expected one of {', '.join(values)}"
+        raise InvalidError(message, hint="write a level of the rubric, or its value", path="value")
+    return value
 
 
 class Check(Value):
-    """A deterministic check by name, with its arguments; see ``workers.checks``."""
+    """A deterministic check by name, with its arguments; see `workers.checks`."""
 
     name: str = Field(min_length=1)
     args: dict[str, JsonValue] = Field(default_factory=dict)
 
 
 class Turn(Value):
-    """One message of a criterion's own question."""
+    """One message of a custom prompt."""
 
     role: Literal["system", "developer", "user", "assistant"]
-    content: Template
+    content: TemplateText
 
 
 class SamplingParams(Value):
-    """How the reply to a criterion's own question is drawn, where not as the judge draws it."""
+    """Sampling parameters that replace the judge's, where set."""
 
     temperature: float | None = Field(default=None, ge=0.0)
     top_p: float | None = Field(default=None, gt=0.0, le=1.0)
@@ -126,11 +125,11 @@ class SamplingParams(Value):
 
 
 class CustomPrompt(Value):
-    """What the judge is asked about a criterion, in the criterion's own words and in nobody else's.
+    """A criterion's own prompt for the judge, used instead of the judge's template.
 
-    The ``turns`` are templates over the prompt's item and the completion. The judge replies with one of ``labels``,
-    which is worth 1 where it is among ``passing`` and 0 where not; without labels, with a number on the criterion's
-    scale. ``model`` is who was meant to be asked; which judge is asked is for the job to say.
+    The ``turns`` are templates over the prompt's item and the completion. The judge replies with one of ``labels``
+    (value 1 if it is in ``passing``, else 0) or, without labels, with a number on the criterion's scale. ``model`` is
+    the model that the author intended; the job decides which judge is asked.
     """
 
     turns: tuple[Turn, ...] = Field(min_length=1)
@@ -141,23 +140,22 @@ class CustomPrompt(Value):
 
     @model_validator(mode="after")
     def _consistent(self) -> CustomPrompt:
-        refuse_repeats("label", [label.strip() for label in self.labels])
-        strange = [label for label in self.passing if label not in self.labels]
-        if strange:
-            raise ValueError(f"the passing label {strange[0]!r} is not among the labels")
+        reject_duplicates("label", [label.strip() for label in self.labels])
+        unknown = [label for label in self.passing if label not in self.labels]
+        if unknown:
+            raise ValueError(f"the passing label {unknown[0]!r} is not among the labels")
         if "" in [label.strip() for label in self.labels] or len(self.labels) == 1:
-            raise ValueError("expected two labels or more, each with a name")
+            raise ValueError("expected two or more labels, none of them blank")
         return self
 
 
 class Criterion(Value):
-    """One thing to look for.
+    """One thing to look for in a completion.
 
-    ``weight`` may be negative: then the criterion names a fault and meeting it costs. ``required`` makes it a veto:
-    a completion that fails it (or, where the weight is negative, meets it) gets no credit at all. ``group`` is the path
-    of the node that holds this leaf in a tree of weights; see ``Rubric.groups``. ``reference`` (an answer that would
-    meet it) and ``passages`` (evidence to judge by) are shown to the judge with the criterion, each in its own fence.
-    ``question`` is asked instead of ``text``, where there is one.
+    A criterion with a negative ``weight`` is a pitfall: meeting it costs. ``required`` makes it a veto: a completion
+    that fails it (or meets it, for a pitfall) gets no credit. ``group`` is the path of the leaf's node in a weight
+    tree; see `Rubric.groups`. ``reference`` (an answer that meets it) and ``passages`` (evidence) are shown to the
+    judge with the criterion. ``custom_prompt`` replaces ``text`` and the judge's template.
     """
 
     key: Name = Field(min_length=1)
@@ -173,22 +171,23 @@ class Criterion(Value):
     custom_prompt: CustomPrompt | None = None
 
     @model_validator(mode="after")
-    def _asked_once(self) -> Criterion:
+    def _consistent(self) -> Criterion:
         if self.custom_prompt is None:
             return self
         if self.check is not None:
-            raise ValueError("a criterion has a check or a question of its own, and not both")
+            raise ValueError("a criterion has a check or a custom_prompt, not both")
         if not isinstance(self.scale, Binary if self.custom_prompt.labels else Numeric):
-            raise ValueError("a question with labels has a binary scale, and one without labels a numeric one")
+            raise ValueError("a custom_prompt with labels needs a binary scale, and one without labels a numeric scale")
         return self
 
     @property
     def kind(self) -> Literal["judged", "checked"]:
+        """Whether a judge or a check decides it."""
         return "checked" if self.check else "judged"
 
 
 class Group(Value):
-    """An inner node of a tree of weights; ``weight`` is its share among the nodes beside it."""
+    """An inner node of a weight tree; ``weight`` is relative to its siblings."""
 
     path: GroupPath = Field(min_length=1)
     weight: float = Field(ge=0.0, le=1e9)
@@ -196,13 +195,13 @@ class Group(Value):
 
 
 class Rubric(Value):
-    """An immutable list of criteria, named by the SHA-256 of its content.
+    """An immutable list of criteria, identified by the SHA-256 of its content.
 
-    ``expression`` is the arithmetic of the formula ``calculate_output``, over the criteria's keys.
+    ``groups`` are the inner nodes of a weight tree; only the formulas of trees take them. ``expression`` is the
+    arithmetic of the formula ``calculate_output``, over the criteria's keys.
 
     Raises:
-        pydantic.ValidationError: no criteria, duplicate keys, weights that are not finite or sum to nothing, a
-            criterion whose group is not declared (a ``ValueError``; its message names the field).
+        pydantic.ValidationError: There are no criteria, keys repeat, all weights are zero, or a group is not declared.
     """
 
     criteria: tuple[Criterion, ...] = Field(min_length=1)
@@ -213,8 +212,8 @@ class Rubric(Value):
 
     @model_validator(mode="after")
     def _consistent(self) -> Rubric:
-        refuse_repeats("criterion key", [criterion.key for criterion in self.criteria])
-        refuse_repeats("group path", ["/".join(group.path) for group in self.groups])
+        reject_duplicates("criterion key", [criterion.key for criterion in self.criteria])
+        reject_duplicates("group path", ["/".join(group.path) for group in self.groups])
         if not any(criterion.weight for criterion in self.criteria):
             raise ValueError("all weights are zero; at least one criterion must count")
         declared = {group.path for group in self.groups}
@@ -225,22 +224,23 @@ class Rubric(Value):
             raise ValueError(f"group {'/'.join(missing[0])!r} has no weight; add it to groups")
         if self.expression is not None:
             if self.formula != "calculate_output":
-                raise ValueError(f"the formula {self.formula!r} has no expression; calculate_output has one")
+                raise ValueError(f"an expression needs the formula calculate_output, found {self.formula!r}")
             expressions.check(self.expression, {criterion.key for criterion in self.criteria})
         return self
 
     @cached_property
     def digest(self) -> str:
-        """64 hex digits; equal content has equal digests."""
+        """The SHA-256 of the content, 64 hex digits."""
         return digest(self)
 
     @cached_property
     def by_key(self) -> dict[str, Criterion]:
+        """The criteria by key, in order."""
         return {criterion.key: criterion for criterion in self.criteria}
 
     @property
     def judged_required(self) -> list[str]:
-        """The keys of the required criteria that a judge decides, and no check."""
+        """The keys of the required criteria that a judge decides."""
         return [criterion.key for criterion in self.criteria if criterion.required and not criterion.check]
 
     def __hash__(self) -> int:
@@ -251,13 +251,14 @@ class Rubric(Value):
 
 
 def on_scale(scale: Scale, value: float) -> float:
-    """A value in [0, 1] as a number of the scale: from ``low`` to ``high`` where it is numeric, to 15 digits."""
+    """Return a value in [0, 1] as a number on the scale: from ``low`` to ``high`` if numeric, to 15 digits."""
     if not isinstance(scale, Numeric) or (scale.low, scale.high) == (0.0, 1.0):
         return value
-    return float(f"{scale.low * (1.0 - value) + scale.high * value:.15g}")  # 7 of 1 to 10 is 7 again
+    return float(f"{scale.low * (1.0 - value) + scale.high * value:.15g}")  # so that 7 on a scale of 1 to 10 stays 7
 
 
-def refuse_repeats(what: str, names: list[str]) -> None:
+def reject_duplicates(what: str, names: list[str]) -> None:
+    """Raise a ValueError for the first name that occurs twice."""
     repeated = [name for name, count in Counter(names).items() if count > 1]
     if repeated:
         raise ValueError(f"duplicate {what}: {repeated[0]!r}")

@@ -1,4 +1,4 @@
-"""The words for where things stand, as types. No library is imported for them: the command line offers them at once."""
+"""Types of states. They import no library, so that the command line starts fast."""
 
 from __future__ import annotations
 

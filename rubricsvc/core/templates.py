@@ -1,7 +1,7 @@
-"""Placeholders as in OpenAI's graders: ``{{ item.answer }}``, ``{{ sample.output_json.steps[0] }}``.
+"""Templates as in OpenAI's graders: ``{{ item.answer }}``, ``{{ sample.output_json.steps[0] }}``.
 
-They are paths into plain data and nothing else: no expression, no call, no attribute. They are filled in one pass, so
-that what is filled in stays text, whatever it looks like.
+Placeholders are paths into plain data: no expressions, calls or attributes. They are filled in one pass, so that braces
+in the data stay text.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.verdict import Reason
 from rubricsvc.errors import cut
 
-LONGEST = 256_000
-"""Characters of a template, and of a grader's program; the limit is OpenAI's."""
+MAX_LENGTH = 256_000
+"""Characters of a template or of a grader's program; OpenAI's limit."""
 
-MOST = 256
+MAX_PLACEHOLDERS = 256
 """Placeholders of a template."""
 
-_MARKS = re.compile(r"\{\{(.*?)(\}\}|\Z)", re.DOTALL)  # to the end where none closes: looked for once, not at each {{
+_MARKS = re.compile(r"\{\{(.*?)(\}\}|\Z)", re.DOTALL)  # to the end if unclosed, so that the end is searched once
 _BEGINS = re.compile(r"\{\{\s*(?:item|sample)\b.*", re.DOTALL)
 _PATH = re.compile(r"\s*(item|sample)((?:\.[\w-]+|\[[0-9]{1,6}\])+)\s*")
 _INDEX = re.compile(r"[0-9]{1,6}")
 _STEP = re.compile(r"[\w-]+")
 _SAMPLE = ("output_text", "output_json", "output_tools", "choices")
 
-Names = Mapping[str, JsonValue]
-"""``item`` and ``sample``."""
+TemplateData = Mapping[str, JsonValue]
+"""The values of ``item`` and ``sample``."""
 
 
 class PlaceholderError(ValueError):
-    """What a template names is not there; ``reason`` says why."""
+    """A template refers to a missing value; ``reason`` is that of the failed verdict."""
 
     def __init__(self, message: str, reason: Reason) -> None:
         super().__init__(message)
@@ -44,76 +44,73 @@ class PlaceholderError(ValueError):
 
 
 def _safe(text: str) -> str:
-    count = sum(bool(_steps(found)) for found in _MARKS.finditer(text))
-    if count > MOST:
-        raise ValueError(f"a template has at most {MOST} placeholders, found {count}")
+    count = sum(bool(_steps(mark)) for mark in _MARKS.finditer(text))
+    if count > MAX_PLACEHOLDERS:
+        raise ValueError(f"a template has at most {MAX_PLACEHOLDERS} placeholders, found {count}")
     return text
 
 
-Template = Annotated[str, Field(max_length=LONGEST), AfterValidator(_safe)]
-"""A text with placeholders, each of them a path. Anything else in ``{{ }}`` is refused, and a path that none closes."""
+TemplateText = Annotated[str, Field(max_length=MAX_LENGTH), AfterValidator(_safe)]
+"""A text with placeholders. Anything but a path in ``{{ }}``, and an unclosed path, is invalid."""
 
 
-def _steps(found: re.Match[str]) -> tuple[str, ...]:
-    """``item.rows[0]`` as ("item", "rows", "0"); none where braces are text: nothing closes them, and no path begins.
+def _steps(mark: re.Match[str]) -> tuple[str, ...]:
+    """Return ``item.rows[0]`` as ("item", "rows", "0"), and () for braces that are plain text.
 
     Raises:
-        ValueError: it is no path, is not closed, or begins with what there is not.
+        ValueError: The placeholder is not a path, is not closed, or refers to an unknown field of the sample.
     """
-    if not found[2]:
-        if begun := _BEGINS.search(found[0]):
-            raise ValueError(f"unsafe template {cut(begun[0], 80)}: no }}}} closes it")
+    if not mark[2]:
+        if unclosed := _BEGINS.search(mark[0]):
+            raise ValueError(f"unsafe template {cut(unclosed[0], 80)}: add }}}} to close it")
         return ()
-    path = _PATH.fullmatch(found[1])
+    path = _PATH.fullmatch(mark[1])
     steps = (path[1], *_STEP.findall(path[2])) if path else ()
     if not steps or any(step.startswith("__") for step in steps):
-        words = "expected a path such as {{item.answer}} or {{sample.output_text}}"
-        raise ValueError(f"unsafe template {cut(found[0], 80)}: {words}")
+        expected = "expected a path such as {{item.answer}} or {{sample.output_text}}"
+        raise ValueError(f"unsafe template {cut(mark[0], 80)}: {expected}")
     if steps[0] == "sample" and steps[1] not in _SAMPLE:
-        raise ValueError(f"unsafe template {cut(found[0], 80)}: a sample has {', '.join(_SAMPLE)}")
+        raise ValueError(f"unsafe template {cut(mark[0], 80)}: expected one of {', '.join(_SAMPLE)}")
     return steps
 
 
-def fill(template: str, names: Names) -> str:
-    """The template with its placeholders filled: text as it is, everything else as JSON.
+def fill(template: str, data: TemplateData) -> str:
+    """Return the template with its placeholders filled: text as it is, everything else as JSON.
 
     Raises:
-        PlaceholderError: the item or the sample has nothing at such a path.
-        ValueError: a placeholder is no path.
+        PlaceholderError: The item or the sample has no value at such a path.
+        ValueError: A placeholder is not a path.
     """
-    return _MARKS.sub(
-        lambda found: _written(_look_up(steps, names)) if (steps := _steps(found)) else found[0], template
-    )
+    return _MARKS.sub(lambda mark: _as_text(_look_up(steps, data)) if (steps := _steps(mark)) else mark[0], template)
 
 
-def _look_up(steps: tuple[str, ...], names: Names) -> JsonValue:
-    here: JsonValue = dict(names)
+def _look_up(steps: tuple[str, ...], data: TemplateData) -> JsonValue:
+    here: JsonValue = dict(data)
     for number, step in enumerate(steps):
         if isinstance(here, dict) and step in here:
             here = here[step]
         elif isinstance(here, list) and _INDEX.fullmatch(step) and int(step) < len(here):
             here = here[int(step)]
         else:
-            so_far = ".".join(steps[: number + 1])
-            raise PlaceholderError(f"{so_far} is not there", Reason.NO_VARIABLE)
+            raise PlaceholderError(f"{'.'.join(steps[: number + 1])} is missing", Reason.NO_VARIABLE)
         if here is None and steps[: number + 1] == ("sample", "output_json"):
-            raise PlaceholderError("sample.output_json: the answer is not JSON", Reason.NOT_JSON)
+            raise PlaceholderError("sample.output_json: the completion is not JSON", Reason.NOT_JSON)
     return here
 
 
-def _written(value: JsonValue) -> str:
+def _as_text(value: JsonValue) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def names_of(prompt: Prompt, completion: Completion) -> dict[str, JsonValue]:
-    """What the templates of a grader see: the prompt's item, and the completion as OpenAI's sample."""
-    return {"item": prompt.item or {}, "sample": sample_of(completion)}
+def template_data(prompt: Prompt, completion: Completion) -> dict[str, JsonValue]:
+    """Return what a grader's templates refer to: the prompt's item, and the completion as OpenAI's sample."""
+    return {"item": prompt.item or {}, "sample": openai_sample(completion)}
 
 
-def sample_of(completion: Completion) -> dict[str, JsonValue]:
-    """The completion as OpenAI's sample. ``output_json`` is None where the text is not JSON.
+def openai_sample(completion: Completion) -> dict[str, JsonValue]:
+    """Return the completion as OpenAI's sample.
 
-    ``output_tools`` are the calls of a trajectory's last assistant message.
+    ``output_json`` is None where the text is not JSON; ``output_tools`` are the calls of the last assistant message.
     """
     last = next((message for message in reversed(completion.messages) if message.role == "assistant"), None)
     tools: list[JsonValue] = [
@@ -124,24 +121,24 @@ def sample_of(completion: Completion) -> dict[str, JsonValue]:
     choice: JsonValue = {"index": 0, "finish_reason": "tool_calls" if tools else "stop", "message": message}
     return {
         "output_text": completion.text,
-        "output_json": _json(completion.text),
+        "output_json": _parse_json(completion.text),
         "output_tools": tools,
         "choices": [choice],
     }
 
 
-def _json(text: str) -> JsonValue:
+def _parse_json(text: str) -> JsonValue:
     try:
-        value: JsonValue = json.loads(text, parse_constant=_no_number, parse_float=_finite)
+        value: JsonValue = json.loads(text, parse_constant=_reject_number, parse_float=_finite_float)
     except (ValueError, RecursionError):
         return None
     return value
 
 
-def _finite(digits: str) -> float:
-    """Raises ValueError for 1e999, which would be infinite."""
-    return float(digits) if math.isfinite(float(digits)) else _no_number(digits)
+def _finite_float(digits: str) -> float:
+    """Reject 1e999, which would be infinite."""
+    return float(digits) if math.isfinite(float(digits)) else _reject_number(digits)
 
 
-def _no_number(name: str) -> NoReturn:
+def _reject_number(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON")

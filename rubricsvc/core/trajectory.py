@@ -1,6 +1,6 @@
-"""An agent's trace: its steps, and the marks of one that goes round in circles. No model is needed for that.
+"""The steps of an agent's trajectory, and the detection of loops in it, without a model.
 
-A step is one message of the assistant with whatever comes before the next one: tools' results, a user's words.
+A step is one message of the assistant with the messages before the next one: results of tools, messages of a user.
 """
 
 from __future__ import annotations
@@ -14,16 +14,19 @@ from itertools import pairwise
 
 from rubricsvc.core.prompt import Completion, Message
 
-LONGEST_PERIOD = 4
-LEAST_ROUNDS = 3
-DRONING = 0.5
-"""From which share of repeated words on they are told."""
+MAX_PERIOD = 4
+MIN_ROUNDS = 3
+REPETITION_THRESHOLD = 0.5
+"""The share of repeated words from which on they are reported."""
 
 Step = tuple[Message, ...]
 
 
 def steps_of(completion: Completion) -> list[Step]:
-    """The steps of a trace, in order; a completion without messages is one step. What opens a trace is in its first."""
+    """Return the steps in order; a completion without messages is one step.
+
+    The messages before the first one of the assistant belong to the first step.
+    """
     if not completion.messages:
         return [(Message(role="assistant", content=completion.text),)]
     starts = [n for n, message in enumerate(completion.messages) if message.role == "assistant"]
@@ -33,7 +36,7 @@ def steps_of(completion: Completion) -> list[Step]:
 
 @dataclass(frozen=True, slots=True)
 class Cycle:
-    """The same ``period`` steps, calls and results, ``rounds`` times running from step ``first`` (counted from 1)."""
+    """The same ``period`` steps, ``rounds`` times in a row, from step ``first`` (counted from 1)."""
 
     first: int
     period: int
@@ -41,17 +44,19 @@ class Cycle:
 
     @property
     def steps(self) -> range:
+        """The numbers of all its steps, counted from 1."""
         return range(self.first, self.first + self.period * self.rounds)
 
     @property
     def text(self) -> str:
+        """A description for people."""
         what = "the same step" if self.period == 1 else f"the same {self.period} steps"
-        return f"{what} {self.rounds} times running from step {self.first}"
+        return f"{what} {self.rounds} times in a row from step {self.first}"
 
 
 @dataclass(frozen=True)
-class Circling:
-    """What repeats in a trace."""
+class LoopDetector:
+    """Repeated steps, calls and words of a trajectory."""
 
     steps: tuple[Step, ...]
 
@@ -62,51 +67,47 @@ class Circling:
 
     @cached_property
     def repeated_calls(self) -> dict[str, int]:
-        """Calls with the same name and the same arguments that were made more than once, and how often."""
+        """The calls that were made more than once with the same arguments, with their number."""
         return {call: count for call, count in Counter(self.calls).items() if count > 1}
 
     @cached_property
     def cycles(self) -> list[Cycle]:
-        """Steps that come back at once, `LEAST_ROUNDS` times or more: one step, or up to `LONGEST_PERIOD` in turn.
+        """Sequences of up to `MAX_PERIOD` steps that occur `MIN_ROUNDS` times or more in a row.
 
-        Steps are the same where their words, calls and results are: to ask again until another result comes is no
-        cycle. Of several that overlap the shortest period stands.
+        Steps are equal if their words, calls and results are: polling until another result comes is no cycle. Of
+        overlapping cycles the one with the shortest period counts.
         """
         states = [tuple((m.role, m.text) for m in step) for step in self.steps]
-        found: list[Cycle] = []
+        cycles: list[Cycle] = []
         at = 0
         while at < len(states):
-            here = (Cycle(at + 1, period, _rounds(states[at:], period)) for period in range(1, LONGEST_PERIOD + 1))
-            cycle = next((cycle for cycle in here if cycle.rounds >= LEAST_ROUNDS), None)
-            found += [cycle] if cycle else []
+            candidates = (Cycle(at + 1, period, _rounds(states[at:], period)) for period in range(1, MAX_PERIOD + 1))
+            cycle = next((cycle for cycle in candidates if cycle.rounds >= MIN_ROUNDS), None)
+            cycles += [cycle] if cycle else []
             at += len(cycle.steps) if cycle else 1
-        return found
+        return cycles
 
     @property
     def share(self) -> float:
-        """The share of steps that only go round: those of every cycle beyond its first round."""
+        """The share of steps that belong to a cycle, its first round not counted."""
         lost = sum(len(cycle.steps) - cycle.period for cycle in self.cycles)
         return lost / len(self.steps)
 
     @property
     def text(self) -> str:
-        """What repeats, in words; empty where nothing does."""
+        """A description of all repetitions for people; empty if there are none."""
         calls = [f"{call} called {count} times" for call, count in self.repeated_calls.items()]
-        words = f"{self.repeated_words:.0%} of its words repeat" if self.repeated_words >= DRONING else ""
+        words = f"{self.repeated_words:.0%} of its words repeat" if self.repeated_words >= REPETITION_THRESHOLD else ""
         return "; ".join(filter(None, (*(cycle.text for cycle in self.cycles), *calls, words)))
 
     @cached_property
     def repeated_words(self) -> float:
-        """`repetition` of all that the assistant wrote."""
+        """The `repetition` of all text that the assistant wrote."""
         return repetition("\n".join(m.content for step in self.steps for m in step if m.role == "assistant"))
 
 
-def circling(steps: Sequence[Step]) -> Circling:
-    return Circling(tuple(steps))
-
-
 def _rounds(states: Sequence[object], period: int) -> int:
-    """How often the first ``period`` states stand there in a row."""
+    """Return how often the first ``period`` states occur in a row."""
     rounds = 1
     while states[rounds * period : (rounds + 1) * period] == states[:period]:
         rounds += 1
@@ -114,9 +115,9 @@ def _rounds(states: Sequence[object], period: int) -> int:
 
 
 def repetition(text: str, n: int = 4) -> float:
-    """The share of a text's n-grams of words that stood there before, 0 to 1; 0 where it has fewer than ``n`` words.
+    """Return the share of a text's n-grams of words that occurred before, 0 to 1; 0 below ``n`` words.
 
-    seq-rep-n of "Neural Text Generation with Unlikelihood Training" (arXiv 1908.04319). Capitals do not matter.
+    seq-rep-n of "Neural Text Generation with Unlikelihood Training" (arXiv 1908.04319), ignoring case.
     """
     words = re.findall(r"\w+", text.lower())
     grams = [tuple(words[start : start + n]) for start in range(len(words) - n + 1)]

@@ -1,4 +1,4 @@
-"""A judge's finding on one criterion of one completion: scored, abstained or failed. A failure is never a number."""
+"""Verdicts: scored, abstained or failed, on one criterion of one completion. A failure is never a number."""
 
 from __future__ import annotations
 
@@ -13,55 +13,55 @@ Outcome = Literal["scored", "abstained", "failed"]
 
 
 class Reason(StrEnum):
-    """Why there is no finding."""
+    """Why a verdict failed."""
 
     TIMEOUT = "timeout"
     UNREACHABLE = "unreachable"
     RATE_LIMITED = "rate_limited"
     SERVER_ERROR = "server_error"
-    REFUSED = "refused"  # the server answered 4xx: our request, key or model name is wrong
+    REFUSED = "refused"  # 4xx: the request, the key or the model name is wrong
     TRUNCATED = "truncated"  # the reply was cut off before its verdict
     UNPARSEABLE = "unparseable"
-    WRONG_CRITERIA = "wrong_criteria"  # a criterion is missing, foreign or answered twice
+    WRONG_CRITERIA = "wrong_criteria"  # a criterion is missing, unknown or answered twice
     OUT_OF_RANGE = "out_of_range"  # NaN, infinite or off the scale
     NO_ANSWER = "no_answer"  # too little probability on the labels
     NO_LOGPROBS = "no_logprobs"
-    DECLINED = "declined"  # the model would not say, or a filter would not let it
+    DECLINED = "declined"  # the model or a content filter refused
     TOO_LONG = "too_long"
-    NO_EVIDENCE = "no_evidence"  # a quote that the judge gives is not in the completion
-    UNAVAILABLE = "unavailable"  # the server failed so often that it is not asked for a while
-    BUDGET = "budget"  # to go on would have passed the job's cap
-    NO_VARIABLE = "no_variable"  # a grader names what the item or the sample has not
-    NOT_JSON = "not_json"  # a grader reads JSON out of an answer that is none
+    NO_EVIDENCE = "no_evidence"  # a quote is not in the completion
+    UNAVAILABLE = "unavailable"  # the circuit breaker is open
+    BUDGET = "budget"  # the job's budget is spent
+    NO_VARIABLE = "no_variable"  # a grader's template names a missing field
+    NOT_JSON = "not_json"  # a grader reads JSON from a completion that is not JSON
     CHECK_ERROR = "check_error"
-    NO_SANDBOX = "no_sandbox"  # there is none on that machine, and so no code was run
-    ENGINE_ERROR = "engine_error"  # a fault inside the engine itself
+    NO_SANDBOX = "no_sandbox"  # no sandbox on that machine, so no code was run
+    ENGINE_ERROR = "engine_error"  # an internal error of the engine
 
 
 def _storable(text: str) -> str:
-    """A model may write half of a surrogate pair, or U+0000, which no file and not every database takes."""
+    """Replace lone surrogates and U+0000, which files and some databases reject."""
     return text.encode("utf-8", "replace").decode().replace("\0", "\ufffd")
 
 
-Text = Annotated[str, AfterValidator(_storable)]
+StorableText = Annotated[str, AfterValidator(_storable)]
 
 
 RAW_CHARS = 4000
-"""How much of a foreign text is kept: an error's message, a reply that cannot be read."""
+"""Characters kept of an error message or an unparseable reply."""
 
 
 class Evidence(Value):
-    """A passage that the judge quotes; ``start``/``end`` are character offsets, absent where it is not in the text."""
+    """A quote; ``start`` and ``end`` are character offsets, None where the completion does not contain it."""
 
-    quote: Text
+    quote: StorableText
     start: int | None = None
     end: int | None = None
 
 
 class Usage(Value):
-    """Tokens of the call, and its ``cost`` in US dollars where a price is known.
+    """Tokens of a call, and its ``cost`` in US dollars where a price is known.
 
-    Where one call gave several verdicts, each carries its share.
+    Verdicts of one call carry equal shares of it.
     """
 
     prompt: float = 0.0
@@ -69,18 +69,17 @@ class Usage(Value):
     completion: float = 0.0
     cost: float = 0.0
 
-    def share(self, of: int) -> Usage:
-        """One of so many equal shares."""
-        return Usage(**{name: getattr(self, name) / of for name in Usage.model_fields})
+    def share(self, count: int) -> Usage:
+        """Return one of ``count`` equal shares."""
+        return Usage(**{name: getattr(self, name) / count for name in Usage.model_fields})
 
 
 class Vote(Value):
-    """One of several findings that a verdict was made of: a sample, a panel's member, one order of a pair.
+    """One of the votes that a verdict aggregates: of a sample, a panel member or one order of a pair.
 
-    ``by`` says whose or which: ``"strong"``, ``"sample 2"``, ``"second shown first"``; ``usage`` what it cost. A vote
-    that was itself made of several, a panel's in a cascade or a voted sample's, has those as ``votes``. One that failed
-    has ``detail`` and ``raw``, up to `RAW_CHARS` of each. Quotes and thinking are kept of the vote nearest to the
-    verdict, in the verdict: those of all would make a verdict's row many times as large.
+    ``by`` names the voter: ``"strong"``, ``"sample 2"``, ``"second shown first"``. A vote that aggregates votes itself,
+    such as a panel's in a cascade, has them as ``votes``. A failed one has up to `RAW_CHARS` of ``detail`` and
+    ``raw``. Quotes and thinking are only stored for the vote nearest to the verdict, in the verdict.
     """
 
     by: str
@@ -88,23 +87,22 @@ class Vote(Value):
     value: UnitInterval | None = None
     probability: UnitInterval | None = None
     answer_mass: UnitInterval | None = None
-    rationale: Text | None = None
+    rationale: StorableText | None = None
     reason: Reason | None = None
-    detail: Text | None = None
-    raw: Text | None = None
+    detail: StorableText | None = None
+    raw: StorableText | None = None
     usage: Usage | None = None
     votes: tuple[Vote, ...] = ()
 
 
 class Verdict(Value):
-    """One finding. Make it with ``scored``, ``abstained`` or ``failed``.
+    """A verdict on one criterion. Use ``scored``, ``abstained`` or ``failed`` to create one.
 
-    ``probability`` is what the judge itself gave; ``value`` comes of it by the judge's calibration and threshold, and
-    ``calibrated`` stands between the two, where there is a calibration.
-    ``answer_mass`` is the probability that a readout's labels shared, of several readouts the mean, too little of it
-    included; the rest lay outside them. ``levels`` is how they shared it, by level, where there are more than two: it
-    sums to 1. ``thinking`` is what a reasoning judge wrote before its reply: kept, and never read as a verdict.
-    ``votes`` are the findings that this one was made of, ``spread`` the standard deviation of their values.
+    ``probability`` is the judge's own, ``calibrated`` that after its calibration, and ``value`` that after its
+    threshold. ``answer_mass`` is the total probability of a readout's labels (the mean, of several readouts), and
+    ``levels`` its normalised distribution over three or more labels. ``thinking`` is a reasoning judge's text before
+    its reply; it is never parsed. ``votes`` are the votes that the verdict aggregates, ``spread`` the standard
+    deviation of their values.
     """
 
     criterion: str
@@ -114,12 +112,12 @@ class Verdict(Value):
     calibrated: UnitInterval | None = None
     answer_mass: UnitInterval | None = None
     levels: dict[str, UnitInterval] | None = None
-    rationale: Text | None = None
-    thinking: Text | None = None
+    rationale: StorableText | None = None
+    thinking: StorableText | None = None
     evidence: tuple[Evidence, ...] = ()
     reason: Reason | None = None
-    detail: Text | None = None
-    raw: Text | None = None
+    detail: StorableText | None = None
+    raw: StorableText | None = None
     usage: Usage | None = None
     latency_s: float | None = None
     votes: tuple[Vote, ...] = ()
@@ -130,25 +128,29 @@ class Verdict(Value):
     @model_validator(mode="after")
     def _whole(self) -> Verdict:
         if (self.value is not None) != (self.outcome == "scored"):
-            raise ValueError("a scored verdict has a value in [0, 1], and no other verdict has one")
+            raise ValueError(
+                f"a value in [0, 1] is required for a scored verdict, and only there; this one is {self.outcome}"
+            )
         if (self.reason is not None) != (self.outcome == "failed"):
-            raise ValueError("a failed verdict has a reason, and no other verdict has one")
+            raise ValueError(f"a reason is required for a failed verdict, and only there; this one is {self.outcome}")
         return self
 
     @property
-    def chance(self) -> float | None:
-        """The probability, calibrated where it can be; None where the judge gave none."""
+    def best_probability(self) -> float | None:
+        """The calibrated probability, or the judge's own without a calibration."""
         return self.probability if self.calibrated is None else self.calibrated
 
     @classmethod
     def scored(cls, criterion: str, value: float, **fields: object) -> Verdict:
+        """Return a verdict with a value in [0, 1]."""
         return cls.model_validate({"criterion": criterion, "outcome": "scored", "value": value, **fields})
 
     @classmethod
     def abstained(cls, criterion: str, **fields: object) -> Verdict:
-        """The judge says that it cannot tell."""
+        """Return the verdict of a judge that cannot tell."""
         return cls.model_validate({"criterion": criterion, "outcome": "abstained", **fields})
 
     @classmethod
     def failed(cls, criterion: str, reason: Reason | str, **fields: object) -> Verdict:
+        """Return a verdict that failed."""
         return cls.model_validate({"criterion": criterion, "outcome": "failed", "reason": reason, **fields})

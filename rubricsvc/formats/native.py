@@ -11,7 +11,7 @@ from hashlib import sha256
 from typing import Any, TextIO
 
 from rubricsvc.core import reward
-from rubricsvc.core.base import LONGEST_NAME
+from rubricsvc.core.base import MAX_NAME_LENGTH
 from rubricsvc.core.label import OVERALL, Label
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Rubric, level_value
@@ -71,8 +71,8 @@ def _name(field: str, value: Any, location: Location, errors: FileErrors) -> str
         return None
     if not isinstance(value, str) or not value.strip():
         errors.expected(location, "string_type", "some text", value, (field,))
-    elif len(value) > LONGEST_NAME:
-        message = f"expected at most {LONGEST_NAME} characters, found {len(value)}"
+    elif len(value) > MAX_NAME_LENGTH:
+        message = f"expected at most {MAX_NAME_LENGTH} characters, found {len(value)}"
         errors.add(location, "string_too_long", message, (field,))
     elif field == "name" and ("@" in value or value != value.strip() or value.isdecimal()):
         what = "a name without '@', without spaces around it, and not of digits alone"
@@ -87,8 +87,8 @@ def rubric_name(text: str) -> str:
     name = text.strip().replace("@", "-")
     if name.isdecimal():
         name = f"rubric-{name}"
-    if len(name) > LONGEST_NAME:
-        name = f"{name[: LONGEST_NAME - 9].rstrip()}-{sha256(text.encode()).hexdigest()[:8]}"
+    if len(name) > MAX_NAME_LENGTH:
+        name = f"{name[: MAX_NAME_LENGTH - 9].rstrip()}-{sha256(text.encode()).hexdigest()[:8]}"
     return name
 
 

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from rubricsvc.core.base import LONGEST_NAME, UnitInterval
+from rubricsvc.core.base import MAX_NAME_LENGTH, UnitInterval
 from rubricsvc.core.label import Label
 from rubricsvc.core.rubric import GroupPath, Rubric
 from rubricsvc.core.validation_messages import FieldPath
@@ -24,7 +24,7 @@ from rubricsvc.formats.record import Record
 
 
 class _Node(ForeignModel):
-    id: Annotated[str, Field(min_length=1, max_length=LONGEST_NAME)]
+    id: Annotated[str, Field(min_length=1, max_length=MAX_NAME_LENGTH)]
     requirements: Annotated[str, Field(min_length=1)]
     weight: Annotated[float, Field(ge=0, le=1e9)]
     sub_tasks: tuple[_Node, ...]
@@ -92,7 +92,7 @@ def _keys(ids: list[str]) -> list[str]:
     for id_ in ids:
         key = id_
         if id_ not in first:
-            further = (f"{id_[: LONGEST_NAME - 8]}-{number}" for number in numbers.setdefault(id_, count(2)))
+            further = (f"{id_[: MAX_NAME_LENGTH - 8]}-{number}" for number in numbers.setdefault(id_, count(2)))
             key = next(name for name in further if name not in taken)
             taken.add(key)
         first.discard(id_)

@@ -24,16 +24,16 @@ from rubricsvc.core.rubric import (
     SamplingParams,
     Scale,
     Turn,
-    check_span,
-    refuse_repeats,
+    check_bounds,
+    reject_duplicates,
 )
-from rubricsvc.core.templates import LONGEST, Template
+from rubricsvc.core.templates import MAX_LENGTH, TemplateText
 
 Text = Annotated[str, Field(min_length=1)]
 
 
 def _ordered(found: tuple[float, float]) -> tuple[float, float]:
-    check_span(*found)
+    check_bounds(*found)
     return found
 
 
@@ -70,7 +70,7 @@ def _bound(tree: ast.Module) -> Iterator[str]:
         nodes += ast.iter_child_nodes(node)
 
 
-Program = Annotated[str, Field(min_length=1, max_length=LONGEST), AfterValidator(_that_grades)]
+Program = Annotated[str, Field(min_length=1, max_length=MAX_LENGTH), AfterValidator(_that_grades)]
 """Python that defines ``grade(sample, item)``."""
 
 
@@ -90,8 +90,8 @@ class StringCheck(_Grader):
     """1 where ``input`` compares with ``reference``, else 0."""
 
     type: Literal["string_check"]
-    input: Template
-    reference: Template
+    input: TemplateText
+    reference: TemplateText
     operation: Literal["eq", "ne", "like", "ilike"]
 
     def criterion(self, key: str) -> Criterion:
@@ -103,8 +103,8 @@ class TextSimilarity(_Grader):
     """How near ``input`` is to ``reference``, 0 to 1."""
 
     type: Literal["text_similarity"]
-    input: Template
-    reference: Template
+    input: TemplateText
+    reference: TemplateText
     evaluation_metric: Literal[
         "cosine", "fuzzy_match", "bleu", "gleu", "meteor",
         "rouge_1", "rouge_2", "rouge_3", "rouge_4", "rouge_5", "rouge_l",
@@ -133,7 +133,7 @@ class Input(Value):
     """A message to the model. What is not text is refused: nothing here looks at pictures or listens."""
 
     role: Literal["system", "developer", "user", "assistant"]
-    content: Template
+    content: TemplateText
     type: Literal["message"] | None = None
 
     @field_validator("content", mode="before")
@@ -201,7 +201,7 @@ class LabelModel(_Model):
     @classmethod
     def _distinct(cls, labels: tuple[str, ...]) -> tuple[str, ...]:
         names = [label.strip() for label in labels]
-        refuse_repeats("label", names)
+        reject_duplicates("label", names)
         if "" in names:
             raise ValueError("a label has no name")
         return labels

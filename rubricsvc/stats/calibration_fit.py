@@ -16,7 +16,7 @@ from scipy.special import expit, logit, xlogy
 from sklearn.isotonic import IsotonicRegression
 from sklearn.model_selection import GroupKFold, GroupShuffleSplit
 
-from rubricsvc.core.calibration import FARTHEST, Curve, Method, family
+from rubricsvc.core.calibration import MIN_DISTANCE, Curve, Method, family
 from rubricsvc.core.label import Judged
 from rubricsvc.errors import InvalidError
 from rubricsvc.stats.agreement import brier, expected_calibration_error
@@ -66,7 +66,7 @@ class Fitted:
 
 def log_loss(probability: Floats, outcome: Floats) -> float:
     """Mean cross-entropy in nats; outcomes may lie between 0 and 1."""
-    p = np.clip(probability, FARTHEST, 1 - FARTHEST)
+    p = np.clip(probability, MIN_DISTANCE, 1 - MIN_DISTANCE)
     return float(-np.mean(xlogy(outcome, p) + xlogy(1 - outcome, 1 - p)))
 
 
@@ -82,7 +82,7 @@ def fit_curve(method: Method, probability: Floats, outcome: Floats) -> Curve:
         found = IsotonicRegression(y_min=edge, y_max=1 - edge, out_of_bounds="clip").fit(probability, outcome)
         knots = zip(found.X_thresholds_.tolist(), found.y_thresholds_.tolist(), strict=True)
         return Curve(method=method, knots=tuple(knots))
-    scores = logit(np.clip(probability, FARTHEST, 1 - FARTHEST))
+    scores = logit(np.clip(probability, MIN_DISTANCE, 1 - MIN_DISTANCE))
     free = method == "platt"
     start = [1.0, 0.0] if free else [1.0]
     bounds = [(0.0, _STEEPEST), (None, None)][: len(start)]

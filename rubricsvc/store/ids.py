@@ -9,7 +9,7 @@ from typing import TypeVar
 from sqlalchemy.orm import Session
 from sqlalchemy.orm.interfaces import ORMOption
 
-from rubricsvc.core.base import LONGEST_NAME, MAX_ID
+from rubricsvc.core.base import MAX_ID, MAX_NAME_LENGTH
 from rubricsvc.errors import InvalidError, NotFoundError, cut
 from rubricsvc.store.tables import Base
 
@@ -43,8 +43,8 @@ def name_of(what: str, text: str, *, least: int = 1) -> str:
     Raises:
         InvalidError: it is blank (and ``least`` is not 0), or longer than the tables have room for.
     """
-    if not least <= len(text.strip()) or len(text) > LONGEST_NAME:
+    if not least <= len(text.strip()) or len(text) > MAX_NAME_LENGTH:
         found = f"found {len(text)}" if text.strip() else "found none"
-        hint = f"give it a name of {least} to {LONGEST_NAME} characters"
-        raise InvalidError(f"{what} has {least} to {LONGEST_NAME} characters, {found}", hint=hint)
+        hint = f"give it a name of {least} to {MAX_NAME_LENGTH} characters"
+        raise InvalidError(f"{what} has {least} to {MAX_NAME_LENGTH} characters, {found}", hint=hint)
     return text

@@ -6,6 +6,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from rubricsvc.core.judge import Judge
+from rubricsvc.core.repeatability import Repeatability
 from rubricsvc.errors import ConflictError, InvalidError, NotFoundError
 from rubricsvc.store import ids
 from rubricsvc.store.tables import JudgeRow
@@ -35,6 +36,13 @@ def add(session: Session, judge: Judge) -> JudgeRow:
         row.content, row.digest = content, judge.digest
         session.flush()
     return row
+
+
+def set_repeatability(session: Session, judge_id: int, repeatability: Repeatability) -> None:
+    """Store a measurement of the judge's repeatability in place of an older one."""
+    row = session.get_one(JudgeRow, judge_id)
+    row.repeatability = repeatability.model_dump(mode="json")
+    session.flush()
 
 
 def find(session: Session, name: str) -> JudgeRow | None:

@@ -18,7 +18,7 @@ from sqlalchemy.exc import ArgumentError, DatabaseError, DataError, InterfaceErr
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.orm import Session
 
-from rubricsvc.core.base import LONGEST_NAME
+from rubricsvc.core.base import MAX_NAME_LENGTH
 from rubricsvc.errors import InvalidError, UnavailableError
 
 RANG = "rang"
@@ -121,7 +121,7 @@ def _in_our_words(context: ExceptionContext) -> Exception | None:
     """What is wrong with a value, or with the file, is no fault of the program. What is away stays as it is: AWAY."""
     error, known = context.original_exception, context.sqlalchemy_exception
     if isinstance(known, DataError) or isinstance(error, OverflowError | UnicodeEncodeError):
-        hint = f"ids have at most 19 digits, names {LONGEST_NAME} characters, and text is UTF-8"
+        hint = f"ids have at most 19 digits, names {MAX_NAME_LENGTH} characters, and text is UTF-8"
         return InvalidError(f"a value is longer or larger than the database takes: {error}", hint=hint)
     if type(known) is DatabaseError:  # SQLite: not a database, or a damaged one
         where = f" {context.engine.url.render_as_string()}" if context.engine is not None else ""

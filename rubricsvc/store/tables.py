@@ -26,6 +26,7 @@ from rubricsvc.core.audit import Audit, StoredAudit
 from rubricsvc.core.judge import Endpoint, Judge
 from rubricsvc.core.label import Label
 from rubricsvc.core.prompt import Completion, Prompt
+from rubricsvc.core.repeatability import Repeatability
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.verdict import Verdict
 
@@ -135,13 +136,21 @@ class CompletionRow(Base):
 
 
 class JudgeRow(Base):
+    """A judge. ``repeatability`` is the newest measurement, if there is one."""
+
     __tablename__ = "judges"
 
     id: Mapped[int] = mapped_column(primary_key=True)
     name: Mapped[str] = mapped_column(String(200), unique=True)
     digest: Mapped[str] = mapped_column(String(64), index=True)
     content: Mapped[dict[str, Any]]
+    repeatability: Mapped[dict[str, Any] | None]
     created_at: Mapped[datetime] = mapped_column(default=utcnow)
+
+    @property
+    def measured(self) -> Repeatability | None:
+        """The repeatability as a value."""
+        return Repeatability.model_validate(self.repeatability) if self.repeatability else None
 
     @property
     def value(self) -> Judge:

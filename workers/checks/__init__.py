@@ -8,7 +8,7 @@ To add one, write a function with a pydantic model for its arguments, in a modul
     @check("my_check", MyArgs)
     def my_check(completion: Completion, prompt: Prompt, args: MyArgs) -> float: ...
 
-Return a ``Finding`` to give reasons beside the number. `docs/checks.md` lists every check.
+Return a ``CheckResult`` to give reasons beside the number. `docs/checks.md` lists every check.
 Raise ``version`` when the same arguments begin to give another number: it is part of the verdicts' fingerprint.
 """
 
@@ -37,12 +37,13 @@ from workers.checks import (  # noqa: F401 - they register their checks
     instructions,
     loop_detection,
     maths,
+    python_grader,
     schema,
     similarity,
     structure,
     text,
 )
-from workers.checks.registry import CHECKS, Args, CheckType, Finding
+from workers.checks.registry import CHECKS, Args, CheckResult, CheckType
 from workers.checks.sandbox.runner import NoSandboxError
 
 
@@ -87,7 +88,7 @@ def _verdict(prepared: _Prepared, prompt: Prompt, completion: Completion) -> Ver
         return Verdict.failed(key, Reason.CHECK_ERROR, detail=prepared.problem)
     try:
         found = prepared.function.run(completion, prompt, prepared.args)
-        value, rationale = (found.value, found.rationale) if isinstance(found, Finding) else (found, None)
+        value, rationale = (found.value, found.rationale) if isinstance(found, CheckResult) else (found, None)
         return Verdict.scored(key, value, rationale=rationale)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever breaks in a check is that criterion's failure, and only its
         hint = f"; {error.hint}" if isinstance(error, RubricsvcError) and error.hint else ""

@@ -1,21 +1,22 @@
-"""Checks against the prompt's documents: ``cites``, ``quotes`` and ``supported``."""
+"""Checks of citations against `sources`, given or opened: ``cites``, ``quotes`` and ``supported``."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import groupby
 
 from pydantic import Field
 
-from rubricsvc.core.prompt import Completion, Document, Prompt
-from workers.checks.fences import without
-from workers.checks.registry import Args, Finding, check
+from rubricsvc.core.prompt import Completion, Prompt
+from workers.checks.markdown import without_blocks
+from workers.checks.registry import Args, CheckResult, check
+from workers.checks.sources import sources
 from workers.checks.text import SENTENCE_END
 
-_CODE = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`", re.DOTALL)
+_INLINE_CODE = re.compile(r"`[^`\n]*`")
 _BRACKETS = re.compile(r"(?<![\w)\]])\[([^\[\]\n]{1,200})\](?!\()")
 _ID = re.compile(r"[\w.:/#@-]+")
 _OPEN, _PART, _CLOSE = "\ue000\ue001\ue002"  # of block quotes: characters that mean nothing
@@ -34,29 +35,28 @@ _TYPOGRAPHY = str.maketrans("‘’‚“”„«»–—\u00a0", '\'\'\'"""""--
 
 
 class Cites(Args):
-    """``min``: different documents to be cited, for full credit."""
+    """``min``: distinct documents to cite for full credit."""
 
     min: int = Field(default=1, ge=1)
 
 
-@check("cites", Cites)
+@check("cites", Cites, version=2)
 def cites(completion: Completion, prompt: Prompt, args: Cites) -> float:
-    """Documents are cited as ``[id]`` (``[a, b]`` and ``[a; b]`` too), and every id is one of the prompt's documents.
+    """Return min(1, cited/min) × cited/(cited + unknown), over distinct ids.
 
-    The value is min(1, cited/min) × cited/(cited + foreign), over different ids. Code, links and subscripts (``a[i]``)
-    are not citations.
+    Citations are ``[id]``, ``[a, b]`` and ``[a; b]``. Code, links and subscripts (``a[i]``) are not.
     """
-    known = {document.id for document in prompt.documents}
-    named = _named(_CODE.sub(" ", completion.text), known)
+    known = sources(prompt, completion).keys()
+    named = _cited_ids(_without_code(completion.text), known)
     cited = len(named & known)
     return min(1.0, cited / args.min) * cited / len(named) if named else 0.0
 
 
-def _named(text: str, known: set[str]) -> set[str]:
+def _cited_ids(text: str, known: Collection[str]) -> set[str]:
     return {name for inside in _BRACKETS.findall(text) for name in _ids(inside, known)}
 
 
-def _ids(inside: str, known: set[str]) -> list[str]:
+def _ids(inside: str, known: Collection[str]) -> list[str]:
     if inside in known:
         return [inside]
     parts = [part.strip() for part in re.split("[,;]", inside)]
@@ -64,10 +64,10 @@ def _ids(inside: str, known: set[str]) -> list[str]:
 
 
 class Quotes(Args):
-    """``min``: quotations wanted, for full credit. ``words``: shorter passages in quotation marks do not count.
+    """``min``: true quotations for full credit. ``words``: shorter passages in quotation marks do not count.
 
-    ``cited``: a passage must stand in a document that is cited with it: in its sentence, or else after or before it in
-    its paragraph. Without that, in any document of the prompt.
+    ``cited``: a passage must occur in a document that is cited with it: in its sentence, else after or before it in
+    its paragraph. Otherwise in any document.
     """
 
     min: int = Field(default=1, ge=1)
@@ -75,39 +75,38 @@ class Quotes(Args):
     cited: bool = True
 
 
-@check("quotes", Quotes, version=4)
-def quotes(completion: Completion, prompt: Prompt, args: Quotes) -> Finding:
-    """Quoted passages stand, word for word, in the document that is cited with them.
+@check("quotes", Quotes, version=5)
+def quotes(completion: Completion, prompt: Prompt, args: Quotes) -> CheckResult:
+    """Return min(1, true/min) × true/all, over distinct quoted passages.
 
-    Quoted is what stands in double quotation marks (“…”, "…", «…», »…«, „…“), in ‚…‘, and in block quotes; code is not.
-    Blanks, capitals, the shape of quotation marks and dashes, and punctuation at the passage's ends do not matter. The
-    value is min(1, true/min) × true/all, over different passages of at least ``words`` words.
+    A passage is true where it occurs word for word in a document that is cited with it. Quotations are the text in
+    “…”, "…", «…», »…«, „…“ and ‚…‘, and block quotes; code is none. White space, case, the shape of quotation marks
+    and dashes, and punctuation at the ends of a passage do not matter.
     """
-    known = {document.id: _document(document) for document in prompt.documents}
-    found = {(_plain(said).strip(" .,;:…\"'"), ids) for said, ids in _quoted(completion.text, set(known))}
-    asked = [(passage, ids if args.cited else known) for passage, ids in found if len(passage.split()) >= args.words]
-    passages = {passage for passage, _ in asked}
-    true = {passage for passage, ids in asked if any(_stands_in(known[id_], passage) for id_ in ids if id_ in known)}
-    bare = passages - {passage for passage, ids in asked if ids}
-    why = {
-        passage: "no document is cited with it" if passage in bare else "it does not stand there"
+    known = {name: _plain(text) for name, text in sources(prompt, completion).items()}
+    quoted = {(_plain(passage).strip(" .,;:…\"'"), ids) for passage, ids in _quoted(completion.text, set(known))}
+    checked = [(passage, ids if args.cited else known) for passage, ids in quoted if len(passage.split()) >= args.words]
+    passages = {passage for passage, _ in checked}
+    true = {passage for passage, ids in checked if any(_occurs_in(known[id_], passage) for id_ in ids if id_ in known)}
+    cited = {passage for passage, ids in checked if ids}
+    lines = [
+        f"{'not in the document cited' if passage in cited else 'no document cited'}: {passage[:120]}"
         for passage in sorted(passages - true)
-    }
-    lines = [f"{reason}: {passage[:120]}" for passage, reason in why.items()]
+    ]
     value = min(1.0, len(true) / args.min) * len(true) / len(passages) if passages else 0.0
-    return Finding(value, "\n".join([f"{len(true)} of {len(passages)} quoted passages", *lines[:20]]))
+    return CheckResult(value, "\n".join([f"{len(true)} of {len(passages)} quoted passages", *lines[:20]]))
 
 
 def _quoted(text: str, known: set[str]) -> Iterator[tuple[str, frozenset[str]]]:
-    """The quotations, each with the ids that are cited at its end, in its sentence, or else in its paragraph."""
-    for paragraph in re.split(r"\n\s*\n", _blocks_in_marks(without(text))):
-        found = list(_QUOTED.finditer(paragraph))
-        edges = [0, *(edge for match in found for edge in match.span()), len(paragraph)]
+    """Yield each quotation with the ids that are cited at its end, in its sentence, or else in its paragraph."""
+    for paragraph in re.split(r"\n\s*\n", _blocks_in_marks(without_blocks(text))):
+        matches = list(_QUOTED.finditer(paragraph))
+        edges = [0, *(edge for match in matches for edge in match.span()), len(paragraph)]
         gaps = [_gap(paragraph, edges[n], edges[n + 1], known) for n in range(0, len(edges), 2)]
-        for number, (match, beside) in enumerate(zip(found, _beside(gaps), strict=True)):
-            said, within = _without_tail(match[match.lastindex or 0])
-            ids = _named(within, known) or beside or gaps[number + 1].all or gaps[number].all
-            yield from ((part, frozenset(ids)) for part in said.split(_PART))
+        for number, (match, beside) in enumerate(zip(matches, _ids_in_sentence(gaps), strict=True)):
+            passage, tail = _split_tail(match[match.lastindex or 0])
+            ids = _cited_ids(tail, known) or beside or gaps[number + 1].all or gaps[number].all
+            yield from ((part, frozenset(ids)) for part in passage.split(_PART))
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,12 +127,11 @@ def _gap(paragraph: str, start: int, end: int, known: set[str]) -> _Gap:
     text = (closed if closed in _STOPS else "") + paragraph[start:end]
     ends = [match.end() for match in _SENTENCE.finditer(text) if not (match[1] or "").islower()]
     first, last = (ends[0], ends[-1]) if ends else (len(text), 0)
-    return _Gap(_named(text, known), _named(text[:first], known), _named(text[last:], known), bool(ends))
+    return _Gap(_cited_ids(text, known), _cited_ids(text[:first], known), _cited_ids(text[last:], known), bool(ends))
 
 
-def _beside(gaps: list[_Gap]) -> Iterator[set[str]]:
-    """For each quotation the ids on that side of it where its sentence has them: before its first, after its last, or
-    on both."""
+def _ids_in_sentence(gaps: list[_Gap]) -> Iterator[set[str]]:
+    """Yield for each quotation the ids on the side of it where its sentence has them: before, after, or both."""
     start = 0
     for end in range(1, len(gaps)):
         if gaps[end].parts or end == len(gaps) - 1:
@@ -144,16 +142,16 @@ def _beside(gaps: list[_Gap]) -> Iterator[set[str]]:
             start = end
 
 
-def _without_tail(said: str) -> tuple[str, str]:
-    """A passage, and the citations that stand at its end within the quotation marks."""
-    text = said
+def _split_tail(quoted: str) -> tuple[str, str]:
+    """Split the citations at the end of a quotation, within the quotation marks, from the passage."""
+    text = quoted
     while (bare := text.rstrip(" .,;\n\t")).endswith("]") and (start := bare.rfind("[")) > 0:
         text = bare[:start]
-    return text, said[len(text) :]
+    return text, quoted[len(text) :]
 
 
 def _blocks_in_marks(text: str) -> str:
-    """Markdown's block quotes as quotations in the paragraph before them, with the source that follows them."""
+    """Put block quotes between marks, in the paragraph before them, with the source that follows them."""
     lines: list[str] = []
     for quoted, some in groupby(text.split("\n"), key=lambda line: _MARKER.match(line) is not None):
         part = "\n".join(some)
@@ -168,7 +166,7 @@ def _blocks_in_marks(text: str) -> str:
 
 
 def _in_marks(block: str) -> str:
-    """A block quote between marks of its own, its paragraphs parted; lines from a dash on are its source."""
+    """Return a block quote between marks, its paragraphs separated; lines from a dash on are its source."""
     lines = [_MARKER.sub("", line).strip() for line in block.split("\n")]
     if lines[0].startswith("[!"):  # a note or a warning, as GitHub writes them
         return ""
@@ -178,20 +176,21 @@ def _in_marks(block: str) -> str:
     return f"{_OPEN}{_PART.join(parts)}{_CLOSE}" + (f" {source}" if source else "")
 
 
-def _stands_in(text: str, passage: str) -> bool:
-    """Word for word: ``art of war`` does not stand in ``the start of war``."""
+def _occurs_in(text: str, passage: str) -> bool:
+    """Return whether whole words match: ``art of war`` does not occur in ``the start of war``."""
     whole = rf"(?<!\w){re.escape(passage)}(?!\w)"
     return passage in text and re.search(whole, text) is not None
 
 
+@lru_cache(maxsize=256)  # the documents of a prompt are read for each of its completions
 def _plain(text: str) -> str:
     return " ".join(text.translate(_TYPOGRAPHY).casefold().split())
 
 
 class Supported(Args):
-    """``min``: the share of sentences wanted, for full credit. ``words``: shorter sentences are not asked for support.
+    """``min``: the share of sentences for full credit. ``words``: shorter sentences need no support.
 
-    ``overlap``: the share of a sentence's longer words (over three letters) that the cited documents must have.
+    ``overlap``: the share of a sentence's words of over three letters that must occur in the cited documents.
     """
 
     min: float = Field(default=1.0, gt=0.0, le=1.0)
@@ -199,42 +198,43 @@ class Supported(Args):
     overlap: float = Field(default=0.0, ge=0.0, le=1.0)
 
 
-@check("supported", Supported)
-def supported(completion: Completion, prompt: Prompt, args: Supported) -> Finding:
-    """The share of sentences with support: with a citation, every one of which is a document of the prompt.
+@check("supported", Supported, version=2)
+def supported(completion: Completion, prompt: Prompt, args: Supported) -> CheckResult:
+    """Return the share of sentences with citations that all resolve, over ``min``.
 
-    Headings and code are no sentences. Whether the document says what the sentence says is for a judge to find out.
+    Headings and code are no sentences. Whether the document supports the sentence is for a judge to decide.
     """
-    known = {document.id: set(_WORD.findall(_document(document))) for document in prompt.documents}
-    asked = [said for said in _sentences(completion.text) if len(_BRACKETS.sub(" ", said).split()) >= args.words]
-    met = [said for said in asked if _is_supported(said, known, args.overlap)]
-    share = len(met) / len(asked) if asked else 0.0
-    bare = [f"without support: {said.strip()[:120]}" for said in asked if said not in met]
-    return Finding(min(1.0, share / args.min), "\n".join([f"{len(met)} of {len(asked)} sentences", *bare[:20]]))
+    known = {name: set(_WORD.findall(_plain(text))) for name, text in sources(prompt, completion).items()}
+    every = _sentences(completion.text)
+    checked = [sentence for sentence in every if len(_BRACKETS.sub(" ", sentence).split()) >= args.words]
+    met = [sentence for sentence in checked if _is_supported(sentence, known, args.overlap)]
+    share = len(met) / len(checked) if checked else 0.0
+    lines = [f"without support: {sentence.strip()[:120]}" for sentence in checked if sentence not in met]
+    return CheckResult(min(1.0, share / args.min), "\n".join([f"{len(met)} of {len(checked)} sentences", *lines[:20]]))
 
 
 def _is_supported(sentence: str, known: dict[str, set[str]], overlap: float) -> bool:
-    named = _named(sentence, set(known))
+    named = _cited_ids(sentence, set(known))
     if not named or not named <= known.keys():
         return False
     words = [word for word in _WORD.findall(_plain(_BRACKETS.sub(" ", sentence))) if len(word) > 3]
-    there = set().union(*(known[id_] for id_ in named))
-    return not words or sum(word in there for word in words) >= overlap * len(words)
+    cited = set().union(*(known[id_] for id_ in named))
+    return not words or sum(word in cited for word in words) >= overlap * len(words)
+
+
+def _without_code(text: str) -> str:
+    return _INLINE_CODE.sub(" ", without_blocks(text))
 
 
 def _sentences(text: str) -> list[str]:
-    """Sentences, each with the citations that stand right after its full stop."""
-    prose = "\n".join("" if line.lstrip().startswith("#") else line for line in _CODE.sub(" ", text).split("\n"))
-    found: list[str] = []
+    """Split prose into sentences, each with the citations right after its full stop."""
+    prose = "\n".join("" if line.lstrip().startswith("#") else line for line in _without_code(text).split("\n"))
+    sentences: list[str] = []
     for piece in SENTENCE_END.split(prose):
-        late = _LEADING.match(piece)
-        if late and found:
-            found[-1] += late[0]
-            piece = piece[late.end() :]  # noqa: PLW2901 - the rest of it
-        found.append(piece)
-    return found
-
-
-@lru_cache(maxsize=256)
-def _document(document: Document) -> str:
-    return _plain(document.text)
+        citations = _LEADING.match(piece)
+        if citations and sentences:
+            sentences[-1] += citations[0]
+            sentences.append(piece[citations.end() :])
+        else:
+            sentences.append(piece)
+    return sentences

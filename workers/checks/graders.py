@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Literal
 
 from rubricsvc.core.prompt import Completion, Prompt
-from rubricsvc.core.templates import Template, fill, names_of
-from workers.checks.registry import Args, Finding, check
+from rubricsvc.core.templates import TemplateText, fill, template_data
+from workers.checks.registry import Args, CheckResult, check
 from workers.checks.similarity import Metric, similar
 from workers.checks.text import compare
 
@@ -17,8 +17,8 @@ from workers.checks.text import compare
 class StringCheckArgs(Args):
     """``input`` and ``reference`` are templates; ``operation`` as that of ``string``."""
 
-    input: Template
-    reference: Template
+    input: TemplateText
+    reference: TemplateText
     operation: Literal["eq", "ne", "like", "ilike"]
 
 
@@ -29,26 +29,26 @@ def string_check(completion: Completion, prompt: Prompt, args: StringCheckArgs) 
     Raises:
         PlaceholderError: the item or the sample has not what a template names.
     """
-    names = names_of(prompt, completion)
+    names = template_data(prompt, completion)
     return float(compare(fill(args.input, names), fill(args.reference, names), args.operation))
 
 
 class TextSimilarityArgs(Args):
     """``input`` and ``reference`` are templates; ``metric`` one of ``similarity``."""
 
-    input: Template
-    reference: Template
+    input: TemplateText
+    reference: TemplateText
     metric: Metric
 
 
 @check("text_similarity", TextSimilarityArgs)
-def text_similarity(completion: Completion, prompt: Prompt, args: TextSimilarityArgs) -> Finding:
+def text_similarity(completion: Completion, prompt: Prompt, args: TextSimilarityArgs) -> CheckResult:
     """0 to 1.
 
     Raises:
         PlaceholderError: the item or the sample has not what a template names.
         UnavailableError: a package is not installed.
     """
-    names = names_of(prompt, completion)
+    names = template_data(prompt, completion)
     value = similar(fill(args.input, names), fill(args.reference, names), args.metric)
-    return Finding(value, f"{args.metric} {value:.4f}")
+    return CheckResult(value, f"{args.metric} {value:.4f}")

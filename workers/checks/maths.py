@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from pydantic import Field
 
 from rubricsvc.core.prompt import Completion, Prompt
-from workers.checks.registry import Args, Finding, check, packages
+from workers.checks.registry import Args, CheckResult, check, packages
 from workers.checks.sandbox.child_process import Child
 
 _verifier = Child(
@@ -39,7 +39,7 @@ class Math(Args):
 
 
 @check("math", Math)
-def math(completion: Completion, prompt: Prompt, args: Math) -> Finding:
+def math(completion: Completion, prompt: Prompt, args: Math) -> CheckResult:
     """1 where the last mathematical answer of the text (``\\boxed`` first) equals the right one, else 0.
 
     Raises:
@@ -53,4 +53,4 @@ def math(completion: Completion, prompt: Prompt, args: Math) -> Finding:
     if wanted is None:
         raise ValueError("no answer to compare with: give `answer`, or the prompt a reference")
     met, found = _verifier.ask(wanted, completion.text, args.digits, timeout_s=args.timeout_s)
-    return Finding(float(met), f"the answer found is {found}" if found is not None else "no answer found")
+    return CheckResult(float(met), f"the answer found is {found}" if found is not None else "no answer found")

@@ -20,7 +20,7 @@ class Args(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CheckResult:
     """A value with its reasons: ``rationale`` is kept with the verdict."""
 
     value: float
@@ -34,12 +34,12 @@ class CheckType:
     name: str
     version: int
     args: type[Args]
-    run: Callable[[Completion, Prompt, Any], float | Finding]
+    run: Callable[[Completion, Prompt, Any], float | CheckResult]
 
 
 CHECKS: dict[str, CheckType] = {}
 
-F = TypeVar("F", bound=Callable[..., float | Finding])
+F = TypeVar("F", bound=Callable[..., float | CheckResult])
 
 
 def check(name: str, args: type[Args], *, version: int = 1) -> Callable[[F], F]:

@@ -7,8 +7,8 @@ from importlib.util import find_spec
 from pydantic import Field, JsonValue, field_validator
 
 from rubricsvc.core.prompt import Completion, Prompt
-from workers.checks.fences import Which, pick
-from workers.checks.registry import Args, Finding, check, packages
+from workers.checks.markdown import Which, pick
+from workers.checks.registry import Args, CheckResult, check, packages
 from workers.checks.sandbox.child_process import Child
 
 _validator = Child(
@@ -56,7 +56,7 @@ class JsonSchema(Args):
 
 
 @check("json_schema", JsonSchema)
-def json_schema(completion: Completion, prompt: Prompt, args: JsonSchema) -> Finding:
+def json_schema(completion: Completion, prompt: Prompt, args: JsonSchema) -> CheckResult:
     """1 where it is JSON and valid, else 0; the rationale names what is wrong.
 
     Raises:
@@ -68,4 +68,4 @@ def json_schema(completion: Completion, prompt: Prompt, args: JsonSchema) -> Fin
             raise ImportError(name="jsonschema")
     text = pick(completion.text, args.block, ("json",))
     wrong = _validator.ask(args.schema_, text, timeout_s=args.timeout_s)
-    return Finding(float(not wrong), "\n".join(wrong) or "valid")
+    return CheckResult(float(not wrong), "\n".join(wrong) or "valid")

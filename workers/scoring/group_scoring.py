@@ -37,7 +37,7 @@ class Group:
 
     def __init__(self, completions: Sequence[Completion], *, traces: bool = False) -> None:
         self.completions = tuple(completions)
-        cleaned = [clean(completion.whole if traces else completion.text) for completion in completions]
+        cleaned = [clean(completion.full_text if traces else completion.text) for completion in completions]
         seed = group_digest(completions)
         order = {text: digest(seed, text.text) for text in cleaned}
         self.texts = sorted(order, key=lambda text: order[text])

@@ -8,7 +8,7 @@ from rubricsvc.core.judge import Judge
 from rubricsvc.core.panel import gather, settle
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
-from rubricsvc.core.trajectory import circling, steps_of
+from rubricsvc.core.trajectory import LoopDetector, steps_of
 from rubricsvc.core.verdict import Reason, Verdict
 from workers import judges
 from workers.judges import trajectory
@@ -43,7 +43,7 @@ async def follow(
             last = await ask(plan, trail.then(name, piece))
         found[name] = last
     criteria = [rubric.by_key[verdict.criterion] for verdict in last]
-    circles = circling(steps).text[:_MOST_CHARS]
+    circles = LoopDetector(tuple(steps)).text[:_MOST_CHARS]
     return [
         _whole(judge, criterion, {name: verdicts[number] for name, verdicts in found.items()}, circles)
         for number, criterion in enumerate(criteria)

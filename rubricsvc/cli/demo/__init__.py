@@ -1,4 +1,4 @@
-"""`rubricsvc demo`: the main job on what every CPython ships, from rubrics to a trained policy and a report."""
+"""`rubricsvc demo`: author, score, train and score again, on Python's language reference, with a report."""
 
 from rubricsvc.cli.demo.command import demo
 

@@ -1,4 +1,4 @@
-"""The report's pictures, as SVG: text of 12 pixels at any width, because each is drawn for a screen and for a phone."""
+"""The report's charts as SVG, one for a wide screen and one for a phone, with text of 12 pixels in both."""
 
 from __future__ import annotations
 
@@ -6,25 +6,25 @@ from collections.abc import Callable, Mapping, Sequence
 from textwrap import wrap
 from typing import Any
 
-from rubricsvc.cli.demo.figures import QuestionResult, mean
+from rubricsvc.cli.demo.results import QuestionResult, mean
 
 WIDTHS = {"wide": 760, "narrow": 290}
-"""Pixels. The page shows the one that fits; a picture that is shrunk to a phone cannot be read."""
+"""Pixels. The page shows the one that fits."""
 BEFORE, AFTER = "#8a8f98", "#2f7de1"
 _INK = "#010101"
 _LETTER, _LINE = 7, 15
-"""Pixels for a letter, on the safe side, and for a line of text."""
+"""Pixels for a letter and for a line of text."""
 _TENTHS = [0, 0.2, 0.4, 0.6, 0.8, 1]
 _SMOOTHED = 5
 
 
-def drawn(chart: Callable[[int], Any]) -> dict[str, str]:
-    """The SVG of ``chart`` for each of ``WIDTHS``."""
+def render_svg(chart: Callable[[int], Any]) -> dict[str, str]:
+    """Return the SVG of ``chart`` for each of ``WIDTHS``."""
     import vl_convert
 
     def svg(width: int) -> str:
-        found = str(vl_convert.vegalite_to_svg(_styled(chart(width)).to_json()))
-        return found.replace(_INK, "currentColor")  # so that the page's theme colours text and lines
+        text = str(vl_convert.vegalite_to_svg(_styled(chart(width)).to_json()))
+        return text.replace(_INK, "currentColor")  # the page's theme colours text and lines
 
     return {name: svg(width) for name, width in WIDTHS.items()}
 
@@ -41,7 +41,7 @@ def _styled(chart: Any) -> Any:
 
 
 def question_chart(questions: Sequence[QuestionResult]) -> Callable[[int], Any]:
-    """Mean reward of each question before and after, joined by a line, under the question itself."""
+    """Chart the mean reward of each question before and after training, under the question's text."""
     import altair as alt
 
     places = {q.name: n for n, q in enumerate(questions)}
@@ -56,25 +56,25 @@ def question_chart(questions: Sequence[QuestionResult]) -> Callable[[int], Any]:
     scale = alt.Scale(domain=["before", "after"], range=[BEFORE, AFTER])
 
     def chart(width: int) -> Any:
-        texts = [wrap(_asked(q), width // _LETTER) for q in questions]
+        texts = [wrap(_label(q), width // _LETTER) for q in questions]
         most = max(map(len, texts), default=1)
         names = [{"place": n, "lines": [""] * (most - len(lines)) + lines} for n, lines in enumerate(texts)]
         at = alt.Chart(alt.Data(values=rows)).encode(x=x, y=y)
         line = at.mark_line(color="#88888888", strokeWidth=2).encode(detail="place:O")
         dots = at.mark_circle(size=90, opacity=1).encode(color=alt.Color("when:N", title=None, scale=scale))
         style = {"align": "left", "fontSize": 12, "lineHeight": _LINE, "dy": -_LINE * most, "color": _INK}
-        asked = alt.Chart(alt.Data(values=names)).mark_text(**style).encode(x=alt.value(0), y=y, text="lines:N")
-        return (line + dots + asked).properties(width=width, height=alt.Step(26 + _LINE * most))
+        labels = alt.Chart(alt.Data(values=names)).mark_text(**style).encode(x=alt.value(0), y=y, text="lines:N")
+        return (line + dots + labels).properties(width=width, height=alt.Step(26 + _LINE * most))
 
     return chart
 
 
-def _asked(question: QuestionResult) -> str:
+def _label(question: QuestionResult) -> str:
     return f"{'held out: ' if question.held_out else ''}{question.text.replace('`', '')}"
 
 
 def reward_chart(steps: Sequence[Mapping[str, Any]]) -> Callable[[int], Any]:
-    """Mean reward of each training step, a band of one standard deviation around it, and its moving mean."""
+    """Chart the mean reward of each training step with one standard deviation, and its moving mean."""
     import altair as alt
 
     rows = []

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,138 +14,120 @@ import typer
 from rubricsvc.cli.output import INTERRUPTED, echo, print_data, print_json, print_table
 
 if TYPE_CHECKING:
-    from rubricsvc.cli.demo.plan import Workplace
-    from rubricsvc.store.session import Database
+    from rubricsvc.cli.demo.folder import DemoFolder
 
 
 def demo(
-    fast: Annotated[bool, typer.Option("--fast", help="Fewer answers and steps: 2 to 3 minutes, not 10.")] = False,
-    out: Annotated[Path, typer.Option(help="Where summary.json, report.html and the database go.")] = Path("demo-out"),
-    seed: Annotated[int, typer.Option(min=0, help="Another seed gives other answers.")] = 0,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Begin anew where a demo was begun.")] = False,
+    fast: Annotated[bool, typer.Option("--fast", help="Fewer completions and steps: 2 to 3 minutes, not 10.")] = False,
+    out: Annotated[Path, typer.Option(help="Folder of the report, the summary and the database.")] = Path("demo-out"),
+    seed: Annotated[int, typer.Option(min=0, help="Random seed.")] = 0,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Delete an earlier demo in the folder.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print summary.json instead of the table.")] = False,
 ) -> None:
-    """The main job: rubrics, answers, verdicts through the queue, training, and the same again, with a report.
+    """Write rubrics, score completions, train on the rewards and score again, with a report.
 
-    Stopped at any point, the same command goes on from there.
+    Run the same command again to continue an interrupted demo.
     """
-    from rubricsvc.cli.demo.plan import FAST, FULL, Workplace
+    from rubricsvc.cli.demo.folder import FAST, FULL, DemoFolder
 
-    work = Workplace(out, FAST if fast else FULL, seed)
+    folder = DemoFolder(out, FAST if fast else FULL, seed)
     try:
-        figures = run(work, fresh=fresh)
+        figures = run(folder, fresh=fresh)
     except KeyboardInterrupt:
-        echo(f"\nstopped; what is done is kept in {out}, and the same command goes on from there")
+        echo(f"\ninterrupted; results so far are in {out}. Run the same command again to continue")
         raise typer.Exit(INTERRUPTED) from None
     if as_json:
         print_json(figures)
     else:
-        _table(figures)
+        _print_table(figures)
     if figures["failed_verdicts"]:
-        echo(f"{figures['failed_verdicts']} verdicts failed: their answers have no reward, which is not a reward of 0")
+        echo(f"{figures['failed_verdicts']} verdicts failed: their completions have no reward, not a reward of 0")
 
 
-def run(work: Workplace, *, fresh: bool = False) -> dict[str, Any]:
-    """Do what is missing of the demo in its folder, and give the summary.
+def run(folder: DemoFolder, *, fresh: bool = False) -> dict[str, Any]:
+    """Run the missing stages of the demo, and return the summary.
 
     Raises:
         ConflictError: the folder holds a demo with other settings.
         UnavailableError: the embedded model cannot be fetched.
     """
-    from rubricsvc.cli.demo.questions import FILE
+    from rubricsvc.cli.database import open_database
+    from rubricsvc.cli.demo.questions import FORM, QUESTIONS
     from rubricsvc.cli.embedded import fetch_embedded
+    from rubricsvc.settings import get_settings
 
-    spent = work.begin(FILE.read_text(encoding="utf-8"), fresh)
-    if work.summary.is_file() and work.report.is_file():
-        echo(f"the demo in {work.folder} is finished (begin anew with --fresh): {work.report}")
-        figures: dict[str, Any] = json.loads(work.summary.read_text(encoding="utf-8"))
+    spent = folder.open(QUESTIONS.read_text(encoding="utf-8") + FORM.read_text(encoding="utf-8"), fresh=fresh)
+    if folder.summary.is_file() and folder.report.is_file():
+        echo(f"the demo in {folder.path} is finished: {folder.report}. Start over with --fresh")
+        figures: dict[str, Any] = json.loads(folder.summary.read_text(encoding="utf-8"))
         return figures
     if spent:
-        echo(f"going on with the demo in {work.folder}")
-    began = time.monotonic()
-    _tell(work)
+        echo(f"continuing the demo in {folder.path}")
+    started = time.monotonic()
+    _announce(folder)
     for package in ("altair", "vl_convert", "torch", "transformers"):
-        import_module(package)  # better now than after ten minutes
-    from rubricsvc.cli.demo import report, results, stages
+        import_module(package)  # fail now rather than after ten minutes
+    from rubricsvc.cli.demo import pipeline, report, summary
 
     fetch_embedded()
+    settings = get_settings().model_copy(update={"database_url": folder.database_url})
     try:
-        with _books(work) as db:
-            asked = stages.chosen(work)
-            stored = stages.author(work, db, asked)
-            before = stages.score(work, db, stored, stages.answer(work, db, stored, 0), 0)
-            steps = stages.learn(work, asked)
-            last = work.size.steps
-            after = stages.score(work, db, stored, stages.answer(work, db, stored, last), last)
-            found = results.read(db, before, after)
-            figures = results.summary(work, db, stored, found, steps)
-        figures["seconds"] = round(spent + time.monotonic() - began, 1)
-        report.write(work.report, results.report(work, stored, found, steps, figures))
-        work.finish(figures)
+        with closing(open_database(settings)) as db:
+            questions = pipeline.select_questions(folder)
+            stored = pipeline.author(folder, db, questions)
+            before = pipeline.score(folder, db, stored, pipeline.sample(folder, db, stored, 0), 0)
+            steps = pipeline.train_policy(folder, questions)
+            last = folder.size.steps
+            after = pipeline.score(folder, db, stored, pipeline.sample(folder, db, stored, last), last)
+            items = summary.read_items(db, before, after)
+            figures = summary.summarize(folder, db, stored, items, steps)
+        figures["seconds"] = round(spent + time.monotonic() - started, 1)
+        report.write(folder.report, summary.make_report(folder, stored, items, steps, figures))
+        folder.save_summary(figures)
     finally:
-        work.spent(spent + time.monotonic() - began)
-    stages.drop_optimizer(work)
-    echo(f"wrote {work.summary} and {work.report}")
+        folder.save_seconds(spent + time.monotonic() - started)
+    pipeline.drop_optimizer(folder)
+    echo(f"wrote {folder.summary} and {folder.report}")
     return figures
 
 
-@contextmanager
-def _books(work: Workplace) -> Iterator[Database]:
-    from rubricsvc.cli.database import open_database
-    from rubricsvc.settings import get_settings
-
-    db = open_database(get_settings().model_copy(update={"database_url": work.database_url}))
-    try:
-        yield db
-    finally:
-        db.close()
-
-
-def _tell(work: Workplace) -> None:
-    from rubricsvc.cli.demo.plan import FAST, STAGES
+def _announce(folder: DemoFolder) -> None:
+    from rubricsvc.cli.demo.folder import FAST
     from rubricsvc.cli.embedded import warn_of_embedded
 
-    size = work.size
-    takes = "2 to 3 minutes" if size == FAST else "8 to 10 minutes"
-    echo(f"the demo takes {takes} on 2 cores, twice as long where they are busy: {STAGES} stages, then {work.report}")
-    rubrics = f"; a second rubric for {size.generated} of them, by the model" if size.generated else ""
-    echo(f"{size.training} questions to train on and {size.held_out} held out, each with its rubric{rubrics}")
+    size = folder.size
+    duration = "2 to 3 minutes" if size == FAST else "8 to 10 minutes"
+    echo(f"the demo takes {duration} on 2 cores, and ends with {folder.report}")
     echo(
-        f"{size.samples} answers to each question before and after {size.steps} steps of GRPO, each of"
-        f" {size.prompts_per_step} questions with {size.group_size} answers of at most {size.max_new_tokens} tokens"
+        f"{size.training} training and {size.held_out} held-out questions, each with its rubric; "
+        f"{size.samples} completions of each before and after {size.steps} steps of GRPO with "
+        f"{size.prompts_per_step} x {size.group_size} completions of at most {size.max_new_tokens} tokens"
     )
-    echo("a verdict is on one criterion of one answer; an answer's reward, from 0 to 1, is the weighted mean of them")
-    echo("policy and judge are both the embedded model")
+    echo("policy and judge are both the embedded model; training can improve what the checked criteria measure:")
+    echo("form, citation and terms, not whether the completion is right")
     warn_of_embedded()
-    echo("what training can move is what the checked criteria measure: form, citation, terms; not whether it is right")
     if size == FAST:
-        echo("--fast only shows the way: its few steps move the reward little")
+        echo("--fast trains for few steps: expect little change of the reward")
 
 
-def _table(figures: dict[str, Any]) -> None:
-    """Each question's mean reward before and after, and what it comes to."""
+def _print_table(figures: dict[str, Any]) -> None:
     rows = [
         _row(q["name"] + (" (held out)" if q["held_out"] else ""), q["before"], q["after"], q["text"])
         for q in figures["questions"]
     ]
     for name, key in (("training questions", "reward"), ("held-out questions", "heldout")):
         error = figures[f"{key}_change_se"]
-        said = "their mean" + (f"; the change has a standard error of {error:.3f}" if error is not None else "")
-        rows.append(_row(name, figures[f"{key}_before"], figures[f"{key}_after"], said))
-    print_table(["mean reward", "before", "after", "change", "of the question"], rows)
+        note = "mean" + (f"; standard error of the change {error:.3f}" if error is not None else "")
+        rows.append(_row(name, figures[f"{key}_before"], figures[f"{key}_after"], note))
+    print_table(["mean reward", "before", "after", "change", "question"], rows)
     print_data("")
+    print_data("Policy and judge are the same model of 135M parameters. As a judge it is hardly better than chance:")
     print_data(
-        "The policy and the judge are one model of 135M parameters, and as a judge it is hardly better than chance."
-    )
-    print_data(
-        "Read a change as: the answers took the form that the rubrics ask for (length, citation, terms), or did not."
+        "a change shows whether the completions took the form that the rubrics ask for (length, citation, terms)."
     )
 
 
-def _row(name: str, before: float | None, after: float | None, said: str) -> list[str]:
+def _row(name: str, before: float | None, after: float | None, note: str) -> list[str]:
     change = None if before is None or after is None else after - before
-    return [name, _figure(before), _figure(after), _figure(change, "+.3f"), said]
-
-
-def _figure(value: float | None, form: str = ".3f") -> str:
-    return "-" if value is None else format(value, form)
+    numbers = ["-" if value is None else f"{value:.3f}" for value in (before, after)]
+    return [name, *numbers, "-" if change is None else f"{change:+.3f}", note]

@@ -1,4 +1,4 @@
-"""What the demo asks: the questions of ``questions.yaml``, each with the passages that answer it."""
+"""The demo's questions, each with its rubric and the passages that answer it."""
 
 from __future__ import annotations
 
@@ -10,18 +10,17 @@ from rubricsvc.core.rubric import Rubric
 from rubricsvc.formats import load
 from trainer.environments.documents import Documents
 
-FILE = Path(__file__).with_name("questions.yaml")
+QUESTIONS = Path(__file__).with_name("questions.yaml")
+FORM = Path(__file__).with_name("form.yaml")
 HELD_OUT = "held-out"
 INSTRUCTION = "Answer in one sentence and cite the document as [1]."
 PASSAGE_WORDS = 70
-"""So many words of passages go into a prompt: a model of 135M parameters loses its way in more."""
+"""Maximum words of passages in a prompt: a model of 135M parameters cannot use more."""
 
 
 @dataclass(frozen=True)
 class Question:
-    """``text`` is the bare question. ``prompt`` also says how to answer, and holds the passages as its documents, with
-    the ids 1, 2, … by which answers cite them.
-    """
+    """A question; its prompt has the passages as documents 1, 2, …, which completions cite."""
 
     name: str
     text: str
@@ -30,29 +29,32 @@ class Question:
     held_out: bool
 
 
-def questions(documents: Documents) -> list[Question]:
-    """All questions, in the order of the file. A question and its reference answer find the passages."""
-    found = []
-    for record in load(FILE, "native"):
-        assert record.prompt is not None and record.rubric is not None  # noqa: S101 - a test reads the file
-        asked = record.prompt.text
+def load_questions(documents: Documents) -> list[Question]:
+    """Load the questions of ``questions.yaml`` with the criteria of ``form.yaml`` and passages of ``documents``."""
+    (form,) = load(FORM, "native")
+    assert form.rubric is not None  # noqa: S101 - a test loads the files
+    questions = []
+    for record in load(QUESTIONS, "native"):
+        assert record.prompt is not None and record.rubric is not None  # noqa: S101
+        text = record.prompt.text
         prompt = record.prompt.model_copy(
             update={
-                "messages": (Message(role="user", content=f"{asked}\n{INSTRUCTION}"),),
-                "documents": _passages(documents, f"{asked} {record.prompt.reference}"),
+                "messages": (Message(role="user", content=f"{text}\n{INSTRUCTION}"),),
+                "documents": _passages(documents, f"{text} {record.prompt.reference}"),
             }
         )
-        found.append(Question(record.name, asked, prompt, record.rubric, HELD_OUT in record.prompt.tags))
-    return found
+        rubric = Rubric(criteria=(*record.rubric.criteria, *form.rubric.criteria))
+        questions.append(Question(record.name, text, prompt, rubric, HELD_OUT in record.prompt.tags))
+    return questions
 
 
 def _passages(documents: Documents, query: str) -> tuple[Document, ...]:
-    """The best passage, and the next ones while they fit."""
+    """Return the best passage, and the next ones within ``PASSAGE_WORDS``."""
     chosen: list[Document] = []
-    room = PASSAGE_WORDS
+    words_left = PASSAGE_WORDS
     for passage in documents.search(query, limit=3):
-        room -= len(passage.text.split())
-        if chosen and room < 0:
+        words_left -= len(passage.text.split())
+        if chosen and words_left < 0:
             break
         chosen.append(Document(id=str(len(chosen) + 1), text=passage.text, title=passage.id))
     return tuple(chosen)

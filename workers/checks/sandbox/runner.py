@@ -28,9 +28,9 @@ from rubricsvc.errors import UnavailableError
 from rubricsvc.settings import get_settings
 from workers.checks.sandbox import seccomp
 
-Ended = Literal["exit", "signal", "cpu", "wall", "output"]
+Termination = Literal["exit", "signal", "cpu", "wall", "output"]
 
-_INSIDE, _REAPER = (Path(__file__).with_name(name) for name in ("bootstrap.py", "reaper.py"))
+_BOOTSTRAP, _REAPER = (Path(__file__).with_name(name) for name in ("bootstrap.py", "reaper.py"))
 _BOX = "/box"
 _MIB = 1 << 20
 _HINT = "apt-get install bubblewrap; or RUBRICSVC_SANDBOX=none runs the code of strangers with your own rights"
@@ -70,23 +70,23 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a program did. ``ended`` says how; ``exit_code`` is None where it was stopped."""
+    """What a program did. ``exit_code`` is None where it was stopped."""
 
     stdout: str
     stderr: str
     exit_code: int | None
-    ended: Ended
+    termination: Termination
 
     @property
     def ok(self) -> bool:
-        return self.ended == "exit" and self.exit_code == 0
+        return self.termination == "exit" and self.exit_code == 0
 
     @property
-    def trouble(self) -> str:
+    def error(self) -> str:
         """Why it is not ``ok``, in one line."""
-        if self.ended != "exit":
+        if self.termination != "exit":
             words = {"cpu": "out of CPU time", "wall": "out of time", "output": "too much output"}
-            return words.get(self.ended, f"killed (exit code {self.exit_code})")
+            return words.get(self.termination, f"killed (exit code {self.exit_code})")
         last = self.stderr.strip().rpartition("\n")[2]
         return last[:300] or f"exit code {self.exit_code}"
 
@@ -104,11 +104,11 @@ def run_python(source: str, *, stdin: str = "", limits: Limits | None = None, pa
         NoSandboxError: there is no sandbox on this machine.
     """
     limits, kind = limits or Limits(), ready()
-    with tempfile.TemporaryDirectory(prefix="rubricsvc-") as folder, seccomp.handed() as filter_:
+    with tempfile.TemporaryDirectory(prefix="rubricsvc-") as folder, seccomp.passed_fds() as filter_:
         box = Path(folder, "box")
         box.mkdir()
         (box / "main.py").write_text(source, "utf-8", errors="replace")
-        shutil.copy(_INSIDE, box)
+        shutil.copy(_BOOTSTRAP, box)
         box.chmod(0o755)
         with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
             given.write(stdin.encode("utf-8", "replace"))
@@ -122,7 +122,7 @@ def run_python(source: str, *, stdin: str = "", limits: Limits | None = None, pa
                 if not started.read(1):
                     why = _text(err, limits).strip()[:300] or "it took too long"
                     raise NoSandboxError(f"the sandbox did not start: {why}", hint=_HINT)
-            return Result(_text(out, limits), _text(err, limits), code, _ended(code, out, err, limits))
+            return Result(_text(out, limits), _text(err, limits), code, _termination(code, out, err, limits))
 
 
 def ready() -> Literal["bwrap", "none"]:
@@ -146,26 +146,26 @@ def _problem() -> str:
         return "bubblewrap is for Linux only"
     if shutil.which("bwrap") is None:
         return "bubblewrap (bwrap) is not installed"
-    with seccomp.handed() as filter_:
-        command = [*_walls(8, filter_), "--ro-bind", "/", "/", "/bin/true"]
+    with seccomp.passed_fds() as filter_:
+        command = [*_bwrap_options(8, filter_), "--ro-bind", "/", "/", "/bin/true"]
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, pass_fds=filter_)  # noqa: S603, PLW1510
     why = "it needs user namespaces (sysctl kernel.apparmor_restrict_unprivileged_userns=0 on Ubuntu), or to be root"
     return f"bubblewrap does not work: {done.stderr.strip()[:300]}; {why}" if done.returncode else ""
 
 
 @lru_cache(maxsize=1)
-def _strangers() -> range:
+def _unassigned_uids() -> range:
     """Users whom root can become here and who are nobody's; none where we are not root."""
-    return strangers_of(Path("/proc/self/uid_map").read_text("utf-8")) if os.geteuid() == 0 else range(0)
+    return unassigned_uids_of(Path("/proc/self/uid_map").read_text("utf-8")) if os.geteuid() == 0 else range(0)
 
 
-def strangers_of(uid_map: str) -> range:
+def unassigned_uids_of(uid_map: str) -> range:
     """The upper half of the ids that a namespace has; none where it has fewer than a container usually gets."""
     top = max(int(first) + int(count) for first, _, count in map(str.split, uid_map.splitlines()))
     return range(min(top, 1 << 31) // 2, min(top, 1 << 31) - 2) if top >= 1 << 16 else range(0)
 
 
-def _walls(disk_mib: int, filter_: Sequence[int]) -> list[str]:
+def _bwrap_options(disk_mib: int, filter_: Sequence[int]) -> list[str]:
     """bubblewrap's options but for what is shown inside. ``filter_``: the file of system calls that are refused.
 
     A user namespace of its own, in which no other may be had. Root does without: in one, the program would count as
@@ -174,13 +174,14 @@ def _walls(disk_mib: int, filter_: Sequence[int]) -> list[str]:
     spaces = ["--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try"]
     rights = (
         ["--cap-drop", "ALL", "--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]
-        if _strangers()
+        if _unassigned_uids()
         else ["--unshare-user", "--disable-userns", "--uid", "65534", "--gid", "65534"]
     )
     places = ["--proc", "/proc", "--dev", "/dev", "--remount-ro", "/dev"]
     room = ["--perms", "1777", "--size", str(disk_mib * _MIB), "--tmpfs", "/tmp"]  # noqa: S108 - its own, see above
     calls = [word for file in filter_ for word in ("--seccomp", str(file))]
-    return ["bwrap", *spaces, *rights, *calls, "--die-with-parent", "--new-session", "--clearenv", *places, *room]
+    program = shutil.which("bwrap") or "bwrap"  # the program starts with a PATH of its own
+    return [program, *spaces, *rights, *calls, "--die-with-parent", "--new-session", "--clearenv", *places, *room]
 
 
 def _command(kind: str, box: Path, limits: Limits, packages: bool, files: tuple[int, ...]) -> list[str]:
@@ -199,23 +200,25 @@ def _command(kind: str, box: Path, limits: Limits, packages: bool, files: tuple[
     if kind == "none":
         del bounds["RLIMIT_NPROC"]  # it would count all that this user runs
         reaper = [sys.executable, "-I", "-S", str(_REAPER), str(os.getpid())] if sys.platform == "linux" else []
-        return [*reaper, sys.executable, *flags, str(box / "bootstrap.py"), _told(bounds, None, started)]
-    uid = random.choice(_strangers()) if _strangers() else None  # an own one, so that its processes are counted
-    inside = [sys.executable, *flags, f"{_BOX}/inside.py", _told(bounds, uid, started)]
+        return [*reaper, sys.executable, *flags, str(box / "bootstrap.py"), _bootstrap_arguments(bounds, None, started)]
+    uid = (
+        random.choice(_unassigned_uids()) if _unassigned_uids() else None
+    )  # an own one, so that its processes are counted
+    inside = [sys.executable, *flags, f"{_BOX}/bootstrap.py", _bootstrap_arguments(bounds, uid, started)]
     environment = [word for name, value in _ENVIRONMENT.items() for word in ("--setenv", name, value)]
-    paths = list(_shown(packages))
+    paths = list(_visible_paths(packages))
     above = sorted({str(parent) for path in paths for parent in Path(path).parents if parent != Path("/")}, key=len)
     folders = [word for path in above for word in ("--perms", "0755", "--dir", path)]  # 0700 where bubblewrap adds them
     shown = [*folders, *(word for path in paths for word in ("--ro-bind", path, path))]
     last = ["--ro-bind", str(box), _BOX, "--remount-ro", "/", "--chdir", _BOX]
-    return [*_walls(limits.disk_mib, filter_), *shown, *environment, *last, *inside]
+    return [*_bwrap_options(limits.disk_mib, filter_), *shown, *environment, *last, *inside]
 
 
-def _told(limits: dict[str, int], uid: int | None, started: int) -> str:
+def _bootstrap_arguments(limits: dict[str, int], uid: int | None, started: int) -> str:
     return json.dumps({"limits": limits, "uid": uid, "started": started})
 
 
-def _shown(packages: bool) -> Iterator[str]:
+def _visible_paths(packages: bool) -> Iterator[str]:
     """What of the machine can be read: system libraries and this Python. No home folder, no configuration."""
     for path in ("/usr", "/lib", "/lib32", "/lib64", "/bin", "/etc/ld.so.cache", "/etc/alternatives"):
         if Path(path).exists():
@@ -260,7 +263,7 @@ def _run(
         process.wait()
 
 
-def _ended(code: int | None, out: IO[bytes], err: IO[bytes], limits: Limits) -> Ended:
+def _termination(code: int | None, out: IO[bytes], err: IO[bytes], limits: Limits) -> Termination:
     if code is None:
         return "wall"
     number = -code if code < 0 else code - 128  # bubblewrap says it as a shell does

@@ -58,7 +58,7 @@ ARCHITECTURES = {
 
 
 @contextmanager
-def handed() -> Iterator[tuple[int, ...]]:
+def passed_fds() -> Iterator[tuple[int, ...]]:
     """The file descriptor from which bubblewrap reads the filter; none where there is no filter for this machine."""
     here = ARCHITECTURES.get(platform.machine()) if sys.maxsize > 1 << 32 else None  # a 32-bit Python is a foreign one
     if here is None:

@@ -1,4 +1,4 @@
-"""Asks that wait for a model in this process, and which of them are answered together."""
+"""Requests that wait for a model in this process, and which of them are answered together."""
 
 from __future__ import annotations
 
@@ -7,66 +7,77 @@ from contextlib import suppress
 from threading import Event
 
 from rubricsvc.core.verdict import Reason
-from workers.engines.base import EngineRequest, Failure, Reply
-from workers.engines.local.models import Loaded
+from workers.engines.base import EngineRequest, Failure, Replies, Reply
+from workers.engines.local.models import LoadedModel
 
 CLOSED = Failure(Reason.ENGINE_ERROR, "the engine was closed")
 
-_PADDING = 0.2
-"""The most of a batch that may be padding."""
+_MAX_PADDING = 0.2
+"""Share of a batch that may be padding."""
 
 
 class PendingRequest:
-    """An ask that waits for its ``answer``. ``stop`` is set when nobody waits any more.
+    """A request that waits for its result.
 
-    After ``prepare``: ``rows`` are the token ids of each question's conversation, ``shared`` how many first tokens all
-    have in common, ``asked`` the questions to put to the model and ``found`` those that were refused, by place.
+    Attributes:
+        cancelled: Set when the caller stops waiting.
+        result: The replies, in the order of the questions.
+        replies: Replies and failures so far, by question.
+        token_ids: After ``prepare``: the token ids of each question's conversation.
+        asked: After ``prepare``: the questions that go to the model; the others have failed.
+        shared: After ``prepare``: how many first tokens the asked questions have in common.
+        prefix: After ``prepare``: these tokens.
     """
 
     def __init__(self, request: EngineRequest) -> None:
-        self.ask = request
-        self.stop = Event()
-        self.answer: Future[list[Reply | Failure]] = Future()
-        self.found: dict[int, Reply | Failure] = {}
+        self.request = request
+        self.cancelled = Event()
+        self.result: Future[Replies] = Future()
+        self.replies: dict[int, Reply | Failure] = {}
         self.prepared = False
 
-    def prepare(self, loaded: Loaded) -> None:
-        """Tokenise; where it raises, the ask cannot be put to this model."""
-        request = self.ask
+    def prepare(self, loaded: LoadedModel) -> None:
+        """Tokenize the questions and check their lengths and labels."""
+        request = self.request
         turns = [(request.shared + question.text, *question.turns) for question in request.questions]
         self.limit = min(loaded.context, request.max_context or loaded.context)
-        self.rows = loaded.conversation.encode(request.system, turns, thinking=request.thinking)
-        pairs = enumerate(zip(request.questions, self.rows, strict=True))
-        refusals = {i: loaded.conversation.refusal(question, row, self.limit) for i, (question, row) in pairs}
-        self.found = {i: refusal for i, refusal in refusals.items() if refusal}
-        self.asked = [i for i in refusals if i not in self.found]
-        self.shared = shared_length([self.rows[i] for i in self.asked])
-        self.prefix = self.rows[self.asked[0]][: self.shared] if self.asked else []
+        self.token_ids = loaded.conversation.encode(request.system, turns, thinking=request.thinking)
+        pairs = enumerate(zip(request.questions, self.token_ids, strict=True))
+        failures = {i: loaded.conversation.check(question, ids, self.limit) for i, (question, ids) in pairs}
+        self.replies = {i: failure for i, failure in failures.items() if failure}
+        self.asked = [i for i in failures if i not in self.replies]
+        self.shared = shared_length([self.token_ids[i] for i in self.asked])
+        self.prefix = self.token_ids[self.asked[0]][: self.shared] if self.asked else []
         self.prepared = True
 
     @property
     def writes(self) -> bool:
-        return any(not self.ask.questions[i].labels for i in self.asked)
+        """Whether a reply is written (or all are readouts)."""
+        return any(not self.request.questions[i].labels for i in self.asked)
 
     @property
     def size(self) -> int:
-        """Tokens to read."""
-        return self.shared + sum(len(self.rows[i]) - self.shared for i in self.asked)
+        """Tokens to compute before the first new token."""
+        return self.shared + sum(len(self.token_ids[i]) - self.shared for i in self.asked)
 
     def finish(self) -> None:
-        """Give the answer to whoever waits for it."""
-        with suppress(InvalidStateError):  # nobody does any more
-            self.answer.set_result([self.found.get(i, CLOSED) for i in range(len(self.ask.questions))])
+        """Set the result; questions without a reply fail as closed."""
+        with suppress(InvalidStateError):  # cancelled by the caller
+            self.result.set_result([self.replies.get(i, CLOSED) for i in range(len(self.request.questions))])
 
-    def give_up(self, failure: Failure) -> None:
-        """The same failure for every question."""
-        self.found = dict.fromkeys(range(len(self.ask.questions)), failure)
+    def fail(self, failure: Failure) -> None:
+        """Fail every question."""
+        self.replies = dict.fromkeys(range(len(self.request.questions)), failure)
 
 
-def take(waiting: list[PendingRequest], budget: dict[bool, int]) -> list[PendingRequest]:
-    """Out of ``waiting`` (which must not be empty): the oldest, and those that can be read beside it.
+def pop_batch(waiting: list[PendingRequest], max_tokens: dict[bool, int]) -> list[PendingRequest]:
+    """Remove from ``waiting`` its oldest request and those that can be computed beside it.
 
-    They are of one kind and of similar length, and have together at most ``budget[writes]`` tokens.
+    They are of one kind and of similar length.
+
+    Args:
+        waiting: At least one request, oldest first.
+        max_tokens: Tokens of a batch, padding included, by ``PendingRequest.writes``.
     """
     oldest = waiting.pop(0)
     batch, total, longest = [oldest], oldest.size, oldest.size
@@ -75,8 +86,8 @@ def take(waiting: list[PendingRequest], budget: dict[bool, int]) -> list[Pending
         padded = widest * (len(batch) + 1)
         if (
             other.writes == oldest.writes
-            and padded <= budget[oldest.writes]
-            and total + other.size >= (1 - _PADDING) * padded
+            and padded <= max_tokens[oldest.writes]
+            and total + other.size >= (1 - _MAX_PADDING) * padded
         ):
             waiting.remove(other)
             batch.append(other)
@@ -85,9 +96,9 @@ def take(waiting: list[PendingRequest], budget: dict[bool, int]) -> list[Pending
 
 
 def shared_length(rows: list[list[int]]) -> int:
-    """How many first tokens all rows have in common, leaving each at least one; 0 for a single row."""
+    """Return how many first tokens all rows have in common, leaving each at least one; 0 for a single row."""
     if len(rows) < 2:
         return 0
-    low, high = min(rows), max(rows)  # in dictionary order; what these two share, all share
+    low, high = min(rows), max(rows)  # in lexicographic order: what these two share, all share
     common = next((i for i, (a, b) in enumerate(zip(low, high, strict=False)) if a != b), len(low))
     return min(common, min(map(len, rows)) - 1)

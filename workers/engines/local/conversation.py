@@ -1,4 +1,4 @@
-"""Chat conversations as token ids, in which data can never become a control token; and labels as sets of token ids."""
+"""Chat conversations as token ids, in which data never becomes a control token; labels as sets of token ids."""
 
 from __future__ import annotations
 
@@ -14,73 +14,86 @@ _PLACES = re.compile("\ue000([0-9]+)\ue000")
 
 
 class Conversation:
-    """What a model's tokenizer and chat template make of a system text and the turns that follow.
+    """A model's tokenizer and chat template.
 
-    The template is rendered once around marks. Its control tokens become ids; the plain stretches between them get
-    the data in one pass and are tokenised with control tokens switched off, so that ``<|im_end|>`` in a completion is
-    ten characters of text. For text without control tokens the ids are those of ``apply_chat_template``.
+    The template is rendered once around placeholders. Its control tokens become ids; the text between them gets the
+    data in one pass and is tokenized without control tokens, so that ``<|im_end|>`` in a completion is ten characters
+    of text. For text without control tokens the ids are those of ``apply_chat_template``.
 
     Raises:
-        InvalidError: the tokenizer has no chat template, or one that does not keep the texts as they are, or cannot
-            switch control tokens off.
+        InvalidError: The tokenizer has no chat template, has one that changes the texts, or cannot tokenize without
+            control tokens.
     """
 
     def __init__(self, tokenizer: Any) -> None:
         if not tokenizer.chat_template:
-            raise InvalidError("the model's tokenizer has no chat template; a judge needs an instruction-tuned model")
+            raise InvalidError(
+                "the model's tokenizer has no chat template", hint="a judge needs an instruction-tuned model"
+            )
         self.tokenizer = tokenizer
         self._added = {token.content: number for number, token in tokenizer.added_tokens_decoder.items()}
         special = next((token for token in self._added if token in tokenizer.all_special_tokens), None)
         if special and self._added[special] in self._tokenize([special])[special]:
-            raise InvalidError("this tokenizer reads control tokens out of data; use a model with a fast tokenizer")
-        self._skeletons: dict[tuple[bool, int, bool], list[str | int]] = {}
+            raise InvalidError(
+                "the tokenizer turns text in data into control tokens", hint="use a model with a fast tokenizer"
+            )
+        self._templates: dict[tuple[bool, int, bool], list[str | int]] = {}
 
     def encode(self, system: str, conversations: list[tuple[str, ...]], *, thinking: bool = False) -> list[list[int]]:
-        """The ids of each conversation, up to where the assistant's reply begins. No system turn for an empty text.
+        """Return the token ids of each conversation, up to the begin of the assistant's reply.
 
-        A conversation's turns are the user's and the assistant's by turns, the user's first and last.
+        Args:
+            system: The system turn; none where empty.
+            conversations: The turns of each conversation: user, assistant, …, user.
+            thinking: Whether the template lets the model think first.
         """
         filled = [
-            [part if isinstance(part, int) else _fill(part, (system, *turns)) for part in skeleton]
+            [part if isinstance(part, int) else _fill(part, (system, *turns)) for part in template]
             for turns in conversations
-            for skeleton in (self._skeleton(bool(system), len(turns), thinking),)
+            for template in (self._template(bool(system), len(turns), thinking),)
         ]
         ids = self._tokenize({part for parts in filled for part in parts if isinstance(part, str)})
         return [[i for part in parts for i in ([part] if isinstance(part, int) else ids[part])] for parts in filled]
 
     def decode(self, ids: list[int]) -> str:
+        """Return the text of ``ids`` without control tokens."""
         return str(self.tokenizer.decode(ids, skip_special_tokens=True))
 
-    def spelling(self, token: int) -> str:
-        """What one token reads, a control token too."""
+    def token_text(self, token: int) -> str:
+        """Return the text of one token, which may be a control token."""
         return str(self.tokenizer.decode([token]))
 
     def label_ids(self, label: str) -> list[int]:
-        """Every token that spells ``label``, as `spelled` has it."""
-        return self._spellings.get(normalize_token(label), [])
+        """Return every token that equals ``label`` after `normalize_token`."""
+        return self._ids_by_label.get(normalize_token(label), [])
 
-    def refusal(self, question: Question, row: list[int], limit: int) -> Failure | None:
-        """Why ``question``, whose conversation is ``row``, cannot be asked of a model that reads ``limit`` tokens."""
-        if len(row) >= limit:
-            detail = f"{len(row)} tokens, and one of reply, are over the context of {limit}"
-            return Failure(Reason.TOO_LONG, detail)
+    def check(self, question: Question, ids: list[int], limit: int) -> Failure | None:
+        """Return why a model with a context of ``limit`` tokens cannot answer ``question``; None where it can.
+
+        Args:
+            question: The question.
+            ids: The token ids of its conversation.
+            limit: The context in tokens, at least one of reply included.
+        """
+        if len(ids) >= limit:
+            return Failure(Reason.TOO_LONG, f"the prompt has {len(ids)} tokens, the context is {limit} with the reply")
         for label in question.labels:
             if not self.label_ids(label):
-                return Failure(Reason.ENGINE_ERROR, f"label {label!r} is not one token of this model; take another")
+                return Failure(Reason.ENGINE_ERROR, f"label {label!r} is not a single token of this model")
         return None
 
     @cached_property
-    def _spellings(self) -> dict[str, list[int]]:
-        found: dict[str, list[int]] = {}
+    def _ids_by_label(self) -> dict[str, list[int]]:
+        ids: dict[str, list[int]] = {}
         for number, text in enumerate(self.tokenizer.batch_decode([[i] for i in range(len(self.tokenizer))])):
-            found.setdefault(normalize_token(text), []).append(number)
-        return found
+            ids.setdefault(normalize_token(text), []).append(number)
+        return ids
 
-    def _skeleton(self, with_system: bool, turns: int, thinking: bool) -> list[str | int]:
+    def _template(self, with_system: bool, turns: int, thinking: bool) -> list[str | int]:
         key = (with_system, turns, thinking)
-        if key not in self._skeletons:
+        if key not in self._templates:
             places = list(range(0 if with_system else 1, turns + 1))
-            # Thinking first would move the answer away from the next token; templates without it ignore the argument.
+            # Thinking would take the place of the answer as the next token; other templates ignore the argument.
             rendered = self.tokenizer.apply_chat_template(
                 [{"role": _role(place), "content": f"\ue000{place}\ue000"} for place in places],
                 tokenize=False,
@@ -88,9 +101,9 @@ class Conversation:
                 enable_thinking=thinking,
             )
             if [int(place) for place in _PLACES.findall(rendered)] != places:
-                raise InvalidError("the model's chat template does not show the system and user texts once each")
-            self._skeletons[key] = [self._added.get(part, part) for part in self._split(rendered) if part]
-        return self._skeletons[key]
+                raise InvalidError("the model's chat template does not render the system and user texts once each")
+            self._templates[key] = [self._added.get(part, part) for part in self._split(rendered) if part]
+        return self._templates[key]
 
     def _split(self, rendered: str) -> list[str]:
         longest_first = sorted(self._added, key=len, reverse=True)

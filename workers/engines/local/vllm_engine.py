@@ -1,16 +1,15 @@
-"""The engine over vLLM, inside the worker's process: a model is loaded once, and all drains of the process share it.
+"""The engine over vLLM, inside the worker's process: a model is loaded once and shared by all drains of the process.
 
-vLLM lives in an event loop in a thread of its own, beside the loops of the drains; it computes in processes that it
-spawns. What the questions of an ask share is read once by its prefix cache, and so is what asks share. How the machine
-is used (``tensor_parallel_size``, ``gpu_memory_utilization``, …) is ``RUBRICSVC_VLLM_OPTIONS``; what the judge says is
-the judge's, or its verdicts would not come from where their fingerprint says.
+vLLM runs in an event loop in a thread of its own and computes in processes that it spawns. Its prefix cache computes
+once what the questions of a request, and requests, have in common. ``RUBRICSVC_VLLM_OPTIONS`` has the options of the
+machine (``tensor_parallel_size``, ``gpu_memory_utilization``, …). Options that change verdicts are the judge's, which
+its fingerprint covers.
 """
 
 from __future__ import annotations
 
 import asyncio
 import atexit
-import functools
 import gc
 import math
 import multiprocessing
@@ -41,61 +40,32 @@ from workers.engines.local.models import LoadBackoff, load_error, model_path, op
 T = TypeVar("T")
 _Key = tuple[str, str | None]
 
-_MOST_IDS = 128
-"""vLLM's bound on ``logprob_token_ids``; a question whose labels have more spellings is asked again for the rest."""
+MAX_LOGPROB_IDS = 128
+"""vLLM's limit of ``logprob_token_ids``; labels with more spellings take further calls."""
 
 _ENVIRONMENT = {
     "VLLM_LOGGING_LEVEL": "ERROR",
-    "VLLM_LOGGING_STREAM": "ext://sys.stderr",  # what commands print stays what they print
+    "VLLM_LOGGING_STREAM": "ext://sys.stderr",  # stdout is for the output of commands
     "VLLM_NO_USAGE_STATS": "1",
     "VLLM_WORKER_MULTIPROC_METHOD": "spawn",  # this process has threads
 }
 
-_ON_A_CPU = {"enforce_eager": True, "block_size": 32}
-"""Compilation takes minutes there. The default block of 128 tokens leaves up to 127 of the prefix to each question."""
+_CPU_OPTIONS = {"enforce_eager": True, "block_size": 32}
+"""Compilation takes minutes. The default block of 128 tokens recomputes up to 127 of the prefix for each question."""
 
 _CPU_CACHE_BYTES = 4 * 2**30
 
-_OF_THE_MACHINE = frozenset(
-    {
-        "attention_backend",
-        "block_size",
-        "cpu_offload_gb",
-        "cudagraph_capture_sizes",
-        "data_parallel_size",
-        "disable_custom_all_reduce",
-        "distributed_executor_backend",
-        "download_dir",
-        "enable_chunked_prefill",
-        "enable_expert_parallel",
-        "enable_prefix_caching",
-        "enforce_eager",
-        "gpu_memory_utilization",
-        "hf_token",
-        "kv_cache_memory_bytes",
-        "kv_offloading_backend",
-        "kv_offloading_size",
-        "master_addr",
-        "master_port",
-        "max_model_len",
-        "max_num_batched_tokens",
-        "max_num_seqs",
-        "max_parallel_loading_workers",
-        "nnodes",
-        "node_rank",
-        "num_gpu_blocks_override",
-        "optimization_level",
-        "performance_mode",
-        "pipeline_parallel_size",
-        "tensor_parallel_size",
-        "trust_remote_code",
-    }
-)
-"""Options of vLLM that are taken: they say how it computes. Of the others many say what: ``model``, ``revision``,
-``tokenizer``, ``dtype``, ``quantization``, ``kv_cache_dtype``, ``hf_overrides``, ``load_format``, …"""
-
-_MAKING = threading.Lock()
-"""Drains ask from several threads, and there shall be one home."""
+_OPTION_NAMES = """
+attention_backend block_size cpu_offload_gb cudagraph_capture_sizes data_parallel_size disable_custom_all_reduce
+distributed_executor_backend download_dir enable_chunked_prefill enable_expert_parallel enable_prefix_caching
+enforce_eager gpu_memory_utilization hf_token kv_cache_memory_bytes kv_offloading_backend kv_offloading_size
+master_addr master_port max_model_len max_num_batched_tokens max_num_seqs max_parallel_loading_workers nnodes node_rank
+num_gpu_blocks_override optimization_level performance_mode pipeline_parallel_size tensor_parallel_size
+trust_remote_code
+"""
+_MACHINE_OPTIONS = frozenset(_OPTION_NAMES.split())
+"""The accepted options of vLLM, which do not change verdicts. Many others do: ``model``, ``revision``, ``tokenizer``,
+``dtype``, ``quantization``, ``kv_cache_dtype``, ``hf_overrides``, ``load_format``, …"""
 
 _GUARD = """
 import os, signal, sys
@@ -103,106 +73,112 @@ sys.stdin.read()
 for process in sys.argv[1:]:
     os.kill(int(process), signal.SIGKILL)
 """
-"""Outlives a worker that is killed: the pipe closes, and vLLM's processes, which would keep the GPU's memory, end."""
+"""Kills vLLM's processes, which would keep the GPU's memory, when the pipe of a killed worker closes."""
 
 
 class VllmEngine:
-    """``model`` is ``embedded``, a folder or a name on the hub. It is loaded at the process's first ask for it.
+    """A model in vLLM: ``embedded``, a folder or a name on the hub, loaded at the first request of the process.
 
     Raises:
-        InvalidError: ``RUBRICSVC_VLLM_OPTIONS`` would change what the judge says.
+        InvalidError: ``RUBRICSVC_VLLM_OPTIONS`` has an option that changes verdicts.
         ModuleNotFoundError: vLLM is not installed.
-        UnavailableError: this is a forked worker, in which vLLM cannot start.
+        UnavailableError: vLLM cannot start in a forked worker.
     """
 
     def __init__(self, model: str, *, revision: str | None = None) -> None:
-        _options_of_the_machine()
+        machine_options()
         if find_spec("vllm") is None:
             raise ModuleNotFoundError("no vllm", name="vllm")
         if current_process().daemon:
-            raise UnavailableError("vLLM cannot start in a forked worker", hint="rubricsvc worker --pool solo")
+            raise UnavailableError(
+                "vLLM cannot start in a forked worker", hint="start it with `rubricsvc worker --pool solo`"
+            )
         self._key = (model, revision)
 
     async def ask(self, request: EngineRequest) -> list[Reply | Failure]:
-        return await _home().run(_home().ask(self._key, request))
+        """Return one reply or failure for each question, in order."""
+        return await runtime().run(runtime().ask(self._key, request))
 
     async def aclose(self) -> None:
-        """The model stays, for the next drain."""
+        """Do nothing: the model stays for the next drain."""
 
 
-def _home() -> _Home:
-    with _MAKING:
-        return _the_home()
+_lock = threading.Lock()
+_runtimes: list[_Runtime] = []
 
 
-@functools.cache
-def _the_home() -> _Home:
-    return _Home()
+def runtime() -> _Runtime:
+    """Return the runtime of this process. Drains call this from several threads."""
+    with _lock:
+        if not _runtimes:
+            _runtimes.append(_Runtime())
+        return _runtimes[0]
 
 
-class _Home:
-    """The loop in which vLLM lives, and its models. All but ``run`` and ``leave`` happens in that loop."""
+class _Runtime:
+    """The event loop of vLLM and its models. All methods except ``run`` and ``shutdown`` run in that loop."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
-        self._served: dict[_Key, _Served] = {}
-        self._setbacks: dict[_Key, LoadBackoff] = {}
-        threading.Thread(target=self._live, name="vllm", daemon=True).start()
-        atexit.register(self.leave)
+        self.models: dict[_Key, _Model] = {}
+        self._backoffs: dict[_Key, LoadBackoff] = {}
+        threading.Thread(target=self._run_loop, name="vllm", daemon=True).start()
+        atexit.register(self.shutdown)
 
-    def _live(self) -> None:
-        # What is started from here inherits the mask: Ctrl-C is for the worker, which lets its asks finish first.
-        resource_tracker.ensure_running()  # or it would lift the mask later
+    def _run_loop(self) -> None:
+        # Child processes inherit the mask: Ctrl-C is for the worker, which finishes its requests first.
+        resource_tracker.ensure_running()  # it would reset the mask later
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         self._loop.run_forever()
 
     async def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Do ``work`` here and wait for it elsewhere; who stops waiting stops it."""
+        """Run ``work`` in this loop and wait in the caller's. Cancelling the caller cancels the work."""
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
 
-    def leave(self) -> None:
-        """Let all models go."""
-        asyncio.run_coroutine_threadsafe(self._let_go(list(self._served)), self._loop).result()
-        gc.collect()  # what is left of them would fail, with words, when the interpreter has gone further
+    def shutdown(self) -> None:
+        """Unload all models."""
+        asyncio.run_coroutine_threadsafe(self._unload(list(self.models)), self._loop).result()
+        gc.collect()  # finalizers would print errors later in the interpreter's shutdown
 
     async def ask(self, key: _Key, request: EngineRequest) -> list[Reply | Failure]:
+        """Answer with the model ``key``, loaded where it is missing."""
         try:
             return await self._model(key).ask(request)
         except RubricsvcError as error:
             failure = Failure(Reason.UNREACHABLE, f"{error.message}; {error.hint}" if error.hint else error.message)
-        except Exception as error:  # noqa: BLE001 - an ask never raises for what a model does wrong
+        except Exception as error:  # noqa: BLE001 - an engine never raises for errors of a model
             failure = Failure(Reason.ENGINE_ERROR, error_message(error))
         return [failure for _ in request.questions]
 
-    def _model(self, key: _Key) -> _Served:
-        """Loading holds up this loop, in which nothing else could be done meanwhile but to wait for vLLM."""
-        if key in self._served and self._served[key].engine.errored:
-            self._served.pop(key).stop()
-        if key not in self._served:
-            with self._setbacks.setdefault(key, LoadBackoff()):
-                self._served[key] = self._load(key)
-        return self._served[key]
+    def _model(self, key: _Key) -> _Model:
+        """Return the model. Loading blocks this loop, which serves vLLM only."""
+        if key in self.models and self.models[key].engine.errored:
+            self.models.pop(key).stop()
+        if key not in self.models:
+            with self._backoffs.setdefault(key, LoadBackoff()):
+                self.models[key] = self._load(key)
+        return self.models[key]
 
-    def _load(self, key: _Key) -> _Served:
+    def _load(self, key: _Key) -> _Model:
         model, revision = key
         config, conversation = _config(model, revision), Conversation(open_tokenizer(model, revision))
         try:
-            return _Served.start(model, config, conversation)
+            return _Model.start(model, config, conversation)
         except UnavailableError:
-            idle = [other for other, served in self._served.items() if not served.requests]
+            idle = [other for other, loaded in self.models.items() if not loaded.requests]
             if not idle:
                 raise
-        for other in idle:  # perhaps there was no room beside it
-            self._served.pop(other).stop()
-        return _Served.start(model, config, conversation)
+        for other in idle:  # the memory may be too small for both
+            self.models.pop(other).stop()
+        return _Model.start(model, config, conversation)
 
-    async def _let_go(self, keys: list[_Key]) -> None:
+    async def _unload(self, keys: list[_Key]) -> None:
         for key in keys:
-            self._served.pop(key).stop()
+            self.models.pop(key).stop()
 
 
 @dataclass(eq=False)
-class _Served:
+class _Model:
     """A model in vLLM. ``requests`` counts those in progress."""
 
     engine: Any
@@ -212,8 +188,12 @@ class _Served:
     requests: int = 0
 
     @classmethod
-    def start(cls, model: str, config: Any, conversation: Conversation) -> _Served:
-        """Raises UnavailableError: there is no room for it, or vLLM cannot run it."""
+    def start(cls, model: str, config: Any, conversation: Conversation) -> _Model:
+        """Load a model.
+
+        Raises:
+            UnavailableError: The memory is too small, or vLLM does not support the model.
+        """
         from vllm.v1.engine.async_llm import AsyncLLM
 
         others = set(multiprocessing.active_children())
@@ -222,10 +202,11 @@ class _Served:
         except Exception as error:
             raise load_error(model, error) from error
         ours = [str(process.pid) for process in multiprocessing.active_children() if process not in others]
-        guard = subprocess.Popen([sys.executable, "-c", _GUARD, *ours], stdin=subprocess.PIPE)  # noqa: S603 - our words
+        guard = subprocess.Popen([sys.executable, "-c", _GUARD, *ours], stdin=subprocess.PIPE)  # noqa: S603 - fixed arguments
         return cls(engine, conversation, config.model_config.max_model_len, guard)
 
     def stop(self) -> None:
+        """Unload the model."""
         self.guard.kill()
         self.guard.communicate()
         self.engine.shutdown()
@@ -234,7 +215,7 @@ class _Served:
         turns = [(request.shared + question.text, *question.turns) for question in request.questions]
         rows = self.conversation.encode(request.system, turns, thinking=request.thinking)
         self.requests += 1
-        try:  # together and in order, so that the first question's prefix is there for the others
+        try:  # together and in order, so that the first question's prefix is cached for the others
             answers = [
                 self._answer(request, question, row) for question, row in zip(request.questions, rows, strict=True)
             ]
@@ -242,79 +223,84 @@ class _Served:
         finally:
             self.requests -= 1
 
-    async def _answer(self, request: EngineRequest, question: Question, row: list[int]) -> Reply | Failure:
+    async def _answer(self, request: EngineRequest, question: Question, ids: list[int]) -> Reply | Failure:
         start = time.perf_counter()
         limit = min(self.context, request.max_context or self.context)
-        if refusal := self.conversation.refusal(question, row, limit):
-            return refusal
+        if failure := self.conversation.check(question, ids, limit):
+            return failure
         try:
             reply = await (
-                self._readout(question, row) if question.labels else self._write(request, question, row, limit)
+                self._readout(question, ids) if question.labels else self._write(request, question, ids, limit)
             )
-        except Exception as error:  # noqa: BLE001 - an ask never raises for what a model does wrong
+        except Exception as error:  # noqa: BLE001 - an engine never raises for errors of a model
             reason = Reason.UNREACHABLE if self.engine.errored else Reason.ENGINE_ERROR
             return Failure(reason, error_message(error))
         return Reply(*reply, latency_s=time.perf_counter() - start)
 
-    async def _readout(self, question: Question, row: list[int]) -> tuple[str, dict[str, float], bool, Usage]:
-        """From the output's log-probabilities: for ``prompt_logprobs`` vLLM would pass its prefix cache by."""
-        ids = {label: self.conversation.label_ids(label) for label in question.labels}
-        asked = sorted({number for spellings in ids.values() for number in spellings})
-        found: dict[int, float] = {}
-        for first in range(0, len(asked), _MOST_IDS):
-            some = asked[first : first + _MOST_IDS]
-            output = await self._generate(row, max_tokens=1, temperature=0.0, logprob_token_ids=some)
-            found |= {number: math.exp(said.logprob) for number, said in output.outputs[0].logprobs[0].items()}
-        mass = {label: math.fsum(found[number] for number in spellings) for label, spellings in ids.items()}
-        return self.conversation.spelling(output.outputs[0].token_ids[0]), mass, False, _usage(output)
+    async def _readout(self, question: Question, ids: list[int]) -> tuple[str, dict[str, float], bool, Usage]:
+        """Read the log-probabilities of the output: ``prompt_logprobs`` would bypass the prefix cache."""
+        by_label = {label: self.conversation.label_ids(label) for label in question.labels}
+        tokens = sorted({token for spellings in by_label.values() for token in spellings})
+        probabilities: dict[int, float] = {}
+        for first in range(0, len(tokens), MAX_LOGPROB_IDS):
+            some = tokens[first : first + MAX_LOGPROB_IDS]
+            output = await self._generate(ids, max_tokens=1, temperature=0.0, logprob_token_ids=some)
+            listed = output.outputs[0].logprobs[0].items()
+            probabilities |= {token: math.exp(logprob.logprob) for token, logprob in listed}
+        mass = {label: math.fsum(probabilities[token] for token in spellings) for label, spellings in by_label.items()}
+        return self.conversation.token_text(output.outputs[0].token_ids[0]), mass, False, _usage(output)
 
     async def _write(
-        self, request: EngineRequest, question: Question, row: list[int], limit: int
+        self, request: EngineRequest, question: Question, ids: list[int], limit: int
     ) -> tuple[str, dict[str, float] | None, bool, Usage]:
         from vllm.sampling_params import StructuredOutputsParams
 
-        how = request.sampling
-        # A schema would hold the thinking to itself, too.
+        sampling = request.sampling
+        # The schema would apply to the thinking, too.
         schema = StructuredOutputsParams(json=question.schema) if question.schema and not request.thinking else None
         output = await self._generate(
-            row,
-            max_tokens=min(how.max_tokens, limit - len(row)),
-            temperature=how.temperature,
-            top_p=how.top_p,
-            seed=None if how.seed is None else how.seed + question.sample,
+            ids,
+            max_tokens=min(sampling.max_tokens, limit - len(ids)),
+            temperature=sampling.temperature,
+            top_p=sampling.top_p,
+            seed=None if sampling.seed is None else sampling.seed + question.sample,
             structured_outputs=schema,
         )
         text = output.outputs[0]
         return text.text, None, text.finish_reason == "length", _usage(output)
 
-    async def _generate(self, row: list[int], **sampling: Any) -> Any:
-        """The finished output; cancelling this ends vLLM's work on it."""
+    async def _generate(self, ids: list[int], **sampling: Any) -> Any:
+        """Return the finished output. Cancelling this ends vLLM's work on it."""
         from vllm import SamplingParams
         from vllm.inputs import tokens_input
         from vllm.sampling_params import RequestOutputKind
 
         params = SamplingParams(output_kind=RequestOutputKind.FINAL_ONLY, **sampling)
-        async with aclosing(self.engine.generate(tokens_input(row), params, uuid.uuid4().hex)) as outputs:
+        async with aclosing(self.engine.generate(tokens_input(ids), params, uuid.uuid4().hex)) as outputs:
             return [output async for output in outputs][-1]
 
 
-def _options_of_the_machine() -> dict[str, Any]:
+def machine_options() -> dict[str, Any]:
+    """Return ``RUBRICSVC_VLLM_OPTIONS``.
+
+    Raises:
+        InvalidError: It has an option that may change verdicts.
+    """
     options = get_settings().vllm_options
-    if wrong := sorted(options.keys() - _OF_THE_MACHINE):
+    if wrong := sorted(options.keys() - _MACHINE_OPTIONS):
         raise InvalidError(
-            f"RUBRICSVC_VLLM_OPTIONS takes no {', '.join(wrong)}: the judge's fingerprint does not know of it",
-            hint="leave it out; another model or revision is another judge. It takes "
-            + ", ".join(sorted(_OF_THE_MACHINE)),
+            f"RUBRICSVC_VLLM_OPTIONS has {', '.join(wrong)}, which may change verdicts and is not in the fingerprint",
+            hint=f"remove it; allowed: {', '.join(sorted(_MACHINE_OPTIONS))}",
         )
     return options
 
 
 def _config(model: str, revision: str | None) -> Any:
-    """What vLLM makes of the model's files and our options.
+    """Return vLLM's configuration of the model.
 
     Raises:
-        InvalidError: an option would change what the judge says.
-        UnavailableError: the model cannot be fetched or read, or an option is none that this vLLM has.
+        InvalidError: An option may change verdicts.
+        UnavailableError: The model cannot be fetched or read, or this vLLM has no such option.
     """
     for name, value in _ENVIRONMENT.items():
         os.environ.setdefault(name, value)
@@ -324,11 +310,11 @@ def _config(model: str, revision: str | None) -> Any:
 
     options: dict[str, Any] = {"enable_prefix_caching": True, "disable_log_stats": True, "use_tqdm_on_load": False}
     if current_platform.is_cpu():
-        options |= _ON_A_CPU
-        if "VLLM_CPU_KVCACHE_SPACE" not in os.environ:  # vLLM would take most of the memory
+        options |= _CPU_OPTIONS
+        if "VLLM_CPU_KVCACHE_SPACE" not in os.environ:  # vLLM's default is most of the memory
             options["kv_cache_memory_bytes"] = _CPU_CACHE_BYTES
     path = model_path(model)
-    options |= {"revision": None if Path(path).is_dir() else revision} | _options_of_the_machine()
+    options |= {"revision": None if Path(path).is_dir() else revision} | machine_options()
     try:
         return AsyncEngineArgs(model=path, **options).create_engine_config(UsageContext.ENGINE_CONTEXT)
     except Exception as error:

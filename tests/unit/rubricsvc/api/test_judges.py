@@ -7,9 +7,11 @@ from fastapi.testclient import TestClient
 
 from rubricsvc.api.request import Validators
 from rubricsvc.core.audit import Audit, SuiteResult
+from rubricsvc.core.repeatability import Deviation, Repeatability
 from rubricsvc.stats.intervals import rate
-from rubricsvc.store import audits
+from rubricsvc.store import audits, judges
 from rubricsvc.store.session import Database
+from rubricsvc.store.tables import utcnow
 from tests.rows import keep_unusable
 from tests.unit.rubricsvc.api.conftest import JUDGE, Serve
 from workers.judges import validate
@@ -38,6 +40,23 @@ def test_judges_add_rejects_api_key_env(filled: TestClient) -> None:
 def test_judges_page_and_get(filled: TestClient) -> None:
     assert [row["id"] for row in filled.get("/v1/judges").json()["data"]] == [1]
     assert filled.get("/v1/judges/nobody").status_code == 404
+
+
+def test_judges_get_has_repeatability(filled: TestClient, db: Database) -> None:
+    assert filled.get("/v1/judges/1").json()["repeatability"] is None
+    deviation = Deviation(n=9, value=0.03, low=0.02, high=0.04)
+    measured = Repeatability(
+        fingerprint="f",
+        source="job 1",
+        measured_at=utcnow(),
+        repeats=5,
+        completions=9,
+        criteria={"binary": deviation},
+        reward=deviation,
+    )
+    with db.write() as session:
+        judges.set_repeatability(session, 1, measured)
+    assert filled.get("/v1/judges/1").json()["repeatability"] == measured.model_dump(mode="json")
 
 
 @pytest.mark.parametrize(

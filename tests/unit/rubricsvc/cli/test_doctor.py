@@ -1,4 +1,4 @@
-"""What the doctor finds, and what it says to do."""
+"""`rubricsvc doctor`: results and fixes."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ def environment(db: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     yield
 
 
-def examine(capsys: pytest.CaptureFixture[str]) -> tuple[int, dict[str, dict[str, Any]]]:
+def diagnose(capsys: pytest.CaptureFixture[str]) -> tuple[int, dict[str, dict[str, Any]]]:
     code = main.run(["doctor", "--json"])
-    said = json.loads(capsys.readouterr().out)
-    assert said["ok"] is (code == 0)
-    return code, {finding["check"]: finding for finding in said["checks"]}
+    report = json.loads(capsys.readouterr().out)
+    assert report["ok"] is (code == 0)
+    return code, {result["check"]: result for result in report["checks"]}
 
 
 def keep(db: Database, **fields: Any) -> None:
@@ -39,125 +39,124 @@ def keep(db: Database, **fields: Any) -> None:
         judges.add(session, Judge.model_validate({"name": "j", "model": "scripted", **fields}))
 
 
-def test_all_is_well(capsys: pytest.CaptureFixture[str], db: Database) -> None:
+def test_doctor_passes_with_a_served_model(capsys: pytest.CaptureFixture[str], db: Database) -> None:
     with scripted_server(labels(Yes=1.0)) as server:
         keep(db, endpoint=Endpoint(base_url=server.url))
-        code, found = examine(capsys)
-    assert (code, found["judge j"]["detail"]) == (0, f"{server.url} serves scripted")
-    assert not any(finding["mending"] for finding in found.values())
+        code, results = diagnose(capsys)
+    assert (code, results["judge j"]["ok"]) == (0, True)
+    assert not any(result["fix"] for result in results.values())
 
 
-def test_what_checks_need(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(doctor.importlib.util, "find_spec", lambda name: None if name == "sacrebleu" else object())
+def test_doctor_names_missing_packages_of_checks(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(doctor, "find_spec", lambda name: None if name == "sacrebleu" else object())
     monkeypatch.setenv("PATH", str(tmp_path))
     sandbox._problem.cache_clear()
     try:
-        code, found = examine(capsys)
+        code, results = diagnose(capsys)
     finally:
         sandbox._problem.cache_clear()
     assert code == 0
-    assert found["checks"]["detail"].startswith("without sacrebleu: ")
-    assert "not installed" in found["sandbox"]["detail"] and "apt-get install bubblewrap" in found["sandbox"]["detail"]
+    assert "sacrebleu" in results["checks"]["detail"] and "nltk" not in results["checks"]["detail"]
+    assert "apt-get install bubblewrap" in results["sandbox"]["detail"]
 
 
-def test_a_database_that_is_not_there_yet_is_not_made(
+def test_doctor_does_not_create_the_database(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("RUBRICSVC_DATABASE_URL", f"sqlite:///{tmp_path / 'none' / 'x.db'}")
-    code, found = examine(capsys)
-    assert (code, found["database"]["ok"]) == (0, True)
+    code, results = diagnose(capsys)
+    assert (code, results["database"]["ok"]) == (0, True)
     assert not (tmp_path / "none").exists()
 
 
-def test_an_old_schema(capsys: pytest.CaptureFixture[str], db: Database) -> None:
+def test_doctor_fixes_an_old_schema_by_upgrade(capsys: pytest.CaptureFixture[str], db: Database) -> None:
     migrate.downgrade(db, "base")
-    code, found = examine(capsys)
-    assert (code, found["database"]["mending"]) == (1, "run `rubricsvc db upgrade`")
+    code, results = diagnose(capsys)
+    assert (code, results["database"]["fix"]) == (1, "run `rubricsvc db upgrade`")
 
 
-def test_servers_that_are_away(
+def test_doctor_reports_unreachable_servers_without_passwords(
     capsys: pytest.CaptureFixture[str], db: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("RUBRICSVC_BROKER_URL", f"redis://:secret@127.0.0.1:{free_port()}/0")
     keep(db, endpoint=Endpoint(base_url=f"http://127.0.0.1:{free_port()}/v1"))
-    code, found = examine(capsys)
+    code, results = diagnose(capsys)
     assert code == 1
-    assert not found["broker"]["ok"]
-    assert "start the model server" in found["judge j"]["mending"]
-    assert "secret" not in json.dumps(found)
+    assert not results["broker"]["ok"]
+    assert not results["judge j"]["ok"]
+    assert "secret" not in json.dumps(results)
 
 
-def test_a_server_of_another_model(capsys: pytest.CaptureFixture[str], db: Database) -> None:
+def test_doctor_lists_the_models_of_the_server(capsys: pytest.CaptureFixture[str], db: Database) -> None:
     with scripted_server(labels(Yes=1.0)) as server:
         keep(db, model="other", endpoint=Endpoint(base_url=server.url))
-        code, found = examine(capsys)
-    assert (code, found["judge j"]["mending"]) == (1, "it serves scripted; correct the judge's model")
+        code, results = diagnose(capsys)
+    assert code == 1 and "scripted" in results["judge j"]["fix"]
 
 
-def test_a_url_that_is_no_api(capsys: pytest.CaptureFixture[str], db: Database) -> None:
+def test_doctor_reports_the_status_of_a_wrong_url(capsys: pytest.CaptureFixture[str], db: Database) -> None:
     with scripted_server(labels(Yes=1.0)) as server:
         keep(db, endpoint=Endpoint(base_url=server.url.removesuffix("/v1")))
-        code, found = examine(capsys)
-    assert (code, found["judge j"]["detail"]) == (1, f"{server.url.removesuffix('/v1')}: HTTP 404")
+        code, results = diagnose(capsys)
+    assert (code, results["judge j"]["detail"]) == (1, f"{server.url.removesuffix('/v1')}: HTTP 404")
 
 
-def test_a_local_model_without_torch(
+def test_doctor_requires_torch_for_local_models_only(
     capsys: pytest.CaptureFixture[str], db: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keep(db, engine="transformers_local", model="embedded")
-    assert examine(capsys)[0] == 0
-    monkeypatch.setattr(doctor.importlib.util, "find_spec", lambda _name: None)
-    code, found = examine(capsys)
-    assert (code, found["judge j"]["mending"]) == (1, "pip install 'rubricsvc[train]'")
-    assert found["models in process"]["ok"]  # nobody needs torch for a service without local models
+    assert diagnose(capsys)[0] == 0
+    monkeypatch.setattr(doctor, "find_spec", lambda _name: None)
+    code, results = diagnose(capsys)
+    assert (code, results["judge j"]["fix"]) == (1, "pip install 'rubricsvc[train]'")
+    assert results["in-process models"]["ok"]
 
 
-def test_a_wrong_setting(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_stops_at_a_wrong_setting(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RUBRICSVC_PORT", "many")
-    code, found = examine(capsys)
-    assert (code, list(found)) == (1, ["settings"])
-    assert found["settings"]["detail"].startswith("setting RUBRICSVC_PORT: ")
+    code, results = diagnose(capsys)
+    assert (code, list(results)) == (1, ["settings"])
+    assert "RUBRICSVC_PORT" in results["settings"]["detail"]
 
 
-def test_a_full_disk(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor, "_ROOM", 10**18)
-    code, found = examine(capsys)
+def test_doctor_reports_a_full_disk(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "MIN_FREE_BYTES", 10**18)
+    code, results = diagnose(capsys)
     assert code == 1
-    assert "make room" in found["disk of the database folder"]["mending"]
+    assert results["disk of the database folder"]["fix"]
 
 
-@pytest.mark.parametrize(
-    ("url", "words"),
-    [("sqlite:///:memory:", "in-memory"), ("sqlite:///{here}/text", "not a database"), ("oracle://x", "not supported")],
-)
-def test_what_can_be_no_database_is_not_well(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, url: str, words: str
+@pytest.mark.parametrize("url", ["sqlite:///:memory:", "sqlite:///{here}/text", "oracle://x"])
+def test_doctor_reports_invalid_database_urls(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, url: str
 ) -> None:
     (tmp_path / "text").write_text("not a database, though it is long enough for its header to be looked at\n" * 20)
     monkeypatch.setenv("RUBRICSVC_DATABASE_URL", url.format(here=tmp_path))
-    code, found = examine(capsys)
+    code, results = diagnose(capsys)
     assert code == 1
-    assert words in found["database"]["detail"] and found["database"]["mending"]
+    assert results["database"]["fix"]
 
 
-def test_a_disk_that_takes_no_file(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RUBRICSVC_CACHE_DIR", "/proc/nowhere")  # there is room, but not for files
-    code, found = examine(capsys)
-    assert code == 1
-    assert "cannot be written to" in found["disk of the model cache"]["detail"]
-
-
-def test_an_address_kept_by_an_earlier_version(capsys: pytest.CaptureFixture[str], db: Database) -> None:
-    keep_unusable(db, "http://[")
-    code, found = examine(capsys)
-    assert code == 1
-    assert "base_url is no address of a server" in found["judge old"]["detail"]
-    assert "rubricsvc judges add old" in found["judge old"]["mending"]
-
-
-def test_for_people_each_finding_is_a_line_with_a_mark(
+def test_doctor_reports_folders_that_are_not_writable(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("RUBRICSVC_CACHE_DIR", "/proc/nowhere")  # there is room, but not for files
+    code, results = diagnose(capsys)
+    assert code == 1
+    assert results["disk of the model cache"]["fix"]
+
+
+def test_doctor_reports_an_invalid_stored_url(capsys: pytest.CaptureFixture[str], db: Database) -> None:
+    keep_unusable(db, "http://[")
+    code, results = diagnose(capsys)
+    assert code == 1
+    assert "base_url " in results["judge old"]["detail"]
+    assert "rubricsvc judges add old" in results["judge old"]["fix"]
+
+
+def test_doctor_marks_each_result_in_text(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RUBRICSVC_BROKER_URL", f"amqp://127.0.0.1:{free_port()}//")
     assert main.run(["doctor"]) == 1
     lines = capsys.readouterr().out.splitlines()

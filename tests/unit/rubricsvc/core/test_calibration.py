@@ -28,14 +28,14 @@ def sample(n: int, slope: float, offset: float) -> tuple[np.ndarray, np.ndarray]
     return probability, (RANDOM.random(n) < chance).astype(float)
 
 
-def test_temperature_and_platt_find_what_was_done() -> None:
+def test_fit_recovers_temperature_and_platt() -> None:
     temperature = fit_curve("temperature", *sample(6000, 0.4, 0.0))
     assert temperature.slope == pytest.approx(0.4, abs=0.05) and temperature.offset == 0.0
     platt = fit_curve("platt", *sample(6000, 0.5, -1.0))
     assert (platt.slope, platt.offset) == pytest.approx((0.5, -1.0), abs=0.12)
 
 
-def test_isotonic_rises_stays_inside_and_is_close() -> None:
+def test_fit_isotonic_is_monotone_bounded_and_close() -> None:
     curve = fit_curve("isotonic", *sample(6000, 0.5, -1.0))
     truth = Curve(method="platt", slope=0.5, offset=-1.0)
     grid = np.linspace(0, 1, 101)
@@ -44,7 +44,7 @@ def test_isotonic_rises_stays_inside_and_is_close() -> None:
     assert max(abs(curve(p) - truth(p)) for p in grid[5:-5]) < 0.12
 
 
-def test_a_judge_worse_than_chance_is_told_ignorant_and_not_turned_round() -> None:
+def test_fit_never_inverts_a_judge() -> None:
     probability, outcome = sample(3000, -0.5, -0.5)
     for method in ("platt", "isotonic"):
         curve = fit_curve(method, probability, outcome)  # type: ignore[arg-type]
@@ -52,18 +52,18 @@ def test_a_judge_worse_than_chance_is_told_ignorant_and_not_turned_round() -> No
 
 
 @pytest.mark.parametrize("method", ["none", "temperature", "platt", "isotonic"])
-def test_a_curve_takes_every_probability(method: Method) -> None:
+def test_curve_takes_every_probability(method: Method) -> None:
     curve = fit_curve(method, np.array([0.0, 0.0, 0.3, 0.7, 1.0, 1.0]), np.array([0.0, 0.0, 1.0, 0.0, 1.0, 1.0]))
     assert all(0.0 <= curve(p) <= 1.0 for p in (0.0, 1e-300, 0.5, 1.0))
     assert Curve.model_validate_json(curve.model_dump_json()) == curve
 
 
-def test_no_prompt_is_on_both_sides_of_the_split() -> None:
+def test_split_keeps_prompts_together() -> None:
     prompts = RANDOM.integers(0, 40, 500).tolist()
     held = split(prompts, 0.3, seed=1)
     inside, outside = ({p for p, h in zip(prompts, held, strict=True) if h == side} for side in (True, False))
     assert inside and outside and not inside & outside
-    with pytest.raises(InvalidError, match="labels on at least 10 prompts, and there are usable ones on 9"):
+    with pytest.raises(InvalidError, match=r"10.*9"):
         split(list(range(9)) * 10, 0.3, seed=1)
 
 
@@ -82,7 +82,7 @@ def rows(n: int, slope: float, offset: float, criterion: Criterion) -> list[Judg
     ]
 
 
-def test_each_family_gets_its_own_curve_and_it_helps_where_nobody_looked() -> None:
+def test_fit_improves_each_family_on_held_out_prompts() -> None:
     facts, style = Criterion(key="f", text="F.", tags=("facts", "x")), Criterion(key="s", text="S.")
     tiny = Criterion(key="t", text="T.", scale=Numeric())
     failed = [
@@ -100,7 +100,7 @@ def test_each_family_gets_its_own_curve_and_it_helps_where_nobody_looked() -> No
     assert found["numeric"].curve is None and "too few" in str(found["numeric"].null_reason)
 
 
-def test_a_judge_that_is_worse_than_chance_gets_no_curve() -> None:
+def test_fit_gives_no_curve_to_a_judge_worse_than_chance() -> None:
     """One value for all answers would be no judge, and no policy could learn from it."""
     given = [
         replace(row, label=row.label.model_copy(update={"value": 1 - (row.label.value or 0.0)}))
@@ -110,7 +110,7 @@ def test_a_judge_that_is_worse_than_chance_gets_no_curve() -> None:
     assert found.curve is None and "every answer would get 0." in str(found.null_reason)
 
 
-def test_a_calibration_is_part_of_the_judge() -> None:
+def test_judge_digest_covers_its_calibration() -> None:
     judge = Judge(name="j", model="m")
     curves = Calibration(families={"binary": Curve(method="platt", slope=0.5, offset=1.0)})
     calibrated = judge.model_copy(update={"calibration": curves})
@@ -119,15 +119,15 @@ def test_a_calibration_is_part_of_the_judge() -> None:
     assert Judge(name="w", model="m", mode="written").calibrated is None
     panel = {"mode": "panel", "members": (judge.model_dump(), calibrated.model_dump() | {"name": "k"})}
     assert Judge.model_validate({"name": "p", **panel}).calibrated is False
-    with pytest.raises(ValidationError, match="a written judge has none of its own"):
+    with pytest.raises(ValidationError, match="written"):
         Judge(name="w", model="m", mode="written", calibration=curves)
     known, other = Criterion(key="k", text="K."), Criterion(key="o", text="O.", tags=("odd",))
     assert (family(known), family(other)) == ("binary", "odd")
     assert curves.value(known, 0.5) == pytest.approx(1 / (1 + np.exp(-1))) and curves.value(other, 0.3) == 0.3
 
 
-def test_knots_must_rise() -> None:
-    with pytest.raises(ValidationError, match="knots rise"):
+def test_curve_rejects_falling_knots() -> None:
+    with pytest.raises(ValidationError):
         Curve(method="isotonic", knots=((0.0, 0.5), (1.0, 0.2)))
-    with pytest.raises(ValidationError, match="and no other"):
+    with pytest.raises(ValidationError):
         Curve(method="platt", knots=((0.0, 0.5),))

@@ -1,4 +1,4 @@
-"""The arithmetic of ``calculate_output``: what it gives, and that it is arithmetic and nothing else."""
+"""The arithmetic of ``calculate_output``: its values, and that it is nothing but arithmetic."""
 
 import math
 from contextlib import suppress
@@ -29,52 +29,52 @@ NAMES = {"a": 0.25, "b": 2.0, "part_1": -1.5}
         (" 1e1 - .5\n- 1. ", 8.5),
     ],
 )
-def test_it_is_arithmetic(text: str, value: float) -> None:
+def test_evaluate_computes_arithmetic(text: str, value: float) -> None:
     check(text, NAMES)
     assert evaluate(text, NAMES) == pytest.approx(value)
 
 
 @pytest.mark.parametrize(
-    ("text", "why"),
+    ("text", "named"),
     [
-        ("", "no expression"),
-        ("a +", "no expression"),
-        ("c", "no part is named 'c'; there are a, b, part_1"),
-        ("sum(a, b)", "no function is named 'sum'"),
-        ("abs(a, b)", "abs takes one number, found 2"),
-        ("min()", "min takes numbers, found 0"),
-        ("min", "no part is named 'min'"),
-        ("a.real", "no expression from '.real'"),
-        ("a[0]", "no expression from '\\[0\\]'"),
-        ("__import__('os')", "no expression from"),
-        ("a if b else b", "no arithmetic"),
-        ("a or b", "no arithmetic"),
-        ("not a", "no arithmetic"),
-        ("True", "no arithmetic"),
-        ("(a, b)", "no arithmetic"),
-        ("a // b", "no expression"),
-        ("a % b", "no expression from"),
-        ("min(*a)", "no expression|no arithmetic"),
-        ("lambda: a", "no expression"),
-        ("1e999", "no arithmetic"),
-        ("0x10", "no expression"),
-        ("1or a", "no arithmetic"),
-        ("(" * 900 + "a" + ")" * 900, "no expression"),
-        ("-" * 900 + "a", "nested too deep"),
-        ("a + " * 2000 + "a", "longer than 4000"),
+        ("", "''"),
+        ("a +", "a +"),
+        ("c", "'c'.*a, b, part_1"),
+        ("sum(a, b)", "'sum'"),
+        ("abs(a, b)", "abs.*2"),
+        ("min()", "min.*0"),
+        ("min", "'min'"),
+        ("a.real", r"'\.real'"),
+        ("a[0]", r"'\[0\]'"),
+        ("__import__('os')", "'os'"),
+        ("a if b else b", "a if b else b"),
+        ("a or b", "a or b"),
+        ("not a", "not a"),
+        ("True", "True"),
+        ("(a, b)", "(a, b)"),
+        ("a // b", "a // b"),
+        ("a % b", "% b"),
+        ("min(*a)", "a"),
+        ("lambda: a", ": a"),
+        ("1e999", "1e309"),
+        ("0x10", "0x10"),
+        ("1or a", "1 ?or a"),
+        ("(" * 900 + "a" + ")" * 900, "[(][(]"),
+        ("-" * 900 + "a", "400"),
+        ("a + " * 2000 + "a", "4000"),
     ],
 )
-def test_nothing_else_is_read(text: str, why: str) -> None:
-    with pytest.raises(ExpressionError, match=why):
+def test_check_rejects_all_but_arithmetic(text: str, named: str) -> None:
+    with pytest.raises(ExpressionError, match=named):
         check(text, NAMES)
     with pytest.raises(ExpressionError):
         evaluate(text, NAMES)
 
 
 @pytest.mark.parametrize("text", ["1 / (a - a)", "log(0)", "sqrt(-1)", "exp(1000)", "9^9^9^9", "0 ^ -1", "(-1) ^ 0.5"])
-def test_where_it_has_no_value_it_has_none(text: str) -> None:
+def test_evaluate_raises_where_there_is_no_value(text: str) -> None:
     check(text, NAMES)
-    with pytest.raises(UndefinedError, match="has no"):
+    with pytest.raises(UndefinedError):
         evaluate(text, NAMES)
 
 
@@ -82,19 +82,19 @@ def test_where_it_has_no_value_it_has_none(text: str) -> None:
     "text",
     ["1e308 * 10", "min(1, 1e308 * 10)", "min(1, 1e308 * 10 - 1e308 * 10)", "1 / (1e308 * 10)", "max(0, -1e308 * 10)"],
 )
-def test_a_part_without_a_finite_value_leaves_none(text: str) -> None:
+def test_evaluate_raises_where_a_part_is_not_finite(text: str) -> None:
     check(text, NAMES)
-    with pytest.raises(UndefinedError, match="a part of it is not finite"):
+    with pytest.raises(UndefinedError):
         evaluate(text, NAMES)
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])
-def test_a_name_without_a_finite_value_leaves_none(value: float) -> None:
-    with pytest.raises(UndefinedError, match="not finite"):
+def test_evaluate_raises_where_a_name_is_not_finite(value: float) -> None:
+    with pytest.raises(UndefinedError):
         evaluate("min(1, a)", {"a": value})
 
 
 @given(st.text(alphabet="ab()+-*/^,. 019emlinx_"))
-def test_whatever_stands_there_it_is_a_number_or_an_error(text: str) -> None:
+def test_evaluate_gives_a_finite_number_or_an_error(text: str) -> None:
     with suppress(ExpressionError, UndefinedError):
         assert math.isfinite(evaluate(text, NAMES))

@@ -4,38 +4,38 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from rubricsvc.core.prompt import Completion, Prompt
-from rubricsvc.core.templates import LONGEST, MOST, PlaceholderError, Template, fill, names_of
+from rubricsvc.core.templates import MAX_LENGTH, MAX_PLACEHOLDERS, PlaceholderError, TemplateText, fill, template_data
 from rubricsvc.core.verdict import Reason
 
-SAFE = TypeAdapter(Template)
+SAFE = TypeAdapter(TemplateText)
 
 
 def filled(template: str, text: str = "", **item: object) -> str:
-    return fill(SAFE.validate_python(template), names_of(Prompt.of("?", item=item), Completion(text=text)))
+    return fill(SAFE.validate_python(template), template_data(Prompt.of("?", item=item), Completion(text=text)))
 
 
-def test_text_is_filled_in_as_it_is_and_everything_else_as_json() -> None:
+def test_fill_inserts_text_as_it_is_and_other_values_as_json() -> None:
     assert filled("{{item.a}}|{{ item.b }}|{{item.c}}", a='"x"', b=[1, "ü"], c=None) == '"x"|[1, "ü"]|null'
     assert filled("{{item.rows[1].name}} {{item.rows.0.name}}", rows=[{"name": "p"}, {"name": "q"}]) == "q p"
 
 
-def test_the_sample_is_the_completion() -> None:
+def test_fill_reads_the_sample_from_the_completion() -> None:
     assert filled("{{sample.output_text}}", "{}") == "{}"
     assert filled("{{sample.output_json.steps[0]}}", '{"steps": [1.5]}') == "1.5"
     assert filled("{{sample.choices[0].message.content}} {{sample.output_tools}}", "hi") == "hi []"
 
 
-def test_the_tools_are_those_of_the_last_turn() -> None:
+def test_openai_sample_has_the_tools_of_the_last_turn() -> None:
     call = {"id": "1", "type": "function", "function": {"name": "search", "arguments": '{"q": "x"}'}}
     turns = [{"role": "assistant", "content": "", "tool_calls": [call]}, {"role": "tool", "content": "found"}]
     completion = Completion.model_validate({"messages": turns})
     template = "{{sample.output_tools[0].function.name}} {{sample.choices[0].message.tool_calls[0].function.arguments}}"
-    assert fill(template, names_of(Prompt.of("?"), completion)) == 'search {"q": "x"}'
+    assert fill(template, template_data(Prompt.of("?"), completion)) == 'search {"q": "x"}'
     answered = Completion.model_validate({"messages": [*turns, {"role": "assistant", "content": "It is x."}]})
-    assert fill("{{sample.output_tools}}", names_of(Prompt.of("?"), answered)) == "[]"
+    assert fill("{{sample.output_tools}}", template_data(Prompt.of("?"), answered)) == "[]"
 
 
-def test_what_is_filled_in_is_not_filled_again() -> None:
+def test_fill_is_one_pass() -> None:
     assert filled("{{sample.output_text}} {{item.a}}", "{{item.a}}", a="{{sample.output_text}}") == (
         "{{item.a}} {{sample.output_text}}"
     )
@@ -44,7 +44,7 @@ def test_what_is_filled_in_is_not_filled_again() -> None:
 @pytest.mark.parametrize(
     "template", ["plain", "{{", "}} {{", "{item.a}", "{% if item %}", "$x^{2}}$", "{{{{", "{{ a", "{{items"]
 )
-def test_other_braces_are_text(template: str) -> None:
+def test_fill_leaves_other_braces_as_text(template: str) -> None:
     assert filled(template) == template
 
 
@@ -72,10 +72,10 @@ def test_other_braces_are_text(template: str) -> None:
         "{{ and {{item.a",
     ],
 )
-def test_what_is_no_path_is_refused(template: str) -> None:
-    with pytest.raises(ValidationError, match="unsafe template"):
+def test_template_text_rejects_all_but_paths(template: str) -> None:
+    with pytest.raises(ValidationError):
         SAFE.validate_python(template)
-    with pytest.raises(ValueError, match="unsafe template"):
+    with pytest.raises(ValueError, match="template"):
         fill(template, {})
 
 
@@ -95,25 +95,25 @@ def test_what_is_no_path_is_refused(template: str) -> None:
         ("{{sample.output_json.x}}", "{}", Reason.NO_VARIABLE),
     ],
 )
-def test_what_is_not_there_is_told_and_why(template: str, text: str, reason: Reason) -> None:
+def test_fill_gives_the_reason_of_a_missing_value(template: str, text: str, reason: Reason) -> None:
     with pytest.raises(PlaceholderError) as error:
         filled(template, text, a="x", list=[1])
     assert error.value.reason is reason
 
 
 @pytest.mark.parametrize("piece", ["{", "{{ ", "{{a", "{{\n"])
-def test_a_template_that_never_closes_is_text_and_read_in_one_go(piece: str) -> None:
-    template = piece * (LONGEST // len(piece))  # minutes, were the end looked for from each {{
+def test_template_text_scans_unclosed_braces_once(piece: str) -> None:
+    template = piece * (MAX_LENGTH // len(piece))  # minutes, were the end looked for from each {{
     assert filled(template) == template
-    with pytest.raises(ValidationError, match="no }} closes it"):
+    with pytest.raises(ValidationError, match="}}"):
         filled(template[: -len("{{item.a")] + "{{item.a")
 
 
-def test_a_template_has_so_many_placeholders_and_no_more() -> None:
-    assert filled("{{item.a}}" * MOST, a="x") == "x" * MOST
-    with pytest.raises(ValidationError, match=f"at most {MOST} placeholders, found {MOST + 1}"):
-        SAFE.validate_python("{{item.a}}" * (MOST + 1))
+def test_template_text_limits_placeholders() -> None:
+    assert filled("{{item.a}}" * MAX_PLACEHOLDERS, a="x") == "x" * MAX_PLACEHOLDERS
+    with pytest.raises(ValidationError, match=str(MAX_PLACEHOLDERS + 1)):
+        SAFE.validate_python("{{item.a}}" * (MAX_PLACEHOLDERS + 1))
 
 
-def test_a_prompt_without_an_item_keeps_its_digest() -> None:
+def test_prompt_digest_ignores_an_absent_item() -> None:
     assert Prompt.of("Why?").digest == Prompt.of("Why?", item=None).digest != Prompt.of("Why?", item={}).digest

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rubricsvc.core.prompt import Completion, Message, ToolCall
-from rubricsvc.core.trajectory import Cycle, circling, repetition, steps_of
+from rubricsvc.core.trajectory import Cycle, LoopDetector, repetition, steps_of
 
 
 def said(text: str) -> Message:
@@ -37,7 +37,7 @@ def test_a_step_is_what_the_assistant_does_and_what_comes_of_it() -> None:
 
 
 def cycles(letters: str) -> list[Cycle]:
-    return circling(steps_of(trace(*(said(letter) for letter in letters)))).cycles
+    return LoopDetector(tuple(steps_of(trace(*(said(letter) for letter in letters))))).cycles
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def cycles(letters: str) -> list[Cycle]:
     ],
 )
 def test_cycles(letters: str, found: list[Cycle]) -> None:
-    assert cycles(letters) == found if letters else circling([(said(""),)]).cycles == []
+    assert cycles(letters) == found if letters else LoopDetector(((said(""),),)).cycles == []
 
 
 @given(st.text("ab", min_size=1, max_size=30))
@@ -70,13 +70,13 @@ def test_cycles_never_overlap_and_are_what_they_say(letters: str) -> None:
 
 
 def test_asking_again_until_something_comes_is_no_cycle() -> None:
-    polling = circling(steps_of(trace(*called("a", "not yet"), *called("a", "soon"), *called("a", "here"))))
+    polling = LoopDetector(tuple(steps_of(trace(*called("a", "not yet"), *called("a", "soon"), *called("a", "here")))))
     assert (polling.cycles, polling.share) == ([], 0.0)
     assert polling.repeated_calls == {'search({"q": "a"})': 3}
-    stuck = circling(steps_of(trace(*called("a") * 4)))
+    stuck = LoopDetector(tuple(steps_of(trace(*called("a") * 4))))
     assert stuck.share == 0.75
-    assert stuck.text == 'the same step 4 times running from step 1; search({"q": "a"}) called 4 times'
-    assert circling(steps_of(trace(*called("a"), *called("b")))).text == ""
+    assert stuck.text == 'the same step 4 times in a row from step 1; search({"q": "a"}) called 4 times'
+    assert LoopDetector(tuple(steps_of(trace(*called("a"), *called("b"))))).text == ""
 
 
 def test_repetition_is_the_share_of_ngrams_seen_before() -> None:
@@ -85,5 +85,5 @@ def test_repetition_is_the_share_of_ngrams_seen_before() -> None:
     assert repetition("so so so so so", n=4) == 0.5
     assert repetition("too short", n=4) == 0.0
     assert repetition("") == 0.0
-    droning = circling(steps_of(Completion(text="It is so. " * 4)))
-    assert droning.text == "67% of its words repeat"
+    repetitive = LoopDetector(tuple(steps_of(Completion(text="It is so. " * 4))))
+    assert repetitive.text == "67% of its words repeat"

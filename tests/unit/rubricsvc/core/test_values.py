@@ -30,50 +30,52 @@ A = Criterion(key="a", text="Says a.", weight=2)
 
 
 @pytest.mark.parametrize(
-    ("fields", "words"),
+    ("fields", "path", "code"),
     [
-        ({"criteria": []}, "at least 1 item"),
-        ({"criteria": [A, A]}, "duplicate criterion key: 'a'"),
-        ({"criteria": [{"key": "a", "text": "x", "weight": math.nan}]}, "finite"),
-        ({"criteria": [{"key": "a", "text": "x", "weight": math.inf}]}, "finite"),
-        ({"criteria": [{"key": "a", "text": "x", "weight": 0}]}, "all weights are zero"),
-        ({"criteria": [{"key": "a", "text": ""}]}, "at least 1 character"),
-        ({"criteria": [{"key": "a", "text": "x", "colour": "red"}]}, "Extra inputs"),
-        ({"criteria": [A], "min_coverage": 1.5}, "less than or equal to 1"),
+        ({"criteria": []}, ("criteria",), "too_short"),
+        ({"criteria": [A, A]}, (), "value_error"),
+        ({"criteria": [{"key": "a", "text": "x", "weight": math.nan}]}, ("criteria", 0, "weight"), "finite_number"),
+        ({"criteria": [{"key": "a", "text": "x", "weight": math.inf}]}, ("criteria", 0, "weight"), "finite_number"),
+        ({"criteria": [{"key": "a", "text": "x", "weight": 0}]}, (), "value_error"),
+        ({"criteria": [{"key": "a", "text": ""}]}, ("criteria", 0, "text"), "string_too_short"),
+        ({"criteria": [{"key": "a", "text": "x", "colour": "red"}]}, ("criteria", 0, "colour"), "extra_forbidden"),
+        ({"criteria": [A], "min_coverage": 1.5}, ("min_coverage",), "less_than_equal"),
         (
             {"criteria": [{**A.model_dump(), "group": ["x"]}], "groups": [Group(path=("y",), weight=1)]},
-            "'x' has no weight",
+            (),
+            "value_error",
         ),
     ],
 )
-def test_bad_rubrics_are_refused_with_the_reason(fields: dict[str, object], words: str) -> None:
-    with pytest.raises(ValidationError, match=words):
+def test_rubric_rejects_invalid_fields(fields: dict[str, object], path: tuple[object, ...], code: str) -> None:
+    with pytest.raises(ValidationError) as caught:
         Rubric.model_validate(fields)
+    assert (path, code) in [(error["loc"], error["type"]) for error in caught.value.errors()]
 
 
-def test_contradictory_scales_are_refused() -> None:
-    with pytest.raises(ValidationError, match="same value"):
+def test_scales_reject_ambiguous_levels() -> None:
+    with pytest.raises(ValidationError, match=r"value: 1\.0"):
         Ordinal(levels=(Level(label="good", value=1), Level(label="bad", value=1)))
     for label in ("good", "good ", " good\n", "Good", "GOOD"):
-        with pytest.raises(ValidationError, match="same label: 'good'"):
+        with pytest.raises(ValidationError, match="label: 'good'"):
             Ordinal(levels=(Level(label="good", value=1), Level(label=label, value=0)))
-    with pytest.raises(ValidationError, match="must be below"):
+    with pytest.raises(ValidationError, match="5"):
         Numeric(low=5, high=5)
 
 
-def test_a_scale_is_no_wider_than_numbers_go() -> None:
+def test_numeric_rejects_infinite_ranges() -> None:
     assert Numeric(high=1e308).high == 1e308
-    with pytest.raises(ValidationError, match="farther than numbers go"):
+    with pytest.raises(ValidationError, match=r"1e\+308"):
         Numeric(low=-1e308, high=1e308)
 
 
 @pytest.mark.parametrize("value", [-0.1, 1.1, math.nan, math.inf, None])
-def test_a_score_is_a_number_from_0_to_1(value: float | None) -> None:
+def test_verdict_value_is_a_number_from_0_to_1(value: float | None) -> None:
     with pytest.raises(ValidationError):
         Verdict.scored("a", value)  # type: ignore[arg-type]
 
 
-def test_a_failure_has_a_reason_and_no_value() -> None:
+def test_failed_verdict_has_a_reason_and_no_value() -> None:
     with pytest.raises(ValidationError):
         Verdict(criterion="a", outcome="failed")
     with pytest.raises(ValidationError):
@@ -83,21 +85,21 @@ def test_a_failure_has_a_reason_and_no_value() -> None:
     assert Verdict.failed("a", reason="timeout").value is None
 
 
-def test_half_a_surrogate_pair_of_a_judge_can_be_stored() -> None:
+def test_verdict_replaces_lone_surrogates() -> None:
     assert Verdict.scored("a", 1.0, rationale="so \ud83d", raw="\ud83d").model_dump_json()
 
 
-def test_a_null_character_of_a_judge_can_be_searched_in_postgresql() -> None:
+def test_verdict_replaces_null_characters() -> None:
     quoted = Verdict.scored("a", 1.0, rationale="r\0", evidence=[{"quote": "\0"}])
     assert (quoted.rationale, quoted.evidence[0].quote) == ("r\ufffd", "\ufffd")
 
 
-def test_a_judges_name_can_be_printed() -> None:
-    with pytest.raises(ValueError, match="printable"):
+def test_judge_name_is_printable() -> None:
+    with pytest.raises(ValidationError):
         Judge(name="a\x1b[31m\n", model="m")
 
 
-def test_identical_content_is_the_same_version() -> None:
+def test_rubric_digest_depends_on_content_only() -> None:
     same = Rubric.model_validate_json(Rubric(criteria=(A,)).model_dump_json())
     assert same == Rubric(criteria=(A,))
     assert same.digest == Rubric(criteria=(Criterion(text="Says a.", weight=2.0, key="a"),)).digest
@@ -107,7 +109,7 @@ def test_identical_content_is_the_same_version() -> None:
 JUDGE = Judge(name="j", model="m")
 
 
-def test_only_what_changes_a_judgement_changes_the_judge() -> None:
+def test_judge_digest_ignores_name_and_endpoint() -> None:
     moved = JUDGE.model_copy(update={"name": "k", "endpoint": Endpoint(base_url="http://elsewhere", timeout_s=1)})
     warmer = JUDGE.model_copy(update={"sampling": Sampling(temperature=0.7)})
     assert Judge(**moved.model_dump()).digest == JUDGE.digest
@@ -124,9 +126,7 @@ def test_only_what_changes_a_judgement_changes_the_judge() -> None:
         ("trajectory", {"trajectory": TrajectoryOptions()}, {"trajectory": TrajectoryOptions(segment=2)}),
     ],
 )
-def test_a_default_that_is_spelt_out_makes_no_other_judge(
-    mode: Mode, spelt: dict[str, Any], otherwise: dict[str, Any]
-) -> None:
+def test_judge_digest_ignores_explicit_defaults(mode: Mode, spelt: dict[str, Any], otherwise: dict[str, Any]) -> None:
     plain = Judge(name="j", model="m", mode=mode, sampling=Sampling(temperature=1.0))
     assert plain.model_copy(update=spelt).digest == plain.digest != plain.model_copy(update=otherwise).digest
 
@@ -177,7 +177,7 @@ def test_canonical_json_refuses_what_json_cannot_say() -> None:
         canonical_json({"weight": math.nan})
 
 
-def test_trajectory_is_judged_by_its_last_answer() -> None:
+def test_completion_text_is_the_last_answer_of_a_trajectory() -> None:
     turns = [
         Message(role="assistant", content="one"),
         Message(role="tool", content="x"),
@@ -190,7 +190,7 @@ def test_trajectory_is_judged_by_its_last_answer() -> None:
 CALL = {"id": "c1", "type": "function", "function": {"name": "search", "arguments": '{"q":  "x"}'}}
 
 
-def test_messages_with_tool_calls_are_read_as_openai_writes_them() -> None:
+def test_message_reads_openai_tool_calls() -> None:
     said = {"role": "assistant", "content": None, "refusal": None, "tool_calls": [CALL]}
     result = {"role": "tool", "tool_call_id": "c1", "content": [{"type": "text", "text": "one "}, _PART]}
     for read in (Message.model_validate, lambda m: Message.model_validate_json(json.dumps(m), strict=True)):
@@ -215,7 +215,7 @@ _PART = {"type": "text", "text": "two"}
         {"role": "assistant", "content": "", "tool_calls": [{"name": "a", "arguments": 3}]},
     ],
 )
-def test_messages_that_would_lose_something_are_refused(message: dict[str, object]) -> None:
+def test_message_rejects_what_it_cannot_hold(message: dict[str, object]) -> None:
     with pytest.raises(ValidationError):
         Message.model_validate(message)
 
@@ -225,14 +225,14 @@ def test_what_was_stored_before_tool_calls_keeps_its_digest() -> None:
     assert Prompt.of("Why?").digest == digest(plain)
 
 
-def test_calls_read_alike_however_their_arguments_are_written() -> None:
+def test_tool_call_text_normalises_arguments() -> None:
     for arguments in ('{"b": 1, "a": 2}', '{"a":2,"b":1}', {"a": 2, "b": 1}):
         assert ToolCall.model_validate({"name": "f", "arguments": arguments}).text == 'f({"a": 2, "b": 1})'
     assert ToolCall(name="f", arguments="{oops").text == "f({oops)"
     assert ToolCall(name="f").text == "f({})"
 
 
-def test_prompt_text() -> None:
+def test_prompt_text_names_roles_of_conversations() -> None:
     assert Prompt.of("Why?").text == "Why?"
     talk = Prompt(messages=(Message(role="user", content="Hi"), Message(role="assistant", content="Yes?")))
     assert talk.text == "[user]\nHi\n\n[assistant]\nYes?"

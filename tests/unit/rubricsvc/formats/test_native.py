@@ -12,7 +12,7 @@ from rubricsvc.core.label import Label
 from rubricsvc.core.prompt import Completion, Document, Message, Prompt
 from rubricsvc.core.rubric import Binary, Check, Criterion, Group, Level, Numeric, Ordinal, Rubric
 from rubricsvc.formats import InputFile, Record, load
-from rubricsvc.formats.native import LONGEST_NAME, dump, plain, rubric_name
+from rubricsvc.formats.native import MAX_NAME_LENGTH, dump, plain, rubric_name
 
 SHORT = """\
 id: q1
@@ -243,5 +243,5 @@ def test_the_documentation_names_every_field_and_its_examples_are_right(tmp_path
 
 
 def test_names_made_of_long_ids_differ() -> None:
-    names = {rubric_name("x" * LONGEST_NAME + end) for end in ("a", "b")}
-    assert len(names) == 2 and {len(name) for name in names} == {LONGEST_NAME}
+    names = {rubric_name("x" * MAX_NAME_LENGTH + end) for end in ("a", "b")}
+    assert len(names) == 2 and {len(name) for name in names} == {MAX_NAME_LENGTH}

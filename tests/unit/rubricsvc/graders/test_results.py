@@ -32,7 +32,7 @@ def flags(run: GraderRun) -> set[str]:
     return {name for name, value in run.metadata.errors if value is True}
 
 
-def test_it_has_openai_s_fields_and_one_more() -> None:
+def test_run_of_has_openai_s_fields_and_details() -> None:
     def fields(model: Any) -> set[str]:
         return {field.alias or name for name, field in model.model_fields.items()}
 
@@ -59,7 +59,7 @@ def test_it_has_openai_s_fields_and_one_more() -> None:
         *((SCORE, reason, "", "model_grader_server_error") for reason in (Reason.UNAVAILABLE, Reason.BUDGET)),
     ],
 )
-def test_each_failure_has_its_flag(grader: dict[str, Any], reason: Reason, detail: str, expected: str) -> None:
+def test_run_of_flags_each_failure(grader: dict[str, Any], reason: Reason, detail: str, expected: str) -> None:
     run = ran(grader, Verdict.failed(grader["name"], reason, detail=detail or None))
     assert (run.reward, flags(run)) == (None, {expected})
     assert run.metadata.details[grader["name"]].startswith(str(reason))
@@ -67,22 +67,22 @@ def test_each_failure_has_its_flag(grader: dict[str, Any], reason: Reason, detai
 
 @pytest.mark.parametrize("reason", Reason)
 @pytest.mark.parametrize("grader", [STRING, PYTHON, SCORE], ids=lambda grader: grader["type"])
-def test_no_failure_is_without_a_flag(grader: dict[str, Any], reason: Reason) -> None:
+def test_run_of_sets_a_flag_for_every_reason(grader: dict[str, Any], reason: Reason) -> None:
     run = ran(grader, Verdict.failed(grader["name"], reason))
     assert run.reward is None and len(flags(run)) == 1
 
 
-def test_a_judge_that_cannot_tell_gives_no_reward() -> None:
+def test_run_of_an_abstention_has_no_reward() -> None:
     run = ran(SCORE, Verdict.abstained("m"))
     assert (run.reward, flags(run)) == (None, {"model_grader_parse_error"})
 
 
-def test_where_nobody_answered_the_reason_is_told() -> None:
+def test_run_of_missing_verdicts_gives_the_reason() -> None:
     run = ran(SCORE, unanswered="worker_lost")
     assert (run.reward, flags(run), run.metadata.details) == (None, {"unresponsive_reward_error"}, {"m": "worker_lost"})
 
 
-def test_the_parts_of_a_multi_grader_and_their_formula() -> None:
+def test_run_of_a_multi_grader_has_sub_rewards() -> None:
     verdicts = [Verdict.scored("s", 1.0), Verdict.scored("p", 0.5), Verdict.scored("m", 0.25, usage=Usage(prompt=9.5))]
     run = ran(MULTI, *verdicts)
     assert (run.reward, flags(run)) == (2.25, set())

@@ -15,7 +15,7 @@ def audit(rate: float) -> Audit:
     return Audit(digest="d" * 64, fingerprint="f" * 64, suites=(suite,))
 
 
-def test_the_newest_audit_of_each_judge(each_db: Database) -> None:
+def test_newest_returns_the_last_audit_of_each_judge(each_db: Database) -> None:
     with each_db.write() as session:
         ids = [judges.add(session, Judge(name=name, model="m")).id for name in ("a", "b", "c")]
         for judge_id, rate in ((ids[0], 0.5), (ids[1], 0.0), (ids[0], 0.1)):
@@ -29,9 +29,20 @@ def test_the_newest_audit_of_each_judge(each_db: Database) -> None:
         assert audits.page(session, ids[2]) == [] and audits.newest(session, []) == {}
 
 
-def test_what_a_job_has_to_attack_is_told_once(each_db: Database) -> None:
+def test_tasks_of_job_returns_each_pair_once(each_db: Database) -> None:
     job = submit_job(each_db, 5, judge=Judge(name="j", model="m"))
     with each_db.read() as session:
         ((prompt, rubric),) = audits.tasks_of_job(session, job)
         assert prompt.text == "What is a rubric?" and len(rubric.criteria) == 3
         assert audits.tasks_of_job(session, job + 1) == []
+
+
+def test_sample_of_job_is_a_random_sample(each_db: Database) -> None:
+    job = submit_job(each_db, 8, judge=Judge(name="j", model="m"))
+    with each_db.read() as session:
+        sample = audits.sample_of_job(session, job, 3)
+        assert len({completion.text for _, _, completion in sample}) == 3
+        assert audits.sample_of_job(session, job, 3) == sample
+        assert audits.sample_of_job(session, job, 3, seed=1) != sample
+        assert len(audits.sample_of_job(session, job, 3, whole_groups=True)) == 8
+        assert audits.sample_of_job(session, job + 1, 3) == []

@@ -38,17 +38,17 @@ EXPECTED = [(5.0, "Says that __add__ is tried first."), (-2.0, "Claims that __ra
     ],
     ids=["list", "with words around", "blank lines", "other marks", "a repeated line", "json", "fenced json"],
 )
-def test_a_rubric_is_read(text: str) -> None:
+def test_parse_reads_lists_and_json(text: str) -> None:
     assert lines(text) == EXPECTED
 
 
-def test_a_line_that_was_cut_off_is_left_out() -> None:
+def test_parse_drops_a_truncated_line() -> None:
     cut = GOOD + "\n3. [1] Explains what happens wh"
     assert lines(cut, truncated=True) == EXPECTED
     assert len(lines(cut)) == 3
 
 
-def test_keys_are_distinct_and_weights_default_to_one() -> None:
+def test_parse_numbers_keys_and_defaults_weights() -> None:
     rubric = parse(Reply(text="1. Says what a method is.\n2. Says what a class is."))
     assert [(criterion.key, criterion.weight) for criterion in rubric.criteria] == [("c1", 1.0), ("c2", 1.0)]
 
@@ -75,14 +75,14 @@ def test_keys_are_distinct_and_weights_default_to_one() -> None:
     ],
     ids=range(16),
 )
-def test_anything_else_is_no_rubric(text: str) -> None:
+def test_parse_rejects_all_but_rubrics(text: str) -> None:
     with pytest.raises(ValueError) as caught:
         parse(Reply(text=text))
     assert str(caught.value)
 
 
 @given(st.text() | st.text(alphabet="12.[]-5 abcdefghijklm\n"), st.booleans())
-def test_parsing_gives_a_rubric_or_a_value_error(text: str, truncated: bool) -> None:
+def test_parse_raises_nothing_but_value_errors(text: str, truncated: bool) -> None:
     try:
         rubric = parse(Reply(text=text, truncated=truncated))
     except ValueError:
@@ -102,7 +102,7 @@ class Script(InstantEngine):
         return [self.replies.pop(0)]
 
 
-def test_a_bad_reply_is_asked_for_again_with_the_next_seed() -> None:
+def test_generate_retries_with_the_next_seed() -> None:
     engine = Script(Reply(text="Addition adds."), Reply(text=GOOD))
     rubric = asyncio.run(generate(engine, PROMPT, seed=7))
     assert [criterion.text for criterion in rubric.criteria] == [text for _, text in EXPECTED]
@@ -111,20 +111,20 @@ def test_a_bad_reply_is_asked_for_again_with_the_next_seed() -> None:
     assert (first.system, first.shared, first.questions) == (second.system, second.shared, second.questions)
 
 
-def test_the_prompt_is_fenced_and_cleaned() -> None:
+def test_generate_fences_and_cleans_the_prompt() -> None:
     engine = Script(Reply(text=GOOD))
     asyncio.run(generate(engine, Prompt.of("What is {prompt}?\u202e <|im_end|>"), seed=0))
     tail = engine.requests[0].questions[0].text
     assert "\nWhat is {prompt}? ‹|im_end|>\n</question-" in tail
 
 
-def test_no_rubric_in_all_tries_shows_the_last_reply() -> None:
+def test_generate_shows_the_last_reply_after_all_attempts() -> None:
     engine = Script(*[Reply(text=f"No {n}") for n in range(3)])
     with pytest.raises(InvalidError, match="no rubric in 3 replies") as caught:
         asyncio.run(generate(engine, PROMPT, seed=0, tries=3))
     assert "No 2" in caught.value.hint
 
 
-def test_a_model_that_does_not_answer_is_unavailable() -> None:
+def test_generate_raises_unavailable_without_an_answer() -> None:
     with pytest.raises(UnavailableError, match="unreachable: nobody there"):
         asyncio.run(generate(Script(Failure(Reason.UNREACHABLE, "nobody there")), PROMPT, seed=0))

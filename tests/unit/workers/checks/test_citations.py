@@ -24,7 +24,7 @@ PROMPT = Prompt.of(
         ("So [1].", 1, 0),
         ("So it is.", 1, 0),
         ("", 1, 0),
-        ("a[i] = b(x)[0], `[j]`, [link](http://x) and\n```\n[k]\n``` [numeric-types]", 1, 1),
+        ("a[i] = b(x)[0], `[j]`, [link](http://x) and\n```\n[k]\n```\n[numeric-types]", 1, 1),
         ("[some remark of mine] [numeric-types]", 1, 1),
     ],
 )
@@ -54,7 +54,7 @@ def test_quotes(text: str, args: dict[str, int], value: float) -> None:
     assert quotes(Completion(text=text), PROMPT, given).value == value
 
 
-def test_without_documents_nothing_can_be_cited_or_quoted() -> None:
+def test_cites_and_quotes_score_0_without_documents() -> None:
     bare = Prompt.of("q")
     text = Completion(text='"implement the binary arithmetic" [numeric-types]')
     assert cites(text, bare, Cites()) == 0
@@ -72,7 +72,7 @@ def test_without_documents_nothing_can_be_cited_or_quoted() -> None:
         ('"to implement the binary arithmetic" [doc 2] and "it should return it" [doc 2].', 0.5),
     ],
 )
-def test_quotes_that_stand_in_the_document_cited(text: str, value: float) -> None:
+def test_quotes_needs_the_passage_in_the_document_cited(text: str, value: float) -> None:
     assert quotes(Completion(text=text), PROMPT, Quotes()).value == value
 
 
@@ -158,12 +158,12 @@ def test_what_is_no_quotation(text: str) -> None:
     assert quotes(Completion(text=text), PROMPT, Quotes()).rationale == "0 of 0 quoted passages"
 
 
-def test_why_a_quotation_does_not_count_is_told() -> None:
+def test_quotes_explains_what_does_not_count() -> None:
     found = quotes(Completion(text=f"“{FALSE}” [doc 2].\n\n„{TRUE}“"), PROMPT, Quotes())
     assert found.rationale.split("\n") == [
         "0 of 2 quoted passages",
-        f"no document is cited with it: {TRUE}",
-        f"it does not stand there: {FALSE}",
+        f"no document cited: {TRUE}",
+        f"not in the document cited: {FALSE}",
     ]
 
 
@@ -194,3 +194,61 @@ def test_supported(text: str, args: dict[str, float], value: float) -> None:
 def test_what_has_no_support_is_told() -> None:
     found = supported(Completion(text="Nobody has ever said this sentence."), PROMPT, Supported())
     assert found.rationale == "0 of 1 sentences\nwithout support: Nobody has ever said this sentence"
+
+
+def trajectory(call: dict[str, object], content: str, answer: str, call_id: str | None = "c1") -> Completion:
+    messages = [
+        {"role": "assistant", "content": "", "tool_calls": [{"id": "c0", "name": "search"}, {"id": "c1", **call}]},
+        {"role": "tool", "content": "no results", **({"tool_call_id": "c0"} if call_id else {})},
+        {"role": "tool", "content": content, **({"tool_call_id": call_id} if call_id else {})},
+        {"role": "assistant", "content": answer},
+    ]
+    return Completion.model_validate({"messages": messages})
+
+
+OPEN: dict[str, object] = {"name": "open", "arguments": {"id": "page-7"}}
+PAGE = "The vacuum process reclaims storage occupied by dead tuples."
+ANSWER = 'It says "reclaims storage occupied by dead tuples" [page-7].'
+
+
+@pytest.mark.parametrize(
+    ("call", "content", "value"),
+    [
+        (OPEN, PAGE, 1),
+        ({"name": "open", "arguments": '{"id": "page-7", "page": 2}'}, PAGE, 1),
+        ({"name": "fetch", "arguments": {}}, f'{{"id": "page-7", "text": "{PAGE}"}}', 1),
+        ({"name": "search", "arguments": {}}, f'[{{"id": "page-7", "text": "{PAGE}"}}, {{"id": "x"}}, 1]', 1),
+        ({"name": "open", "arguments": {"id": "page-8"}}, PAGE, 0),
+        ({"name": "fetch", "arguments": {"id": "page-7"}}, PAGE, 0),
+        (OPEN, '{"error": "no such document"}', 0),
+        (OPEN, " ", 0),
+        ({"name": "open", "arguments": "page-7"}, PAGE, 0),
+        ({"name": "open", "arguments": {"id": 7}}, PAGE, 0),
+    ],
+)
+def test_citations_resolve_documents_that_the_policy_opened(
+    call: dict[str, object], content: str, value: float
+) -> None:
+    for call_id in ("c1", None):
+        completion = trajectory(call, content, ANSWER, call_id)
+        assert cites(completion, Prompt.of("q"), Cites()) == value
+        assert quotes(completion, Prompt.of("q"), Quotes()).value == value
+        assert supported(completion, Prompt.of("q"), Supported()).value == value
+
+
+def test_citations_of_documents_neither_given_nor_opened_do_not_count() -> None:
+    completion = trajectory(OPEN, PAGE, "So it is said here [page-7] [numeric-types] [page-9].")
+    assert cites(completion, PROMPT, Cites(min=2)) == pytest.approx(2 / 3)
+    assert supported(completion, PROMPT, Supported()).value == 0
+
+
+def test_citations_do_not_resolve_what_the_assistant_writes_itself() -> None:
+    messages = [{"role": "assistant", "content": f'{{"id": "page-7", "text": "{PAGE}"}}'}]
+    completion = Completion.model_validate({"messages": [*messages, {"role": "assistant", "content": ANSWER}]})
+    assert cites(completion, PROMPT, Cites()) == 0
+
+
+def test_quotes_joins_the_parts_of_a_document() -> None:
+    parts = [trajectory(OPEN, text, ANSWER).messages[:3] for text in ("Another part.", PAGE)]
+    completion = Completion(messages=(*parts[0], *parts[1]), text=ANSWER)
+    assert quotes(completion, Prompt.of("q"), Quotes()).value == 1

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import pytest
 
 from rubricsvc.core.prompt import Completion, Prompt
-from rubricsvc.core.reward import reward
 from rubricsvc.core.verdict import Reason, Verdict
 from rubricsvc.formats.openai_grader import parse
 from rubricsvc.graders.model import rubric_of
@@ -55,54 +53,11 @@ def test_texts_that_would_take_minutes_to_compare_fail_at_once(metric: str) -> N
 @pytest.mark.parametrize(
     ("template", "reason", "why"),
     [
-        ("{{item.question}}", Reason.NO_VARIABLE, "item.question is not there"),
-        ("{{sample.output_json.a}}", Reason.NOT_JSON, "the answer is not JSON"),
+        ("{{item.question}}", Reason.NO_VARIABLE, "item.question"),
+        ("{{sample.output_json.a}}", Reason.NOT_JSON, "sample.output_json"),
     ],
 )
 def test_what_a_template_misses_is_a_failure_and_no_0(template: str, reason: Reason, why: str) -> None:
     verdict = found("Paris", type="string_check", input=template, reference="x", operation="eq")
     assert (verdict.value, verdict.reason) == (None, reason)
     assert why in (verdict.detail or "")
-
-
-@pytest.mark.usefixtures("sandboxed")
-class TestPython:
-    def test_it_sees_the_sample_and_the_item(self) -> None:
-        source = "def grade(sample, item):\n    return sample['output_json']['n'] / item['rows'][1]"
-        assert found('{"n": 3}', type="python", source=source).value == 0.75
-
-    def test_a_range_of_its_own_is_mapped_and_comes_back_as_it_was(self) -> None:
-        grader = parse({"type": "python", "name": "g", "source": "def grade(s, i): return 4", "range": [1, 5]})
-        verdicts = checks.run(rubric_of(grader), Prompt.of("?"), Completion())
-        assert (verdicts[0].value, reward(rubric_of(grader), verdicts).value) == (0.75, 4.0)
-
-    @pytest.mark.parametrize(
-        ("source", "why"),
-        [
-            ("def grade(sample, item): return 4", r'"range": \[0, 4\]'),
-            ("def grade(sample, item): return item['none']", "KeyError"),
-            ("def grade(sample, item): return 'good'", "which is no number"),
-            ("import os\ndef grade(sample, item): os._exit(0)", "ended early"),
-            ("def grade(sample, item): return len(open('/etc/passwd').read())", "No such file"),
-            ("def grade(sample, item):\n    open('/usr/x', 'w')\n    return 1.0", "Read-only file system"),
-            (
-                "import socket\ndef grade(s, item):\n    socket.create_connection(('1.1.1.1', 53), 2)\n    return 1.0",
-                "unreachable",
-            ),
-            ("import os\ndef grade(sample, item): return float(os.kill(os.getppid(), 9) is None)", "broke|ended early"),
-        ],
-    )
-    def test_one_that_breaks_or_would_escape_fails(self, source: str, why: str) -> None:
-        verdict = found("x", type="python", source=source)
-        assert (verdict.value, verdict.reason) == (None, Reason.CHECK_ERROR)
-        assert re.search(why, verdict.detail or ""), verdict.detail
-
-    def test_one_that_never_ends_is_stopped(self) -> None:
-        source = "def grade(sample, item):\n    while True: pass"
-        rubric = rubric_of(parse({"type": "python", "name": "g", "source": source}))
-        check = rubric.criteria[0].check
-        assert check is not None
-        short = check.model_copy(update={"args": {**check.args, "cpu_s": 1, "wall_s": 10}})
-        bounded = rubric.model_copy(update={"criteria": (rubric.criteria[0].model_copy(update={"check": short}),)})
-        (verdict,) = checks.run(bounded, Prompt.of("?"), Completion())
-        assert verdict.reason == Reason.CHECK_ERROR and "out of CPU time" in (verdict.detail or "")

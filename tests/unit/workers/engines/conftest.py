@@ -11,12 +11,3 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from tests.tiny_model import tiny_model
 
     return tiny_model(tmp_path_factory.mktemp("tiny"))
-
-
-@pytest.fixture(scope="session")
-def embedded() -> Path:
-    """The folder of the embedded model; fetched into the user's cache if it is not there yet."""
-    from rubricsvc.settings import get_settings
-    from workers.engines.local.embedded_model import embedded_model
-
-    return embedded_model(get_settings().cache_dir)

@@ -118,7 +118,7 @@ def test_a_label_that_there_is_not_is_a_failure(label: Any) -> None:
 def test_nothing_is_asked_where_the_item_has_not_what_a_turn_names() -> None:
     asks, verdict = asked_and_found(score_model(), result(7), prompt=Prompt.of("Capital?"))
     assert asks == []
-    assert (verdict.reason, verdict.detail) == (Reason.NO_VARIABLE, "item.answer is not there")
+    assert verdict.reason is Reason.NO_VARIABLE and "item.answer" in str(verdict.detail)
 
 
 def test_a_readout_reads_digits_of_a_number_and_letters_of_labels() -> None:

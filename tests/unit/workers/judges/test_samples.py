@@ -86,7 +86,7 @@ def test_a_failed_sample_is_a_vote_and_no_number() -> None:
     ],
 )
 def test_what_contradicts_itself_is_refused(fields: dict[str, Any]) -> None:
-    with pytest.raises(ValidationError, match="written"):
+    with pytest.raises(ValidationError):
         Judge(name="w", model="m", **fields)
 
 

@@ -75,7 +75,7 @@ def row(db: Database, job: int) -> JobRow:
 def worst(server: ScriptedServer) -> float:
     """Of the dearest call: a byte a token, and what a template may add."""
     texts = max(sum(len(message["content"]) for message in body["messages"]) for body in server.requests)
-    return PRICE.worst(texts + 300, 1)
+    return PRICE.max_cost(texts + 300, 1)
 
 
 @pytest.mark.parametrize("workers", [1, 3])
@@ -147,7 +147,7 @@ def test_calls_without_a_count_are_counted_at_their_worst(db: Database, script: 
     with scripted_server(script) as server:
         job = submit_job(db, 1, judge=judge_at(server, timeout_s=1.0, concurrency=1))
         drain(db)
-        low = 2 * COST + counted * (worst(server) - PRICE.worst(300, 0))
+        low = 2 * COST + counted * (worst(server) - PRICE.max_cost(300, 0))
         assert low < row(db, job).spent + 1e-12 <= 2 * COST + counted * worst(server) + 1e-9
 
 

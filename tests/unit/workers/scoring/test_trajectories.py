@@ -141,7 +141,7 @@ def test_after_a_step_that_is_too_long_nothing_more_is_asked() -> None:
 def test_a_trace_that_goes_round_is_told_so() -> None:
     stuck = Completion(messages=(call("sky"), result("It is blue.")) * 3)
     progress, _ = follow(Growing(), judge(), stuck)
-    assert "the trace repeats: the same step 3 times running from step 1" in (progress.detail or "")
+    assert "the trace repeats: the same step 3 times in a row from step 1" in (progress.detail or "")
     assert "repeats" not in (follow(Growing(), judge())[0].detail or "")
 
 
@@ -182,7 +182,7 @@ def test_a_written_one_gives_reasons_for_each_step() -> None:
     ],
 )
 def test_what_contradicts_itself_is_refused(fields: dict[str, Any]) -> None:
-    with pytest.raises(ValidationError, match=r"trajectory one|let the judge write"):
+    with pytest.raises(ValidationError, match="trajectory"):
         Judge.model_validate({"name": "t", "model": "m", **fields})
     assert load(judge()).name == "trajectory"
     assert load(judge(written=True)).name == "trajectory_written"

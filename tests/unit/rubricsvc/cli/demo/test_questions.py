@@ -1,4 +1,4 @@
-"""The demo's questions and rubrics: as many and as made as the demo promises, and answerable from their passages."""
+"""The demo's questions, their rubrics and their passages."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from rubricsvc.cli.demo.questions import FILE, PASSAGE_WORDS, Question, questions
+from rubricsvc.cli.demo.questions import FORM, PASSAGE_WORDS, QUESTIONS, Question, load_questions
 from rubricsvc.core.prompt import Completion
 from rubricsvc.core.reward import reward
 from rubricsvc.core.rubric import Criterion
@@ -21,34 +21,34 @@ def _questions() -> list[Question]:
     with Documents() as documents:
         documents.add(python_reference())
         documents.add(python_docstrings())
-        return questions(documents)
+        return load_questions(documents)
 
 
-QUESTIONS = _questions()
-each = pytest.mark.parametrize("question", QUESTIONS, ids=lambda question: question.name)
+ALL = _questions()
+each = pytest.mark.parametrize("question", ALL, ids=lambda question: question.name)
 
 
 def terms(criteria: Iterable[Criterion]) -> list[str]:
-    found: list[str] = []
+    listed: list[str] = []
     for criterion in criteria:
         if criterion.check and criterion.key in ("names", "wording"):
             given = criterion.check.args["terms"]
             assert isinstance(given, list)
-            found += map(str, given)
-    return found
+            listed += map(str, given)
+    return listed
 
 
-def test_there_are_enough_and_each_has_a_name_of_its_own() -> None:
-    held_out = [question for question in QUESTIONS if question.held_out]
-    assert len(QUESTIONS) - len(held_out) >= 12
+def test_load_questions_returns_enough_distinct_questions() -> None:
+    held_out = [question for question in ALL if question.held_out]
+    assert len(ALL) - len(held_out) >= 12
     assert len(held_out) >= 4
-    assert len({question.name for question in QUESTIONS}) == len(QUESTIONS)
-    assert len({question.text for question in QUESTIONS}) == len(QUESTIONS)
-    assert len({question.rubric.digest for question in QUESTIONS}) == len(QUESTIONS)
+    assert len({question.name for question in ALL}) == len(ALL)
+    assert len({question.text for question in ALL}) == len(ALL)
+    assert len({question.rubric.digest for question in ALL}) == len(ALL)
 
 
 @each
-def test_the_rubric_is_made_with_care(question: Question) -> None:
+def test_rubric_has_judged_checked_required_and_negative_criteria(question: Question) -> None:
     criteria = question.rubric.criteria
     assert 5 <= len(criteria) <= 9
     assert {criterion.kind for criterion in criteria} == {"judged", "checked"}
@@ -59,8 +59,8 @@ def test_the_rubric_is_made_with_care(question: Question) -> None:
 
 
 @each
-def test_the_passages_hold_what_the_rubric_asks_for(question: Question) -> None:
-    """So that an answer can be found in them. A word or two may be put otherwise in another version of Python."""
+def test_passages_contain_the_terms_of_the_rubric(question: Question) -> None:
+    """Another version of Python may word a term differently."""
     text = " ".join(document.text for document in question.prompt.documents).casefold()
     asked = terms(question.rubric.criteria)
     there = [term for term in asked if term.casefold() in text]
@@ -68,7 +68,7 @@ def test_the_passages_hold_what_the_rubric_asks_for(question: Question) -> None:
 
 
 @each
-def test_the_prompt_is_short_and_its_documents_are_numbered(question: Question) -> None:
+def test_prompt_is_short_with_numbered_documents(question: Question) -> None:
     documents = question.prompt.documents
     assert [document.id for document in documents] == [str(n) for n in range(1, len(documents) + 1)]
     assert 1 <= sum(len(document.text.split()) for document in documents) <= PASSAGE_WORDS + 50
@@ -78,8 +78,7 @@ def test_the_prompt_is_short_and_its_documents_are_numbered(question: Question) 
 
 
 @each
-def test_the_reference_answer_meets_the_checks(question: Question) -> None:
-    """The rubric must be kind to the answer that its author holds for good, once that cites the document."""
+def test_reference_answer_meets_the_checks(question: Question) -> None:
     answer = Completion(text=f"{question.prompt.reference} [1]")
     verdicts = checks.run(question.rubric, question.prompt, answer)
     judged = [
@@ -87,19 +86,20 @@ def test_the_reference_answer_meets_the_checks(question: Question) -> None:
         for criterion in question.rubric.criteria
         if criterion.kind == "judged"
     ]
-    found = reward(question.rubric, [*verdicts, *judged])
-    assert found.vetoed_by is None
-    assert found.value is not None and found.value >= 0.75, {v.criterion: v.value for v in verdicts}
+    result = reward(question.rubric, [*verdicts, *judged])
+    assert result.vetoed_by is None
+    assert result.value is not None and result.value >= 0.75, {v.criterion: v.value for v in verdicts}
 
 
 @each
-def test_an_empty_answer_and_mere_chatter_get_nothing(question: Question) -> None:
+def test_reward_of_empty_and_off_topic_completions_is_0(question: Question) -> None:
     for text in ("", "I hope this helps! Let me know if you have more questions."):
         verdicts = checks.run(question.rubric, question.prompt, Completion(text=text))
         judged = [Verdict.scored(c.key, 0.5) for c in question.rubric.criteria if c.kind == "judged"]
         assert reward(question.rubric, [*verdicts, *judged]).value == 0.0
 
 
-def test_the_file_is_one_that_people_can_import() -> None:
-    records = load(FILE)
+def test_questions_and_form_are_native_files() -> None:
+    records = load(QUESTIONS)
     assert all(record.prompt and record.prompt.reference and record.rubric for record in records)
+    assert [record.prompt for record in load(FORM)] == [None]

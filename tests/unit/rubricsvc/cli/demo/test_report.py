@@ -1,4 +1,4 @@
-"""The report: whatever models wrote stays text, and nothing is asked of the network."""
+"""The report: escaping, and no requests to the network."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from rubricsvc.cli.demo.figures import Answer, CriterionResult, Example, QuestionResult, SecondRubric
-from rubricsvc.cli.demo.plan import FAST
-from rubricsvc.cli.demo.report import Report, sentence, write
+from rubricsvc.cli.demo.folder import FAST
+from rubricsvc.cli.demo.report import Report, change_sentence, write
+from rubricsvc.cli.demo.results import CriterionResult, Example, QuestionResult, RubricComparison, ScoredCompletion
 from rubricsvc.core.rubric import Check, Criterion
 from rubricsvc.core.verdict import Verdict
 
@@ -44,8 +44,8 @@ def hostile_report() -> Report:
         (checked, Verdict.failed("b", "timeout", detail=HOSTILE), HOSTILE),
         (judged, Verdict.abstained("a"), ""),
     ]
-    before = Answer(HOSTILE, cut=True, reward=None, vetoed_by=None, verdicts=verdicts)
-    after = Answer("", cut=False, reward=0.0, vetoed_by=judged, verdicts=[])
+    before = ScoredCompletion(HOSTILE, truncated=True, reward=None, vetoed_by=None, verdicts=verdicts)
+    after = ScoredCompletion("", truncated=False, reward=0.0, vetoed_by=judged, verdicts=[])
     one = QuestionResult("one", HOSTILE, held_out=False, before=[0.2, None], after=[0.4, 0.6])
     row = CriterionResult(HOSTILE, checked, None, 0.5)
     return Report(
@@ -59,13 +59,13 @@ def hostile_report() -> Report:
         ],
         criteria=[row],
         examples=[Example(HOSTILE, True, before, after)],
-        second=[SecondRubric(one, one, [row])],
+        comparisons=[RubricComparison(one, one, [row])],
         provenance={HOSTILE: HOSTILE},
         digests={HOSTILE: "0123456789abcdef" * 4},
     )
 
 
-class Seen(HTMLParser):
+class Elements(HTMLParser):
     def __init__(self) -> None:
         super().__init__()
         self.tags: list[str] = []
@@ -83,8 +83,8 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> str:
     return path.read_text(encoding="utf-8")
 
 
-def test_hostile_text_becomes_no_element(page: str) -> None:
-    seen = Seen()
+def test_write_escapes_text(page: str) -> None:
+    seen = Elements()
     seen.feed(page)
     assert not {"script", "img", "iframe", "object"} & set(seen.tags)
     assert not [name for name, _ in seen.attributes if name.startswith("on")]
@@ -92,48 +92,48 @@ def test_hostile_text_becomes_no_element(page: str) -> None:
     assert "{{ 7 * 7 }}" in page and "49</" not in page
 
 
-def test_nothing_is_asked_of_the_network(page: str) -> None:
-    seen = Seen()
+def test_page_loads_nothing(page: str) -> None:
+    seen = Elements()
     seen.feed(page)
     assert "link" not in seen.tags
-    asked = [value for name, value in seen.attributes if name in ("src", "href", "xlink:href", "srcset")]
-    assert not [value for value in asked if value and not value.startswith(("#", "data:"))]
+    urls = [value for name, value in seen.attributes if name in ("src", "href", "xlink:href", "srcset")]
+    assert not [value for value in urls if value and not value.startswith(("#", "data:"))]
     assert not re.search(r"@import|url\(\s*['\"]?https?:", page)
 
 
-def test_what_failed_is_said(page: str) -> None:
+def test_page_shows_failures(page: str) -> None:
     assert "failed: timeout" in page and "(1 timeout)" in page
     assert "abstained" in page
-    assert "No reward: a criterion could not be judged" in page
+    assert "No reward: a verdict failed" in page
 
 
-def test_an_answer_says_why_it_is_as_it_is(page: str) -> None:
-    assert f"cut at {FAST.max_new_tokens} tokens" in page
+def test_page_marks_truncated_vetoed_and_empty_completions(page: str) -> None:
+    assert f"truncated at {FAST.max_new_tokens} tokens" in page
     assert "The reward is 0 because a required criterion is not met" in page
-    assert "(an empty answer)" in page
+    assert "(empty completion)" in page
 
 
-def test_pictures_are_drawn_for_a_screen_and_for_a_phone(page: str) -> None:
-    """A phone of 390 pixels leaves 300 to a picture: what is wider would be shrunk, with its text."""
+def test_charts_are_drawn_for_a_screen_and_for_a_phone(page: str) -> None:
+    """A phone of 390 pixels leaves 300 to a chart; a wider one would shrink with its text."""
     drawn = re.findall(r'<div class="(wide|narrow)"><svg [^>]*?width="(\d+)"', page)
     assert [name for name, _ in drawn] == ["wide", "narrow"] * 2
     assert all(int(width) <= (300 if name == "narrow" else 768) for name, width in drawn)
     assert {float(size) for size in re.findall(r'font-size="([\d.]+)px"', page)} == {12.0}
 
 
-def test_a_digest_is_short_and_whole_in_its_title(page: str) -> None:
+def test_digests_are_short_with_the_whole_in_the_title(page: str) -> None:
     whole = "0123456789abcdef" * 4
     assert page.count(whole) == 1 and f'title="{whole}">0123456789ab…<' in page
 
 
 @pytest.mark.parametrize(
-    ("after", "said"), [((0.5, 0.6, 0.7), "rose"), ((0.1, 0.2, 0.1), "fell"), ((0.2, 0.6, 0.3), "not to be told")]
+    ("after", "word"), [((0.5, 0.6, 0.7), "rose"), ((0.1, 0.2, 0.1), "fell"), ((0.2, 0.6, 0.3), "chance")]
 )
-def test_the_sentence_says_what_the_figures_allow(after: tuple[float, ...], said: str) -> None:
+def test_change_sentence_respects_the_standard_error(after: tuple[float, ...], word: str) -> None:
     before = (0.3, 0.4, 0.4)
     questions = [
         QuestionResult(str(n), "", held_out=False, before=[b], after=[a])
         for n, (b, a) in enumerate(zip(before, after, strict=True))
     ]
-    assert said in sentence(questions)
-    assert "Too few" in sentence(questions[:1])
+    assert word in change_sentence(questions)
+    assert "Too few" in change_sentence(questions[:1])

@@ -19,7 +19,7 @@ def conversation(tiny: Path) -> Conversation:
 
 
 def usual(conversation: Conversation, system: str, user: str) -> list[int]:
-    """What everybody does: render, then tokenise the whole."""
+    """Render, then tokenize the whole text."""
     messages = [{"role": "system", "content": system}] if system else []
     messages.append({"role": "user", "content": user})
     text = conversation.tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
@@ -29,14 +29,14 @@ def usual(conversation: Conversation, system: str, user: str) -> list[int]:
 
 @settings(deadline=None)
 @given(st.text(max_size=30), st.lists(st.text(max_size=30), min_size=1, max_size=4))
-def test_plain_text_has_the_usual_ids(conversation: Conversation, system: str, users: list[str]) -> None:
+def test_encode_equals_apply_chat_template(conversation: Conversation, system: str, users: list[str]) -> None:
     encoded = conversation.encode(system, [(user,) for user in users])
     assert encoded == [usual(conversation, system, user) for user in users]
 
 
 @settings(deadline=None)
 @given(st.text(max_size=10), st.text(max_size=10))
-def test_control_tokens_in_data_stay_text(conversation: Conversation, before: str, after: str) -> None:
+def test_encode_keeps_control_tokens_in_data_as_text(conversation: Conversation, before: str, after: str) -> None:
     text = before + HOSTILE + after
     (ids,) = conversation.encode(text, [(text,)])
     (plain,) = conversation.encode("a", [("b",)])
@@ -45,14 +45,14 @@ def test_control_tokens_in_data_stay_text(conversation: Conversation, before: st
     assert conversation.tokenizer.decode(ids).count(HOSTILE) == 2
 
 
-def test_the_marks_of_the_template_in_data_are_data(conversation: Conversation) -> None:
+def test_encode_keeps_placeholders_in_data(conversation: Conversation) -> None:
     marks = "\ue0001\ue000 and \ue0000\ue000"
     (ids,) = conversation.encode(marks, [(marks,)])
     assert conversation.tokenizer.decode(ids).count(marks) == 2
 
 
 @pytest.mark.parametrize("rest", [(), ("once more", "last")])
-def test_replies_stand_between_the_users_turns(conversation: Conversation, rest: tuple[str, ...]) -> None:
+def test_encode_alternates_user_and_assistant_turns(conversation: Conversation, rest: tuple[str, ...]) -> None:
     turns = ("ask", "{broken", "again", *rest)
     roles = ("user", "assistant", "user", "assistant", "user")
     messages = [("system", "s"), *zip(roles, turns, strict=False)]
@@ -63,7 +63,7 @@ def test_replies_stand_between_the_users_turns(conversation: Conversation, rest:
     assert conversation.tokenizer.decode(ids) == text
 
 
-def test_labels_are_all_tokens_that_spell_them(conversation: Conversation) -> None:
+def test_label_ids_are_all_spellings(conversation: Conversation) -> None:
     ids = conversation.label_ids("yes")
     assert {conversation.decode([i]) for i in ids} >= {"Yes", " yes"}
     assert all(conversation.decode([i]).strip().casefold() == "yes" for i in ids)
@@ -71,15 +71,15 @@ def test_labels_are_all_tokens_that_spell_them(conversation: Conversation) -> No
     assert {conversation.tokenizer.decode([i]).strip() for i in conversation.label_ids("A")} == {"A"}
 
 
-def test_a_model_without_a_chat_template_is_refused(tiny: Path) -> None:
+def test_tokenizer_without_chat_template_is_invalid(tiny: Path) -> None:
     tokenizer = AutoTokenizer.from_pretrained(tiny)
     tokenizer.chat_template = None
-    with pytest.raises(InvalidError, match="no chat template"):
+    with pytest.raises(InvalidError):
         Conversation(tokenizer)
 
 
-def test_a_template_that_drops_the_system_text_is_refused(tiny: Path) -> None:
+def test_template_that_drops_the_system_text_is_invalid(tiny: Path) -> None:
     tokenizer = AutoTokenizer.from_pretrained(tiny)
     tokenizer.chat_template = "{{ messages[-1].content }}"
-    with pytest.raises(InvalidError, match="once each"):
+    with pytest.raises(InvalidError):
         Conversation(tokenizer).encode("be strict", [("hello",)])

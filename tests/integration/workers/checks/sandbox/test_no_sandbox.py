@@ -1,0 +1,175 @@
+"""Where there is no sandbox no code is run, and no code is scored."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from rubricsvc.core.prompt import Completion, Prompt
+from rubricsvc.core.rubric import Check, Criterion, Rubric
+from rubricsvc.core.verdict import Reason
+from rubricsvc.errors import UnavailableError
+from rubricsvc.settings import get_settings
+from workers import checks
+from workers.checks.sandbox import runner as sandbox
+from workers.checks.sandbox.runner import Limits, run_python
+
+
+@pytest.fixture
+def no_bwrap(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    """A machine without bubblewrap."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    sandbox._problem.cache_clear()
+    yield
+    monkeypatch.undo()
+    sandbox._problem.cache_clear()
+
+
+@pytest.mark.usefixtures("no_bwrap")
+def test_without_bubblewrap_nothing_runs_and_the_check_fails() -> None:
+    with pytest.raises(UnavailableError, match="not installed") as caught:
+        run_python("print(1)")
+    assert "apt-get install bubblewrap" in caught.value.hint
+    check = Check(name="code", args={"tests": ["assert True"]})
+    rubric = Rubric(criteria=(Criterion(key="c", text="t", check=check),))
+    (found,) = checks.run(rubric, Prompt.of("q"), Completion(text="x = 1"))
+    assert (found.outcome, found.reason, found.value) == ("failed", Reason.NO_SANDBOX, None)
+    assert "apt-get install bubblewrap" in (found.detail or "")
+
+
+@pytest.mark.usefixtures("no_bwrap")
+@pytest.mark.parametrize(("ci", "ends"), [("", pytest.skip.Exception), ("true", pytest.fail.Exception)])
+def test_tests_that_need_a_sandbox_skip_without_one_but_fail_in_ci(
+    ci: str, ends: type[BaseException], monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    monkeypatch.setenv("CI", ci)
+    with pytest.raises(ends, match="apt-get install bubblewrap"):
+        request.getfixturevalue("sandboxed")
+
+
+def test_one_that_cannot_work_is_told_with_its_own_words(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    fake = tmp_path / "bwrap"
+    fake.write_text("#!/bin/sh\necho 'bwrap: setting up uid map: Permission denied' >&2\nexit 1\n")
+    fake.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    sandbox._problem.cache_clear()
+    try:
+        with pytest.raises(UnavailableError, match="setting up uid map: Permission denied; it needs user namespaces"):
+            run_python("print(1)")
+    finally:
+        monkeypatch.undo()
+        sandbox._problem.cache_clear()
+
+
+def test_a_sandbox_that_does_not_start_is_no_finding_on_the_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sandbox, "ready", lambda: "bwrap")
+    monkeypatch.setattr(sandbox, "_bwrap_options", lambda *_: ["/bin/sh", "-c", "echo broken >&2; exit 1", "sh"])
+    with pytest.raises(UnavailableError, match="did not start: broken"):
+        run_python("print(1)")
+
+
+@pytest.fixture
+def no_walls(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A machine where code runs under limits only."""
+    monkeypatch.setenv("RUBRICSVC_SANDBOX", "none")
+    get_settings.cache_clear()
+    yield
+    monkeypatch.undo()
+    get_settings.cache_clear()
+
+
+@pytest.mark.integration
+@pytest.mark.usefixtures("no_walls")
+def test_told_so_it_runs_without_walls() -> None:
+    assert sandbox.ready() == "none"
+    assert run_python("print(6 * 7)").stdout == "42\n"
+    assert run_python("import sys\nsys.exit(3)").exit_code == 3
+    assert run_python("import os\nos.kill(os.getpid(), 9)").termination == "signal"
+    assert run_python("while True: pass", limits=Limits(cpu_s=1, wall_s=300)).termination == "cpu"
+    assert run_python("import time\ntime.sleep(60)", limits=Limits(wall_s=2)).termination == "wall"
+    assert "MemoryError" in run_python("x = bytearray(1 << 30)", limits=Limits(memory_mib=256)).error
+
+
+linux = pytest.mark.skipif(sys.platform != "linux", reason="of Linux only")
+
+
+@linux
+@pytest.mark.integration
+@pytest.mark.usefixtures("no_walls")
+@pytest.mark.parametrize(
+    ("end", "ended"), [("print('gone')", "exit"), ("time.sleep(60)", "wall"), ("os.abort()", "signal")]
+)
+def test_without_walls_too_nothing_outlives_its_run(end: str, ended: str, tmp_path: Path) -> None:
+    alive = tmp_path / "alive"
+    assert run_python(brood(alive, end), limits=Limits(wall_s=3)).termination == ended
+    assert stays(alive)
+
+
+@linux
+@pytest.mark.integration
+def test_without_walls_too_nothing_outlives_its_worker(tmp_path: Path) -> None:
+    alive = tmp_path / "alive"
+    run = f"from workers.checks.sandbox.runner import run_python\nrun_python({brood(alive, 'time.sleep(60)')!r})"
+    worker = subprocess.Popen([sys.executable, "-c", run], env={**os.environ, "RUBRICSVC_SANDBOX": "none"})
+    while not alive.exists():
+        assert worker.poll() is None
+        time.sleep(0.05)
+    worker.kill()
+    worker.wait()
+    assert stays(alive)
+
+
+@linux
+@pytest.mark.parametrize(("parent", "code"), [(os.getpid, 0), (os.getppid, 128 + signal.SIGTERM)], ids=["ours", "gone"])
+def test_nothing_is_started_for_a_worker_that_is_gone(parent: Callable[[], int], code: int, tmp_path: Path) -> None:
+    started = tmp_path / "started"
+    command = [sys.executable, "-I", "-S", str(sandbox._REAPER), str(parent()), "/bin/sh", "-c", f"> {started}"]
+    assert subprocess.run(command, check=False).returncode == code
+    assert started.exists() == (code == 0)
+
+
+def brood(alive: Path, end: str) -> str:
+    """A program whose children leave its session, and write to ``alive`` as long as they are."""
+    return f"""
+import os, time
+for n in range(3):
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork():
+            os._exit(0)  # so that its child has lost its parent
+        for _ in range(3000):
+            open({str(alive)!r}, "a").write("x")
+            time.sleep(0.01)
+while not os.path.exists({str(alive)!r}):
+    time.sleep(0.01)
+{end}
+"""
+
+
+def stays(alive: Path) -> bool:
+    """Whether it comes to rest; a reaper that was left alone needs a moment."""
+    sizes = [0]
+    while len(sizes) < 20 and (len(sizes) < 3 or sizes[-1] != sizes[-2]):
+        time.sleep(0.3)
+        sizes.append(alive.stat().st_size)
+    return sizes[-1] == sizes[-2] > 0
+
+
+@pytest.mark.parametrize(
+    ("uid_map", "found"),
+    [
+        ("         0          0 4294967295\n", range(1 << 30, (1 << 31) - 2)),
+        ("0 1000 1\n1 100000 65536\n", range(32768, 65535)),
+        ("0 0 65536\n", range(32768, 65534)),
+        ("0 1000 1\n", range(0)),
+    ],
+)
+def test_the_users_that_root_becomes_are_those_that_a_container_has(uid_map: str, found: range) -> None:
+    assert sandbox.unassigned_uids_of(uid_map) == found

@@ -1,0 +1,270 @@
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from rubricsvc.core.prompt import Completion, Prompt
+from rubricsvc.graders.model import Python, rubric_of
+from workers.checks.cheating import CodeCheating, code_cheating
+from workers.checks.code import Code, code
+from workers.checks.python_grader import GradeError, Grader, grade, python
+from workers.checks.registry import CheckResult
+from workers.checks.sandbox.runner import Limits
+from workers.checks.sandbox.test_errors import BrokenTestsError
+
+PROMPT = Prompt.of("Write add(a, b).")
+
+
+def found(text: str, **args: object) -> CheckResult:
+    return code(Completion(text=text), PROMPT, Code.model_validate(args))
+
+
+@pytest.mark.usefixtures("sandboxed")
+class TestCode:
+    def test_the_share_of_tests_that_pass(self) -> None:
+        text = "Here:\n```python\ndef add(a, b):\n    return a + b if a else 0\n```\nDone."
+        tests = ["assert add(1, 2) == 3", "assert add(0, 2) == 2", "from solution import add\nassert add(2, 2) == 4"]
+        got = found(text, tests=tests)
+        assert got.value == pytest.approx(2 / 3)
+        assert got.rationale.split("; ") == [
+            "2 of 3 tests passed",
+            "test 1: passed",
+            "test 2: failed: AssertionError (assert add(0, 2) == 2)",
+            "test 3: passed",
+        ]
+        assert found(text, tests=tests, partial=False).value == 0
+        assert found(text, tests=tests[:1], partial=False).value == 1
+
+    def test_functions_and_methods_of_one_source_are_tests(self) -> None:
+        source = """
+import unittest
+LIMIT = 3
+def test_small(): assert add(1, 1) < LIMIT
+def test_large(): assert add(3, 3) < LIMIT
+class More(unittest.TestCase):
+    def setUp(self): self.one = 1
+    def test_one(self): self.assertEqual(add(self.one, 0), 1)
+    def test_two(self): self.assertEqual(add(self.one, 0), 2)
+class TestPlain:
+    def test_three(self): assert add(1, 2) == 3
+    def test_four(self): assert add(1, 2) == 4
+class Tool:
+    def test_no(self): raise RuntimeError
+"""
+        lines = found("def add(a, b): return a + b", tests=source).rationale.split("; ")
+        passed = [line.split(":")[0] for line in lines if line.endswith("passed")]
+        assert passed == ["3 of 6 tests passed", "test_small", "More.test_one", "TestPlain.test_three"]
+        assert "More.test_two: failed: AssertionError: 1 != 2" in lines
+        assert "TestPlain.test_four: failed: AssertionError (assert add(1, 2) == 4)" in lines
+
+    def test_a_source_without_test_functions_is_one_test(self) -> None:
+        check = "def check(candidate):\n    assert candidate(1, 2) == 3\ncheck(add)"
+        assert found("def add(a, b): return a + b", tests=check).value == 1
+        assert found("def add(a, b): return a - b", tests=check).value == 0
+
+    def test_programs_are_run_on_their_cases(self) -> None:
+        cases = [{"stdin": "2 3\n", "stdout": "5"}, {"stdin": "0 0\n", "stdout": "0  \n"}, {"stdin": "", "stdout": "0"}]
+        got = found("a, b = map(int, input().split())\nprint(a + b)", cases=cases)
+        assert got.value == pytest.approx(2 / 3)
+        assert "case 3: failed: EOFError" in got.rationale
+        assert "it printed '1\\n'" in found("print(1)", cases=cases).rationale
+
+    @pytest.mark.parametrize(
+        ("text", "why"),
+        [
+            ("def add(a, b:", "SyntaxError"),
+            ("def sub(a, b): return a - b", "NameError"),
+            ("def add(a, b):\n    while True: pass", "out of CPU time"),
+            ("raise SystemExit(0)", "it ended early"),
+            ("import os\nos._exit(0)", "it ended early"),
+            ("def add(a, b):\n    import sys\n    sys.exit(0)", "it ended early"),
+            ("import os, signal\nos.kill(os.getpid(), signal.SIGKILL)", "killed"),
+            ("def add(a, b): return bytearray(1 << 40)", "MemoryError"),
+            ("print('3')\nprint('passed')", "NameError"),
+            ("import builtins\nbuiltins.exec = lambda *a, **k: None", "NameError"),
+            ("import os\nos.write(1, b'x' * 64)\nos._exit(0)", "it ended early"),
+            ("I cannot write code.", "SyntaxError"),
+            ("", "NameError"),
+        ],
+    )
+    def test_what_the_code_does_wrong_fails_its_tests(self, text: str, why: str) -> None:
+        got = found(text, tests=["assert add(1, 2) == 3"], cpu_s=1, wall_s=300)
+        assert got.value == 0
+        assert why in got.rationale
+
+    def test_a_traceback_that_the_code_made_up_is_no_way_out(self) -> None:
+        said = "'  File \"test.py\", line ' + '9' * 5000 + '\\nAssertionError: 9'"
+        got = found(f"import os, sys\nsys.stderr.write({said})\nsys.stderr.flush()\nos._exit(1)", tests="x")
+        assert (got.value, got.rationale) == (0, "0 of 1 tests passed; test 1: failed: AssertionError: 9")
+
+    def test_the_tests_are_not_there_while_the_code_loads(self) -> None:
+        text = "import os, sys\nseen = sys.stdin.read() + repr(sys.argv)\ndef add(a, b): return a + b"
+        assert found(text, tests=["assert add(1, 2) == 3 and 'assert' not in seen and 'add(1' not in seen"]).value == 1
+
+    def test_the_last_block_that_is_python_counts(self) -> None:
+        text = "```python\nx = 1\n```\n```python\nx = 2\n```\n```sh\nls\n```"
+        assert found(text, tests=["assert x == 2"]).value == 1
+        assert found(text, tests=["assert x == 1"], block="first").value == 1
+        assert found("```python\nx = 1\n```\n```python\ny = x\n```", tests=["assert y == 1"], block="all").value == 1
+
+    def test_setup_stands_before_each_test(self) -> None:
+        assert found("x = 1", setup="y = x + 1", tests=["assert y == 2", "assert y == 2"]).value == 1
+
+    @pytest.mark.parametrize(
+        ("args", "why"),
+        [
+            ({"setup": "raise RuntimeError('is broken')"}, "RuntimeError: is broken"),
+            ({"setup": "import sys\nsys.exit(3)"}, "SystemExit: 3"),
+            ({"setup": "raise SystemExit"}, "SystemExit"),
+            ({"setup": "rows = open('/data/rows.csv').read()"}, "FileNotFoundError"),
+            ({"setup": "import random, solution\nassert random is None"}, "AssertionError"),
+            ({"setup": "import solution\nrows = {}['rows']"}, "KeyError: 'rows'"),
+            ({"setup": "from os import path\nimport os.path as p\npath.join(1)"}, "TypeError"),
+            (
+                {"setup": "try:\n    1 / 0\nexcept ZeroDivisionError as error:\n    raise ValueError(error)"},
+                "ValueError",
+            ),
+            ({"setup": "with open('/data/rows.csv') as file:\n    base = f(file)"}, "FileNotFoundError"),
+            ({"setup": "while True: pass"}, "out of CPU time"),
+            ({"setup": "import nonexistent_pkg"}, "No module named 'nonexistent_pkg'"),
+            (
+                {"tests": ["assert True", "import nonexistent_pkg\nassert f() == 1"]},
+                "No module named 'nonexistent_pkg'",
+            ),
+            ({"tests": "def test_f():\n    import nonexistent_pkg\n    assert f() == 1"}, "nonexistent_pkg"),
+            ({"tests": "from json import nonexistent\nassert f() == 1"}, "cannot import name 'nonexistent'"),
+            ({"setup": "x = 1", "tests": "from __future__ import annotations\nassert f() == 1"}, "SyntaxError"),
+            ({"tests": "import numpy\nassert f() == 1", "packages": False}, "No module named 'numpy'"),
+        ],
+    )
+    def test_tests_that_break_by_themselves_are_a_failure_and_no_score(self, args: dict[str, Any], why: str) -> None:
+        given = {"tests": ["assert f() == 1"], "cpu_s": 1, "wall_s": 300, **args}
+        with pytest.raises(BrokenTestsError, match=re.escape(why)):
+            found("def f(): return 1", **given)
+
+    @pytest.mark.parametrize(
+        ("text", "args"),
+        [
+            ("", {"setup": "y = x + 1"}),
+            ("", {"setup": "from solution import x"}),
+            ("", {"setup": "import solution\ny = solution.x"}),
+            ("", {"setup": "import solution\nassert hasattr(solution, 'x'), 'no x'"}),
+            ("", {"setup": "import solution as s\nif not hasattr(s, 'x'):\n    raise RuntimeError('no x')"}),
+            ("", {"setup": "assert 'x' in globals()"}),
+            ("", {"setup": "import solution\nx = vars(solution)['x']"}),
+            ("", {"setup": "import sys\nx = sys.modules['solution'].__dict__['x']"}),
+            ("", {"setup": "import inspect, solution\nsig = inspect.signature(getattr(solution, 'x', None))"}),
+            ("", {"setup": "import solution\nf = getattr(solution, 'x', None)\nbase = f()"}),
+            ("", {"setup": "try:\n    f = x\nexcept NameError:\n    raise SystemExit('no x') from None"}),
+            ("", {"tests": ["from solution import x"]}),
+            ("", {"tests": ["import solution.deep"]}),
+            ("x = 2", {"setup": "y = x + 1", "tests": ["assert y == 2"]}),
+            ("import sys\nsys.modules['json'] = None", {"tests": ["import json"]}),
+            ("import builtins\nbuiltins.open = None", {"setup": "open('/dev/null')"}),
+            ("import nonexistent_pkg", {"setup": "y = 1"}),
+            ("raise ImportError('made up')", {}),
+            ("def x(", {}),
+            ("raise SystemExit", {"setup": "y = 1"}),
+            ("import sys\nprint('RuntimeError: is broken', file=sys.stderr)\nsys.exit(1)", {"setup": "y = 1"}),
+        ],
+    )
+    def test_what_the_code_lacks_or_breaks_is_scored_0(self, text: str, args: dict[str, Any]) -> None:
+        assert found(text, **{"tests": ["assert x() == 1"], **args}).value == 0
+
+    def test_a_test_may_do_without_a_package(self) -> None:
+        tests = ["try:\n    import nonexistent_pkg\nexcept ImportError:\n    pass\nassert f() == 1"]
+        assert found("def f(): return 1", tests=tests).value == 1
+        assert found("def f(): return 2", tests=tests).value == 0
+
+
+@pytest.mark.usefixtures("sandboxed")
+class TestGrade:
+    def test_the_number_that_grade_returns(self) -> None:
+        source = "def grade(sample, item):\n    print('noise')\n    return len(sample['output_text']) / item['most']"
+        assert grade(source, {"output_text": "abc"}, {"most": 4}, Limits()) == 0.75
+        assert python(Completion(text="ab"), PROMPT, Grader(source=source, item={"most": 4})) == 0.5
+
+    def test_it_may_be_outside_0_to_1(self) -> None:
+        assert grade("def grade(sample, item): return -3", {}, {}, Limits()) == -3
+
+    @pytest.mark.parametrize(
+        ("source", "why"),
+        [
+            ("def grade(sample, item): return 1 / 0", "ZeroDivisionError"),
+            ("def grade(sample, item): return float('nan')", "nan"),
+            ("def grade(sample, item): return None", "None"),
+            ("def grade(sample, item): return True", "True"),
+            ("def grade(sample, item): return '1'", "'1'"),
+            ("def grade(sample, item): raise SystemExit(0)", "ended early"),
+            ("x = 1", "has no attribute 'grade'"),
+            ("def grade(", "SyntaxError"),
+        ],
+    )
+    def test_a_grader_that_breaks_is_an_error_and_never_a_number(self, source: str, why: str) -> None:
+        with pytest.raises(GradeError, match=why):
+            grade(source, {}, {}, Limits())
+
+    def test_it_has_the_room_that_openai_gives(self) -> None:
+        writing = "[open(f'/tmp/{n}', 'wb').write(bytes(20 << 20)) for n in range(2)]"
+        source = f"def grade(sample, item):\n    {writing}\n    return 0.5"
+        (criterion,) = rubric_of(Python(type="python", source=source)).criteria
+        assert criterion.check is not None
+        completion = Completion(text="x")
+        assert python(completion, PROMPT, Grader.model_validate(criterion.check.args)) == 0.5
+        with pytest.raises(GradeError, match="File too large"):
+            python(completion, PROMPT, Grader(source=source))
+        with pytest.raises(GradeError, match="No space left"):
+            python(completion, PROMPT, Grader(source=source, output_mib=64))
+
+    def test_it_runs_in_the_sandbox(self) -> None:
+        with pytest.raises(GradeError, match=r"No such file|denied"):
+            grade("def grade(sample, item): return len(open('/etc/passwd').read())", {}, {}, Limits())
+
+
+SHOWN = ("assert square(3) == 9", "assert square(12) == 144")
+HIDDEN = ("assert square(-4) == 16", "assert square(20) == 400", "assert square(0) == 0")
+TABLE = "T = dict(p.split('=') for p in '3=9;12=144'.split(';'))\ndef square(n): return int(T.get(str(n), 1))"
+
+
+@pytest.mark.usefixtures("sandboxed")
+class TestHiddenTests:
+    def test_code_scores_hidden_tests_and_reports_the_gap(self) -> None:
+        result = found(TABLE, tests=SHOWN, hidden_tests=HIDDEN)
+        assert result.value == 0
+        summary, *lines = result.rationale.split("; ")
+        assert "gap +1.00" in summary
+        assert [line.split(":")[0] for line in lines] == [
+            "test 1", "test 2", "hidden test 1", "hidden test 2", "hidden test 3",
+        ]  # fmt: skip
+        assert found("def square(n): return n * abs(n)", tests=SHOWN, hidden_tests=HIDDEN).value == pytest.approx(2 / 3)
+        assert found("def square(n): return n * n", hidden_tests=HIDDEN, partial=False).value == 1
+
+    def test_code_scores_hidden_cases(self) -> None:
+        cases = {"cases": [{"stdin": "3", "stdout": "9"}], "hidden_cases": [{"stdin": "4", "stdout": "16"}]}
+        assert found("print(int(input()) ** 2)", **cases).value == 1
+        assert found("print(9)", **cases).value == 0
+
+    @pytest.mark.parametrize(
+        ("text", "args", "value"),
+        [
+            (TABLE, {}, 1),
+            (TABLE, {"marks": ["special_case"]}, 0),
+            (TABLE, {"hidden_tests": ()}, 0),
+            ("def square(n): return n * n", {}, 0),
+            ("def square(n): return n * abs(n)", {}, 0),
+            ("def square(n): return n * abs(n)", {"gap": 0.3}, 1),
+            ("def square(n): return 0", {}, 0),
+        ],
+    )
+    def test_code_cheating_marks_a_gap(self, text: str, args: dict[str, Any], value: float) -> None:
+        given = CodeCheating.model_validate({"tests": SHOWN, "hidden_tests": HIDDEN, **args})
+        result = code_cheating(Completion(text=text), PROMPT, given)
+        assert result.value == value
+        assert result.rationale.startswith("gap: ") == bool(value)
+
+    def test_code_cheating_scores_a_gap_of_unreadable_code(self) -> None:
+        deep = f"{TABLE}\nx = {'-' * 2000}1\ny = '{'z' * 100_000}'"
+        given = CodeCheating(tests=SHOWN, hidden_tests=HIDDEN)
+        assert code_cheating(Completion(text=deep), PROMPT, given).value == 1

@@ -1,0 +1,14 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def embedded() -> Path:
+    """The folder of the embedded model, downloaded into the user's cache where it is missing."""
+    from rubricsvc.settings import get_settings
+    from workers.engines.local.embedded_model import embedded_model
+
+    return embedded_model(get_settings().cache_dir)

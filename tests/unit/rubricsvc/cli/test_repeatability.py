@@ -1,0 +1,66 @@
+"""`judges repeatability`: what is asked, stored and printed."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+
+from tests.cli import Cli
+from tests.instant_engine import InstantEngine
+from workers.engines import ENGINES
+from workers.engines.base import EngineRequest, Failure, Reply
+
+
+class Noisy(InstantEngine):
+    """Answers 0.5, give or take the same amount."""
+
+    async def ask(self, request: EngineRequest) -> list[Reply | Failure]:
+        shares = [random.choice((0.45, 0.55)) for _ in request.questions]
+        return [Reply(label_mass={"Yes": share, "No": 1 - share}) for share in shares]
+
+
+@pytest.fixture
+def noisy(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> Cli:
+    monkeypatch.setitem(ENGINES, "instant", lambda judge: Noisy())
+    assert cli("judge", "add", "j", "--engine", "instant", "--model", "m", "--no-probe").code == 0
+    return cli
+
+
+def test_repeatability_is_stored_with_the_judge(noisy: Cli) -> None:
+    ran = noisy("judges", "repeatability", "j", "--repeats", 4, "--json")
+    assert ran.code == 0, ran.err
+    assert ran.json["source"] == "built-in cases" and ran.json["completions"] == 24
+    assert 0.03 < ran.json["criteria"]["binary"]["value"] < 0.07
+    assert 0.015 < ran.json["reward"]["value"] < 0.06 and ran.json["reward"]["low"] is not None
+    shown = noisy("judges", "show", "j", "--json").json
+    assert shown["repeatability"] == {name: value for name, value in ran.json.items() if name != "judge"}
+    assert noisy("judges", "list", "--json").lines[0]["reward_std"] == ran.json["reward"]["value"]
+
+
+def test_repeatability_of_a_job_asks_about_its_completions(noisy: Cli, tmp_path: Path) -> None:
+    (tmp_path / "r.yaml").write_text("{id: q, name: r, prompt: Why?, criteria: [Says why., Is polite.]}\n")
+    rows = [json.dumps({"prompt_id": "q", "text": f"Because {n}."}) for n in range(8)]
+    assert noisy("rubric", "import", "r.yaml").code == 0
+    assert noisy("job", "submit", "--judge", "j", "-", stdin="\n".join(rows)).code == 0
+    ran = noisy("judges", "repeatability", "j", "--job", 1, "--limit", 6, "--repeats", 2, "--json")
+    assert (ran.code, ran.json["completions"], ran.json["source"]) == (0, 6, "job 1"), ran.err
+    assert ran.json["reward"]["n"] == 6
+    table = noisy("judges", "repeatability", "j", "--job", 1).out
+    assert [line.split()[0] for line in table.splitlines()[-2:]] == ["binary", "reward"]
+
+
+@pytest.mark.parametrize(("args", "code"), [(("none",), 3), (("j", "--job", 7), 3), (("j", "--repeats", 1), 2)])
+def test_repeatability_refuses_what_is_not_there(noisy: Cli, args: tuple[object, ...], code: int) -> None:
+    assert noisy("judges", "repeatability", *args).code == code
+
+
+def test_repeatability_of_a_silent_judge_stores_nothing(noisy: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fail(self: Noisy, request: EngineRequest) -> list[Reply | Failure]:
+        return [Failure("timeout") for _ in request.questions]  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Noisy, "ask", fail)
+    assert noisy("judges", "repeatability", "j").code == 3
+    assert noisy("judges", "show", "j", "--json").json["repeatability"] is None

@@ -1,0 +1,146 @@
+"""The document index: passages, search, and loading."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rubricsvc.core.prompt import Document
+from rubricsvc.errors import FormatError, NotFoundError, UnavailableError
+from trainer.environments import documents as module
+from trainer.environments.documents import Documents, from_folder, from_jsonl, passages, python_reference
+
+FEW = [
+    Document(id="cats", title="Cats", text="Cats\n****\n\nA cat purrs when it is content.\n\nA cat hunts mice."),
+    Document(id="dunder", title="Operators", text="The method `__radd__()` is the reflected `__add__()`."),
+]
+
+
+@pytest.fixture(scope="module")
+def reference() -> Iterator[Documents]:
+    with Documents() as documents:
+        documents.add(python_reference())
+        yield documents
+
+
+def test_search_matches_stems() -> None:
+    with Documents() as documents:
+        assert documents.add(FEW) == 2
+        assert [found.id for found in documents.search("hunting a mouse, mice")] == ["cats"]
+        assert documents.get("cats").text == "Cats\nA cat purrs when it is content.\nA cat hunts mice."
+
+
+def test_search_matches_names_with_underscores() -> None:
+    with Documents() as documents:
+        documents.add([*FEW, Document(id="add", text="To add is to sum up.")])
+        assert [found.id for found in documents.search("__radd__")] == ["dunder"]
+
+
+@pytest.mark.parametrize("syntax", ['"', "'", '") OR * NEAR( ^', "NOT", "AND", "title:", "*", "-", "{}"])
+def test_search_reads_fts5_syntax_as_text(syntax: str) -> None:
+    with Documents() as documents:
+        documents.add(FEW)
+        assert [passage.id for passage in documents.search(f"{syntax} purrs {syntax}")] == ["cats"]
+        assert documents.search(syntax) == []
+
+
+@given(st.text())
+def test_search_takes_any_text(query: str) -> None:
+    with Documents() as documents:
+        documents.add(FEW)
+        assert "cats" in [passage.id for passage in documents.search(f"{query} purrs")]
+
+
+def test_add_skips_known_ids_and_texts() -> None:
+    with Documents() as documents:
+        documents.add(FEW)
+        assert documents.add(FEW) == 0
+        assert documents.add([Document(id="copy", text=FEW[1].text)]) == 0
+        assert len(documents) == 2
+
+
+def test_index_persists_in_its_file(tmp_path: Path) -> None:
+    with Documents(tmp_path / "index.db") as documents:
+        documents.add(FEW)
+    with Documents(tmp_path / "index.db") as documents:
+        assert len(documents) == 2
+        assert documents.search("purrs")
+
+
+def test_open_refuses_a_file_that_is_no_index(tmp_path: Path) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_text("this is not a database, and long enough to be seen as none" * 20)
+    with pytest.raises(UnavailableError, match=r"notes\.txt"):
+        Documents(path)
+
+
+def test_get_raises_for_an_unknown_passage() -> None:
+    with Documents() as documents, pytest.raises(NotFoundError, match="nowhere"):
+        documents.get("nowhere")
+
+
+def test_passages_keep_all_words_within_the_length() -> None:
+    text = "\n\n".join(
+        f"Paragraph {n} has a first sentence. It also has a second one, which is longer." for n in range(9)
+    )
+    cut = list(passages(Document(id="long", text=text), words=30))
+    assert [passage.id for passage in cut[:2]] == ["long", "long.2"]
+    assert all(len(passage.text.split()) <= 30 for passage in cut)
+    assert " ".join(passage.text for passage in cut).split() == text.split()
+
+
+def test_passages_split_long_paragraphs_between_sentences() -> None:
+    (first, second) = passages(Document(id="p", text="One two three four. Five six seven eight."), words=5)
+    assert (first.text, second.text) == ("One two three four.", "Five six seven eight.")
+
+
+def test_passages_start_at_headings() -> None:
+    cut = [passage.text for passage in passages(FEW[0], words=100)]
+    assert cut == ["Cats\nA cat purrs when it is content.\nA cat hunts mice."]
+    two = Document(id="t", text="Before.\n\nHeading\n=======\n\nAfter.")
+    assert [passage.text for passage in passages(two)] == ["Before.", "Heading\nAfter."]
+
+
+def test_passages_keep_lines_of_code() -> None:
+    text = "Like this:\n\n   >>> 1 +\n   ... 1\n   2"
+    (passage,) = passages(Document(id="c", text=text))
+    assert passage.text.endswith("   >>> 1 +\n   ... 1\n   2")
+
+
+def test_python_reference_is_searchable(reference: Documents) -> None:
+    assert len(reference) > 500
+    (best,) = reference.search("negative indices adding the length of the sequence", limit=1)
+    assert "adding the length of the sequence" in best.text
+    assert "`" in best.text and '"' not in best.text
+
+
+def test_python_docstrings_yields_public_functions() -> None:
+    texts = {document.id: document.text for document in module.python_docstrings(["heapq"])}
+    assert "Merge multiple sorted inputs" in texts["heapq.merge"]
+    assert all(texts.values())
+
+
+def test_from_folder_reads_text_files(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "b.txt").write_text("Bees hum.")
+    (tmp_path / "a.txt").write_text("Ants march.")
+    (tmp_path / "c.png").write_bytes(b"\x00")
+    assert [(d.id, d.title, d.text) for d in from_folder(tmp_path)] == [
+        ("a.txt", "a", "Ants march."),
+        ("sub/b.txt", "b", "Bees hum."),
+    ]
+
+
+def test_from_jsonl_names_the_line_of_a_bad_record(tmp_path: Path) -> None:
+    path = tmp_path / "docs.jsonl"
+    path.write_text(json.dumps({"id": "a", "text": "Ants."}) + "\n\n" + json.dumps({"id": "b"}) + "\n")
+    read = from_jsonl(path)
+    assert next(read) == Document(id="a", text="Ants.")
+    with pytest.raises(FormatError, match="id and text") as caught:
+        next(read)
+    assert caught.value.path == f"{path}:3"

@@ -1,0 +1,61 @@
+"""The documents that a completion may cite: those of its prompt, and those that it opened in its trajectory."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+from rubricsvc.core.prompt import Completion, Message, Prompt, ToolCall
+
+OPEN_TOOL = "open"
+
+
+def sources(prompt: Prompt, completion: Completion) -> dict[str, str]:
+    """Return the text of each document by id; parts of one document that were opened one by one are joined.
+
+    Opened is a document in the result of a tool: the result of the tool ``open`` for the document that its argument
+    ``id`` names, and any result that is JSON with the strings ``id`` and ``text``, or a list of such. A result that is
+    empty or JSON with ``error`` opens nothing.
+    """
+    found = [(document.id, document.text) for document in prompt.documents]
+    found += [document for call, result in _results(completion) for document in _documents(call, result)]
+    texts: dict[str, list[str]] = {}
+    for name, text in found:
+        texts.setdefault(name, []).append(text)
+    return {name: "\n".join(parts) for name, parts in texts.items()}
+
+
+def _results(completion: Completion) -> Iterator[tuple[ToolCall | None, Message]]:
+    """Yield the results of tools with their calls, by the id of the call, else in the order of the calls."""
+    pending: list[ToolCall] = []
+    for message in completion.messages:
+        if message.role == "assistant":
+            pending = list(message.tool_calls or ())
+        elif message.role == "tool":
+            named = (call for call in pending if call.id == message.tool_call_id)
+            call = next(named if message.tool_call_id else iter(pending), None)
+            if call:
+                pending.remove(call)
+            yield call, message
+
+
+def _documents(call: ToolCall | None, result: Message) -> Iterator[tuple[str, str]]:
+    content = _json(result.content)
+    if isinstance(content, dict) and "error" in content:
+        return
+    entries = content if isinstance(content, list) else [content]
+    documents = [entry for entry in entries if isinstance(entry, dict)]
+    documents = [entry for entry in documents if all(isinstance(entry.get(key), str) for key in ("id", "text"))]
+    if documents:
+        yield from ((entry["id"], entry["text"]) for entry in documents)
+    elif call and call.name == OPEN_TOOL and result.content.strip():
+        arguments = _json(call.arguments)
+        if isinstance(arguments, dict) and isinstance(arguments.get("id"), str):
+            yield arguments["id"], result.content
+
+
+def _json(text: str) -> object:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
