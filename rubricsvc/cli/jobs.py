@@ -212,6 +212,42 @@ def cancel(job_id: Id, as_json: Json = False) -> None:
 
 
 @app.command()
+def rescore(
+    job_id: Id,
+    *,
+    rubric: Annotated[
+        list[str] | None,
+        typer.Option(help="Rubric version, as name@version; repeatable.", show_default="the newest of each"),
+    ] = None,
+    budget: Budget = None,
+    wait: Wait = False,
+    as_json: Json = False,
+) -> None:
+    """Score a job's completions under the newest version of its rubrics, as a new job.
+
+    Stored verdicts are reused: after a change of weights no judge is asked.
+    """
+    from rubricsvc.cli import waiting
+    from rubricsvc.store import jobs
+    from workers.queue.rescoring import complete_answered
+
+    with database() as db:
+        with db.write() as session:
+            new_id = jobs.rescore(session, job_id, versions=rubric or (), budget=budget).id
+        if new_id == job_id:
+            echo(f"No rubric of job {job_id} has a newer version; it is the same job.")
+        completed = complete_answered(db, new_id)
+        echo(f"{completed} completion{'s' * (completed != 1)} rescored from stored verdicts")
+        if wait:
+            waiting.wait(db, new_id, as_json)
+        with db.read() as session:
+            still_open = jobs.get(session, new_id).finished_at is None
+        if still_open:
+            _warn_no_worker(db, new_id)
+        print_job(job_record(db, new_id), as_json)
+
+
+@app.command()
 def retry(
     job_id: Id,
     *,

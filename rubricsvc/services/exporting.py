@@ -34,11 +34,8 @@ def export_job(db: Database, job_id: int, stream: TextIO, *, as_csv: bool) -> in
                 prompt_id = row.completion.prompt_id
                 if prompt_id not in external_ids:
                     external_ids[prompt_id] = prompts.get(session, prompt_id).external_id
-                order = {criterion["key"]: index for index, criterion in enumerate(row.rubric.content["criteria"])}
                 without_reward += row.reward is None
-                line = _line(job, row, external_ids[prompt_id])
-                ordered = sorted(by_item.get(row.id, []), key=lambda v: order[v.criterion])
-                writer.write(line, ordered)
+                writer.write(_line(job, row, external_ids[prompt_id]), by_item.get(row.id, []))
         if not rows:
             return without_reward
         after = rows[-1].id
