@@ -51,7 +51,7 @@ def score(
     Ends with 1 where there is no reward: too little could be judged.
     """
     from rubricsvc.core.prompt import Prompt
-    from rubricsvc.core.reward import fold
+    from rubricsvc.core.reward import reward_or_null
     from workers import checks
 
     _refuse_empty(completion=completion, prompt=prompt)
@@ -63,7 +63,7 @@ def score(
     chosen = judge_of(judge, model, mode, api_key_env) if judge is not None else _nobody(looked_for)
     answer = _answer(chosen, completion)
     verdicts = asyncio.run(score_once(chosen, looked_for, asked, answer))
-    found = fold(looked_for, verdicts)
+    found = reward_or_null(looked_for, verdicts)
     with exit_with(WITH_FAILURES if found.value is None else OK):
         _print(looked_for, chosen, verdicts, found, as_json)
 
