@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rubricsvc.cli.database import database
+from rubricsvc.cli.importing import File, Format, Language, SkipInvalid, import_and_report, input_file, options_of
 from rubricsvc.cli.output import (
     OK,
     After,
@@ -29,16 +30,6 @@ from rubricsvc.cli.output import (
     show_page,
 )
 from rubricsvc.errors import ConflictError, InvalidError
-from rubricsvc.services.importing import (
-    File,
-    Format,
-    Language,
-    SkipInvalid,
-    bad_checks,
-    importing,
-    options_of,
-    source_of,
-)
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
@@ -74,20 +65,19 @@ def init(
 
 @app.command()
 def lint(file: File, format: Format = None, language: Language = None, as_json: Json = False) -> None:
-    """Check a file: every fault, with its line."""
+    """Check a file and list all errors in it."""
     from rubricsvc.formats import stream
+    from workers import checks
 
-    rows = []
-    with source_of(file) as source:
-        for record in stream(source, format, on_skip=None, examine=bad_checks, **options_of(language)):
-            rows.append(_summary(record))
+    records = stream(input_file(file), format, check=checks.validate, options=options_of(language))
+    rows = [_summary(record) for record in records]
     if as_json:
         show_list(rows, True)
         return
     show_list(rows[:20], False)
     if len(rows) > 20:
         echo(f"… and {len(rows) - 20} more")
-    echo(f"{len(rows)} record{'s' * (len(rows) != 1)}, no faults")
+    echo(f"{len(rows)} record{'s' * (len(rows) != 1)}, no errors")
 
 
 def _summary(record: Record) -> dict[str, Any]:
@@ -114,10 +104,25 @@ def import_(
 ) -> None:
     """Import rubrics, prompts and completions.
 
-    All of the file is taken, or nothing; taking it twice changes nothing.
+    A file is imported whole or not at all. Importing it again changes nothing.
     """
-    with importing(file, as_json, skip_invalid=skip_invalid, name=name) as (importer, source):
-        importer.records(source, format, rubrics_too=True, **options_of(language))
+    from rubricsvc.services.importing import RECORDS, import_file
+    from workers import checks
+
+    import_and_report(
+        file,
+        as_json,
+        lambda session, source: import_file(
+            session,
+            source,
+            format,
+            kinds=(RECORDS,),
+            rubric_name=name,
+            skip_invalid=skip_invalid,
+            check=checks.validate,
+            options=options_of(language),
+        ),
+    )
 
 
 def row_of(row: RubricRow) -> dict[str, Any]:
