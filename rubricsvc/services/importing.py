@@ -72,7 +72,7 @@ def bad_checks(rubric: Rubric, place: Place, faults: Faults) -> None:
             continue
         steps: Steps = ("criteria", number, "check")
         try:
-            args = checks.named(check.name).args
+            args = checks.check_named(check.name).args
         except InvalidError as error:
             faults.add(place, f"{error}; {error.hint}", steps)
             continue
