@@ -28,14 +28,6 @@ def submit_job(db: Database, items: int, *, judge: Judge, rubric: Rubric = RUBRI
         return jobs.submit(session, judge_id=judge_row.id, items=[(id_, row.id) for id_ in ids], key=key).id
 
 
-def keep_unusable(db: Database, base_url: str) -> int:
-    """The id of a judge ``old``, with an address that an earlier version took."""
-    with db.write() as session:
-        row = judges.add(session, Judge(name="old", model="m"))
-        row.content = row.content | {"endpoint": {"base_url": base_url}}
-        return row.id
-
-
 def questions(rubric: Rubric, way: str = "") -> QuestionSet:
     """A question for each criterion; ``way`` tells apart ways of asking."""
     return QuestionSet({criterion.key: digest(way, criterion.key) for criterion in rubric.criteria})

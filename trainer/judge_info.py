@@ -1,14 +1,12 @@
-"""What a run needs to know about its judge: whether it is calibrated, and how well it repeats a reward."""
+"""Properties of a run's judge: whether it is calibrated, and how well it repeats a reward."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
-if TYPE_CHECKING:
-    from trainer.rewards import RewardSource, Task
+from rubricsvc.core.repeatability import Repeatability
 
 log = logging.getLogger(__name__)
 
@@ -17,15 +15,20 @@ FloorOrigin = Literal["config", "judge", "unmeasured", "no_judge"]
 
 @dataclass(frozen=True, slots=True)
 class JudgeInfo:
-    """Properties of the judge behind a reward source.
-
-    ``calibrated`` is `Judge.calibrated`. ``reward_std`` is the measured standard deviation of a reward when the same
-    completion is judged again; None where it was not measured.
-    """
+    """Properties of the judge behind a reward source. ``calibrated`` is `Judge.calibrated`."""
 
     name: str
     calibrated: bool | None = None
-    reward_std: float | None = None
+    repeatability: Repeatability | None = None
+
+    @property
+    def reward_std(self) -> float | None:
+        """Standard deviation of a reward when the same completion is judged again; None if it was not measured."""
+        return self.repeatability.reward.value if self.repeatability else None
+
+    def record(self) -> dict[str, Any]:
+        """Return ``judge_repeatability`` for the run's ``config.json``: the measurement, or null."""
+        return {"judge_repeatability": self.repeatability.model_dump(mode="json") if self.repeatability else None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +45,6 @@ class StdFloor:
     def record(self) -> dict[str, Any]:
         """Return the metrics ``std_floor`` and ``std_floor_origin``."""
         return {"std_floor": self.value, "std_floor_origin": self.origin}
-
-
-def judge_of(tasks: Sequence[Task], rewards: RewardSource) -> JudgeInfo | None:
-    """Return the judge behind the rewards; None where no criterion is judged or the source has no judge."""
-    from trainer.rewards import JudgedRewardSource
-
-    judged = any(criterion.check is None for task in tasks for criterion in task.rubric.criteria)
-    return rewards.judge_info() if judged and isinstance(rewards, JudgedRewardSource) else None
 
 
 def std_floor(setting: float | Literal["judge"], judge: JudgeInfo | None) -> StdFloor:

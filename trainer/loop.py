@@ -33,7 +33,7 @@ from trainer import checkpoint
 from trainer.algorithms import grpo
 from trainer.config import TrainConfig
 from trainer.generation import completions_of
-from trainer.judge_info import calibration_metrics, judge_of, std_floor
+from trainer.judge_info import calibration_metrics, std_floor
 from trainer.metrics import (
     History,
     Metrics,
@@ -46,7 +46,7 @@ from trainer.metrics import (
 )
 from trainer.optim import MasterAdamW
 from trainer.policy import Policy
-from trainer.rewards import RewardSource, ScoredRollout, Task, validated
+from trainer.rewards import RewardSource, ScoredRollout, Task, judge_of, validated
 from trainer.rollouts import Rollouts
 
 
@@ -79,12 +79,7 @@ def train(
         InvalidError: there are no tasks, a prompt is too long for the policy, the number of rewards is wrong, or the
             gradient is not finite.
     """
-    if not tasks:
-        raise InvalidError("there are no tasks to train on", hint="give prompts with rubrics")
-    if config.out and not resume and checkpoint.steps(config.out):
-        hint = "resume it (--resume), or choose another `out`"
-        raise ConflictError(f"{config.out} holds a training run already", hint=hint)
-    policy.check_lengths([task.prompt for task in tasks], config.sampling.max_new_tokens)
+    _check_start(policy, tasks, config, resume)
     judge = judge_of(tasks, rewards)
     floor = std_floor(config.optim.std_floor, judge)
     constants = calibration_metrics(judge) | floor.record()
@@ -93,7 +88,8 @@ def train(
     optimizer = MasterAdamW(policy.model, config.optim)
     state = TrainState(policy, reference, optimizer, config, floor.value)
     done = checkpoint.resume(config, optimizer, identity) if resume else 0
-    checkpoint.write_config(config, floor.record() | dict(record or {}))
+    judge_record = judge.record() if judge else {}
+    checkpoint.write_config(config, floor.record() | judge_record | dict(record or {}))
     log = MetricsLog(config.out, done)
     history = History(log.steps)
     first = saved = done
@@ -113,6 +109,15 @@ def train(
             checkpoint.save(config, done, policy, optimizer, identity)
         optimizer.close()
     return history
+
+
+def _check_start(policy: Policy, tasks: Sequence[Task], config: TrainConfig, resume: bool) -> None:
+    if not tasks:
+        raise InvalidError("there are no tasks to train on", hint="give prompts with rubrics")
+    if config.out and not resume and checkpoint.steps(config.out):
+        hint = "resume it (--resume), or choose another `out`"
+        raise ConflictError(f"{config.out} holds a training run already", hint=hint)
+    policy.check_lengths([task.prompt for task in tasks], config.sampling.max_new_tokens)
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from typing import Any, Protocol, Self, TypeVar, runtime_checkable
 
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion, Prompt
+from rubricsvc.core.repeatability import Repeatability
 from rubricsvc.core.reward import Reward, fold
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.verdict import Verdict
@@ -65,6 +66,12 @@ class JudgedRewardSource(RewardSource, Protocol):
     def judge_info(self) -> JudgeInfo:
         """Return the judge's properties."""
         ...
+
+
+def judge_of(tasks: Sequence[Task], rewards: RewardSource) -> JudgeInfo | None:
+    """Return the judge behind the rewards; None where no criterion is judged or the source has no judge."""
+    judged = any(criterion.check is None for task in tasks for criterion in task.rubric.criteria)
+    return rewards.judge_info() if judged and isinstance(rewards, JudgedRewardSource) else None
 
 
 def validated(results: Sequence[ScoredRollout], completions: Sequence[Completion]) -> list[ScoredRollout]:
@@ -164,18 +171,20 @@ def in_order(groups: Iterable[TaskGroup], results: Iterable[Sequence[ScoredRollo
 class JudgeRewards:
     """Rewards of a judge in this process, scored as the workers do. ``engine`` is closed on exit.
 
-    ``reward_std`` is the judge's measured repeatability, the default floor of GRPO's standard deviation.
+    ``repeatability`` is the judge's measured one: the default floor of GRPO's standard deviation.
     """
 
-    def __init__(self, judge: Judge, engine: Engine | None = None, *, reward_std: float | None = None) -> None:
+    def __init__(
+        self, judge: Judge, engine: Engine | None = None, *, repeatability: Repeatability | None = None
+    ) -> None:
         self._judge = judge
-        self._reward_std = reward_std
+        self._repeatability = repeatability
         self._engine = engine or make_engine(judge)
         self._loop = BackgroundLoop()
 
     def judge_info(self) -> JudgeInfo:
         """Return the judge's properties."""
-        return JudgeInfo(self._judge.name, self._judge.calibrated, self._reward_std)
+        return JudgeInfo(self._judge.name, self._judge.calibrated, self._repeatability)
 
     def score(self, tasks: Sequence[Task], completions: Sequence[Completion]) -> list[ScoredRollout]:
         """Score all groups of the step concurrently."""

@@ -64,6 +64,7 @@ def upgrade() -> None:
         "questions",
         sa.Column("question_set", sa.String(length=64), nullable=False),
         sa.Column("criterion", sa.String(length=200), nullable=False),
+        sa.Column("position", Id, nullable=False),
         sa.Column("fingerprint", sa.String(length=64), nullable=False),
         sa.PrimaryKeyConstraint("question_set", "criterion", name=op.f("pk_questions")),
     )

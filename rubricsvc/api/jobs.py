@@ -171,6 +171,27 @@ def cancel(db: Db, job_id: IdInPath) -> StoredJob:
     return _load(db, job_id)
 
 
+@router.post("/{job_id}/rescore", status_code=201, responses={**error_responses(404), 200: {"model": StoredJob}})
+def rescore(
+    db: Db,
+    job_id: IdInPath,
+    response: Response,
+    rubric: Annotated[
+        list[str] | None, Query(description="Rubric versions (name@version) to use in place of the newest.")
+    ] = None,
+    budget: Annotated[float | None, Query(gt=0, description="Maximum cost in US dollars.")] = None,
+) -> StoredJob:
+    """Score a job's completions under the newest version of its rubrics, as a new job.
+
+    Stored verdicts are reused: after a change of weights no judge is asked. 200 where no rubric has changed.
+    """
+    with db.write() as session:
+        job = jobs.rescore(session, job_id, versions=rubric or (), budget=budget)
+        if job.id == job_id or RANG not in session.info:
+            response.status_code = 200
+    return _load(db, job.id)
+
+
 @router.post("/{job_id}/retry", responses=error_responses(404))
 def retry(
     db: Db,

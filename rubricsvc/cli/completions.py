@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rubricsvc.cli.database import database
+from rubricsvc.cli.importing import AnyFormat, File, Language, SkipInvalid, import_and_report, options_of
 from rubricsvc.cli.output import After, Json, Limit, clean, group, print_data, print_json, shorten, show, show_page
-from rubricsvc.services.importing import AnyFormat, File, Language, SkipInvalid, importing, options_of
 
 if TYPE_CHECKING:
     from rubricsvc.store.tables import CompletionRow
@@ -24,12 +24,25 @@ def import_(
     language: Language = None,
     as_json: Json = False,
 ) -> None:
-    """Import completions and prompts, but no rubrics.
+    """Import completions and prompts, without rubrics.
 
-    All of the file is taken, or nothing; taking it twice changes nothing.
+    A file is imported whole or not at all. Importing it again changes nothing.
     """
-    with importing(file, as_json, skip_invalid=skip_invalid) as (importer, source):
-        importer.read(source, format, rubrics_too=False, **options_of(language))
+    from rubricsvc.services.importing import COMPLETIONS, RECORDS, import_file
+
+    import_and_report(
+        file,
+        as_json,
+        lambda session, source: import_file(
+            session,
+            source,
+            format,
+            kinds=(RECORDS, COMPLETIONS),
+            with_rubrics=False,
+            skip_invalid=skip_invalid,
+            options=options_of(language),
+        ),
+    )
 
 
 def _row(row: CompletionRow) -> dict[str, Any]:

@@ -151,11 +151,9 @@ def _judge(judge: Judge, settings: Settings) -> Diagnosis:
 def _endpoint(judge: Judge) -> Diagnosis:
     from rubricsvc.cli.served_models import served_models
     from rubricsvc.errors import RubricsvcError
-    from workers.engines import factory_of
 
     check = f"judge {judge.name}"
     try:
-        factory_of(judge)
         served = served_models(judge.endpoint, timeout_s=_JUDGE_SECONDS)
     except RubricsvcError as error:
         return Diagnosis(check, error.message, error.hint)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rubricsvc.cli.embedded import EMBEDDED
+from rubricsvc.cli.importing import input_file
 from rubricsvc.cli.judge_probe import score_once
 from rubricsvc.cli.output import (
     OK,
@@ -25,7 +26,6 @@ from rubricsvc.cli.output import (
 )
 from rubricsvc.cli.score import file_or_text, judge_of, text_of
 from rubricsvc.errors import InvalidError
-from rubricsvc.services.importing import source_of
 
 if TYPE_CHECKING:
     from rubricsvc.core.judge import Judge
@@ -53,7 +53,7 @@ def validate(file: File, as_json: Json = False) -> None:
         return
     rows = [[key, part.type, getattr(part, "model", "-")] for key, part in parts_of(grader).items()]
     print_table(["part", "type", "model"], rows)
-    echo(f"{grader.label}: no faults")
+    echo(f"{grader.label}: no errors")
 
 
 @app.command()
@@ -102,39 +102,30 @@ def run(
 
 def _read(file: str) -> tuple[Any, Grader, Rubric]:
     """The one grader of a file, as it stands there and as it is read, and the rubric that it is."""
-    from rubricsvc.formats.documents import documents
-    from rubricsvc.formats.errors import Faults
     from rubricsvc.formats.openai_grader import parse
     from rubricsvc.graders.model import rubric_of
     from workers import checks
 
-    with source_of(file) as source:
-        faults = Faults()
-        found = [data for data, _ in documents(source, faults)]
-        faults.raise_if_any(source.name)
-    if len(found) != 1:
-        hint = "items with their graders are imported: rubricsvc rubrics import FILE --format openai_grader"
-        raise InvalidError(f"{file} has {len(found)} records, expected one grader", hint=hint)
-    grader = parse(found[0])
+    source = input_file(file)
+    records = [data for data, _ in source.records()]
+    source.errors.raise_if_any()
+    if len(records) != 1:
+        hint = "import items with their graders: rubricsvc rubrics import FILE --format openai_grader"
+        raise InvalidError(f"{file} has {len(records)} records, expected one grader", hint=hint)
+    grader = parse(records[0])
     rubric = rubric_of(grader)
     checks.validate(rubric)
-    return found[0], grader, rubric
+    return records[0], grader, rubric
 
 
 def _item(given: str | None) -> Prompt:
-    from rubricsvc.formats.errors import Faults, Place
-    from rubricsvc.formats.openai_grader import prompt_of
-    from rubricsvc.formats.strictjson import JsonError, parse
+    from rubricsvc.core.strict_json import JsonError, parse
+    from rubricsvc.formats.openai_grader import parse_prompt
 
     try:
-        data = parse(file_or_text(given)) if given is not None else {}
+        return parse_prompt(parse(file_or_text(given)) if given is not None else {})
     except JsonError as error:
-        raise InvalidError(f"--item {error}", hint='name a JSON file, or write JSON: \'{"answer": "4"}\'') from None
-    faults = Faults()
-    prompt = prompt_of(data, Place("--item"), faults)
-    if prompt is None:
-        raise InvalidError(f"--item: {faults.kept[0].message}", hint="an item is one JSON object")
-    return prompt
+        raise InvalidError(f"--item: {error}", hint='name a JSON file, or write JSON: \'{"answer": "4"}\'') from None
 
 
 def _nobody(rubric: Rubric) -> Judge:

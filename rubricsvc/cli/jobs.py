@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rubricsvc.cli.database import database
+from rubricsvc.cli.importing import Language, SkipInvalid, input_file, options_of, report
 from rubricsvc.cli.output import MOST_ROWS, After, Json, Limit, echo, group, show, show_page
 from rubricsvc.core.states import JobStatus
 from rubricsvc.errors import InvalidError
-from rubricsvc.services.importing import Imported, Importer, Language, SkipInvalid, options_of, source_of
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
+    from rubricsvc.services.importing import ImportResult
     from rubricsvc.services.pairs import PairCounts
     from rubricsvc.store.session import Database
     from rubricsvc.store.tables import JobRow
@@ -52,7 +53,7 @@ def submit(
     Submitting the same judge, completions and rubrics again gives the same job.
     """
     from rubricsvc.cli import waiting
-    from rubricsvc.services.selecting import select, warn_of_vetoes
+    from rubricsvc.services.selecting import select, veto_warning
     from rubricsvc.store import jobs, judges, rubrics
     from rubricsvc.store.session import RANG
 
@@ -62,9 +63,14 @@ def submit(
             imported = None
             if file is not None:
                 imported = _import(session, file, format, skip_invalid=skip_invalid, language=language)
-            pairs = select(session, imported, rubric=rubric, policy=policy, limit=limit)
+            selection = select(session, imported, rubric=rubric, policy=policy, limit=limit)
+            if selection.no_rubric:
+                echo(f"{selection.no_rubric} completions left out: no rubric{' of this prompt' if rubric else ''}")
+            pairs = selection.pairs
             if judged_by.value.mode == "comparative":
-                warn_of_vetoes(judged_by.value, rubrics.judged_required(session, (rubric_id for _, rubric_id in pairs)))
+                required = rubrics.judged_required(session, (rubric_id for _, rubric_id in pairs))
+                if warning := veto_warning(judged_by.value, required):
+                    echo(f"warning: {warning}")
             job = jobs.submit(session, judge_id=judged_by.id, items=pairs, key=key, name=name, budget=budget)
             job_id, is_new = job.id, RANG in session.info  # only a new job rings
         if not is_new:
@@ -75,12 +81,23 @@ def submit(
         print_job(job_record(db, job_id), as_json)
 
 
-def _import(session: Session, file: str, format: str | None, *, skip_invalid: bool, language: str | None) -> Imported:
-    with source_of(file) as source:
-        importer = Importer(session, skip_invalid=skip_invalid)
-        imported = importer.read(source, format, rubrics_too=True, **options_of(language))
-    imported.tell()
-    return imported
+def _import(
+    session: Session, file: str, format: str | None, *, skip_invalid: bool, language: str | None
+) -> ImportResult:
+    from rubricsvc.services.importing import COMPLETIONS, RECORDS, import_file
+    from workers import checks
+
+    result = import_file(
+        session,
+        input_file(file),
+        format,
+        kinds=(RECORDS, COMPLETIONS),
+        skip_invalid=skip_invalid,
+        check=checks.validate,
+        options=options_of(language),
+    )
+    report(result)
+    return result
 
 
 def _warn_no_worker(db: Database, job_id: int) -> None:
@@ -192,6 +209,42 @@ def cancel(job_id: Id, as_json: Json = False) -> None:
         with db.write() as session:
             jobs.cancel(session, job_id)
         print_job(job_record(db, job_id), as_json)
+
+
+@app.command()
+def rescore(
+    job_id: Id,
+    *,
+    rubric: Annotated[
+        list[str] | None,
+        typer.Option(help="Rubric version, as name@version; repeatable.", show_default="the newest of each"),
+    ] = None,
+    budget: Budget = None,
+    wait: Wait = False,
+    as_json: Json = False,
+) -> None:
+    """Score a job's completions under the newest version of its rubrics, as a new job.
+
+    Stored verdicts are reused: after a change of weights no judge is asked.
+    """
+    from rubricsvc.cli import waiting
+    from rubricsvc.store import jobs
+    from workers.queue.rescoring import complete_answered
+
+    with database() as db:
+        with db.write() as session:
+            new_id = jobs.rescore(session, job_id, versions=rubric or (), budget=budget).id
+        if new_id == job_id:
+            echo(f"No rubric of job {job_id} has a newer version; it is the same job.")
+        completed = complete_answered(db, new_id)
+        echo(f"{completed} completion{'s' * (completed != 1)} rescored from stored verdicts")
+        if wait:
+            waiting.wait(db, new_id, as_json)
+        with db.read() as session:
+            still_open = jobs.get(session, new_id).finished_at is None
+        if still_open:
+            _warn_no_worker(db, new_id)
+        print_job(job_record(db, new_id), as_json)
 
 
 @app.command()

@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rubricsvc.cli.database import database
+from rubricsvc.cli.importing import File, Format, Language, SkipInvalid, import_and_report, options_of
 from rubricsvc.cli.output import After, Json, Limit, group, shorten, show_page
 from rubricsvc.errors import InvalidError
-from rubricsvc.services.importing import File, Format, Language, SkipInvalid, importing, options_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from sqlalchemy.orm import Session
 
+    from rubricsvc.formats import InputFile
     from rubricsvc.store.tables import LabelRow
 
 app = group("Labels: people's verdicts, to hold judges against.")
@@ -42,19 +43,29 @@ def import_(
 ) -> None:
     """Import labels: by themselves, or in records with their prompts, rubrics and completions.
 
-    All of the file is taken, or nothing; taking it twice changes nothing.
+    A file is imported whole or not at all. Importing it again changes nothing.
     """
-    from rubricsvc.formats import labels
+    from rubricsvc.services.importing import LABELS, RECORDS, ImportResult, import_file
+    from workers import checks
 
-    with importing(file, as_json, skip_invalid=skip_invalid, replace_labels=replace) as (importer, source):
-        if format is None and not source.path.is_dir() and labels.fits(source):
-            result = importer.labels(source)
-        else:
-            result = importer.records(source, format, rubrics_too=True, **options_of(language))
+    def run(session: Session, source: InputFile) -> ImportResult:
+        result = import_file(
+            session,
+            source,
+            format,
+            kinds=(RECORDS, LABELS),
+            replace_labels=replace,
+            skip_invalid=skip_invalid,
+            check=checks.validate,
+            options=options_of(language),
+        )
         if not result.label_ids:
-            hint = "docs/formats.md shows how labels are written; `rubrics import` takes files without any"
-            what = "labels of completions that are not in it" if result.labels_left else "no labels"
-            raise InvalidError(f"{source.name} holds {what}", hint=hint)
+            hint = "docs/formats.md describes labels; import files without labels with `rubricsvc rubrics import`"
+            what = "labels, but not the completions that they belong to" if result.omitted_labels else "no labels"
+            raise InvalidError(f"{result.file} has {what}", hint=hint)
+        return result
+
+    import_and_report(file, as_json, run)
 
 
 @app.command("list")

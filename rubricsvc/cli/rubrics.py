@@ -5,12 +5,14 @@ from __future__ import annotations
 import difflib
 import sys
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from rubricsvc.cli.database import database
+from rubricsvc.cli.importing import File, Format, Language, SkipInvalid, import_and_report, input_file, options_of
 from rubricsvc.cli.output import (
     OK,
     After,
@@ -27,17 +29,7 @@ from rubricsvc.cli.output import (
     show_list,
     show_page,
 )
-from rubricsvc.errors import ConflictError
-from rubricsvc.services.importing import (
-    File,
-    Format,
-    Language,
-    SkipInvalid,
-    bad_checks,
-    importing,
-    options_of,
-    source_of,
-)
+from rubricsvc.errors import ConflictError, InvalidError
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
@@ -46,6 +38,8 @@ if TYPE_CHECKING:
     from rubricsvc.store.tables import RubricRow
 
 app = group("Rubrics: what is looked for in an answer, and how much it counts.")
+
+MOST_CHANGES = 20
 
 Ref = Annotated[str, typer.Argument(help="id, name (newest version), name@version, or 8+ digits of the digest.")]
 Out = Annotated[Path | None, typer.Option(help="Write to this file instead of stdout.")]
@@ -71,20 +65,19 @@ def init(
 
 @app.command()
 def lint(file: File, format: Format = None, language: Language = None, as_json: Json = False) -> None:
-    """Check a file: every fault, with its line."""
+    """Check a file and list all errors in it."""
     from rubricsvc.formats import stream
+    from workers import checks
 
-    rows = []
-    with source_of(file) as source:
-        for record in stream(source, format, on_skip=None, examine=bad_checks, **options_of(language)):
-            rows.append(_summary(record))
+    records = stream(input_file(file), format, check=checks.validate, options=options_of(language))
+    rows = [_summary(record) for record in records]
     if as_json:
         show_list(rows, True)
         return
     show_list(rows[:20], False)
     if len(rows) > 20:
         echo(f"… and {len(rows) - 20} more")
-    echo(f"{len(rows)} record{'s' * (len(rows) != 1)}, no faults")
+    echo(f"{len(rows)} record{'s' * (len(rows) != 1)}, no errors")
 
 
 def _summary(record: Record) -> dict[str, Any]:
@@ -111,10 +104,25 @@ def import_(
 ) -> None:
     """Import rubrics, prompts and completions.
 
-    All of the file is taken, or nothing; taking it twice changes nothing.
+    A file is imported whole or not at all. Importing it again changes nothing.
     """
-    with importing(file, as_json, skip_invalid=skip_invalid, name=name) as (importer, source):
-        importer.records(source, format, rubrics_too=True, **options_of(language))
+    from rubricsvc.services.importing import RECORDS, import_file
+    from workers import checks
+
+    import_and_report(
+        file,
+        as_json,
+        lambda session, source: import_file(
+            session,
+            source,
+            format,
+            kinds=(RECORDS,),
+            rubric_name=name,
+            skip_invalid=skip_invalid,
+            check=checks.validate,
+            options=options_of(language),
+        ),
+    )
 
 
 def row_of(row: RubricRow) -> dict[str, Any]:
@@ -182,12 +190,27 @@ def _criterion_cells(criterion: Any) -> list[str]:
 
 
 @app.command()
-def diff(a: Ref, b: Ref) -> None:
-    """What changed from A to B; ends with 1 if anything did."""
+def diff(
+    a: Ref,
+    b: Ref,
+    on: Annotated[
+        int | None, typer.Option(help="Job whose rewards to compare, from stored verdicts.", show_default=False)
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Show what changed from A to B; exit with 1 if anything did.
+
+    With --on JOB, show how the rewards and ranks of its completions change. No judge is asked.
+    """
     from rubricsvc.store import rubrics
 
+    if as_json and on is None:
+        raise InvalidError("--json is for rewards", hint="add --on JOB")
     with database() as db, db.read() as session:
         rows = [rubrics.get(session, ref) for ref in (a, b)]
+        if on is not None:
+            _print_reward_changes(session, on, *rows, as_json=as_json)
+            return
     before, after = (_plain_yaml(row) for row in rows)
     names = [f"{row.name}@{row.version}" for row in rows]
     lines = list(difflib.unified_diff(before, after, names[0], names[1], lineterm=""))
@@ -196,6 +219,23 @@ def diff(a: Ref, b: Ref) -> None:
             print_data(line)
         if not lines:
             echo(f"{names[0]} and {names[1]} are the same")
+
+
+def _print_reward_changes(session: Session, job_id: int, old: RubricRow, new: RubricRow, *, as_json: bool) -> None:
+    from workers.queue.reward_changes import reward_changes
+
+    changes = reward_changes(session, job_id, old, new)
+    names = {"old": f"{old.name}@{old.version}", "new": f"{new.name}@{new.version}", "job_id": job_id}
+    rows = [asdict(one) | {"change": one.change} for one in changes.completions]
+    if as_json:
+        print_json(names | changes.summary | {"by_completion": rows})
+        return
+    show_list(sorted(rows, key=lambda row: -abs(row["change"] or 0.0))[:MOST_CHANGES], False)
+    if len(rows) > MOST_CHANGES:
+        echo(f"… and {len(rows) - MOST_CHANGES} more; --json prints all")
+    show(names | changes.summary, False)
+    if changes.new_missing:
+        echo(f"hint: `rubricsvc jobs rescore {job_id} --rubric {names['new']}` asks for the missing verdicts")
 
 
 def _plain_yaml(row: RubricRow) -> list[str]:

@@ -18,6 +18,7 @@ from rubricsvc.cli.output import INTERRUPTED, Json, cell, echo, group, progress_
 if TYPE_CHECKING:
     from rubricsvc.cli.audit_status import AuditStatus
     from rubricsvc.core.judge import Judge
+    from rubricsvc.core.repeatability import Repeatability
     from trainer.config import RunConfig, ServiceJudge
     from trainer.metrics import Metrics
     from trainer.rewards import JudgeRewards, Task
@@ -49,7 +50,7 @@ def start(
     telemetry.configure("WARNING", human=True)
 
     loaded = load_config(config)
-    judge, audit = _judge(loaded)
+    judge, audit, repeatability = _judge(loaded)
     run = loaded.model_copy(update={"judge": judge})
     tasks = _tasks(run)
     _print_plan(run, judge, tasks, resume)
@@ -60,7 +61,7 @@ def start(
 
     start_time = time.monotonic()
     policy = Policy.load(run.policy.model, dtype=run.policy.dtype, device=run.policy.device)
-    with _rewards(run, judge) as rewards, progress_bar("training") as bar, _stop_on_interrupt() as stop:
+    with _rewards(run, judge, repeatability) as rewards, progress_bar("training") as bar, _stop_on_interrupt() as stop:
 
         def on_step(step: Metrics) -> None:
             bar.update(step["step"], run.steps, f"reward {cell(step['reward'])} ± {cell(step['reward_std'])}")
@@ -103,24 +104,26 @@ def list_(
     show_list((_summary(path) for path in runs), as_json, empty=f"no runs in {folder}")
 
 
-def _judge(config: RunConfig) -> tuple[Judge | ServiceJudge, AuditStatus]:
-    """Return the judge and its newest audit. A name is looked up, so that the run's record has the whole judge."""
+def _judge(config: RunConfig) -> tuple[Judge | ServiceJudge, AuditStatus, Repeatability | None]:
+    """Return the judge, its newest audit and its repeatability. The run's record has the whole judge, not its name.
+
+    The repeatability of a service's judge comes with its rewards.
+    """
     from rubricsvc.cli.audit_status import AuditStatus, status_at_service, status_of_stored
     from rubricsvc.core.judge import Judge
 
     if isinstance(config.judge, Judge):
-        return config.judge, AuditStatus(
-            config.judge.name, missing_reason="store it with `rubricsvc judges add`, then `judges audit`"
-        )
+        hint = "store it with `rubricsvc judges add`, then `judges audit`"
+        return config.judge, AuditStatus(config.judge.name, missing_reason=hint), None
     if not isinstance(config.judge, str):
-        return config.judge, status_at_service(config.judge)
+        return config.judge, status_at_service(config.judge), None
     from rubricsvc.cli.database import database
     from rubricsvc.store import audits, judges
 
     with database() as db, db.read() as session:
         row = judges.get(session, config.judge)
         audit = audits.newest(session, [row.id]).get(row.id)
-        return row.value, status_of_stored(row.value, audit.value if audit else None)
+        return row.value, status_of_stored(row.value, audit.value if audit else None), row.measured
 
 
 def _tasks(config: RunConfig) -> list[Task]:
@@ -142,7 +145,7 @@ def _tasks(config: RunConfig) -> list[Task]:
 
 def _print_plan(config: RunConfig, judge: Judge | ServiceJudge, tasks: list[Task], resume: bool) -> None:
     from rubricsvc.cli.embedded import EMBEDDED, fetch_embedded, warn_of_embedded
-    from rubricsvc.services.selecting import warn_of_vetoes
+    from rubricsvc.services.selecting import veto_warning
     from trainer.config import ServiceJudge
 
     sampling, policy = config.sampling, config.policy
@@ -153,7 +156,9 @@ def _print_plan(config: RunConfig, judge: Judge | ServiceJudge, tasks: list[Task
         f"judge {judge.name}"
     )
     if not isinstance(judge, ServiceJudge):
-        warn_of_vetoes(judge, sorted({repr(key) for task in tasks for key in task.rubric.judged_required}))
+        required = sorted({repr(key) for task in tasks for key in task.rubric.judged_required})
+        if warning := veto_warning(judge, required):
+            echo(f"warning: {warning}")
     model = None if isinstance(judge, ServiceJudge) else judge.model
     if model == EMBEDDED:
         warn_of_embedded()
@@ -161,13 +166,15 @@ def _print_plan(config: RunConfig, judge: Judge | ServiceJudge, tasks: list[Task
         fetch_embedded()
 
 
-def _rewards(config: RunConfig, judge: Judge | ServiceJudge) -> JudgeRewards | ServiceRewards:
+def _rewards(
+    config: RunConfig, judge: Judge | ServiceJudge, repeatability: Repeatability | None
+) -> JudgeRewards | ServiceRewards:
     from rubricsvc.core.judge import Judge
     from trainer.rewards import JudgeRewards
     from trainer.service_rewards import ServiceRewards
 
     if isinstance(judge, Judge):
-        return JudgeRewards(judge)
+        return JudgeRewards(judge, repeatability=repeatability)
     return ServiceRewards(judge.name, judge.service, run=config.out.name, timeout=judge.timeout_s)
 
 

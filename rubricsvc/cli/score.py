@@ -15,7 +15,7 @@ from rubricsvc.cli.embedded import EMBEDDED, warn_of_embedded
 from rubricsvc.cli.judge_add import make_judge
 from rubricsvc.cli.judge_probe import score_once
 from rubricsvc.cli.output import OK, WITH_FAILURES, Json, cell, exit_with, print_data, print_json, print_table, shorten
-from rubricsvc.cli.verdicts import plain, why
+from rubricsvc.cli.verdicts import why
 from rubricsvc.errors import InvalidError, NotFoundError
 
 if TYPE_CHECKING:
@@ -176,10 +176,17 @@ def judge_of(judge: str, model: str | None, mode: str, api_key_env: str | None) 
 
 def _print(rubric: Rubric, judge: Judge, verdicts: list[Verdict], found: Reward, as_json: bool) -> None:
     if as_json:
+        from rubricsvc.services.exporting import plain_verdict
+
         fields = asdict(found)
         identity = {"name": judge.name, "engine": judge.engine, "model": judge.model, "digest": judge.digest}
         print_json(
-            {"reward": fields.pop("value"), **fields, "judge": identity, "verdicts": [plain(v) for v in verdicts]}
+            {
+                "reward": fields.pop("value"),
+                **fields,
+                "judge": identity,
+                "verdicts": [plain_verdict(v) for v in verdicts],
+            }
         )
         return
     rows = []

@@ -17,15 +17,6 @@ if TYPE_CHECKING:
 app = group("Verdicts: what judges found, criterion by criterion.")
 
 
-def plain(verdict: Verdict) -> dict[str, Any]:
-    """A verdict as JSON data; what it does not have is left out."""
-    return verdict.model_dump(mode="json", exclude_none=True, exclude={"evidence"}) | (
-        {"evidence": [evidence.model_dump(exclude_none=True) for evidence in verdict.evidence]}
-        if verdict.evidence
-        else {}
-    )
-
-
 def why(verdict: Verdict) -> str:
     """What a table says beside the value: quotes that do not stand in the answer, and the failure or the rationale; and
     what else there is to say of a finding: pairs whose orders disagree, a trace that goes in circles."""
@@ -66,6 +57,8 @@ def list_(
 def _row(row: VerdictRow, as_json: bool) -> dict[str, Any]:
     ids = {"id": row.id, "completion_id": row.completion_id, "rubric_id": row.rubric_id, "judge_id": row.judge_id}
     if as_json:
-        return ids | {"verdict": plain(row.verdict)}
+        from rubricsvc.services.exporting import plain_verdict
+
+        return ids | {"verdict": plain_verdict(row.verdict)}
     value = row.value if row.value is not None else row.outcome
     return ids | {"criterion": row.criterion, "value": value, "why": shorten(why(row.verdict), 60)}

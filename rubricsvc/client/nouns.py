@@ -6,7 +6,7 @@ Each method is a function that builds a `Request`. `Method` makes it a method of
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 from urllib.parse import quote
@@ -212,6 +212,17 @@ class Jobs(Noun[C]):
     def cancel(job_id: int) -> Request[schemas.StoredJob]:
         """Cancel a job; scored items keep their rewards."""
         return Request(schemas.StoredJob, "POST", f"jobs/{job_id}/cancel")
+
+    @Method
+    def rescore(
+        job_id: int, *, rubrics: Sequence[str | int] = (), budget: float | None = None
+    ) -> Request[schemas.StoredJob]:
+        """Score a job's completions under the newest version of its rubrics, as a new job.
+
+        ``rubrics`` are versions to use in place of the newest. Only questions without a stored verdict are asked.
+        """
+        params = {"rubric": [str(ref) for ref in rubrics] or None, "budget": budget}
+        return Request(schemas.StoredJob, "POST", f"jobs/{job_id}/rescore", params)
 
     @Method
     def retry(job_id: int, *, budget: float | None = None) -> Request[schemas.RetriedJob]:

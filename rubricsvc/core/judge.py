@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import cached_property
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, AnyHttpUrl, Field, TypeAdapter, ValidationError, model_validator
@@ -149,23 +149,6 @@ class Endpoint(Value):
     tokens_per_minute: int | None = Field(default=None, ge=1)
     prompt_lists: bool = True
     price: Price | None = None
-
-    @classmethod
-    def kept(cls, fields: dict[str, Any]) -> Endpoint:
-        """An endpoint out of the database as it stands there: an earlier version may have taken what is refused now.
-
-        `checked` looks at it again before it is asked.
-        """
-        price = fields.get("price")
-        return cls.model_construct(**fields | {"price": Price.model_construct(**price) if price else None})
-
-    def checked(self) -> Endpoint:
-        """This endpoint, if it may be asked.
-
-        Raises:
-            pydantic.ValidationError: it is `kept` from an earlier version, and is refused now.
-        """
-        return Endpoint.model_validate(self.model_dump())
 
     @property
     def key_variable(self) -> str | None:

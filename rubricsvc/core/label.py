@@ -34,6 +34,13 @@ class Label(Value):
     value: UnitInterval | None = None
     note: StorableText | None = Field(default=None, max_length=20_000)
 
+    @property
+    def verdict(self) -> Verdict:
+        """The label as a verdict, for `rubricsvc.reward`: scored, or abstained where the person could not tell."""
+        if self.value is None:
+            return Verdict.abstained(self.criterion, rationale=self.note)
+        return Verdict.scored(self.criterion, self.value, rationale=self.note)
+
 
 @dataclass(frozen=True, slots=True)
 class Judged:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -10,10 +10,10 @@ from sqlalchemy import Select, case, func, select, update
 from sqlalchemy.orm import Session, joinedload
 
 from rubricsvc.core.fingerprint import digest
-from rubricsvc.core.panel import worth
+from rubricsvc.core.panel import voting_summary
 from rubricsvc.core.verdict import Reason, Vote
-from rubricsvc.errors import ConflictError, InvalidError
-from rubricsvc.store import budgets, judges, outbox, verdicts
+from rubricsvc.errors import ConflictError, InvalidError, cut
+from rubricsvc.store import budgets, judges, outbox, rubrics, verdicts
 from rubricsvc.store.ids import find, missing, name_of
 from rubricsvc.store.tables import (
     BUDGET_EXHAUSTED,
@@ -110,6 +110,42 @@ def submit(
     return get(session, job_id)
 
 
+def rescore(
+    session: Session, job_id: int, *, versions: Sequence[int | str] = (), budget: float | None = None
+) -> JobRow:
+    """Submit a job's completions again to its judge, under the newest version of each of its rubrics.
+
+    Only questions that are not answered yet will be asked. Where no rubric has changed, this is the job itself.
+
+    Args:
+        versions: Rubric versions to use in place of the newest, as `rubrics.get` takes them.
+
+    Raises:
+        InvalidError: The job has no rubric of that name.
+    """
+    job = get(session, job_id)
+    used = select(ItemRow.completion_id, ItemRow.rubric_id, RubricRow.name).join(
+        RubricRow, RubricRow.id == ItemRow.rubric_id
+    )
+    scored = session.execute(used.where(ItemRow.job_id == job_id)).all()
+    rubric_ids = {name: rubrics.newest(session, name).id for name in {name for *_, name in scored}}
+    for row in [rubrics.get(session, ref) for ref in versions]:
+        if row.name not in rubric_ids:
+            names = ", ".join(sorted(rubric_ids))
+            raise InvalidError(f"job {job_id} has no rubric {row.name!r}", hint=f"it has {cut(names, 200)}")
+        rubric_ids[row.name] = row.id
+    items = {(completion_id, rubric_ids[name]) for completion_id, _, name in scored}
+    if items == {(completion_id, rubric_id) for completion_id, rubric_id, _ in scored}:
+        return job
+    return submit(session, judge_id=job.judge_id, items=items, name=job.name, budget=budget)
+
+
+def completion_ids(session: Session, job_id: int) -> list[int]:
+    """Return the ids of a job's completions, ascending."""
+    query = select(ItemRow.completion_id).where(ItemRow.job_id == job_id).distinct().order_by(ItemRow.completion_id)
+    return list(session.scalars(query))
+
+
 def _refuse_foreign_rubrics(session: Session, job_id: int) -> None:
     query = (
         select(ItemRow.completion_id, RubricRow.name, RubricRow.version)
@@ -199,7 +235,7 @@ def summary(session: Session, job_id: int) -> Summary:
     reasons = {str(reason): number for reason, number in session.execute(failed.group_by(VerdictRow.reason))}
     prompt, cached = session.execute(behind.with_only_columns(*tokens)).one()
     judge = get(session, job_id).judge.value
-    voting = worth(judge, _votes(session, behind)) if judge.members or judge.pairwise else {}
+    voting = voting_summary(judge, _votes(session, behind)) if judge.members or judge.pairwise else {}
     told = behind.where(VerdictRow.reason == Reason.BUDGET).with_only_columns(VerdictRow.details["detail"].as_string())
     poor = session.scalar(told.limit(1)) if Reason.BUDGET in reasons else None
     return Summary(

@@ -89,9 +89,16 @@ def _now(session: Session) -> float:
 
 
 def claim(
-    session: Session, judge_id: int, *, limit: int, worker: str, seconds: float, whole_groups: bool = False
+    session: Session,
+    judge_id: int,
+    *,
+    limit: int,
+    worker: str,
+    seconds: float,
+    whole_groups: bool = False,
+    job_id: int | None = None,
 ) -> list[Lease]:
-    """Take up to ``limit`` pending items of this judge, oldest first. Items that others are taking are passed over.
+    """Take up to ``limit`` pending items of this judge (and job), oldest first. Items that others take are skipped.
 
     With ``whole_groups`` the rest of each group that was begun is taken too; see `groups`.
     """
@@ -103,6 +110,8 @@ def claim(
         .limit(limit)
         .with_for_update(skip_locked=True)
     )
+    if job_id is not None:
+        wanted = wanted.where(ItemRow.job_id == job_id)
     ids = list(session.scalars(wanted))
     if not ids:
         return []

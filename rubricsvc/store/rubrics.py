@@ -76,6 +76,12 @@ def get(session: Session, ref: int | str) -> RubricRow:
     return row
 
 
+def newest(session: Session, name: str) -> RubricRow:
+    """Return the newest version of a rubric that is stored."""
+    query = select(RubricRow).where(RubricRow.name == name).order_by(RubricRow.version.desc()).limit(1)
+    return session.scalars(query).one()
+
+
 def page(
     session: Session, *, after: int = 0, limit: int = 50, name: str | None = None, prompt_id: int | None = None
 ) -> list[RubricRow]:

@@ -23,7 +23,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
 from sqlalchemy.types import TypeDecorator
 
 from rubricsvc.core.audit import Audit, StoredAudit
-from rubricsvc.core.judge import Endpoint, Judge
+from rubricsvc.core.judge import Judge
 from rubricsvc.core.label import Label
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.repeatability import Repeatability
@@ -154,8 +154,7 @@ class JudgeRow(Base):
 
     @property
     def value(self) -> Judge:
-        judge = Judge.model_validate(self.content | {"endpoint": {}})
-        return judge.model_copy(update={"endpoint": Endpoint.kept(self.content["endpoint"])})
+        return Judge.model_validate(self.content)
 
 
 class JobRow(Base):
@@ -245,6 +244,7 @@ class QuestionRow(Base):
 
     question_set: Mapped[str] = mapped_column(String(64), primary_key=True)
     criterion: Mapped[str] = mapped_column(String(200), primary_key=True)
+    position: Mapped[int]
     fingerprint: Mapped[str] = mapped_column(String(64))
 
 

@@ -31,9 +31,9 @@ def add_questions(session: Session, sets: Iterable[QuestionSet]) -> None:
         there = select(QuestionRow.question_set).where(QuestionRow.question_set.in_(chunk)).distinct()
         missing = sorted(set(chunk) - set(session.scalars(there)))
         rows = [
-            {"question_set": digest, "criterion": key, "fingerprint": fingerprint}
+            {"question_set": digest, "criterion": key, "position": position, "fingerprint": fingerprint}
             for digest in missing
-            for key, fingerprint in sorted(by_digest[digest].fingerprints.items())
+            for position, (key, fingerprint) in enumerate(by_digest[digest].fingerprints.items())
         ]
         for part in batched(rows):
             statement, parameters = insert_rows(session, QuestionRow, part)
@@ -58,6 +58,16 @@ def settled(session: Session, asked: Iterable[Asked]) -> dict[Asked, dict[str, V
         )
         for question_set, criterion, row in session.execute(query):
             found.setdefault((row.completion_id, question_set), {})[criterion] = row.verdict_on(criterion)
+    return found
+
+
+def by_question(session: Session, names: Iterable[Name]) -> dict[Name, VerdictRow]:
+    """Return the scored and abstained verdicts of these names."""
+    found: dict[Name, VerdictRow] = {}
+    columns = (VerdictRow.completion_id, VerdictRow.fingerprint)
+    for chunk in batched(names):
+        query = select(VerdictRow).where(tuple_(*columns).in_(chunk), VerdictRow.outcome != "failed")
+        found.update({(row.completion_id, row.fingerprint): row for row in session.scalars(query)})
     return found
 
 
@@ -102,11 +112,13 @@ def with_verdicts(query: Select[*Ts]) -> Select[*Ts]:
 
 
 def for_items(session: Session, item_ids: Iterable[int]) -> dict[int, list[Verdict]]:
-    """Return the verdicts behind each item's reward; an item that was never scored has none."""
+    """Return the verdicts behind each item's reward, in the rubric's order; an item never scored has none."""
     found: dict[int, list[Verdict]] = {}
     for chunk in batched(item_ids):
         query = with_verdicts(select(ItemRow.id, QuestionRow.criterion, VerdictRow).select_from(ItemRow))
-        for item_id, criterion, row in session.execute(query.where(ItemRow.id.in_(chunk)).order_by(VerdictRow.id)):
+        for item_id, criterion, row in session.execute(
+            query.where(ItemRow.id.in_(chunk)).order_by(QuestionRow.position)
+        ):
             found.setdefault(item_id, []).append(row.verdict_on(criterion))
     return found
 

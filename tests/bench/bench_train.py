@@ -1,9 +1,9 @@
-"""How long a training step takes, and where the time goes: 16 completions of 40 tokens, SmolLM2-135M, 2 threads.
+"""Time of a training step by stage: 16 completions of 40 tokens, SmolLM2-135M, 2 threads.
 
     python -m tests.bench.bench_train [--steps N] [--model NAME] [--dtype bfloat16|float32] [--threads N] [--trl PYTHON]
 
-The reward is the length of the text, which costs nothing: what is measured is sampling, the forward and backward pass
-and the optimiser. The first step warms up and is not counted. The last line is JSON; times are medians in seconds.
+The reward is the length of the text, which takes no time: sampling, forward and backward passes and the optimiser are
+measured. The first step is warm-up and not counted. The last line is JSON; times are medians in seconds.
 """
 
 from __future__ import annotations
@@ -41,29 +41,30 @@ RUBRIC = Rubric(criteria=(Criterion(key="length", text="It is long."),))
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--steps", type=int, default=5, help="steps that are counted")
+    parser.add_argument("--steps", type=int, default=5, help="steps to measure")
     parser.add_argument("--model", default="embedded")
     parser.add_argument("--dtype", default="bfloat16")
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--trl", metavar="PYTHON", help="compare with TRL, which this Python has")
+    parser.add_argument("--trl", metavar="PYTHON", help="Python of an environment with TRL, to compare with")
     given = parser.parse_args()
     torch.set_num_threads(given.threads)
     sampling = {"prompts_per_step": 4, "group_size": 4, "max_new_tokens": 40}
     config = TrainConfig.model_validate({"steps": given.steps + 1, "sampling": sampling})
     policy = Policy.load(given.model, dtype=given.dtype)
-    spent: list[float] = []
+    optimizer_seconds: list[float] = []
     step = MasterAdamW.step
 
     def timed(optimizer: MasterAdamW, lr: float) -> float:
-        begun = time.perf_counter()
+        start = time.perf_counter()
         norm = step(optimizer, lr)
-        spent.append(time.perf_counter() - begun)
+        optimizer_seconds.append(time.perf_counter() - start)
         return norm
 
     def show(metrics: Metrics) -> None:
         stages = " ".join(f"{name} {metrics[f'{name}_time']:.2f}" for name in ("sample", "train", "step"))
         print(
-            f"step {metrics['step']}: {stages} (optimiser {spent[-1]:.2f}), {metrics['num_tokens']} tokens", flush=True
+            f"step {metrics['step']}: {stages} (optimiser {optimizer_seconds[-1]:.2f}), {metrics['num_tokens']} tokens",
+            flush=True,
         )
 
     tasks = [Task(Prompt.of(question), RUBRIC) for question in QUESTIONS]
@@ -72,7 +73,7 @@ def main() -> None:
         history = train(policy, tasks, rewards, config, on_step=show)
     counted = history.steps[1:]
     median = {name: statistics.median(step[f"{name}_time"] for step in counted) for name in ("step", "sample", "train")}
-    optimiser = statistics.median(spent[1:])
+    optimiser = statistics.median(optimizer_seconds[1:])
     figures = {
         "bench": "train",
         "step_s": median["step"],
@@ -92,7 +93,7 @@ def main() -> None:
 
 
 def trl_step_s(python: str, steps: int) -> float:
-    """Seconds of TRL's median step."""
+    """Return the median seconds of TRL's step."""
     folder = embedded_model(get_settings().cache_dir)
     script = Path(__file__).with_name("trl_step.py")
     command = [python, str(script), str(folder), str(steps), json.dumps(QUESTIONS)]

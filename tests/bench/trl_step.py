@@ -1,9 +1,9 @@
-"""The other side of `bench_train`: the same step by TRL's GRPOTrainer, in an environment that has TRL.
+"""The step of `bench_train` by TRL's GRPOTrainer, in an environment that has TRL.
 
     PYTHON -m tests.bench.trl_step MODEL_FOLDER STEPS QUESTIONS_AS_JSON
 
-16 completions of 40 tokens, a reward that costs nothing, and TRL's defaults but for gradient checkpointing. The last
-line is JSON: the median seconds of a step, the first one left out. It imports nothing of this project.
+16 completions of 40 tokens, a reward that takes no time, and TRL's defaults except for gradient checkpointing. The last
+line is JSON: the median seconds of a step without the first. It imports nothing of this project.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 
 
-class Clock(TrainerCallback):  # type: ignore[misc] # this file runs where transformers has no types
+class StepTimer(TrainerCallback):  # type: ignore[misc] # this file runs where transformers has no types
     def __init__(self) -> None:
-        self.begun = 0.0
-        self.took: list[float] = []
+        self.start = 0.0
+        self.seconds: list[float] = []
 
     def on_step_begin(self, *_: Any, **__: Any) -> None:
-        self.begun = time.perf_counter()
+        self.start = time.perf_counter()
 
     def on_step_end(self, *_: Any, **__: Any) -> None:
-        self.took.append(time.perf_counter() - self.begun)
+        self.seconds.append(time.perf_counter() - self.start)
 
 
 def main(folder: str, steps: str, questions: str) -> None:
     prompts = [[{"role": "user", "content": question}] for question in json.loads(questions)]
-    clock = Clock()
+    timer = StepTimer()
     with tempfile.TemporaryDirectory() as out:
         trainer = GRPOTrainer(
             model=AutoModelForCausalLM.from_pretrained(folder, dtype="float32"),
@@ -47,7 +47,7 @@ def main(folder: str, steps: str, questions: str) -> None:
                 per_device_train_batch_size=16,
                 num_generations=4,
                 max_completion_length=40,
-                gradient_checkpointing=False,  # on by default; it saves memory and costs time
+                gradient_checkpointing=False,  # the default saves memory and costs time
                 bf16=False,
                 use_cpu=True,
                 report_to="none",
@@ -55,10 +55,10 @@ def main(folder: str, steps: str, questions: str) -> None:
                 disable_tqdm=True,
             ),
             train_dataset=Dataset.from_dict({"prompt": prompts * (int(steps) + 1)}),
-            callbacks=[clock],
+            callbacks=[timer],
         )
         trainer.train()
-    counted = clock.took[1:]
+    counted = timer.seconds[1:]
     print(json.dumps({"step_s": round(statistics.median(counted), 3), "steps": len(counted)}))
 
 

@@ -14,13 +14,13 @@ from rubricsvc.core.calibration import Calibration, Curve
 from rubricsvc.core.prompt import Completion
 from rubricsvc.errors import NotFoundError
 from rubricsvc.settings import Settings
-from rubricsvc.store import jobs, outbox
+from rubricsvc.store import jobs, judges, outbox
 from rubricsvc.store.session import Database
 from tests.instant_engine import InstantEngine, agreeable
 from tests.integration.test_client import running
 from tests.preference_engine import Tasteful
 from tests.services import free_port
-from tests.unit.trainer.scored import COMPARES, COMPLETIONS, JUDGE, MIXED, TASKS, by_length, faulty, score
+from tests.unit.trainer.scored import COMPARES, COMPLETIONS, JUDGE, MIXED, TASKS, by_length, faulty, measured, score
 from tests.unit.trainer.tiny import tiny_config, tiny_policy
 from trainer import loop
 from trainer.judge_info import JudgeInfo
@@ -178,6 +178,8 @@ def test_service_rewards_judge_info(db: Database) -> None:
     with running(db) as url:
         with Client(url) as client:
             client.judges.add(calibrated)
+        with db.write() as session:
+            judges.set_repeatability(session, judges.get(session, "calibrated").id, measured(0.03))
         with ServiceRewards("calibrated", url) as stored, ServiceRewards(JUDGE, url) as given:
-            assert stored.judge_info() == JudgeInfo("calibrated", calibrated=True)
+            assert stored.judge_info() == JudgeInfo("calibrated", calibrated=True, repeatability=measured(0.03))
             assert given.judge_info() == JudgeInfo("instant", calibrated=False)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion, Prompt
+from rubricsvc.core.repeatability import Deviation, Repeatability
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.core.verdict import Reason
 from tests.instant_engine import agreeable
@@ -19,6 +22,20 @@ COMPARES = Judge(name="compares", engine="instant", model="m", mode="comparative
 TASKS = [Task(Prompt.of("one"), RUBRIC)] * 2 + [Task(Prompt.of("two"), OTHER)] * 2
 MIXED = [TASKS[2], TASKS[0], TASKS[3], TASKS[1]]
 COMPLETIONS = [Completion(text=text) for text in ("one", "two", "seven", "eleven")]
+
+
+def measured(reward_std: float | None) -> Repeatability:
+    """A measurement of a judge's repeatability."""
+    deviation = Deviation(n=10, value=reward_std)
+    return Repeatability(
+        fingerprint="f",
+        source="job 1",
+        measured_at=datetime(2026, 1, 1, tzinfo=UTC),
+        repeats=3,
+        completions=10,
+        criteria={"binary": deviation},
+        reward=deviation,
+    )
 
 
 def score(rewards: RewardSource) -> list[ScoredRollout]:

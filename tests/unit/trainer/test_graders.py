@@ -41,5 +41,5 @@ def test_judge_rewards_grade_each_prompt_by_its_item(tmp_path: Path) -> None:
     path.write_text("\n".join(json.dumps({"item": row, "grader": GRADER}) for row in rows))
     tasks = [Task(r.prompt, r.rubric) for r in load(path, format="openai_grader") if r.prompt and r.rubric]
     with JudgeRewards(CHECKS) as rewards:
-        found = rewards.score(tasks, [Completion(text="1111")] * 2)
-    assert [scored.reward.value for scored in found] == pytest.approx([3.0, 0.0])
+        scored = rewards.score(tasks, [Completion(text="1111")] * 2)
+    assert [result.reward.value for result in scored] == pytest.approx([3.0, 0.0])

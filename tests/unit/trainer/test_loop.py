@@ -17,6 +17,7 @@ from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.reward import Reward
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import ConflictError, InvalidError, NotFoundError, UnavailableError
+from tests.unit.trainer.scored import measured
 from tests.unit.trainer.tiny import RUBRIC, TASKS, share_of_a, tiny_config, tiny_policy
 from trainer import checkpoint, loop, metrics
 from trainer.judge_info import JudgeInfo
@@ -257,7 +258,7 @@ class JudgedRewards(CallableRewards):
 
 @pytest.mark.parametrize("calibrated", [True, False, None])
 def test_train_records_calibration_of_readout(calibrated: bool | None, tmp_path: Path, logged: list[str]) -> None:
-    rewards = JudgedRewards(JudgeInfo("quick", calibrated, reward_std=0.0))
+    rewards = JudgedRewards(JudgeInfo("quick", calibrated, measured(0.0)))
     history = loop.train(tiny_policy(), TASKS, rewards, tiny_config(steps=2, out=tmp_path / "run"))
     assert column("judge_calibrated", history) == [calibrated] * 2
     assert metrics.read(tmp_path / "run")[0].get("judge_calibrated") is calibrated
@@ -268,9 +269,10 @@ def test_train_records_calibration_of_readout(calibrated: bool | None, tmp_path:
 @pytest.mark.parametrize(
     ("setting", "info", "expected"),
     [
-        (0.2, JudgeInfo("quick", reward_std=0.03), (0.2, "config")),
-        ("judge", JudgeInfo("quick", reward_std=0.03), (0.03, "judge")),
+        (0.2, JudgeInfo("quick", repeatability=measured(0.03)), (0.2, "config")),
+        ("judge", JudgeInfo("quick", repeatability=measured(0.03)), (0.03, "judge")),
         ("judge", JudgeInfo("quick"), (0.0, "unmeasured")),
+        ("judge", JudgeInfo("quick", repeatability=measured(None)), (0.0, "unmeasured")),
         ("judge", None, (0.0, "no_judge")),
     ],
 )
@@ -301,12 +303,12 @@ def test_train_std_floor_shrinks_updates_of_noise() -> None:
 
 def test_train_refuses_to_resume_with_another_std_floor(tmp_path: Path) -> None:
     config = tiny_config(steps=1, out=tmp_path)
-    loop.train(tiny_policy(), TASKS, JudgedRewards(JudgeInfo("quick", reward_std=0.0)), config)
-    measured = JudgedRewards(JudgeInfo("quick", reward_std=0.03))
+    loop.train(tiny_policy(), TASKS, JudgedRewards(JudgeInfo("quick", repeatability=measured(0.0))), config)
+    rewards = JudgedRewards(JudgeInfo("quick", repeatability=measured(0.03)))
     with pytest.raises(ConflictError, match=r"optim\.std_floor = 0\.0.*0\.03"):
-        loop.train(tiny_policy(), TASKS, measured, tiny_config(out=tmp_path), resume=True)
+        loop.train(tiny_policy(), TASKS, rewards, tiny_config(out=tmp_path), resume=True)
     pinned = tiny_config(steps=2, out=tmp_path, optim={"lr": 1e-2, "std_floor": 0.0})
-    assert len(loop.train(tiny_policy(), TASKS, measured, pinned, resume=True).steps) == 2
+    assert len(loop.train(tiny_policy(), TASKS, rewards, pinned, resume=True).steps) == 2
 
 
 class MiscountingRewards:

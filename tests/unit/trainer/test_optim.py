@@ -81,10 +81,10 @@ def test_restore_continues_exactly() -> None:
     model = linear(torch.bfloat16)
     optimizer = MasterAdamW(model, OptimConfig(lr=1e-2))
     descend(model, optimizer)
-    kept = {name: tensor.clone() for name, tensor in optimizer.state().items()}
+    saved = {name: tensor.clone() for name, tensor in optimizer.state().items()}
     other = linear(torch.bfloat16, seed=1)
     resumed = MasterAdamW(other, OptimConfig(lr=1e-2))
-    resumed.restore(kept)
+    resumed.restore(saved)
     for each in (optimizer, resumed):
         descend(model if each is optimizer else other, each)
     assert torch.equal(model.weight, other.weight)

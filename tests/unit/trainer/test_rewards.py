@@ -15,7 +15,7 @@ from rubricsvc.core.verdict import Reason
 from rubricsvc.errors import InvalidError
 from tests.instant_engine import InstantEngine
 from tests.preference_engine import Tasteful, answers_in
-from tests.unit.trainer.scored import COMPARES, COMPLETIONS, JUDGE, MIXED, TASKS, by_length, faulty, score
+from tests.unit.trainer.scored import COMPARES, COMPLETIONS, JUDGE, MIXED, TASKS, by_length, faulty, measured, score
 from trainer.judge_info import JudgeInfo
 from trainer.rewards import CallableRewards, JudgeRewards, ScoredRollout, Task, groups_by_task, validated
 
@@ -67,12 +67,10 @@ def test_judge_rewards_show_comparative_judge_the_group_of_each_task() -> None:
 def test_judge_rewards_judge_info() -> None:
     curves = Calibration(families={"binary": Curve(method="none")})
     calibrated = JUDGE.model_copy(update={"calibration": curves})
-    with (
-        JudgeRewards(JUDGE, InstantEngine()) as plain,
-        JudgeRewards(calibrated, InstantEngine(), reward_std=0.1) as other,
-    ):
-        assert plain.judge_info() == JudgeInfo("instant", calibrated=False)
-        assert other.judge_info() == JudgeInfo("instant", calibrated=True, reward_std=0.1)
+    with JudgeRewards(JUDGE, InstantEngine()) as rewards:
+        assert rewards.judge_info() == JudgeInfo("instant", calibrated=False)
+    with JudgeRewards(calibrated, InstantEngine(), repeatability=measured(0.1)) as rewards:
+        assert (rewards.judge_info().calibrated, rewards.judge_info().reward_std) == (True, 0.1)
 
 
 def test_groups_by_task_refuses_another_number_of_tasks() -> None:

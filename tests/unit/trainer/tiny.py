@@ -1,4 +1,4 @@
-"""A policy of some thousand weights over the letters of the alphabet: real code, in milliseconds."""
+"""A policy of some thousand weights over the letters of the alphabet."""
 
 from __future__ import annotations
 
@@ -55,5 +55,5 @@ SAMPLING = SamplingConfig(group_size=4, max_new_tokens=8)
 
 
 def share_of_a(_: Prompt, text: str) -> float:
-    """The task that is learned in a few steps: write the letter a."""
+    """Return the share of the letter a: a task that is learned in a few steps."""
     return text.count("a") / max(1, len(text))

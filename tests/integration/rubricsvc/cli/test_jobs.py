@@ -159,7 +159,7 @@ def test_show_reports_the_voting_of_a_cascade(ready: Cli) -> None:
     assert ready("judge", "cascade", "both", "quick", "dear").code == 0
     ran = ready("job", "submit", "--judge", "both", "--wait", "--json")
     assert ran.json["status"] == "completed"
-    assert ran.json["voting"] == ready("job", "show", 1, "--json").json["voting"] == {"settled_early": 1.0}
+    assert ran.json["voting"] == ready("job", "show", 1, "--json").json["voting"] == {"resolved_early": 1.0}
     assert "both" in ready("judge", "list").out and "quick" in ready("judge", "show", "both").out
 
 
@@ -326,3 +326,23 @@ def test_wait_and_show_report_vetoes(ready: Cli) -> None:
     same = ("rewards", "mean_reward", "reasons", "vetoed", "cached_share", "voting")
     assert {name: shown.json[name] for name in same} == {name: ran.json[name] for name in same}
     assert "(long 1)" in shown.err
+
+
+def test_rescore_and_diff_use_stored_verdicts(ready: Cli, rubric_file: Path) -> None:
+    ready("job", "submit", "--judge", "quick")
+    drain()
+    before = ready("job", "show", 1, "--json").json["mean_reward"]
+    assert ready("job", "rescore", 1, "--json").json["id"] == 1
+    first = ready("rubric", "export", "first").json
+    first["criteria"][0]["weight"] = 17
+    file = Path("heavier.json")
+    file.write_text(json.dumps(first))
+    assert ready("rubric", "import", file).code == 0
+    compared = ready("rubric", "diff", "first@1", "first@2", "--on", 1, "--json")
+    assert (compared.code, compared.json["new_missing_verdicts"], compared.json["completions"]) == (0, 0, 1)
+    assert ready("rubric", "diff", "first@1", "first@2", "--on", 1).code == 0
+    assert ready("rubric", "diff", "first@1", "first@2", "--json").code == 2
+    ran = ready("job", "rescore", 1, "--json")
+    assert (ran.json["id"], ran.json["status"], ran.json["progress"]["done"]) == (2, "completed", 2)
+    assert compared.json["mean_change"] == pytest.approx(2 * (ran.json["mean_reward"] - before))
+    assert ready("job", "rescore", 1, "--rubric", "nonsense").code != 0

@@ -208,3 +208,19 @@ def test_jobs_submit_rejects_rubric_of_other_prompt(filled: TestClient) -> None:
     assert status == 422
     assert "other@1" in answer["error"]["message"]
     assert filled.get("/v1/jobs").json()["data"] == []
+
+
+def test_jobs_rescore_submits_the_newest_versions(filled: TestClient) -> None:
+    _, job = submit(filled)
+    answer = filled.post(f"/v1/jobs/{job['id']}/rescore")
+    assert (answer.status_code, answer.json()["id"]) == (200, job["id"])
+    heavier = [criterion | {"weight": 7} for criterion in RUBRIC["criteria"]]
+    filled.post("/v1/rubrics", json={"name": "r", "rubric": {**RUBRIC, "criteria": heavier}, "prompt_id": 1})
+    answer = filled.post(f"/v1/jobs/{job['id']}/rescore")
+    assert (answer.status_code, answer.json()["id"], answer.json()["name"]) == (201, job["id"] + 1, "try")
+    assert answer.json()["progress"]["total"] == 2
+    assert filled.post(f"/v1/jobs/{job['id']}/rescore?rubric=r@1").json()["id"] == job["id"]
+    filled.post("/v1/rubrics", json={"name": "other", "rubric": RUBRIC})
+    answer = filled.post(f"/v1/jobs/{job['id']}/rescore?rubric=other")
+    assert (answer.status_code, answer.json()["error"]["code"]) == (422, "invalid")
+    assert filled.post("/v1/jobs/99/rescore").status_code == 404

@@ -68,7 +68,7 @@ def test_no_reward_ends_with_1(cli: Cli, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "why"),
     [
-        ({**STRING, "type": "vibe"}, "grader.type: expected string_check"),
+        ({**STRING, "type": "vibe"}, "grader.type: expected one of string_check"),
         ({**STRING, "input": "{{item.a.__class__}}"}, "grader.input: unsafe template"),
         ([STRING, STRING], "has 2 records, expected one grader"),
     ],

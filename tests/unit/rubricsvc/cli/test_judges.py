@@ -1,15 +1,12 @@
 from __future__ import annotations
 
 import json
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from rubricsvc.store.session import Database
 from tests.cli import Cli
-from tests.rows import keep_unusable
 from tests.scripted_server import Say, error, instant, labels, scripted_server
 from tests.services import free_port
 from tests.tiny_model import tiny_model
@@ -71,7 +68,7 @@ def test_a_name_stands_for_one_judge(cli: Cli) -> None:
     ("args", "words"),
     [
         ([], "which model?"),
-        (["--model", "m", "--engine", "nowhere"], "no engine 'nowhere'"),
+        (["--model", "m", "--engine", "nowhere"], "unknown engine 'nowhere'"),
         (["--model", "m", "--mode", "loud"], "--mode: expected 'readout', 'written', "),
         (["--model", "m", "--url", "http://["], "--url: "),
         (["--model", "m", "--url", "foo"], "--url: "),
@@ -161,21 +158,6 @@ def test_the_help_says_what_is_meant_where_nothing_is_given(cli: Cli) -> None:
         assert words in shown, shown
     shown = " ".join(cli("serve", "--help").out.split())
     assert "8321" in shown and "127.0.0.1" in shown
-
-
-def test_an_address_kept_by_an_earlier_version_is_listed_and_not_asked(cli: Cli, tmp_path: Path) -> None:
-    assert cli("judge", "list").code == 0
-    with closing(Database(f"sqlite:///{tmp_path}/books/rubricsvc.db")) as db:
-        keep_unusable(db, "http://[")
-    assert cli("judge", "list", "--json").lines[0]["url"] == "http://["
-    assert cli("judge", "show", "old").code == 0
-    answers = '{"prompt": "Why?", "text": "So."}\n'
-    (tmp_path / "r.yaml").write_text("{name: r, prompt: Why?, criteria: [Says so.]}\n")
-    assert cli("rubric", "import", tmp_path / "r.yaml").code == 0
-    ran = cli("job", "submit", "--judge", "old", "--wait", "-", stdin=answers)
-    assert ran.code == 2
-    assert "error: judge 'old': base_url " in ran.err
-    assert "hint: mend it where the database is: rubricsvc judges add old" in ran.err
 
 
 def test_the_only_model_of_a_server_is_taken(cli: Cli) -> None:

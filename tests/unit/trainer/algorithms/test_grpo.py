@@ -94,11 +94,11 @@ def test_loss_and_gradient_equal_formula(beta: float) -> None:
                 x = ref[i, t] - logp[i, t]
                 plain.append(-min(ratio * gains[i], bounded * gains[i]) + beta * (torch.exp(x) - x - 1))
     (expected,) = torch.autograd.grad(torch.stack(plain).sum() / tokens, logp)
-    found = grpo.loss(logp, old, gains, mask, tokens=tokens, kl_beta=beta, ref_logp_BT=ref if beta else None)
-    (got,) = torch.autograd.grad(found.value, logp)
-    assert found.value.item() == pytest.approx(torch.stack(plain).sum().item() / tokens, rel=1e-12)
+    result = grpo.loss(logp, old, gains, mask, tokens=tokens, kl_beta=beta, ref_logp_BT=ref if beta else None)
+    (got,) = torch.autograd.grad(result.value, logp)
+    assert result.value.item() == pytest.approx(torch.stack(plain).sum().item() / tokens, rel=1e-12)
     torch.testing.assert_close(got, expected, rtol=1e-12, atol=0)
-    assert int(found.clipped) == clipped > 0
+    assert int(result.clipped) == clipped > 0
     assert not got[~mask].any()
 
 

@@ -21,7 +21,7 @@ from rubricsvc.store import leases as store
 from rubricsvc.store.session import Database
 from rubricsvc.store.tables import RubricRow
 from tests.instant_engine import InstantEngine, agreeable
-from tests.rows import keep_unusable, submit_job
+from tests.rows import submit_job
 from tests.scripted_server import error, scripted_server
 from workers.engines import ENGINES
 from workers.engines.base import EngineRequest, Failure, Question, Reply
@@ -291,14 +291,6 @@ def test_an_engine_that_is_missing_fails_the_work_and_says_why(db: Database) -> 
     with db.read() as session:
         assert jobs.get(session, job).status == "completed_with_failures"
         assert "no_such_engine" in str(verdicts.page(session)[0].verdict.detail)
-
-
-def test_a_malformed_address_kept_by_an_earlier_version_fails_the_work(db: Database) -> None:
-    job = submit_job(db, 1, judge=Judge(name="old", model="m"))
-    assert Drainer(db, settings(db)).run(keep_unusable(db, "http://[::1")) is True
-    with db.read() as session:
-        assert jobs.get(session, job).status == "completed_with_failures"
-        assert "no address of a server" in str(verdicts.page(session)[0].verdict.detail)
 
 
 def test_a_rubric_that_can_no_longer_be_read_fails_its_items_and_no_others(db: Database, use: object) -> None:

@@ -1,0 +1,184 @@
+"""Which edits of a rubric ask a judge again, counted at a real server."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from rubricsvc.core.judge import Comparison, Endpoint, Judge
+from rubricsvc.core.prompt import Completion, Prompt
+from rubricsvc.core.rubric import Criterion, Rubric
+from rubricsvc.settings import Settings
+from rubricsvc.store import completions, jobs, judges, prompts, rubrics
+from rubricsvc.store.session import Database
+from tests.scripted_server import Say, ScriptedServer, instant, labels, say, scripted_server
+from workers.queue.drain import Drainer
+from workers.queue.rescoring import complete_answered
+from workers.queue.reward_changes import reward_changes
+
+pytestmark = pytest.mark.integration
+
+COMPLETIONS = 200
+CRITERIA = tuple(Criterion(key=f"c{n}", text=f"Says thing number {n}.", weight=n) for n in range(1, 10))
+
+
+def answer(number: int, body: dict[str, Any]) -> Say:
+    if body.get("logprobs"):
+        met = (number % 10) / 10 + 0.05
+        return labels(Yes=met, No=1 - met)
+    schema = body["response_format"]["json_schema"]["schema"]
+    if "scores" not in schema["properties"]:
+        return instant(number, body)
+    ids = schema["properties"]["scores"]["items"]["properties"]["answer"]["enum"]
+    return say(json.dumps({"scores": [{"answer": id_, "rationale": "", "score": 0.5} for id_ in ids]}))
+
+
+@pytest.fixture
+def server() -> Iterator[ScriptedServer]:
+    with scripted_server(answer) as running:
+        yield running
+
+
+def judge_at(server: ScriptedServer, **fields: Any) -> Judge:
+    return Judge.model_validate({"name": "j", "model": "scripted", "endpoint": Endpoint(base_url=server.url), **fields})
+
+
+def edited(at: int, **fields: Any) -> tuple[Criterion, ...]:
+    changed = CRITERIA[at].model_copy(update=fields)
+    return (*CRITERIA[:at], changed, *CRITERIA[at + 1 :])
+
+
+class Shop:
+    """A database with one prompt, a judge at the server and a job of scored completions."""
+
+    def __init__(
+        self, db: Database, server: ScriptedServer, *, size: int = COMPLETIONS, criteria: Any = CRITERIA, **fields: Any
+    ) -> None:
+        self.db, self.server = db, server
+        with db.write() as session:
+            self.prompt_id = prompts.add(session, Prompt.of("Why?")).id
+            self.judge_id = judges.add(session, judge_at(server, **fields)).id
+            texts = [(self.prompt_id, Completion(text=f"answer {n}")) for n in range(size)]
+            self.completion_ids = completions.add_many(session, texts)
+        self.rubric_id = self.add(criteria)
+        with db.write() as session:
+            items = [(id_, self.rubric_id) for id_ in self.completion_ids]
+            self.job_id = jobs.submit(session, judge_id=self.judge_id, items=items).id
+        self.first = self.work()
+
+    def add(self, criteria: Any, name: str = "r") -> int:
+        """Store the next version of a rubric; its id."""
+        with self.db.write() as session:
+            return rubrics.add(session, Rubric(criteria=criteria), name=name, prompt_id=self.prompt_id).id
+
+    def work(self) -> int:
+        """Do all that is pending; how many requests the server had."""
+        before = self.server.count
+        Drainer(self.db, Settings.model_validate({"database_url": self.db.url})).run(self.judge_id)
+        return self.server.count - before
+
+    def rescore(self, **options: Any) -> tuple[int, int]:
+        """Rescore as the command does; the new job, and how many completions took stored verdicts alone."""
+        with self.db.write() as session:
+            job_id = jobs.rescore(session, self.job_id, **options).id
+        return job_id, complete_answered(self.db, job_id)
+
+    def rewards(self, job_id: int) -> list[float | None]:
+        with self.db.read() as session:
+            return [row.reward for row in jobs.results(session, job_id, limit=1000)]
+
+
+def test_rescore_after_edits_asks_only_what_is_new(each_db: Database, server: ScriptedServer) -> None:
+    shop = Shop(each_db, server)
+    assert shop.first == COMPLETIONS * len(CRITERIA)
+    before = shop.rewards(shop.job_id)
+
+    shop.add(edited(0, weight=50.0))
+    reweighted, completed = shop.rescore()
+    with each_db.read() as session:
+        assert jobs.get(session, reweighted).status == "completed"
+    assert (completed, shop.work()) == (COMPLETIONS, 0)
+    assert None not in shop.rewards(reweighted) and shop.rewards(reweighted) != before
+
+    shop.add(edited(0, text="Says another thing."))
+    reworded, completed = shop.rescore()
+    assert (completed, shop.work()) == (0, COMPLETIONS)
+    assert None not in shop.rewards(reworded)
+
+    shop.add((*CRITERIA, Criterion(key="c10", text="Says thing number 10.")))
+    assert shop.rescore()[1] == 0
+    assert shop.work() == COMPLETIONS
+
+    shared = (*CRITERIA[4:], *(Criterion(key=f"new{n}", text=f"Says new thing {n}.") for n in range(3)))
+    other = shop.add(shared, name="other")
+    with each_db.write() as session:
+        jobs.submit(session, judge_id=shop.judge_id, items=[(id_, other) for id_ in shop.completion_ids])
+    assert shop.work() == COMPLETIONS * 3, "five of its eight criteria are answered"
+
+
+def test_submitting_again_reuses_verdicts_in_the_worker(each_db: Database, server: ScriptedServer) -> None:
+    shop = Shop(each_db, server, size=20)
+    reweighted = shop.add(edited(3, weight=-2.0, required=True, tags=("x",)))
+    with each_db.write() as session:
+        items = [(id_, reweighted) for id_ in shop.completion_ids]
+        job_id = jobs.submit(session, judge_id=shop.judge_id, items=items).id
+    assert shop.work() == 0
+    with each_db.read() as session:
+        assert jobs.progress(session, job_id).verdicts == 20 * len(CRITERIA)
+
+
+def test_rescore_takes_a_version_and_gives_the_same_job_where_nothing_changed(
+    db: Database, server: ScriptedServer
+) -> None:
+    shop = Shop(db, server, size=3)
+    assert shop.rescore() == (shop.job_id, 0)
+    shop.add(edited(0, weight=50.0))
+    shop.add(edited(0, text="Says another thing."))
+    second, completed = shop.rescore(versions=["r@2"])
+    assert (second != shop.job_id, completed) == (True, 3)
+    third, completed = shop.rescore()
+    assert (third != second, completed) == (True, 0)
+
+
+def test_written_calls_of_k_criteria_are_asked_whole(db: Database, server: ScriptedServer) -> None:
+    shop = Shop(db, server, size=10, mode="written", criteria_per_call=3)
+    assert shop.first == 10 * 3
+    shop.add(edited(4, text="Says another thing."))
+    assert shop.rescore()[1] == 0
+    assert shop.work() == 10
+    shop.add((CRITERIA[1], CRITERIA[0], *CRITERIA[2:]))
+    assert shop.rescore()[1] == 0
+    assert shop.work() == 10, "the first call has another order"
+
+
+def test_comparative_verdicts_are_reused_within_their_group_only(db: Database, server: ScriptedServer) -> None:
+    fields = {"mode": "comparative", "comparison": Comparison(kind="groupwise")}
+    shop = Shop(db, server, size=4, criteria=CRITERIA[:2], **fields)
+    assert shop.first == 2
+    shop.add((CRITERIA[0].model_copy(update={"weight": 9.0}), CRITERIA[1]))
+    assert shop.rescore()[1] == 4
+    with db.write() as session:
+        items = [(id_, shop.rubric_id) for id_ in shop.completion_ids[:3]]
+        jobs.submit(session, judge_id=shop.judge_id, items=items)
+    assert shop.work() == 2, "another group is another question"
+
+
+def test_reward_changes_compares_versions_without_asking(each_db: Database, server: ScriptedServer) -> None:
+    shop = Shop(each_db, server, size=12)
+    reweighted = shop.add(edited(0, weight=100.0))
+    reworded = shop.add(edited(0, text="Says another thing."))
+    asked = server.count
+    with each_db.read() as session:
+        old, new, other = (rubrics.get(session, id_) for id_ in (shop.rubric_id, reweighted, reworded))
+        same, changes, missing = (reward_changes(session, shop.job_id, old, row) for row in (old, new, other))
+    assert (same.mean_change, same.changed_ranks, same.kendall_tau, same.new_missing) == (0.0, 0, 1.0, 0)
+    assert [one.old_reward for one in changes.completions] == shop.rewards(shop.job_id)
+    assert changes.changed_ranks > 0 and changes.kendall_tau is not None and changes.kendall_tau < 1
+    assert (changes.new_missing, missing.new_missing) == (0, 12)
+    assert {one.new_reward for one in missing.completions} == {None}
+    assert server.count == asked
+    job_id, _ = shop.rescore(versions=["r@2"])
+    assert [one.new_reward for one in changes.completions] == shop.rewards(job_id)
