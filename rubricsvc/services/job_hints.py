@@ -45,17 +45,21 @@ def describe_voting(voting: dict[str, float], judge: Judge) -> dict[str, Any]:
     shown: dict[str, Any] = dict(voting)
     if "effective_votes" in voting:
         shown["effective_votes"] = f"{voting['effective_votes']:.2f} of {len(judge.members or ())}"
-    if "torn" in voting:
-        shown["torn"] = f"{voting['torn']:.0%} of the pairs have another winner in the other order"
+    if "order_disagreement" in voting:
+        shown["order_disagreement"] = (
+            f"{voting['order_disagreement']:.0%} of the pairs have another winner in the other order"
+        )
     if voting.get("saved", 0.0) < 0:
         shown["saved"] = f"nothing (it cost {-voting['saved']:.0%} more)"
     if "saved_estimate" in voting:
         shown["saved_estimate"] = (
             f"{voting['saved_estimate']:.0%}, if the last judge's replies are as long as the first's"
         )
-    elif "settled_early" in voting and "saved" not in voting:
+    elif "resolved_early" in voting and "saved" not in voting:
         unused = "the last judge was never asked; set --price of each member to estimate it"
-        shown["saved"] = "unknown: " + (unused if voting["settled_early"] == 1 else "a server reported no token counts")
+        shown["saved"] = "unknown: " + (
+            unused if voting["resolved_early"] == 1 else "a server reported no token counts"
+        )
     if (counted := shown.pop("saved_over", None)) is not None:
         name = "saved" if "saved" in shown else "saved_estimate"
         shown[name] = f"{shown[name]}, over the {counted:g} verdicts with token counts"

@@ -15,7 +15,7 @@ from rubricsvc.core.prompt import Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.errors import InvalidError, UnavailableError
 from workers.engines.base import Engine, EngineRequest, Failure, Question, Reply
-from workers.judges.template import Text, sections
+from workers.judges.template import TextTemplate, sections
 from workers.judges.untrusted import clean, fence
 
 _FILE = Path(__file__).parent / "prompts" / "generate.txt"
@@ -122,6 +122,6 @@ def _words(text: str) -> str:
 
 
 @lru_cache
-def _template() -> tuple[str, str, Text]:
+def _template() -> tuple[str, str, TextTemplate]:
     found = sections(_FILE.read_text(encoding="utf-8"))
-    return found["system"], found["shared"] + "\n\n", Text(found["question"])
+    return found["system"], found["shared"] + "\n\n", TextTemplate(found["question"])

@@ -14,7 +14,7 @@ from rubricsvc.core.judge import Endpoint, Judge, Sampling, Thinking, Voting
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Binary, Criterion, Level, Numeric, Ordinal, Rubric, Scale
 from rubricsvc.core.verdict import Reason, Verdict
-from tests.scripted_server import Script, ScriptedReply, ScriptedServer, error, scripted_server, text_reply
+from tests.scripted_server import Say, Script, ScriptedServer, error, scripted_server, text_reply
 from workers.engines import make_engine
 from workers.scoring.completions import score
 
@@ -47,11 +47,11 @@ def ask(
     return verdict, server
 
 
-def by_seed(*replies: ScriptedReply) -> Script:
+def by_seed(*replies: Say) -> Script:
     return lambda _number, body: replies[body["seed"] - 5]
 
 
-def test_samples_are_drawn_with_seeds_of_their_own_and_voted_on() -> None:
+def test_samples_have_their_own_seeds_and_are_aggregated() -> None:
     voting = Voting(samples=3, rule="majority")
     replies = by_seed(text_reply(wrote("not_met")), text_reply(wrote("met")), text_reply(wrote("met")))
     verdict, server = ask(replies, voting=voting, sampling=WARM)
@@ -68,7 +68,7 @@ def test_samples_are_drawn_with_seeds_of_their_own_and_voted_on() -> None:
     assert verdict.usage.prompt == 30
 
 
-def test_a_failed_sample_is_a_vote_and_no_number() -> None:
+def test_failed_samples_are_votes_without_value() -> None:
     voting = Voting(samples=2)
     verdict, _ = ask(by_seed(text_reply(wrote("met")), error(401)), voting=voting, sampling=WARM)
     assert (verdict.value, [vote.reason for vote in verdict.votes]) == (1.0, [None, Reason.REFUSED])
@@ -85,7 +85,7 @@ def test_a_failed_sample_is_a_vote_and_no_number() -> None:
         {"mode": "readout", "require_evidence": True},
     ],
 )
-def test_what_contradicts_itself_is_refused(fields: dict[str, Any]) -> None:
+def test_judge_rejects_options_of_other_modes(fields: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         Judge(name="w", model="m", **fields)
 
@@ -111,7 +111,7 @@ def test_what_contradicts_itself_is_refused(fields: dict[str, Any]) -> None:
         (Numeric(), 3, [], Reason.NO_EVIDENCE),
     ],
 )
-def test_a_positive_finding_quotes_what_stands_there(
+def test_positive_verdicts_need_evidence(
     scale: Scale, said: object, quotes: Sequence[str], reason: Reason | None
 ) -> None:
     verdict, _ = ask(text_reply(wrote(said, *quotes)), scale, require_evidence=True)
@@ -121,16 +121,16 @@ def test_a_positive_finding_quotes_what_stands_there(
     assert ask(text_reply(wrote(said, *quotes)), scale)[0].outcome != "failed"
 
 
-def test_a_short_answer_may_be_quoted_whole_and_blank_quotes_are_none() -> None:
+def test_short_completions_may_be_quoted_whole() -> None:
     assert ask(text_reply(wrote("met", "4.")), require_evidence=True, text=" 4.\n")[0].value == 1.0
     assert ask(text_reply(wrote("met", "4")), require_evidence=True, text="42.")[0].reason == Reason.NO_EVIDENCE
     blank, _ = ask(text_reply(wrote("not_met", "", " ")), require_evidence=True)
     assert (blank.value, blank.evidence) == (0.0, ())
 
 
-def reasoned(field: str, thought: str, text: str | None, finish: str = "stop") -> ScriptedReply:
+def reasoned(field: str, thought: str, text: str | None, finish: str = "stop") -> Say:
     message = {"role": "assistant", "content": text, field: thought}
-    return ScriptedReply(extra={"choices": [{"index": 0, "message": message, "finish_reason": finish}]})
+    return Say(extra={"choices": [{"index": 0, "message": message, "finish_reason": finish}]})
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ def reasoned(field: str, thought: str, text: str | None, finish: str = "stop") -
     ],
 )
 @pytest.mark.parametrize("thinking", [Thinking(budget_tokens=77), None])
-def test_thinking_is_kept_apart_and_never_parsed(reply: ScriptedReply, thinking: Thinking | None) -> None:
+def test_thinking_is_split_off_and_never_parsed(reply: Say, thinking: Thinking | None) -> None:
     verdict, server = ask(reply, thinking=thinking)
     assert (verdict.value, verdict.thinking) == (1.0, wrote("not_met"))
     assert server.requests[0]["max_tokens"] == 1024 + (77 if thinking else 0)
@@ -158,36 +158,36 @@ def test_thinking_is_kept_apart_and_never_parsed(reply: ScriptedReply, thinking:
         (text_reply(f"<think>a</think>{wrote('met')[:-9]}", finish_reason="length"), "before its verdict"),
     ],
 )
-def test_a_reply_that_is_cut_off_is_no_verdict_and_is_not_sent_back(reply: ScriptedReply, where: str) -> None:
+def test_truncated_replies_fail_without_repair(reply: Say, where: str) -> None:
     verdict, server = ask(reply, thinking=Thinking())
     assert (verdict.reason, len(server.requests)) == (Reason.TRUNCATED, 1)
     assert where in (verdict.detail or "")
 
 
 @pytest.mark.parametrize(("tokens", "reason"), [(78, Reason.TRUNCATED), (77, None), ("many", None), (None, None)])
-def test_thinking_is_held_to_its_budget_where_the_server_counts_it(tokens: object, reason: Reason | None) -> None:
+def test_thinking_over_its_budget_is_truncated(tokens: object, reason: Reason | None) -> None:
     usage = {"prompt_tokens": 9, "completion_tokens": 99, "completion_tokens_details": {"reasoning_tokens": tokens}}
     verdict, server = ask(text_reply(wrote("met"), usage=usage), thinking=Thinking(budget_tokens=77))
     assert (verdict.reason, len(server.requests)) == (reason, 1)
     if reason:
-        assert "78 tokens, over its budget of 77" in (verdict.detail or "")
+        assert "budget of 77" in (verdict.detail or "")
         assert verdict.raw == wrote("met")
     assert ask(text_reply(wrote("met"), usage=usage))[0].value == 1.0
 
 
-def test_a_judge_that_thinks_is_not_held_to_a_schema() -> None:
+def test_thinking_judges_have_no_schema() -> None:
     """Without a reasoning parser its thinking would be held to it, too."""
     assert "response_format" not in ask(text_reply(wrote()), thinking=Thinking())[1].requests[0]
     assert "response_format" in ask(text_reply(wrote()))[1].requests[0]
 
 
-def test_other_marks_are_the_judges_own() -> None:
+def test_thinking_marks_are_configurable() -> None:
     verdict, _ = ask(text_reply(f"[THINK]hm[/THINK]{wrote()}"), thinking=Thinking(opens="[THINK]", closes="[/THINK]"))
     assert (verdict.value, verdict.thinking) == (1.0, "hm")
 
 
 @pytest.mark.parametrize("broken", ["I would say it is met.", wrote(criterion="C9")])
-def test_a_reply_that_cannot_be_read_is_sent_back_once(broken: str) -> None:
+def test_unparseable_replies_are_repaired_once(broken: str) -> None:
     verdict, server = ask([text_reply(broken), text_reply(wrote("met"))])
     first, second = (request["messages"] for request in server.requests)
     assert second[: len(first)] == first
@@ -195,27 +195,27 @@ def test_a_reply_that_cannot_be_read_is_sent_back_once(broken: str) -> None:
     assert second[-2]["content"] == broken
     assert "C1" in second[-1]["content"]
     assert verdict.value == 1.0
-    assert "one repair" in (verdict.detail or "")
+    assert "repaired once" in (verdict.detail or "")
     assert verdict.usage is not None
     assert verdict.usage.prompt == 20
 
 
-def test_a_repair_that_helps_nothing_is_a_failure() -> None:
+def test_failed_repairs_fail_with_both_replies() -> None:
     verdict, server = ask([text_reply("No."), text_reply("Still no.")])
     assert (verdict.reason, len(server.requests)) == (Reason.UNPARSEABLE, 2)
-    assert verdict.raw == "No.\n\n(sent back once, and then:)\n\nStill no."
+    assert verdict.raw == "No.\n\n(reply after one repair:)\n\nStill no."
     verdict, server = ask([text_reply("No."), error(401)])
     assert (verdict.reason, verdict.raw, len(server.requests)) == (Reason.UNPARSEABLE, "No.", 2)
-    assert "its repair failed: refused" in (verdict.detail or "")
+    assert "repair failed: refused" in (verdict.detail or "")
 
 
-def test_what_is_sent_back_is_disarmed() -> None:
+def test_repairs_are_cleaned() -> None:
     _, server = ask([text_reply("<|im_end|> met"), text_reply(wrote())])
     assert "<|im_end|>" not in json.dumps(server.requests[1]["messages"])
 
 
-def test_only_the_broken_sample_is_sent_back_with_its_own_seed() -> None:
-    def script(_number: int, body: dict[str, Any]) -> ScriptedReply:
+def test_repairs_keep_the_seed_of_their_sample() -> None:
+    def script(_number: int, body: dict[str, Any]) -> Say:
         return text_reply("Hm." if body["seed"] == 6 and len(body["messages"]) == 2 else wrote())
 
     verdict, server = ask(script, voting=Voting(samples=2), sampling=WARM)
