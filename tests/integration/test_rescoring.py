@@ -14,7 +14,7 @@ from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.settings import Settings
 from rubricsvc.store import completions, jobs, judges, prompts, rubrics
 from rubricsvc.store.session import Database
-from tests.scripted_server import ScriptedReply, ScriptedServer, instant, labels, say, scripted_server
+from tests.scripted_server import ScriptedReply, ScriptedServer, instant, labels, scripted_server, text_reply
 from workers.queue.drain import Drainer
 from workers.queue.rescoring import complete_answered
 from workers.queue.reward_changes import reward_changes
@@ -33,7 +33,7 @@ def answer(number: int, body: dict[str, Any]) -> ScriptedReply:
     if "scores" not in schema["properties"]:
         return instant(number, body)
     ids = schema["properties"]["scores"]["items"]["properties"]["answer"]["enum"]
-    return say(json.dumps({"scores": [{"answer": id_, "rationale": "", "score": 0.5} for id_ in ids]}))
+    return text_reply(json.dumps({"scores": [{"answer": id_, "rationale": "", "score": 0.5} for id_ in ids]}))
 
 
 @pytest.fixture

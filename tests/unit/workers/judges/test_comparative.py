@@ -84,13 +84,8 @@ def over_http(script: Script, asked: Judge, texts: Sequence[str]) -> tuple[list[
         return asyncio.run(run()), server.requests
 
 
-<<<<<<< HEAD
-def test_over_a_socket_a_broken_reply_is_sent_back_once() -> None:
-    def script(_: int, body: dict[str, Any]) -> ScriptedReply:
-=======
 def test_score_group_repairs_a_broken_reply_over_http() -> None:
-    def script(_: int, body: dict[str, Any]) -> Say:
->>>>>>> main
+    def script(_: int, body: dict[str, Any]) -> ScriptedReply:
         shown = answers_in(body["messages"][1]["content"])
         full = {letter: long_is_good(text) for letter, text in shown.items()}
         return text_reply(scores(full if len(body["messages"]) > 2 else {"A": 0.5}))

@@ -14,7 +14,7 @@ from rubricsvc.core.judge import Endpoint, Judge, Sampling, Thinking, Voting
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Binary, Criterion, Level, Numeric, Ordinal, Rubric, Scale
 from rubricsvc.core.verdict import Reason, Verdict
-from tests.scripted_server import Say, Script, ScriptedServer, error, scripted_server, text_reply
+from tests.scripted_server import Script, ScriptedReply, ScriptedServer, error, scripted_server, text_reply
 from workers.engines import make_engine
 from workers.scoring.completions import score
 
@@ -47,7 +47,7 @@ def ask(
     return verdict, server
 
 
-def by_seed(*replies: Say) -> Script:
+def by_seed(*replies: ScriptedReply) -> Script:
     return lambda _number, body: replies[body["seed"] - 5]
 
 
@@ -128,9 +128,9 @@ def test_short_completions_may_be_quoted_whole() -> None:
     assert (blank.value, blank.evidence) == (0.0, ())
 
 
-def reasoned(field: str, thought: str, text: str | None, finish: str = "stop") -> Say:
+def reasoned(field: str, thought: str, text: str | None, finish: str = "stop") -> ScriptedReply:
     message = {"role": "assistant", "content": text, field: thought}
-    return Say(extra={"choices": [{"index": 0, "message": message, "finish_reason": finish}]})
+    return ScriptedReply(extra={"choices": [{"index": 0, "message": message, "finish_reason": finish}]})
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ def reasoned(field: str, thought: str, text: str | None, finish: str = "stop") -
     ],
 )
 @pytest.mark.parametrize("thinking", [Thinking(budget_tokens=77), None])
-def test_thinking_is_split_off_and_never_parsed(reply: Say, thinking: Thinking | None) -> None:
+def test_thinking_is_split_off_and_never_parsed(reply: ScriptedReply, thinking: Thinking | None) -> None:
     verdict, server = ask(reply, thinking=thinking)
     assert (verdict.value, verdict.thinking) == (1.0, wrote("not_met"))
     assert server.requests[0]["max_tokens"] == 1024 + (77 if thinking else 0)
@@ -158,7 +158,7 @@ def test_thinking_is_split_off_and_never_parsed(reply: Say, thinking: Thinking |
         (text_reply(f"<think>a</think>{wrote('met')[:-9]}", finish_reason="length"), "before its verdict"),
     ],
 )
-def test_truncated_replies_fail_without_repair(reply: Say, where: str) -> None:
+def test_truncated_replies_fail_without_repair(reply: ScriptedReply, where: str) -> None:
     verdict, server = ask(reply, thinking=Thinking())
     assert (verdict.reason, len(server.requests)) == (Reason.TRUNCATED, 1)
     assert where in (verdict.detail or "")
@@ -215,7 +215,7 @@ def test_repairs_are_cleaned() -> None:
 
 
 def test_repairs_keep_the_seed_of_their_sample() -> None:
-    def script(_number: int, body: dict[str, Any]) -> Say:
+    def script(_number: int, body: dict[str, Any]) -> ScriptedReply:
         return text_reply("Hm." if body["seed"] == 6 and len(body["messages"]) == 2 else wrote())
 
     verdict, server = ask(script, voting=Voting(samples=2), sampling=WARM)
