@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.cli import Cli
-from tests.scripted_server import error, labels, say, scripted_server
+from tests.scripted_server import error, labels, scripted_server, text_reply
 
 STRING = {
     "type": "string_check",
@@ -45,7 +45,7 @@ def test_a_grader_without_a_model_is_run_without_a_judge_or_a_database(cli: Cli,
 
 def test_a_judge_at_a_url_is_asked(cli: Cli, tmp_path: Path) -> None:
     file = written(tmp_path / "g.json", MULTI)
-    with scripted_server(say('{"steps": [], "result": 4}')) as server:
+    with scripted_server(text_reply('{"steps": [], "result": 4}')) as server:
         args = ("grader", "run", file, "--sample", "4", "--item", '{"answer": "4"}', "--judge", server.url)
         ran = cli(*args, "--json")
         server.script = labels(A=0.5, F=0.5)
