@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.cli import Cli
-from tests.scripted_server import error, labels, say, scripted_server
+from tests.scripted_server import error, labels, scripted_server, text_reply
 
 STRING = {
     "type": "string_check",
@@ -47,7 +47,7 @@ def test_run_needs_no_judge_or_database_without_models(cli: Cli, tmp_path: Path)
 
 def test_run_asks_a_judge_at_a_url(cli: Cli, tmp_path: Path) -> None:
     file = written(tmp_path / "g.json", MULTI)
-    with scripted_server(say('{"steps": [], "result": 4}')) as server:
+    with scripted_server(text_reply('{"steps": [], "result": 4}')) as server:
         args = ("grader", "run", file, "--sample", "4", "--item", '{"answer": "4"}', "--judge", server.url)
         ran = cli(*args, "--json")
         server.script = labels(A=0.5, F=0.5)

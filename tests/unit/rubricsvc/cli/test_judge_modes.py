@@ -9,16 +9,16 @@ import pytest
 
 from tests.cli import Cli
 from tests.preference_engine import answers_in, scores
-from tests.scripted_server import Say, labels, say, scripted_server
+from tests.scripted_server import ScriptedReply, labels, scripted_server, text_reply
 
 CALL = {"name": "search", "arguments": "{}"}
 
 
-def prefers_greetings(_: int, body: dict[str, Any]) -> Say:
+def prefers_greetings(_: int, body: dict[str, Any]) -> ScriptedReply:
     shown = answers_in(body["messages"][1]["content"])
     if body.get("logprobs"):
         return labels(A=0.9, B=0.1) if "Hello" in shown["A"] else labels(A=0.1, B=0.9)
-    return say(scores({letter: float("Hello" in text) for letter, text in shown.items()}))
+    return text_reply(scores({letter: float("Hello" in text) for letter, text in shown.items()}))
 
 
 @pytest.mark.parametrize(
