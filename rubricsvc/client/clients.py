@@ -11,7 +11,7 @@ from typing import ParamSpec, Self, TypeVar
 import httpx2
 from pydantic import BaseModel
 
-from rubricsvc.client.nouns import Completions, Jobs, Judges, Labels, Prompts, Rubrics, Verdicts
+from rubricsvc.client.nouns import Completions, Imports, Jobs, Judges, Labels, Prompts, Rubrics, Verdicts
 from rubricsvc.client.requests import Request, ScoredCompletion
 from rubricsvc.client.transport import Result, http_options, parse, retry_delay
 from rubricsvc.core.judge import Judge
@@ -57,6 +57,7 @@ class Client:
         self.jobs = Jobs(self)
         self.verdicts = Verdicts(self)
         self.labels = Labels(self)
+        self.imports = Imports(self)
 
     def send(self, request: Request[M]) -> M:
         """Send a request, with retries, and return its parsed response."""
@@ -171,6 +172,7 @@ class AsyncClient:
         self.jobs = Jobs(self)
         self.verdicts = Verdicts(self)
         self.labels = Labels(self)
+        self.imports = Imports(self)
 
     async def send(self, request: Request[M]) -> M:
         """Send a request, with retries, and return its parsed response."""
