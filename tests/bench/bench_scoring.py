@@ -136,12 +136,12 @@ def slow_calls(folder: Path) -> tuple[float, float]:
             finish(db, submit(db, judge, 32))
             took = time.perf_counter() - start
             job = submit(db, judge.model_copy(update={"name": "stopped", "revision": "2"}), 32)
-            while not server.at_once:
+            while not server.concurrent:
                 time.sleep(0.01)
             start = time.perf_counter()
             with db.write() as session:
                 jobs.cancel(session, job)
-            while server.at_once:
+            while server.concurrent:
                 time.sleep(0.001)
             stopped = time.perf_counter() - start
     db.close()

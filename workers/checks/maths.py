@@ -1,4 +1,4 @@
-"""The check ``math``: whether the answer is the right one, by `math-verify`."""
+"""The check ``math``: mathematical answers, compared by math-verify."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def answer(wanted, text, digits):
 
 
 class Math(Args):
-    """``answer``: what is right, in LaTeX or plain; without it the prompt's reference. ``digits``: of decimals."""
+    """``answer``: the right answer, in LaTeX or plain, by default the prompt's reference. ``digits``: of decimals."""
 
     answer: str | None = Field(default=None, min_length=1)
     digits: int = Field(default=6, ge=0, le=15)
@@ -40,10 +40,10 @@ class Math(Args):
 
 @check("math", Math)
 def math(completion: Completion, prompt: Prompt, args: Math) -> CheckResult:
-    """1 where the last mathematical answer of the text (``\\boxed`` first) equals the right one, else 0.
+    """Return 1 if the last mathematical answer of the text (the boxed one first) equals the right one, else 0.
 
     Raises:
-        ChildError: it took longer than ``timeout_s``, or the right answer is not mathematics.
+        ChildError: It took longer than ``timeout_s``, or the right answer is not mathematics.
         UnavailableError: math-verify is not installed.
     """
     with packages():

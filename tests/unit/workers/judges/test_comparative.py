@@ -17,7 +17,7 @@ from rubricsvc.core.rubric import Criterion, Level, Ordinal, Rubric
 from rubricsvc.core.verdict import Reason, Verdict
 from tests.instant_engine import InstantEngine
 from tests.preference_engine import Tasteful, answers_in, scores
-from tests.scripted_server import Say, Script, say, scripted_server
+from tests.scripted_server import Script, ScriptedReply, scripted_server, text_reply
 from tests.unit.workers.scoring.group_setup import (
     GROUP,
     PAIRS,
@@ -85,10 +85,10 @@ def over_http(script: Script, asked: Judge, texts: Sequence[str]) -> tuple[list[
 
 
 def test_score_group_repairs_a_broken_reply_over_http() -> None:
-    def script(_: int, body: dict[str, Any]) -> Say:
+    def script(_: int, body: dict[str, Any]) -> ScriptedReply:
         shown = answers_in(body["messages"][1]["content"])
         full = {letter: long_is_good(text) for letter, text in shown.items()}
-        return say(scores(full if len(body["messages"]) > 2 else {"A": 0.5}))
+        return text_reply(scores(full if len(body["messages"]) > 2 else {"A": 0.5}))
 
     found, requests = over_http(script, GROUP, TEXTS)
     assert values(found) == [0.1, 0.3, 0.2, 0.5, 0.4]
@@ -98,7 +98,7 @@ def test_score_group_repairs_a_broken_reply_over_http() -> None:
 
 def test_score_group_splits_thinking_over_http() -> None:
     thinker = GROUP.model_copy(update={"thinking": Thinking()})
-    reply = say(f"<think>{scores({'A': 0.9, 'B': 0.9})}</think>{scores({'A': 0.25, 'B': 0.25})}")
+    reply = text_reply(f"<think>{scores({'A': 0.9, 'B': 0.9})}</think>{scores({'A': 0.25, 'B': 0.25})}")
     found, _ = over_http(reply, thinker, ["a", "bb"])
     assert values(found) == [0.25, 0.25]
     assert "0.9" in (found[0][0].thinking or "")
