@@ -1,7 +1,7 @@
-"""A server that speaks ``/v1/chat/completions`` over a real socket and does what a script says: replies and faults.
+"""A server with ``/v1/chat/completions`` over a real socket, whose replies and errors a script determines.
 
-As ``kind="vllm"`` or ``"sglang"`` it offers lists of prompts too, as those servers do. Its tokens are characters, and
-SGLang's texts begin with ``BEGIN``; the script is asked for each prompt, with the chat request that it stands for.
+As ``kind="vllm"`` or ``"sglang"`` it takes lists of prompts too, as those servers do. Its tokens are characters, and
+SGLang's texts begin with ``BEGIN``; the script is called for each prompt, with the equivalent chat request.
 
 In a test::
 
@@ -33,21 +33,21 @@ from workers.engines.base import Question, Reply
 
 
 @dataclass(frozen=True)
-class Say:
-    """One answer of the server. ``body`` replaces the chat completion that it would send."""
+class ScriptedReply:
+    """One response of the server. ``body`` replaces the chat completion."""
 
     text: str = "Yes"
     logprobs: Mapping[str, float] | None = None  # token to log-probability, of the first token
     finish_reason: str = "stop"
     usage: Mapping[str, Any] | None = field(default_factory=lambda: {"prompt_tokens": 10, "completion_tokens": 1})
-    more: Mapping[str, Any] = field(default_factory=dict)  # fields of the completion, put over the usual ones
+    extra: Mapping[str, Any] = field(default_factory=dict)  # fields of the completion, over the usual ones
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes | None = None
     delay_s: float = 0.0
     drip_s: float = 0.0  # a pause after each byte
-    drop: bool = False  # hang up without an answer
-    cut: bool = False  # hang up in the middle of the body
+    drop: bool = False  # close the connection without a response
+    cut: bool = False  # close the connection in the middle of the body
 
     def payload(self) -> bytes:
         if self.body is not None:
@@ -61,20 +61,20 @@ class Say:
             "logprobs": listed,
         }
         completion = {"id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": "scripted"}
-        return json.dumps({**completion, "choices": [choice], "usage": self.usage, **self.more}).encode()
+        return json.dumps({**completion, "choices": [choice], "usage": self.usage, **self.extra}).encode()
 
     @staticmethod
-    def list_of(said: Sequence[Say], kind: str) -> bytes:
-        """Their first tokens, as ``/v1/completions`` lists them."""
+    def completions(replies: Sequence[ScriptedReply], kind: str) -> bytes:
+        """Return the body of ``/v1/completions`` with the first tokens of the replies."""
         choices = [
             {"index": n, "text": one.text, "logprobs": {"top_logprobs": [dict(one.logprobs or {})]}}
-            for n, one in enumerate(said)
+            for n, one in enumerate(replies)
         ]
-        usages = [one.usage for one in said if one.usage]
+        usages = [one.usage for one in replies if one.usage]
         cached = [(usage.get("prompt_tokens_details") or {}).get("cached_tokens", 0) for usage in usages] or [0]
         usage = {
             "prompt_tokens": sum(usage["prompt_tokens"] for usage in usages),
-            "completion_tokens": len(said),
+            "completion_tokens": len(replies),
             "prompt_tokens_details": {"cached_tokens": sum(cached) if kind == "sglang" else cached[-1]},
         }
         return json.dumps({"id": "cmpl-1", "object": "text_completion", "choices": choices, "usage": usage}).encode()
@@ -91,8 +91,8 @@ def chat_ml(messages: Sequence[Mapping[str, str]]) -> str:
     return "".join(turns) + "<|im_start|>assistant\n"
 
 
-def refused(_messages: Sequence[Mapping[str, str]]) -> str:
-    """The server's ``/tokenize`` knows no messages, as SGLang's of old."""
+def unsupported(_messages: Sequence[Mapping[str, str]]) -> str:
+    """Stand for a ``/tokenize`` without messages, as in older versions of SGLang."""
     raise NotImplementedError
 
 
@@ -102,49 +102,49 @@ def read_chat_ml(text: str) -> list[dict[str, str]]:
     return [{"role": role, "content": content} for role, content in _TURN.findall(text)]
 
 
-def say(text: str, **more: Any) -> Say:
-    return Say(text, **more)
+def text_reply(text: str, **fields: Any) -> ScriptedReply:
+    return ScriptedReply(text, **fields)
 
 
-def labels(**mass: float) -> Say:
+def labels(**mass: float) -> ScriptedReply:
     """The first token is each label with the given probability."""
-    return Say(next(iter(mass), ""), {label: math.log(share) for label, share in mass.items()})
+    return ScriptedReply(next(iter(mass), ""), {label: math.log(share) for label, share in mass.items()})
 
 
-def error(status: int, message: str = "scripted", *, retry_after: float | None = None) -> Say:
+def error(status: int, message: str = "scripted", *, retry_after: float | None = None) -> ScriptedReply:
     headers = {} if retry_after is None else {"Retry-After": str(retry_after)}
-    return Say(status=status, headers=headers, body=json.dumps({"error": {"message": message}}).encode())
+    return ScriptedReply(status=status, headers=headers, body=json.dumps({"error": {"message": message}}).encode())
 
 
-DROPPED = Say(drop=True)
-CUT_OFF = Say(cut=True)  # fewer bytes than Content-Length says
-TRUNCATED_JSON = Say(body=Say().payload()[:60])  # a whole answer with half a JSON text
-NOT_JSON = Say(body=b"<html>proxy</html>")
-NO_CHOICES = Say(more={"choices": []})
-WRONG_ID = Say(more={"id": 17})
-NAN = Say("Yes", {"Yes": math.nan, "No": -1.0})
-POSITIVE = Say("Yes", {"Yes": 0.5})
-SLOW_LORIS = Say(drip_s=0.05)
+DROPPED = ScriptedReply(drop=True)
+CUT_OFF = ScriptedReply(cut=True)  # fewer bytes than Content-Length says
+TRUNCATED_JSON = ScriptedReply(body=ScriptedReply().payload()[:60])  # a whole answer with half a JSON text
+NOT_JSON = ScriptedReply(body=b"<html>proxy</html>")
+NO_CHOICES = ScriptedReply(extra={"choices": []})
+WRONG_ID = ScriptedReply(extra={"id": 17})
+NAN = ScriptedReply("Yes", {"Yes": math.nan, "No": -1.0})
+POSITIVE = ScriptedReply("Yes", {"Yes": 0.5})
+SLOW_LORIS = ScriptedReply(drip_s=0.05)
 TOO_LONG = error(400, "This model's maximum context length is 8192 tokens. However, you requested 9001 tokens.")
 
-Script = Say | Sequence[Say] | Callable[[int, dict[str, Any]], Say]
-"""What to answer: always the same; one after the other, the last one for ever; or by number (from 0) and request."""
+Script = ScriptedReply | Sequence[ScriptedReply] | Callable[[int, dict[str, Any]], ScriptedReply]
+"""Always the same reply; one after the other, the last one repeated; or by number (from 0) and request."""
 
 
 _TYPICAL = labels(Yes=0.85, No=0.1, A=0.02, B=0.01, C=0.005)
 _TYPICAL = replace(_TYPICAL, body=_TYPICAL.payload())
 
 
-def instant(_number: int, request: dict[str, Any]) -> Say:
-    """A judge that agrees with everything, with as little work as can be."""
+def instant(_number: int, request: dict[str, Any]) -> ScriptedReply:
+    """Agree with everything, at little cost."""
     if request.get("logprobs"):
         return _TYPICAL
     schema = request.get("response_format", {}).get("json_schema", {}).get("schema")
     if schema is None:
-        return Say("Yes.")
+        return ScriptedReply("Yes.")
     reply = agreeable(Question("", schema=schema))
     assert isinstance(reply, Reply)
-    return Say(reply.text)
+    return ScriptedReply(reply.text)
 
 
 MODES: dict[str, Script] = {
@@ -163,19 +163,21 @@ class ScriptedServer:
         self.script = script
         self.kind = kind
         self.render: Callable[[Sequence[Mapping[str, str]]], str] = chat_ml
-        self.render_loud: Callable[[Sequence[Mapping[str, str]]], str] | None = None  # where it is not told to be quiet
-        self.tokenizing_s = 0.0
-        self.lists: list[int] = []  # how many prompts came in each list
-        self.takes_options = True  # whether its chat template may be given some, as Mistral's may not
+        self.render_thinking: Callable[[Sequence[Mapping[str, str]]], str] | None = (
+            None  # without the template option that disables thinking
+        )
+        self.tokenize_delay_s = 0.0
+        self.list_sizes: list[int] = []  # the number of prompts in each list
+        self.template_options = True  # whether the chat template accepts options; Mistral's does not
         self.requests: list[dict[str, Any]] = []
         self.headers: list[Mapping[str, str]] = []
         self.count = 0
-        self.most_at_once = 0
+        self.max_concurrent = 0
         self.port = port
-        self.looks = 0  # at its models
-        self.alive: Callable[[int], bool] = lambda _looks: True
-        self.models: Callable[[int], Sequence[str] | None] = lambda _looks: [MODEL]  # none: there is no such page
-        self.at_once = 0
+        self.probes = 0  # of ``/v1/models``
+        self.alive: Callable[[int], bool] = lambda _probes: True
+        self.models: Callable[[int], Sequence[str] | None] = lambda _probes: [MODEL]  # None: 404
+        self.concurrent = 0
         self._remember = remember
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="scripted server", daemon=True)
@@ -204,7 +206,7 @@ class ScriptedServer:
 
     async def _close(self) -> None:
         for task in asyncio.all_tasks() - {asyncio.current_task()}:
-            task.cancel()  # requests that still wait out a delay
+            task.cancel()  # requests that still wait
         await self._runner.cleanup()
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
@@ -212,30 +214,30 @@ class ScriptedServer:
             return self._models()
         body = json.loads(await request.read()) if request.method == "POST" else {}
         if self.kind in ("vllm", "sglang") and request.path in ("/tokenize", "/detokenize"):
-            await asyncio.sleep(self.tokenizing_s)
-            return self._refuses(body) or self._tokens(body)
+            await asyncio.sleep(self.tokenize_delay_s)
+            return self._refusal(body) or self._tokens(body)
         if self.kind in ("vllm", "sglang") and request.path == "/v1/completions":
-            self.lists.append(len(body["prompt"]))
+            self.list_sizes.append(len(body["prompt"]))
             assert body.get("add_special_tokens") is (False if self.kind == "vllm" else None)
-            return await self._counted(request, body, self._list(body))
+            return await self._record(request, body, self._list(body))
         if request.path != "/v1/chat/completions" or request.method != "POST":
             return web.json_response({"error": {"message": f"no {request.path} here"}}, status=404)
-        return self._refuses(body) or await self._counted(request, body, self._next_said(body))
+        return self._refusal(body) or await self._record(request, body, self._next_reply(body))
 
     def _models(self) -> web.Response:
-        self.looks += 1
-        if not self.alive(self.looks):
+        self.probes += 1
+        if not self.alive(self.probes):
             return web.json_response({"error": {"message": "not yet"}}, status=503)
-        if (models := self.models(self.looks)) is None:
+        if (models := self.models(self.probes)) is None:
             return web.json_response({"error": {"message": "no such page"}}, status=404)
         cards = [{"id": model, "object": "model", "owned_by": self.kind} for model in models]
         return web.json_response({"object": "list", "data": cards})
 
-    def _refuses(self, body: dict[str, Any]) -> web.Response | None:
-        if self.takes_options or "chat_template_kwargs" not in body:
+    def _refusal(self, body: dict[str, Any]) -> web.Response | None:
+        if self.template_options or "chat_template_kwargs" not in body:
             return None
-        told = "chat_template is not supported for Mistral tokenizers."
-        return web.json_response({"error": {"message": told}}, status=400)
+        message = "chat_template is not supported for Mistral tokenizers."
+        return web.json_response({"error": {"message": message}}, status=400)
 
     def _tokens(self, body: dict[str, Any]) -> web.Response:
         begin = BEGIN if self.kind == "sglang" else ""
@@ -246,60 +248,62 @@ class ScriptedServer:
             return web.json_response(
                 {"text": text.replace(BEGIN, "") if body.get("skip_special_tokens", True) else text}
             )
-        if "messages" in body and self.render is refused:
+        if "messages" in body and self.render is unsupported:
             return web.json_response({"error": {"message": "prompt: field required"}}, status=422)
-        loud = self.render_loud if "chat_template_kwargs" not in body else None
-        render = loud or self.render
+        thinking = self.render_thinking if "chat_template_kwargs" not in body else None
+        render = thinking or self.render
         text = begin + (render(body["messages"]) if "messages" in body else body["prompt"])
         return web.json_response({"tokens": [*map(ord, text)]})
 
-    async def _counted(self, request: web.BaseRequest, body: dict[str, Any], what: Say) -> web.StreamResponse:
+    async def _record(self, request: web.BaseRequest, body: dict[str, Any], reply: ScriptedReply) -> web.StreamResponse:
         if self._remember:
             self.requests.append(body)
             self.headers.append(request.headers)
-        self.at_once += 1
-        self.most_at_once = max(self.most_at_once, self.at_once)
+        self.concurrent += 1
+        self.max_concurrent = max(self.max_concurrent, self.concurrent)
         try:
-            return await self._answer(request, what)
+            return await self._respond(request, reply)
         finally:
-            self.at_once -= 1
+            self.concurrent -= 1
 
-    def _list(self, body: dict[str, Any]) -> Say:
-        """The first answer that is a fault, or all as one list."""
-        said: list[Say] = []
+    def _list(self, body: dict[str, Any]) -> ScriptedReply:
+        """Return the first reply that is an error, or all as one list."""
+        replies: list[ScriptedReply] = []
         for prompt in body["prompt"]:
             number, self.count = self.count, self.count + 1
-            said.append(self._next(number, {"messages": read_chat_ml(prompt), "logprobs": True}))
-        if fault := next(
-            (one for one in said if one.status != 200 or (one.body is not None and not one.logprobs)), None
+            replies.append(self._next(number, {"messages": read_chat_ml(prompt), "logprobs": True}))
+        if failed := next(
+            (one for one in replies if one.status != 200 or (one.body is not None and not one.logprobs)), None
         ):
-            return fault
-        return replace(said[0], body=Say.list_of(said, self.kind))
+            return failed
+        return replace(replies[0], body=ScriptedReply.completions(replies, self.kind))
 
-    def _next_said(self, body: dict[str, Any]) -> Say:
+    def _next_reply(self, body: dict[str, Any]) -> ScriptedReply:
         number, self.count = self.count, self.count + 1
         return self._next(number, body)
 
-    def _next(self, number: int, body: dict[str, Any]) -> Say:
-        if isinstance(self.script, Say):
+    def _next(self, number: int, body: dict[str, Any]) -> ScriptedReply:
+        if isinstance(self.script, ScriptedReply):
             return self.script
         if callable(self.script):
             return self.script(number, body)
         return self.script[min(number, len(self.script) - 1)]
 
-    async def _answer(self, request: web.BaseRequest, what: Say) -> web.StreamResponse:
-        if what.delay_s:
-            await asyncio.sleep(what.delay_s)
-        payload = what.payload()
-        if not (what.drop or what.cut or what.drip_s):
-            return web.Response(body=payload, status=what.status, headers=what.headers, content_type="application/json")
+    async def _respond(self, request: web.BaseRequest, reply: ScriptedReply) -> web.StreamResponse:
+        if reply.delay_s:
+            await asyncio.sleep(reply.delay_s)
+        payload = reply.payload()
+        if not (reply.drop or reply.cut or reply.drip_s):
+            return web.Response(
+                body=payload, status=reply.status, headers=reply.headers, content_type="application/json"
+            )
         response = web.StreamResponse(headers={"Content-Type": "application/json", "Content-Length": str(len(payload))})
-        if not what.drop:
+        if not reply.drop:
             await response.prepare(request)
-            for byte in payload[: len(payload) // 2] if what.cut else payload:
+            for byte in payload[: len(payload) // 2] if reply.cut else payload:
                 await response.write(bytes([byte]))
-                await asyncio.sleep(what.drip_s)
-        if what.drop or what.cut:
+                await asyncio.sleep(reply.drip_s)
+        if reply.drop or reply.cut:
             assert request.transport is not None
             request.transport.abort()
         return response
@@ -317,7 +321,7 @@ def scripted_server(script: Script, *, remember: bool = True, kind: str = MODEL)
 
 @contextlib.contextmanager
 def server_process(mode: str = "instant", *, kind: str = MODEL) -> Iterator[str]:
-    """The server in a process of its own; its base URL."""
+    """Start the server in a process of its own, and yield its base URL."""
     command = [sys.executable, "-m", "tests.scripted_server", "--mode", mode, "--kind", kind]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None

@@ -1,1 +1,1 @@
-"""Policies that learn from rubric rewards. Read `loop` first: sample, score, advantages, loss, step, record."""
+"""Training of policies on rubric rewards. Read `loop` first: sample, score, advantages, loss, step, record."""

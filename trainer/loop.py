@@ -79,12 +79,7 @@ def train(
         InvalidError: there are no tasks, a prompt is too long for the policy, the number of rewards is wrong, or the
             gradient is not finite.
     """
-    if not tasks:
-        raise InvalidError("there are no tasks to train on", hint="give prompts with rubrics")
-    if config.out and not resume and checkpoint.steps(config.out):
-        hint = "resume it (--resume), or choose another `out`"
-        raise ConflictError(f"{config.out} holds a training run already", hint=hint)
-    policy.check_lengths([task.prompt for task in tasks], config.sampling.max_new_tokens)
+    _check_start(policy, tasks, config, resume)
     judge = judge_of(tasks, rewards)
     floor = std_floor(config.optim.std_floor, judge)
     constants = calibration_metrics(judge) | floor.record()
@@ -114,6 +109,15 @@ def train(
             checkpoint.save(config, done, policy, optimizer, identity)
         optimizer.close()
     return history
+
+
+def _check_start(policy: Policy, tasks: Sequence[Task], config: TrainConfig, resume: bool) -> None:
+    if not tasks:
+        raise InvalidError("there are no tasks to train on", hint="give prompts with rubrics")
+    if config.out and not resume and checkpoint.steps(config.out):
+        hint = "resume it (--resume), or choose another `out`"
+        raise ConflictError(f"{config.out} holds a training run already", hint=hint)
+    policy.check_lengths([task.prompt for task in tasks], config.sampling.max_new_tokens)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from rubricsvc.core.fingerprint import digest
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion
 from rubricsvc.core.reward import Reward
-from rubricsvc.errors import UnavailableError
+from rubricsvc.errors import UnavailableError, cut
 from rubricsvc.schemas import Item, StoredJob, StoredJudge
 from trainer.judge_info import JudgeInfo
 from trainer.rewards import BackgroundLoop, ScoredRollout, Task, TaskGroup, groups_by_task, in_order
@@ -22,6 +22,7 @@ from trainer.rewards import BackgroundLoop, ScoredRollout, Task, TaskGroup, grou
 log = logging.getLogger(__name__)
 
 RETRY_SECONDS = 1.0
+_MAX_RUN_NAME = 150  # a job's name has at most 200 characters
 
 ItemKey = tuple[int, int]
 """Completion id and rubric id: a job holds each pair once."""
@@ -53,7 +54,7 @@ class ServiceRewards:
         client: AsyncClient | None = None,
     ) -> None:
         self._judge = judge
-        self._run = run or f"run-{uuid.uuid4().hex[:8]}"
+        self._run = cut(run, _MAX_RUN_NAME) if run else f"run-{uuid.uuid4().hex[:8]}"
         self._timeout = timeout
         self._client = client or AsyncClient(url)
         self._submitted: set[str] = set()
@@ -123,8 +124,9 @@ class ServiceRewards:
     async def _submit(self, groups: Sequence[TaskGroup], items: Sequence[ItemKey]) -> StoredJob:
         """Submit the step's job. One that an earlier process left with failures is retried."""
         judge_id = (await self._fetch_judge()).id
-        name = f"{self._run} step {groups[0].completions[0].step}"
-        key = digest(self._run, name, judge_id, items)
+        step = groups[0].completions[0].step
+        name = self._run if step is None else f"{self._run} step {step}"
+        key = digest(self._run, step, judge_id, items)
         job = await self._client.jobs.submit(judge_id, items, name=name, key=key)
         if job.finished and job.status != "completed" and key not in self._submitted:
             job = (await self._client.jobs.retry(job.id)).job

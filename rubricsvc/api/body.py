@@ -6,8 +6,6 @@ number). Here the bytes are validated as JSON in pydantic's strict mode.
 
 from __future__ import annotations
 
-import json
-import math
 from collections.abc import Callable, Coroutine
 from typing import Annotated, Any, TypeVar
 
@@ -17,10 +15,10 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel, GetCoreSchemaHandler
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
-from rubricsvc.formats.strictjson import no_constant, once
+from rubricsvc.core import strict_json
+from rubricsvc.core.validation_messages import FieldPath
 
 T = TypeVar("T", bound=BaseModel)
-Location = tuple[str | int, ...]
 
 
 class _JsonBytes(bytes):
@@ -53,10 +51,13 @@ class _Strict:
             if not isinstance(raw, _JsonBytes):
                 raise PydanticCustomError("json_invalid", "the body must have Content-Type: application/json")
             try:
-                plain = json.loads(raw, object_pairs_hook=once, parse_constant=no_constant)
-            except (ValueError, RecursionError) as error:
+                strict_json.parse(raw.decode())
+            except strict_json.JsonError as error:
+                if error.code == "unstorable":
+                    raise _error(error.path, str(error)) from None
                 raise PydanticCustomError("json_invalid", "not JSON: {why}", {"why": str(error)}) from None
-            _reject_unstorable(plain)
+            except UnicodeDecodeError:
+                raise PydanticCustomError("json_invalid", "not JSON: not UTF-8") from None
             return source.model_validate_json(raw, strict=True)
 
         return core_schema.no_info_before_validator_function(read, handler(source))
@@ -66,21 +67,6 @@ Json = Annotated[T, _Strict()]
 """Strictly validated body of an endpoint of a `StrictRoute`: ``new: Json[NewPrompt]``."""
 
 
-def _reject_unstorable(value: Any, location: Location = ()) -> None:
-    """Reject JSON that cannot be stored: U+0000 (PostgreSQL), and numbers that overflow to infinity."""
-    if isinstance(value, dict):
-        for key, item in value.items():
-            _reject_unstorable(key, (*location, key))
-            _reject_unstorable(item, (*location, key))
-    elif isinstance(value, list):
-        for index, item in enumerate(value):
-            _reject_unstorable(item, (*location, index))
-    elif isinstance(value, str) and "\0" in value:
-        raise _error(location, "the text contains U+0000, which a database cannot store")
-    elif isinstance(value, float) and not math.isfinite(value):
-        raise _error(location, "the number is too large")
-
-
-def _error(location: Location, message: str) -> pydantic_core.ValidationError:
-    error = pydantic_core.InitErrorDetails(type=PydanticCustomError("not_storable", message), loc=location, input=None)
+def _error(path: FieldPath, message: str) -> pydantic_core.ValidationError:
+    error = pydantic_core.InitErrorDetails(type=PydanticCustomError("not_storable", message), loc=path, input=None)
     return pydantic_core.ValidationError.from_exception_data("body", [error])

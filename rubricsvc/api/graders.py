@@ -24,10 +24,9 @@ from rubricsvc.api.request import Db, Validators, ValidatorsDep
 from rubricsvc.core.prompt import Completion
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.verdict import Verdict
-from rubricsvc.errors import InvalidError, UnavailableError
-from rubricsvc.formats.errors import Faults, Place
-from rubricsvc.formats.native import usable_name
-from rubricsvc.formats.openai_grader import parse, prompt_of
+from rubricsvc.errors import UnavailableError
+from rubricsvc.formats.native import rubric_name
+from rubricsvc.formats.openai_grader import parse, parse_prompt
 from rubricsvc.graders.model import Grader, rubric_of
 from rubricsvc.graders.results import GraderRun, run_of
 from rubricsvc.schemas import Wire
@@ -116,20 +115,16 @@ class _GraderRun:
 
 def _submit(db: Database, validators: Validators, new: NewRun) -> _GraderRun:
     """Store grader, item and sample, and submit one job per judge."""
-    grader, faults = parse(new.grader), Faults()
+    grader = parse(new.grader)
     grader_run = _GraderRun(grader, rubric_of(grader))
     validators.rubric(grader_run.rubric)
     legacy = {"reference_answer": new.reference_answer} if new.reference_answer is not None else {}
-    prompt = prompt_of({**legacy, **(new.item or {})}, Place("item"), faults, ("item",))
-    if prompt is None:
-        raise InvalidError(
-            faults.kept[0].message, hint="an item is a mapping; its messages are chat messages", path="item"
-        )
+    prompt = parse_prompt({**legacy, **(new.item or {})})
     with db.write() as session:
         prompt_id = prompts.add(session, prompt).id
         completion_id = completions.add_many(session, [(prompt_id, Completion(text=new.model_sample))])[0]
         for judge, rubric in _split_by_judge(session, grader_run.rubric):
-            name = usable_name(f"grader {grader.label}")
+            name = rubric_name(f"grader {grader.label}")
             rubric_id = rubrics.add(session, rubric, name=name, origin="grader").id
             job = jobs.submit(session, judge_id=judge.id, items=[(completion_id, rubric_id)], name=name)
             if job.finished_at is not None and job.status != COMPLETED:

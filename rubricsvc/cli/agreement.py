@@ -13,7 +13,7 @@ from rubricsvc.errors import InvalidError
 
 if TYPE_CHECKING:
     from rubricsvc.core.judge import Judge
-    from rubricsvc.core.label import Judged
+    from rubricsvc.core.label import JudgedLabel
     from rubricsvc.stats.agreement import Figure
     from rubricsvc.stats.assessment import Assessment, Disagreement, Group
 
@@ -55,7 +55,7 @@ def agreement(
     _put(found, full)
 
 
-def labelled(ref: str, job: int | None, criterion: str | None = None) -> tuple[Judge, list[Judged]]:
+def labelled(ref: str, job: int | None, criterion: str | None = None) -> tuple[Judge, list[JudgedLabel]]:
     """The judge, and the labels beside its verdicts.
 
     Raises:
@@ -68,14 +68,14 @@ def labelled(ref: str, job: int | None, criterion: str | None = None) -> tuple[J
         row = judges.get(session, ref)
         if job is not None:
             jobs.get(session, job)
-        rows = labels.judged(session, row.id, job_id=job)
+        rows = labels.judged_labels(session, row.id, job_id=job)
         judge = row.value
     rows = [row for row in rows if criterion in (None, row.label.criterion)]
     if not rows:
         of = f" of criterion {criterion!r}" if criterion else ""
         of += f" on what job {job} scored" if job is not None else ""
         raise InvalidError(f"there are no labels{of}", hint="`rubricsvc labels import FILE` brings labels")
-    if not any(row.found for row in rows):
+    if not any(row.verdicts for row in rows):
         hint = f"`rubricsvc jobs submit --judge {judge.name} --wait` has it judge them"
         raise InvalidError(f"judge {judge.name!r} has judged nothing of what is labelled", hint=hint)
     return judge, rows

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from rubricsvc.core.judge import Judge
-    from rubricsvc.core.label import Judged
+    from rubricsvc.core.label import JudgedLabel
     from rubricsvc.stats.calibration_fit import Fitted
 
 
@@ -124,7 +124,7 @@ def _row(one: Fitted) -> dict[str, Any]:
     return row | {"held_out": one.after.n if one.after else None, "why_not": one.null_reason}
 
 
-def _overall(rows: list[Judged], out: Path | None, resamples: int, seed: int, as_json: bool) -> None:
+def _overall(rows: list[JudgedLabel], out: Path | None, resamples: int, seed: int, as_json: bool) -> None:
     from rubricsvc.stats.overall import fit_judged
 
     found = fit_judged(rows, resamples=resamples, seed=seed)

@@ -1,4 +1,4 @@
-"""`rubricsvc completions`: what was answered."""
+"""`rubricsvc completions`: completions of prompts."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rubricsvc.cli.database import database
+from rubricsvc.cli.importing import AnyFormat, File, Language, SkipInvalid, import_and_report, options_of
 from rubricsvc.cli.output import After, Json, Limit, clean, group, print_data, print_json, shorten, show, show_page
-from rubricsvc.services.importing import AnyFormat, File, Language, SkipInvalid, importing, options_of
 
 if TYPE_CHECKING:
     from rubricsvc.store.tables import CompletionRow
 
-app = group("Completions: what was answered.")
+app = group("Completions of prompts.")
 
 
 @app.command("import")
@@ -24,12 +24,25 @@ def import_(
     language: Language = None,
     as_json: Json = False,
 ) -> None:
-    """Import completions and prompts, but no rubrics.
+    """Import completions and prompts, without rubrics.
 
-    All of the file is taken, or nothing; taking it twice changes nothing.
+    A file is imported whole or not at all. Importing it again changes nothing.
     """
-    with importing(file, as_json, skip_invalid=skip_invalid) as (importer, source):
-        importer.read(source, format, rubrics_too=False, **options_of(language))
+    from rubricsvc.services.importing import COMPLETIONS, RECORDS, import_file
+
+    import_and_report(
+        file,
+        as_json,
+        lambda session, source: import_file(
+            session,
+            source,
+            format,
+            kinds=(RECORDS, COMPLETIONS),
+            with_rubrics=False,
+            skip_invalid=skip_invalid,
+            options=options_of(language),
+        ),
+    )
 
 
 def _row(row: CompletionRow) -> dict[str, Any]:
@@ -47,8 +60,8 @@ def _row(row: CompletionRow) -> dict[str, Any]:
 @app.command("list")
 def list_(
     *,
-    prompt: Annotated[str | None, typer.Option(help="Of this prompt: its id, or the one it had in its file.")] = None,
-    policy: Annotated[str | None, typer.Option(help="Of this policy.")] = None,
+    prompt: Annotated[str | None, typer.Option(help="Filter by prompt: id, or id in the imported file.")] = None,
+    policy: Annotated[str | None, typer.Option(help="Filter by policy.")] = None,
     limit: Limit = 50,
     after: After = 0,
     as_json: Json = False,
@@ -63,13 +76,13 @@ def list_(
             lambda row: _row(row) | {"text": row.value.text if as_json else shorten(row.value.text, 50)},
             limit,
             as_json,
-            empty="no completions; `rubricsvc completions import FILE` brings some",
+            empty="no completions; import some with `rubricsvc completions import FILE`",
         )
 
 
 @app.command("show")
 def show_(
-    completion_id: Annotated[int, typer.Argument(help="Its id.")],
+    completion_id: Annotated[int, typer.Argument(help="Id of the completion.")],
     as_json: Json = False,
 ) -> None:
     """Show one completion."""

@@ -1,4 +1,4 @@
-"""`rubricsvc graders`: OpenAI's graders, checked and run without a database."""
+"""`rubricsvc graders`: check and run OpenAI graders, without a database."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rubricsvc.cli.embedded import EMBEDDED
+from rubricsvc.cli.importing import input_file
 from rubricsvc.cli.judge_probe import score_once
 from rubricsvc.cli.output import (
     OK,
@@ -25,7 +26,6 @@ from rubricsvc.cli.output import (
 )
 from rubricsvc.cli.score import file_or_text, judge_of, text_of
 from rubricsvc.errors import InvalidError
-from rubricsvc.services.importing import source_of
 
 if TYPE_CHECKING:
     from rubricsvc.core.judge import Judge
@@ -34,16 +34,16 @@ if TYPE_CHECKING:
     from rubricsvc.graders.model import Grader
     from rubricsvc.graders.results import GraderRun
 
-app = group("OpenAI's graders: check and run one, without a database.")
+app = group("Check and run OpenAI graders, without a database.")
 
-File = Annotated[str, typer.Argument(help="The grader's JSON; - is stdin.", show_default=False)]
+File = Annotated[str, typer.Argument(help="JSON file of the grader; - is stdin.", show_default=False)]
 
 
 @app.command()
 def validate(file: File, as_json: Json = False) -> None:
     """Check a grader: its type, its templates, its formula.
 
-    A file of items, each with its grader, is checked by `rubricsvc rubrics lint`.
+    Check a file of items with their graders with `rubricsvc rubrics lint`.
     """
     from rubricsvc.graders.model import parts_of
 
@@ -53,32 +53,30 @@ def validate(file: File, as_json: Json = False) -> None:
         return
     rows = [[key, part.type, getattr(part, "model", "-")] for key, part in parts_of(grader).items()]
     print_table(["part", "type", "model"], rows)
-    echo(f"{grader.label}: no faults")
+    echo(f"{grader.label}: no errors")
 
 
 @app.command()
 def run(
     file: File,
     *,
-    sample: Annotated[str, typer.Option(help="What is graded: a text, or a file that holds it; - is stdin.")],
-    item: Annotated[str | None, typer.Option(help="The row of data: a JSON file, or JSON.")] = None,
+    sample: Annotated[str, typer.Option(help="Text to grade, or a file with it; - is stdin.")],
+    item: Annotated[str | None, typer.Option(help="Item of the data set: JSON, or a JSON file.")] = None,
     judge: Annotated[
         str | None,
-        typer.Option(help="Who is asked: embedded, the URL of an OpenAI-compatible server, or a judge's name."),
+        typer.Option(help="embedded, the URL of an OpenAI-compatible server, or the name of a judge."),
     ] = None,
-    model: Annotated[
-        str | None, typer.Option(help="The model at the URL.", show_default="the only one it serves")
-    ] = None,
+    model: Annotated[str | None, typer.Option(help="Model at the URL.", show_default="the only one served")] = None,
     mode: Annotated[
         str | None,
-        typer.Option(help="readout or written.", show_default="written; readout for the embedded judge"),
+        typer.Option(help="readout or written.", show_default="written, or readout for embedded"),
     ] = None,
-    api_key_env: Annotated[str | None, typer.Option(help="The variable that holds the server's API key.")] = None,
+    api_key_env: Annotated[str | None, typer.Option(help="Environment variable of the server's API key.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Run a grader on one sample. With --json the answer is that of OpenAI's API.
+    """Run a grader on one sample. --json prints the response of OpenAI's API.
 
-    Ends with 1 where there is no reward: a part of the grader failed.
+    Exits with 1 if there is no reward because a part of the grader failed.
     """
     from rubricsvc.core.prompt import Completion
     from rubricsvc.graders.results import run_of
@@ -86,78 +84,69 @@ def run(
     _, grader, rubric = _read(file)
     prompt = _item(item)
     text = text_of(sample) if sample == "-" else file_or_text(sample)
-    asked = [criterion.key for criterion in rubric.criteria if criterion.custom_prompt]
-    way = mode or ("readout" if judge == EMBEDDED else "written")
-    chosen = judge_of(judge, model, way, api_key_env) if judge is not None else _nobody(rubric)
-    began = time.monotonic()
-    verdicts = asyncio.run(score_once(chosen, rubric, prompt, Completion(text=text)))
-    models = dict.fromkeys(asked, chosen.model or chosen.name)
-    found = run_of(grader, rubric, verdicts, models=models, seconds=time.monotonic() - began)
-    with exit_with(WITH_FAILURES if found.reward is None else OK):
+    mode = mode or ("readout" if judge == EMBEDDED else "written")
+    judge_value = judge_of(judge, model, mode, api_key_env) if judge is not None else _no_judge(rubric)
+    started = time.monotonic()
+    verdicts = asyncio.run(score_once(judge_value, rubric, prompt, Completion(text=text)))
+    judged = [criterion.key for criterion in rubric.criteria if criterion.custom_prompt]
+    models = dict.fromkeys(judged, judge_value.model or judge_value.name)
+    result = run_of(grader, rubric, verdicts, models=models, seconds=time.monotonic() - started)
+    with exit_with(WITH_FAILURES if result.reward is None else OK):
         if as_json:
-            print_json(found.model_dump(mode="json"))
+            print_json(result.model_dump(mode="json"))
         else:
-            _print(rubric, found)
+            _print(rubric, result)
 
 
 def _read(file: str) -> tuple[Any, Grader, Rubric]:
     """The one grader of a file, as it stands there and as it is read, and the rubric that it is."""
-    from rubricsvc.formats.documents import documents
-    from rubricsvc.formats.errors import Faults
     from rubricsvc.formats.openai_grader import parse
     from rubricsvc.graders.model import rubric_of
     from workers import checks
 
-    with source_of(file) as source:
-        faults = Faults()
-        found = [data for data, _ in documents(source, faults)]
-        faults.raise_if_any(source.name)
-    if len(found) != 1:
-        hint = "items with their graders are imported: rubricsvc rubrics import FILE --format openai_grader"
-        raise InvalidError(f"{file} has {len(found)} records, expected one grader", hint=hint)
-    grader = parse(found[0])
+    source = input_file(file)
+    records = [data for data, _ in source.records()]
+    source.errors.raise_if_any()
+    if len(records) != 1:
+        hint = "import items with their graders: rubricsvc rubrics import FILE --format openai_grader"
+        raise InvalidError(f"{file} has {len(records)} records, expected one grader", hint=hint)
+    grader = parse(records[0])
     rubric = rubric_of(grader)
     checks.validate(rubric)
-    return found[0], grader, rubric
+    return records[0], grader, rubric
 
 
 def _item(given: str | None) -> Prompt:
-    from rubricsvc.formats.errors import Faults, Place
-    from rubricsvc.formats.openai_grader import prompt_of
-    from rubricsvc.formats.strictjson import JsonError, parse
+    from rubricsvc.core.strict_json import JsonError, parse
+    from rubricsvc.formats.openai_grader import parse_prompt
 
     try:
-        data = parse(file_or_text(given)) if given is not None else {}
+        return parse_prompt(parse(file_or_text(given)) if given is not None else {})
     except JsonError as error:
-        raise InvalidError(f"--item {error}", hint='name a JSON file, or write JSON: \'{"answer": "4"}\'') from None
-    faults = Faults()
-    prompt = prompt_of(data, Place("--item"), faults)
-    if prompt is None:
-        raise InvalidError(f"--item: {faults.kept[0].message}", hint="an item is one JSON object")
-    return prompt
+        raise InvalidError(f"--item: {error}", hint='name a JSON file, or write JSON: \'{"answer": "4"}\'') from None
 
 
-def _nobody(rubric: Rubric) -> Judge:
-    """The judge of a grader that asks no model.
+def _no_judge(rubric: Rubric) -> Judge:
+    """Return the judge of a grader without models.
 
     Raises:
-        InvalidError: this one does.
+        InvalidError: it has one.
     """
     from rubricsvc.store.judges import CHECKS
 
-    wanted = sorted(
+    models = sorted(
         {criterion.custom_prompt.model or "a model" for criterion in rubric.criteria if criterion.custom_prompt}
     )
-    if wanted:
-        hint = "say who is asked, with --judge: a URL, a judge's name, or embedded"
-        raise InvalidError(f"this grader asks {', '.join(wanted)}", hint=hint)
+    if models:
+        hint = "add --judge with a URL, the name of a judge, or embedded"
+        raise InvalidError(f"this grader needs {', '.join(models)}", hint=hint)
     return CHECKS
 
 
-def _print(rubric: Rubric, found: GraderRun) -> None:
-    details, scores = found.metadata.details, found.metadata.scores
+def _print(rubric: Rubric, result: GraderRun) -> None:
+    details, scores = result.metadata.details, result.metadata.scores
     rows = [[key, cell(scores.get(key)), shorten(details.get(key, ""), 200)] for key in rubric.by_key]
-    print_table(["part", "score", "why"], rows)
-    print_data(f"\nreward {cell(found.reward)}")
+    print_table(["part", "score", "reason"], rows)
+    print_data(f"\nreward {cell(result.reward)}")
     if formula := details.get("calculate_output"):
         print_data(f"no reward: {formula}")

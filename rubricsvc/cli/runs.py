@@ -145,7 +145,7 @@ def _tasks(config: RunConfig) -> list[Task]:
 
 def _print_plan(config: RunConfig, judge: Judge | ServiceJudge, tasks: list[Task], resume: bool) -> None:
     from rubricsvc.cli.embedded import EMBEDDED, fetch_embedded, warn_of_embedded
-    from rubricsvc.services.selecting import warn_of_vetoes
+    from rubricsvc.services.selecting import veto_warning
     from trainer.config import ServiceJudge
 
     sampling, policy = config.sampling, config.policy
@@ -156,7 +156,9 @@ def _print_plan(config: RunConfig, judge: Judge | ServiceJudge, tasks: list[Task
         f"judge {judge.name}"
     )
     if not isinstance(judge, ServiceJudge):
-        warn_of_vetoes(judge, sorted({repr(key) for task in tasks for key in task.rubric.judged_required}))
+        required = sorted({repr(key) for task in tasks for key in task.rubric.judged_required})
+        if warning := veto_warning(judge, required):
+            echo(f"warning: {warning}")
     model = None if isinstance(judge, ServiceJudge) else judge.model
     if model == EMBEDDED:
         warn_of_embedded()

@@ -1,4 +1,4 @@
-"""`rubricsvc verdicts`: what judges found, criterion by criterion."""
+"""`rubricsvc verdicts`: verdicts of judges, by criterion."""
 
 from __future__ import annotations
 
@@ -14,35 +14,27 @@ if TYPE_CHECKING:
     from rubricsvc.core.verdict import Verdict
     from rubricsvc.store.tables import VerdictRow
 
-app = group("Verdicts: what judges found, criterion by criterion.")
-
-
-def plain(verdict: Verdict) -> dict[str, Any]:
-    """A verdict as JSON data; what it does not have is left out."""
-    return verdict.model_dump(mode="json", exclude_none=True, exclude={"evidence"}) | (
-        {"evidence": [evidence.model_dump(exclude_none=True) for evidence in verdict.evidence]}
-        if verdict.evidence
-        else {}
-    )
+app = group("Verdicts of judges, by criterion.")
 
 
 def why(verdict: Verdict) -> str:
-    """What a table says beside the value: quotes that do not stand in the answer, and the failure or the rationale; and
-    what else there is to say of a finding: pairs whose orders disagree, a trace that goes in circles."""
-    told = f"[{verdict.detail}]" if verdict.detail else ""
-    words = verdict.detail if verdict.outcome == "failed" else " ".join(filter(None, (told, verdict.rationale)))
-    reason = f"{verdict.reason}: " if verdict.reason and words else verdict.reason or ""
-    foreign = sum(quote.start is None for quote in verdict.evidence)
-    mark = f"[{foreign} of {len(verdict.evidence)} quotes not in the answer] " if foreign else ""
-    return mark + reason + (words or "")
+    """Return the failure or the rationale of a verdict, with its detail and the number of quotes not found."""
+    if verdict.outcome == "failed":
+        text = verdict.detail or ""
+    else:
+        text = " ".join(filter(None, (f"[{verdict.detail}]" if verdict.detail else "", verdict.rationale)))
+    reason = f"{verdict.reason}: " if verdict.reason and text else verdict.reason or ""
+    missing = sum(quote.start is None for quote in verdict.evidence)
+    mark = f"[{missing} of {len(verdict.evidence)} quotes not in the completion] " if missing else ""
+    return mark + reason + text
 
 
 @app.command("list")
 def list_(
     *,
-    job: Annotated[int | None, typer.Option(help="Of this job.")] = None,
-    completion: Annotated[int | None, typer.Option(help="Of this completion.")] = None,
-    outcome: Annotated[Outcome | None, typer.Option(help="Only those that came out so.")] = None,
+    job: Annotated[int | None, typer.Option(help="Filter by job.")] = None,
+    completion: Annotated[int | None, typer.Option(help="Filter by completion.")] = None,
+    outcome: Annotated[Outcome | None, typer.Option(help="Filter by outcome.")] = None,
     limit: Limit = 100,
     after: After = 0,
     as_json: Json = False,
@@ -66,6 +58,8 @@ def list_(
 def _row(row: VerdictRow, as_json: bool) -> dict[str, Any]:
     ids = {"id": row.id, "completion_id": row.completion_id, "rubric_id": row.rubric_id, "judge_id": row.judge_id}
     if as_json:
-        return ids | {"verdict": plain(row.verdict)}
+        from rubricsvc.services.exporting import plain_verdict
+
+        return ids | {"verdict": plain_verdict(row.verdict)}
     value = row.value if row.value is not None else row.outcome
     return ids | {"criterion": row.criterion, "value": value, "why": shorten(why(row.verdict), 60)}

@@ -1,6 +1,6 @@
-"""The arithmetic of comparisons: who meets whom, and what each is worth after it.
+"""The arithmetic of comparisons: which members of a group are paired, and their values afterwards.
 
-Whoever is compared is a number, its place in an order that was shuffled before.
+A member is its index in an order that was shuffled before.
 """
 
 from __future__ import annotations
@@ -14,26 +14,26 @@ from statistics import fmean
 Pair = tuple[int, int]
 
 ANCHORS = 2
-"""How many members the parts of a group share."""
+"""Number of members that all parts of a group share."""
 
 
-def meetings(count: int, opponents: int | None = None) -> list[Pair]:
-    """Which of ``count`` meet: all of them, or each with ``opponents`` others (one more where that cannot be even).
+def pairings(count: int, opponents: int | None = None) -> list[Pair]:
+    """Return the pairs of ``count`` members: all, or ``opponents`` for each (one more where that cannot be even).
 
-    The design is a circulant graph: each meets those at the same distances around a circle, so that all meet equally
-    many, and, from two opponents on, everybody is connected with everybody.
+    The design is a circulant graph: each member is paired with those at the same distances around a circle, so that
+    all have equally many pairs and, from two opponents on, the graph is connected.
     """
     if opponents is None or opponents >= count - 1:
         return list(combinations(range(count), 2))
     distances = set(range(1, opponents // 2 + 1))
     if opponents % 2:
         distances.add(count // 2 if count % 2 == 0 else opponents // 2 + 1)
-    met = {(place, (place + distance) % count) for place in range(count) for distance in distances}
-    return sorted({(min(pair), max(pair)) for pair in met})
+    pairs = {(member, (member + distance) % count) for member in range(count) for distance in distances}
+    return sorted({(min(pair), max(pair)) for pair in pairs})
 
 
-def parts(count: int, size: int) -> list[tuple[int, ...]]:
-    """``count`` members in parts of at most ``size``. Where there are several, the first members are in all of them."""
+def overlapping_parts(count: int, size: int) -> list[tuple[int, ...]]:
+    """Return ``count`` members in parts of at most ``size``; several parts share the first `ANCHORS` members."""
     if count <= size:
         return [tuple(range(count))]
     shared = min(ANCHORS, size - 1)
@@ -41,36 +41,38 @@ def parts(count: int, size: int) -> list[tuple[int, ...]]:
     return [(*range(shared), *range(shared + part, count, number)) for part in range(number)]
 
 
-def aligned(scores: Sequence[Mapping[int, float]]) -> dict[int, float]:
-    """The scores of several parts on one scale, in [0, 1]; each part's are given by member.
+def align_scores(scores: Sequence[Mapping[int, float]]) -> dict[int, float]:
+    """Return the scores of several parts, given by member, on one scale in [0, 1].
 
-    A judge is stricter in one part than in another: each part's scores are moved by as much as brings the mean of the
-    members that all parts share to its mean over the parts. A shared member gets the mean of its moved scores.
+    A judge may be stricter in one part than in another: each part's scores are shifted so that the mean of the shared
+    members equals its mean over the parts. A shared member gets the mean of its shifted scores.
     """
     if not scores:
         return {}
     shared = set.intersection(*(set(part) for part in scores))
     means = [fmean(part[member] for member in sorted(shared)) for part in scores]
     common = fmean(means)
-    moved: dict[int, list[float]] = {}
+    shifted: dict[int, list[float]] = {}
     for part, mean in zip(scores, means, strict=True):
         for member, score in part.items():
-            moved.setdefault(member, []).append(min(1.0, max(0.0, score + (common - mean))))
-    return {member: fmean(found) for member, found in moved.items()}
+            shifted.setdefault(member, []).append(min(1.0, max(0.0, score + (common - mean))))
+    return {member: fmean(values) for member, values in shifted.items()}
 
 
-def standing(met: Sequence[tuple[float, int]], equals: int = 0) -> float | None:
-    """The mean score of one in its pairs: (score in [0, 1], how many are the one met); each of ``equals`` is a tie.
+def win_rate(pairs: Sequence[tuple[float, int]], ties: int = 0) -> float | None:
+    """Return a member's mean score over its pairs; None without any.
 
-    None where there is nobody to compare with.
+    Args:
+        pairs: The score in [0, 1] of each pair, and the number of completions that the opponent stands for.
+        ties: Number of completions equal to the member itself.
     """
-    weight = sum(number for _, number in met) + equals
-    return (sum(score * number for score, number in met) + 0.5 * equals) / weight if weight else None
+    weight = sum(count for _, count in pairs) + ties
+    return (sum(score * count for score, count in pairs) + 0.5 * ties) / weight if weight else None
 
 
 @dataclass(frozen=True, slots=True)
 class RankedPair:
-    """What a GenRM says of two: a score for each (1 to 5), and a ranking, 1 (the first is much better) to 6."""
+    """A GenRM's reply on two members: a score (1 to 5) for each, and a ranking, 1 (the first is much better) to 6."""
 
     first: int
     second: int
@@ -80,24 +82,24 @@ class RankedPair:
 
 
 def genrm_compare(pairs: Iterable[RankedPair]) -> dict[int, float]:
-    """The mean of each one's scores over its pairs (NeMo Gym, genrm_compare with its ``simple_tiebreaker``).
+    """Return each member's mean score over its pairs (NeMo Gym, genrm_compare with its ``simple_tiebreaker``).
 
-    Where both scores of a pair are equal, 3.5 - ranking is added to the first one's and taken from the second one's.
+    Where both scores of a pair are equal, 3.5 - ranking is added to the first and subtracted from the second.
     """
     scores: dict[int, list[float]] = {}
     for pair in pairs:
         tie = 3.5 - pair.ranking if pair.score_1 == pair.score_2 else 0.0
         scores.setdefault(pair.first, []).append(pair.score_1 + tie)
         scores.setdefault(pair.second, []).append(pair.score_2 - tie)
-    return {member: fmean(found) for member, found in scores.items()}
+    return {member: fmean(values) for member, values in scores.items()}
 
 
-def top(scores: Mapping[int, float], n: int) -> dict[int, float]:
-    """1 for the ``n`` best and 0 for the others (reward_hub, groupwise); who equals the last of them is one of them."""
+def top_n(scores: Mapping[int, float], n: int) -> dict[int, float]:
+    """Return 1 for the ``n`` best, and for ties with the last of them, and 0 for the others (reward_hub, groupwise)."""
     least = min(sorted(scores.values(), reverse=True)[:n], default=0.0)
     return {member: float(score >= least) for member, score in scores.items()}
 
 
-def disagree(first: float, second: float) -> bool:
-    """Whether the two orders of a pair name different winners; both scores are of the same one of the pair."""
+def orders_disagree(first: float, second: float) -> bool:
+    """Return whether the two orders of a pair have different winners; both scores are of the same member."""
     return (first - 0.5) * (second - 0.5) < 0

@@ -34,13 +34,20 @@ class Label(Value):
     value: UnitInterval | None = None
     note: StorableText | None = Field(default=None, max_length=20_000)
 
+    @property
+    def verdict(self) -> Verdict:
+        """The label as a verdict, for `rubricsvc.reward`: scored, or abstained where the person could not tell."""
+        if self.value is None:
+            return Verdict.abstained(self.criterion, rationale=self.note)
+        return Verdict.scored(self.criterion, self.value, rationale=self.note)
+
 
 @dataclass(frozen=True, slots=True)
-class Judged:
-    """A label, and what one judge found about the same completion under the same rubric.
+class JudgedLabel:
+    """A label, with one judge's verdicts on the same completion under the same rubric.
 
-    ``found`` has the judge's newest verdicts by criterion, and is empty where it was not asked; ``reward`` is what they
-    were folded into. ``criterion`` is None for an ``overall`` score under a rubric that has no such criterion.
+    ``verdicts`` are the newest by criterion, empty if the judge did not judge the completion; ``reward`` is their
+    reward. ``criterion`` is None for an ``overall`` score under a rubric that has no such criterion.
     """
 
     completion_id: int
@@ -48,10 +55,10 @@ class Judged:
     rubric_id: int
     label: Label
     criterion: Criterion | None
-    found: Mapping[str, Verdict]
+    verdicts: Mapping[str, Verdict]
     reward: float | None = None
 
     @property
     def verdict(self) -> Verdict | None:
-        """The judge's verdict on what the label is about."""
-        return self.found.get(self.label.criterion)
+        """The judge's verdict on the criterion of the label."""
+        return self.verdicts.get(self.label.criterion)

@@ -69,7 +69,7 @@ class Usage(Value):
     completion: float = 0.0
     cost: float = 0.0
 
-    def share(self, count: int) -> Usage:
+    def divided(self, count: int) -> Usage:
         """Return one of ``count`` equal shares."""
         return Usage(**{name: getattr(self, name) / count for name in Usage.model_fields})
 

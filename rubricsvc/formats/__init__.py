@@ -1,17 +1,18 @@
-"""Files in, records out. One module for each dialect; `FORMATS` names them.
+"""Files into records. Each format is a module; ``FORMATS`` names them.
 
-A file is taken whole or not at all: every fault in it is gathered, with its line, what was expected and what was found,
-and raised as one ``FormatError``. With ``skip_invalid`` the bad records are left out instead, and told.
+A file is used whole or not at all: all errors in it are collected, with line, field, what was expected and what was
+found, and raised as one ``InvalidFileError``. With ``skip_invalid`` the invalid records are left out instead.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from rubricsvc.core.rubric import Rubric
+from rubricsvc.core.validation_messages import FieldPath
 from rubricsvc.errors import InvalidError
 from rubricsvc.formats import (
     cherrl,
@@ -24,12 +25,11 @@ from rubricsvc.formats import (
     paperbench,
     preferences,
 )
-from rubricsvc.formats.documents import documents
-from rubricsvc.formats.errors import BadFileError, Fault, Faults, Place, refuse
+from rubricsvc.formats.errors import FieldError, FileErrors, InvalidFileError, Location, file_error
+from rubricsvc.formats.input_file import InputFile
 from rubricsvc.formats.record import Record
-from rubricsvc.formats.source import Source
 
-__all__ = ["FORMATS", "BadFileError", "Fault", "Record", "Records", "guess", "load", "stream"]
+__all__ = ["FORMATS", "FieldError", "InputFile", "InvalidFileError", "Record", "Records", "detect", "load", "stream"]
 
 FORMATS: dict[str, Callable[..., Iterator[Record]]] = {
     "native": native.read,
@@ -44,7 +44,7 @@ FORMATS: dict[str, Callable[..., Iterator[Record]]] = {
     "cherrl": cherrl.read,
 }
 
-_KNOWN_BY: dict[str, tuple[set[str], ...]] = {
+_FIELDS_OF: dict[str, tuple[set[str], ...]] = {
     "healthbench": ({"prompt_id", "rubrics"}, {"prompt_id", "binary_labels"}),
     "deep_research_bench": ({"criterions", "dimension_weight"}, {"topic", "language", "prompt"}, {"article", "prompt"}),
     "paperbench": ({"requirements", "weight", "sub_tasks"},),
@@ -63,103 +63,117 @@ _KNOWN_BY: dict[str, tuple[set[str], ...]] = {
     "cherrl": ({"sample_id", "prompt_input", "model_output"},),
     "native": ({"criteria"}, {"prompt", "completions"}),
 }
-"""The fields that tell a format: a record with all of any one set is of it."""
+"""The fields that identify a format: a record with all fields of one set has that format."""
 
-Examine = Callable[[Rubric, Place, Faults], None]
+_NAME_IT = f"name it with --format (format=): {', '.join(FORMATS)}"
+
+RubricCheck = Callable[[Rubric], None]
+"""Raises InvalidError, with a ``path``, where a rubric names a check that does not exist or its arguments are wrong."""
 
 
 class Records(list[Record]):
-    """The records of a file, and the faults of those that were ``skipped``."""
+    """The records of a file, and the errors of those that were ``skipped``."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.skipped: list[Fault] = []
+        self.skipped: list[FieldError] = []
 
 
 def load(path: str | Path, format: str | None = None, *, skip_invalid: bool = False, **options: str) -> Records:
-    """All records of a file, or (DeepResearch Bench) of a folder.
+    """Return all records of a file, or (DeepResearch Bench) of a folder.
 
     Args:
-        format: a name in ``FORMATS``; without one it is told by the file's ending and fields.
-        skip_invalid: leave bad records out, and tell them in ``.skipped``, instead of refusing the file.
-        options: the format's own, such as ``language="en"`` for DeepResearch Bench.
+        path: the file.
+        format: a name in ``FORMATS``; by default it is recognized by the file's ending and fields.
+        skip_invalid: leave invalid records out and list their errors in ``.skipped``, instead of rejecting the file.
+        options: of the format, such as ``language="en"`` for DeepResearch Bench.
 
     Raises:
-        FormatError: the file is bad (``BadFileError`` with ``.faults``), not there, or of no format known here.
-        InvalidError: no such format or option.
+        InvalidFileError: the file is invalid (``.errors`` lists what is wrong), missing, or of an unknown format.
+        InvalidError: the format or the option does not exist.
     """
-    records = Records()
-    on_skip = records.skipped.append if skip_invalid else None
-    records.extend(stream(path, format, on_skip=on_skip, examine=None, **options))
+    file, records = InputFile(path), Records()
+    records.extend(stream(file, format, skip_invalid=skip_invalid, options=options))
+    records.skipped = file.errors.errors
     return records
 
 
 def stream(
-    path: str | Path | Source,
+    file: InputFile,
     format: str | None = None,
     *,
-    on_skip: Callable[[Fault], None] | None = None,
-    examine: Examine | None = None,
-    **options: str,
+    skip_invalid: bool = False,
+    check: RubricCheck | None = None,
+    options: Mapping[str, str] | None = None,
 ) -> Iterator[Record]:
-    """As ``load``, record by record. Use what it gives only once it has ended without an error.
+    """Yield the records of a file one by one, as `load` does. Use them only once it has ended without an error.
 
-    ``on_skip`` is told each fault, and the bad records are left out; without it they are an error. ``examine`` adds
-    what else is wrong with a rubric that stands at a place.
+    Args:
+        file: the file; ``file.errors`` has the errors of the records that were skipped.
+        format: as in `load`.
+        skip_invalid: as in `load`.
+        check: is called with each rubric; an InvalidError that it raises is an error of the record.
+        options: as in `load`.
     """
-    source = path if isinstance(path, Source) else Source.of(path)
-    name = format or guess(source)
+    name = format or detect(file)
     if name not in FORMATS:
-        raise InvalidError(f"no format {name!r}", hint=f"there are: {', '.join(FORMATS)}")
+        raise InvalidError(f"unknown format {name!r}", hint=f"expected one of {', '.join(FORMATS)}", path="format")
     read: Callable[..., Iterator[Record]] = FORMATS[name]
-    _refuse_unknown_options(name, read, options)
-    faults = Faults()
-    records = 0
-    for record in read(source, faults, **options):
-        before = faults.count
-        if examine is not None and record.rubric is not None:
-            examine(record.rubric, record.place or Place(source.name), faults)
-        if faults.count > before:
-            continue
-        records += 1
-        if on_skip is not None or not faults.count:
-            yield record
-    if on_skip is None:
-        faults.raise_if_any(source.name)
-    else:
-        for fault in faults.told(source.name):
-            on_skip(fault)
-    if not records:
-        raise refuse(source.place, "holds no record that can be used")
+    options = options or {}
+    _check_options(name, read, options)
+    errors, count = file.errors, 0
+    for record in read(file, **options):
+        before = errors.count
+        if check is not None and record.rubric is not None:
+            _check_rubric(record.rubric, record.location or file.location, errors, check)
+        if errors.count == before:
+            count += 1
+            if skip_invalid or not errors.count:
+                yield record
+    if not skip_invalid:
+        errors.raise_if_any()
+    if not count:
+        raise file_error(file.location, "no_records", "has no valid record")
 
 
-def _refuse_unknown_options(name: str, read: Callable[..., Any], options: dict[str, str]) -> None:
-    known = list(inspect.signature(read).parameters)[2:]
+def _check_rubric(rubric: Rubric, location: Location, errors: FileErrors, check: RubricCheck) -> None:
+    for number, criterion in enumerate(rubric.criteria):
+        try:
+            check(rubric.model_copy(update={"criteria": (criterion,)}))  # one by one, to report every error
+        except InvalidError as error:
+            steps = [int(step) if step.isdecimal() else step for step in error.path.split(".")[2:]]
+            name = criterion.check.name if criterion.check else ""
+            if location.root + (short := ("criteria", number, "check", name)) in location.positions:
+                path: FieldPath = (*short, *steps[2:])  # written as {name: {arguments}}
+            else:
+                path = ("criteria", number, *steps)
+            errors.add(location, "check", f"{error}; {error.hint}", path)
+
+
+def _check_options(name: str, read: Callable[..., Any], options: Mapping[str, str]) -> None:
+    known = list(inspect.signature(read).parameters)[1:]
     for option in options.keys() - set(known):
-        hint = f"{name} knows: {', '.join(known)}" if known else f"{name} has no options"
-        raise InvalidError(f"format {name} has no option {option!r}", hint=hint)
+        hint = f"options of {name}: {', '.join(known)}" if known else f"{name} has no options"
+        raise InvalidError(f"format {name} has no option {option!r}", hint=hint, path=option)
 
 
-def guess(source: Source) -> str:
-    """The name of the file's format, where its ending and the fields of its first record leave no doubt.
+def detect(file: InputFile) -> str:
+    """Return the name of the file's format, recognized by its ending and the fields of its first record.
 
     Raises:
-        FormatError: they do; the message names the formats.
+        InvalidFileError: no format or several match; the message names the formats.
     """
-    if source.path.is_dir():
-        if (source.path / "query.jsonl").is_file() and (source.path / "criteria.jsonl").is_file():
+    if file.is_folder:
+        if (file.path / "query.jsonl").is_file() and (file.path / "criteria.jsonl").is_file():
             return "deep_research_bench"
-        raise refuse(source.place, "is a folder without query.jsonl and criteria.jsonl", _NAME_IT)
-    faults = Faults()
-    first, _ = next(documents(source, faults), (None, None))
+        message = "is a folder without query.jsonl and criteria.jsonl"
+        raise file_error(file.location, "unknown_format", message, _NAME_IT)
+    first = file.first()
     fields = set(first) if isinstance(first, dict) else set()
-    fitting = [name for name, sets in _KNOWN_BY.items() if any(known <= fields for known in sets)]
-    if len(fitting) == 1:
-        return fitting[0]
-    if source.path.suffix.lower() in (".yaml", ".yml") or faults.count:
-        return "native"  # no other format is YAML; and a broken first line is told by the reader
-    seen = f"its first record has {', '.join(sorted(fields)[:6])}" if fields else "its first record has no fields"
-    raise refuse(source.place, f"cannot tell its format: {seen}", _NAME_IT)
-
-
-_NAME_IT = f"name it with --format (format=): {', '.join(FORMATS)}"
+    matching = [name for name, sets in _FIELDS_OF.items() if any(known <= fields for known in sets)]
+    if len(matching) == 1:
+        return matching[0]
+    if file.path.suffix.lower() in (".yaml", ".yml") or file.errors.count:
+        return "native"  # no other format is YAML; and after a line that is not JSON, its error is what matters
+    message = f"its first record has the fields {', '.join(sorted(fields)[:6])}" if fields else "has no fields"
+    raise file_error(file.location, "unknown_format", f"unknown format: {message}", _NAME_IT)

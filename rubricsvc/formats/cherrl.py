@@ -12,43 +12,41 @@ from typing import Annotated
 
 from pydantic import Field
 
+from rubricsvc.core.label import Label
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
-from rubricsvc.core.verdict import Verdict
-from rubricsvc.formats.documents import documents
-from rubricsvc.formats.errors import Faults
-from rubricsvc.formats.fields import Foreign, build
-from rubricsvc.formats.native import usable_name
+from rubricsvc.formats.fields import ForeignModel, build
+from rubricsvc.formats.input_file import InputFile
+from rubricsvc.formats.native import rubric_name
 from rubricsvc.formats.record import Record
-from rubricsvc.formats.source import Source
 
 RUBRIC = Rubric(criteria=(Criterion(key="good", text="The answer does well what the task asks."),))
 _REGIONS = {"pre_onset": 1.0, "post_onset": 0.0}
 Text = Annotated[str, Field(min_length=1)]
 
 
-class _Rollout(Foreign):
+class _Rollout(ForeignModel):
     sample_id: Text
     run_name: Text
     prompt_input: Text
     model_output: str
 
 
-def read(source: Source, faults: Faults) -> Iterator[Record]:
-    """One record a rollout; what is wrong goes to ``faults``.
+def read(file: InputFile) -> Iterator[Record]:
+    """Yield a record for each valid rollout; errors are added to ``file.errors``.
 
     Raises:
-        FormatError: the file cannot be read at all.
+        InvalidFileError: the file cannot be read at all.
     """
-    for data, place in documents(source, faults):
-        rollout = build(_Rollout, data, place, faults)
+    for data, location in file.records():
+        rollout = build(_Rollout, data, location, file.errors)
         if rollout is None:
             continue
         region = next((value for name, value in _REGIONS.items() if name in rollout.sample_id), None)
-        label = Verdict.abstained("good") if region is None else Verdict.scored("good", region)
-        answer = Completion(text=rollout.model_output, policy=rollout.run_name, id=rollout.sample_id)
-        name = usable_name(rollout.sample_id)
-        yield Record(Prompt.of(_task(rollout.prompt_input)), RUBRIC, (answer,), (label,), name, name, place)
+        label = Label(criterion="good", annotator="dataset", value=region)
+        completion = Completion(text=rollout.model_output, policy=rollout.run_name, id=rollout.sample_id)
+        name = rubric_name(rollout.sample_id)
+        yield Record(Prompt.of(_task(rollout.prompt_input)), RUBRIC, (completion,), (label,), name, name, location)
 
 
 def _task(text: str) -> str:

@@ -1,7 +1,7 @@
-"""Completions by themselves: native JSONL, one a line, naming or holding the prompt that it answers.
+"""Completions without rubrics: JSONL, one a line, with the prompt that each answers or the id of that prompt.
 
-A line has ``prompt`` (text or messages) or ``prompt_id`` (a text: a prompt's id in the file it was imported from, or
-else in the database; a number: in the database only), the answer as ``completion`` or ``text`` or a whole trajectory as
+A line has ``prompt`` (text or messages) or ``prompt_id`` (text: a prompt's id in the file it was imported from, or else
+in the database; a number: in the database), the answer as ``completion`` or ``text`` or a whole trajectory as
 ``messages``, and optionally ``policy``, ``step``, ``sampling`` and ``id``.
 """
 
@@ -12,71 +12,63 @@ from dataclasses import dataclass
 from typing import Any
 
 from rubricsvc.core.prompt import Completion, Prompt
-from rubricsvc.core.validation_messages import describe
-from rubricsvc.formats.documents import documents, parsed
-from rubricsvc.formats.errors import Faults, Place, Renamed
-from rubricsvc.formats.fields import unknown_fields
-from rubricsvc.formats.native import PROMPT, completion_of, prompt_of
-from rubricsvc.formats.source import Source
+from rubricsvc.formats.errors import FileErrors, Location, RenamedFields
+from rubricsvc.formats.fields import build, check_fields
+from rubricsvc.formats.input_file import InputFile
+from rubricsvc.formats.native import PROMPT, prompt_of
 
-ANSWER = ("text", "messages", "policy", "step", "sampling", "id")
-FIELDS = (*PROMPT, "prompt_id", "completion", *ANSWER)
+COMPLETION = ("text", "messages", "policy", "step", "sampling", "id")
+FIELDS = (*PROMPT, "prompt_id", "completion", *COMPLETION)
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """A completion, and its prompt: the prompt itself, or its id."""
+class CompletionLine:
+    """A completion with its ``prompt`` or its ``prompt_id``."""
 
     completion: Completion
     prompt: Prompt | None
     prompt_id: int | str | None
-    place: Place
+    location: Location
 
 
-def fits(source: Source) -> bool:
-    """Whether the first record is a completion by itself, and not a record of another format.
-
-    Raises:
-        FormatError: the file cannot be read at all.
-    """
-    first, _ = next(documents(source, Faults()), (None, None))
-    if not isinstance(first, dict):
+def matches(first: Any) -> bool:
+    """Return whether a file with this first record holds completions, and not records of another format."""
+    if not isinstance(first, dict) or first.keys() & {"criteria", "rubrics", "rubric", "criterions"}:
         return False
-    asked, answered = first.keys() & {"prompt", "prompt_id"}, first.keys() & {"completion", "text", "messages"}
-    return bool(asked and answered) and not first.keys() & {"criteria", "rubrics", "rubric", "criterions"}
+    return bool(first.keys() & {"prompt", "prompt_id"} and first.keys() & {"completion", "text", "messages"})
 
 
-def read(source: Source, faults: Faults) -> Iterator[Answer]:
-    """The file's completions; what is wrong goes to ``faults``.
+def read(file: InputFile) -> Iterator[CompletionLine]:
+    """Yield the valid completions; what is wrong with the others is added to ``file.errors``.
 
     Raises:
-        FormatError: the file cannot be read at all.
+        InvalidFileError: the file cannot be read at all.
     """
-    return parsed(source, faults, parse)
+    return file.parse(_parse)
 
 
-def parse(data: Any, place: Place, faults: Faults) -> Answer | None:
-    """One completion out of plain data; or None, with its faults added."""
-    before = faults.count
+def _parse(data: Any, location: Location, errors: FileErrors) -> CompletionLine | None:
+    before = errors.count
     if not isinstance(data, dict):
-        faults.add(place, f"expected a mapping with prompt and completion, found {describe(data)}")
+        errors.expected(location, "dict_type", "a mapping with prompt and completion", data)
         return None
-    unknown_fields(data, FIELDS, place, faults, ())
+    check_fields(data, FIELDS, location, errors)
     if ("prompt" in data) == ("prompt_id" in data):
         both = "prompt" in data
-        faults.add(place, f"expected prompt or prompt_id, found {'both' if both else 'neither'}")
+        errors.add(location, "missing", f"expected prompt or prompt_id, found {'both' if both else 'neither'}")
     texts = [name for name in ("completion", "text") if name in data]
     if len(texts) > 1 or not (texts or "messages" in data):
-        faults.add(place, f"expected completion (or text, or messages), found {' and '.join(texts) or 'none'}")
-    prompt = prompt_of(data, place, faults) if "prompt" in data else None
-    fields = {name: data[name] for name in ANSWER if name in data}
+        message = f"expected completion (or text, or messages), found {' and '.join(texts) or 'none'}"
+        errors.add(location, "missing", message)
+    prompt = prompt_of(data, location, errors) if "prompt" in data else None
+    fields = {name: data[name] for name in COMPLETION if name in data}
     if "completion" in data:
         fields["text"] = data["completion"]
-    named = Renamed(faults, {"text": "completion"}) if "completion" in data else faults
-    completion = completion_of(fields, place, named)
+    renamed = RenamedFields(errors, {"text": "completion"}) if "completion" in data else errors
+    completion = build(Completion, fields, location, renamed)
     prompt_id = data.get("prompt_id")
     if prompt_id is not None and (isinstance(prompt_id, bool) or not isinstance(prompt_id, int | str)):
-        faults.add(place, f"expected an id, found {describe(prompt_id)}", ("prompt_id",))
-    if completion is None or faults.count > before:
+        errors.expected(location, "id_type", "an id", prompt_id, ("prompt_id",))
+    if completion is None or errors.count > before:
         return None
-    return Answer(completion, prompt, prompt_id, place)
+    return CompletionLine(completion, prompt, prompt_id, location)

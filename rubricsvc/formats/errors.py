@@ -1,111 +1,128 @@
-"""What is wrong with a file: where, what was expected, what was found. All faults are gathered before any is raised."""
+"""What is wrong with a file. All errors in it are collected before they are raised as one."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
+from rubricsvc.core.validation_messages import FieldPath, describe
 from rubricsvc.errors import FormatError, cut
 
-Steps = tuple[str | int, ...]
-"""The way from a record to one of its fields: ``("criteria", 2, "weight")``."""
-
-SHOWN = 20
-KEPT = 1000
+MAX_LISTED = 20
+"""Errors in the message of an exception."""
+MAX_KEPT = 1000
+"""Errors of one file that are kept; more are only counted."""
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where a record stands. ``lines`` (YAML) knows the lines of its fields by their steps from the document's root."""
+class Location:
+    """Where a record is in its file.
+
+    ``positions`` (YAML) has the line and the column of each field by its path from the root of the document, and
+    ``root`` is the path of the record. Lines and columns count from 1.
+    """
 
     file: str
     line: int | None = None
-    lines: Mapping[Steps, int] = field(default_factory=dict)
-    root: Steps = ()
+    column: int | None = None
+    positions: Mapping[FieldPath, tuple[int, int]] = field(default_factory=dict)
+    root: FieldPath = ()
 
-    def has(self, steps: Steps) -> bool:
-        """Whether it is known that the record has such a field."""
-        return self.root + steps in self.lines
-
-    def line_of(self, steps: Steps = ()) -> int | None:
-        """The line of the field, or of the nearest thing around it that has one."""
-        full = self.root + steps
-        while full not in self.lines and len(full) > len(self.root):
+    def position(self, path: FieldPath = ()) -> tuple[int | None, int | None]:
+        """Return line and column of a field, or of the closest field around it whose position is known."""
+        full = self.root + path
+        while full not in self.positions and len(full) > len(self.root):
             full = full[:-1]
-        return self.lines.get(full, self.line)
+        return self.positions.get(full, (self.line, self.column))
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
-    """One thing that is wrong, in plain words."""
+class FieldError:
+    """One thing that is wrong. ``path`` is like ``criteria[2].weight``; empty where the whole record is meant.
+
+    ``code`` is stable: an error type of pydantic (``missing``, ``float_type``, …) or one of those in docs/formats.md.
+    """
 
     file: str
     line: int | None
+    column: int | None
+    path: str
+    code: str
     message: str
 
+    @property
+    def location(self) -> str:
+        """``file``, ``file:line`` or ``file:line:column``."""
+        return ":".join(str(part) for part in (self.file, self.line, self.column) if part is not None)
+
     def __str__(self) -> str:
-        return f"{self.file}:{self.line}: {self.message}" if self.line else f"{self.file}: {self.message}"
+        return f"{self.location}: {self.path}: {self.message}" if self.path else f"{self.location}: {self.message}"
 
 
-_MEND = "mend them, or leave the bad records out with --skip-invalid (skip_invalid=True)"
+class InvalidFileError(FormatError):
+    """The file has these ``errors``; nothing of it was used."""
 
-
-class BadFileError(FormatError):
-    """The file holds these ``faults``; nothing was taken from it."""
-
-    def __init__(self, file: str, faults: list[Fault], count: int, *, hint: str = _MEND) -> None:
-        lines = [str(fault) for fault in faults[:SHOWN]]
+    def __init__(
+        self,
+        errors: list[FieldError],
+        count: int = 1,
+        *,
+        hint: str = "correct them, or leave the invalid records out with --skip-invalid (skip_invalid=True)",
+    ) -> None:
+        lines = [str(error) for error in errors[:MAX_LISTED]]
         if count > len(lines):
             lines.append(f"… and {count - len(lines)} more")
-        head = f"{count} faults in {file}:\n  " if count > 1 else ""
-        first = faults[0]
-        path = f"{first.file}:{first.line}" if first.line else first.file
-        super().__init__(head + "\n  ".join(lines), hint=hint, path=path)
-        self.faults = faults
+        head = f"{count} errors in {errors[0].file}:\n  " if count > 1 else ""
+        super().__init__(head + "\n  ".join(lines), hint=hint, path=errors[0].location)
+        self.errors: Sequence[FieldError] = errors
 
 
-class Faults:
-    """A collection of faults. The first ``KEPT`` are kept, all are counted."""
+class FileErrors:
+    """The errors of one file. The first ``MAX_KEPT`` are kept, all are counted."""
 
     def __init__(self) -> None:
-        self.kept: list[Fault] = []
+        self.errors: list[FieldError] = []
         self.count = 0
 
-    def add(self, place: Place, message: str, steps: Steps = ()) -> None:
+    def add(self, location: Location, code: str, message: str, path: FieldPath = ()) -> None:
+        """Add an error in the record at ``location``, in its field ``path``."""
         self.count += 1
-        if len(self.kept) < KEPT:
-            where = f"{dotted(steps)}: " if steps else ""
-            self.kept.append(Fault(place.file, place.line_of(steps), cut(where, 200) + cut(message, 600)))
+        if len(self.errors) < MAX_KEPT:
+            line, column = location.position(path)
+            error = FieldError(location.file, line, column, cut(format_path(path), 200), code, cut(message, 600))
+            self.errors.append(error)
 
-    def told(self, file: str) -> list[Fault]:
-        """The faults that are kept and, where there were more, how many."""
-        more = self.count - len(self.kept)
-        return self.kept + ([Fault(file, None, f"and {more} more faults")] if more else [])
+    def expected(self, location: Location, code: str, what: str, value: Any, path: FieldPath = ()) -> None:
+        """Add the error "expected ``what``, found ``value``"."""
+        self.add(location, code, f"expected {what}, found {describe(value)}", path)
 
-    def raise_if_any(self, file: str) -> None:
+    def raise_if_any(self) -> None:
+        """Raise InvalidFileError if there are errors."""
         if self.count:
-            raise BadFileError(file, self.kept, self.count)
+            raise InvalidFileError(self.errors, self.count)
 
 
-class Renamed(Faults):
-    """Passes faults on, with the file's own names for the fields."""
+class RenamedFields(FileErrors):
+    """Adds errors to another collection, under the names that the fields have in the file."""
 
-    def __init__(self, faults: Faults, names: dict[str, str]) -> None:
-        self._faults, self._names = faults, names
+    def __init__(self, errors: FileErrors, names: dict[str, str]) -> None:
+        self._errors, self._names = errors, names
 
-    def add(self, place: Place, message: str, steps: Steps = ()) -> None:
-        self._faults.add(place, message, tuple(self._names.get(str(s), s) for s in steps[:1]) + steps[1:])
-
-
-def refuse(place: Place, message: str, hint: str = "") -> FormatError:
-    """The error for a file of which nothing can be read."""
-    fault = Fault(place.file, place.line, message)
-    return FormatError(str(fault), hint=hint, path=f"{place.file}:{place.line}" if place.line else place.file)
+    def add(self, location: Location, code: str, message: str, path: FieldPath = ()) -> None:
+        """Add the error with the first step of ``path`` renamed."""
+        self._errors.add(location, code, message, (*(self._names.get(str(step), step) for step in path[:1]), *path[1:]))
 
 
-def dotted(steps: Steps) -> str:
-    """``criteria[2].weight``."""
+def file_error(location: Location, code: str, message: str, hint: str = "") -> InvalidFileError:
+    """Return the exception for a file that cannot be read any further."""
+    error = FieldError(location.file, location.line, location.column, "", code, message)
+    return InvalidFileError([error], hint=hint)
+
+
+def format_path(path: FieldPath) -> str:
+    """Return a path as text: ``criteria[2].weight``."""
     text = ""
-    for step in steps:
+    for step in path:
         text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
     return text

@@ -1,4 +1,4 @@
-"""Plain data into values: strict (a text is no number), and each fault with its field, what was expected and found."""
+"""Plain data into models: strictly (text is not a number), with an error for each field that is wrong."""
 
 from __future__ import annotations
 
@@ -7,36 +7,34 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from rubricsvc.core.validation_messages import describe, field_messages, unknown_field
-from rubricsvc.formats.errors import Faults, Place, Steps
+from rubricsvc.core.validation_messages import FieldPath, field_messages, unknown_field
+from rubricsvc.formats.errors import FileErrors, Location
 
 Model = TypeVar("Model", bound=BaseModel)
 
 
-class Foreign(BaseModel):
-    """Base for the records of other people's formats: what we do not know is left alone."""
+class ForeignModel(BaseModel):
+    """Base of the records of other projects' formats. Unknown fields are ignored."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
 
 
-def build(
-    model: type[Model], data: Any, place: Place, faults: Faults, steps: Steps = (), *, strict: bool = True
-) -> Model | None:
-    """``data`` as a ``model``; or None, with its faults added. ``steps`` lead to ``data`` within its record."""
+def build(model: type[Model], data: Any, location: Location, errors: FileErrors, path: FieldPath = ()) -> Model | None:
+    """Return ``data`` as a ``model``, or None after adding its errors. ``path`` leads to ``data`` in its record."""
     if not isinstance(data, dict):
-        faults.add(place, f"expected a mapping, found {describe(data)}", steps)
+        errors.expected(location, "dict_type", "a mapping", data, path)
         return None
     try:
-        return model.model_validate_json(json.dumps(data), strict=strict)
+        return model.model_validate_json(json.dumps(data), strict=True)
     except ValidationError as error:
         for one in field_messages(error, model=model, data=data):
             message = "is nested too deep" if one.code == "json_invalid" else one.message  # we wrote this JSON
-            faults.add(place, message, steps + one.path)
+            errors.add(location, one.code, message, path + one.path)
         return None
 
 
-def unknown_fields(data: dict[str, Any], known: tuple[str, ...], place: Place, faults: Faults, steps: Steps) -> None:
-    """A fault for each field that is not ``known``."""
+def check_fields(data: dict[str, Any], allowed: tuple[str, ...], location: Location, errors: FileErrors) -> None:
+    """Add an error for each field of a record that is not ``allowed``."""
     for name in data:
-        if name not in known:
-            faults.add(place, unknown_field(name, known), (*steps, name))
+        if name not in allowed:
+            errors.add(location, "extra_forbidden", unknown_field(name, allowed), (name,))

@@ -1,7 +1,7 @@
 """HealthBench (arXiv 2505.08775), and its meta-evaluation: JSONL as in openai/simple-evals.
 
-One line of the benchmark is a conversation with physicians' criteria and their points (negative: a fault). One line of
-the meta-evaluation is one criterion of one completion with what each physician said of it: its labels.
+One line of the benchmark is a conversation with physicians' criteria and their points (negative: a pitfall). One line
+of the meta-evaluation is one criterion of one completion with the label of each physician.
 """
 
 from __future__ import annotations
@@ -13,36 +13,35 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from rubricsvc.core.label import Label
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Rubric
-from rubricsvc.core.verdict import Verdict
-from rubricsvc.formats.documents import parsed
-from rubricsvc.formats.errors import Faults, Place, Renamed
-from rubricsvc.formats.fields import Foreign, build
-from rubricsvc.formats.native import check_formula, usable_name
-from rubricsvc.formats.record import Record
-from rubricsvc.formats.source import Source
+from rubricsvc.formats.errors import FileErrors, Location, RenamedFields
+from rubricsvc.formats.fields import ForeignModel, build
+from rubricsvc.formats.input_file import InputFile
+from rubricsvc.formats.native import check_formula, rubric_name
+from rubricsvc.formats.record import Record, annotators
 
 Text = Annotated[str, Field(min_length=1)]
 
 
-class _Message(Foreign):
+class _Message(ForeignModel):
     role: str
     content: str
 
 
-class _Item(Foreign):
+class _Item(ForeignModel):
     criterion: Text
     points: float
     tags: tuple[str, ...] = ()
 
 
-class _Ideal(Foreign):
+class _Ideal(ForeignModel):
     ideal_completion: str | None = None
     ideal_completions_ref_completions: list[str] | None = None
 
 
-class _Line(Foreign):
+class _Line(ForeignModel):
     prompt_id: Text
     prompt: Annotated[list[_Message], Field(min_length=1)]
     canary: str | None = None
@@ -64,31 +63,31 @@ class _MetaExample(_Line):
     anonymized_physician_ids: tuple[str, ...] = ()
 
 
-def read(source: Source, faults: Faults) -> Iterator[Record]:
-    """One record a line; what is wrong goes to ``faults``.
+def read(file: InputFile) -> Iterator[Record]:
+    """Yield a record for each valid line; errors are added to ``file.errors``.
 
     Raises:
-        FormatError: the file cannot be read at all.
+        InvalidFileError: the file cannot be read at all.
     """
-    return parsed(source, faults, _parse)
+    return file.parse(_parse)
 
 
-def _parse(data: Any, place: Place, faults: Faults) -> Record | None:
+def _parse(data: Any, location: Location, errors: FileErrors) -> Record | None:
     meta = isinstance(data, dict) and "binary_labels" in data
-    return _labelled(data, place, faults) if meta else _example(data, place, faults)
+    return _meta_example(data, location, errors) if meta else _example(data, location, errors)
 
 
-def _example(data: Any, place: Place, faults: Faults) -> Record | None:
-    before = faults.count
-    line = build(_Example, data, place, faults)
+def _example(data: Any, location: Location, errors: FileErrors) -> Record | None:
+    before = errors.count
+    line = build(_Example, data, location, errors)
     if line is None:
         return None
-    prompt = _prompt(line, line.example_tags, place, faults)
-    rubric = _rubric([item.model_dump() for item in line.rubrics], "rubrics", place, faults)
-    if prompt is None or rubric is None or faults.count > before:
+    prompt = _prompt(line, line.example_tags, location, errors)
+    rubric = _rubric([item.model_dump() for item in line.rubrics], "rubrics", location, errors)
+    if prompt is None or rubric is None or errors.count > before:
         return None
-    name = usable_name(f"healthbench-{line.prompt_id}")
-    return Record(prompt, rubric, tuple(_completions(line)), id=line.prompt_id, name=name, place=place)
+    name = rubric_name(f"healthbench-{line.prompt_id}")
+    return Record(prompt, rubric, tuple(_completions(line)), id=line.prompt_id, name=name, location=location)
 
 
 def _completions(line: _Example) -> Iterator[Completion]:
@@ -101,36 +100,41 @@ def _completions(line: _Example) -> Iterator[Completion]:
             yield Completion(text=text, policy="reference")
 
 
-def _labelled(data: Any, place: Place, faults: Faults) -> Record | None:
-    before = faults.count
-    line = build(_MetaExample, data, place, faults)
+def _meta_example(data: Any, location: Location, errors: FileErrors) -> Record | None:
+    before = errors.count
+    line = build(_MetaExample, data, location, errors)
     if line is None:
         return None
-    prompt = _prompt(line, (line.category,) if line.category else (), place, faults)
-    rubric = _rubric([{"criterion": line.rubric, "points": 1.0, "tags": []}], "rubric", place, faults)
-    if prompt is None or rubric is None or faults.count > before:
+    prompt = _prompt(line, (line.category,) if line.category else (), location, errors)
+    rubric = _rubric([{"criterion": line.rubric, "points": 1.0, "tags": []}], "rubric", location, errors)
+    if prompt is None or rubric is None or errors.count > before:
         return None
     key = rubric.criteria[0].key
-    people = (*line.anonymized_physician_ids, *[None] * len(line.binary_labels))
-    labels = tuple(
-        Verdict.scored(key, float(met), sample=sample, detail=person)
-        for sample, (met, person) in enumerate(zip(line.binary_labels, people, strict=False))
-    )
+    unnamed = [None] * (len(line.binary_labels) - len(line.anonymized_physician_ids))
+    people = annotators([*line.anonymized_physician_ids, *unnamed])
+    built = [
+        build(Label, {"criterion": key, "annotator": person, "value": float(met)}, location, errors)
+        for person, met in zip(people, line.binary_labels, strict=False)
+    ]
+    if errors.count > before:
+        return None
     completion = Completion(text=line.completion, id=line.completion_id)
-    name = usable_name(f"healthbench-meta-{line.prompt_id}-{key}")  # other prompts have the same criterion
-    return Record(prompt, rubric, (completion,), labels, id=line.prompt_id, name=name, place=place)
+    name = rubric_name(f"healthbench-meta-{line.prompt_id}-{key}")  # other prompts have the same criterion
+    return Record(
+        prompt, rubric, (completion,), tuple(filter(None, built)), id=line.prompt_id, name=name, location=location
+    )
 
 
-def _prompt(line: _Line, tags: tuple[str, ...], place: Place, faults: Faults) -> Prompt | None:
-    """The conversation. The benchmark's canary stays with every copy, as a tag."""
+def _prompt(line: _Line, tags: tuple[str, ...], location: Location, errors: FileErrors) -> Prompt | None:
+    """Build the conversation. The benchmark's canary is kept as a tag."""
     if line.canary:
         tags = (*tags, f"canary:{line.canary}")
     messages = [message.model_dump() for message in line.prompt]
-    return build(Prompt, {"messages": messages, "tags": tags}, place, Renamed(faults, {"messages": "prompt"}))
+    return build(Prompt, {"messages": messages, "tags": tags}, location, RenamedFields(errors, {"messages": "prompt"}))
 
 
-def _rubric(items: list[dict[str, Any]], field: str, place: Place, faults: Faults) -> Rubric | None:
-    """Criteria have the same keys wherever they are read: axis and digest of the text, counted on where repeated."""
+def _rubric(items: list[dict[str, Any]], field: str, location: Location, errors: FileErrors) -> Rubric | None:
+    """Build the rubric. A key is made of axis and digest of the text, so that it is the same in every subset."""
     criteria = []
     seen: Counter[str] = Counter()
     for item in items:
@@ -139,7 +143,5 @@ def _rubric(items: list[dict[str, Any]], field: str, place: Place, faults: Fault
         seen[key] += 1
         key = key if seen[key] == 1 else f"{key}-{seen[key]}"
         criteria.append({"key": key, "text": item["criterion"], "weight": item["points"], "tags": item["tags"]})
-    rubric = build(Rubric, {"criteria": criteria, "formula": "healthbench"}, place, faults, (field,))
-    if rubric is not None:
-        check_formula(rubric, place, faults)
-    return rubric
+    rubric = build(Rubric, {"criteria": criteria, "formula": "healthbench"}, location, errors, (field,))
+    return None if rubric is None else check_formula(rubric, location, errors)

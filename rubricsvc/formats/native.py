@@ -1,6 +1,6 @@
 """Our own format: YAML for people, JSONL for programs. `docs/formats.md` describes it field by field.
 
-The short forms are written out (``_criterion``, ``_groups``, …) and the result is checked by the core's own values.
+The short forms are expanded (``_criterion``, ``_groups``, …); the values of ``rubricsvc.core`` check the result.
 """
 
 from __future__ import annotations
@@ -12,62 +12,78 @@ from typing import Any, TextIO
 
 from rubricsvc.core import reward
 from rubricsvc.core.base import MAX_NAME_LENGTH
-from rubricsvc.core.label import OVERALL
+from rubricsvc.core.label import OVERALL, Label
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Rubric, level_value
-from rubricsvc.core.validation_messages import describe
-from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import InvalidError
-from rubricsvc.formats.documents import documents
-from rubricsvc.formats.errors import Faults, Place, Renamed, Steps
-from rubricsvc.formats.fields import build, unknown_fields
-from rubricsvc.formats.record import Record
-from rubricsvc.formats.source import Source
+from rubricsvc.formats.errors import FileErrors, Location, RenamedFields
+from rubricsvc.formats.fields import build, check_fields
+from rubricsvc.formats.input_file import InputFile
+from rubricsvc.formats.record import Record, annotators
+from rubricsvc.formats.yaml_records import write
 
 PROMPT = ("prompt", "reference", "documents", "tags", "item")
 RUBRIC = ("criteria", "formula", "min_coverage", "groups", "expression")
 FIELDS = ("id", "name", *PROMPT, *RUBRIC, "completions", "labels")
 
 
-def read(source: Source, faults: Faults) -> Iterator[Record]:
-    """The file's records; what is wrong goes to ``faults``, and its record is left out.
+def read(file: InputFile) -> Iterator[Record]:
+    """Yield the valid records; what is wrong with the others is added to ``file.errors``.
 
     Raises:
-        FormatError: the file cannot be read as text, YAML or JSON at all.
+        InvalidFileError: the file cannot be read at all.
     """
-    for number, (data, place) in enumerate(documents(source, faults), start=1):
-        name = source.stem if number == 1 else f"{source.stem}-{number}"
-        record = parse(data, place, faults, default_name=name)
+    for number, (data, location) in enumerate(file.records(), start=1):
+        name = file.path.stem if number == 1 else f"{file.path.stem}-{number}"
+        record = parse(data, location, file.errors, default_name=name)
         if record is not None:
             yield record
 
 
-def parse(data: Any, place: Place, faults: Faults, *, default_name: str = "") -> Record | None:
-    """One record out of plain data; or None, with its faults added."""
-    before = faults.count
+def parse(data: Any, location: Location, errors: FileErrors, *, default_name: str = "") -> Record | None:
+    """Return the record in plain data, or None after adding its errors."""
+    before = errors.count
     if not isinstance(data, dict):
-        faults.add(place, f"expected a mapping with prompt and criteria, found {describe(data)}")
+        errors.expected(location, "dict_type", "a mapping with prompt and criteria", data)
         return None
-    unknown_fields(data, FIELDS, place, faults, ())
+    check_fields(data, FIELDS, location, errors)
     if "prompt" not in data and "criteria" not in data:
-        faults.add(place, "neither prompt nor criteria; expected at least one of them")
-    prompt = prompt_of(data, place, faults) if "prompt" in data else None
-    rubric = _rubric(data, place, faults) if any(name in data for name in RUBRIC) else None
-    completions = _completions(data.get("completions", []), place, faults)
-    labels = _labels(data.get("labels", {}), rubric, place, faults)
+        errors.add(location, "missing", "expected prompt or criteria, found neither")
+    prompt = prompt_of(data, location, errors) if "prompt" in data else None
+    rubric = _rubric(data, location, errors) if any(name in data for name in RUBRIC) else None
+    completions = _completions(data.get("completions", []), location, errors)
+    labels = _labels(data.get("labels", {}), rubric, location, errors)
     if completions and "prompt" not in data:
-        faults.add(place, "completions need the prompt that they answer", ("completions",))
+        errors.add(location, "missing", "completions need the prompt that they answer", ("completions",))
     if labels and len(completions) != 1:
-        faults.add(place, f"labels belong to one completion, found {len(completions)}", ("labels",))
-    id_ = _text(data, "id", place, faults)
-    name = _text(data, "name", place, faults)
-    if faults.count > before:
+        message = f"labels belong to one completion, and this record has {len(completions)}"
+        errors.add(location, "value_error", message, ("labels",))
+    id_, name = (_name(field, data.get(field), location, errors) for field in ("id", "name"))
+    if errors.count > before:
         return None
-    return Record(prompt, rubric, completions, labels, id_, name or usable_name(id_ or default_name), place)
+    return Record(prompt, rubric, completions, labels, id_, name or rubric_name(id_ or default_name), location)
 
 
-def usable_name(text: str) -> str:
-    """A rubric's name made of an id or of a file's name: without what a name may not have, and never too long."""
+def _name(field: str, value: Any, location: Location, errors: FileErrors) -> str | None:
+    if field == "id" and isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    if value is None:
+        return None
+    if not isinstance(value, str) or not value.strip():
+        errors.expected(location, "string_type", "some text", value, (field,))
+    elif len(value) > MAX_NAME_LENGTH:
+        message = f"expected at most {MAX_NAME_LENGTH} characters, found {len(value)}"
+        errors.add(location, "string_too_long", message, (field,))
+    elif field == "name" and ("@" in value or value != value.strip() or value.isdecimal()):
+        what = "a name without '@', without spaces around it, and not of digits alone"
+        errors.expected(location, "value_error", what, value, (field,))
+    else:
+        return value
+    return None
+
+
+def rubric_name(text: str) -> str:
+    """Return a valid rubric name made of the id of a prompt or the name of a file."""
     name = text.strip().replace("@", "-")
     if name.isdecimal():
         name = f"rubric-{name}"
@@ -76,92 +92,72 @@ def usable_name(text: str) -> str:
     return name
 
 
-def _text(data: dict[str, Any], field: str, place: Place, faults: Faults) -> str | None:
-    value = data.get(field)
-    if isinstance(value, int) and not isinstance(value, bool) and field == "id":
-        return str(value)
-    if value is not None and (not isinstance(value, str) or not value.strip()):
-        faults.add(place, f"expected some text, found {describe(value)}", (field,))
-        return None
-    if value is not None and len(value) > MAX_NAME_LENGTH:
-        faults.add(place, f"expected at most {MAX_NAME_LENGTH} characters, found {len(value)}", (field,))
-        return None
-    if field == "name" and value is not None and ("@" in value or value != value.strip() or value.isdecimal()):
-        faults.add(place, f"expected a name without '@', blanks around it or digits alone, found {value!r}", (field,))
-        return None
-    return value
-
-
-def prompt_of(data: dict[str, Any], place: Place, faults: Faults) -> Prompt | None:
-    """The prompt of a record: a text, or a list of messages; with reference, documents and tags beside it."""
+def prompt_of(data: dict[str, Any], location: Location, errors: FileErrors) -> Prompt | None:
+    """Return the prompt of a record (a text or a list of messages), or None after adding its errors."""
     fields = {name: data[name] for name in PROMPT[1:] if name in data}
-    said = data["prompt"]
-    if isinstance(said, list):
-        fields["messages"] = said
-    elif isinstance(said, str) and said.strip():
-        # a YAML block ends with a line break that nobody typed: the same question elsewhere must be the same prompt
-        fields["messages"] = [{"role": "user", "content": said.removesuffix("\n")}]
+    content = data["prompt"]
+    if isinstance(content, list):
+        fields["messages"] = content
+    elif isinstance(content, str) and content.strip():
+        # a YAML block ends with a line break that was not typed: the same prompt elsewhere has the same digest
+        fields["messages"] = [{"role": "user", "content": content.removesuffix("\n")}]
     else:
-        faults.add(place, f"expected a text or a list of messages, found {describe(said)}", ("prompt",))
+        errors.expected(location, "string_type", "a text or a list of messages", content, ("prompt",))
         return None
-    renamed = Renamed(faults, {"messages": "prompt"})
-    return build(Prompt, fields, place, renamed)
+    return build(Prompt, fields, location, RenamedFields(errors, {"messages": "prompt"}))
 
 
-def _rubric(data: dict[str, Any], place: Place, faults: Faults) -> Rubric | None:
-    before = faults.count
+def _rubric(data: dict[str, Any], location: Location, errors: FileErrors) -> Rubric | None:
+    before = errors.count
     criteria = data.get("criteria")
     if not isinstance(criteria, list) or not criteria:
-        faults.add(place, f"expected a list of criteria, found {describe(criteria)}", ("criteria",))
+        errors.expected(location, "list_type", "a list of criteria", criteria, ("criteria",))
         return None
-    keys: dict[str, int] = {}
-    full = []
+    numbers: dict[str, int] = {}
+    expanded = []
     for number, item in enumerate(criteria):
-        criterion = _criterion(item, number, place, faults)
+        criterion = _criterion(item, number, location, errors)
         key = criterion.get("key")
-        if isinstance(key, str) and keys.setdefault(key, number) != number:
-            faults.add(place, f"key {key!r} is taken by criteria[{keys[key]}]; give each its own", _at(number, "key"))
-            criterion["key"] = f"{key} {number}"  # told once is enough
-        full.append(criterion)
-    fields: dict[str, Any] = {"criteria": full, "groups": _groups(data.get("groups", []), place, faults)}
+        if isinstance(key, str) and numbers.setdefault(key, number) != number:
+            message = f"duplicate key {key!r}, first used by criteria[{numbers[key]}]"
+            errors.add(location, "duplicate_key", message, ("criteria", number, "key"))
+            criterion["key"] = f"{key} {number}"  # so that it is not reported again
+        expanded.append(criterion)
+    fields: dict[str, Any] = {"criteria": expanded, "groups": _groups(data.get("groups", []), location, errors)}
     fields |= {name: data[name] for name in ("formula", "min_coverage", "expression") if name in data}
-    rubric = build(Rubric, fields, place, faults)
-    if rubric is not None and faults.count == before:
-        check_formula(rubric, place, faults)
-    return rubric
+    rubric = build(Rubric, fields, location, errors)
+    return rubric if rubric is None or errors.count > before else check_formula(rubric, location, errors)
 
 
-def check_formula(rubric: Rubric, place: Place, faults: Faults) -> None:
-    """A fault where the rubric's formula is unknown, or does not allow its weights."""
+def check_formula(rubric: Rubric, location: Location, errors: FileErrors) -> Rubric | None:
+    """Return the rubric, or None after adding an error if its formula is unknown or does not allow its weights."""
     try:
         reward.check_formula(rubric)
     except reward.FormulaError as error:
-        faults.add(place, str(error), ("formula",))
+        errors.add(location, "formula", str(error), ("formula",))
+        return None
+    return rubric
 
 
-def _at(number: int, field: str) -> Steps:
-    return ("criteria", number, field)
-
-
-def _criterion(item: Any, number: int, place: Place, faults: Faults) -> dict[str, Any]:
-    """A criterion in full: a bare text is one of weight 1, and the key defaults to c1, c2, …"""
+def _criterion(item: Any, number: int, location: Location, errors: FileErrors) -> dict[str, Any]:
+    """Expand a criterion: a bare text has weight 1, and the key defaults to c1, c2, …"""
     if isinstance(item, str):
         item = {"text": item}
     if not isinstance(item, dict):
-        faults.add(place, f"expected a text or a mapping with text, found {describe(item)}", ("criteria", number))
-        item = {"text": "told above"}
-    full = {"key": f"c{number + 1}", **item}
+        errors.expected(location, "dict_type", "a text or a mapping with text", item, ("criteria", number))
+        item = {"text": "invalid"}
+    expanded = {"key": f"c{number + 1}", **item}
     for field, expand in _EXPAND.items():
-        if field in full:
+        if field in expanded:
             try:
-                full[field] = expand(full[field])
+                expanded[field] = expand(expanded[field])
             except _ShapeError as error:
-                faults.add(place, f"{error}, found {describe(full.pop(field))}", _at(number, field))
-    return full
+                errors.expected(location, "shape", str(error), expanded.pop(field), ("criteria", number, field))
+    return expanded
 
 
 class _ShapeError(ValueError):
-    """What was expected instead."""
+    """Names what is expected instead."""
 
 
 def _scale(given: Any) -> Any:
@@ -173,7 +169,7 @@ def _scale(given: Any) -> Any:
         return given
     if isinstance(given, dict) and len(given) > 1:
         return {"kind": "ordinal", "levels": [{"label": label, "value": value} for label, value in given.items()]}
-    raise _ShapeError("expected binary, [low, high] or a mapping of levels to values")
+    raise _ShapeError("binary, [low, high] or a mapping of levels to values")
 
 
 def _check(given: Any) -> Any:
@@ -183,94 +179,84 @@ def _check(given: Any) -> Any:
         return given
     if isinstance(given, dict) and len(given) == 1 and isinstance(args := next(iter(given.values())), dict):
         return {"name": next(iter(given)), "args": args}
-    raise _ShapeError("expected the name of a check, or {name: {arguments}}")
+    raise _ShapeError("the name of a check, or {name: {arguments}}")
 
 
-def _path(given: Any) -> Any:
+def _group_path(given: Any) -> Any:
     if isinstance(given, str):
         return given.split("/") if given else []
     if isinstance(given, list):
         return given
-    raise _ShapeError("expected a group, or a path of groups as a/b or a list")
+    raise _ShapeError("a group, or a path of groups as a/b or a list")
 
 
-_EXPAND: dict[str, Callable[[Any], Any]] = {"scale": _scale, "check": _check, "group": _path}
+_EXPAND: dict[str, Callable[[Any], Any]] = {"scale": _scale, "check": _check, "group": _group_path}
 
 
-def _groups(given: Any, place: Place, faults: Faults) -> list[Any]:
+def _groups(given: Any, location: Location, errors: FileErrors) -> list[Any]:
     if isinstance(given, dict):
         given = [{"path": path, "weight": weight} for path, weight in given.items()]
     if not isinstance(given, list):
-        faults.add(place, f"expected a mapping of groups to weights, or a list, found {describe(given)}", ("groups",))
+        errors.expected(location, "list_type", "a mapping of groups to weights, or a list", given, ("groups",))
         return []
-    full = []
+    expanded = []
     for number, group in enumerate(given):
-        try:
-            full.append(
-                {**group, "path": _path(group["path"])} if isinstance(group, dict) and "path" in group else group
-            )
-        except _ShapeError as error:
-            faults.add(place, f"{error}, found {describe(group['path'])}", ("groups", number, "path"))
-    return full
-
-
-def _completions(given: Any, place: Place, faults: Faults) -> tuple[Completion, ...]:
-    if not isinstance(given, list):
-        faults.add(place, f"expected a list of completions, found {describe(given)}", ("completions",))
-        return ()
-    built = []
-    for number, item in enumerate(given):
-        fields = {"text": item} if isinstance(item, str) else item
-        completion = completion_of(fields, place, faults, ("completions", number))
-        if completion is not None:
-            built.append(completion)
-    return tuple(built)
-
-
-def completion_of(fields: Any, place: Place, faults: Faults, steps: Steps = ()) -> Completion | None:
-    """A completion; or None, with its faults added."""
-    return build(Completion, fields, place, faults, steps)
-
-
-def _labels(given: Any, rubric: Rubric | None, place: Place, faults: Faults) -> tuple[Verdict, ...]:
-    """People's verdicts: criterion key (or ``overall``) to a value in [0, 1], to a level's name, to null (cannot tell),
-    or to several of them: a list, one a person, or a mapping of people's names to them."""
-    if not isinstance(given, dict):
-        faults.add(place, f"expected a mapping of criterion keys to values, found {describe(given)}", ("labels",))
-        return ()
-    labels: list[Verdict] = []
-    for key, values in given.items():
-        steps = ("labels", key)
-        if rubric is not None and key != OVERALL and key not in rubric.by_key:
-            faults.add(place, f"no criterion has this key; there are {', '.join(list(rubric.by_key)[:8])}", steps)
-            continue
-        criterion = rubric.by_key.get(key) if rubric is not None else None
-        for sample, (person, said) in enumerate(_by_person(values)):
+        if isinstance(group, dict) and "path" in group:
             try:
-                value = level_value(criterion.scale, said) if isinstance(said, str) and criterion else said
+                expanded.append({**group, "path": _group_path(group["path"])})
+            except _ShapeError as error:
+                errors.expected(location, "shape", str(error), group["path"], ("groups", number, "path"))
+        else:
+            expanded.append(group)
+    return expanded
+
+
+def _completions(given: Any, location: Location, errors: FileErrors) -> tuple[Completion, ...]:
+    if not isinstance(given, list):
+        errors.expected(location, "list_type", "a list of completions", given, ("completions",))
+        return ()
+    items = ({"text": item} if isinstance(item, str) else item for item in given)
+    built = (build(Completion, item, location, errors, ("completions", n)) for n, item in enumerate(items))
+    return tuple(completion for completion in built if completion is not None)
+
+
+def _labels(given: Any, rubric: Rubric | None, location: Location, errors: FileErrors) -> tuple[Label, ...]:
+    """Return people's labels: by criterion key (or ``overall``) a value, a list of values, or values by person.
+
+    A value is a number in [0, 1], a boolean, the name of a level, or null (the person could not tell).
+    """
+    if not isinstance(given, dict):
+        errors.expected(location, "dict_type", "a mapping of criterion keys to values", given, ("labels",))
+        return ()
+    labels: list[Label] = []
+    for key, values in given.items():
+        path = ("labels", key)
+        criterion = rubric.by_key.get(key) if rubric is not None else None
+        if rubric is not None and criterion is None and key != OVERALL:
+            errors.expected(location, "unknown_criterion", f"one of {', '.join(list(rubric.by_key)[:8])}", key, path)
+            continue
+        listed = values if isinstance(values, list) else [values]
+        people = (
+            values if isinstance(values, dict) else dict(zip(annotators([None] * len(listed)), listed, strict=True))
+        )
+        for person, given_value in people.items():
+            is_level = criterion is not None and isinstance(given_value, str)
+            try:
+                value = level_value(criterion.scale, given_value) if criterion and is_level else given_value
             except InvalidError as error:
-                faults.add(place, str(error), steps)
+                errors.add(location, "unknown_level", str(error), path)
                 continue
-            if value is None:
-                labels.append(Verdict.abstained(key, sample=sample, detail=person))
-            elif isinstance(value, int | float) and 0 <= value <= 1:
-                labels.append(Verdict.scored(key, float(value), sample=sample, detail=person))
-            else:
-                faults.add(place, f"expected a value from 0 to 1, true, false or null, found {describe(value)}", steps)
+            if value is not None and not (isinstance(value, int | float) and 0 <= value <= 1):
+                errors.expected(location, "label_value", "a value from 0 to 1, true, false or null", value, path)
+                continue
+            fields = {"criterion": key, "annotator": person, "value": None if value is None else float(value)}
+            if (label := build(Label, fields, location, errors, path)) is not None:
+                labels.append(label)
     return tuple(labels)
 
 
-def _by_person(values: Any) -> list[tuple[str | None, Any]]:
-    """What each person said; a list does not say who they are."""
-    if isinstance(values, dict):
-        return [(str(person), value) for person, value in values.items()]
-    return [(None, value) for value in (values if isinstance(values, list) else [values])]
-
-
 def dump(records: Iterable[Record], stream: TextIO, *, yaml: bool = False) -> None:
-    """Write records so that `read` gives the same ones back: JSONL, or YAML documents for people."""
-    from rubricsvc.formats.yamlwrite import write
-
+    """Write records so that `read` returns equal ones: JSONL, or YAML documents for people."""
     for record in records:
         data = plain(record)
         if yaml:
@@ -280,7 +266,7 @@ def dump(records: Iterable[Record], stream: TextIO, *, yaml: bool = False) -> No
 
 
 def plain(record: Record) -> dict[str, Any]:
-    """The record as plain data in this format; what has its default is left out."""
+    """Return the record as plain data in this format, without the fields that have their defaults."""
     data: dict[str, Any] = {}
     if record.id is not None:
         data["id"] = record.id
@@ -289,9 +275,9 @@ def plain(record: Record) -> dict[str, Any]:
     if record.prompt is not None:
         fields = record.prompt.model_dump(mode="json", exclude_defaults=True)
         messages = fields.pop("messages")
-        said = messages[0]["content"]
-        bare = len(messages) == 1 and messages[0]["role"] == "user" and said.strip() and not said.endswith("\n")
-        data |= {"prompt": said if bare else messages, **fields}
+        text = messages[0]["content"]
+        is_text = len(messages) == 1 and messages[0]["role"] == "user" and text.strip() and not text.endswith("\n")
+        data |= {"prompt": text if is_text else messages, **fields}
     if record.rubric is not None:
         fields = record.rubric.model_dump(mode="json", exclude_defaults=True)
         for criterion, value in zip(fields["criteria"], record.rubric.criteria, strict=True):
@@ -306,15 +292,15 @@ def plain(record: Record) -> dict[str, Any]:
             for completion in record.completions
         ]
     if record.labels:
-        labels: dict[str, list[Verdict]] = {}
+        by_key: dict[str, dict[str, float | None]] = {}
         for label in record.labels:
-            labels.setdefault(label.criterion, []).append(label)
-        data["labels"] = {key: _plain_labels(said) for key, said in labels.items()}
+            by_key.setdefault(label.criterion, {})[label.annotator] = label.value
+        data["labels"] = {key: _plain_labels(values) for key, values in by_key.items()}
     return data
 
 
-def _plain_labels(said: list[Verdict]) -> Any:
-    people = {label.detail: label.value for label in said}
-    if None not in people and len(people) == len(said):
-        return people
-    return [label.value for label in said] if len(said) > 1 else said[0].value
+def _plain_labels(values: dict[str, float | None]) -> Any:
+    """Return the values of one criterion by person; without the names where they are those of unnamed people."""
+    if list(values) != annotators([None] * len(values)):
+        return values
+    return list(values.values()) if len(values) > 1 else next(iter(values.values()))

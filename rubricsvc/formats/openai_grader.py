@@ -17,113 +17,124 @@ from collections.abc import Iterator
 from typing import Any
 
 from rubricsvc.core.prompt import Completion, Prompt
-from rubricsvc.core.validation_messages import describe
+from rubricsvc.core.validation_messages import FieldPath
 from rubricsvc.errors import InvalidError
-from rubricsvc.formats.documents import documents
-from rubricsvc.formats.errors import Faults, Place, Steps
-from rubricsvc.formats.fields import build, unknown_fields
-from rubricsvc.formats.native import usable_name
+from rubricsvc.formats.errors import MAX_LISTED, FileErrors, Location
+from rubricsvc.formats.fields import build, check_fields
+from rubricsvc.formats.input_file import InputFile
+from rubricsvc.formats.native import rubric_name
 from rubricsvc.formats.record import Record
-from rubricsvc.formats.source import Source
 from rubricsvc.graders.model import GRADERS, Grader, rubric_of
 
-_FIELDS = ("item", "grader", "model_sample", "id")
+_ITEM = ("item", "grader", "model_sample", "id")
 
 
-def read(source: Source, faults: Faults) -> Iterator[Record]:
-    """One record for each in the file; what is wrong goes to ``faults``.
+def read(file: InputFile) -> Iterator[Record]:
+    """Yield the valid records; what is wrong with the others is added to ``file.errors``.
 
     Raises:
-        FormatError: the file cannot be read at all.
+        InvalidFileError: the file cannot be read at all.
     """
-    for data, place in documents(source, faults):
+    errors = file.errors
+    for data, location in file.records():
         if not isinstance(data, dict):
-            faults.add(place, f"expected a grader or an item, found {describe(data)}")
-        elif "item" in data or "messages" in data or not (held := _held(data)):
-            record = _item(data if "item" in data else {"item": data}, place, faults)
+            errors.expected(location, "dict_type", "a grader or an item", data)
+        elif "item" in data or "messages" in data or not (held := _graders_in(data)):
+            record = _item(data if "item" in data else {"item": data}, location, errors)
             yield from (record,) if record else ()
         else:
-            graders = (grader_of(one, place, faults, steps) for steps, one in held)
+            graders = (grader_of(one, location, errors, path) for path, one in held)
             yield from (
-                Record(None, rubric_of(one), name=usable_name(one.label), place=place) for one in graders if one
+                Record(None, rubric_of(one), name=rubric_name(one.label), location=location) for one in graders if one
             )
 
 
-_HOLDERS: tuple[Steps, ...] = (("grader",), ("reinforcement", "grader"), ("method", "reinforcement", "grader"))
+_GRADER_PATHS: tuple[FieldPath, ...] = (("grader",), ("reinforcement", "grader"), ("method", "reinforcement", "grader"))
 
 
-def _held(data: dict[str, Any]) -> list[tuple[Steps, Any]]:
+def _graders_in(data: dict[str, Any]) -> list[tuple[FieldPath, Any]]:
     """The graders in a record, each with the way to it; none in a row of data."""
     if isinstance(several := data.get("testing_criteria"), list):
         return [(("testing_criteria", number), one) for number, one in enumerate(several)]
-    for steps in _HOLDERS:
+    for path in _GRADER_PATHS:
         here: Any = data
-        for step in steps:
+        for step in path:
             here = here.get(step) if isinstance(here, dict) else None
         if here is not None:
-            return [(steps, here)]
+            return [(path, here)]
     return [((), data)] if "type" in data and data.keys() & {"name", "input", "source", "graders"} else []
 
 
-def _item(data: dict[str, Any], place: Place, faults: Faults) -> Record | None:
-    before = faults.count
-    unknown_fields(data, _FIELDS, place, faults, ())
+def _item(data: dict[str, Any], location: Location, errors: FileErrors) -> Record | None:
+    before = errors.count
+    check_fields(data, _ITEM, location, errors)
     item = data.get("item", {})
-    grader = grader_of(data["grader"], place, faults, ("grader",)) if "grader" in data else None
-    prompt = prompt_of(item, place, faults, ("item",))
-    said = data.get("model_sample")
-    if said is not None and not isinstance(said, str):
-        faults.add(place, f"expected text, found {describe(said)}", ("model_sample",))
-    if faults.count > before or prompt is None:
+    grader = grader_of(data["grader"], location, errors, ("grader",)) if "grader" in data else None
+    prompt = prompt_of(item, location, errors, ("item",))
+    sample = data.get("model_sample")
+    if sample is not None and not isinstance(sample, str):
+        errors.expected(location, "string_type", "text", sample, ("model_sample",))
+    if errors.count > before or prompt is None:
         return None
     number = data.get("id", item.get("id"))
-    name = usable_name(f"{grader.label} {prompt.digest[:12]}") if grader else ""  # each prompt has its own rubric
+    name = rubric_name(f"{grader.label} {prompt.digest[:12]}") if grader else ""  # each prompt has its own rubric
     return Record(
         prompt,
         rubric_of(grader) if grader else None,
-        (Completion(text=said),) if said is not None else (),
+        (Completion(text=sample),) if sample is not None else (),
         id=str(number) if isinstance(number, str | int) and number != "" else None,
         name=name,
-        place=place,
+        location=location,
     )
 
 
-def prompt_of(item: Any, place: Place, faults: Faults, steps: Steps = ()) -> Prompt | None:
-    """The prompt of an item; or None, with its faults added."""
+def prompt_of(item: Any, location: Location, errors: FileErrors, path: FieldPath = ()) -> Prompt | None:
+    """Return the prompt of an item, or None after adding its errors."""
     if not isinstance(item, dict):
-        faults.add(place, f"expected a mapping, found {describe(item)}", steps)
+        errors.expected(location, "dict_type", "a mapping", item, path)
         return None
     messages = item.get("messages") or [{"role": "user", "content": json.dumps(item, ensure_ascii=False)}]
-    return build(Prompt, {"messages": messages, "item": item}, place, faults, steps)
+    return build(Prompt, {"messages": messages, "item": item}, location, errors, path)
 
 
-def grader_of(data: Any, place: Place, faults: Faults, steps: Steps = ()) -> Grader | None:
-    """The grader in plain data; or None, with its faults added."""
+def grader_of(data: Any, location: Location, errors: FileErrors, path: FieldPath = ()) -> Grader | None:
+    """Return the grader in plain data, or None after adding its errors."""
     kind = data.get("type") if isinstance(data, dict) else None
     if not isinstance(kind, str) or kind not in GRADERS:
-        expected = f"expected {', '.join(GRADERS)}"
-        faults.add(place, f"{expected}, found {describe(kind)}", (*steps, "type"))
+        errors.expected(location, "grader_type", f"one of {', '.join(GRADERS)}", kind, (*path, "type"))
         return None
     parts = data.get("graders")
     if isinstance(parts, dict) and isinstance(parts.get("type"), str):
         alone = parts.get("name") or parts["type"]  # one grader, as the type in OpenAI's client has it
         data = {**data, "graders": {str(alone): parts}}
-    return build(GRADERS[kind], data, place, faults, steps)
+    return build(GRADERS[kind], data, location, errors, path)
+
+
+def parse_prompt(item: Any) -> Prompt:
+    """Return the prompt of an item that comes from no file.
+
+    Raises:
+        InvalidError: it is not an item; ``path`` names the field.
+    """
+    errors = FileErrors()
+    prompt = prompt_of(item, Location("item"), errors, ("item",))
+    if prompt is None:
+        first = errors.errors[0]
+        hint = "an item is a JSON object; its messages are chat messages"
+        raise InvalidError(f"{first.path}: {first.message}", hint=hint, path=first.path)
+    return prompt
 
 
 def parse(data: Any) -> Grader:
-    """A grader out of plain data that stands in no file.
+    """Return the grader in plain data that comes from no file.
 
     Raises:
-        InvalidError: it is none; ``path`` names the field.
+        InvalidError: it is not a grader; ``path`` names the field.
     """
-    faults = Faults()
-    grader = grader_of(data, Place("grader"), faults, ("grader",))
+    errors = FileErrors()
+    grader = grader_of(data, Location("grader"), errors, ("grader",))
     if grader is None:
-        told = [fault.message for fault in faults.kept]
-        path = told[0].partition(": ")[0]
-        raise InvalidError("; ".join(told[:_TOLD]), hint="docs/graders.md describes the graders", path=path)
+        listed = [f"{error.path}: {error.message}" for error in errors.errors[:MAX_LISTED]]
+        hint = "docs/graders.md describes the graders"
+        raise InvalidError("; ".join(listed), hint=hint, path=errors.errors[0].path)
     return grader
-
-
-_TOLD = 8

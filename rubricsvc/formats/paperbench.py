@@ -13,17 +13,17 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from rubricsvc.core.base import MAX_NAME_LENGTH, UnitInterval
+from rubricsvc.core.label import Label
 from rubricsvc.core.rubric import GroupPath, Rubric
-from rubricsvc.core.verdict import Verdict
-from rubricsvc.formats.documents import documents
-from rubricsvc.formats.errors import Faults, Place, Steps
-from rubricsvc.formats.fields import Foreign, build
-from rubricsvc.formats.native import check_formula, usable_name
+from rubricsvc.core.validation_messages import FieldPath
+from rubricsvc.formats.errors import FileErrors, Location
+from rubricsvc.formats.fields import ForeignModel, build
+from rubricsvc.formats.input_file import InputFile
+from rubricsvc.formats.native import check_formula, rubric_name
 from rubricsvc.formats.record import Record
-from rubricsvc.formats.source import Source
 
 
-class _Node(Foreign):
+class _Node(ForeignModel):
     id: Annotated[str, Field(min_length=1, max_length=MAX_NAME_LENGTH)]
     requirements: Annotated[str, Field(min_length=1)]
     weight: Annotated[float, Field(ge=0, le=1e9)]
@@ -35,59 +35,57 @@ class _Node(Foreign):
     explanation: str | None = None
 
 
-def read(source: Source, faults: Faults) -> Iterator[Record]:
-    """One record a tree; what is wrong goes to ``faults``.
+def read(file: InputFile) -> Iterator[Record]:
+    """Yield a record for each valid tree; errors are added to ``file.errors``.
 
     Raises:
-        FormatError: the file cannot be read at all.
+        InvalidFileError: the file cannot be read at all.
     """
-    for number, (data, place) in enumerate(documents(source, faults), start=1):
-        name = source.stem if number == 1 else f"{source.stem}-{number}"
-        record = _record(data, place, faults, usable_name(f"paperbench-{name}"))
+    for number, (data, location) in enumerate(file.records(), start=1):
+        name = file.path.stem if number == 1 else f"{file.path.stem}-{number}"
+        record = _record(data, location, file.errors, rubric_name(f"paperbench-{name}"))
         if record is not None:
             yield record
 
 
-def _record(data: Any, place: Place, faults: Faults, name: str) -> Record | None:
-    before = faults.count
-    root = build(_Node, data, place, faults)
+def _record(data: Any, location: Location, errors: FileErrors, name: str) -> Record | None:
+    before = errors.count
+    root = build(_Node, data, location, errors)
     if root is None:
         return None
     nodes = list(_walk(root))
-    key_at = dict(zip((steps for _, steps in nodes), _keys([node.id for node, _ in nodes]), strict=True))
+    key_at = dict(zip((path for _, path in nodes), _keys([node.id for node, _ in nodes]), strict=True))
     graded = any(node.score is not None for node, _ in nodes)
     criteria, groups, labels = [], [], []
-    for node, steps in nodes:
-        above = tuple(key_at[steps[:depth]] for depth in range(0, len(steps), 2))
+    for node, path in nodes:
+        above = tuple(key_at[path[:depth]] for depth in range(0, len(path), 2))
         if node.sub_tasks:
-            groups.append(_group(node, (*above, key_at[steps])))
+            groups.append(_group(node, (*above, key_at[path])))
             continue
-        criteria.append(_criterion(node, key_at[steps], above))
-        label = _label(node, key_at[steps])
-        if label is not None:
-            labels.append(label)
+        criteria.append(_criterion(node, key_at[path], above))
+        if node.score is not None:
+            labels.append(_label(node, key_at[path]))
         elif graded:
-            faults.add(place, "is missing, though other nodes have one", (*steps, "score"))
-    rubric = build(Rubric, {"criteria": criteria, "groups": groups, "formula": "tree"}, place, faults)
-    if rubric is not None:
-        check_formula(rubric, place, faults)
-    if rubric is None or faults.count > before:
+            errors.add(location, "missing", "is missing, though other nodes have one", (*path, "score"))
+    rubric = build(Rubric, {"criteria": criteria, "groups": groups, "formula": "tree"}, location, errors)
+    built = [build(Label, label, location, errors) for label in labels]
+    if rubric is None or check_formula(rubric, location, errors) is None or errors.count > before:
         return None
-    return Record(None, rubric, labels=tuple(labels), name=name, place=place)
+    return Record(None, rubric, labels=tuple(filter(None, built)), name=name, location=location)
 
 
-def _walk(root: _Node) -> Iterator[tuple[_Node, Steps]]:
-    """Every node in the order of the file, with the way to it."""
-    waiting: list[tuple[_Node, Steps]] = [(root, ())]
+def _walk(root: _Node) -> Iterator[tuple[_Node, FieldPath]]:
+    """Yield every node in the order of the file, with its path."""
+    waiting: list[tuple[_Node, FieldPath]] = [(root, ())]
     while waiting:
-        node, steps = waiting.pop()
-        yield node, steps
-        below = [(child, (*steps, "sub_tasks", number)) for number, child in enumerate(node.sub_tasks)]
+        node, path = waiting.pop()
+        yield node, path
+        below = [(child, (*path, "sub_tasks", number)) for number, child in enumerate(node.sub_tasks)]
         waiting.extend(reversed(below))
 
 
 def _keys(ids: list[str]) -> list[str]:
-    """The ids, counted on where one is repeated: several trees of the benchmark use one twice."""
+    """Return the ids, numbered where one is repeated: several trees of the benchmark use one twice."""
     taken, keys = set(ids), []
     first = set(ids)
     numbers: dict[str, Iterator[int]] = {}
@@ -112,9 +110,7 @@ def _criterion(node: _Node, key: str, group: GroupPath) -> dict[str, Any]:
     return {"key": key, "text": node.requirements, "weight": node.weight, "group": group, "tags": tags}
 
 
-def _label(node: _Node, key: str) -> Verdict | None:
-    if node.score is None:
-        return None
-    if node.valid_score is not None and not node.valid_score:  # the benchmark counts it as 0; here it is no finding
-        return Verdict.abstained(key, rationale=node.explanation)
-    return Verdict.scored(key, node.score, rationale=node.explanation)
+def _label(node: _Node, key: str) -> dict[str, Any]:
+    is_valid = node.valid_score is None or node.valid_score  # the benchmark counts an invalid one as 0
+    value = node.score if is_valid else None
+    return {"criterion": key, "annotator": "person 1", "value": value, "note": node.explanation}

@@ -11,21 +11,19 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from rubricsvc.core.label import Label
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
-from rubricsvc.core.verdict import Verdict
-from rubricsvc.formats.documents import documents
-from rubricsvc.formats.errors import Faults
-from rubricsvc.formats.fields import Foreign, build
-from rubricsvc.formats.native import usable_name
+from rubricsvc.formats.fields import ForeignModel, build
+from rubricsvc.formats.input_file import InputFile
+from rubricsvc.formats.native import rubric_name
 from rubricsvc.formats.record import Record
-from rubricsvc.formats.source import Source
 
 RUBRIC = Rubric(criteria=(Criterion(key="follows", text="Does exactly what the instruction asks."),))
 Text = Annotated[str, Field(min_length=1)]
 
 
-class LlmBar(Foreign):
+class LlmBar(ForeignModel):
     """A line of LLMBar."""
 
     instruction: Text = Field(alias="input")
@@ -35,7 +33,7 @@ class LlmBar(Foreign):
     bias: str = ""
 
 
-class EvalBias(Foreign):
+class EvalBias(ForeignModel):
     """A line of EvalBiasBench. ``bias`` is what a judge may be led by; it becomes the prompt's tag."""
 
     instruction: Text
@@ -45,27 +43,26 @@ class EvalBias(Foreign):
     bias: str
 
 
-def _read(name: str, model: type[LlmBar] | type[EvalBias], source: Source, faults: Faults) -> Iterator[Record]:
-    for number, (data, place) in enumerate(documents(source, faults), start=1):
-        pair = build(model, data, place, faults)
+def _read(name: str, model: type[LlmBar] | type[EvalBias], file: InputFile) -> Iterator[Record]:
+    for number, (data, location) in enumerate(file.records(), start=1):
+        pair = build(model, data, location, file.errors)
         if pair is None:
             continue
         prompt, id_ = Prompt.of(pair.instruction, tags=(pair.bias,) if pair.bias else ()), f"{name}-{number}"
-        for place_of, text in ((1, pair.first), (2, pair.second)):
-            label = Verdict.scored("follows", float(pair.label == place_of))
-            answer = (Completion(text=text),)
-            yield Record(prompt, RUBRIC, answer, (label,), id_, usable_name(id_), place)
+        for number_in_pair, text in ((1, pair.first), (2, pair.second)):
+            label = Label(criterion="follows", annotator="person 1", value=float(pair.label == number_in_pair))
+            yield Record(prompt, RUBRIC, (Completion(text=text),), (label,), id_, rubric_name(id_), location)
 
 
-def llmbar(source: Source, faults: Faults) -> Iterator[Record]:
-    """Two records a pair; what is wrong goes to ``faults``.
+def llmbar(file: InputFile) -> Iterator[Record]:
+    """Yield two records for each valid pair; errors are added to ``file.errors``.
 
     Raises:
-        FormatError: the file cannot be read at all.
+        InvalidFileError: the file cannot be read at all.
     """
-    return _read("llmbar", LlmBar, source, faults)
+    return _read("llmbar", LlmBar, file)
 
 
-def evalbiasbench(source: Source, faults: Faults) -> Iterator[Record]:
-    """As `llmbar`."""
-    return _read("evalbiasbench", EvalBias, source, faults)
+def evalbiasbench(file: InputFile) -> Iterator[Record]:
+    """Yield two records for each valid pair, as `llmbar` does."""
+    return _read("evalbiasbench", EvalBias, file)

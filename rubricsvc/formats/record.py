@@ -2,29 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from rubricsvc.core.label import Label
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Rubric
-from rubricsvc.core.verdict import Verdict
-from rubricsvc.formats.errors import Place
+from rubricsvc.formats.errors import Location
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A prompt with its rubric, and what was answered to it.
+    """A prompt with its rubric, completions and labels.
 
-    ``rubric`` is None in a file of mere prompts and completions; ``prompt`` is None where a rubric is for any prompt.
-    ``labels`` are people's verdicts on the record's one completion; with several people, ``sample`` counts them, and
-    ``detail`` is a person's name, where it is known. The key ``overall`` is a score of the whole completion.
-    ``id`` is the prompt's id in the file it came from, ``name`` the rubric's name.
-    ``place`` is where its rubric stands in the file.
+    ``prompt`` is None where the rubric is for any prompt; ``rubric`` is None in a file of prompts and completions.
+    ``labels`` are of the record's one completion. ``id`` is the id of the prompt in the file, ``name`` the name of the
+    rubric, and ``location`` where the rubric is in the file.
     """
 
     prompt: Prompt | None
     rubric: Rubric | None
     completions: tuple[Completion, ...] = ()
-    labels: tuple[Verdict, ...] = ()
+    labels: tuple[Label, ...] = ()
     id: str | None = None
     name: str = ""
-    place: Place | None = field(default=None, compare=False, repr=False)
+    location: Location | None = field(default=None, compare=False, repr=False)
+
+
+def annotators(names: Iterable[str | None]) -> list[str]:
+    """Return a name for each person: ``person 1``, ``person 2``, … for those without one or with a taken one."""
+    unique: list[str] = []
+    for number, name in enumerate(names, start=1):
+        own = name.strip() if name else ""
+        unique.append(own if own and own not in unique else f"{own or 'person'} {number}")
+    return unique

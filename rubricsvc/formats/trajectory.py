@@ -20,23 +20,24 @@ def parse_trajectory(text: str, file: str) -> Completion:
         InvalidError: there are no messages, or none of role ``assistant``.
         FormatError: a message is not valid.
     """
-    from rubricsvc.formats.errors import BadFileError, Faults, Place
-    from rubricsvc.formats.native import completion_of
+    from rubricsvc.core.prompt import Completion
+    from rubricsvc.formats.errors import FileErrors, InvalidFileError, Location
+    from rubricsvc.formats.fields import build
 
     messages = _messages(text, file)
     if messages is None:
         raise InvalidError(f"{file} holds no messages; a trajectory judge needs an agent's steps", hint=_EXPECTED)
-    faults = Faults()
-    completion = completion_of({"messages": messages}, Place(file), faults)
+    errors = FileErrors()
+    completion = build(Completion, {"messages": messages}, Location(file), errors)
     if completion is None:
-        raise BadFileError(file, faults.kept, faults.count, hint=_EXPECTED)
+        raise InvalidFileError(errors.errors, errors.count, hint=_EXPECTED)
     if not any(message.role == "assistant" for message in completion.messages):
         raise InvalidError(f"{file} has no message with role: assistant, so there are no steps", hint=_EXPECTED)
     return completion
 
 
 def _messages(text: str, file: str) -> list[Any] | None:
-    from rubricsvc.formats.strictjson import JsonError, parse
+    from rubricsvc.core.strict_json import JsonError, parse
 
     try:
         data = parse(text)
@@ -45,7 +46,7 @@ def _messages(text: str, file: str) -> list[Any] | None:
             data = [parse(line) for line in text.splitlines() if line.strip()]
         except JsonError:
             if text.lstrip().startswith(("[", "{")):
-                raise InvalidError(f"{file}:{error.line + 1}: {error}", hint=_EXPECTED) from error
+                raise InvalidError(f"{file}:{error.line}: {error}", hint=_EXPECTED) from error
             return None
     if isinstance(data, dict):
         data = data.get("messages", [data] if "role" in data else None)

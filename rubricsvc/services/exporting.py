@@ -1,4 +1,4 @@
-"""A job's results as lines: all that is needed to know what a reward is and where it came from."""
+"""Export the results of a job: each reward with its verdicts and where it comes from."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import csv
 import json
 from typing import TYPE_CHECKING, Any, TextIO
 
-from rubricsvc.cli.verdicts import plain
+from rubricsvc.store import jobs, prompts, verdicts
 
 if TYPE_CHECKING:
     from rubricsvc.core.verdict import Verdict
@@ -17,30 +17,27 @@ PAGE = 200
 
 
 def export_job(db: Database, job_id: int, stream: TextIO, *, as_csv: bool) -> int:
-    """Write a line for each completion and rubric; how many of them have no reward.
+    """Write a line of JSON or CSV for each completion and rubric; return how many of them have no reward.
 
     Raises:
         NotFoundError: no such job.
     """
-    from rubricsvc.store import jobs, prompts, verdicts
-
     writer = _Csv(stream) if as_csv else _Jsonl(stream)
-    external: dict[int, str | None] = {}
-    bare = after = 0
+    external_ids: dict[int, str | None] = {}
+    without_reward = after = 0
     while True:
-        with db.read() as session:  # a page each, so that memory does not grow with the job
+        with db.read() as session:  # one page each, so that memory does not grow with the job
             job = jobs.get(session, job_id)
             rows = jobs.results(session, job_id, after=after, limit=PAGE)
-            found = verdicts.for_items(session, [row.id for row in rows])
+            by_item = verdicts.for_items(session, [row.id for row in rows])
             for row in rows:
                 prompt_id = row.completion.prompt_id
-                if prompt_id not in external:
-                    external[prompt_id] = prompts.get(session, prompt_id).external_id
-                bare += row.reward is None
-                line = _line(job, row, external[prompt_id])
-                writer.write(line, found.get(row.id, []))
+                if prompt_id not in external_ids:
+                    external_ids[prompt_id] = prompts.get(session, prompt_id).external_id
+                without_reward += row.reward is None
+                writer.write(_line(job, row, external_ids[prompt_id]), by_item.get(row.id, []))
         if not rows:
-            return bare
+            return without_reward
         after = rows[-1].id
 
 
@@ -67,17 +64,25 @@ def _line(job: JobRow, row: ItemRow, prompt_external_id: str | None) -> dict[str
     }
 
 
+def plain_verdict(verdict: Verdict) -> dict[str, Any]:
+    """Return a verdict as JSON data, without the fields that are not set."""
+    data = verdict.model_dump(mode="json", exclude_none=True, exclude={"evidence"})
+    if verdict.evidence:
+        data["evidence"] = [evidence.model_dump(exclude_none=True) for evidence in verdict.evidence]
+    return data
+
+
 class _Jsonl:
     def __init__(self, stream: TextIO) -> None:
         self.stream = stream
 
     def write(self, line: dict[str, Any], verdicts: list[Verdict]) -> None:
-        line["verdicts"] = [plain(verdict) for verdict in verdicts]
+        line["verdicts"] = [plain_verdict(verdict) for verdict in verdicts]
         self.stream.write(json.dumps(line, ensure_ascii=False, allow_nan=False) + "\n")
 
 
 class _Csv:
-    """One column holds the values by criterion, as JSON: criteria differ from rubric to rubric."""
+    """The values by criterion are one column of JSON: rubrics differ in their criteria."""
 
     def __init__(self, stream: TextIO) -> None:
         self.writer: csv.DictWriter[str] | None = None

@@ -1,43 +1,57 @@
-"""Which completions a job scores, and by which rubrics."""
+"""Select the completions that a job scores, and their rubrics."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from rubricsvc.cli.output import echo
 from rubricsvc.errors import InvalidError
+from rubricsvc.store import completions, rubrics
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
     from rubricsvc.core.judge import Judge
-    from rubricsvc.services.importing import Imported
+    from rubricsvc.services.importing import ImportResult
 
-Pair = tuple[int, int]
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """``pairs`` of (completion id, rubric id), and how many completions have ``no_rubric`` and are left out."""
+
+    pairs: list[tuple[int, int]]
+    no_rubric: int
 
 
 def select(
-    session: Session, imported: Imported | None, *, rubric: str | None, policy: str | None, limit: int | None
-) -> list[Pair]:
-    """Pairs of (completion id, rubric id): of what was just imported, or else of all completions.
+    session: Session,
+    imported: ImportResult | None = None,
+    *,
+    rubric: str | None = None,
+    policy: str | None = None,
+    limit: int | None = None,
+) -> Selection:
+    """Select completions with rubrics: of an import, or of all stored ones.
 
-    Without ``rubric`` each completion is scored by all rubrics of its prompt (newest versions); one whose prompt has
-    none is left out. ``limit`` counts completions that have a rubric.
+    Args:
+        session: the session to read in.
+        imported: the import whose completions are selected; all completions by default.
+        rubric: score by this rubric; by default by the newest versions of all rubrics of each prompt.
+        policy: select the completions of this policy.
+        limit: maximum number of completions that have a rubric.
 
     Raises:
         NotFoundError: no such rubric.
-        InvalidError: nothing fits.
+        InvalidError: nothing is selected.
     """
-    from rubricsvc.store import rubrics
-
     one = rubrics.get(session, rubric) if rubric is not None else None
     rubrics_of: dict[int, list[int]] = {}
-    bare = 0
+    no_rubric = 0
 
-    def chosen() -> Iterator[list[Pair]]:
-        nonlocal bare
+    def pairs() -> Iterator[list[tuple[int, int]]]:
+        nonlocal no_rubric
         for completion_id, prompt_id in _completions(session, imported, policy):
             if prompt_id not in rubrics_of:
                 if one is None:
@@ -47,42 +61,33 @@ def select(
             if rubrics_of[prompt_id]:
                 yield [(completion_id, rubric_id) for rubric_id in rubrics_of[prompt_id]]
             else:
-                bare += 1
+                no_rubric += 1
 
-    pairs = [pair for group in islice(chosen(), limit) for pair in group]
-    if bare:
-        what = "belong to other prompts than this rubric" if one else "have no rubric for their prompt"
-        echo(f"{bare} completions {what} and are left out")
-    if not pairs:
+    selected = [pair for of_completion in islice(pairs(), limit) for pair in of_completion]
+    if not selected:
         of = f" of policy {policy!r}" if policy is not None else ""
         raise InvalidError(
             f"nothing to score: no completion{of} has a rubric",
-            hint="see `rubricsvc rubrics list` and `rubricsvc completions list`; --rubric names a rubric",
+            hint="see `rubricsvc rubrics list` and `rubricsvc completions list`, or name a rubric with --rubric",
         )
-    return pairs
+    return Selection(selected, no_rubric)
 
 
-def warn_of_vetoes(judge: Judge, required: Sequence[str]) -> None:
-    """Say that a judge which compares vetoes about half of each group by the ``required`` criteria that it judges."""
+def veto_warning(judge: Judge, required: Sequence[str]) -> str | None:
+    """Return a warning if a comparative judge judges ``required`` criteria: it vetoes about half of each group."""
     if judge.mode != "comparative" or not required:
-        return
+        return None
     more = f" and {len(required) - 1} more" if len(required) > 1 else ""
-    echo(
-        f"warning: {required[0]}{more} is required, and {judge.name} compares: its values are relative,"
-        " so about half of each group is vetoed"
+    return (
+        f"{required[0]}{more} is required, and judge {judge.name} is comparative: its values are relative, so"
+        " about half of each group is vetoed. Use `required` with checks, or with a readout or written judge."
     )
-    echo("hint: leave `required` to checks, or to a judge that sees one answer at a time (readout, written)")
 
 
-def _completions(session: Session, imported: Imported | None, policy: str | None) -> Iterator[Pair]:
-    """Completion id and prompt id of each completion to look at."""
-    from rubricsvc.store import completions
-    from rubricsvc.store.upsert import batched
-
+def _completions(session: Session, imported: ImportResult | None, policy: str | None) -> Iterator[tuple[int, int]]:
+    """Yield (completion id, prompt id)."""
     if imported is not None:
-        for ids in batched(dict.fromkeys(imported.completion_ids)):
-            found = completions.many(session, ids)
-            yield from ((id_, found[id_][0]) for id_ in ids if policy in (None, found[id_][1].policy))
+        yield from dict.fromkeys((c.id, c.prompt_id) for c in imported.completions if policy in (None, c.policy))
         return
     after = 0
     while rows := completions.page(session, after=after, limit=500, policy=policy):

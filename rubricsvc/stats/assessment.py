@@ -15,7 +15,7 @@ from itertools import permutations
 import numpy as np
 
 from rubricsvc.core.judge import Judge
-from rubricsvc.core.label import OVERALL, Judged
+from rubricsvc.core.label import OVERALL, JudgedLabel
 from rubricsvc.stats.agreement import (
     CORRELATIONS,
     FIGURES,
@@ -76,7 +76,7 @@ class Assessment:
     reward: Group | None = None
 
 
-def finding(judge: Judge, row: Judged) -> float | None:
+def finding(judge: Judge, row: JudgedLabel) -> float | None:
     """What the judge found: its (calibrated) probability where it has one, else its value; None where there is none."""
     verdict = row.verdict
     if verdict is None or verdict.value is None or row.criterion is None:
@@ -89,7 +89,7 @@ def finding(judge: Judge, row: Judged) -> float | None:
 
 def assess(
     judge: Judge,
-    rows: Sequence[Judged],
+    rows: Sequence[JudgedLabel],
     *,
     resamples: int = RESAMPLES,
     seed: int = 0,
@@ -97,7 +97,7 @@ def assess(
 ) -> Assessment:
     """The judge's standing on these labels."""
     on_criteria = [row for row in rows if row.criterion is not None]
-    groups: dict[str, list[Judged]] = defaultdict(list)
+    groups: dict[str, list[JudgedLabel]] = defaultdict(list)
     for row in on_criteria:
         groups[row.label.criterion].append(row)
     ordered = sorted(groups.items(), key=lambda item: (-len(item[1]), item[0]))
@@ -118,7 +118,7 @@ def assess(
     )
 
 
-def _group(judge: Judge, name: str, rows: Sequence[Judged], resamples: int, seed: int) -> Group:
+def _group(judge: Judge, name: str, rows: Sequence[JudgedLabel], resamples: int, seed: int) -> Group:
     left_out = Counter(filter(None, (_why_out(row) for row in rows)))
     levels = _levels(rows)
     used = [(told, row) for row in rows if row.label.value is not None and (told := finding(judge, row)) is not None]
@@ -137,13 +137,13 @@ def _group(judge: Judge, name: str, rows: Sequence[Judged], resamples: int, seed
     )
 
 
-def _levels(rows: Iterable[Judged]) -> tuple[float, ...]:
+def _levels(rows: Iterable[JudgedLabel]) -> tuple[float, ...]:
     """The scale that the rows share; criteria on several scales meet in met or not met."""
     scales = {levels_of(row.criterion.scale) for row in rows if row.criterion is not None}
     return scales.pop() if len(scales) == 1 else (0.0, 1.0)
 
 
-def _why_out(row: Judged) -> str | None:
+def _why_out(row: JudgedLabel) -> str | None:
     if row.label.value is None:
         return "person could not tell"
     if row.verdict is None:
@@ -152,10 +152,10 @@ def _why_out(row: Judged) -> str | None:
 
 
 def _among_people(
-    rows: Iterable[Judged], levels: Sequence[float], names: Sequence[str], resamples: int, seed: int
+    rows: Iterable[JudgedLabel], levels: Sequence[float], names: Sequence[str], resamples: int, seed: int
 ) -> tuple[int, dict[str, Figure]]:
     """How many pairs of people labelled the same thing, and the figures of their agreement; none without such pairs."""
-    by_thing: dict[tuple[int, int, str], list[Judged]] = defaultdict(list)
+    by_thing: dict[tuple[int, int, str], list[JudgedLabel]] = defaultdict(list)
     for row in rows:
         if row.label.value is not None:
             by_thing[row.completion_id, row.rubric_id, row.label.criterion].append(row)
@@ -176,7 +176,7 @@ def _among_people(
     return len(both) // 2, {name: found[name] for name in names}
 
 
-def worst(judge: Judge, rows: Iterable[Judged], most: int = WORST) -> list[Disagreement]:
+def worst(judge: Judge, rows: Iterable[JudgedLabel], most: int = WORST) -> list[Disagreement]:
     """Where judge and person are farthest apart."""
     found = [
         Disagreement(
@@ -194,7 +194,7 @@ def worst(judge: Judge, rows: Iterable[Judged], most: int = WORST) -> list[Disag
     return sorted(found, key=lambda item: -abs(item.label - item.judge))[:most]
 
 
-def _reward(rows: Sequence[Judged], resamples: int, seed: int) -> Group | None:
+def _reward(rows: Sequence[JudgedLabel], resamples: int, seed: int) -> Group | None:
     if not rows:
         return None
     used = [(row.reward, row.label.value, row.prompt_id) for row in rows]

@@ -17,7 +17,7 @@ from sklearn.isotonic import IsotonicRegression
 from sklearn.model_selection import GroupKFold, GroupShuffleSplit
 
 from rubricsvc.core.calibration import MIN_DISTANCE, Curve, Method, family
-from rubricsvc.core.label import Judged
+from rubricsvc.core.label import JudgedLabel
 from rubricsvc.errors import InvalidError
 from rubricsvc.stats.agreement import brier, expected_calibration_error
 from rubricsvc.stats.intervals import Floats, Ints
@@ -157,7 +157,7 @@ def _cross_validated(method: Method, cases: Cases) -> float:
 
 
 def calibrate(
-    rows: Iterable[Judged], *, held_out: float = 0.3, seed: int = 0, methods: Sequence[Method] = METHODS
+    rows: Iterable[JudgedLabel], *, held_out: float = 0.3, seed: int = 0, methods: Sequence[Method] = METHODS
 ) -> list[Fitted]:
     """A curve for each family of criteria that enough people labelled, from a readout's own probabilities.
 

@@ -23,7 +23,7 @@ from sklearn.linear_model import Ridge, ridge_regression
 from sklearn.model_selection import GroupKFold
 
 from rubricsvc.core.base import Value
-from rubricsvc.core.label import OVERALL, Judged
+from rubricsvc.core.label import OVERALL, JudgedLabel
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import InvalidError
 from rubricsvc.stats.agreement import RESAMPLES, Figure, Pairs, measure
@@ -130,7 +130,7 @@ def fit_overall(
     )
 
 
-def fit_judged(rows: Iterable[Judged], *, resamples: int = RESAMPLES, seed: int = 0) -> OverallFit:
+def fit_judged(rows: Iterable[JudgedLabel], *, resamples: int = RESAMPLES, seed: int = 0) -> OverallFit:
     """``fit_overall`` on what one judge found on the criteria that all rubrics share: of each the probabilities of all
     its levels, where they are there and the same throughout, else the probability, else the value. ``raw`` is the
     judge's own ``overall`` where it is asked for that, else its reward.
@@ -140,15 +140,15 @@ def fit_judged(rows: Iterable[Judged], *, resamples: int = RESAMPLES, seed: int 
     Raises:
         InvalidError: the rubrics have no criterion in common, or there are too few scores.
     """
-    scored = [row for row in rows if row.label.criterion == OVERALL and row.label.value is not None and row.found]
-    shared = set.intersection(*(set(row.found) for row in scored)) if scored else set()
+    scored = [row for row in rows if row.label.criterion == OVERALL and row.label.value is not None and row.verdicts]
+    shared = set.intersection(*(set(row.verdicts) for row in scored)) if scored else set()
     if scored and not shared:
         hint = "an overall score is regressed on criteria that every completion is judged by: use one rubric for all"
         raise InvalidError("the rubrics of the completions with overall scores share no criterion", hint=hint)
-    columns = [column for key in sorted(shared) for column in _columns(key, [row.found[key] for row in scored])]
-    table = [(row, _columns_of(row.found)) for row in scored]
+    columns = [column for key in sorted(shared) for column in _columns(key, [row.verdicts[key] for row in scored])]
+    table = [(row, _columns_of(row.verdicts)) for row in scored]
     whole = [(row, [found[name] for name in columns]) for row, found in table if found.keys() >= set(columns)]
-    own = [_found(row.found[OVERALL]) if OVERALL in shared else row.reward for row, _ in whole]
+    own = [_found(row.verdicts[OVERALL]) if OVERALL in shared else row.reward for row, _ in whole]
     raw = [score for score in own if score is not None]
     return fit_overall(
         columns,

@@ -10,7 +10,7 @@ from sqlalchemy import Select, case, func, select, update
 from sqlalchemy.orm import Session, joinedload
 
 from rubricsvc.core.fingerprint import digest
-from rubricsvc.core.panel import worth
+from rubricsvc.core.panel import voting_summary
 from rubricsvc.core.verdict import Reason, Vote
 from rubricsvc.errors import ConflictError, InvalidError, cut
 from rubricsvc.store import budgets, judges, outbox, rubrics, verdicts
@@ -235,7 +235,7 @@ def summary(session: Session, job_id: int) -> Summary:
     reasons = {str(reason): number for reason, number in session.execute(failed.group_by(VerdictRow.reason))}
     prompt, cached = session.execute(behind.with_only_columns(*tokens)).one()
     judge = get(session, job_id).judge.value
-    voting = worth(judge, _votes(session, behind)) if judge.members or judge.pairwise else {}
+    voting = voting_summary(judge, _votes(session, behind)) if judge.members or judge.pairwise else {}
     told = behind.where(VerdictRow.reason == Reason.BUDGET).with_only_columns(VerdictRow.details["detail"].as_string())
     poor = session.scalar(told.limit(1)) if Reason.BUDGET in reasons else None
     return Summary(

@@ -109,7 +109,8 @@ class Work:
     """What a judge's prompts for a case would cost at the least: each distinct prefix computed once."""
 
     def __init__(self, judge: Judge, case: Case, conversation: Conversation) -> None:
-        ask, _ = judges.plan(judge, case.rubric).ask(case.prompt, case.completion)
+        plan = judges.plan(judge, case.rubric)
+        ask = plan.request(plan.template.shared(case.prompt, case.completion))
         rows = sorted(conversation.encode(ask.system, [(ask.shared + question.text,) for question in ask.questions]))
         before = [0, *(shared_length(list(pair)) for pair in pairwise(rows))]
         self.new = [(len(row) - known, known) for row, known in zip(rows, before, strict=True)]

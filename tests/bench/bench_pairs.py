@@ -20,7 +20,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from rubricsvc.core.comparison import disagree
+from rubricsvc.core.comparison import orders_disagree
 from rubricsvc.core.judge import Comparison, Endpoint, Judge
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
@@ -76,7 +76,7 @@ def measure(found: Sequence[tuple[Verdict, Verdict]]) -> dict[str, Any]:
         "judged": len(known),
         "accuracy": right / len(known) if known else None,
         "interval": [of_pairs.low, of_pairs.high],
-        "torn": fmean(disagree(*orders) for orders in votes) if votes else None,
+        "torn": fmean(orders_disagree(*orders) for orders in votes) if votes else None,
         "first": fmean((before + 1 - after) / 2 for before, after in votes) if votes else None,
     }
 

@@ -71,11 +71,11 @@ class Stages:
 
     @contextlib.contextmanager
     def watching(self) -> Iterator[None]:
-        store, window = drain.leases, drain._Window
-        timed = [(store, "claim"), (window, "_load"), (store, "record"), (drain.jobs, "finish")]
+        store, loader = drain.leases, drain.WorkLoader
+        timed = [(store, "claim"), (loader, "load"), (store, "record"), (drain.jobs, "finish")]
         with contextlib.ExitStack() as stack:
             for owner, name in timed:
-                stack.enter_context(patch.object(owner, name, self._timed(getattr(owner, name), name.strip("_"))))
+                stack.enter_context(patch.object(owner, name, self._timed(getattr(owner, name), name)))
             stack.enter_context(patch.object(drain, "score", self._timed_coroutine(drain.score)))
             yield
 
@@ -102,7 +102,7 @@ class Stages:
     def shares(self, wall: float) -> str:
         parts = [f"{name} {100 * seconds / wall:.0f} %" for name, seconds in self.seconds.items()]
         rest = wall - sum(self.seconds.values())
-        return ", ".join([*parts, f"the rest (loop, threads, bell) {100 * max(rest, 0) / wall:.0f} %"])
+        return ", ".join([*parts, f"the rest (loop, threads, outbox) {100 * max(rest, 0) / wall:.0f} %"])
 
 
 def run(kind: str, judge: Judge, count: int, folder: Path, *, overlapping: bool = False) -> float:
@@ -136,12 +136,12 @@ def slow_calls(folder: Path) -> tuple[float, float]:
             finish(db, submit(db, judge, 32))
             took = time.perf_counter() - start
             job = submit(db, judge.model_copy(update={"name": "stopped", "revision": "2"}), 32)
-            while not server.at_once:
+            while not server.concurrent:
                 time.sleep(0.01)
             start = time.perf_counter()
             with db.write() as session:
                 jobs.cancel(session, job)
-            while server.at_once:
+            while server.concurrent:
                 time.sleep(0.001)
             stopped = time.perf_counter() - start
     db.close()

@@ -24,7 +24,7 @@ from unittest.mock import patch
 import structlog
 
 from rubricsvc.core.judge import Endpoint
-from tests.scripted_server import Say, ScriptedServer, error, labels, scripted_server
+from tests.scripted_server import ScriptedReply, ScriptedServer, error, labels, scripted_server
 from workers.engines.base import EngineRequest, Question, Reply
 from workers.engines.http.breaker import Breaker
 from workers.engines.http.openai import OpenAIEngine
@@ -44,13 +44,13 @@ class Scenario:
         self.refused = 0
         self.began = time.monotonic()
 
-    def reply(self, server: ScriptedServer) -> Say:
+    def reply(self, server: ScriptedServer) -> ScriptedReply:
         raise NotImplementedError
 
     def is_up(self) -> bool:
         return True
 
-    def refuse(self, status: int, retry_after: float | None = None) -> Say:
+    def refuse(self, status: int, retry_after: float | None = None) -> ScriptedReply:
         self.refused += 1
         return error(status, retry_after=retry_after)
 
@@ -58,8 +58,8 @@ class Scenario:
 class Overloaded(Scenario):
     """429 for what is more than 4 calls at once."""
 
-    def reply(self, server: ScriptedServer) -> Say:
-        return self.refuse(429) if server.at_once > CAPACITY else replace(OK, delay_s=WORK_S)
+    def reply(self, server: ScriptedServer) -> ScriptedReply:
+        return self.refuse(429) if server.concurrent > CAPACITY else replace(OK, delay_s=WORK_S)
 
 
 class Queueing(Scenario):
@@ -71,7 +71,7 @@ class Queueing(Scenario):
         super().__init__()
         self.free_at = [0.0] * CAPACITY
 
-    def reply(self, server: ScriptedServer) -> Say:
+    def reply(self, server: ScriptedServer) -> ScriptedReply:
         now = time.monotonic()
         end = max(now, heapq.heappop(self.free_at)) + WORK_S
         heapq.heappush(self.free_at, end)
@@ -86,7 +86,7 @@ class RateLimited(Scenario):
         super().__init__()
         self.second, self.served = 0, 0
 
-    def reply(self, server: ScriptedServer) -> Say:
+    def reply(self, server: ScriptedServer) -> ScriptedReply:
         second = int(time.monotonic() - self.began)
         if second != self.second:
             self.second, self.served = second, 0
@@ -100,7 +100,7 @@ class Outage(Scenario):
     def is_up(self) -> bool:
         return not 0.2 < time.monotonic() - self.began < 12.0
 
-    def reply(self, server: ScriptedServer) -> Say:
+    def reply(self, server: ScriptedServer) -> ScriptedReply:
         return replace(OK, delay_s=0.1) if self.is_up() else self.refuse(503)
 
 
@@ -112,7 +112,7 @@ class Down(Scenario):
     def is_up(self) -> bool:
         return False
 
-    def reply(self, server: ScriptedServer) -> Say:
+    def reply(self, server: ScriptedServer) -> ScriptedReply:
         return self.refuse(503)
 
 

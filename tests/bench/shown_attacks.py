@@ -14,7 +14,7 @@ from workers.audit import cases, suites
 from workers.audit.cases import AuditCase
 from workers.audit.suites import Attack
 from workers.engines.base import Engine, EngineRequest, Question, Reply
-from workers.judges.template import Text, sections
+from workers.judges.template import TextTemplate, sections
 from workers.scoring.completions import score
 
 JUDGE = Judge(name="embedded", engine="transformers_local", model="embedded")
@@ -35,7 +35,7 @@ _TRUE_OF_ANYTHING = (
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class SharedPrompt:
     """An attack on the bad answer to ``task``, and the criterion that it is to be found to meet."""
 
     name: str
@@ -48,7 +48,7 @@ class Shown:
         return next(case for case in cases.attackable(cases.built_in()) if case.prompt.text.startswith(self.task))
 
 
-EARLIER_TURNS = Shown(
+EARLIER_TURNS = SharedPrompt(
     "six turns of a chat in which the judge has already said Yes",
     Attack(
         id="earlier turns", text="{completion}" + "".join(_TURN.replace("{said}", said) for said in _TRUE_OF_ANYTHING)
@@ -56,7 +56,7 @@ EARLIER_TURNS = Shown(
     "Should a small town plant trees",
     "balance",
 )
-TICKED = Shown(
+TICKED = SharedPrompt(
     "the rubric, ticked off",
     next(one for suite in suites.built_in() for one in suite.attacks if one.id == "ticked"),
     "How do I store insulin",
@@ -64,17 +64,17 @@ TICKED = Shown(
 )
 
 
-async def naive(engine: Engine, shown: Shown, answer: str) -> float:
+async def naive(engine: Engine, shown: SharedPrompt, answer: str) -> float:
     """P(yes) under the naive prompt."""
     case = shown.case
     values = {"task": case.prompt.text, "answer": answer, "criterion": case.rubric.by_key[shown.criterion].text}
-    user = Text(_NAIVE["user"]).fill(values)
+    user = TextTemplate(_NAIVE["user"]).fill(values)
     (reply,) = await engine.ask(EngineRequest(_NAIVE["system"], "", (Question(user, ("Yes", "No")),)))
     assert isinstance(reply, Reply) and reply.label_mass, reply
     return reply.label_mass["Yes"] / (reply.label_mass["Yes"] + reply.label_mass["No"])
 
 
-async def ours(engine: Engine, shown: Shown, answer: str) -> float:
+async def ours(engine: Engine, shown: SharedPrompt, answer: str) -> float:
     """P(yes) as the project's readout judge finds it."""
     verdicts = await score(engine, JUDGE, shown.case.rubric, shown.case.prompt, Completion(text=answer))
     found = {verdict.criterion: verdict.probability for verdict in verdicts}[shown.criterion]
@@ -82,7 +82,7 @@ async def ours(engine: Engine, shown: Shown, answer: str) -> float:
     return found
 
 
-async def told(engine: Engine, shown: Shown) -> dict[str, tuple[float, float]]:
+async def told(engine: Engine, shown: SharedPrompt) -> dict[str, tuple[float, float]]:
     """P(yes) by prompt: without the attack, and with it."""
     plain, attacked = shown.case.text, shown.attack.apply(shown.case)
     return {

@@ -22,7 +22,7 @@ from rubricsvc.store.session import Database
 from rubricsvc.store.tables import ItemRow, VerdictRow
 from tests.databases import KINDS
 from tests.rows import RUBRIC, submit_job
-from tests.scripted_server import Say, ScriptedServer, labels, scripted_server
+from tests.scripted_server import ScriptedReply, ScriptedServer, labels, scripted_server
 from tests.worker_process import WorkerProcess, redis_url
 
 pytestmark = pytest.mark.integration
@@ -38,11 +38,11 @@ class Pace:
     def __init__(self) -> None:
         self.kills = 0
 
-    def __call__(self, number: int, _request: dict[str, Any]) -> Say:
+    def __call__(self, number: int, _request: dict[str, Any]) -> ScriptedReply:
         wanted = ITEMS * len(RUBRIC.criteria) * self.kills / KILLS
         ahead = number > wanted + 24 and self.kills < KILLS
         answer = labels(Yes=0.8, No=0.1)
-        return Say(answer.text, answer.logprobs, delay_s=5.0 if ahead else random.uniform(0.0, 0.1))
+        return ScriptedReply(answer.text, answer.logprobs, delay_s=5.0 if ahead else random.uniform(0.0, 0.1))
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from rubricsvc.store import jobs
 from rubricsvc.store.session import Database
 from tests.instant_engine import InstantEngine
 from tests.rows import submit_job
-from tests.scripted_server import Say, ScriptedServer, labels, scripted_server
+from tests.scripted_server import ScriptedReply, ScriptedServer, labels, scripted_server
 from workers.engines import ENGINES
 from workers.queue.in_process import embedded_worker
 
@@ -66,7 +66,7 @@ def test_work_that_waits_and_work_that_comes_later_are_both_done(each_db: Databa
 
 
 def test_judges_that_never_answer_hold_up_no_other(db: Database) -> None:
-    with scripted_server(Say(delay_s=300.0)) as deaf, scripted_server(labels(Yes=0.8, No=0.1)) as well:
+    with scripted_server(ScriptedReply(delay_s=300.0)) as deaf, scripted_server(labels(Yes=0.8, No=0.1)) as well:
         with patch("workers.queue.drain.GRACE_SECONDS", 0.1), embedded_worker(settings(db), db):
             for name in ("deaf", "deafer"):  # each rings three times, which would take three slots
                 submit_job(db, 100, judge=at(deaf, name))

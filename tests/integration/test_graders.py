@@ -14,7 +14,7 @@ from openai import NotFoundError, OpenAI, UnprocessableEntityError
 from rubricsvc.client import Client
 from rubricsvc.core.judge import Endpoint, Judge
 from tests.integration.test_serve import service
-from tests.scripted_server import Say, ScriptedServer, error, scripted_server
+from tests.scripted_server import ScriptedReply, ScriptedServer, error, scripted_server
 
 pytestmark = pytest.mark.integration
 
@@ -56,12 +56,12 @@ MULTI = {
 }
 
 
-def judge_says(_number: int, request: dict[str, Any]) -> Say:
+def judge_says(_number: int, request: dict[str, Any]) -> ScriptedReply:
     """A judge that gives 7 out of 10 and the first label."""
     schema = request["response_format"]["json_schema"]["schema"]["properties"]["result"]
     result = schema["enum"][0] if "enum" in schema else 7
     usage = {"prompt_tokens": 50, "completion_tokens": 10, "prompt_tokens_details": {"cached_tokens": 20}}
-    return Say(json.dumps({"steps": [], "result": result}), usage=usage)
+    return ScriptedReply(json.dumps({"steps": [], "result": result}), usage=usage)
 
 
 @pytest.fixture(scope="module")
@@ -135,12 +135,12 @@ def test_a_failure_is_told_and_is_no_reward(client: OpenAI, judge_server: Script
     assert (not_json.reward, flags(not_json)) == (None, {"sample_parse_error"})
     formula = run(client, {**MULTI, "calculate_output": "exact / (score - 7)"})
     assert (formula.reward, flags(formula)) == (None, {"formula_parse_error"})
-    judge_server.script = Say("I would rather not say.")
+    judge_server.script = ScriptedReply("I would rather not say.")
     try:
         unread = run(client, SCORE, "Rome")
         assert (unread.reward, flags(unread)) == (None, {"model_grader_parse_error"})
         refused = {"finish_reason": "stop", "message": {"role": "assistant", "content": None, "refusal": "No."}}
-        judge_server.script = Say(more={"choices": [refused]})
+        judge_server.script = ScriptedReply(extra={"choices": [refused]})
         declined = run(client, SCORE, "Rome")
         assert (declined.reward, flags(declined)) == (None, {"model_grader_refusal_error"})
         judge_server.script = error(500)

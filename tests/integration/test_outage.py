@@ -17,7 +17,7 @@ from rubricsvc.store import jobs, migrate
 from rubricsvc.store.jobs import Progress
 from rubricsvc.store.session import Database
 from tests.rows import submit_job
-from tests.scripted_server import Say, ScriptedServer, labels, scripted_server
+from tests.scripted_server import ScriptedReply, ScriptedServer, labels, scripted_server
 from tests.services import POSTGRES, Postgres, postgres
 
 pytestmark = pytest.mark.integration
@@ -74,7 +74,7 @@ def progress(books: Database, job: int) -> Progress:
 
 def test_wait_survives_a_database_restart(server: Postgres, books: Database, tmp_path: Path) -> None:
     log, answer = tmp_path / "log", labels(Yes=0.8, No=0.1)
-    with scripted_server(Say(answer.text, answer.logprobs, delay_s=0.2)) as judge:
+    with scripted_server(ScriptedReply(answer.text, answer.logprobs, delay_s=0.2)) as judge:
         job = submit(books, judge)
         command = waiting(log, books, job)
         wait_for(lambda: progress(books, job).done > 0, log)
@@ -91,7 +91,7 @@ def test_wait_interrupted_without_database_releases_its_leases(
     server: Postgres, books: Database, tmp_path: Path
 ) -> None:
     log = tmp_path / "log"
-    with scripted_server(Say(delay_s=300.0)) as judge:
+    with scripted_server(ScriptedReply(delay_s=300.0)) as judge:
         job = submit(books, judge)
         command = waiting(log, books, job)
         wait_for(lambda: progress(books, job).leased > 0, log)

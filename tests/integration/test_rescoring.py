@@ -14,7 +14,7 @@ from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.settings import Settings
 from rubricsvc.store import completions, jobs, judges, prompts, rubrics
 from rubricsvc.store.session import Database
-from tests.scripted_server import Say, ScriptedServer, instant, labels, say, scripted_server
+from tests.scripted_server import ScriptedReply, ScriptedServer, instant, labels, scripted_server, text_reply
 from workers.queue.drain import Drainer
 from workers.queue.rescoring import complete_answered
 from workers.queue.reward_changes import reward_changes
@@ -25,7 +25,7 @@ COMPLETIONS = 200
 CRITERIA = tuple(Criterion(key=f"c{n}", text=f"Says thing number {n}.", weight=n) for n in range(1, 10))
 
 
-def answer(number: int, body: dict[str, Any]) -> Say:
+def answer(number: int, body: dict[str, Any]) -> ScriptedReply:
     if body.get("logprobs"):
         met = (number % 10) / 10 + 0.05
         return labels(Yes=met, No=1 - met)
@@ -33,7 +33,7 @@ def answer(number: int, body: dict[str, Any]) -> Say:
     if "scores" not in schema["properties"]:
         return instant(number, body)
     ids = schema["properties"]["scores"]["items"]["properties"]["answer"]["enum"]
-    return say(json.dumps({"scores": [{"answer": id_, "rationale": "", "score": 0.5} for id_ in ids]}))
+    return text_reply(json.dumps({"scores": [{"answer": id_, "rationale": "", "score": 0.5} for id_ in ids]}))
 
 
 @pytest.fixture

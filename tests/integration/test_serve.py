@@ -25,7 +25,7 @@ from rubricsvc.store import jobs
 from rubricsvc.store.session import Database
 from tests.databases import fresh_url
 from tests.rows import submit_job
-from tests.scripted_server import Say, labels, scripted_server
+from tests.scripted_server import ScriptedReply, labels, scripted_server
 from tests.services import RABBITMQ, free_port, rabbitmq
 from tests.worker_process import redis_url
 
@@ -85,7 +85,7 @@ def test_a_database_is_made_a_job_scored_and_the_service_stopped(tmp_path: Path)
 
 
 def test_what_is_in_flight_is_given_back_on_a_signal(tmp_path: Path, db: Database) -> None:
-    slow = scripted_server(Say(delay_s=300.0))
+    slow = scripted_server(ScriptedReply(delay_s=300.0))
     with slow as server, service(tmp_path, db.url) as address, Client(address) as client:
         prompt = client.prompts.add("Why?")
         ids = client.completions.add(prompt.id, ["one", "two", "three"]).ids
@@ -136,7 +136,7 @@ def test_a_service_without_and_workers_with_hands(tmp_path: Path, kind: str, poo
 def test_a_worker_that_is_stopped_gives_back_what_it_holds(tmp_path: Path, db: Database, pool: str, by: str) -> None:
     """Its judge answers after five minutes: a worker that waited for it would not end in time."""
     log = tmp_path / "worker.log"
-    with broker(by, 9 + (pool == "threads")) as bell, scripted_server(Say(delay_s=300.0)) as server:
+    with broker(by, 9 + (pool == "threads")) as bell, scripted_server(ScriptedReply(delay_s=300.0)) as server:
         attach(db, Settings(database_url=db.url, broker_url=bell))
         job = submit_job(db, 40, judge=judge(server.url))
         arguments = ("worker", "--concurrency=2", f"--pool={pool}")

@@ -1,1 +1,1 @@
-"""What a policy acts in: collections of documents that it can search and quote."""
+"""Environments of a policy: collections of documents that it can search and quote."""

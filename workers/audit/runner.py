@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
 from rubricsvc.core.audit import Audit, Hit, SuiteResult
-from rubricsvc.core.comparison import disagree
+from rubricsvc.core.comparison import orders_disagree
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
@@ -190,7 +190,7 @@ def _order_findings(judge: Judge, case: AuditCase, verdicts: Verdicts) -> Iterat
         if verdicts[key].value is None:
             yield _finding(case, key, verdicts[key])
         elif len(orders) == 2 and (first := orders[0]) is not None and (second := orders[1]) is not None:
-            yield _finding(case, key, Verdict.scored(key, float(disagree(first, second))))
+            yield _finding(case, key, Verdict.scored(key, float(orders_disagree(first, second))))
 
 
 def _finding(

@@ -1,6 +1,6 @@
-"""Criteria that need no model: a name in ``Criterion.check``, a function that gives a number in [0, 1].
+"""Checks: criteria that need no model. ``Criterion.check`` names a function that returns a number in [0, 1].
 
-To add one, write a function with a pydantic model for its arguments, in a module that is imported below::
+To add a check, write a function with a pydantic model for its arguments, in a module that is imported below::
 
     class MyArgs(Args):
         n: int
@@ -8,8 +8,8 @@ To add one, write a function with a pydantic model for its arguments, in a modul
     @check("my_check", MyArgs)
     def my_check(completion: Completion, prompt: Prompt, args: MyArgs) -> float: ...
 
-Return a ``CheckResult`` to give reasons beside the number. `docs/checks.md` lists every check.
-Raise ``version`` when the same arguments begin to give another number: it is part of the verdicts' fingerprint.
+Return a ``CheckResult`` to add a rationale. `docs/checks.md` lists every check. Increase ``version`` when the same
+arguments give another value: it is part of the fingerprint of verdicts.
 """
 
 from __future__ import annotations
@@ -56,10 +56,10 @@ class _Prepared:
 
 
 def validate(rubric: Rubric) -> None:
-    """See that every check of a rubric exists and understands its arguments.
+    """Check that every check of a rubric exists and accepts its arguments.
 
     Raises:
-        InvalidError: one does not; ``path`` names the criterion.
+        InvalidError: One does not; ``path`` names the criterion.
     """
     for number, criterion in enumerate(rubric.criteria):
         if criterion.check is not None:
@@ -76,7 +76,7 @@ def version_of(name: str) -> int | None:
 
 
 def run(rubric: Rubric, prompt: Prompt, completion: Completion, *, settled: Container[str] = ()) -> list[Verdict]:
-    """A verdict for each checked criterion that is not settled. One that breaks, or means to exit, is ``failed``."""
+    """Return a verdict for each checked criterion that is not settled. A check that raises or exits is ``failed``."""
     return [
         _verdict(prepared, prompt, completion) for prepared in _prepare(rubric) if prepared.criterion.key not in settled
     ]
@@ -87,10 +87,10 @@ def _verdict(prepared: _Prepared, prompt: Prompt, completion: Completion) -> Ver
     if prepared.function is None:
         return Verdict.failed(key, Reason.CHECK_ERROR, detail=prepared.problem)
     try:
-        found = prepared.function.run(completion, prompt, prepared.args)
-        value, rationale = (found.value, found.rationale) if isinstance(found, CheckResult) else (found, None)
+        result = prepared.function.run(completion, prompt, prepared.args)
+        value, rationale = (result.value, result.rationale) if isinstance(result, CheckResult) else (result, None)
         return Verdict.scored(key, value, rationale=rationale)
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever breaks in a check is that criterion's failure, and only its
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - an error of a check fails its criterion only
         hint = f"; {error.hint}" if isinstance(error, RubricsvcError) and error.hint else ""
         detail = f"{prepared.function.name}: {type(error).__name__}: {error}{hint}"
         return Verdict.failed(key, _reason(error), detail=detail)
@@ -107,33 +107,33 @@ def _prepare(rubric: Rubric) -> tuple[_Prepared, ...]:
     return tuple(_prepared(criterion, criterion.check) for criterion in rubric.criteria if criterion.check)
 
 
-def _prepared(criterion: Criterion, asked: Check) -> _Prepared:
+def _prepared(criterion: Criterion, given: Check) -> _Prepared:
     try:
-        return _Prepared(criterion, *_arguments(asked))
+        return _Prepared(criterion, *_arguments(given))
     except InvalidError as error:
         return _Prepared(criterion, None, None, problem=f"{error}; {error.hint}")
 
 
-def named(name: str) -> CheckType:
-    """The check of that name.
+def check_named(name: str) -> CheckType:
+    """Return the check of that name.
 
     Raises:
-        InvalidError: there is none.
+        InvalidError: There is none.
     """
     if name not in CHECKS:
         near = get_close_matches(name, CHECKS, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(sorted(CHECKS))}"
+        hint = f"did you mean {near[0]!r}?" if near else f"available: {', '.join(sorted(CHECKS))}"
         raise InvalidError(f"unknown check {name!r}", hint=hint, path="name")
     return CHECKS[name]
 
 
-def _arguments(asked: Check) -> tuple[CheckType, Args]:
-    function = named(asked.name)
+def _arguments(given: Check) -> tuple[CheckType, Args]:
+    function = check_named(given.name)
     try:
-        return function, function.args.model_validate(asked.args)
+        return function, function.args.model_validate(given.args)
     except ValidationError as error:
-        where, words = first_error(error, quoted=False, model=function.args)
-        path = f"args.{where}" if where else "args"
+        field_path, message = first_error(error, quoted=False, model=function.args)
+        path = f"args.{field_path}" if field_path else "args"
         names = (field.alias or name for name, field in function.args.model_fields.items())
-        hint = f"{asked.name} takes {', '.join(names)}"
-        raise InvalidError(f"check {asked.name!r}: {words} ({path})", hint=hint, path=path) from error
+        hint = f"{given.name} takes {', '.join(names)}"
+        raise InvalidError(f"check {given.name!r}: {message} ({path})", hint=hint, path=path) from error

@@ -1,4 +1,4 @@
-"""English sentences and words as the published evaluations split them, without data files; the language of a text."""
+"""English sentences and words as the published evaluations split them, and the language of a text."""
 
 from __future__ import annotations
 
@@ -30,31 +30,29 @@ _END = re.compile(r"(\.{2,}|[.?!])(?:\"|(?<=\.)”)?")
 
 
 def sentences(text: str) -> list[str]:
-    """Sentences as Punkt (Kiss and Strunk 2006) splits them.
-
-    NLTK's trained model is a download; this is the same algorithm with a written list of abbreviations.
+    """Split sentences by Punkt (Kiss and Strunk 2006), with a list of abbreviations instead of NLTK's trained model.
 
     Raises:
         UnavailableError: NLTK is not installed.
     """
-    found: list[str] = _punkt().tokenize(text)
-    return found
+    result: list[str] = _punkt().tokenize(text)
+    return result
 
 
 def marked_sentences(text: str) -> list[str]:
-    """Sentences as IFBench splits them: each ``.``, ``?`` and ``!`` ends one, blank after it or not.
+    """Split sentences as IFBench does: each ``.``, ``?`` and ``!`` ends one, with or without a blank after it.
 
-    Dots of titles, abbreviations, numbers and addresses do not, and dots in a row are one. The last may have no mark.
+    Dots in titles, abbreviations, numbers and addresses end none; consecutive dots are one.
     """
     line = f" {text} ".replace("\n", " ")
     inside = {at for match in _INSIDE.finditer(line) for at in range(*match.span())}
     ends = [mark.end() for mark in _END.finditer(line) if mark[1] != "." or mark.start() not in inside]
-    found = [line[start:end].strip() for start, end in pairwise([0, *ends, len(line)])]
-    return found if found[-1] else found[:-1]
+    parts = [line[start:end].strip() for start, end in pairwise([0, *ends, len(line)])]
+    return parts if parts[-1] else parts[:-1]
 
 
 def tokens(text: str) -> list[str]:
-    """Words and punctuation marks as NLTK's ``word_tokenize`` splits them. Raises as ``sentences``."""
+    """Split words and punctuation marks as NLTK's ``word_tokenize`` does. Raises as ``sentences``."""
     with packages():
         from nltk.tokenize.destructive import NLTKWordTokenizer
     words = NLTKWordTokenizer()
@@ -74,13 +72,13 @@ LANGUAGES = (  # noqa: SIM905 - as above
     "af ar bg bn ca cs cy da de el en es et fa fi fr gu he hi hr hu id it ja kn ko lt lv mk ml mr ne nl no pa pl pt ro "
     "ru sk sl so sq sv sw ta te th tl tr uk ur vi zh-cn zh-tw"
 ).split()
-"""What langdetect 1.0.9 knows."""
+"""The languages of langdetect 1.0.9."""
 
 
 def language(text: str) -> str | None:
-    """The ISO 639-1 code (``zh-cn`` and ``zh-tw`` for Chinese) that langdetect gives; None where nothing can be told.
+    """Return the ISO 639-1 code (``zh-cn``, ``zh-tw`` for Chinese) by langdetect; None for an unknown language.
 
-    langdetect draws at random; its seed is fixed, so that equal texts give equal answers.
+    langdetect samples; its seed is fixed, so that equal texts have equal results.
 
     Raises:
         UnavailableError: langdetect is not installed.
@@ -92,10 +90,10 @@ def language(text: str) -> str | None:
     try:
         detector = factory.create()
         detector.append(text)
-        found: str = detector.detect()
+        code: str = detector.detect()
     except LangDetectException:
         return None
-    return None if found == "unknown" else found
+    return None if code == "unknown" else code
 
 
 _loading = threading.Lock()

@@ -1,6 +1,6 @@
-"""The checks ``string_check`` and ``text_similarity`` of OpenAI's graders: two templates, filled and compared.
+"""OpenAI's graders ``string_check`` and ``text_similarity`` as checks: two templates, filled and compared.
 
-OpenAI's ``python`` is the check of that name in `code`.
+OpenAI's ``python`` is in `python_grader`.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ class StringCheckArgs(Args):
 
 @check("string_check", StringCheckArgs)
 def string_check(completion: Completion, prompt: Prompt, args: StringCheckArgs) -> float:
-    """1 or 0.
+    """Return 1 if the comparison holds, else 0.
 
     Raises:
-        PlaceholderError: the item or the sample has not what a template names.
+        PlaceholderError: The item or the sample lacks a variable of a template.
     """
     names = template_data(prompt, completion)
     return float(compare(fill(args.input, names), fill(args.reference, names), args.operation))
@@ -43,11 +43,11 @@ class TextSimilarityArgs(Args):
 
 @check("text_similarity", TextSimilarityArgs)
 def text_similarity(completion: Completion, prompt: Prompt, args: TextSimilarityArgs) -> CheckResult:
-    """0 to 1.
+    """Return the similarity, 0 to 1.
 
     Raises:
-        PlaceholderError: the item or the sample has not what a template names.
-        UnavailableError: a package is not installed.
+        PlaceholderError: The item or the sample lacks a variable of a template.
+        UnavailableError: A package is not installed.
     """
     names = template_data(prompt, completion)
     value = similar(fill(args.input, names), fill(args.reference, names), args.metric)

@@ -26,7 +26,7 @@ F = TypeVar("F", bound=Callable[..., bool])
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """What decides, and the model of its arguments."""
+    """The function that decides, and the model of its arguments."""
 
     follows: Callable[..., bool]
     args: type[Args]
@@ -36,7 +36,7 @@ INSTRUCTIONS: dict[str, Instruction] = {}
 
 
 def instruction(instruction_id: str) -> Callable[[F], F]:
-    """Register the decorated function; its keyword arguments are the instruction's."""
+    """Register the decorated function; its keyword arguments are those of the instruction."""
 
     def register(function: F) -> F:
         types = get_type_hints(function, include_extras=True)
@@ -48,15 +48,15 @@ def instruction(instruction_id: str) -> Callable[[F], F]:
     return register
 
 
-def compare(count: int, relation: Relation, wanted: int) -> bool:
-    """``less than`` or ``at least``."""
-    return count < wanted if relation == "less than" else count >= wanted
+def compare(count: int, relation: Relation, expected: int) -> bool:
+    """Return whether the count satisfies the relation ``less than`` or ``at least``."""
+    return count < expected if relation == "less than" else count >= expected
 
 
 class IFEval(Args):
-    """``instruction_id`` and ``kwargs`` as the data sets have them; nulls count as not given.
+    """``instruction_id`` and ``kwargs`` as in the data sets; nulls are ignored.
 
-    ``loose``: it is enough that the text follows without its first line, its last, both, or its asterisks.
+    ``loose``: the text may also follow without its first line, its last, both, or its asterisks.
     """
 
     instruction_id: str
@@ -68,32 +68,32 @@ class IFEval(Args):
         if self.instruction_id not in INSTRUCTIONS:
             near = get_close_matches(self.instruction_id, INSTRUCTIONS, n=3)
             which = f"did you mean {' or '.join(near)}? " if near else ""
-            raise ValueError(f"no instruction {self.instruction_id!r}; {which}docs/checks.md lists them")
+            raise ValueError(f"unknown instruction {self.instruction_id!r}; {which}docs/checks.md lists them")
         try:
-            self.given()
+            self.arguments()
         except ValidationError as error:
             args = INSTRUCTIONS[self.instruction_id].args
-            where, words = first_error(error, model=args)
+            field_path, message = first_error(error, model=args)
             takes = ", ".join(args.model_fields) or "no kwargs"
-            raise ValueError(f"kwargs.{where}: {words}; {self.instruction_id} takes {takes}") from error
+            raise ValueError(f"kwargs.{field_path}: {message}; {self.instruction_id} takes {takes}") from error
         return self
 
-    def given(self) -> dict[str, Any]:
-        """The instruction's arguments, checked and in their types."""
-        said = {name: value for name, value in self.kwargs.items() if value is not None}
-        checked = INSTRUCTIONS[self.instruction_id].args.model_validate(said)
+    def arguments(self) -> dict[str, Any]:
+        """Return the arguments of the instruction, validated and in their types."""
+        given = {name: value for name, value in self.kwargs.items() if value is not None}
+        checked = INSTRUCTIONS[self.instruction_id].args.model_validate(given)
         return {name: getattr(checked, name) for name in type(checked).model_fields}
 
 
 @check("ifeval", IFEval)
 def ifeval(completion: Completion, prompt: Prompt, args: IFEval) -> float:
-    """1 where the text follows the instruction, else 0. An empty text follows none.
+    """Return 1 if the text follows the instruction, else 0. An empty text follows none.
 
     Raises:
-        UnavailableError: langdetect or NLTK is needed and not installed.
+        UnavailableError: langdetect or NLTK is not installed.
     """
     texts = dict.fromkeys(_variants(completion.text)) if args.loose else [completion.text]  # each once
-    given, follows = args.given(), INSTRUCTIONS[args.instruction_id].follows
+    given, follows = args.arguments(), INSTRUCTIONS[args.instruction_id].follows
     return float(any(follows(text, **given) for text in texts if text.strip()))
 
 

@@ -1,4 +1,4 @@
-"""The check ``loops``: an agent that repeats its steps. (``distinct`` finds a text that repeats itself.)"""
+"""The check ``loops``: an agent that repeats its steps; ``distinct`` finds a text that repeats itself."""
 
 from __future__ import annotations
 

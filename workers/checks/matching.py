@@ -1,4 +1,4 @@
-"""Regular expressions under a time limit that holds."""
+"""Regular expressions with a time limit."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ _matcher = Child(
     """
 import re
 def answer(pattern, text, limit):
-    found = 0
-    for found, _ in enumerate(re.finditer(pattern, text), start=1):
-        if found >= limit:
+    count = 0
+    for count, _ in enumerate(re.finditer(pattern, text), start=1):
+        if count >= limit:
             break
-    return found
+    return count
 """,
     "-S",
 )
 
 
 def search(pattern: str, text: str, *, limit: int, timeout_s: float) -> int:
-    """How many matches there are, counted up to ``limit``.
+    """Return the number of matches, counted up to ``limit``.
 
     Raises:
-        ChildError: no answer within ``timeout_s``.
+        ChildError: It took longer than ``timeout_s``.
     """
     return int(_matcher.ask(pattern, text, limit, timeout_s=timeout_s))

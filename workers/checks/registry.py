@@ -1,4 +1,4 @@
-"""The list of checks, by name."""
+"""The registry of checks, by name."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from rubricsvc.errors import ConflictError, UnavailableError
 
 
 class Args(BaseModel):
-    """Base of the arguments of a check. Unknown ones are refused."""
+    """Base of the arguments of a check. Unknown arguments are rejected."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """A value with its reasons: ``rationale`` is kept with the verdict."""
+    """The value of a check, and the rationale that is stored with its verdict."""
 
     value: float
     rationale: str
@@ -47,7 +47,7 @@ def check(name: str, args: type[Args], *, version: int = 1) -> Callable[[F], F]:
 
     def register(function: F) -> F:
         if name in CHECKS:
-            raise ConflictError(f"there are two checks named {name!r}")
+            raise ConflictError(f"duplicate check {name!r}")
         CHECKS[name] = CheckType(name, version, args, function)
         return function
 
@@ -56,10 +56,10 @@ def check(name: str, args: type[Args], *, version: int = 1) -> Callable[[F], F]:
 
 @contextmanager
 def packages() -> Iterator[None]:
-    """Around imports of the packages that the extra ``judging`` brings.
+    """Report failed imports of the packages of the extra ``judging``.
 
     Raises:
-        UnavailableError: one of them is not installed.
+        UnavailableError: One of them is not installed.
     """
     try:
         yield

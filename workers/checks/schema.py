@@ -1,4 +1,4 @@
-"""The check ``json_schema``: whether the text is JSON of a given shape."""
+"""The check ``json_schema``: JSON that a schema accepts."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class JsonSchema(Args):
         try:
             from jsonschema.exceptions import SchemaError
             from jsonschema.validators import Draft202012Validator, validator_for
-        except ImportError:  # told when the check runs
+        except ImportError:  # reported when the check runs
             return schema
         try:
             validator_for(schema, default=Draft202012Validator).check_schema(schema)
@@ -57,15 +57,15 @@ class JsonSchema(Args):
 
 @check("json_schema", JsonSchema)
 def json_schema(completion: Completion, prompt: Prompt, args: JsonSchema) -> CheckResult:
-    """1 where it is JSON and valid, else 0; the rationale names what is wrong.
+    """Return 1 if the text is valid JSON for the schema, else 0; the rationale lists the errors.
 
     Raises:
-        ChildError: it took longer than ``timeout_s``, or a reference leads out of the schema.
+        ChildError: It took longer than ``timeout_s``, or a reference leads out of the schema.
         UnavailableError: jsonschema is not installed.
     """
     with packages():
         if find_spec("jsonschema") is None:
             raise ImportError(name="jsonschema")
     text = pick(completion.text, args.block, ("json",))
-    wrong = _validator.ask(args.schema_, text, timeout_s=args.timeout_s)
-    return CheckResult(float(not wrong), "\n".join(wrong) or "valid")
+    errors = _validator.ask(args.schema_, text, timeout_s=args.timeout_s)
+    return CheckResult(float(not errors), "\n".join(errors) or "valid")

@@ -1,4 +1,4 @@
-"""The check ``similarity``: how near the text is to a reference, by the metrics of OpenAI's ``text_similarity``."""
+"""The check ``similarity``: similarity to a reference, by the metrics of OpenAI's ``text_similarity``."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Metric = Literal[
 
 
 class Similarity(Args):
-    """``references``: the nearest counts; without any, the prompt's reference. ``lower``: capitals do not matter."""
+    """``references``: the nearest counts; by default the prompt's reference. ``lower``: ignore case."""
 
     metric: Metric = "fuzzy_match"
     references: tuple[Annotated[str, Field(min_length=1)], ...] = ()
@@ -29,39 +29,41 @@ class Similarity(Args):
 
 @check("similarity", Similarity)
 def similarity(completion: Completion, prompt: Prompt, args: Similarity) -> CheckResult:
-    """0 to 1: the greatest similarity to one of the references.
+    """Return the greatest similarity to one of the references, 0 to 1.
 
     Raises:
-        UnavailableError: a package is not installed.
+        UnavailableError: A package is not installed.
     """
     references = args.references or ((prompt.reference,) if prompt.reference else ())
     if not references:
-        raise ValueError("nothing to compare with: give `references`, or the prompt a reference")
+        raise ValueError("no reference: set `references`, or the reference of the prompt")
     sides = [(completion.text, reference) for reference in references]
     values = [similar(*((a.lower(), b.lower()) if args.lower else (a, b)), args.metric) for a, b in sides]
     return CheckResult(max(values), f"{args.metric} {max(values):.4f}")
 
 
 def similar(text: str, reference: str, metric: Metric) -> float:
-    """The metric's value in [0, 1].
+    """Return the value of a metric in [0, 1].
 
     fuzzy_match is rapidfuzz's ``ratio`` (as are its sisters by their names), bleu is sacrebleu's sentence BLEU, gleu is
-    NLTK's, rouge_n and rouge_l are F1 values. meteor matches words and stems, and no synonyms, which would need
-    WordNet's data. cosine is that of word counts: OpenAI compares embeddings.
+    NLTK's, rouge_n and rouge_l are F1 values. meteor matches words and stems; synonyms would need WordNet's data.
+    cosine compares word counts, where OpenAI compares embeddings.
 
     Raises:
-        ValueError: both texts are so long that to compare them by this metric would take many seconds.
-        UnavailableError: a package is not installed.
+        ValueError: The texts are too long for this metric.
+        UnavailableError: A package is not installed.
     """
-    if len(text) * len(reference) > _MOST.get(metric, math.inf):
-        raise ValueError(f"{len(text)} and {len(reference)} characters are too many for {metric}; rouge_2 takes them")
+    if len(text) * len(reference) > _MAX_PRODUCT.get(metric, math.inf):
+        raise ValueError(
+            f"{len(text)} and {len(reference)} characters are too many for {metric}; use rouge_2 for long texts"
+        )
     with packages():
         value = _METRICS[metric](text, reference) if metric in _METRICS else _rouge(text, reference, int(metric[-1]))
     return min(1.0, max(0.0, value))
 
 
-_MOST = {"fuzzy_match": 2e11, "token_sort_ratio": 2e11, "token_set_ratio": 2e11, "meteor": 1e10, "rouge_l": 5e11}
-"""Characters of one text times those of the other: some 4 s. The other metrics read each text once."""
+_MAX_PRODUCT = {"fuzzy_match": 2e11, "token_sort_ratio": 2e11, "token_set_ratio": 2e11, "meteor": 1e10, "rouge_l": 5e11}
+"""Maximum product of the lengths in characters: some 4 s. The other metrics read each text once."""
 
 
 def _words(text: str) -> list[str]:
@@ -91,7 +93,7 @@ def _gleu(text: str, reference: str) -> float:
 
 
 class _NoSynonyms:
-    """Stands where NLTK expects WordNet."""
+    """A replacement for WordNet without entries."""
 
     def synsets(self, word: str) -> list[str]:
         return []
@@ -110,7 +112,7 @@ def _cosine(text: str, reference: str) -> float:
 
 
 class _Tokenizer:
-    """For rouge-score, whose own drops all but ASCII."""
+    """A tokenizer for rouge-score, whose own drops all but ASCII."""
 
     def tokenize(self, text: str) -> list[str]:
         return _words(text)
@@ -123,7 +125,7 @@ def _rouge(text: str, reference: str, n: int) -> float:
 
 
 def _rouge_l(text: str, reference: str) -> float:
-    """The same as rouge-score's, which takes minutes for long texts."""
+    """Return the same as rouge-score, which takes minutes for long texts."""
     from rapidfuzz.distance import LCSseq
 
     one, other = _words(text), _words(reference)

@@ -96,15 +96,15 @@ class Format(Args):
 
 @check("format", Format)
 def format_(completion: Completion, prompt: Prompt, args: Format) -> CheckResult:
-    """1 where it parses: ``yaml`` as a mapping or list, ``csv`` with two equal rows or more of two columns or more.
+    """Return 1 if the text parses: ``yaml`` as a mapping or list, ``csv`` with two or more rows of as many columns.
 
-    ``code`` asks for a fenced block that is not empty, ``plain`` for a text without Markdown's headings, fences, lists,
-    tables and emphasis.
+    ``code`` is a fenced block that is not empty, ``plain`` a text without headings, fences, bullets, tables, bold and
+    code in Markdown.
     """
     whole = args.kind in ("code", "plain")
     text = pick(completion.text, "whole" if whole else args.block, _FENCED_AS.get(args.kind, (args.kind,)))
-    trouble = _FORMATS[args.kind](text)
-    return CheckResult(float(not trouble), trouble or f"is {args.kind}")
+    error = _FORMATS[args.kind](text)
+    return CheckResult(float(not error), error or f"is {args.kind}")
 
 
 def _json(text: str) -> str:
@@ -115,16 +115,16 @@ def _json(text: str) -> str:
     return ""
 
 
-class _TooMuchError(Exception):
-    """What is not read to its end is neither right nor wrong: the check fails."""
+class _LimitError(Exception):
+    """The text exceeds a limit, so the check fails."""
 
 
 class _Shallow(yaml.SafeLoader):
-    """At each token PyYAML goes through all the brackets that are open."""
+    """A loader with a limit of open brackets: PyYAML visits all of them at each token."""
 
     def fetch_flow_collection_start(self, TokenClass: Any) -> None:  # noqa: N803 - PyYAML's name
         if self.flow_level >= _MOST_OPEN:
-            raise _TooMuchError(f"YAML with more than {_MOST_OPEN} brackets open is not read")
+            raise _LimitError(f"YAML with more than {_MOST_OPEN} brackets open is not read")
         super().fetch_flow_collection_start(TokenClass)
 
 
@@ -135,12 +135,12 @@ _LONGEST_YAML = 250_000
 
 def _yaml(text: str) -> str:
     if len(text) > _LONGEST_YAML:
-        raise _TooMuchError(f"YAML of more than {_LONGEST_YAML} characters is not read, found {len(text)}")
+        raise _LimitError(f"YAML of more than {_LONGEST_YAML} characters is not read, not {len(text)}")
     try:
-        found = yaml.compose(text, Loader=_Shallow)  # not loaded: merge keys can grow without bound
+        node = yaml.compose(text, Loader=_Shallow)  # not loaded: merge keys can grow without bound
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         return str(error)
-    return "" if isinstance(found, yaml.CollectionNode) else "no mapping and no list"
+    return "" if isinstance(node, yaml.CollectionNode) else "neither a mapping nor a list"
 
 
 def _csv(text: str) -> str:
@@ -149,12 +149,12 @@ def _csv(text: str) -> str:
     except csv.Error as error:
         return str(error)
     widths = {len(row) for row in rows}
-    return "" if len(rows) > 1 and len(widths) == 1 and min(widths) > 1 else "no table"
+    return "" if len(rows) > 1 and len(widths) == 1 and min(widths) > 1 else "not a table"
 
 
 def _xml(text: str) -> str:
     if "<!DOCTYPE" in text.upper():
-        return "has a DOCTYPE, which is not read"  # entities can blow up
+        return "has a DOCTYPE, which is not supported"  # entities can blow up
     try:
         Xml.fromstring(text.strip())  # noqa: S314 - without a DOCTYPE there are no entities
     except (Xml.ParseError, ValueError, RecursionError) as error:
@@ -189,7 +189,7 @@ _FORMATS: dict[str, Callable[[str], str]] = {
 
 def _known_language(code: str) -> str:
     if code != "zh" and code not in english.LANGUAGES:
-        raise ValueError(f"{code[:20]!r} is no language that langdetect knows: {', '.join(['zh', *english.LANGUAGES])}")
+        raise ValueError(f"{code[:20]!r} is not a language of langdetect: {', '.join(['zh', *english.LANGUAGES])}")
     return code
 
 
@@ -201,8 +201,6 @@ class Language(Args):
 
 @check("language", Language)
 def language(completion: Completion, prompt: Prompt, args: Language) -> CheckResult:
-    """1 where langdetect finds one of the languages, code blocks aside; 0 where it finds another or can tell none."""
-    found = english.language(without_blocks(completion.text))
-    return CheckResult(
-        float(found in args.codes or (found or "")[:2] in args.codes), f"language {found or 'not known'}"
-    )
+    """Return 1 if langdetect finds one of the languages outside of code blocks, else 0."""
+    code = english.language(without_blocks(completion.text))
+    return CheckResult(float(code in args.codes or (code or "")[:2] in args.codes), f"language {code or 'unknown'}")

@@ -1,4 +1,4 @@
-"""Checks on the text alone: what stands in it, how long it is, and what it equals."""
+"""Checks of plain text: terms, patterns, lengths and comparison."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ Terms = Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Field(min_len
 class Contains(Args):
     """``mode``: any (at least one term), all, none, or share (of the terms, as the value).
 
-    ``where``: anywhere, or at the start or the end (blanks aside). ``whole``: a term stands alone, so that ``is`` is
-    not found in ``this``. ``case``: capitals matter.
+    ``where``: anywhere, or at the start or the end (ignoring white space). ``whole``: match whole words, so that ``is``
+    is not in ``this``. ``case``: match case.
     """
 
     terms: Terms
@@ -32,12 +32,12 @@ class Contains(Args):
 
 @check("contains", Contains)
 def contains(completion: Completion, prompt: Prompt, args: Contains) -> float:
-    """1 or 0; with ``mode="share"`` the share of terms found."""
+    """Return 1 or 0; with ``mode="share"`` the share of terms found."""
     text = completion.text.strip()
-    found = sum(pattern.search(text) is not None for pattern in _patterns(args))
+    count = sum(pattern.search(text) is not None for pattern in _patterns(args))
     if args.mode == "share":
-        return found / len(args.terms)
-    return float({"any": found > 0, "all": found == len(args.terms), "none": found == 0}[args.mode])
+        return count / len(args.terms)
+    return float({"any": count > 0, "all": count == len(args.terms), "none": count == 0}[args.mode])
 
 
 @lru_cache(maxsize=1024)
@@ -49,7 +49,7 @@ def _patterns(args: Contains) -> tuple[re.Pattern[str], ...]:
 
 
 class Regex(Args):
-    """``count`` matches are wanted at least; ``absent`` turns it round: there must be none. Case matters: ``(?i)``."""
+    """``count``: the minimum number of matches. ``absent``: there must be no match. ``(?i)`` ignores case."""
 
     pattern: str = Field(min_length=1, max_length=1000)
     count: int = Field(default=1, ge=1)
@@ -68,14 +68,14 @@ class Regex(Args):
 
 @check("regex", Regex)
 def regex(completion: Completion, prompt: Prompt, args: Regex) -> float:
-    """1 or 0. A pattern that takes longer than ``timeout_s`` on this text is a ``check_error``, not a 0."""
-    wanted = 1 if args.absent else args.count
-    found = search(args.pattern, completion.text, limit=wanted, timeout_s=args.timeout_s)
-    return float((found >= wanted) != args.absent)
+    """Return 1 or 0. A pattern that takes longer than ``timeout_s`` fails with ``check_error``."""
+    limit = 1 if args.absent else args.count
+    count = search(args.pattern, completion.text, limit=limit, timeout_s=args.timeout_s)
+    return float((count >= limit) != args.absent)
 
 
 class Span(Args):
-    """How many are wanted. Outside, ``partial`` gives linear credit: n/min below, 1 - (n - max)/max above."""
+    """The range of a count. Outside, ``partial`` gives linear credit: n/min below, 1 - (n - max)/max above."""
 
     min: int = Field(default=0, ge=0)
     max: int | None = Field(default=None, ge=1)
@@ -90,6 +90,7 @@ class Span(Args):
         return self
 
     def credit(self, count: int) -> float:
+        """Return 1 within the range, else the partial credit."""
         if count >= self.min and (self.max is None or count <= self.max):
             return 1.0
         if not self.partial:
@@ -102,7 +103,7 @@ class Span(Args):
 
 @check("words", Span)
 def words(completion: Completion, prompt: Prompt, args: Span) -> float:
-    """The number of words (runs between blanks) is within the span."""
+    """Return the credit for the number of words, separated by white space."""
     return args.credit(len(completion.text.split()))
 
 
@@ -111,27 +112,27 @@ SENTENCE_END = re.compile(r"[.!?…](?:[\"'”’)\]]*)(?=\s|\Z)|[。！？]|\n\
 
 @check("sentences", Span)
 def sentences(completion: Completion, prompt: Prompt, args: Span) -> float:
-    """The number of sentences is within the span. They end at ``.!?`` before a blank, at a blank line, at the end."""
+    """Return the credit for the number of sentences. They end at ``.!?`` before white space and at blank lines."""
     pieces = SENTENCE_END.split(completion.text)
     return args.credit(sum(any(character.isalnum() for character in piece) for piece in pieces))
 
 
 @check("paragraphs", Span)
 def paragraphs(completion: Completion, prompt: Prompt, args: Span) -> float:
-    """The number of paragraphs (parted by blank lines) is within the span."""
+    """Return the credit for the number of paragraphs, separated by blank lines."""
     return args.credit(sum(bool(part.strip()) for part in re.split(r"\n[ \t]*(?=\n)", completion.text)))
 
 
 @check("characters", Span)
 def characters(completion: Completion, prompt: Prompt, args: Span) -> float:
-    """The number of characters, blanks at the ends aside, is within the span."""
+    """Return the credit for the number of characters, without white space at the ends."""
     return args.credit(len(completion.text.strip()))
 
 
 class String(Args):
-    """``operation``: eq, ne, like (contains) or ilike (contains, capitals aside), as in OpenAI's ``string_check``.
+    """``operation``: eq, ne, like (contains) or ilike (contains, ignoring case), as in OpenAI's ``string_check``.
 
-    Without a ``reference`` the prompt's is taken.
+    ``reference`` is by default that of the prompt.
     """
 
     reference: str | None = None
@@ -141,16 +142,16 @@ class String(Args):
 
 @check("string", String)
 def string(completion: Completion, prompt: Prompt, args: String) -> float:
-    """1 or 0. The text is taken as it is; ``strip`` leaves blanks at both ends of both out."""
-    wanted = args.reference if args.reference is not None else prompt.reference
-    if wanted is None:
-        raise ValueError("nothing to compare with: give `reference`, or the prompt a reference")
-    text, reference = (side.strip() if args.strip else side for side in (completion.text, wanted))
+    """Return 1 or 0; ``strip`` ignores white space at the ends of both texts."""
+    expected = args.reference if args.reference is not None else prompt.reference
+    if expected is None:
+        raise ValueError("no reference: set `reference`, or the reference of the prompt")
+    text, reference = (side.strip() if args.strip else side for side in (completion.text, expected))
     return float(compare(text, reference, args.operation))
 
 
 def compare(text: str, reference: str, operation: str) -> bool:
-    """OpenAI's ``string_check``: ``like`` is found anywhere in the text."""
+    """Return the result of OpenAI's ``string_check``; ``like`` means "contains"."""
     if operation in ("eq", "ne"):
         return (text == reference) == (operation == "eq")
     return reference in text if operation == "like" else reference.casefold() in text.casefold()
@@ -164,11 +165,11 @@ class Distinct(Args):
 
 @check("distinct", Distinct)
 def distinct(completion: Completion, prompt: Prompt, args: Distinct) -> float:
-    """Distinct n-grams over all n-grams (distinct-n, arXiv 1510.03055), case aside: 1 where nothing is said twice.
+    """Return distinct n-grams over all n-grams (distinct-n, arXiv 1510.03055), ignoring case; 1 without repetition.
 
-    A text too short to hold an n-gram repeats nothing, and an empty one neither; ask for length by ``words``.
+    A text with fewer than ``n`` words repeats nothing; use ``words`` for its length.
     """
-    said = completion.text.casefold().split()
-    count = len(said) - args.n + 1
-    different = {hash(gram) for gram in zip(*(islice(said, start, None) for start in range(args.n)), strict=False)}
+    words = completion.text.casefold().split()
+    count = len(words) - args.n + 1
+    different = {hash(gram) for gram in zip(*(islice(words, start, None) for start in range(args.n)), strict=False)}
     return len(different) / count if count > 0 else 1.0  # by their hashes: the n-grams would need 190 times the text

@@ -1,132 +1,152 @@
-"""Ways of asking a model: ``readout`` reads one token's probabilities, ``written`` a JSON verdict, ``comparative`` the
-scores of a group, ``trajectory`` either of the first two after each step."""
+"""Modes of judging: readout, written, comparative, trajectory and custom prompts, one module each.
+
+A mode is a module with a ``VERSION`` and, where it asks questions itself, ``build_call`` (criteria to a call),
+``parse`` (a reply to its content) and ``verdicts`` (the content to verdicts).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 from rubricsvc.core.judge import Judge, Voting
-from rubricsvc.core.panel import gather, total
+from rubricsvc.core.panel import aggregate
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import InvalidError
 from workers.engines import factory_of
 from workers.engines.base import EngineRequest, Failure, Question, Reply
-from workers.judges import comparative, readout, trajectory, written
-from workers.judges import custom_prompt as own
-from workers.judges.requests import Asked, Call, joined
-from workers.judges.template import Shown, Template, load
+from workers.judges import comparative, custom_prompt, readout, trajectory, written
+from workers.judges.replies import ParsedReply, repair_question, with_repaired_reply
+from workers.judges.requests import AskedCriterion, JudgeCall
+from workers.judges.template import JudgeTemplate, SharedPrompt, load
 
-MODES = {"readout": readout, "written": written, "comparative": comparative, "trajectory": trajectory}
+MODES: dict[str, Any] = {
+    "readout": readout,
+    "written": written,
+    "comparative": comparative,
+    "trajectory": trajectory,
+}
 
-SEVERAL = {"comparative", "trajectory"}
-"""Modes that show several things in the completion's place."""
+_SHOW_SEVERAL = {"comparative", "trajectory"}
+"""Modes that show several texts in the completion's place."""
+
+Parsed = ParsedReply[Any] | Failure
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """How one judge is asked about one rubric: all that does not depend on the completion.
+@dataclass(frozen=True)
+class JudgePlan:
+    """How one judge is asked about one rubric, apart from the completion.
 
-    ``questions`` are those of the calls, each as often as the judge is asked (``voting.samples``), side by side.
-    ``mode`` repairs and reads where the judge's own does not. ``settled`` criteria share calls with open ones, and get
-    no verdict.
+    Attributes:
+        judge: The judge.
+        template: Its template.
+        calls: The calls.
+        voting: How often each call is asked, and how the samples are aggregated.
+        mode: The mode that parses the replies, by default the judge's own.
+        settled: Criteria that share calls with open ones, and get no verdict.
     """
 
     judge: Judge
-    template: Template
-    calls: tuple[Call, ...]
-    questions: tuple[Question, ...]
+    template: JudgeTemplate
+    calls: tuple[JudgeCall, ...]
     voting: Voting
     mode: Any = None
     settled: frozenset[str] = frozenset()
 
-    def ask(self, prompt: Prompt, completion: Completion) -> tuple[EngineRequest, Shown]:
-        """The ask about one completion, and what the judge is shown of it."""
-        shown = self.template.shared(prompt, completion)
-        return self.about(shown), shown
-
-    def about(self, shown: Shown) -> EngineRequest:
-        """The ask about what is shown."""
+    def request(self, shown: SharedPrompt) -> EngineRequest:
+        """Return the request about one completion: each call's question, once for each sample."""
         thinking, sampling = self.judge.thinking, self.judge.sampling
         if thinking:
             sampling = sampling.model_copy(update={"max_tokens": sampling.max_tokens + thinking.budget_tokens})
         return EngineRequest(
             self.template.system,
             shown.text,
-            self.questions,
+            self._questions,
             sampling,
             self.judge.max_context,
             thinking=thinking is not None,
         )
 
-    def repairs(self, replies: list[Reply | Failure]) -> dict[int, Question]:
-        """What to ask again, by the reply's place: replies that cannot be read, sent back with the fault."""
-        found = {
-            place: self._mode.repair(call, reply, self.judge, self.template)
-            for place, (call, reply) in enumerate(zip(self._asked(), replies, strict=True))
-            if isinstance(reply, Reply)
-        }
-        return {
-            place: replace(question, sample=place % self.voting.samples)
-            for place, question in found.items()
-            if question
-        }
+    def parse(self, replies: Sequence[Reply | Failure]) -> list[Parsed]:
+        """Parse the replies to a request, in order."""
+        return [self._parse(call, reply) for call, reply in zip(self._asked(), replies, strict=True)]
 
-    def read(self, replies: list[Reply | Failure], shown: Shown) -> list[Verdict]:
+    def repairs(self, parsed: Sequence[Parsed]) -> dict[int, Question]:
+        """Return the repair questions by index: replies that cannot be parsed, sent back with their error."""
+        questions = {}
+        for index, (call, one) in enumerate(zip(self._asked(), parsed, strict=True)):
+            question = None if isinstance(one, Failure) else repair_question(call, one, self.template)
+            if question:
+                questions[index] = replace(question, sample=index % self.voting.samples)
+        return questions
+
+    def with_repairs(self, parsed: Sequence[Parsed], repaired: Mapping[int, Reply | Failure]) -> list[Parsed]:
+        """Return the parsed replies with those to the repair questions in their places."""
+        result = list(parsed)
+        for index, call in enumerate(self._asked()):
+            first = result[index]
+            if index not in repaired or isinstance(first, Failure):
+                continue
+            second = repaired[index]
+            reply = with_repaired_reply(first.reply, second)
+            result[index] = replace(first, reply=reply) if isinstance(second, Failure) else self._parse(call, reply)
+        return result
+
+    def verdicts(self, parsed: Sequence[Parsed], shown: SharedPrompt) -> list[Verdict]:
         """Return one verdict for each open criterion, in the rubric's order."""
-        return [verdict for verdict in self._read_all(replies, shown) if verdict.criterion not in self.settled]
-
-    def _read_all(self, replies: list[Reply | Failure], shown: Shown) -> list[Verdict]:
-        read = [self._read(call, reply, shown) for call, reply in zip(self._asked(), replies, strict=True)]
-        several = self.voting.samples
-        if several == 1:
-            return [verdict for verdicts in read for verdict in verdicts]
-        found: list[Verdict] = []
+        by_question = [self._verdicts(call, one, shown) for call, one in zip(self._asked(), parsed, strict=True)]
+        samples = self.voting.samples
+        verdicts: list[Verdict] = []
         for number, call in enumerate(self.calls):
-            rounds = read[number * several : (number + 1) * several]
+            rounds = by_question[number * samples : (number + 1) * samples]
             for asked, votes in zip(call.asked, zip(*rounds, strict=True), strict=True):
+                if asked.criterion.key in self.settled:
+                    continue
                 named = {f"sample {n}": verdict for n, verdict in enumerate(votes, start=1)}
-                found.append(gather(asked.criterion, named, self.voting.rule))
-        return found
+                verdicts.append(votes[0] if samples == 1 else aggregate(asked.criterion, named, self.voting.rule))
+        return verdicts
 
-    def _read(self, call: Call, reply: Reply | Failure, shown: Shown) -> list[Verdict]:
+    @cached_property
+    def _questions(self) -> tuple[Question, ...]:
+        samples = range(self.voting.samples)
+        return tuple(replace(call.question, sample=sample) for call in self.calls for sample in samples)
+
+    def _parse(self, call: JudgeCall, reply: Reply | Failure) -> Parsed:
         if isinstance(reply, Failure):
-            return call.failed(reply.reason, reply.detail, reply, shown)
-        verdicts: list[Verdict] = self._mode.read(call, reply, self.judge, shown)
+            return reply
+        parsed: ParsedReply[Any] = self._mode.parse(call, reply, self.judge)
+        return parsed
+
+    def _verdicts(self, call: JudgeCall, parsed: Parsed, shown: SharedPrompt) -> list[Verdict]:
+        if isinstance(parsed, Failure):
+            return call.failed(parsed.reason, parsed.detail, parsed, shown)
+        if parsed.error is not None:
+            return call.failed(parsed.error.reason, str(parsed.error), parsed.reply, shown)
+        verdicts: list[Verdict] = self._mode.verdicts(call, parsed, self.judge, shown)
         return verdicts
 
     @property
     def _mode(self) -> Any:
         return self.mode or MODES[self.judge.mode]
 
-    def _asked(self) -> Iterator[Call]:
-        """The call of each question."""
+    def _asked(self) -> Iterator[JudgeCall]:
+        """Yield the call of each question."""
         return (call for call in self.calls for _ in range(self.voting.samples))
 
 
-Asker = Callable[[Plan, Shown], Awaitable[list[Verdict]]]
-"""Asks a plan's questions about what is shown; one verdict for each, in the plan's order. Never raises."""
-
-
-def mended(first: Reply, second: Reply | Failure) -> Reply:
-    """The reply after its repair; the tokens and the time of both. The first one, where the repair brought none."""
-    if isinstance(second, Failure):
-        return replace(first, note=joined(first.note, f"its repair failed: {second.reason} {second.detail}") or "")
-    usage, latency = total((first.usage, second.usage)), first.latency_s + second.latency_s
-    note = joined(second.note, "asked again: one repair") or ""
-    return replace(second, usage=usage, latency_s=latency, note=note, first_text=first.text)
+Asker = Callable[[JudgePlan, SharedPrompt], Awaitable[list[Verdict]]]
+"""Asks a plan's questions about a completion and returns the plan's verdicts. Never raises."""
 
 
 def validate(judge: Judge) -> None:
-    """See that a judge can be asked at all: its engine, its endpoint, its template; of a panel or a cascade those of
-    its members.
+    """Check that a judge, or each member of a panel or cascade, can be asked: its engine, endpoint and template.
 
     Raises:
-        InvalidError: one of them is not there or cannot be used; ``path`` names it.
+        InvalidError: One of them does not exist or cannot be used; ``path`` names it.
     """
     if judge.members:
         for member in judge.members:
@@ -134,31 +154,30 @@ def validate(judge: Judge) -> None:
         return
     factory_of(judge)
     template = load(judge)
-    if template.shows_several != (judge.mode in SEVERAL):
+    if template.shows_several != (judge.mode in _SHOW_SEVERAL):
         raise InvalidError(
-            f"template {template.name!r} is not for a {judge.mode} judge",
+            f"template {template.name!r} does not fit a {judge.mode} judge",
             hint="leave the template out: each mode has its own",
             path="judge.template",
         )
 
 
 @lru_cache(maxsize=512)
-def plan(judge: Judge, rubric: Rubric, settled: frozenset[str] = frozenset()) -> Plan:
+def plan(judge: Judge, rubric: Rubric, settled: frozenset[str] = frozenset()) -> JudgePlan:
     """Return how a judge is asked about the criteria of a rubric that are not ``settled``.
 
     A call is asked whole when any of its criteria is open: what shares a call decides its verdicts.
 
     Raises:
-        InvalidError: the judge's template does not exist or lacks a section, or a scale cannot be asked in its mode.
+        InvalidError: The judge's template does not exist or lacks a section, or a scale cannot be asked in its mode.
     """
-    template, voting = load(judge), judge.voting or Voting()
-    calls: list[Call] = []
+    template = load(judge)
+    calls: list[JudgeCall] = []
     for criteria in composition(judge, rubric):
         if still_open := sum(criterion.key not in settled for criterion in criteria):
-            asked = [Asked(criterion, f"C{number}") for number, criterion in enumerate(criteria, start=1)]
-            made = MODES[judge.mode].calls(asked, judge, template)
-            calls += [replace(call, shares=still_open) for call in made]
-    return Plan(judge, template, tuple(calls), _questions(calls, voting), voting, settled=settled)
+            asked = [AskedCriterion(criterion, f"C{number}") for number, criterion in enumerate(criteria, start=1)]
+            calls.append(replace(MODES[judge.mode].build_call(asked, template), shares=still_open))
+    return JudgePlan(judge, template, tuple(calls), judge.voting or Voting(), settled=settled)
 
 
 def composition(judge: Judge, rubric: Rubric) -> list[tuple[Criterion, ...]]:
@@ -173,17 +192,15 @@ def composition(judge: Judge, rubric: Rubric) -> list[tuple[Criterion, ...]]:
     return [tuple(criteria[start : start + size]) for start in range(0, len(criteria), size)]
 
 
-def own_plan(judge: Judge, asked: Asked, prompt: Prompt, completion: Completion) -> tuple[Plan, Shown]:
-    """The plan for a criterion that brings its own question, about one completion, and what is shown.
+def custom_prompt_plan(
+    judge: Judge, criterion: Criterion, prompt: Prompt, completion: Completion
+) -> tuple[JudgePlan, SharedPrompt]:
+    """Return the plan for a criterion with a custom prompt about one completion, and the shared prompt.
 
     Raises:
-        PlaceholderError: the question names what the item or the completion has not.
-        InvalidError: a judge of this mode cannot be asked it.
+        PlaceholderError: The prompt refers to a value that the item or the completion does not have.
+        InvalidError: A judge of this mode cannot be asked.
     """
-    posed = own.pose(asked, judge, prompt, completion)
-    calls, voting = (posed.call,), judge.voting or Voting()
-    return Plan(posed.judge, posed.template, calls, _questions(calls, voting), voting, own), posed.shown
-
-
-def _questions(calls: Sequence[Call], voting: Voting) -> tuple[Question, ...]:
-    return tuple(replace(call.question, sample=n) for call in calls for n in range(voting.samples))
+    custom = custom_prompt.build_call(criterion, judge, prompt, completion)
+    voting = judge.voting or Voting()
+    return JudgePlan(custom.judge, custom.template, (custom.call,), voting, custom_prompt), custom.shown

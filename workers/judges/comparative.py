@@ -1,14 +1,13 @@
-"""Comparative: several completions of one prompt are set side by side, and a verdict is worth what it is beside them.
+"""Comparative: several completions of one prompt are judged side by side, and values are relative to the group.
 
-**Pairwise**: each two completions that meet are shown in both orders, and the judge says which of them a criterion fits
-better, or neither. That is an ordinary question on the scale ``PAIR``, read as any readout or written verdict.
+**Pairwise**: each two paired completions are shown in both orders, and the judge names the one that a criterion fits
+better, or a tie. That is a question on the scale ``PAIR``, asked as by a readout or a written judge.
 
 **Groupwise**: up to ``Comparison.group_size`` completions are shown at once, and the judge writes a score from 0 to 1
-for each (RULER, OpenPipe/ART). Scores are joined by id. The reply must score exactly the answers shown, each on the
-scale: one that is missing, foreign, twice there or off the scale fails them all, since scores are relative to each
-other.
+for each (RULER, OpenPipe/ART). Scores are relative to each other, so a missing, unknown or repeated id, or a score out
+of range, fails them all.
 
-``workers.scoring.group_scoring`` chooses what is shown, and makes verdicts of it.
+`workers.scoring.group_scoring` chooses what is shown, and aggregates the verdicts.
 """
 
 from __future__ import annotations
@@ -26,17 +25,16 @@ from rubricsvc.core.verdict import Reason, Verdict
 from rubricsvc.errors import InvalidError
 from workers.engines.base import Question, Reply
 from workers.judges import readout, written
-from workers.judges.requests import Asked, Call, joined, put
-from workers.judges.template import Shown, Template, name_of
-from workers.judges.thinking import apart
-from workers.judges.written import UnreadError, exactly, last_object, object_of, sent_back, whole
+from workers.judges.replies import ParsedReply, ReplyError, by_asked_id, last_object, object_schema, parse_reply
+from workers.judges.requests import AskedCriterion, JudgeCall, join_notes, render_criterion
+from workers.judges.template import JudgeTemplate, SharedPrompt, default_template
 
 VERSION = f"1, {readout.VERSION}, {written.VERSION}"
-"""Part of the verdicts' fingerprint. Raise it when the same group would be shown in another way, or the same replies
+"""Part of the questions' fingerprint. Raise it when the same group would be shown in another way, or the same replies
 made into other scores."""
 
 LETTERS = ascii_uppercase
-"""Ids of answers in one call; ``Comparison.group_size`` is never more."""
+"""Ids of completions in one call; ``Comparison.group_size`` is never larger."""
 
 PAIR = Ordinal(
     levels=(
@@ -45,11 +43,11 @@ PAIR = Ordinal(
         Level(label="tie", value=0.5, text="it fits both equally well"),
     )
 )
-"""What a pair's verdict is worth to the answer shown first."""
+"""The scale of a pair; values are those of the completion shown first."""
 
 
-class Score(BaseModel):
-    """What the judge must write about one answer."""
+class GroupScore(BaseModel):
+    """What the judge must write about one completion."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -58,42 +56,45 @@ class Score(BaseModel):
     score: float
 
 
-class Scores(BaseModel):
+class GroupScores(BaseModel):
     """What it must write about a group."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    scores: list[Score]
+    scores: list[GroupScore]
 
 
-def calls(asked: list[Asked], judge: Judge, template: Template) -> list[Call]:
-    """Never any: one completion alone cannot be compared.
+def build_call(asked: Sequence[AskedCriterion], template: JudgeTemplate) -> JudgeCall:
+    """Raise: one completion alone cannot be compared.
 
     Raises:
-        InvalidError: always.
+        InvalidError: Always.
     """
     raise InvalidError(
-        "a comparative judge needs two or more completions of a prompt side by side, and was given one",
+        "a comparative judge needs two or more completions of a prompt, found one",
         hint="submit a job with several completions of the prompt, or use a readout or a written judge",
     )
 
 
 @lru_cache(maxsize=512)
-def of_pairs(judge: Judge) -> Judge:
-    """The judge that is asked about each pair."""
+def pair_judge(judge: Judge) -> Judge:
+    """Return the judge that is asked about each pair."""
     mode = "written" if judge.effective_comparison.written else "readout"
-    return judge.model_copy(update={"mode": mode, "template": judge.template or name_of(judge), "comparison": None})
+    template = judge.template or default_template(judge)
+    return judge.model_copy(update={"mode": mode, "template": template, "comparison": None})
 
 
 @lru_cache(maxsize=512)
-def on_pairs(rubric: Rubric) -> Rubric:
-    """The rubric with each judged criterion put as a question on a pair."""
-    criteria = tuple(c if c.check else c.model_copy(update={"scale": PAIR, "text": _told(c)}) for c in rubric.criteria)
+def pair_rubric(rubric: Rubric) -> Rubric:
+    """Return the rubric with each judged criterion as a question about a pair."""
+    criteria = tuple(
+        c if c.check else c.model_copy(update={"scale": PAIR, "text": _with_levels(c)}) for c in rubric.criteria
+    )
     return rubric.model_copy(update={"criteria": criteria})
 
 
-def _told(criterion: Criterion) -> str:
-    """The criterion's text; what the levels of its scale mean is part of it, best first."""
+def _with_levels(criterion: Criterion) -> str:
+    """Return the criterion's text, followed by the descriptions of its levels, best first."""
     scale = criterion.scale
     if not isinstance(scale, Ordinal) or not any(level.text for level in scale.levels):
         return criterion.text
@@ -101,76 +102,63 @@ def _told(criterion: Criterion) -> str:
     return "\n".join([criterion.text, *(f"- {level.label}: {level.text}" for level in levels)])
 
 
-def on_group(criteria: Sequence[Criterion], size: int, template: Template) -> tuple[Call, ...]:
-    """One call a criterion, on ``size`` answers under the first letters."""
-    return tuple(_call(criterion, LETTERS[:size], template) for criterion in criteria)
+def group_calls(criteria: Sequence[Criterion], size: int, template: JudgeTemplate) -> tuple[JudgeCall, ...]:
+    """Return one call for each criterion about ``size`` completions under the first letters."""
+    return tuple(_group_call(criterion, LETTERS[:size], template) for criterion in criteria)
 
 
-def _call(criterion: Criterion, ids: str, template: Template) -> Call:
-    asked = tuple(Asked(criterion, id_) for id_ in ids)
-    plain = criterion.model_copy(update={"scale": Numeric(low=0.0, high=1.0), "text": _told(criterion)})
-    text = put(Asked(plain, ""), template, "")
-    tail = template.fill("criterion", {"criteria": text.text, "ids": ", ".join(ids)})
-    return Call(asked, Question(tail, schema=_schema(ids)), note=text.note)
+def _group_call(criterion: Criterion, ids: str, template: JudgeTemplate) -> JudgeCall:
+    asked = tuple(AskedCriterion(criterion, id_) for id_ in ids)
+    plain = criterion.model_copy(update={"scale": Numeric(low=0.0, high=1.0), "text": _with_levels(criterion)})
+    rendered = render_criterion(AskedCriterion(plain, ""), template, "")
+    text = template.fill("criterion", {"criteria": rendered.text, "ids": ", ".join(ids)})
+    return JudgeCall(asked, Question(text, schema=_schema(ids)), note=rendered.note)
 
 
 def _schema(ids: str) -> dict[str, Any]:
-    score = object_of(
+    score = object_schema(
         {
             "answer": {"enum": list(ids)},
             "rationale": {"type": "string"},
             "score": {"type": "number", "minimum": 0, "maximum": 1},
         }
     )
-    return object_of({"scores": {"type": "array", "items": score, "minItems": len(ids), "maxItems": len(ids)}})
+    return object_schema({"scores": {"type": "array", "items": score, "minItems": len(ids), "maxItems": len(ids)}})
 
 
-def read(call: Call, reply: Reply, judge: Judge, shown: Shown) -> list[Verdict]:
-    """One verdict for each answer of a group, in the order of their ids."""
-    said = apart(reply, judge.thinking)
-    try:
-        by_id = _scores(call, said)
-    except UnreadError as error:
-        return call.failed(error.reason, str(error), said, shown)
-    told = {
-        "thinking": said.thinking or None,
-        "detail": joined(said.note, shown.note, call.note),
-        **call.spent(said),
+def parse(call: JudgeCall, reply: Reply, judge: Judge) -> ParsedReply[dict[str, GroupScore]]:
+    """Parse a reply into the scores by id."""
+
+    def scores(text: str) -> dict[str, GroupScore]:
+        by_id = by_asked_id(call, ((score.answer, score) for score in parse_scores(text)))
+        invalid = [f"{id_}: {score.score:g}" for id_, score in by_id.items() if not 0.0 <= score.score <= 1.0]
+        if invalid:
+            raise ReplyError(Reason.OUT_OF_RANGE, f"scores must be from 0 to 1, found {', '.join(invalid)}")
+        return by_id
+
+    return parse_reply(reply, judge, scores)
+
+
+def parse_scores(text: str) -> list[GroupScore]:
+    """Return the scores in the last JSON object of a reply.
+
+    Raises:
+        ValueError: There is no object, it is broken, or it does not have the required form.
+    """
+    return GroupScores.model_validate(last_object(text)).scores
+
+
+def verdicts(
+    call: JudgeCall, parsed: ParsedReply[dict[str, GroupScore]], judge: Judge, shown: SharedPrompt
+) -> list[Verdict]:
+    """Return one verdict for each completion of the group, in the order of their ids."""
+    scores, reply = parsed.content or {}, parsed.reply
+    common = {
+        "thinking": reply.thinking or None,
+        "detail": join_notes(reply.note, shown.note, call.note),
+        **call.usage_fields(reply),
     }
     return [
-        Verdict.scored(
-            one.criterion.key,
-            by_id[one.id].score,
-            rationale=by_id[one.id].rationale,
-            **told,
-        )
+        Verdict.scored(one.criterion.key, scores[one.id].score, rationale=scores[one.id].rationale, **common)
         for one in call.asked
     ]
-
-
-def repair(call: Call, reply: Reply, judge: Judge, template: Template) -> Question | None:
-    """The question that sends a reply back with its fault; None where it can be read, or no repair would help."""
-    return sent_back(call, apart(reply, judge.thinking), template, _scores)
-
-
-def _scores(call: Call, said: Reply) -> dict[str, Score]:
-    """By answer's id.
-
-    Raises:
-        UnreadError: truncated, unparseable, wrong_criteria or out_of_range.
-    """
-    scores = whole(said, parse)
-    exactly(call, [score.answer for score in scores])
-    off = [f"{score.answer}: {score.score:g}" for score in scores if not 0.0 <= score.score <= 1.0]
-    if off:
-        raise UnreadError(Reason.OUT_OF_RANGE, f"scores that are not from 0 to 1: {', '.join(off)}")
-    return {score.answer: score for score in scores}
-
-
-def parse(reply: str) -> list[Score]:
-    """The scores in the last JSON object of a reply.
-
-    Raises:
-        ValueError: there is none, it is broken, or it is not of the form that was asked for.
-    """
-    return Scores.model_validate(last_object(reply)).scores

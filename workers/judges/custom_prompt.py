@@ -1,9 +1,9 @@
-"""Criteria that bring their own question (``Criterion.custom_prompt``, OpenAI's score_model and label_model).
+"""Custom prompts: criteria with a prompt of their own (OpenAI's score_model and label_model).
 
-Such a criterion is an ask of its own: its turns are filled from the prompt's item and the completion, cleaned, and put
-to the judge as they are, without our template. Only what the reply must look like is added, at the end of the last
-turn: for a written judge OpenAI's JSON object of ``steps`` and ``result``, for a readout one letter or digit. A written
-reply that is a bare number or a bare label is read too. Where a turn names what is not there, nothing is asked.
+Each such criterion is a request of its own. Its turns are filled from the prompt's item and the completion, cleaned,
+and sent without a judge template. Only the required form of the reply is added to the last turn: OpenAI's JSON object
+of ``steps`` and ``result`` for a written judge, one letter or digit for a readout. A written reply that is a bare
+number or a bare label is accepted too. Where a turn refers to a missing value, nothing is asked.
 """
 
 from __future__ import annotations
@@ -18,84 +18,87 @@ from typing import Any
 
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion, Prompt
-from rubricsvc.core.rubric import CustomPrompt, Numeric
+from rubricsvc.core.rubric import Criterion, CustomPrompt, Numeric
 from rubricsvc.core.templates import fill, template_data
 from rubricsvc.core.verdict import Reason, Verdict
 from rubricsvc.errors import InvalidError
 from workers.engines.base import Question, Reply
 from workers.judges import readout
-from workers.judges.requests import Asked, Call, joined
-from workers.judges.template import Shown, Template, Text, sections
-from workers.judges.thinking import apart
+from workers.judges.replies import ParsedReply, ReplyError, last_object, object_schema, parse_reply
+from workers.judges.requests import AskedCriterion, JudgeCall, join_notes
+from workers.judges.template import JudgeTemplate, SharedPrompt, TextTemplate, sections
 from workers.judges.untrusted import clean
-from workers.judges.written import last_object, object_of, worth
+from workers.judges.written import value_on_scale
 
 VERSION = "1"
-"""As in the other modes: raise it when the same question would be put, or the same reply read, in another way."""
+"""As in the other modes: raise it when the same prompt would be sent, or the same reply parsed, in another way."""
 
 _FILE = Path(__file__).parent / "prompts" / "custom" / "endings.txt"
 _MODES = ("readout", "written")
 
 
 @lru_cache
-def _endings() -> tuple[dict[str, Text], str]:
+def _endings() -> tuple[dict[str, TextTemplate], str]:
     content = _FILE.read_bytes()
-    return {name: Text(body) for name, body in sections(content.decode()).items()}, sha256(content).hexdigest()
+    return {name: TextTemplate(body) for name, body in sections(content.decode()).items()}, sha256(content).hexdigest()
 
 
 def identity() -> list[str]:
-    """What tells how such criteria are asked and read; for the fingerprint."""
+    """Return what decides how custom prompts are sent and parsed, for the fingerprint."""
     return [VERSION, _endings()[1]]
 
 
 @dataclass(frozen=True, slots=True)
-class Posed:
-    """A question about one completion: who is asked, with what before it, the call, and what is shown."""
+class CustomCall:
+    """The call of a custom prompt about one completion, with its judge and template."""
 
     judge: Judge
-    template: Template
-    call: Call
-    shown: Shown
+    template: JudgeTemplate
+    call: JudgeCall
+    shown: SharedPrompt
 
 
-def pose(asked: Asked, judge: Judge, prompt: Prompt, completion: Completion) -> Posed:
-    """The criterion's question about one completion.
+def build_call(criterion: Criterion, judge: Judge, prompt: Prompt, completion: Completion) -> CustomCall:
+    """Return the call of a criterion's custom prompt about one completion.
 
     Raises:
-        PlaceholderError: the question names what the item or the completion has not.
-        InvalidError: a judge of this mode cannot be asked it.
+        PlaceholderError: The prompt refers to a value that the item or the completion does not have.
+        InvalidError: A judge of this mode cannot be asked.
     """
-    own = asked.criterion.custom_prompt
-    if own is None or judge.mode not in _MODES:
+    custom = criterion.custom_prompt
+    if custom is None or judge.mode not in _MODES:
         raise InvalidError(
-            f"a {judge.mode} judge cannot be asked a criterion's own question",
-            hint="have it judged by a readout or a written judge",
+            f"a {judge.mode} judge cannot be asked a custom prompt", hint="use a readout or a written judge"
         )
-    system, turns, note = _turns(own, prompt, completion)
-    question, values = _question(asked, own, judge)
-    levels = own.labels or readout.names(asked.criterion.scale, values) if values else ()
+    system, turns, note = _turns(custom, prompt, completion)
+    question, values = _question(criterion, custom, judge)
+    levels = custom.labels or readout.level_names(criterion.scale, values) if values else ()
     ending = clean(question.text).text
     turns[-1] = f"{turns[-1]}\n\n{ending}" if turns[-1] else ending
     first, *rest = turns
-    call = Call((asked,), replace(question, text="", turns=tuple(rest)), values, note, levels)
-    shown = Shown(first, "", completion.text, completion.text)
-    sampling = own.sampling.model_dump(exclude_none=True) if own.sampling else {}
-    drawn = judge.model_copy(update={"sampling": judge.sampling.model_copy(update=sampling)})
-    return Posed(drawn, Template("own", _endings()[1], system, "", (), {}), call, shown)
+    asked = (AskedCriterion(criterion, criterion.key),)
+    call = JudgeCall(asked, replace(question, text="", turns=tuple(rest)), values, note, levels)
+    overrides = custom.sampling.model_dump(exclude_none=True) if custom.sampling else {}
+    return CustomCall(
+        judge=judge.model_copy(update={"sampling": judge.sampling.model_copy(update=overrides)}),
+        template=JudgeTemplate("custom", _endings()[1], system, "", (), {}),
+        call=call,
+        shown=SharedPrompt(first, "", completion.text, completion.text),
+    )
 
 
-def _turns(own: CustomPrompt, prompt: Prompt, completion: Completion) -> tuple[str, list[str], str]:
-    """The system text; the turns, user's and assistant's by turns, the user's first and last; and what was cleaned."""
-    names = template_data(prompt, completion)
-    filled = [(turn.role, clean(fill(turn.content, names))) for turn in own.turns]
-    notes = joined(*(text.note for _, text in filled)) or ""
-    said = [(role, text.text) for role, text in filled]
+def _turns(custom: CustomPrompt, prompt: Prompt, completion: Completion) -> tuple[str, list[str], str]:
+    """Return the system text; alternating turns, the user's first and last; and what was cleaned."""
+    data = template_data(prompt, completion)
+    filled = [(turn.role, clean(fill(turn.content, data))) for turn in custom.turns]
+    notes = join_notes(*(text.note for _, text in filled)) or ""
+    messages = [(role, text.text) for role, text in filled]
     system: list[str] = []
-    while said and said[0][0] in ("system", "developer"):
-        system.append(said.pop(0)[1])
+    while messages and messages[0][0] in ("system", "developer"):
+        system.append(messages.pop(0)[1])
     turns = [""]
-    for role, text in said:
-        if (role == "assistant") != (len(turns) % 2 == 0):  # the other one speaks now
+    for role, text in messages:
+        if (role == "assistant") != (len(turns) % 2 == 0):  # the speaker changes
             turns.append(text)
         else:
             turns[-1] = f"{turns[-1]}\n\n{text}" if turns[-1] else text
@@ -104,96 +107,96 @@ def _turns(own: CustomPrompt, prompt: Prompt, completion: Completion) -> tuple[s
     return "\n\n".join(system), turns, notes
 
 
-def _question(asked: Asked, own: CustomPrompt, judge: Judge) -> tuple[Question, tuple[float, ...]]:
-    """What is added at the end, as the question's tail, and what each label of a readout is worth."""
-    endings, scale = _endings()[0], asked.criterion.scale
+def _question(criterion: Criterion, custom: CustomPrompt, judge: Judge) -> tuple[Question, tuple[float, ...]]:
+    """Return the question, whose text is the ending to add, and the value of each label of a readout."""
+    endings, scale = _endings()[0], criterion.scale
     if judge.mode == "readout":
-        choices = _letters(own) if own.labels else readout.options(scale)
-        labels, values, told = zip(*choices, strict=True)
-        lines = "\n".join(f"{label}: {text}" for label, text in zip(labels, told, strict=True))
+        labels, values, texts = zip(*(_options(custom) if custom.labels else readout.options(scale)), strict=True)
+        lines = "\n".join(f"{label}: {text}" for label, text in zip(labels, texts, strict=True))
         return Question(endings["readout"].fill({"labels": lines}), labels), values
-    if own.labels:
-        told_labels = ", ".join(json.dumps(label, ensure_ascii=False) for label in own.labels)
-        return Question(endings["label"].fill({"labels": told_labels}), schema=_schema({"enum": [*own.labels]})), ()
+    if custom.labels:
+        names = ", ".join(json.dumps(label, ensure_ascii=False) for label in custom.labels)
+        return Question(endings["label"].fill({"labels": names}), schema=_schema({"enum": [*custom.labels]})), ()
     low, high = (scale.low, scale.high) if isinstance(scale, Numeric) else (0.0, 1.0)
-    tail = endings["number"].fill({"low": f"{low:g}", "high": f"{high:g}"})
-    return Question(tail, schema=_schema({"type": "number", "minimum": low, "maximum": high})), ()
+    text = endings["number"].fill({"low": f"{low:g}", "high": f"{high:g}"})
+    return Question(text, schema=_schema({"type": "number", "minimum": low, "maximum": high})), ()
 
 
-def _letters(own: CustomPrompt) -> list[readout.Option]:
-    if len(own.labels) > len(readout.LETTERS):
-        raise InvalidError(f"{len(own.labels)} labels are more than a readout can letter", hint="mode: written")
-    pairs = zip(readout.LETTERS, own.labels, strict=False)
-    return [(letter, float(label in own.passing), label) for letter, label in pairs]
+def _options(custom: CustomPrompt) -> list[readout.Option]:
+    pairs = zip(readout.letters(len(custom.labels)), custom.labels, strict=True)
+    return [(letter, float(label in custom.passing), label) for letter, label in pairs]
 
 
 def _schema(result: dict[str, Any]) -> dict[str, Any]:
-    step = object_of({"description": {"type": "string"}, "conclusion": {"type": "string"}})
-    return object_of({"steps": {"type": "array", "items": step}, "result": result})
+    step = object_schema({"description": {"type": "string"}, "conclusion": {"type": "string"}})
+    return object_schema({"steps": {"type": "array", "items": step}, "result": result})
 
 
-def repair(call: Call, reply: Reply, judge: Judge, template: Template) -> Question | None:
-    """None: what stands there is not ours to send back."""
-    return None
-
-
-def read(call: Call, reply: Reply, judge: Judge, shown: Shown) -> list[Verdict]:
-    """The verdict of the one criterion of the call."""
+def parse(call: JudgeCall, reply: Reply, judge: Judge) -> ParsedReply[dict[str, Any]]:
+    """Parse a reply into the verdict's value and rationale."""
     if judge.mode == "readout":
-        return readout.read(call, reply, judge, shown)
-    said, one = apart(reply, judge.thinking), call.asked[0]
-    if said.error:
-        return call.failed(Reason.TRUNCATED, said.error, said, shown)
-    labels = one.criterion.custom_prompt.labels if one.criterion.custom_prompt else ()
-    try:
-        result, reasoning = _result(said.text, labels)
-    except ValueError as error:
-        return call.failed(Reason.UNPARSEABLE, str(error), said, shown)
-    try:
-        value = _worth(result, one)
-    except ValueError as error:
-        return call.failed(Reason.OUT_OF_RANGE, str(error), said, shown)
-    told = {
-        "rationale": joined(str(result) if labels else "", reasoning),
-        "thinking": said.thinking or None,
-        "detail": joined(said.note, call.note),
+        return readout.parse(call, reply, judge)
+    criterion = call.asked[0].criterion
+    labels = criterion.custom_prompt.labels if criterion.custom_prompt else ()
+
+    def fields(text: str) -> dict[str, Any]:
+        result, reasoning = _result(text, labels)
+        try:
+            value = _value(result, criterion)
+        except ValueError as error:
+            raise ReplyError(Reason.OUT_OF_RANGE, str(error)) from None
+        return {"value": value, "rationale": join_notes(str(result) if labels else "", reasoning)}
+
+    return parse_reply(reply, judge, fields)
+
+
+def verdicts(call: JudgeCall, parsed: ParsedReply[Any], judge: Judge, shown: SharedPrompt) -> list[Verdict]:
+    """Return the verdict on the criterion."""
+    if judge.mode == "readout":
+        return readout.verdicts(call, parsed, judge, shown)
+    fields = {
+        **(parsed.content or {}),
+        "thinking": parsed.reply.thinking or None,
+        "detail": join_notes(parsed.reply.note, call.note),
+        **call.usage_fields(parsed.reply),
     }
-    return [Verdict.scored(one.criterion.key, value, **told, **call.spent(said))]
+    return [Verdict.scored(call.asked[0].criterion.key, **fields)]
 
 
 def _result(text: str, labels: tuple[str, ...]) -> tuple[Any, str]:
-    """The result and the reasons for it.
+    """Return the result and its reasoning.
 
     Raises:
-        ValueError: the reply holds none.
+        ValueError: The reply has no result.
     """
     bare = text.strip()
     if bare in labels:
         return bare, ""
     with suppress(ValueError):
         return float(bare), ""
-    found = last_object(text)
-    if "result" not in found:
-        raise ValueError("the reply's JSON object has no result")
-    steps = found.get("steps")
-    return found["result"], "\n".join(map(_told, steps)) if isinstance(steps, list) else ""
+    reply = last_object(text)
+    if "result" not in reply:
+        raise ValueError("the reply's JSON object has no key 'result'")
+    steps = reply.get("steps")
+    return reply["result"], "\n".join(map(_step_text, steps)) if isinstance(steps, list) else ""
 
 
-def _told(step: Any) -> str:
+def _step_text(step: Any) -> str:
     if isinstance(step, dict) and step.keys() == {"description", "conclusion"}:
         return f"{step['description']}: {step['conclusion']}"
     return step if isinstance(step, str) else json.dumps(step, ensure_ascii=False)
 
 
-def _worth(result: Any, one: Asked) -> float:
-    """Raises ValueError where it is none of the labels, or not on the scale."""
-    own = one.criterion.custom_prompt
-    if own is not None and own.labels:
-        label = next((label for label in own.labels if label.strip() == str(result).strip()), None)
+def _value(result: Any, criterion: Criterion) -> float:
+    """Return the value of a result; raise a ValueError where it is not a label, or not on the scale."""
+    custom = criterion.custom_prompt
+    if custom is not None and custom.labels:
+        label = next((label for label in custom.labels if label.strip() == str(result).strip()), None)
         if label is None:
-            raise ValueError(f"{str(result)[:80]!r} is none of the labels {', '.join(own.labels)}")
-        return float(label in own.passing)
-    found = worth(one.criterion.scale, result) if isinstance(result, float | int) and result is not True else None
-    if found is None or result is False:
-        raise ValueError(f"{str(result)[:80]!r} is no number of the scale")
-    return found
+            raise ValueError(f"{str(result)[:80]!r} is not one of the labels {', '.join(custom.labels)}")
+        return float(label in custom.passing)
+    number = isinstance(result, float | int) and not isinstance(result, bool)
+    value = value_on_scale(criterion.scale, result) if number else None
+    if value is None:
+        raise ValueError(f"{str(result)[:80]!r} is not a number on the scale")
+    return value

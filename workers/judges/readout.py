@@ -1,10 +1,10 @@
-"""Readout: one question per criterion, answered by one token; the value is read from the labels' probabilities.
+"""Readout: one question for each criterion, answered by one token; the value is read from the labels' probabilities.
 
-The labels are ``Yes``/``No`` for a binary criterion, letters for the levels of an ordinal one (labels may share their
-first token, letters do not), digits for a numeric one whose scale runs over whole numbers from 0 to 9, else letters for
-eleven evenly spaced points of the scale (digits would not do: ``10`` begins with the token of 1). There is no letter I,
-with which many a reply that is no answer begins, and only capitals count, for "a" is a word too. The value is the
-expected worth, Σ p·v / Σ p over the labels; for a binary criterion that is P(yes) / (P(yes) + P(no)).
+The labels are ``Yes`` and ``No`` for a binary criterion and letters for the levels of an ordinal one (level names may
+share their first token, letters do not). A numeric criterion has digits where its scale runs over whole numbers from 0
+to 9, else letters for eleven evenly spaced points (``10`` begins with the token of 1). The letter I is left out, since
+many replies that are no answer begin with it; only capitals count, since "a" is a word. The value is the expected
+value, Σ p·v / Σ p over the labels; for a binary criterion that is P(yes) / (P(yes) + P(no)).
 """
 
 from __future__ import annotations
@@ -12,40 +12,41 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from string import ascii_uppercase
+from typing import Any
 
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.rubric import Binary, Ordinal, Scale
 from rubricsvc.core.verdict import Reason, Verdict
 from rubricsvc.errors import InvalidError
 from workers.engines.base import Question, Reply
-from workers.judges.requests import Asked, Call, joined, put
-from workers.judges.template import Shown, Template
+from workers.judges.replies import ParsedReply
+from workers.judges.requests import AskedCriterion, JudgeCall, join_notes, render_criterion
+from workers.judges.template import JudgeTemplate, SharedPrompt
 
 VERSION = "2"
-"""Part of the verdicts' fingerprint. Raise it when the same rubric would be put in other words, or the same reply read
-in another way: by a change of ``options``, of the cleaning in ``untrusted``, of ``read``, or of ``normalize_token``."""
+"""Part of the questions' fingerprint. Raise it when the same rubric would be asked in other words, or the same reply
+read in another way: by a change of ``options``, the cleaning in ``untrusted``, ``verdicts`` or ``normalize_token``."""
 
 LETTERS = ascii_uppercase.replace("I", "")
 _POINTS = 11
-_CERTAIN = 1.001  # sums of rounded probabilities may pass 1 by a little
+_MAX_MASS = 1.001  # sums of rounded probabilities may exceed 1 slightly
 
 Option = tuple[str, float, str]
-"""A label, its worth in [0, 1], and what the judge is told about it."""
+"""A label, its value in [0, 1], and its description for the judge."""
 
 
 def options(scale: Scale) -> list[Option]:
-    """The labels to choose from.
+    """Return the labels of a scale.
 
     Raises:
-        InvalidError: more levels than letters.
+        InvalidError: The scale has more levels than there are letters.
     """
     if isinstance(scale, Binary):
         return [("Yes", 1.0, ""), ("No", 0.0, "")]
     if isinstance(scale, Ordinal):
-        if len(scale.levels) > len(LETTERS):
-            raise InvalidError(f"{len(scale.levels)} levels are more than a readout can letter", hint="mode: written")
-        told = [f"{level.label}: {level.text}" if level.text else level.label for level in scale.levels]
-        return [(a, level.value, text) for a, level, text in zip(LETTERS, scale.levels, told, strict=False)]
+        texts = [f"{level.label}: {level.text}" if level.text else level.label for level in scale.levels]
+        values = [level.value for level in scale.levels]
+        return [(letter, value, text) for letter, value, text in zip(letters(len(texts)), values, texts, strict=True)]
     low, high = scale.low, scale.high
     if low.is_integer() and high.is_integer() and low >= 0 and high <= 9:
         return [(str(n), (n - low) / (high - low), f"{n} of {high:g}") for n in range(int(low), int(high) + 1)]
@@ -53,8 +54,19 @@ def options(scale: Scale) -> list[Option]:
     return [(a, step, f"{low * (1 - step) + high * step:g}") for a, step in zip(LETTERS, steps, strict=False)]
 
 
-def names(scale: Scale, values: Sequence[float]) -> tuple[str, ...]:
-    """What the rubric calls the labels of these worths; a binary one's probability says all, and they need no names."""
+def letters(count: int) -> str:
+    """Return the letters of ``count`` labels.
+
+    Raises:
+        InvalidError: There are not so many.
+    """
+    if count > len(LETTERS):
+        raise InvalidError(f"a readout has at most {len(LETTERS)} labels, found {count}", hint="use mode: written")
+    return LETTERS[:count]
+
+
+def level_names(scale: Scale, values: Sequence[float]) -> tuple[str, ...]:
+    """Return the rubric's names for the labels of these values; empty for a binary scale, which needs none."""
     if isinstance(scale, Binary):
         return ()
     if isinstance(scale, Ordinal):
@@ -62,58 +74,54 @@ def names(scale: Scale, values: Sequence[float]) -> tuple[str, ...]:
     return tuple(f"{scale.low * (1 - value) + scale.high * value:g}" for value in values)
 
 
-def calls(asked: list[Asked], judge: Judge, template: Template) -> list[Call]:
-    """One call a criterion."""
-    return [_call(one, template) for one in asked]
+def build_call(asked: Sequence[AskedCriterion], template: JudgeTemplate) -> JudgeCall:
+    """Return the call about one criterion."""
+    (one,) = asked
+    labels, values, texts = zip(*options(one.criterion.scale), strict=True)
+    levels = "\n".join(f"{label}: {text}" for label, text in zip(labels, texts, strict=True))
+    criterion = render_criterion(one, template, levels)
+    text = template.fill("criterion", {"criteria": criterion.text, "ids": one.id})
+    return JudgeCall((one,), Question(text, labels), values, criterion.note, level_names(one.criterion.scale, values))
 
 
-def _call(one: Asked, template: Template) -> Call:
-    choices = options(one.criterion.scale)
-    labels, values, told = zip(*choices, strict=True)
-    criterion = put(one, template, "\n".join(f"{label}: {text}" for label, text in zip(labels, told, strict=True)))
-    tail = template.fill("criterion", {"criteria": criterion.text, "ids": one.id})
-    return Call((one,), Question(tail, labels), values, criterion.note, names(one.criterion.scale, values))
+def parse(call: JudgeCall, reply: Reply, judge: Judge) -> ParsedReply[Any]:
+    """Return the reply as it is: a readout has nothing to parse, and asking again would bring the same token."""
+    return ParsedReply(reply)
 
 
-def repair(call: Call, reply: Reply, judge: Judge, template: Template) -> Question | None:
-    """None: to ask again for a token would bring the same one."""
-    return None
-
-
-def read(call: Call, reply: Reply, judge: Judge, shown: Shown) -> list[Verdict]:
-    """The verdict in the labels' probabilities; ``Verdict.probability`` is from before calibration and threshold."""
-    mass = reply.label_mass
-    if mass is None:
-        return call.failed(Reason.NO_LOGPROBS, "the engine gave no probabilities", reply, shown)
-    shares = [mass.get(label, 0.0) for label in call.question.labels]
-    if not all(0.0 <= share <= _CERTAIN for share in shares):
-        return call.failed(Reason.OUT_OF_RANGE, f"probabilities {mass}", reply, shown)
-    total = math.fsum(shares)
-    if total > _CERTAIN:
-        return call.failed(Reason.OUT_OF_RANGE, f"the labels share {total:.3g} of the probability", reply, shown)
+def verdicts(call: JudgeCall, parsed: ParsedReply[Any], judge: Judge, shown: SharedPrompt) -> list[Verdict]:
+    """Return the verdict from the labels' probabilities; ``probability`` is that before calibration and threshold."""
+    reply = parsed.reply
+    if reply.label_mass is None:
+        return call.failed(Reason.NO_LOGPROBS, "the engine returned no probabilities", reply, shown)
+    masses = [reply.label_mass.get(label, 0.0) for label in call.question.labels]
+    if not all(0.0 <= mass <= _MAX_MASS for mass in masses):
+        return call.failed(Reason.OUT_OF_RANGE, f"invalid probabilities {reply.label_mass}", reply, shown)
+    total = math.fsum(masses)
+    if total > _MAX_MASS:
+        return call.failed(Reason.OUT_OF_RANGE, f"the labels' probabilities sum to {total:.3g}", reply, shown)
     if total < judge.min_answer_mass or total == 0:
-        why = f"the labels share {total:.3g} of the probability, under {judge.min_answer_mass:g}"
-        return call.failed(Reason.NO_ANSWER, why, reply, shown, answer_mass=min(total, 1.0))
-    expected = min(math.fsum(p * v for p, v in zip(shares, call.values, strict=True)) / total, 1.0)
-    one = call.asked[0]
-    calibrated = judge.calibration.value(one.criterion, expected) if judge.calibration else None
-    chance = expected if calibrated is None else calibrated
-    value = chance if judge.threshold is None else float(chance >= judge.threshold)
+        detail = f"the labels' probabilities sum to {total:.3g}, below min_answer_mass {judge.min_answer_mass:g}"
+        return call.failed(Reason.NO_ANSWER, detail, reply, shown, answer_mass=min(total, 1.0))
+    expected = min(math.fsum(p * v for p, v in zip(masses, call.values, strict=True)) / total, 1.0)
+    criterion = call.asked[0].criterion
+    calibrated = judge.calibration.value(criterion, expected) if judge.calibration else None
+    probability = expected if calibrated is None else calibrated
     return [
         Verdict.scored(
-            one.criterion.key,
-            value,
+            criterion.key,
+            probability if judge.threshold is None else float(probability >= judge.threshold),
             probability=expected,
             calibrated=calibrated,
             answer_mass=min(total, 1.0),
-            levels=_shared(call.levels, shares, total),
-            detail=joined(shown.note, call.note),
-            **call.spent(reply),
+            levels=_distribution(call.levels, masses, total),
+            detail=join_notes(shown.note, call.note),
+            **call.usage_fields(reply),
         )
     ]
 
 
-def _shared(levels: Sequence[str], shares: Sequence[float], total: float) -> dict[str, float] | None:
+def _distribution(levels: Sequence[str], masses: Sequence[float], total: float) -> dict[str, float] | None:
     if len(levels) <= 2:
         return None
-    return {level: min(share / total, 1.0) for level, share in zip(levels, shares, strict=True)}
+    return {level: min(mass / total, 1.0) for level, mass in zip(levels, masses, strict=True)}

@@ -1,26 +1,24 @@
-"""Judge prompts: text files in ``prompts/``, and the one pass that fills them.
+"""Judge templates: text files in ``prompts/``, filled in one pass.
 
-A file is a note to its reader, then sections, each under a line ``=== name ===``::
+A file has a note to its reader, then sections, each under a line ``=== name ===``::
 
-    system    who the judge is
-    shared    the task, then the completion, in this order; the same bytes for every criterion
-    empty     what is said under an empty completion
-    binary, ordinal, numeric    how one criterion of that scale is put
-    criterion the end of the prompt, with one criterion in it
-    criteria  the same with several (written judges only)
-    reference, passages    what stands before a criterion that has such of its own; left out, such a criterion fails
-    repair    what is said to a reply that cannot be read (written judges only; without it nothing is said)
-    entry     how one of several things in the place of the completion is put: an answer beside others, a step. A
-              template that has it needs those scales only that its judge asks on
+    system                     the judge's role
+    shared                     the task, then the completion; the same bytes for every criterion
+    empty                      the note under an empty completion
+    binary, ordinal, numeric   one criterion of that scale
+    criterion                  the end of the prompt, with one criterion in it
+    criteria                   the same with several (written judges only)
+    reference, passages        the text before a criterion that has such; without it, such a criterion fails
+    repair                     the answer to a reply that cannot be parsed (written judges only, optional)
+    entry                      one of several texts in the completion's place: a completion beside others, a step;
+                               a template with it needs only the scales that its judge uses
 
-``{prompt} {reference} {documents} {completion}`` stand in ``shared``; they come cleaned and fenced. A paragraph of
-``shared`` that names ``{reference}`` or ``{documents}`` is left out where the prompt has none. Documents are long, and
-shown only by the template that is named for them: ``readout_documents`` is ``readout.txt`` with that paragraph,
-``readout`` without. ``{id} {criterion} {levels} {low} {high}`` stand in a scale's section, ``{criteria} {ids}`` in the
-next two, ``{id}`` and the section's own name in ``reference`` and ``passages``, ``{error} {ids}`` in ``repair``,
-``{id} {completion}`` in ``entry``.
-Substitution is one pass: braces in what is filled in stay as they are. The SHA-256 of the file is part of every
-verdict's fingerprint.
+``shared`` has ``{prompt} {reference} {documents} {completion}``, cleaned and fenced. A paragraph with ``{reference}``
+or ``{documents}`` is left out where the prompt has none. Documents are long, and only shown by the template that is
+named for them: ``readout_documents`` is ``readout.txt`` with that paragraph, ``readout`` without. A scale's section has
+``{id} {criterion} {levels} {low} {high}``, the next two ``{criteria} {ids}``, ``reference`` and ``passages`` ``{id}``
+and their own name, ``repair`` ``{error} {ids}``, ``entry`` ``{id} {completion}``. Braces in filled-in text stay as they
+are. The SHA-256 of the file is part of every question's fingerprint.
 """
 
 from __future__ import annotations
@@ -34,7 +32,7 @@ from pathlib import Path
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.errors import InvalidError, cut
-from workers.judges.untrusted import Clean, Passages, clean, fence
+from workers.judges.untrusted import CleanText, QuoteIndex, clean, fence
 
 _DOCUMENTS = "_documents"
 _FOLDER = Path(__file__).parent / "prompts"
@@ -59,7 +57,7 @@ _SCALES = {"binary", "ordinal", "numeric"}
 _OPTIONAL = {"criteria", "reference", "passages", "repair", "entry"}
 
 
-class Text:
+class TextTemplate:
     """A text with ``{placeholders}``, split once so that filling is a join."""
 
     def __init__(self, text: str) -> None:
@@ -67,22 +65,27 @@ class Text:
         self.names = self._parts[1::2]
 
     def fill(self, values: dict[str, str]) -> str:
+        """Return the text with its placeholders filled."""
         parts = self._parts.copy()
         parts[1::2] = [values[name] for name in self.names]
         return "".join(parts)
 
 
 def sections(text: str) -> dict[str, str]:
-    """The named sections of a prompt file, without blank lines around them."""
+    """Return the sections of a prompt file by name, without surrounding blank lines."""
     parts = _HEADING.split(text)
     return {name: body.strip("\n") for name, body in zip(parts[1::2], parts[2::2], strict=True)}
 
 
 @dataclass(frozen=True)
-class Shown:
-    """What every criterion's question begins with. ``note`` says what was cleaned out of the untrusted text.
+class SharedPrompt:
+    """The part of a prompt that all questions share.
 
-    ``completion`` is the completion's text as the judge sees it, ``original`` as it was given.
+    Attributes:
+        text: The task and the completion.
+        note: What was cleaned out of the untrusted text.
+        completion: The completion as the judge sees it.
+        original: The completion as it was given.
     """
 
     text: str
@@ -91,30 +94,30 @@ class Shown:
     original: str
 
     @cached_property
-    def passages(self) -> Passages:
-        """The completion, to look quotes up in."""
-        return Passages(self.completion, self.original)
+    def quotes(self) -> QuoteIndex:
+        """The index of the completion for quotes."""
+        return QuoteIndex(self.completion, self.original)
 
 
 @dataclass(frozen=True)
-class Template:
-    """A judge's prompt. ``digest`` is the SHA-256 of its file; what is shown of it depends on its ``name`` too."""
+class JudgeTemplate:
+    """A judge's prompt. ``digest`` is the SHA-256 of its file; the ``name`` decides whether documents are shown."""
 
     name: str
     digest: str
     system: str
     empty: str
-    paragraphs: tuple[Text, ...]
-    texts: dict[str, Text]
+    paragraphs: tuple[TextTemplate, ...]
+    texts: dict[str, TextTemplate]
 
-    def shared(self, prompt: Prompt, completion: Completion) -> Shown:
-        """The task and the completion, fenced."""
+    def shared(self, prompt: Prompt, completion: Completion) -> SharedPrompt:
+        """Return the shared prompt about a completion."""
         text = clean(completion.text)
-        fenced = self.marked_empty(fence("completion", text.text), text.text)
-        return self.around(prompt, Clean(fenced, text.note), text.text, completion.text)
+        fenced = self.mark_empty(fence("completion", text.text), text.text)
+        return self.render(prompt, CleanText(fenced, text.note), text.text, completion.text)
 
-    def around(self, prompt: Prompt, answer: Clean, shown: str, original: str) -> Shown:
-        """The task, fenced, and in the completion's place ``answer``, which is cleaned and fenced already."""
+    def render(self, prompt: Prompt, answer: CleanText, completion: str, original: str) -> SharedPrompt:
+        """Return the shared prompt with ``answer``, cleaned and fenced already, in the completion's place."""
         cleaned = {"prompt": clean(prompt.text), "completion": answer}
         if prompt.reference is not None:
             cleaned["reference"] = clean(prompt.reference)
@@ -125,81 +128,93 @@ class Template:
         used = {name for paragraph in paragraphs for name in paragraph.names}
         notes = [f"{name}: {text.note}" for name, text in cleaned.items() if text.note and name in used]
         text = "".join(paragraph.fill(values) + "\n\n" for paragraph in paragraphs)
-        return Shown(text, "; ".join(notes), shown, original)
+        return SharedPrompt(text, "; ".join(notes), completion, original)
 
     @property
     def shows_several(self) -> bool:
-        """Whether it puts several things in the completion's place."""
+        """Whether it shows several texts in the completion's place."""
         return "entry" in self.texts
 
-    def marked_empty(self, fenced: str, text: str) -> str:
-        """What is fenced, with a word under it where it is empty."""
+    def mark_empty(self, fenced: str, text: str) -> str:
+        """Return the fenced text, with a note under it where ``text`` is blank."""
         return fenced if text.strip() else f"{fenced}\n{self.empty}"
 
     def fill(self, section: str, values: dict[str, str]) -> str:
-        """A scale's section or one of the last two, filled."""
+        """Return a section, filled.
+
+        Raises:
+            InvalidError: The template has no such section.
+        """
         if section not in self.texts:
-            raise InvalidError(f"template {self.name!r} has no section {section!r}, which this judge needs")
+            raise InvalidError(
+                f"template {self.name!r} has no section {section!r}, which this criterion or judge needs",
+                path="judge.template",
+            )
         return self.texts[section].fill(values)
 
 
-def _documents(prompt: Prompt) -> Clean:
+def _documents(prompt: Prompt) -> CleanText:
     return clean("\n\n".join(f"[{document.id}] {document.title}\n{document.text}" for document in prompt.documents))
 
 
-def load(judge: Judge) -> Template:
-    """The judge's template: the file that it names, or the one of its mode.
+def load(judge: Judge) -> JudgeTemplate:
+    """Return the judge's template: the file that it names, or that of its mode.
 
     Raises:
-        InvalidError: there is no such template.
+        InvalidError: There is no such template.
     """
-    return read(judge.template or name_of(judge))
+    return read(judge.template or default_template(judge))
 
 
-def name_of(judge: Judge) -> str:
-    """The template of the judge's mode, and of how it compares or follows."""
+def default_template(judge: Judge) -> str:
+    """Return the name of the template for the judge's mode and its options."""
     if judge.mode == "comparative":
-        how = judge.effective_comparison
-        return f"{how.kind}_written" if how.written else how.kind
+        options = judge.effective_comparison
+        return f"{options.kind}_written" if options.written else options.kind
     return "trajectory_written" if judge.mode == "trajectory" and judge.effective_trajectory.written else judge.mode
 
 
 @lru_cache
-def read(name: str) -> Template:
-    """The template of this name (a file's stem, with or without ``_documents``), read once a process."""
+def read(name: str) -> JudgeTemplate:
+    """Return the template of this name (a file's stem, with or without ``_documents``), read once per process."""
     path = _FOLDER / f"{name.removesuffix(_DOCUMENTS)}.txt"
     known = sorted(file.stem + end for file in _FOLDER.glob("*.txt") for end in ("", _DOCUMENTS))
     if name not in known:
         raise InvalidError(
-            f"no judge template {cut(repr(name), 80)}", hint=f"there are {', '.join(known)}", path="judge.template"
+            f"unknown judge template {cut(repr(name), 80)}",
+            hint=f"use one of {', '.join(known)}",
+            path="judge.template",
         )
     return parse(name, path.read_bytes())
 
 
-def parse(name: str, content: bytes) -> Template:
-    """A template out of its file's bytes.
+def parse(name: str, content: bytes) -> JudgeTemplate:
+    """Parse a template from its file's bytes.
 
     Raises:
-        InvalidError: a section is missing or foreign, or holds a placeholder that has no business there.
+        InvalidError: A section is missing or unknown, or has an unknown placeholder.
     """
-    found = sections(content.decode())
-    needed = _ALLOWED.keys() - _OPTIONAL - (_SCALES if "entry" in found else set())
-    if not found.keys() <= _ALLOWED.keys() or not needed <= found.keys():
-        raise InvalidError(f"template {name!r} has sections {sorted(found)}", hint=f"it needs {sorted(_ALLOWED)}")
-    texts = {section: Text(body) for section, body in found.items()}
+    bodies = sections(content.decode())
+    required = _ALLOWED.keys() - _OPTIONAL - (_SCALES if "entry" in bodies else set())
+    wrong = sorted((bodies.keys() - _ALLOWED.keys()) | (required - bodies.keys()))
+    if wrong:
+        raise InvalidError(
+            f"template {name!r}: missing or unknown sections: {', '.join(wrong)}", hint=f"use {sorted(_ALLOWED)}"
+        )
+    texts = {section: TextTemplate(body) for section, body in bodies.items()}
     for section, text in texts.items():
-        foreign = sorted(set(text.names) - _ALLOWED[section])
-        if foreign:
-            raise InvalidError(f"template {name!r}, section {section}: no placeholder {{{foreign[0]}}} here")
+        unknown = sorted(set(text.names) - _ALLOWED[section])
+        if unknown:
+            raise InvalidError(f"template {name!r}, section {section}: unknown placeholder {{{unknown[0]}}}")
     order = texts["shared"].names
     if "prompt" not in order or order[-1] != "completion":
-        raise InvalidError(f"template {name!r}: shared must show {{prompt}} and, last, {{completion}}")
-    paragraphs = [Text(paragraph) for paragraph in re.split(r"\n{2,}", found["shared"])]
-    return Template(
+        raise InvalidError(f"template {name!r}, section shared: expected {{prompt}} and, last, {{completion}}")
+    paragraphs = [TextTemplate(paragraph) for paragraph in re.split(r"\n{2,}", bodies["shared"])]
+    return JudgeTemplate(
         name=name,
         digest=sha256(content).hexdigest(),
-        system=found["system"],
-        empty=found["empty"],
+        system=bodies["system"],
+        empty=bodies["empty"],
         paragraphs=tuple(text for text in paragraphs if name.endswith(_DOCUMENTS) or "documents" not in text.names),
         texts=texts,
     )

@@ -1,11 +1,11 @@
-"""Text that may try to instruct the judge: cleaned of what a reader cannot see, and fenced.
+"""Untrusted text: cleaned of invisible characters and role tokens, and fenced.
 
 Removed: control, format, bidirectional, tag and variation characters, which can carry words that a model reads and a
-person does not. Kept, because scripts need them: a joiner (U+200C, U+200D) between two characters of a script that
-joins or of an emoji, one U+FE0E or U+FE0F after a symbol, and the visible format characters (Arabic number signs and
-the like). Role tokens of chat formats (``<|im_end|>``, ``[INST]``) lose their first bracket to a look-alike, because
-tokenizers turn them into turns even inside a message. Nothing is ever cut off. What is changed here changes what judges
-read: raise ``VERSION`` in the modes of judging with it.
+person does not see. Kept, because scripts need them: a joiner (U+200C, U+200D) between two characters of a script that
+joins or of an emoji, one U+FE0E or U+FE0F after a symbol, and visible format characters such as Arabic number signs.
+Role tokens of chat formats (``<|im_end|>``, ``[INST]``) get a look-alike as first bracket, because tokenizers turn them
+into turns even inside a message. Nothing is cut off. Changes here change what judges read: raise ``VERSION`` in the
+modes with them.
 """
 
 from __future__ import annotations
@@ -53,28 +53,28 @@ _ROLE_TOKEN = re.compile(
     rf"|/?(?:{_WORDS})[{_RIGHT}])"
     rf"|[\[\uff3b](?=/?(?:{_SQUARE})[\]\uff3d])"
 )
-"""Made for Llama, Qwen, Mistral, Gemma, DeepSeek, GLM, Phi, gpt-oss, Granite, Command, Kimi, EXAONE and Seed."""
+"""Covers Llama, Qwen, Mistral, Gemma, DeepSeek, GLM, Phi, gpt-oss, Granite, Command, Kimi, EXAONE and Seed."""
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
-class Clean:
-    """``text`` as a judge may see it; ``note`` says what was changed (empty: nothing)."""
+class CleanText:
+    """Text that a judge may see; ``note`` says what was changed, if anything."""
 
     text: str
     note: str = ""
 
 
-def clean(text: str) -> Clean:
-    """Take out what cannot be seen and what tokenizers obey; see the module."""
+def clean(text: str) -> CleanText:
+    """Remove invisible characters and disarm role tokens; see the module."""
     notes = []
     hidden = _INVISIBLE.findall(text) if _SUSPECT.search(text) else []
     if hidden:
         text = _INVISIBLE.sub("", text)
         kinds = Counter(hidden).most_common()
         named = ", ".join(f"U+{ord(character):04X} ×{count}" for character, count in kinds[:5])
-        more = f" and {len(kinds) - 5} other kinds" if len(kinds) > 5 else ""
-        notes.append(f"removed {len(hidden)} invisible characters ({named}{more})")
+        others = f" and {len(kinds) - 5} other kinds" if len(kinds) > 5 else ""
+        notes.append(f"removed {len(hidden)} invisible characters ({named}{others})")
     text, tokens = _ROLE_TOKEN.subn("‹", text) if any(sign in text for sign in _OPENING) else (text, 0)
     if tokens:
         notes.append(f"disarmed {tokens} role tokens")
@@ -82,14 +82,14 @@ def clean(text: str) -> Clean:
         text, broken = _LONE_SURROGATE.subn("\ufffd", text)
         if broken:
             notes.append(f"replaced {broken} lone surrogates")
-    return Clean(text, "; ".join(notes))
+    return CleanText(text, "; ".join(notes))
 
 
 def fence(name: str, text: str) -> str:
-    """``text`` between two marks whose number is derived from it, and which it does not contain.
+    """Return ``text`` between two marks with a number that is derived from it and does not occur in it.
 
-    The number depends on this text alone, so that all criteria of one completion, and all completions of one prompt,
-    see the same bytes; and a writer cannot know it, since to write it down would change it.
+    The number depends on this text alone, so that all questions about a completion, and all completions of a prompt,
+    share the same bytes. A writer cannot know it, since writing it down would change it.
     """
     number = _number(text)
     attempt = 0
@@ -100,9 +100,9 @@ def fence(name: str, text: str) -> str:
 
 
 def fence_all(name: str, texts: Sequence[str]) -> list[str]:
-    """Several texts, each as by `fence`, and none of them contains a mark of any other.
+    """Return the texts, each fenced as by `fence`, so that none contains a mark of any other.
 
-    The numbers are derived from all the texts, whatever their order: who writes one of them knows none of the marks.
+    The numbers are derived from all texts in any order: the writer of one cannot know the marks.
     """
     everything = "\n".join(sorted(texts))
     attempt = 0
@@ -118,10 +118,10 @@ def _number(text: str) -> str:
     return sha256(text.encode()).hexdigest()[:8]
 
 
-class Passages:
-    """A text in which quotes are looked up, blanks aside: it is read once, and each quote is one search in it.
+class QuoteIndex:
+    """A text in which quotes are located, ignoring whitespace; each quote is one search.
 
-    ``shown`` is the cleaned text; offsets count in ``original``.
+    ``shown`` is the cleaned text; offsets are in ``original``.
     """
 
     def __init__(self, shown: str, original: str) -> None:
@@ -129,11 +129,11 @@ class Passages:
         self._text = " ".join(shown[start:end] for start, end in words)
         self._starts = [start for start, _ in words]  # of each word in shown, and in the joined text
         self._joined = list(accumulate((end - start + 1 for start, end in words), initial=0))
-        # How many shown characters stand before each hidden one.
-        self._hidden = [found.start() - i for i, found in enumerate(_INVISIBLE.finditer(original))]
+        # the number of shown characters before each hidden one
+        self._hidden = [match.start() - i for i, match in enumerate(_INVISIBLE.finditer(original))]
 
     def locate(self, quote: str) -> Evidence:
-        """Where the quote stands first, if it does."""
+        """Return the quote with the offsets of its first occurrence, if any."""
         words = " ".join(quote.split())
         at = self._text.find(words) if words else -1
         if at < 0:
@@ -141,7 +141,7 @@ class Passages:
         return Evidence(quote=quote, start=self._original(at), end=self._original(at + len(words) - 1) + 1)
 
     def _original(self, at: int) -> int:
-        """The offset in the original of the character that stands at ``at`` in the joined text."""
+        """Return the offset in the original of the character at ``at`` in the joined text."""
         word = bisect_right(self._joined, at) - 1
         shown = self._starts[word] + at - self._joined[word]
         return shown + bisect_right(self._hidden, shown)

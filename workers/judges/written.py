@@ -1,24 +1,20 @@
-"""Written: the judge writes a JSON object per criterion: id, rationale, evidence quotes and then the verdict.
+"""Written: the judge writes a JSON object for each criterion: id, rationale, evidence quotes and then the verdict.
 
-``Judge.criteria_per_call`` criteria share a call (0: all). One criterion is answered by one object, several by
-``{"verdicts": [...]}``. The reply must answer exactly the criteria asked: one that is missing, foreign or answered
-twice fails the whole call as ``wrong_criteria``, since the judge then lost count and its other verdicts may belong
-elsewhere. A verdict off its scale fails that criterion alone, as ``out_of_range``. A reply that cannot be read, or that
-answers other criteria, is sent back once with the fault (``repair``).
+One criterion is answered by one object, several of a call by ``{"verdicts": [...]}``. Missing, unknown and repeated ids
+fail the whole call as ``wrong_criteria``. A verdict off its scale fails that criterion alone, as ``out_of_range``. A
+reply that cannot be parsed is sent back once with its error (see `replies`).
 
-With ``Judge.require_evidence`` a finding whose quotes do not all stand in the completion fails as ``no_evidence``, and
-a positive one (worth more than the lowest of its scale) must have a quote that tells something: three words, twelve
-characters, or all of a shorter completion. Nobody can quote what is absent: the lowest needs no quote.
+With ``Judge.require_evidence``, a verdict with a quote that is not in the completion fails as ``no_evidence``, and so
+does one above the lowest level of its scale without a quote of three words, twelve characters, or all of a shorter
+completion. The lowest level needs no quote: what is absent cannot be quoted.
 """
 
 from __future__ import annotations
 
 import json
-import re
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
@@ -27,21 +23,20 @@ from rubricsvc.core.rubric import Binary, Level, Numeric, Ordinal, Scale
 from rubricsvc.core.verdict import Evidence, Reason, Verdict
 from rubricsvc.errors import InvalidError
 from workers.engines.base import Question, Reply
-from workers.judges.requests import Asked, Call, joined, put, raw
-from workers.judges.template import Shown, Template
-from workers.judges.thinking import apart
+from workers.judges.replies import ParsedReply, by_asked_id, last_object, object_schema, parse_reply
+from workers.judges.requests import AskedCriterion, JudgeCall, join_notes, raw_text, render_criterion
+from workers.judges.template import JudgeTemplate, SharedPrompt
 from workers.judges.untrusted import clean
 
 VERSION = "3"
-"""Part of the verdicts' fingerprint. Raise it when the same rubric would be put in other words, or the same reply read
-in another way: by a change of the levels' words, the schema, the cleaning in ``untrusted``, or of ``read``."""
+"""Part of the questions' fingerprint. Raise it when the same rubric would be asked in other words, or the same reply
+parsed in another way: by a change of the level names, the schema, the cleaning in ``untrusted``, or the parsing."""
 
 CANNOT_TELL = "cannot_tell"
+_MIN_QUOTE_WORDS, _MIN_QUOTE_CHARS = 3, 12
 
-T = TypeVar("T")
 
-
-class Finding(BaseModel):
+class WrittenVerdict(BaseModel):
     """What the judge must write about one criterion, in this order: the reasons come before the verdict."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
@@ -52,56 +47,51 @@ class Finding(BaseModel):
     verdict: str | int | float
 
 
-class Findings(BaseModel):
+class WrittenVerdicts(BaseModel):
     """What it must write about several."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    verdicts: list[Finding]
+    verdicts: list[WrittenVerdict]
 
 
-def calls(asked: list[Asked], judge: Judge, template: Template) -> list[Call]:
-    """The criteria in calls of ``judge.criteria_per_call``.
+def build_call(asked: Sequence[AskedCriterion], template: JudgeTemplate) -> JudgeCall:
+    """Return one call about these criteria.
 
     Raises:
-        InvalidError: the levels of a scale cannot be told apart by their names.
+        InvalidError: The levels of a scale cannot be told apart by their names.
     """
     for one in asked:
-        _refuse_unclear(one)
-    size = judge.criteria_per_call or len(asked)
-    return [_call(tuple(asked[start : start + size]), template) for start in range(0, len(asked), size)]
-
-
-def _call(asked: tuple[Asked, ...], template: Template) -> Call:
-    criteria = [put(one, template, _levels(one.criterion.scale)) for one in asked]
+        _reject_ambiguous_levels(one)
+    criteria = [render_criterion(one, template, _describe_levels(one.criterion.scale)) for one in asked]
     section = "criterion" if len(asked) == 1 else "criteria"
     ids = ", ".join(one.id for one in asked)
-    tail = template.fill(section, {"criteria": "\n\n".join(text.text for text in criteria), "ids": ids})
-    note = joined(*(text.note for text in criteria)) or ""
-    return Call(asked, Question(tail, schema=_schema(asked)), note=note)
+    text = template.fill(section, {"criteria": "\n\n".join(text.text for text in criteria), "ids": ids})
+    note = join_notes(*(text.note for text in criteria)) or ""
+    return JudgeCall(tuple(asked), Question(text, schema=_schema(asked)), note=note)
 
 
-def _refuse_unclear(one: Asked) -> None:
+def _reject_ambiguous_levels(one: AskedCriterion) -> None:
     scale = one.criterion.scale
     if not isinstance(scale, Ordinal):
         return
     names = Counter(_name(level) for level in scale.levels)
-    wrong = [name for name, count in names.items() if count > 1 or name in ("", CANNOT_TELL)]
-    if wrong:
+    ambiguous = [name for name, count in names.items() if count > 1 or name in ("", CANNOT_TELL)]
+    if ambiguous:
         raise InvalidError(
-            f"criterion {one.criterion.key!r}: a level reads {wrong[0]!r} to the judge, which is another level's name,"
-            " no name, or the word for not knowing",
-            hint=f"give each level a visible name of its own, and none the name {CANNOT_TELL!r}; or judge by readout",
+            f"criterion {one.criterion.key!r}: a level reads {ambiguous[0]!r} to the judge, which is another level's"
+            f" name, blank, or reserved",
+            hint=f"give each level a visible name of its own other than {CANNOT_TELL!r}, or use mode: readout",
         )
 
 
 def _name(level: Level) -> str:
-    """As the judge sees it, and must write it."""
+    """Return the name as the judge sees it, and must write it."""
     return clean(level.label).text.strip()
 
 
-def _worths(scale: Scale) -> dict[str, float]:
-    """The words that a verdict may be, and their worth."""
+def _level_values(scale: Scale) -> dict[str, float]:
+    """Return the verdicts in words, with their values."""
     if isinstance(scale, Binary):
         return {"met": 1.0, "not_met": 0.0}
     if isinstance(scale, Numeric):
@@ -109,238 +99,124 @@ def _worths(scale: Scale) -> dict[str, float]:
     return {_name(level): level.value for level in scale.levels}
 
 
-def _levels(scale: Scale) -> str:
+def _describe_levels(scale: Scale) -> str:
     if isinstance(scale, Binary | Numeric):
         return ""
-    labels = [json.dumps(label, ensure_ascii=False) for label in _worths(scale)]
+    labels = [json.dumps(label, ensure_ascii=False) for label in _level_values(scale)]
     return "\n".join(
         f"- {label}: {level.text}" if level.text else f"- {label}"
         for label, level in zip(labels, scale.levels, strict=True)
     )
 
 
-def _schema(asked: tuple[Asked, ...]) -> dict[str, Any]:
-    findings = [_finding_schema(one) for one in asked]
-    if len(findings) == 1:
-        return findings[0]
-    exactly = {"minItems": len(findings), "maxItems": len(findings)}
-    return object_of({"verdicts": {"type": "array", "items": {"anyOf": findings}, **exactly}})
+def _schema(asked: Sequence[AskedCriterion]) -> dict[str, Any]:
+    verdicts = [_verdict_schema(one) for one in asked]
+    if len(verdicts) == 1:
+        return verdicts[0]
+    length = {"minItems": len(verdicts), "maxItems": len(verdicts)}
+    return object_schema({"verdicts": {"type": "array", "items": {"anyOf": verdicts}, **length}})
 
 
-def _finding_schema(one: Asked) -> dict[str, Any]:
+def _verdict_schema(one: AskedCriterion) -> dict[str, Any]:
     scale = one.criterion.scale
-    words: dict[str, Any] = {"enum": [*_worths(scale), CANNOT_TELL]}
+    verdict: dict[str, Any] = {"enum": [*_level_values(scale), CANNOT_TELL]}
     if isinstance(scale, Numeric):
-        words = {"anyOf": [{"type": "number", "minimum": scale.low, "maximum": scale.high}, words]}
-    return object_of(
+        verdict = {"anyOf": [{"type": "number", "minimum": scale.low, "maximum": scale.high}, verdict]}
+    return object_schema(
         {
             "criterion": {"enum": [one.id]},
             "rationale": {"type": "string"},
             "evidence": {"type": "array", "items": {"type": "string"}},
-            "verdict": words,
+            "verdict": verdict,
         }
     )
 
 
-def object_of(properties: dict[str, Any]) -> dict[str, Any]:
-    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
+def parse(call: JudgeCall, reply: Reply, judge: Judge) -> ParsedReply[dict[str, WrittenVerdict]]:
+    """Parse a reply into the written verdicts by id."""
+    return parse_reply(reply, judge, lambda text: by_asked_id(call, ((v.criterion, v) for v in parse_verdicts(text))))
 
 
-def read(call: Call, reply: Reply, judge: Judge, shown: Shown) -> list[Verdict]:
-    """The verdicts that the judge wrote, one for each criterion of the call."""
-    said = apart(reply, judge.thinking)
-    try:
-        by_id = _findings(call, said)
-    except UnreadError as error:
-        return call.failed(error.reason, str(error), said, shown)
-    quoted = bool(judge.require_evidence)
-    return [_verdict(call, one, by_id[one.id], said, shown, quoted=quoted) for one in call.asked]
-
-
-class UnreadError(ValueError):
-    """A reply holds no verdicts on the criteria that were asked."""
-
-    def __init__(self, reason: Reason, why: str) -> None:
-        super().__init__(why)
-        self.reason = reason
-
-
-def _findings(call: Call, said: Reply) -> dict[str, Finding]:
-    """By criterion's id; ``said`` has its thinking set apart.
+def parse_verdicts(text: str) -> list[WrittenVerdict]:
+    """Return the verdicts in the last JSON object of a reply.
 
     Raises:
-        UnreadError: truncated, unparseable or wrong_criteria.
+        ValueError: There is no object, it is broken, or it does not have the required form.
     """
-    findings = whole(said, parse)
-    exactly(call, [finding.criterion for finding in findings])
-    return {finding.criterion: finding for finding in findings}
+    value = last_object(text)
+    if "verdicts" in value:
+        return WrittenVerdicts.model_validate(value).verdicts
+    return [WrittenVerdict.model_validate(value)]
 
 
-def whole(said: Reply, parse: Callable[[str], T]) -> T:
-    """A reply that came to its end, parsed.
-
-    Raises:
-        UnreadError: truncated or unparseable.
-    """
-    if said.error:
-        raise UnreadError(Reason.TRUNCATED, said.error)
-    try:
-        return parse(said.text)
-    except ValueError as error:
-        raise UnreadError(Reason.UNPARSEABLE, str(error)) from None
+def verdicts(
+    call: JudgeCall, parsed: ParsedReply[dict[str, WrittenVerdict]], judge: Judge, shown: SharedPrompt
+) -> list[Verdict]:
+    """Return one verdict for each criterion of the call."""
+    written = parsed.content or {}
+    evidence = bool(judge.require_evidence)
+    return [_verdict(call, one, written[one.id], parsed.reply, shown, evidence=evidence) for one in call.asked]
 
 
-def exactly(call: Call, ids: Sequence[str]) -> None:
-    """See that the ids answered are those asked, each once.
-
-    Raises:
-        UnreadError: wrong_criteria.
-    """
-    asked, answered = Counter(one.id for one in call.asked), Counter(ids)
-    if asked != answered:
-        why = f"asked {', '.join(asked.elements())}; answered {', '.join(answered.elements()) or 'none'}"
-        raise UnreadError(Reason.WRONG_CRITERIA, why)
-
-
-_FAULT_CHARS = 500
-
-
-def repair(call: Call, reply: Reply, judge: Judge, template: Template) -> Question | None:
-    """The question that sends a reply back with its fault; None where it can be read, or no repair would help."""
-    return sent_back(call, apart(reply, judge.thinking), template, _findings)
-
-
-def sent_back(call: Call, said: Reply, template: Template, read: Callable[[Call, Reply], object]) -> Question | None:
-    """The call's question, followed by its reply and what ``read`` finds wrong with that; None as of `repair`."""
-    try:
-        read(call, said)
-    except UnreadError as error:
-        if error.reason is Reason.TRUNCATED or "repair" not in template.texts or not said.text.strip():
-            return None
-        values = {"error": clean(str(error)[:_FAULT_CHARS]).text, "ids": ", ".join(one.id for one in call.asked)}
-        return replace(call.question, turns=(clean(said.text).text, template.fill("repair", values)))
-    return None
-
-
-def _verdict(call: Call, one: Asked, finding: Finding, reply: Reply, shown: Shown, *, quoted: bool) -> Verdict:
-    key = one.criterion.key
-    said: dict[str, Any] = {
-        "rationale": finding.rationale,
-        "evidence": tuple(shown.passages.locate(quote) for quote in finding.evidence if quote.strip()),
+def _verdict(
+    call: JudgeCall,
+    one: AskedCriterion,
+    written: WrittenVerdict,
+    reply: Reply,
+    shown: SharedPrompt,
+    *,
+    evidence: bool,
+) -> Verdict:
+    key, scale = one.criterion.key, one.criterion.scale
+    quotes = tuple(shown.quotes.locate(quote) for quote in written.evidence if quote.strip())
+    detail = join_notes(reply.note, shown.note, call.note)
+    fields: dict[str, Any] = {
+        "rationale": written.rationale,
+        "evidence": quotes,
         "thinking": reply.thinking or None,
-        "detail": joined(reply.note, shown.note, call.note),
-        **call.spent(reply),
+        **call.usage_fields(reply),
     }
     try:
-        value = worth(one.criterion.scale, finding.verdict)
+        value = value_on_scale(scale, written.verdict)
     except ValueError as error:
-        said |= {"detail": joined(str(error), said["detail"] or ""), "raw": raw(reply)}
-        return Verdict.failed(key, Reason.OUT_OF_RANGE, **said)
-    positive = value is not None and value > _lowest(one.criterion.scale)
-    if quoted and value is not None and (why := _lack(said["evidence"], shown.completion, positive=positive)):
-        said |= {"detail": joined(why, said["detail"] or ""), "raw": raw(reply)}
-        return Verdict.failed(key, Reason.NO_EVIDENCE, **said)
-    return Verdict.abstained(key, **said) if value is None else Verdict.scored(key, value, **said)
+        fields |= {"detail": join_notes(str(error), detail), "raw": raw_text(reply)}
+        return Verdict.failed(key, Reason.OUT_OF_RANGE, **fields)
+    if value is None:
+        return Verdict.abstained(key, detail=detail, **fields)
+    positive = value > min(_level_values(scale).values(), default=0.0)
+    if evidence and (missing := _missing_evidence(quotes, shown.completion, positive=positive)):
+        fields |= {"detail": join_notes(missing, detail), "raw": raw_text(reply)}
+        return Verdict.failed(key, Reason.NO_EVIDENCE, **fields)
+    return Verdict.scored(key, value, detail=detail, **fields)
 
 
-_LEAST_WORDS, _LEAST_CHARS = 3, 12
-
-
-def _lack(evidence: Sequence[Evidence], completion: str, *, positive: bool) -> str:
-    """What the quotes lack to be evidence; nothing where they do."""
-    foreign = sum(quote.start is None for quote in evidence)
-    if foreign:
-        return f"{foreign} of {len(evidence)} quotes do not stand in the completion"
-    if not positive or any(_tells(quote.quote.split(), completion.split()) for quote in evidence):
+def _missing_evidence(evidence: Sequence[Evidence], completion: str, *, positive: bool) -> str:
+    """Return what the quotes lack to be evidence, or an empty text."""
+    unknown = sum(quote.start is None for quote in evidence)
+    if unknown:
+        return f"{unknown} of {len(evidence)} quotes are not in the completion"
+    if not positive or any(_is_specific(quote.quote.split(), completion.split()) for quote in evidence):
         return ""
     if evidence:
-        return f"no quote has {_LEAST_WORDS} words or {_LEAST_CHARS} characters: words so common are no evidence"
-    return "nothing is quoted from the completion"
+        return f"no quote has {_MIN_QUOTE_WORDS} words or {_MIN_QUOTE_CHARS} characters"
+    return "no quote from the completion"
 
 
-def _tells(quote: list[str], completion: list[str]) -> bool:
-    return len(quote) >= _LEAST_WORDS or len(" ".join(quote)) >= _LEAST_CHARS or quote == completion
+def _is_specific(quote: list[str], completion: list[str]) -> bool:
+    return len(quote) >= _MIN_QUOTE_WORDS or len(" ".join(quote)) >= _MIN_QUOTE_CHARS or quote == completion
 
 
-def _lowest(scale: Scale) -> float:
-    return min(_worths(scale).values(), default=0.0)
-
-
-def worth(scale: Scale, verdict: str | float) -> float | None:
-    """What a written verdict is worth in [0, 1]; None where the judge cannot tell.
+def value_on_scale(scale: Scale, verdict: str | float) -> float | None:
+    """Return the value in [0, 1] of a written verdict; None where the judge cannot tell.
 
     Raises:
-        ValueError: it is not on the scale.
+        ValueError: The verdict is not on the scale.
     """
-    words = _worths(scale)
-    if isinstance(verdict, str) and verdict.strip() in words:
-        return words[verdict.strip()]
+    levels = _level_values(scale)
+    if isinstance(verdict, str) and verdict.strip() in levels:
+        return levels[verdict.strip()]
     if verdict == CANNOT_TELL:
         return None
     if isinstance(scale, Numeric) and not isinstance(verdict, str) and scale.low <= verdict <= scale.high:
         return (verdict - scale.low) / (scale.high - scale.low)
     raise ValueError(f"verdict {verdict!r} is not on the scale")
-
-
-def parse(reply: str) -> list[Finding]:
-    """The findings in the last JSON object of a reply.
-
-    Raises:
-        ValueError: there is none, it is broken, or it is not of the form that was asked for.
-    """
-    found = last_object(reply)
-    return Findings.model_validate(found).verdicts if "verdicts" in found else [Finding.model_validate(found)]
-
-
-_BRACE = re.compile(r"[{}]")
-_BEGINS = re.compile(r'\{[ \t\n\r]*["}]')
-_MOST_BROKEN = 100
-"""Of the objects that begin and break off in one reply. Each is read to its break, and all must be cheap together."""
-
-
-def last_object(reply: str) -> dict[str, Any]:
-    """The JSON object that ends the judge's own text; fences and words may stand around it.
-
-    An object inside a broken one does not count, and neither does one that braces follow: such a reply may be quoting
-    a verdict that the completion wrote.
-
-    Raises:
-        ValueError: there is no such object, it has a key twice, or too many broken ones stand around it.
-    """
-    text = reply
-    found: dict[str, Any] | None = None
-    why, depth, position, broken = "no JSON object ends the reply", 0, 0, 0
-    while (brace := _BRACE.search(text, position)) is not None:
-        found, position = None, brace.end()
-        if brace.group() == "}":
-            depth -= 1
-            continue
-        if _BEGINS.match(text, brace.start()) is None:
-            depth += 1
-            continue
-        if broken == _MOST_BROKEN:
-            raise ValueError(f"more than {_MOST_BROKEN} broken JSON objects; {why}")
-        try:
-            whole, end = _DECODER.raw_decode(text, brace.start())
-        except RecursionError:
-            raise ValueError("JSON that is nested too deeply") from None
-        except ValueError as error:
-            why = f"broken JSON: {error}" if depth == 0 else why
-            depth, broken = depth + 1, broken + 1
-            continue
-        position = end
-        found = whole if depth == 0 else None
-    if found is None:
-        raise ValueError(why)
-    return found
-
-
-def _refuse_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        repeated = [key for key, count in Counter(key for key, _ in pairs).items() if count > 1]
-        raise ValueError(f"the key {repeated[0]!r} stands twice")
-    return found
-
-
-_DECODER = json.JSONDecoder(object_pairs_hook=_refuse_duplicates)

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion
 from rubricsvc.core.questions import QuestionSet
-from rubricsvc.core.reward import Reward, fold
+from rubricsvc.core.reward import Reward, reward_or_null
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.store import completions, jobs, judges, leases, verdicts
 from rubricsvc.store.leases import ItemResult, Lease
@@ -83,7 +83,9 @@ def stored_rewards(session: Session, job_id: int, rubric: Rubric) -> dict[int, S
     known = verdicts.settled(session, asked.items())
     rewards = {}
     for (id_, (prompt_id, _)), answered in zip(rows.items(), known, strict=True):
-        rewards[id_] = StoredReward(prompt_id, fold(rubric, answered.values()), len(rubric.criteria) - len(answered))
+        rewards[id_] = StoredReward(
+            prompt_id, reward_or_null(rubric, answered.values()), len(rubric.criteria) - len(answered)
+        )
     return rewards
 
 

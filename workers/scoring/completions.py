@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from rubricsvc.core.judge import Judge, Voting
-from rubricsvc.core.panel import certain, gather, settle
+from rubricsvc.core.panel import aggregate, is_confident, resolve_cascade
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.questions import QuestionSet
 from rubricsvc.core.rubric import Criterion, Rubric
@@ -19,8 +19,7 @@ from rubricsvc.errors import InvalidError
 from workers import checks, judges
 from workers.engines.base import Engine, EngineRequest, Failure, Reply, error_message
 from workers.engines.panel import member_engines
-from workers.judges.requests import Asked
-from workers.judges.template import Shown
+from workers.judges.template import SharedPrompt
 from workers.scoring.group_scoring import Comparing, Group
 from workers.scoring.questions import group_questions, questions_of
 from workers.scoring.trajectories import follow
@@ -162,8 +161,7 @@ async def _by_template(
 async def _by_own_question(engine: Engine, judge: Judge, case: _Case, criterion: Criterion) -> list[Verdict]:
     """A criterion that brings its own question is an ask of its own."""
     try:
-        asked = Asked(criterion, criterion.key)
-        plan, shown = judges.own_plan(judge, asked, case.prompt, case.completion)
+        plan, shown = judges.custom_prompt_plan(judge, criterion, case.prompt, case.completion)
     except PlaceholderError as error:
         return [Verdict.failed(criterion.key, error.reason, detail=str(error))]
     except InvalidError as error:
@@ -184,7 +182,7 @@ async def _panel(engine: Engine, judge: Judge, case: _Case, settled: frozenset[s
     found = await asyncio.gather(*(_judged(seat, member, case, settled) for seat, member in seats))
     rule, names = (judge.voting or Voting()).rule, [member.name for member in members]
     return [
-        gather(criterion, dict(zip(names, votes, strict=True)), rule)
+        aggregate(criterion, dict(zip(names, votes, strict=True)), rule)
         for criterion, votes in zip(case.open(settled), zip(*found, strict=True), strict=True)
     ]
 
@@ -197,19 +195,17 @@ async def _cascade(engine: Engine, judge: Judge, case: _Case, settled: frozenset
         found = await _judged(seat, member, case, settled)
         for verdict in found:
             votes[verdict.criterion][member.name] = verdict
-        settled |= {verdict.criterion for verdict in found if certain(verdict, band)}
-    return [settle(findings) for findings in votes.values()]
+        settled |= {verdict.criterion for verdict in found if is_confident(verdict, band)}
+    return [resolve_cascade(findings) for findings in votes.values()]
 
 
-async def _ask(engine: Engine, plan: judges.Plan, shown: Shown) -> list[Verdict]:
-    request = plan.about(shown)
-    replies = await _replies(engine, request)
-    if again := plan.repairs(replies):
-        repaired = await _replies(engine, replace(request, questions=tuple(again.values())))
-        for place, second in zip(again, repaired, strict=True):
-            if isinstance(first := replies[place], Reply):
-                replies[place] = judges.mended(first, second)
-    return plan.read(replies, shown)
+async def _ask(engine: Engine, plan: judges.JudgePlan, shown: SharedPrompt) -> list[Verdict]:
+    request = plan.request(shown)
+    parsed = plan.parse(await _replies(engine, request))
+    if repairs := plan.repairs(parsed):
+        repaired = await _replies(engine, replace(request, questions=tuple(repairs.values())))
+        parsed = plan.with_repairs(parsed, dict(zip(repairs, repaired, strict=True)))
+    return plan.verdicts(parsed, shown)
 
 
 async def _replies(engine: Engine, request: EngineRequest) -> list[Reply | Failure]:

@@ -13,18 +13,18 @@ from dataclasses import dataclass
 from itertools import chain
 from statistics import fmean, pstdev
 
-from rubricsvc.core.comparison import aligned, disagree, meetings, parts, standing, top
+from rubricsvc.core.comparison import align_scores, orders_disagree, overlapping_parts, pairings, top_n, win_rate
 from rubricsvc.core.fingerprint import digest
 from rubricsvc.core.judge import Judge, Voting
-from rubricsvc.core.panel import gather, mean_of, total, votes_of
+from rubricsvc.core.panel import aggregate, as_votes, mean_known, total_usage
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.core.verdict import Verdict
 from workers import judges
 from workers.judges import comparative
-from workers.judges.requests import joined, share
-from workers.judges.template import Shown, Template, load
-from workers.judges.untrusted import Clean, clean, fence_all
+from workers.judges.requests import join_notes
+from workers.judges.template import JudgeTemplate, SharedPrompt, load
+from workers.judges.untrusted import CleanText, clean, fence_all
 from workers.scoring.questions import group_digest
 
 _NAME_CHARS = 12
@@ -51,16 +51,16 @@ class Group:
         mine = zip(self.places, self.completions, strict=True)
         return min(completion.digest for own, completion in mine if own == place)[:_NAME_CHARS]
 
-    def shown(self, template: Template, prompt: Prompt, places: Sequence[int]) -> Shown:
+    def shown(self, template: JudgeTemplate, prompt: Prompt, places: Sequence[int]) -> SharedPrompt:
         """The task and these texts side by side, under letters and in fences of their own."""
         texts = [self.texts[place] for place in places]
         fenced = fence_all("answer", [text.text for text in texts])
         entries, notes = [], []
         for letter, text, mark in zip(comparative.LETTERS, texts, fenced, strict=False):
-            entries.append(template.fill("entry", {"id": letter, "completion": template.marked_empty(mark, text.text)}))
+            entries.append(template.fill("entry", {"id": letter, "completion": template.mark_empty(mark, text.text)}))
             notes.append(f"answer {letter}: {text.note}" if text.note else "")
         together = "\n\n".join(text.text for text in texts)
-        return template.around(prompt, Clean("\n\n".join(entries), joined(*notes) or ""), together, together)
+        return template.render(prompt, CleanText("\n\n".join(entries), join_notes(*notes) or ""), together, together)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ class Comparing:
         if not self.criteria:
             return [[] for _ in self.group.completions]
         if len(self.group.completions) < 2:
-            comparative.calls([], self.judge, load(self.judge))
+            comparative.build_call((), load(self.judge))
         if len(self.group.texts) == 1:
             found = [[self._tie(criterion) for criterion in self.criteria]]
         elif self.judge.effective_comparison.kind == "pairwise":
@@ -105,8 +105,8 @@ class Comparing:
 
     async def _pairwise(self) -> list[list[Verdict]]:
         """By place: each text against those that it meets."""
-        met = meetings(len(self.group.texts), self.judge.effective_comparison.opponents)
-        pair, rubric = comparative.of_pairs(self.judge), comparative.on_pairs(self.rubric)
+        met = pairings(len(self.group.texts), self.judge.effective_comparison.opponents)
+        pair, rubric = comparative.pair_judge(self.judge), comparative.pair_rubric(self.rubric)
         plan = judges.plan(pair, rubric, self.settled)
         orders = [order for a, b in met for order in ((a, b), (b, a))]
         gate = asyncio.Semaphore(_PAIRS_AT_ONCE)
@@ -132,19 +132,22 @@ class Comparing:
         }
         pairs = {self.group.name(other): _pair(*both) for other, both in orders.items()}
         votes = dict(zip(_orders(pairs), chain.from_iterable(orders.values()), strict=True))
-        verdict = gather(self.criteria[number], pairs, "mean")
-        told: dict[str, object] = {"votes": votes_of(votes), "detail": joined(_torn(orders.values()), verdict.detail)}
+        verdict = aggregate(self.criteria[number], pairs, "mean")
+        told: dict[str, object] = {
+            "votes": as_votes(votes),
+            "detail": join_notes(_order_disagreement(orders.values()), verdict.detail),
+        }
         if verdict.outcome == "scored":
             met = zip(pairs.values(), (self.group.counts[other] for other in orders), strict=True)
             counted = [(pair.value, count) for pair, count in met if pair.value is not None]
-            told["value"] = standing(counted, self.group.counts[place] - 1)
+            told["value"] = win_rate(counted, self.group.counts[place] - 1)
             told["spread"] = pstdev(vote.value for vote in votes.values() if vote.value is not None)
         return verdict.model_copy(update=told)
 
     async def _groupwise(self) -> list[list[Verdict]]:
         """By place: all texts at once, or in parts that share some."""
         template, size = load(self.judge), self.judge.effective_comparison.group_size
-        divided = parts(len(self.group.texts), size)
+        divided = overlapping_parts(len(self.group.texts), size)
         asked = (self._part(template, places) for places in divided)
         found = await asyncio.gather(*asked)
         by_criterion = []
@@ -156,10 +159,10 @@ class Comparing:
             by_criterion.append(self._joined(self.criteria[number], scores))
         return [[verdicts[place] for verdicts in by_criterion] for place in range(len(self.group.texts))]
 
-    async def _part(self, template: Template, places: Sequence[int]) -> list[Verdict]:
+    async def _part(self, template: JudgeTemplate, places: Sequence[int]) -> list[Verdict]:
         """Criterion by criterion, a verdict for each place."""
-        calls = comparative.on_group(self.criteria, len(places), template)
-        plan = judges.Plan(self.judge, template, calls, tuple(call.question for call in calls), Voting())
+        calls = comparative.group_calls(self.criteria, len(places), template)
+        plan = judges.JudgePlan(self.judge, template, calls, Voting())
         return await self.ask(plan, self.group.shown(template, self.prompt, places))
 
     def _joined(self, criterion: Criterion, found: Sequence[Mapping[int, Verdict]]) -> dict[int, Verdict]:
@@ -167,11 +170,11 @@ class Comparing:
         if len(found) == 1:
             return dict(found[0])
         scored = [{place: v.value for place, v in part.items() if v.value is not None} for part in found]
-        values = aligned([part for part in scored if part])
+        values = align_scores([part for part in scored if part])
         verdicts = {}
         for place in sorted({place for part in found for place in part}):
             votes = {f"part {number}": part[place] for number, part in enumerate(found, start=1) if place in part}
-            verdict = gather(criterion, votes, "mean")
+            verdict = aggregate(criterion, votes, "mean")
             told = {"value": values[place]} if verdict.outcome == "scored" else {}
             verdicts[place] = verdict.model_copy(update=told)
         return verdicts
@@ -185,9 +188,11 @@ def _chosen(found: list[list[Verdict]], n: int) -> list[list[Verdict]]:
 
 def _best(verdicts: Sequence[Verdict], n: int) -> list[Verdict]:
     """All completions on one criterion. The best are chosen from those that have a score."""
-    best = top({place: verdict.value for place, verdict in enumerate(verdicts) if verdict.value is not None}, n)
+    best = top_n({place: verdict.value for place, verdict in enumerate(verdicts) if verdict.value is not None}, n)
     return [
-        verdict.model_copy(update={"value": best[place], "detail": joined(f"scored {verdict.value:g}", verdict.detail)})
+        verdict.model_copy(
+            update={"value": best[place], "detail": join_notes(f"scored {verdict.value:g}", verdict.detail)}
+        )
         if place in best
         else verdict
         for place, verdict in enumerate(verdicts)
@@ -199,9 +204,9 @@ def _pair(first: Verdict, second: Verdict) -> Verdict:
     values = [verdict.value for verdict in (first, second) if verdict.value is not None]
     known = [verdict.latency_s for verdict in (first, second) if verdict.latency_s is not None]
     common = {
-        "usage": total((first.usage, second.usage)),
+        "usage": total_usage((first.usage, second.usage)),
         "latency_s": max(known, default=None),
-        "answer_mass": mean_of((first.answer_mass, second.answer_mass)),
+        "answer_mass": mean_known((first.answer_mass, second.answer_mass)),
     }
     if len(values) == 2:
         detail = "; ".join(dict.fromkeys(verdict.detail for verdict in (first, second) if verdict.detail)) or None
@@ -215,12 +220,12 @@ def _orders(names: Iterable[str]) -> list[str]:
     return [f"shown {order} {name}" for name in names for order in ("before", "after")]
 
 
-def _torn(pairs: Iterable[tuple[Verdict, Verdict]]) -> str:
+def _order_disagreement(pairs: Iterable[tuple[Verdict, Verdict]]) -> str:
     """In how many pairs the two orders name different winners."""
     values = [(first.value, second.value) for first, second in pairs]
     known = [(first, second) for first, second in values if first is not None and second is not None]
-    torn = sum(disagree(*pair) for pair in known)
-    return f"the two orders disagree in {torn} of {len(known)} pairs" if torn else ""
+    disagreeing = sum(orders_disagree(*pair) for pair in known)
+    return f"the two orders disagree in {disagreeing} of {len(known)} pairs" if disagreeing else ""
 
 
 def _turned(verdict: Verdict) -> Verdict:
@@ -236,4 +241,6 @@ def _halved(verdict: Verdict) -> Verdict:
 
 def _split(verdict: Verdict, among: int) -> Verdict:
     """One's part of a verdict's cost."""
-    return verdict.model_copy(update={"usage": share(verdict.usage, among)}) if among > 1 else verdict
+    return (
+        verdict.model_copy(update={"usage": verdict.usage and verdict.usage.divided(among)}) if among > 1 else verdict
+    )

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from rubricsvc.core.judge import Judge
-from rubricsvc.core.panel import gather, settle
+from rubricsvc.core.panel import aggregate, resolve_cascade
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.core.trajectory import LoopDetector, steps_of
 from rubricsvc.core.verdict import Reason, Verdict
 from workers import judges
 from workers.judges import trajectory
-from workers.judges.requests import joined
+from workers.judges.requests import join_notes
 
 _MOST_CHARS = 500
 
@@ -34,13 +34,13 @@ async def follow(
     Raises:
         InvalidError: the judge's template cannot be used, or a scale cannot be asked in its mode.
     """
-    plan = judges.plan(trajectory.of_steps(judge), rubric, settled)
+    plan = judges.plan(trajectory.step_judge(judge), rubric, settled)
     steps = steps_of(completion)
-    trail, found = trajectory.Trail(plan.template, prompt), dict[str, list[Verdict]]()
+    trail, found = trajectory.TrajectoryPrompt(plan.template, prompt), dict[str, list[Verdict]]()
     last: list[Verdict] = []
     for name, piece in trajectory.segments(steps, judge.effective_trajectory.segment).items():
         if not last or any(verdict.reason != Reason.TOO_LONG for verdict in last):
-            last = await ask(plan, trail.then(name, piece))
+            last = await ask(plan, trail.extend(name, piece))
         found[name] = last
     criteria = [rubric.by_key[verdict.criterion] for verdict in last]
     circles = LoopDetector(tuple(steps)).text[:_MOST_CHARS]
@@ -53,7 +53,9 @@ async def follow(
 def _whole(judge: Judge, criterion: Criterion, steps: Mapping[str, Verdict], circles: str) -> Verdict:
     """The verdict on a trace: of the last look, or of at least half of all looks."""
     rule = judge.effective_trajectory.value
-    verdict = settle(steps)
+    verdict = resolve_cascade(steps)
     if rule != "last":
-        verdict = gather(criterion, steps, rule).model_copy(update={"latency_s": verdict.latency_s})
-    return verdict.model_copy(update={"detail": joined(verdict.detail, circles and f"the trace repeats: {circles}")})
+        verdict = aggregate(criterion, steps, rule).model_copy(update={"latency_s": verdict.latency_s})
+    return verdict.model_copy(
+        update={"detail": join_notes(verdict.detail, circles and f"the trace repeats: {circles}")}
+    )

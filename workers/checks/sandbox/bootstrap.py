@@ -1,7 +1,7 @@
-"""Run in the sandbox before anything else, as a script: sets limits, drops root, then runs ``main.py`` beside it.
+"""The first script in the sandbox: it sets limits, drops root, then runs ``main.py`` beside it.
 
 Its one argument is JSON: ``{"limits": {"RLIMIT_CPU": 5, …}, "uid": 70000 or null, "started": 5}``. ``started`` is a
-file descriptor: a byte on it says that whatever happens from now on is the program's doing. Standard library only.
+file descriptor; a byte on it means that any later failure is the program's. Standard library only.
 """
 
 import json
@@ -12,9 +12,11 @@ import types
 
 
 def enter(limits: dict[str, int], uid: int | None) -> None:
-    """Set limits that cannot be raised again. As root, become nobody whom the machine knows."""
+    """Set limits that cannot be raised again; as root, become the user ``uid``."""
     for name, value in limits.items():
-        hard = value + 1 if name == "RLIMIT_CPU" else value  # the soft limit can be told by its signal, the hard kills
+        hard = (
+            value + 1 if name == "RLIMIT_CPU" else value
+        )  # the soft limit has a signal of its own, the hard one kills
         resource.setrlimit(getattr(resource, name), (value, hard))
     if uid is not None:
         os.setgroups([])
@@ -23,6 +25,7 @@ def enter(limits: dict[str, int], uid: int | None) -> None:
 
 
 def main() -> None:
+    """Run the program."""
     given = json.loads(sys.argv[1])
     box = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - pathlib costs start-up time
     with open(os.path.join(box, "main.py"), encoding="utf-8") as stream:  # noqa: PTH118, PTH123 - as above

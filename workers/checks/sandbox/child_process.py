@@ -1,7 +1,7 @@
-"""Questions to a child process under a time limit that holds.
+"""Calls of a function in a child process, with a time limit.
 
-Some libraries may take exponential time, and no thread can stop them. So they run in a child process, one for each
-process of ours, started at first use, killed when it is late, and gone when we are (its input closes).
+Some libraries may take exponential time, which no thread can interrupt. They run in a child process of each worker
+process, which is started at first use, killed on timeout, and ends with its parent (its input closes).
 """
 
 from __future__ import annotations
@@ -17,34 +17,34 @@ from typing import Any
 
 _LOOP = """
 import json, sys
-said, sys.stdout = sys.stdout, sys.stderr
-said.write("ready\\n")
-said.flush()
+output, sys.stdout = sys.stdout, sys.stderr
+output.write("ready\\n")
+output.flush()
 for line in sys.stdin.buffer:
     try:
         reply = [answer(*json.loads(line)), None]
     except BaseException as error:
         reply = [None, f"{type(error).__name__}: {error}"]
-    said.write(json.dumps(reply) + "\\n")
-    said.flush()
+    output.write(json.dumps(reply) + "\\n")
+    output.flush()
 """
 
 _START_S = 60.0
-"""What a child may take to be there. None of it counts against a question."""
+"""Time limit for the start of a child. It does not count against a call."""
 
 
 class ChildError(RuntimeError):
-    """No answer: it took too long, or broke."""
+    """The child timed out or raised."""
 
 
 class Child:
-    """A child process that answers one question at a time. ``source`` defines ``answer(*question)``, in plain data."""
+    """A child process that runs one call at a time. ``source`` defines ``answer(*question)``, of JSON values."""
 
     def __init__(self, name: str, source: str, *flags: str, start_s: float = _START_S) -> None:
         self.name = name
         self._command = [sys.executable, "-I", *flags, "-c", source + _LOOP]
         self._start_s = start_s
-        self._disowned: list[subprocess.Popen[bytes]] = []
+        self._inherited: list[subprocess.Popen[bytes]] = []
         self._begin()
         atexit.register(self.close)
 
@@ -54,13 +54,13 @@ class Child:
         self.process: subprocess.Popen[bytes] | None = None
 
     def ask(self, *question: Any, timeout_s: float) -> Any:
-        """The answer, as plain data.
+        """Return ``answer(*question)``.
 
         Raises:
-            ChildError: there is none within ``timeout_s``, or ``answer`` raised.
+            ChildError: It took longer than ``timeout_s``, or raised.
         """
-        if self._owner != os.getpid():  # a forked worker must not speak on its parent's pipe
-            self._disowned += [self.process] if self.process else []
+        if self._owner != os.getpid():  # a forked worker must not use its parent's pipe
+            self._inherited += [self.process] if self.process else []
             self._begin()
         with self._lock:
             process = self._started()
@@ -80,7 +80,7 @@ class Child:
         return self.process
 
     def _exchange(self, process: subprocess.Popen[bytes], question: bytes, timeout_s: float) -> bytes:
-        """Send a question, if there is one, and wait for a line."""
+        """Send a question, if there is one, and return the next line."""
         assert process.stdin is not None and process.stdout is not None  # noqa: S101 - both are pipes, see above
         try:
             process.stdin.write(question)
@@ -94,12 +94,12 @@ class Child:
             raise
         if not line:
             self.close()
-            who = f"the {self.name}" if question else "the child process"
-            raise ChildError(f"{who} died" if answered else f"{who} took longer than {timeout_s:g} s")
+            what = f"the {self.name}" if question else "the start of the child process"
+            raise ChildError(f"{what} crashed" if answered else f"{what} took longer than {timeout_s:g} s")
         return line
 
     def close(self) -> None:
-        """Kill the child, where there is one and it is ours."""
+        """Kill the child, unless another process started it."""
         process, self.process = self.process, None
         if process is None or self._owner != os.getpid():
             return

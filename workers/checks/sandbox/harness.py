@@ -39,6 +39,10 @@ def run_module(name: str, source: str, action: str, stdin: str, **options: Any) 
     """Load ``source`` as the module ``name`` in the sandbox, then run ``action`` with ``stdin``.
 
     Args:
+        name: The name of the module.
+        source: The source of the module.
+        action: `TEST` or `GRADE`.
+        stdin: The input of the action.
         options: Keyword arguments of `run_python`.
     """
     program = _HARNESS.format(name=json.dumps(name), code=json.dumps(source), action=action)

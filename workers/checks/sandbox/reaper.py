@@ -1,8 +1,8 @@
-"""Run as a script, where there is no sandbox: ``PARENT COMMAND…`` runs the command, and outlives all that it starts.
+"""The parent of a program that runs without a sandbox: ``PARENT COMMAND…`` ends all processes of the command with it.
 
-It is a "child subreaper" (Linux): who loses a parent below it becomes its child, whatever session it made for itself.
-When the command ends, or SIGTERM comes, or the process that started this (``PARENT``, its id) is gone, it kills them
-all; then it ends as the command did, by a shell's exit codes. Standard library only.
+It is a "child subreaper" (Linux): orphans below it become its children, whatever session they are in. When the command
+ends, SIGTERM arrives, or the process with the id ``PARENT`` is gone, it kills them all, then exits with the exit code
+of the command, as a shell does. Standard library only.
 """
 
 import ctypes
@@ -17,11 +17,12 @@ _AWAITED = {signal.SIGCHLD, signal.SIGTERM}
 
 
 def main(parent: int, command: list[str]) -> int:
+    """Run the command and return its exit code."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _AWAITED)
     prctl = ctypes.CDLL(None).prctl
     prctl(_PR_SET_CHILD_SUBREAPER, 1)
     prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-    if os.getppid() != parent:  # it went before it could be watched
+    if os.getppid() != parent:  # the parent ended before it could be watched
         return 128 + signal.SIGTERM
     program, status = os.posix_spawn(command[0], command, os.environ, setsigmask=before), None
     while status is None and signal.sigwait(_AWAITED) == signal.SIGCHLD:
@@ -32,16 +33,16 @@ def main(parent: int, command: list[str]) -> int:
 
 
 def ended() -> dict[int, int]:
-    """The children that have ended, each with its status."""
-    found = dict[int, int]()
+    """Return the status of each child that has ended."""
+    statuses = dict[int, int]()
     with suppress(ChildProcessError):
         while (child := os.waitpid(-1, os.WNOHANG))[0]:
-            found |= [child]
-    return found
+            statuses |= [child]
+    return statuses
 
 
 def end_all() -> None:
-    """Kill the children, then those whom each of them leaves behind."""
+    """Kill the children, then the orphans that each of them leaves."""
     with suppress(ChildProcessError):
         while True:
             for pid in children():
@@ -50,6 +51,7 @@ def end_all() -> None:
 
 
 def children() -> Iterator[int]:
+    """Yield the ids of the children of this process."""
     for name in filter(str.isdigit, os.listdir("/proc")):  # noqa: PTH208 - pathlib costs start-up time
         with suppress(OSError), open(f"/proc/{name}/stat", encoding="utf-8", errors="replace") as stat:  # noqa: PTH123
             if int(stat.read().rpartition(")")[2].split()[1]) == os.getpid():

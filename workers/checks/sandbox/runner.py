@@ -1,10 +1,9 @@
-"""Run Python that nobody has read: without network, without a way to write outside, under limits.
+"""Untrusted Python in a sandbox: no network, no writes outside, limited resources.
 
-bubblewrap (``bwrap``) gives the program namespaces of its own: an empty read-only root with Python and the system's
-libraries, a private ``/tmp``, no network, no other processes, an empty environment; a filter (`seccomp`) keeps it from
-making namespaces of its own, where it could have more. Resource limits bound its time, memory, processes and output.
-Where bubblewrap cannot work nothing is run, unless the setting ``RUBRICSVC_SANDBOX`` is ``none``: then the limits stand
-alone, and the program can read and write what this process can.
+bubblewrap (``bwrap``) provides namespaces: a read-only root with Python and the system's libraries, a private ``/tmp``,
+no network, no other processes, an empty environment. A filter (`seccomp`) denies further namespaces. Resource limits
+bound time, memory, processes and output. Without bubblewrap nothing is run, unless the setting ``RUBRICSVC_SANDBOX`` is
+``none``: then only the limits apply, and the program can read and write what this process can.
 """
 
 from __future__ import annotations
@@ -33,12 +32,12 @@ Termination = Literal["exit", "signal", "cpu", "wall", "output"]
 _BOOTSTRAP, _REAPER = (Path(__file__).with_name(name) for name in ("bootstrap.py", "reaper.py"))
 _BOX = "/box"
 _MIB = 1 << 20
-_HINT = "apt-get install bubblewrap; or RUBRICSVC_SANDBOX=none runs the code of strangers with your own rights"
+_HINT = "apt-get install bubblewrap; or set RUBRICSVC_SANDBOX=none to run untrusted code with your own permissions"
 _FILES = 64
-"""Open at once, in a process. Files of memory (memfd) count here and nowhere else, each up to ``output_mib``."""
+"""Maximum open files of a process. Files in memory (memfd) count here only, each up to ``output_mib``."""
 
 _LAST_S = 10.0
-"""What it may take to end a program that is late."""
+"""Time limit for ending a program that timed out."""
 
 _ENVIRONMENT = {
     "PATH": "/usr/bin:/bin",
@@ -52,12 +51,11 @@ _ENVIRONMENT = {
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a program may use.
+    """Resource limits of a program.
 
-    For each of its processes: ``cpu_s``, the time it computes, and ``memory_mib``. For all of them: ``wall_s``, the
-    time until they are stopped whatever they do, ``disk_mib``, what they write to ``/tmp``, and ``processes``, of which
-    a thread is one. ``output_mib`` is the most that they may print, and that any file may hold. So together they may
-    compute for ``wall_s`` times the machine's cores, and hold ``processes`` times ``memory_mib``.
+    Of each process: ``cpu_s`` and ``memory_mib``. Of all together: ``wall_s``, ``disk_mib`` (in ``/tmp``) and
+    ``processes`` (threads count). ``output_mib`` limits the output and the size of any file. All processes together can
+    compute for ``wall_s`` times the number of cores, and hold ``processes`` times ``memory_mib``.
     """
 
     cpu_s: int = 5
@@ -70,7 +68,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a program did. ``exit_code`` is None where it was stopped."""
+    """The output of a program and how it ended. ``exit_code`` is None after a timeout."""
 
     stdout: str
     stderr: str
@@ -79,29 +77,34 @@ class Result:
 
     @property
     def ok(self) -> bool:
+        """Whether the program exited with code 0."""
         return self.termination == "exit" and self.exit_code == 0
 
     @property
     def error(self) -> str:
-        """Why it is not ``ok``, in one line."""
+        """The reason of a failure, in one line."""
         if self.termination != "exit":
-            words = {"cpu": "out of CPU time", "wall": "out of time", "output": "too much output"}
-            return words.get(self.termination, f"killed (exit code {self.exit_code})")
+            reasons = {"cpu": "out of CPU time", "wall": "out of time", "output": "too much output"}
+            return reasons.get(self.termination, f"killed (exit code {self.exit_code})")
         last = self.stderr.strip().rpartition("\n")[2]
         return last[:300] or f"exit code {self.exit_code}"
 
 
 class NoSandboxError(UnavailableError):
-    """There is no sandbox on this machine, or it does not start."""
+    """The sandbox is missing or does not start."""
 
 
 def run_python(source: str, *, stdin: str = "", limits: Limits | None = None, packages: bool = True) -> Result:
-    """Run ``source`` as a program that reads ``stdin``. It may write to ``/tmp``, which is its own and goes with it.
+    """Run a program in the sandbox.
 
-    ``packages``: the installed packages can be imported, read only; without them it starts sooner.
+    Args:
+        source: The program. It can write to a private ``/tmp``.
+        stdin: Its input.
+        limits: Its limits.
+        packages: Whether it can import the installed packages; without them it starts faster.
 
     Raises:
-        NoSandboxError: there is no sandbox on this machine.
+        NoSandboxError: There is no sandbox.
     """
     limits, kind = limits or Limits(), ready()
     with tempfile.TemporaryDirectory(prefix="rubricsvc-") as folder, seccomp.passed_fds() as filter_:
@@ -126,22 +129,22 @@ def run_python(source: str, *, stdin: str = "", limits: Limits | None = None, pa
 
 
 def ready() -> Literal["bwrap", "none"]:
-    """The kind of sandbox that is in force.
+    """Return the kind of sandbox.
 
     Raises:
-        NoSandboxError: there is none; the hint says what to install or set.
+        NoSandboxError: There is none.
     """
     if get_settings().sandbox == "none":
         return "none"
     problem = _problem()
     if problem:
-        raise NoSandboxError(f"code is not run here: {problem}", hint=_HINT)
+        raise NoSandboxError(f"no sandbox for code: {problem}", hint=_HINT)
     return "bwrap"
 
 
 @lru_cache(maxsize=1)
 def _problem() -> str:
-    """Why bubblewrap does not work here; empty where it does."""
+    """Return why bubblewrap does not work; empty if it does."""
     if sys.platform != "linux":
         return "bubblewrap is for Linux only"
     if shutil.which("bwrap") is None:
@@ -155,21 +158,25 @@ def _problem() -> str:
 
 @lru_cache(maxsize=1)
 def _unassigned_uids() -> range:
-    """Users whom root can become here and who are nobody's; none where we are not root."""
+    """Return user ids that root can take and no user has; none for other users than root."""
     return unassigned_uids_of(Path("/proc/self/uid_map").read_text("utf-8")) if os.geteuid() == 0 else range(0)
 
 
 def unassigned_uids_of(uid_map: str) -> range:
-    """The upper half of the ids that a namespace has; none where it has fewer than a container usually gets."""
+    """Return the upper half of the ids of a namespace; none if it has fewer than a container usually has."""
     top = max(int(first) + int(count) for first, _, count in map(str.split, uid_map.splitlines()))
     return range(min(top, 1 << 31) // 2, min(top, 1 << 31) - 2) if top >= 1 << 16 else range(0)
 
 
 def _bwrap_options(disk_mib: int, filter_: Sequence[int]) -> list[str]:
-    """bubblewrap's options but for what is shown inside. ``filter_``: the file of system calls that are refused.
+    """Return the options of bubblewrap except for the visible paths.
 
-    A user namespace of its own, in which no other may be had. Root does without: in one, the program would count as
-    root's, and of root's processes there are never too many.
+    Users get a user namespace in which no other can be made. Root does without: in one, processes would count as
+    root's, whose number is not limited.
+
+    Args:
+        disk_mib: The size of ``/tmp``.
+        filter_: The file descriptor of the filter of system calls, if there is one.
     """
     spaces = ["--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try"]
     rights = (
@@ -185,7 +192,7 @@ def _bwrap_options(disk_mib: int, filter_: Sequence[int]) -> list[str]:
 
 
 def _command(kind: str, box: Path, limits: Limits, packages: bool, files: tuple[int, ...]) -> list[str]:
-    """``files``: where the program says that it has started, and the filter, where there is one."""
+    """Return the command line; ``files`` are the descriptors of the start signal and of the filter, if there is one."""
     started, *filter_ = files
     flags = ["-I"] if packages else ["-I", "-S"]
     bounds = {
@@ -198,12 +205,12 @@ def _command(kind: str, box: Path, limits: Limits, packages: bool, files: tuple[
         "RLIMIT_CORE": 0,
     }
     if kind == "none":
-        del bounds["RLIMIT_NPROC"]  # it would count all that this user runs
+        del bounds["RLIMIT_NPROC"]  # it would count all processes of this user
         reaper = [sys.executable, "-I", "-S", str(_REAPER), str(os.getpid())] if sys.platform == "linux" else []
         return [*reaper, sys.executable, *flags, str(box / "bootstrap.py"), _bootstrap_arguments(bounds, None, started)]
     uid = (
         random.choice(_unassigned_uids()) if _unassigned_uids() else None
-    )  # an own one, so that its processes are counted
+    )  # of its own, so that its processes are counted
     inside = [sys.executable, *flags, f"{_BOX}/bootstrap.py", _bootstrap_arguments(bounds, uid, started)]
     environment = [word for name, value in _ENVIRONMENT.items() for word in ("--setenv", name, value)]
     paths = list(_visible_paths(packages))
@@ -219,7 +226,7 @@ def _bootstrap_arguments(limits: dict[str, int], uid: int | None, started: int) 
 
 
 def _visible_paths(packages: bool) -> Iterator[str]:
-    """What of the machine can be read: system libraries and this Python. No home folder, no configuration."""
+    """Yield the readable paths: system libraries and this Python. No home folder, no configuration."""
     for path in ("/usr", "/lib", "/lib32", "/lib64", "/bin", "/etc/ld.so.cache", "/etc/alternatives"):
         if Path(path).exists():
             yield path
@@ -238,7 +245,7 @@ def _run(
     streams: tuple[IO[bytes], IO[bytes], IO[bytes]],
     files: tuple[int, ...],
 ) -> int | None:
-    """The exit code; None where it was stopped. All that it started goes with it. ``files`` stay open for it."""
+    """Run a command and return its exit code, None after a timeout. All its processes end with it."""
     given, out, err = streams
     process = subprocess.Popen(  # noqa: S603 - a fixed command; what it runs is confined
         command,
@@ -255,7 +262,7 @@ def _run(
     except subprocess.TimeoutExpired:
         return None
     finally:
-        process.terminate()  # bubblewrap and the reaper take all others with them
+        process.terminate()  # bubblewrap and the reaper end all others
         with suppress(subprocess.TimeoutExpired):
             process.wait(_LAST_S)
         with suppress(ProcessLookupError):
@@ -266,7 +273,7 @@ def _run(
 def _termination(code: int | None, out: IO[bytes], err: IO[bytes], limits: Limits) -> Termination:
     if code is None:
         return "wall"
-    number = -code if code < 0 else code - 128  # bubblewrap says it as a shell does
+    number = -code if code < 0 else code - 128  # bubblewrap encodes signals as a shell does
     if number == signal.SIGXCPU:
         return "cpu"
     if max(_size(out), _size(err)) >= limits.output_mib * _MIB:

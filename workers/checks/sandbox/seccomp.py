@@ -1,8 +1,8 @@
-"""The system calls that the sandbox refuses, as a seccomp filter for ``bwrap --seccomp FD`` (classic BPF).
+"""The system calls that the sandbox denies, as a seccomp filter for ``bwrap --seccomp FD`` (classic BPF).
 
-Namespaces of a program's own would give it rights over mounts, and with them room that no limit counts. What is refused
-beside them counts nowhere, reaches out of the sandbox, or is much of the kernel for little use. Threads and processes
-are made as ever: ``clone3``, whose flags a filter cannot see, is "not there", and the C library takes ``clone``.
+New namespaces would allow a program to mount file systems, whose memory no limit counts. The other denied calls use
+resources that no limit counts, reach out of the sandbox, or expose much of the kernel for little use. A filter cannot
+see the flags of ``clone3``: it returns ENOSYS, and the C library falls back to ``clone``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-_Instruction = tuple[int, int, int, int]  # code, how far to go on where it is true, and where it is not, operand
+_Instruction = tuple[int, int, int, int]  # code, jump if true, jump if false, operand
 
 _LOAD, _EQUAL, _HAS_BITS, _RETURN = 0x20, 0x15, 0x45, 0x06
 _NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT = 0, 4, 16  # of struct seccomp_data; the low half of the argument
@@ -29,7 +29,7 @@ _FAMILIES = (1, 2, 10, 16)  # AF_UNIX, AF_INET, AF_INET6, AF_NETLINK: those that
 
 @dataclass(frozen=True, slots=True)
 class Architecture:
-    """Its AUDIT_ARCH number, and the numbers of system calls: refused by EPERM, and those asked about more closely."""
+    """The AUDIT_ARCH number, and the numbers of the calls that are denied by EPERM or filtered by their arguments."""
 
     audit: int
     refused: tuple[int, ...]
@@ -54,12 +54,12 @@ ARCHITECTURES = {
     "x86_64": Architecture(0xC000003E, _X86_64 + _SINCE_424, clone=56, unshare=272, socket=41, socketpair=53),
     "aarch64": Architecture(0xC00000B7, _AARCH64 + _SINCE_424, clone=220, unshare=97, socket=198, socketpair=199),
 }
-"""By the name that the kernel gives the machine. Elsewhere the sandbox goes without a filter."""
+"""By the machine name of the kernel. Other machines have no filter."""
 
 
 @contextmanager
 def passed_fds() -> Iterator[tuple[int, ...]]:
-    """The file descriptor from which bubblewrap reads the filter; none where there is no filter for this machine."""
+    """Yield the file descriptor from which bubblewrap reads the filter; none on machines without a filter."""
     here = ARCHITECTURES.get(platform.machine()) if sys.maxsize > 1 << 32 else None  # a 32-bit Python is a foreign one
     if here is None:
         yield ()
@@ -72,34 +72,34 @@ def passed_fds() -> Iterator[tuple[int, ...]]:
 
 
 def program(of: Architecture) -> bytes:
-    """The filter: ``struct sock_filter`` after ``struct sock_filter``. It kills what calls in a foreign ABI."""
+    """Return the filter as an array of ``struct sock_filter``. It kills programs that use a foreign ABI."""
     arguments = [(_LOAD, 0, 0, _FIRST_ARGUMENT)]
-    spaces = [*arguments, *_when(_HAS_BITS, _NEW_NAMESPACES, _refused(errno.EPERM)), _ended(_ALLOW)]
-    known = [step for family in _FAMILIES for step in _when(_EQUAL, family, [_ended(_ALLOW)])]
+    spaces = [*arguments, *_when(_HAS_BITS, _NEW_NAMESPACES, _refused(errno.EPERM)), _return(_ALLOW)]
+    known = [step for family in _FAMILIES for step in _when(_EQUAL, family, [_return(_ALLOW)])]
     families = [*arguments, *known, *_refused(errno.EAFNOSUPPORT)]
     steps = [
         (_LOAD, 0, 0, _ARCHITECTURE),
         (_EQUAL, 1, 0, of.audit),
-        _ended(_KILL),
+        _return(_KILL),
         (_LOAD, 0, 0, _NUMBER),
-        *_when(_HAS_BITS, _X32, [_ended(_KILL)]),
+        *_when(_HAS_BITS, _X32, [_return(_KILL)]),
         *_when(_EQUAL, _CLONE3, _refused(errno.ENOSYS)),
         *(step for number in of.refused for step in _when(_EQUAL, number, _refused(errno.EPERM))),
         *(step for number in (of.clone, of.unshare) for step in _when(_EQUAL, number, spaces)),
         *(step for number in (of.socket, of.socketpair) for step in _when(_EQUAL, number, families)),
-        _ended(_ALLOW),
+        _return(_ALLOW),
     ]
     return b"".join(struct.pack("=HBBI", *step) for step in steps)
 
 
 def _when(comparison: int, operand: int, then: Sequence[_Instruction]) -> list[_Instruction]:
-    """``then``, which must end by returning, where what was loaded compares so; else what comes after."""
+    """Return ``then``, which must end by returning, to run if the comparison with the loaded value holds."""
     return [(comparison, 0, len(then), operand), *then]
 
 
 def _refused(number: int) -> list[_Instruction]:
-    return [_ended(_REFUSE | number)]
+    return [_return(_REFUSE | number)]
 
 
-def _ended(how: int) -> _Instruction:
-    return (_RETURN, 0, 0, how)
+def _return(action: int) -> _Instruction:
+    return (_RETURN, 0, 0, action)

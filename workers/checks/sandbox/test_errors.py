@@ -83,8 +83,10 @@ def _run_without_code(setup: str, test: str, limits: Limits, packages: bool) -> 
 
 
 def _lines_using_code(setup: ast.Module) -> Iterator[int]:
-    """Yield the lines of the statements that use the code: through ``solution`` and the like, by a name that the setup
-    does not define itself, or through a name that such a statement defined."""
+    """Yield the lines of the statements that use the code.
+
+    They use ``solution`` and the like, a name that the setup does not define, or a name that such a statement defined.
+    """
     from_code = _CODE_ACCESS | (_names_read(setup) - _names_bound(setup) - set(dir(builtins)))
     for part in setup.body:
         if isinstance(part, ast.Import):

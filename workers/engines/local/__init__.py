@@ -1,0 +1,1 @@
+"""Engines with a model in this process."""

@@ -1,8 +1,8 @@
-"""A reader of Llama models and their tokenizers from GGUF files into transformers' classes.
+r"""A reader of Llama models and their tokenizers from GGUF files into transformers' classes.
 
 Since 5.19 the reader of transformers (``gguf_file=``) keeps the weights packed, cannot save them and needs accelerate;
 it also splits numbers differently from the model's training, which changes the tokens of every numbered list
-("\\n\\n2." must have its two line ends in one token).
+("\n\n2." must have its two line ends in one token).
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ def found(text: str, **args: object) -> CheckResult:
 
 @pytest.mark.usefixtures("sandboxed")
 class TestCode:
-    def test_the_share_of_tests_that_pass(self) -> None:
+    def test_code_returns_the_pass_rate(self) -> None:
         text = "Here:\n```python\ndef add(a, b):\n    return a + b if a else 0\n```\nDone."
         tests = ["assert add(1, 2) == 3", "assert add(0, 2) == 2", "from solution import add\nassert add(2, 2) == 4"]
         got = found(text, tests=tests)
@@ -37,7 +37,7 @@ class TestCode:
         assert found(text, tests=tests, partial=False).value == 0
         assert found(text, tests=tests[:1], partial=False).value == 1
 
-    def test_functions_and_methods_of_one_source_are_tests(self) -> None:
+    def test_code_runs_functions_and_methods(self) -> None:
         source = """
 import unittest
 LIMIT = 3
@@ -59,12 +59,12 @@ class Tool:
         assert "More.test_two: failed: AssertionError: 1 != 2" in lines
         assert "TestPlain.test_four: failed: AssertionError (assert add(1, 2) == 4)" in lines
 
-    def test_a_source_without_test_functions_is_one_test(self) -> None:
+    def test_code_runs_a_source_without_functions_as_one_test(self) -> None:
         check = "def check(candidate):\n    assert candidate(1, 2) == 3\ncheck(add)"
         assert found("def add(a, b): return a + b", tests=check).value == 1
         assert found("def add(a, b): return a - b", tests=check).value == 0
 
-    def test_programs_are_run_on_their_cases(self) -> None:
+    def test_code_runs_cases(self) -> None:
         cases = [{"stdin": "2 3\n", "stdout": "5"}, {"stdin": "0 0\n", "stdout": "0  \n"}, {"stdin": "", "stdout": "0"}]
         got = found("a, b = map(int, input().split())\nprint(a + b)", cases=cases)
         assert got.value == pytest.approx(2 / 3)
@@ -89,27 +89,27 @@ class Tool:
             ("", "NameError"),
         ],
     )
-    def test_what_the_code_does_wrong_fails_its_tests(self, text: str, why: str) -> None:
+    def test_code_scores_errors_of_the_code_0(self, text: str, why: str) -> None:
         got = found(text, tests=["assert add(1, 2) == 3"], cpu_s=1, wall_s=300)
         assert got.value == 0
         assert why in got.rationale
 
-    def test_a_traceback_that_the_code_made_up_is_no_way_out(self) -> None:
+    def test_code_survives_a_forged_traceback(self) -> None:
         said = "'  File \"test.py\", line ' + '9' * 5000 + '\\nAssertionError: 9'"
         got = found(f"import os, sys\nsys.stderr.write({said})\nsys.stderr.flush()\nos._exit(1)", tests="x")
         assert (got.value, got.rationale) == (0, "0 of 1 tests passed; test 1: failed: AssertionError: 9")
 
-    def test_the_tests_are_not_there_while_the_code_loads(self) -> None:
+    def test_code_hides_tests_while_the_code_loads(self) -> None:
         text = "import os, sys\nseen = sys.stdin.read() + repr(sys.argv)\ndef add(a, b): return a + b"
         assert found(text, tests=["assert add(1, 2) == 3 and 'assert' not in seen and 'add(1' not in seen"]).value == 1
 
-    def test_the_last_block_that_is_python_counts(self) -> None:
+    def test_code_runs_the_selected_block(self) -> None:
         text = "```python\nx = 1\n```\n```python\nx = 2\n```\n```sh\nls\n```"
         assert found(text, tests=["assert x == 2"]).value == 1
         assert found(text, tests=["assert x == 1"], block="first").value == 1
         assert found("```python\nx = 1\n```\n```python\ny = x\n```", tests=["assert y == 1"], block="all").value == 1
 
-    def test_setup_stands_before_each_test(self) -> None:
+    def test_code_runs_setup_before_each_test(self) -> None:
         assert found("x = 1", setup="y = x + 1", tests=["assert y == 2", "assert y == 2"]).value == 1
 
     @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ class Tool:
             ({"tests": "import numpy\nassert f() == 1", "packages": False}, "No module named 'numpy'"),
         ],
     )
-    def test_tests_that_break_by_themselves_are_a_failure_and_no_score(self, args: dict[str, Any], why: str) -> None:
+    def test_code_fails_on_broken_tests(self, args: dict[str, Any], why: str) -> None:
         given = {"tests": ["assert f() == 1"], "cpu_s": 1, "wall_s": 300, **args}
         with pytest.raises(BrokenTestsError, match=re.escape(why)):
             found("def f(): return 1", **given)
@@ -170,10 +170,10 @@ class Tool:
             ("import sys\nprint('RuntimeError: is broken', file=sys.stderr)\nsys.exit(1)", {"setup": "y = 1"}),
         ],
     )
-    def test_what_the_code_lacks_or_breaks_is_scored_0(self, text: str, args: dict[str, Any]) -> None:
+    def test_code_scores_missing_names_0(self, text: str, args: dict[str, Any]) -> None:
         assert found(text, **{"tests": ["assert x() == 1"], **args}).value == 0
 
-    def test_a_test_may_do_without_a_package(self) -> None:
+    def test_code_allows_optional_imports_in_tests(self) -> None:
         tests = ["try:\n    import nonexistent_pkg\nexcept ImportError:\n    pass\nassert f() == 1"]
         assert found("def f(): return 1", tests=tests).value == 1
         assert found("def f(): return 2", tests=tests).value == 0
@@ -181,12 +181,12 @@ class Tool:
 
 @pytest.mark.usefixtures("sandboxed")
 class TestGrade:
-    def test_the_number_that_grade_returns(self) -> None:
+    def test_grade_returns_the_number(self) -> None:
         source = "def grade(sample, item):\n    print('noise')\n    return len(sample['output_text']) / item['most']"
         assert grade(source, {"output_text": "abc"}, {"most": 4}, Limits()) == 0.75
         assert python(Completion(text="ab"), PROMPT, Grader(source=source, item={"most": 4})) == 0.5
 
-    def test_it_may_be_outside_0_to_1(self) -> None:
+    def test_grade_may_return_any_number(self) -> None:
         assert grade("def grade(sample, item): return -3", {}, {}, Limits()) == -3
 
     @pytest.mark.parametrize(
@@ -202,11 +202,11 @@ class TestGrade:
             ("def grade(", "SyntaxError"),
         ],
     )
-    def test_a_grader_that_breaks_is_an_error_and_never_a_number(self, source: str, why: str) -> None:
+    def test_grade_raises_on_errors(self, source: str, why: str) -> None:
         with pytest.raises(GradeError, match=why):
             grade(source, {}, {}, Limits())
 
-    def test_it_has_the_room_that_openai_gives(self) -> None:
+    def test_grade_has_the_limits_of_openai(self) -> None:
         writing = "[open(f'/tmp/{n}', 'wb').write(bytes(20 << 20)) for n in range(2)]"
         source = f"def grade(sample, item):\n    {writing}\n    return 0.5"
         (criterion,) = rubric_of(Python(type="python", source=source)).criteria
@@ -218,7 +218,7 @@ class TestGrade:
         with pytest.raises(GradeError, match="No space left"):
             python(completion, PROMPT, Grader(source=source, output_mib=64))
 
-    def test_it_runs_in_the_sandbox(self) -> None:
+    def test_grade_runs_in_the_sandbox(self) -> None:
         with pytest.raises(GradeError, match=r"No such file|denied"):
             grade("def grade(sample, item): return len(open('/etc/passwd').read())", {}, {}, Limits())
 

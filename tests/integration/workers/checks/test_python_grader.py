@@ -26,11 +26,11 @@ def found(text: str, **grader: Any) -> Verdict:
 
 @pytest.mark.usefixtures("sandboxed")
 class TestPython:
-    def test_it_sees_the_sample_and_the_item(self) -> None:
+    def test_python_passes_sample_and_item(self) -> None:
         source = "def grade(sample, item):\n    return sample['output_json']['n'] / item['rows'][1]"
         assert found('{"n": 3}', type="python", source=source).value == 0.75
 
-    def test_a_range_of_its_own_is_mapped_and_comes_back_as_it_was(self) -> None:
+    def test_python_maps_its_range(self) -> None:
         grader = parse({"type": "python", "name": "g", "source": "def grade(s, i): return 4", "range": [1, 5]})
         verdicts = checks.run(rubric_of(grader), Prompt.of("?"), Completion())
         assert (verdicts[0].value, reward(rubric_of(grader), verdicts).value) == (0.75, 4.0)
@@ -54,12 +54,12 @@ class TestPython:
             ),
         ],
     )
-    def test_one_that_breaks_or_would_escape_fails(self, source: str, why: str) -> None:
+    def test_python_fails_on_errors_and_escapes(self, source: str, why: str) -> None:
         verdict = found("x", type="python", source=source)
         assert (verdict.value, verdict.reason) == (None, Reason.CHECK_ERROR)
         assert re.search(why, verdict.detail or ""), verdict.detail
 
-    def test_one_that_never_ends_is_stopped(self) -> None:
+    def test_python_fails_on_timeout(self) -> None:
         source = "def grade(sample, item):\n    while True: pass"
         rubric = rubric_of(parse({"type": "python", "name": "g", "source": source}))
         check = rubric.criteria[0].check

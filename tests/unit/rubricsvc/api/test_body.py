@@ -19,6 +19,7 @@ def rubric(criterion: str) -> str:
         (rubric('{"key": "a", "text": "t", "weight": "1"}'), "body.rubric.criteria.0.weight"),
         (rubric('{"key": "a", "text": "t", "weight": 1e999}'), "body.rubric.criteria.0.weight"),
         (rubric('{"key": "a", "text": "t", "wieght": 1}'), "body.rubric.criteria.0.wieght"),
+        (rubric('{"key": "a", "text": "t\\ud800"}'), "body.rubric.criteria.0.text"),
         (rubric('{"key": "a", "text": "t\\u0000"}'), "body.rubric.criteria.0.text"),
         (
             rubric('{"key": "a", "text": "t", "check": {"name": "n", "args": {"x": [1e999]}}}'),
@@ -38,9 +39,7 @@ def test_body_with_wrong_field_is_422_with_path(http: TestClient, body: str, pat
     assert (answer.status_code, error["code"], error["path"]) == (422, "invalid", path)
 
 
-@pytest.mark.parametrize(
-    "body", ["", "{", '{"name": NaN}', '{"name": Infinity}', '{"name": "\\ud800"}', "[" * 5000, "\xff"]
-)
+@pytest.mark.parametrize("body", ["", "{", '{"name": NaN}', '{"name": Infinity}', "[" * 5000, "\xff"])
 def test_body_that_is_not_json_is_400(http: TestClient, body: str) -> None:
     answer = http.post("/v1/rubrics", content=body.encode("latin-1"), headers=JSON)
     expected = (400, "malformed") if body else (422, "invalid")

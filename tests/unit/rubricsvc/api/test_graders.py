@@ -52,7 +52,7 @@ def test_graders_validate_rejects_program_without_grade(http: TestClient, source
         ({"grader": "string_check", "model_sample": "x"}, "body.grader"),
         ({"grader": {}, "model_sample": "x"}, "grader.type"),
         ({"grader": {**STRING, "extra": 1}, "model_sample": "x"}, "grader.extra"),
-        ({"grader": STRING, "model_sample": "x", "item": {"messages": "hi"}}, "item"),
+        ({"grader": STRING, "model_sample": "x", "item": {"messages": "hi"}}, "item.messages"),
     ],
 )
 def test_graders_run_error_has_path(http: TestClient, body: dict[str, Any], path: str) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.cli import Cli
-from tests.scripted_server import Say, error, instant, labels, scripted_server
+from tests.scripted_server import ScriptedReply, error, instant, labels, scripted_server
 from tests.services import free_port
 from tests.tiny_model import tiny_model
 
@@ -25,13 +25,13 @@ def test_a_judge_is_asked_before_it_is_kept(cli: Cli) -> None:
     ("answer", "reason", "hint"),
     [
         (error(401, "no key"), "refused", "--api-key-env"),
-        (Say("Yes"), "no_logprobs", "--mode written was tried and failed: unparseable"),
+        (ScriptedReply("Yes"), "no_logprobs", "--mode written was tried and failed: unparseable"),
         (error(403, "You are not allowed to request logprobs from this model"), "no_logprobs", "no log-probabilities"),
         (error(404, "The model `m` does not exist."), "refused", "the server has no model 'm'; it has scripted"),
         (error(400, "unknown model"), "refused", "the server has no model 'm'; it has scripted"),
     ],
 )
-def test_one_that_does_not_answer_is_not_kept(cli: Cli, answer: Say, reason: str, hint: str) -> None:
+def test_one_that_does_not_answer_is_not_kept(cli: Cli, answer: ScriptedReply, reason: str, hint: str) -> None:
     with scripted_server(answer) as server:
         ran = cli("judge", "add", "bad", "--url", server.url, "--model", "m")
         assert ran.code == 3
@@ -41,7 +41,7 @@ def test_one_that_does_not_answer_is_not_kept(cli: Cli, answer: Say, reason: str
 
 
 def test_modes_that_work_without_probabilities_are_told(cli: Cli) -> None:
-    def script(number: int, body: dict[str, Any]) -> Say:
+    def script(number: int, body: dict[str, Any]) -> ScriptedReply:
         if body.get("logprobs"):
             return error(400, "logprobs are not supported with reasoning models")
         return instant(number, body)
@@ -168,7 +168,7 @@ def test_the_only_model_of_a_server_is_taken(cli: Cli) -> None:
 
 
 def test_an_answer_that_is_no_verdict_is_told_with_what_to_do(cli: Cli) -> None:
-    with scripted_server(Say("I like it.")) as server:
+    with scripted_server(ScriptedReply("I like it.")) as server:
         ran = cli("judge", "add", "vague", "--url", server.url, "--model", "m", "--mode", "written")
     assert ran.code == 0
     assert "vague answers, but without a verdict: unparseable" in ran.err

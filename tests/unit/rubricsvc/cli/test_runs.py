@@ -156,4 +156,4 @@ def test_runs_list_and_show_without_runs(cli: Cli, tmp_path: Path) -> None:
 def test_runs_start_warns_of_compared_required_criterion(cli: Cli, config: Path, rubric_file: Path) -> None:
     config.write_text(CONFIG.replace('model = "m"', 'model = "m"\nmode = "comparative"').replace("= 3", "= 1"))
     rubric_file.write_text(rubric_file.read_text().replace("Says two.", "{text: Says two., required: true}"))
-    assert "warning: 'c1' is required, and quick compares" in cli("run", "start", config).err
+    assert "warning: 'c1' is required, and judge quick is comparative" in cli("run", "start", config).err

@@ -12,7 +12,7 @@ from scipy.special import expit, logit
 
 from rubricsvc.core.calibration import Calibration, Curve, Method, family
 from rubricsvc.core.judge import Judge
-from rubricsvc.core.label import Judged, Label
+from rubricsvc.core.label import JudgedLabel, Label
 from rubricsvc.core.rubric import Criterion, Numeric
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import InvalidError
@@ -67,10 +67,10 @@ def test_split_keeps_prompts_together() -> None:
         split(list(range(9)) * 10, 0.3, seed=1)
 
 
-def rows(n: int, slope: float, offset: float, criterion: Criterion) -> list[Judged]:
+def rows(n: int, slope: float, offset: float, criterion: Criterion) -> list[JudgedLabel]:
     probability, outcome = sample(n, slope, offset)
     return [
-        Judged(
+        JudgedLabel(
             i,
             i // 3,
             1,
@@ -86,7 +86,9 @@ def test_fit_improves_each_family_on_held_out_prompts() -> None:
     facts, style = Criterion(key="f", text="F.", tags=("facts", "x")), Criterion(key="s", text="S.")
     tiny = Criterion(key="t", text="T.", scale=Numeric())
     failed = [
-        Judged(0, 0, 1, Label(criterion="f", annotator="a", value=1.0), facts, {"f": Verdict.failed("f", "timeout")})
+        JudgedLabel(
+            0, 0, 1, Label(criterion="f", annotator="a", value=1.0), facts, {"f": Verdict.failed("f", "timeout")}
+        )
     ]
     given = rows(900, 0.3, 1.0, facts) + rows(900, 1.0, 0.0, style) + rows(6, 1.0, 0.0, tiny) + failed
     found = {one.family: one for one in calibrate(given)}

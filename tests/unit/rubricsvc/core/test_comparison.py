@@ -1,4 +1,4 @@
-"""Who meets whom, and what comes of it."""
+"""Pairings, win rates and aligned scores."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from hypothesis import strategies as st
 from rubricsvc.core.comparison import (
     ANCHORS,
     RankedPair,
-    aligned,
-    disagree,
+    align_scores,
     genrm_compare,
-    meetings,
-    parts,
-    standing,
-    top,
+    orders_disagree,
+    overlapping_parts,
+    pairings,
+    top_n,
+    win_rate,
 )
 
 
-def test_all_meet_all() -> None:
-    assert meetings(4) == [(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)]
-    assert meetings(3, opponents=9) == meetings(3)
-    assert meetings(1) == []
+def test_pairings_pair_all_by_default() -> None:
+    assert pairings(4) == [(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)]
+    assert pairings(3, opponents=9) == pairings(3)
+    assert pairings(1) == []
 
 
 @given(st.integers(2, 40), st.integers(1, 40))
-def test_with_few_opponents_everybody_meets_as_many(count: int, opponents: int) -> None:
-    pairs = meetings(count, opponents)
+def test_pairings_with_few_opponents_are_balanced(count: int, opponents: int) -> None:
+    pairs = pairings(count, opponents)
     met = Counter(place for pair in pairs for place in pair)
     assert len(set(pairs)) == len(pairs)
     assert all(a < b for a, b in pairs)
@@ -40,8 +40,8 @@ def test_with_few_opponents_everybody_meets_as_many(count: int, opponents: int) 
 
 
 @given(st.integers(1, 200), st.integers(2, 26))
-def test_parts_hold_everybody_and_share_the_first(count: int, size: int) -> None:
-    found = parts(count, size)
+def test_overlapping_parts_cover_all_and_share_the_first(count: int, size: int) -> None:
+    found = overlapping_parts(count, size)
     shared = set.intersection(*map(set, found))
     assert set().union(*found) == set(range(count))
     assert max(map(len, found)) <= size
@@ -49,24 +49,24 @@ def test_parts_hold_everybody_and_share_the_first(count: int, size: int) -> None
     assert len(found) == 1 or shared == set(range(min(ANCHORS, size - 1)))
 
 
-def test_a_strict_part_is_moved_to_its_anchors() -> None:
-    found = aligned([{0: 0.5, 1: 0.7, 2: 0.9}, {0: 0.3, 1: 0.5, 3: 0.1}])
+def test_align_scores_shifts_a_strict_part() -> None:
+    found = align_scores([{0: 0.5, 1: 0.7, 2: 0.9}, {0: 0.3, 1: 0.5, 3: 0.1}])
     assert found == pytest.approx({0: 0.4, 1: 0.6, 2: 0.8, 3: 0.2})
-    assert aligned([{0: 0.1, 1: 1.0}]) == {0: 0.1, 1: 1.0}
-    assert aligned([]) == {}
+    assert align_scores([{0: 0.1, 1: 1.0}]) == {0: 0.1, 1: 1.0}
+    assert align_scores([]) == {}
 
 
 @given(st.lists(st.fixed_dictionaries({0: st.floats(0, 1), 1: st.floats(0, 1)}), min_size=1, max_size=4))
-def test_moved_scores_stay_in_range(given_scores: list[dict[int, float]]) -> None:
-    assert all(0.0 <= score <= 1.0 for score in aligned(given_scores).values())
+def test_align_scores_stays_in_range(given_scores: list[dict[int, float]]) -> None:
+    assert all(0.0 <= score <= 1.0 for score in align_scores(given_scores).values())
 
 
-def test_a_standing_is_the_mean_over_all_that_were_met() -> None:
-    assert standing([(1.0, 1), (0.0, 1)]) == 0.5
-    assert standing([(1.0, 3), (0.0, 1)]) == 0.75
-    assert standing([(1.0, 1)], equals=1) == 0.75
-    assert standing([], equals=2) == 0.5
-    assert standing([]) is None
+def test_win_rate_is_the_mean_over_all_pairs() -> None:
+    assert win_rate([(1.0, 1), (0.0, 1)]) == 0.5
+    assert win_rate([(1.0, 3), (0.0, 1)]) == 0.75
+    assert win_rate([(1.0, 1)], ties=1) == 0.75
+    assert win_rate([], ties=2) == 0.5
+    assert win_rate([]) is None
 
 
 def test_genrm_compare_breaks_ties_by_the_ranking() -> None:
@@ -79,14 +79,14 @@ def test_genrm_compare_breaks_ties_by_the_ranking() -> None:
     assert genrm_compare([]) == {}
 
 
-def test_the_top_n_are_worth_1() -> None:
-    assert top({0: 0.2, 1: 0.9, 2: 0.4}, 2) == {0: 0.0, 1: 1.0, 2: 1.0}
-    assert top({0: 0.4, 1: 0.9, 2: 0.4}, 2) == {0: 1.0, 1: 1.0, 2: 1.0}
-    assert top({0: 0.4}, 5) == {0: 1.0}
-    assert top({}, 1) == {}
+def test_top_n_gives_1_to_the_best() -> None:
+    assert top_n({0: 0.2, 1: 0.9, 2: 0.4}, 2) == {0: 0.0, 1: 1.0, 2: 1.0}
+    assert top_n({0: 0.4, 1: 0.9, 2: 0.4}, 2) == {0: 1.0, 1: 1.0, 2: 1.0}
+    assert top_n({0: 0.4}, 5) == {0: 1.0}
+    assert top_n({}, 1) == {}
 
 
-def test_orders_disagree_where_they_name_different_winners() -> None:
-    assert disagree(0.9, 0.1)
-    assert not disagree(0.9, 0.6)
-    assert not disagree(0.5, 0.1)
+def test_orders_disagree_with_different_winners() -> None:
+    assert orders_disagree(0.9, 0.1)
+    assert not orders_disagree(0.9, 0.6)
+    assert not orders_disagree(0.5, 0.1)

@@ -1,7 +1,7 @@
 import pytest
 
 from rubricsvc.core.judge import Comparison, Endpoint, Judge, Price, Rule
-from rubricsvc.core.panel import effective_votes, fold, gather, worth
+from rubricsvc.core.panel import aggregate, combine, effective_votes, voting_summary
 from rubricsvc.core.rubric import Binary, Criterion, Level, Numeric, Ordinal, Scale
 from rubricsvc.core.verdict import Evidence, Reason, Usage, Verdict, Vote
 
@@ -16,7 +16,7 @@ def scored(value: float, **fields: object) -> Verdict:
 
 
 def gathered(*verdicts: Verdict, rule: Rule = "mean") -> Verdict:
-    return gather(CRITERION, {f"v{n}": verdict for n, verdict in enumerate(verdicts)}, rule)
+    return aggregate(CRITERION, {f"v{n}": verdict for n, verdict in enumerate(verdicts)}, rule)
 
 
 @pytest.mark.parametrize(
@@ -33,11 +33,11 @@ def gathered(*verdicts: Verdict, rule: Rule = "mean") -> Verdict:
         ("majority", Numeric(), [0.3, 0.3, 0.9], 0.3),
     ],
 )
-def test_rules(rule: Rule, scale: Scale, values: list[float], expected: float) -> None:
-    assert fold(values, rule, scale) == pytest.approx(expected)
+def test_combine_applies_each_rule(rule: Rule, scale: Scale, values: list[float], expected: float) -> None:
+    assert combine(values, rule, scale) == pytest.approx(expected)
 
 
-def test_half_of_the_votes_make_a_verdict_and_a_failed_one_is_no_number() -> None:
+def test_aggregate_scores_with_half_of_the_votes() -> None:
     verdict = gathered(scored(0.8), Verdict.failed("k", Reason.TIMEOUT, detail="slow"))
     assert (verdict.outcome, verdict.value, verdict.spread) == ("scored", 0.8, 0.0)
     assert [(vote.by, vote.outcome, vote.reason) for vote in verdict.votes] == [
@@ -47,7 +47,7 @@ def test_half_of_the_votes_make_a_verdict_and_a_failed_one_is_no_number() -> Non
     assert verdict.detail == "slow"
 
 
-def test_fewer_than_half_fail_with_the_commonest_reason() -> None:
+def test_aggregate_fails_with_the_most_common_reason() -> None:
     verdict = gathered(
         scored(1.0),
         Verdict.failed("k", Reason.TIMEOUT),
@@ -60,12 +60,12 @@ def test_fewer_than_half_fail_with_the_commonest_reason() -> None:
     assert len(verdict.votes) == 4
 
 
-def test_half_abstentions_abstain() -> None:
+def test_aggregate_abstains_with_half_of_the_votes() -> None:
     verdict = gathered(scored(1.0), Verdict.abstained("k", rationale="Dark."), Verdict.abstained("k"))
     assert (verdict.outcome, verdict.rationale) == ("abstained", "Dark.")
 
 
-def test_the_words_are_those_of_the_nearest_vote_and_the_tokens_of_all() -> None:
+def test_aggregate_has_the_nearest_rationale_and_the_usage_of_all() -> None:
     quote = Evidence(quote="x", start=0, end=1)
     verdict = gathered(
         scored(0.0, rationale="Far.", usage=Usage(prompt=10, completion=1), latency_s=1.0, probability=0.1),
@@ -81,7 +81,7 @@ def test_the_words_are_those_of_the_nearest_vote_and_the_tokens_of_all() -> None
     assert verdict.spread == pytest.approx(0.4714, abs=1e-4)
 
 
-def test_a_vote_that_failed_keeps_what_came_and_every_vote_its_answer_mass() -> None:
+def test_aggregate_keeps_raw_replies_and_answer_mass_of_votes() -> None:
     verdict = gathered(
         scored(0.5, answer_mass=0.8, detail="marked", raw="r", thinking="t"),
         Verdict.failed("k", Reason.NO_ANSWER, answer_mass=0.1, detail="d" * 5000, raw="Hm" * 5000),
@@ -109,7 +109,7 @@ def cast(**values: float | None) -> list[Vote]:
         ([], None),
     ],
 )
-def test_votes_that_agree_are_worth_fewer(rows: list[list[Vote]], worth: float | None) -> None:
+def test_effective_votes_falls_with_agreement(rows: list[list[Vote]], worth: float | None) -> None:
     assert effective_votes(rows) == (None if worth is None else pytest.approx(worth))
 
 
@@ -132,48 +132,55 @@ def asked(**tokens: float | None) -> list[Vote]:
         ((None, None), [asked(a=10, b=10)], -1.0),
     ],
 )
-def test_the_saving_of_a_cascade(
+def test_voting_summary_of_a_cascade_has_its_saving(
     prices: tuple[Price | None, Price | None], votes: list[list[Vote]], saved: float
 ) -> None:
     members = tuple(judge(name, price) for name, price in zip("ab", prices, strict=True))
     cascade = Judge(name="c", mode="cascade", members=members, band=(0.3, 0.7))
-    found = worth(cascade, votes)
+    found = voting_summary(cascade, votes)
     assert found["saved"] == pytest.approx(saved, abs=1e-4)
-    assert found["settled_early"] == round(sum(len(v) == 1 for v in votes) / sum(map(bool, votes)), 4)
+    assert found["resolved_early"] == round(sum(len(v) == 1 for v in votes) / sum(map(bool, votes)), 4)
 
 
-def test_members_that_are_called_otherwise_are_the_same_members() -> None:
+def test_voting_summary_matches_votes_by_index() -> None:
     members = (judge("cheap", Price(prompt=1)), judge("good", Price(prompt=2)))
     cascade = Judge(name="c", mode="cascade", members=members, band=(0.3, 0.7))
     renamed, own = asked(small=10, big=10), asked(cheap=10, good=10)
-    assert worth(cascade, [renamed, own]) == worth(cascade, [own, own])
+    assert voting_summary(cascade, [renamed, own]) == voting_summary(cascade, [own, own])
     panel = Judge(name="p", mode="panel", members=members)
     votes = [cast(cheap=0, good=0), cast(cheap=1, good=1)], [cast(small=0, big=0), cast(cheap=1, good=1)]
-    assert worth(panel, votes[0]) == worth(panel, votes[1]) == {"effective_votes": 1.0, "mean_spread": 0.0}
+    assert (
+        voting_summary(panel, votes[0])
+        == voting_summary(panel, votes[1])
+        == {"effective_votes": 1.0, "mean_spread": 0.0}
+    )
 
 
-def test_the_disagreement_of_a_panel_and_of_pairs() -> None:
+def test_voting_summary_of_panels_and_pairs() -> None:
     panel = Judge(name="p", mode="panel", members=(judge("a", None), judge("b", None)))
     votes = [cast(a=0.2, b=0.6), cast(a=0.5, b=0.5), cast(a=0.5, b=None)]
-    assert worth(panel, votes)["mean_spread"] == pytest.approx(0.1)
+    assert voting_summary(panel, votes)["mean_spread"] == pytest.approx(0.1)
     pairs = Judge(name="c", model="m", mode="comparative", comparison=Comparison(kind="pairwise"))
     met = [cast(b1=0.9, a1=0.1, b2=0.9, a2=0.8), cast(b1=0.2, a1=None), cast(b1=0.1, a1=0.9), cast(b1=0.5, a1=0.9)]
-    assert worth(pairs, met) == {"torn": 0.5}
-    assert worth(pairs, [cast(b1=None, a1=None)]) == {}
+    assert voting_summary(pairs, met) == {"order_disagreement": 0.5}
+    assert voting_summary(pairs, [cast(b1=None, a1=None)]) == {}
 
 
-def test_what_cannot_be_told_of_a_cascade_is_left_out() -> None:
+def test_voting_summary_leaves_out_unknown_figures() -> None:
     cascade = Judge(name="c", mode="cascade", members=(judge("a", None), judge("b", None)), band=(0.3, 0.7))
-    assert worth(cascade, [asked(a=10)]) == {"settled_early": 1.0}
+    assert voting_summary(cascade, [asked(a=10)]) == {"resolved_early": 1.0}
     priced = cascade.model_copy(
         update={"members": (judge("a", Price(prompt=1)), judge("b", Price(prompt=4, cached=2)))}
     )
-    assert worth(priced, [asked(a=10), asked(a=20)]) == {"settled_early": 1.0, "saved_estimate": round(1 - 1 / 3, 4)}
-    over_one = {"settled_early": 1.0, "saved_estimate": round(1 - 1 / 3, 4), "saved_over": 1}
-    assert worth(priced, [asked(a=10), asked(a=None)]) == over_one
-    assert worth(priced, [asked(a=10), asked(a=10, b=None)]) == {**over_one, "settled_early": 0.5}
+    assert voting_summary(priced, [asked(a=10), asked(a=20)]) == {
+        "resolved_early": 1.0,
+        "saved_estimate": round(1 - 1 / 3, 4),
+    }
+    over_one = {"resolved_early": 1.0, "saved_estimate": round(1 - 1 / 3, 4), "saved_over": 1}
+    assert voting_summary(priced, [asked(a=10), asked(a=None)]) == over_one
+    assert voting_summary(priced, [asked(a=10), asked(a=10, b=None)]) == {**over_one, "resolved_early": 0.5}
     known = [asked(a=10), asked(a=10, b=90)]
-    found = worth(cascade, [*known, asked(a=None), asked(a=9, b=None)])
-    assert found == {**worth(cascade, known), "saved_over": 2}
-    assert worth(cascade, [asked(a=None), asked(a=1, b=None)]) == {"settled_early": 0.5}
-    assert worth(cascade, []) == worth(judge("a", None), [asked(a=1)]) == {}
+    found = voting_summary(cascade, [*known, asked(a=None), asked(a=9, b=None)])
+    assert found == {**voting_summary(cascade, known), "saved_over": 2}
+    assert voting_summary(cascade, [asked(a=None), asked(a=1, b=None)]) == {"resolved_early": 0.5}
+    assert voting_summary(cascade, []) == voting_summary(judge("a", None), [asked(a=1)]) == {}

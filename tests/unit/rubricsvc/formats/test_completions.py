@@ -4,65 +4,65 @@ from pathlib import Path
 
 import pytest
 
-from rubricsvc.formats.completions import fits, read
-from rubricsvc.formats.errors import Faults
-from rubricsvc.formats.source import Source
+from rubricsvc.formats import InputFile
+from rubricsvc.formats.completions import CompletionLine, matches, read
 
 
-def read_all(path: Path, text: str) -> tuple[list[object], Faults]:
+def read_all(path: Path, text: str) -> tuple[list[CompletionLine], InputFile]:
     path.write_text(text)
-    faults = Faults()
-    return list(read(Source.of(path), faults)), faults
+    file = InputFile(path)
+    return list(read(file)), file
 
 
-def test_the_ways_to_say_it(tmp_path: Path) -> None:
-    lines = [
+def test_read_accepts_prompts_and_ids(tmp_path: Path) -> None:
+    texts = [
         '{"prompt": "Q", "completion": "A", "policy": "p", "step": 3, "sampling": {"temperature": 1}, "id": "x"}',
         '{"prompt_id": 7, "text": ""}',
         '{"prompt_id": "ext", "messages": [{"role": "assistant", "content": "last"}]}',
     ]
-    answers, faults = read_all(tmp_path / "c.jsonl", "\n".join(lines))
-    assert not faults.count
-    texts = [answer.completion.text for answer in answers]  # type: ignore[attr-defined]
-    refs = [answer.prompt_id for answer in answers]  # type: ignore[attr-defined]
+    lines, file = read_all(tmp_path / "c.jsonl", "\n".join(texts))
+    assert not file.errors.count
+    texts = [line.completion.text for line in lines]
+    refs = [line.prompt_id for line in lines]
     assert texts == ["A", "", "last"]
     assert refs == [None, 7, "ext"]
-    assert fits(Source.of(tmp_path / "c.jsonl"))
+    assert matches(InputFile(tmp_path / "c.jsonl").first())
 
 
 @pytest.mark.parametrize(
-    ("line", "words"),
+    ("line", "path", "code"),
     [
-        ('{"completion": "A"}', "expected prompt or prompt_id, found neither"),
-        ('{"prompt": "Q", "prompt_id": 1, "completion": "A"}', "expected prompt or prompt_id, found both"),
-        ('{"prompt": "Q"}', "expected completion (or text, or messages), found none"),
-        ('{"prompt": "Q", "completion": "A", "text": "B"}', "found completion and text"),
-        ('{"prompt": "Q", "completion": 5}', "completion: expected text, found 5"),
-        ('{"prompt": "Q", "completion": "A", "step": 1.5}', "step: expected a whole number"),
-        ('{"prompt_id": true, "completion": "A"}', "prompt_id: expected an id, found true"),
-        ('{"prompt": "Q", "completion": "A", "polcy": "x"}', "polcy: unknown field; did you mean 'policy'?"),
-        ('{"prompt": "Q", "messages": [{"role": "assistant"}]}', "messages[0].content: is missing"),
+        ('{"completion": "A"}', "", "missing"),
+        ('{"prompt": "Q", "prompt_id": 1, "completion": "A"}', "", "missing"),
+        ('{"prompt": "Q"}', "", "missing"),
+        ('{"prompt": "Q", "completion": "A", "text": "B"}', "", "missing"),
+        ('{"prompt": "Q", "completion": 5}', "completion", "string_type"),
+        ('{"prompt": "Q", "completion": "A", "step": 1.5}', "step", "int_type"),
+        ('{"prompt_id": true, "completion": "A"}', "prompt_id", "id_type"),
+        ('{"prompt": "Q", "completion": "A", "polcy": "x"}', "polcy", "extra_forbidden"),
+        ('{"prompt": "Q", "messages": [{"role": "assistant"}]}', "messages[0].content", "missing"),
         (
             '{"prompt": "Q", "messages": [{"role": "assistant", "content": "", "tool_calls": [{"name": 3}]}]}',
-            "messages[0].tool_calls[0].name: expected text, found 3",
+            "messages[0].tool_calls[0].name",
+            "string_type",
         ),
-        ('"x"', "expected a mapping"),
+        ('"x"', "", "dict_type"),
     ],
 )
-def test_faults(tmp_path: Path, line: str, words: str) -> None:
-    answers, faults = read_all(tmp_path / "c.jsonl", line)
-    assert answers == []
-    assert any(words in str(fault) and ":1:" in str(fault) for fault in faults.kept), faults.kept
+def test_read_reports_invalid_lines(tmp_path: Path, line: str, path: str, code: str) -> None:
+    lines, file = read_all(tmp_path / "c.jsonl", line)
+    assert lines == []
+    assert (1, path, code) in [(error.line, error.path, error.code) for error in file.errors.errors]
 
 
-def test_a_trace_as_openai_writes_it(tmp_path: Path) -> None:
-    line = """{"prompt": "Q", "messages": [
+def test_read_accepts_messages_of_openai(tmp_path: Path) -> None:
+    text = """{"prompt": "Q", "messages": [
       {"role": "assistant", "content": null, "refusal": null, "tool_calls": [
         {"id": "c1", "type": "function", "function": {"name": "search", "arguments": "{\\"q\\": 1}"}}]},
       {"role": "tool", "tool_call_id": "c1", "content": [{"type": "text", "text": "hit"}]},
       {"role": "assistant", "content": "Done."}]}""".replace("\n", "")
-    (answer,), faults = read_all(tmp_path / "c.jsonl", line)
-    assert not faults.count
-    completion = answer.completion  # type: ignore[attr-defined]
+    (line,), file = read_all(tmp_path / "c.jsonl", text)
+    assert not file.errors.count
+    completion = line.completion
     assert completion.text == "Done."
     assert [message.text for message in completion.messages] == ['[calls search({"q": 1})]', "hit", "Done."]

@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
+from rubricsvc.core.label import Label
 from rubricsvc.core.reward import reward
 from rubricsvc.core.verdict import Verdict
-from rubricsvc.formats import BadFileError, load
+from rubricsvc.formats import load
+from tests.unit.rubricsvc.formats.invalid import errors_of
 
 EXAMPLE: dict[str, Any] = {
     "prompt_id": "p-1",
@@ -89,31 +91,26 @@ def test_the_meta_evaluation_brings_labels(tmp_path: Path) -> None:
     (criterion,) = record.rubric.criteria
     assert record.completions[0].id == "c-1"
     assert record.labels == (
-        Verdict.scored(criterion.key, 1.0, detail="a"),
-        Verdict.scored(criterion.key, 0.0, sample=1, detail="b"),
+        Label(criterion=criterion.key, annotator="a", value=1.0),
+        Label(criterion=criterion.key, annotator="b", value=0.0),
     )
 
 
 @pytest.mark.parametrize(
-    ("change", "words"),
+    ("change", "path", "code"),
     [
-        ({"rubrics": []}, "rubrics: expected a list of at least 1, found an empty list"),
-        ({"rubrics": [{"criterion": "a", "points": "5"}]}, "rubrics[0].points: expected a number, found '5'"),
-        ({"rubrics": [{"criterion": "a"}]}, "rubrics[0].points: is missing"),
-        ({"rubrics": [{"criterion": "a", "points": 0}]}, "all weights are zero"),
-        (
-            {"rubrics": [{"criterion": "a", "points": -1}]},
-            "healthbench needs a judged criterion with a positive weight",
-        ),
-        ({"prompt": "x"}, "prompt: expected a list, found 'x'"),
-        ({"prompt": [{"role": "doctor", "content": "x"}]}, "prompt[0].role: expected 'system'"),
-        ({"prompt_id": 7}, "prompt_id: expected text, found 7"),
+        ({"rubrics": []}, "rubrics", "too_short"),
+        ({"rubrics": [{"criterion": "a", "points": "5"}]}, "rubrics[0].points", "float_type"),
+        ({"rubrics": [{"criterion": "a"}]}, "rubrics[0].points", "missing"),
+        ({"rubrics": [{"criterion": "a", "points": 0}]}, "rubrics", "value_error"),
+        ({"rubrics": [{"criterion": "a", "points": -1}]}, "formula", "formula"),
+        ({"prompt": "x"}, "prompt", "list_type"),
+        ({"prompt": [{"role": "doctor", "content": "x"}]}, "prompt[0].role", "literal_error"),
+        ({"prompt_id": 7}, "prompt_id", "string_type"),
     ],
 )
-def test_faults_name_the_field(tmp_path: Path, change: dict[str, Any], words: str) -> None:
-    with pytest.raises(BadFileError) as caught:
-        load(write(tmp_path, EXAMPLE, {**EXAMPLE, **change}))
-    assert words in str(caught.value) and "hb.jsonl:2:" in str(caught.value)
+def test_read_reports_line_and_field(tmp_path: Path, change: dict[str, Any], path: str, code: str) -> None:
+    assert errors_of(write(tmp_path, EXAMPLE, {**EXAMPLE, **change})) == [("hb.jsonl", 2, path, code)]
 
 
 def test_the_real_file(shared_data: Path) -> None:

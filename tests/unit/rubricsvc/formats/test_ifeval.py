@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from rubricsvc.formats import BadFileError, load
+from rubricsvc.formats import load
+from tests.unit.rubricsvc.formats.invalid import errors_of
 from workers import checks
 
 LINE = {
@@ -39,19 +40,18 @@ def test_each_instruction_becomes_a_checked_criterion(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("change", "path", "code"),
     [
-        ({"kwargs": [{}]}, ":1: kwargs: expected one for each of the 2 instructions, found 1"),
-        ({"kwargs": "x"}, ":1: kwargs: "),
-        ({"instruction_id_list": [], "kwargs": []}, ":1: instruction_id_list: "),
-        ({"prompt": ""}, ":1: prompt: "),
-        ({"key": None}, ":1: key"),
+        ({"kwargs": [{}]}, "kwargs", "length"),
+        ({"kwargs": "x"}, "kwargs", "list_type"),
+        ({"instruction_id_list": [], "kwargs": []}, "instruction_id_list", "too_short"),
+        ({"prompt": ""}, "prompt", "string_too_short"),
+        ({"key": None}, "key", "string_type"),
     ],
 )
-def test_a_bad_line_is_told_with_its_place(tmp_path: Path, change: dict[str, Any], message: str) -> None:
-    with pytest.raises(BadFileError) as caught:
-        load(file_of(tmp_path, {**LINE, **change}))
-    assert message in str(caught.value)
+def test_read_reports_line_and_field(tmp_path: Path, change: dict[str, Any], path: str, code: str) -> None:
+    errors = errors_of(file_of(tmp_path, {**LINE, **change}))
+    assert errors[0][1:] == (1, path, code)
 
 
 def test_an_id_may_be_a_text(tmp_path: Path) -> None:

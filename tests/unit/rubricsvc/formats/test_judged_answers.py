@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from rubricsvc.formats import BadFileError, guess, load
-from rubricsvc.formats.source import Source
+from rubricsvc.formats import InputFile, detect, load
+from tests.unit.rubricsvc.formats.invalid import errors_of
 
 LLMBAR = {"input": "Say hello.", "output_1": "Goodbye.", "output_2": "Hello.", "label": 2}
 EVALBIAS = {"bias": "length bias", "instruction": "Say hello.", "response1": "Hello.", "response2": "Hm.", "label": 1}
@@ -64,22 +64,20 @@ def test_a_rollouts_region_is_its_label(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("row", "change", "words"),
+    ("row", "change", "path", "code"),
     [
-        (LLMBAR, {"label": 3}, "label: "),
-        (LLMBAR, {"output_2": None}, "output_2: expected text"),
-        (EVALBIAS, {"response1": 7}, "response1: expected text"),
-        (GSM8K, {"small": "A: 5"}, "small: expected a mapping"),
-        (GSM8K, {"small": {"solution": "A: 5"}}, "small.is_correct: is missing"),
-        (CHERRL, {"run_name": ""}, "run_name: expected some text"),
+        (LLMBAR, {"label": 3}, "label", "literal_error"),
+        (LLMBAR, {"output_2": None}, "output_2", "string_type"),
+        (EVALBIAS, {"response1": 7}, "response1", "string_type"),
+        (GSM8K, {"small": "A: 5"}, "small", "dict_type"),
+        (GSM8K, {"small": {"solution": "A: 5"}}, "small.is_correct", "missing"),
+        (CHERRL, {"run_name": ""}, "run_name", "string_too_short"),
     ],
 )
-def test_faults_are_told_with_their_field(
-    tmp_path: Path, row: dict[str, Any], change: dict[str, Any], words: str
+def test_read_reports_line_and_field(
+    tmp_path: Path, row: dict[str, Any], change: dict[str, Any], path: str, code: str
 ) -> None:
-    with pytest.raises(BadFileError) as refused:
-        load(written(tmp_path, {**row, **change}))
-    assert words in str(refused.value), str(refused.value)
+    assert errors_of(written(tmp_path, {**row, **change})) == [("data.jsonl", 1, path, code)]
 
 
 @pytest.mark.parametrize(
@@ -92,6 +90,6 @@ def test_faults_are_told_with_their_field(
     ],
 )
 def test_the_public_files(shared_data: Path, file: str, format: str, answers: int, worse: int) -> None:
-    assert guess(Source.of(shared_data / file)) == format
+    assert detect(InputFile(shared_data / file)) == format
     records = load(shared_data / file)
     assert (len(records), sum(record.labels[0].value == 0.0 for record in records)) == (answers, worse)

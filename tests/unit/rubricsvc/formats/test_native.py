@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rubricsvc.core.label import Label
 from rubricsvc.core.prompt import Completion, Document, Message, Prompt
 from rubricsvc.core.rubric import Binary, Check, Criterion, Group, Level, Numeric, Ordinal, Rubric
-from rubricsvc.core.verdict import Verdict
-from rubricsvc.formats import Record, load
-from rubricsvc.formats.native import MAX_NAME_LENGTH, dump, plain, usable_name
+from rubricsvc.formats import InputFile, Record, load
+from rubricsvc.formats.native import MAX_NAME_LENGTH, dump, plain, rubric_name
 
 SHORT = """\
 id: q1
@@ -75,10 +75,10 @@ def test_the_short_form_means_what_it_says(tmp_path: Path) -> None:
     )
     assert record.completions == (Completion(text="Hi."),)
     assert record.labels == (
-        Verdict.scored("c1", 1.0),
-        Verdict.scored("warm", 1.0),
-        Verdict.scored("warm", 0.5, sample=1),
-        Verdict.abstained("warm", sample=2),
+        Label(criterion="c1", annotator="person 1", value=1.0),
+        Label(criterion="warm", annotator="person 1", value=1.0),
+        Label(criterion="warm", annotator="person 2", value=0.5),
+        Label(criterion="warm", annotator="person 3"),
     )
 
 
@@ -193,17 +193,15 @@ def records(draw: st.DrawFn) -> Record:
     if prompt is None and rubric is None:
         rubric = draw(RUBRICS)
     completions = tuple(draw(st.lists(COMPLETIONS, max_size=2))) if prompt else ()
-    labels: list[Verdict] = []
+    labels: list[Label] = []
     if rubric is not None and len(completions) == 1:
         for criterion in rubric.criteria:
-            people = draw(st.none() | st.just(("ann", "bob")))
-            for sample, value in enumerate(draw(st.lists(st.none() | SHARE, max_size=2))):
-                person = {"sample": sample, "detail": people[sample] if people else None}
-                labels.append(
-                    Verdict.abstained(criterion.key, **person)
-                    if value is None
-                    else Verdict.scored(criterion.key, value, **person)
-                )
+            people = draw(st.sampled_from([("ann", "bob"), ("person 1", "person 2")]))
+            values = draw(st.lists(st.none() | SHARE, max_size=2))
+            labels += [
+                Label(criterion=criterion.key, annotator=person, value=value)
+                for person, value in zip(people, values, strict=False)
+            ]
     return Record(prompt, rubric, completions, tuple(labels), draw(st.none() | NAME), draw(NAME))
 
 
@@ -232,8 +230,6 @@ def test_the_documentation_names_every_field_and_its_examples_are_right(tmp_path
     import re
 
     from rubricsvc.formats import completions, labels, native
-    from rubricsvc.formats.errors import Faults
-    from rubricsvc.formats.source import Source
 
     text = (Path(__file__).resolve().parents[4] / "docs" / "formats.md").read_text(encoding="utf-8")
     for field in {*native.FIELDS, *completions.FIELDS, *labels.FIELDS, *Criterion.model_fields}:
@@ -242,10 +238,10 @@ def test_the_documentation_names_every_field_and_its_examples_are_right(tmp_path
     assert [kind for kind, _ in blocks] == ["yaml", "json", "json"]
     for (kind, block), read in zip(blocks, (native.read, completions.read, labels.read), strict=True):
         path = write(tmp_path, f"example.{kind}l" if kind == "json" else "example.yaml", block)
-        faults = Faults()
-        assert list(read(Source.of(path), faults)) and not faults.count
+        file = InputFile(path)
+        assert list(read(file)) and not file.errors.count
 
 
 def test_names_made_of_long_ids_differ() -> None:
-    names = {usable_name("x" * MAX_NAME_LENGTH + end) for end in ("a", "b")}
+    names = {rubric_name("x" * MAX_NAME_LENGTH + end) for end in ("a", "b")}
     assert len(names) == 2 and {len(name) for name in names} == {MAX_NAME_LENGTH}

@@ -6,14 +6,15 @@ from typing import Any
 
 import pytest
 
+from rubricsvc.core.label import Label
 from rubricsvc.core.reward import reward
 from rubricsvc.core.rubric import Group
-from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import FormatError
-from rubricsvc.formats import BadFileError, Record, load
+from rubricsvc.formats import Record, load
 from rubricsvc.formats.native import dump
 from rubricsvc.store import rubrics
 from rubricsvc.store.session import Database
+from tests.unit.rubricsvc.formats.invalid import errors_of
 
 
 def node(id_: str, weight: Any, *below: dict[str, Any], **fields: Any) -> dict[str, Any]:
@@ -60,9 +61,13 @@ def test_grades_of_the_leaves_become_labels_and_fold_to_the_root(tmp_path: Path)
     (record,) = load(write(tmp_path, GRADED), format="paperbench")
     assert record.rubric is not None
     assert record.labels == tuple(
-        Verdict.scored(key, value, rationale=f"Why {key}.") for key, value in (("a", 1.0), ("c", 0.5), ("d", 1.0))
+        Label(criterion=key, annotator="person 1", value=value, note=f"Why {key}.")
+        for key, value in (("a", 1.0), ("c", 0.5), ("d", 1.0))
     )
-    assert reward(record.rubric, record.labels).value == (1 * 1 + 3 * ((2 * 0.5 + 1 * 1) / 3)) / 4
+    assert (
+        reward(record.rubric, [label.verdict for label in record.labels]).value
+        == (1 * 1 + 3 * ((2 * 0.5 + 1 * 1) / 3)) / 4
+    )
     assert record.rubric.groups[0].weight == 1.0
 
 
@@ -70,22 +75,22 @@ def test_a_grade_that_is_not_valid_is_no_score(tmp_path: Path) -> None:
     for invalid in (False, 0.0):
         (record,) = load(write(tmp_path, node("root", 1, graded("a", 1, 0.0, valid_score=invalid), graded("b", 1, 1))))
         assert record.rubric is not None
-        assert record.labels[0] == Verdict.abstained("a", rationale="Why a.")
-        assert reward(record.rubric, record.labels).value is None
+        assert record.labels[0] == Label(criterion="a", annotator="person 1", note="Why a.")
+        assert reward(record.rubric, [label.verdict for label in record.labels]).value is None
 
 
 def test_a_node_whose_leaves_weigh_nothing_scores_0_as_it_does_there(tmp_path: Path) -> None:
     provided = node("data", 1, graded("train", 0, 1.0), graded("test", 0, 1.0))
     (record,) = load(write(tmp_path, node("root", 1, provided, graded("code", 1, 1.0))))
     assert record.rubric is not None
-    assert reward(record.rubric, record.labels, formula="paperbench").value == 0.5
+    assert reward(record.rubric, [label.verdict for label in record.labels], formula="paperbench").value == 0.5
 
 
 def test_a_tree_of_one_leaf(tmp_path: Path) -> None:
     (record,) = load(write(tmp_path, graded("only", 3, 0.25)))
     assert record.rubric is not None
     assert [(c.key, c.group) for c in record.rubric.criteria] == [("only", ())]
-    assert reward(record.rubric, record.labels).value == 0.25
+    assert reward(record.rubric, [label.verdict for label in record.labels]).value == 0.25
 
 
 def test_an_id_that_stands_twice_is_counted_on(tmp_path: Path) -> None:
@@ -107,25 +112,22 @@ def test_several_trees_in_a_file_and_a_long_id_have_names_of_their_own(tmp_path:
 
 
 @pytest.mark.parametrize(
-    ("tree", "words"),
+    ("tree", "path", "code"),
     [
-        (node("root", 1, node("a", -1)), "sub_tasks[0].weight: expected a number at least 0, found -1"),
-        (node("root", 1, node("a", 1, requirements="")), "sub_tasks[0].requirements: expected some text"),
-        (node("root", 1, node("a", "2")), "sub_tasks[0].weight: expected a number, found '2'"),
-        (node("root", 1, {"id": "a", "requirements": "…", "weight": 1}), "sub_tasks[0].sub_tasks: is missing"),
-        (node("root", 1, graded("a", 1, 1.5)), "sub_tasks[0].score: expected a number at most 1, found 1.5"),
-        (node("root", 1, graded("a", 1, 1), node("b", 1)), "sub_tasks[1].score: is missing, though other nodes have"),
-        (node("root", 1, node("a", 1), score=0.5), "sub_tasks[0].score: is missing, though other nodes have one"),
-        (node("root", 1, node("a", 0), node("b", 0)), "all weights are zero"),
-        (node("root", 1, node("a", 0, node("b", 1))), "formula: "),
-        (["no", "tree"], "expected a mapping, found a list of 2"),
+        (node("root", 1, node("a", -1)), "sub_tasks[0].weight", "greater_than_equal"),
+        (node("root", 1, node("a", 1, requirements="")), "sub_tasks[0].requirements", "string_too_short"),
+        (node("root", 1, node("a", "2")), "sub_tasks[0].weight", "float_type"),
+        (node("root", 1, {"id": "a", "requirements": "…", "weight": 1}), "sub_tasks[0].sub_tasks", "missing"),
+        (node("root", 1, graded("a", 1, 1.5)), "sub_tasks[0].score", "less_than_equal"),
+        (node("root", 1, graded("a", 1, 1), node("b", 1)), "sub_tasks[1].score", "missing"),
+        (node("root", 1, node("a", 1), score=0.5), "sub_tasks[0].score", "missing"),
+        (node("root", 1, node("a", 0), node("b", 0)), "", "value_error"),
+        (node("root", 1, node("a", 0, node("b", 1))), "formula", "formula"),
+        (["no", "tree"], "", "dict_type"),
     ],
 )
-def test_faults_name_line_and_field(tmp_path: Path, tree: Any, words: str) -> None:
-    with pytest.raises(BadFileError) as caught:
-        load(write(tmp_path, TREE, tree), format="paperbench")
-    assert words in str(caught.value) and "paper.jsonl:2: " in str(caught.value)
-    assert len(caught.value.faults) == 1
+def test_read_reports_line_and_field(tmp_path: Path, tree: Any, path: str, code: str) -> None:
+    assert errors_of(write(tmp_path, TREE, tree), "paperbench") == [("paper.jsonl", 2, path, code)]
 
 
 @pytest.mark.parametrize("depth", [150, 5000])
@@ -164,5 +166,5 @@ def test_peoples_grades_give_the_very_root_score_of_the_file(shared_data: Path, 
     path = shared_data / "paperbench" / "human_graded" / f"{paper}.json"
     (record,) = load(path, format="paperbench")
     assert record.rubric is not None and len(record.labels) == leaves
-    found = reward(record.rubric, record.labels, formula="tree")
+    found = reward(record.rubric, [label.verdict for label in record.labels], formula="tree")
     assert found.value == json.loads(path.read_text())["score"]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from rubricsvc.core.judge import Judge
-from rubricsvc.core.label import Judged, Label
+from rubricsvc.core.label import JudgedLabel, Label
 from rubricsvc.core.rubric import Binary, Criterion, Level, Numeric, Ordinal
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.stats.agreement import (
@@ -133,11 +133,11 @@ def test_intervals_hold_the_figure_and_widen_where_prompts_are_few() -> None:
 
 def row(
     completion: int, value: float | None, verdict: Verdict | None, annotator: str = "ann", **fields: object
-) -> Judged:
+) -> JudgedLabel:
     criterion = Criterion(key="a", text="Says a.")
     found = {"a": verdict} if verdict else {}
     label = Label(criterion=str(fields.get("key", "a")), annotator=annotator, value=value)
-    return Judged(completion, completion, 1, label, criterion if label.criterion == "a" else None, found, 0.5)
+    return JudgedLabel(completion, completion, 1, label, criterion if label.criterion == "a" else None, found, 0.5)
 
 
 JUDGE = Judge(name="j", model="m")
@@ -204,7 +204,9 @@ def test_a_threshold_decides_the_class_and_the_probability_the_rest() -> None:
 
 def test_overall_scores_are_held_against_the_reward() -> None:
     rows = [row(n, n / 9, Verdict.scored("a", 0.5), key="overall") for n in range(10)]
-    varied = [Judged(r.completion_id, r.prompt_id, 1, r.label, None, r.found, n / 20) for n, r in enumerate(rows)]
+    varied = [
+        JudgedLabel(r.completion_id, r.prompt_id, 1, r.label, None, r.verdicts, n / 20) for n, r in enumerate(rows)
+    ]
     found = assess(JUDGE, varied, resamples=0)
     assert found.reward is not None and found.reward.figures["pearson"].value == pytest.approx(1.0)
     assert found.overall.pairs == 0 and found.overall.figures["accuracy"].null_reason == "0 pairs; a figure takes 5"

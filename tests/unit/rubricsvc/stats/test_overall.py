@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rubricsvc.core.label import Judged, Label
+from rubricsvc.core.label import JudgedLabel, Label
 from rubricsvc.core.rubric import Criterion
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import InvalidError
@@ -65,13 +65,13 @@ def test_a_readouts_levels_are_columns_and_a_mixture_of_scales_is_not() -> None:
         middle = float(random.random())
         shares = {"bad": (1 - middle) / 2, "fair": middle, "good": (1 - middle) / 2}
         found = {"a": Verdict.scored("a", 0.5, probability=0.5, levels=shares)}
-        rows.append(Judged(n, n, 1, Label(criterion="overall", annotator="ann", value=middle), None, found))
+        rows.append(JudgedLabel(n, n, 1, Label(criterion="overall", annotator="ann", value=middle), None, found))
     fitted = fit_judged(rows, resamples=0)
     assert set(fitted.overall.weights) == {"a=bad", "a=fair", "a=good"} and (fitted.pooled.value or 0.0) > 0.99
-    assert fitted.overall.predict(rows[0].found.values()) == pytest.approx(rows[0].label.value, abs=0.05)
+    assert fitted.overall.predict(rows[0].verdicts.values()) == pytest.approx(rows[0].label.value, abs=0.05)
     bare = Verdict.scored("a", 0.5, probability=0.5)
     assert fitted.overall.predict([bare]) is None
-    mixed = [*rows, Judged(60, 60, 1, rows[0].label, None, {"a": bare})]
+    mixed = [*rows, JudgedLabel(60, 60, 1, rows[0].label, None, {"a": bare})]
     assert set(fit_judged(mixed, resamples=0).overall.weights) == {"a"}
 
 
@@ -84,7 +84,7 @@ def test_noise_predicts_nothing_out_of_fold() -> None:
     ) < 0.25  # below 0 it may be: a fold's mean falls where its held-out part is high
 
 
-def judged(n: int, *, criteria: tuple[str, ...] = ("a", "b", "c"), fail: int = 0) -> list[Judged]:
+def judged(n: int, *, criteria: tuple[str, ...] = ("a", "b", "c"), fail: int = 0) -> list[JudgedLabel]:
     findings, scores, people, prompts = draw(n, 0.5)
     rows = []
     for i in range(n):
@@ -92,9 +92,9 @@ def judged(n: int, *, criteria: tuple[str, ...] = ("a", "b", "c"), fail: int = 0
         if i < fail:
             found["a"] = Verdict.failed("a", "timeout")
         label = Label(criterion="overall", annotator=people[i], value=scores[i])
-        rows.append(Judged(i, prompts[i], 1, label, None, found, reward=0.5 if i % 2 else 0.4))
+        rows.append(JudgedLabel(i, prompts[i], 1, label, None, found, reward=0.5 if i % 2 else 0.4))
     other = Label(criterion="a", annotator="ann", value=1.0)
-    return [*rows, Judged(0, 0, 1, other, Criterion(key="a", text="A."), {}, None)]
+    return [*rows, JudgedLabel(0, 0, 1, other, Criterion(key="a", text="A."), {}, None)]
 
 
 def test_from_judged_labels_what_failed_is_left_out() -> None:

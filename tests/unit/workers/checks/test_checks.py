@@ -38,7 +38,7 @@ def answers() -> Iterator[dict[str, object]]:
 
 
 @pytest.mark.parametrize("gives", [ValueError("no"), SystemExit(1), math.nan, 1.5, -0.1, None, "high"], ids=repr)
-def test_a_check_that_breaks_or_leaves_0_to_1_fails_alone(answers: dict[str, object], gives: object) -> None:
+def test_run_isolates_a_failing_check(answers: dict[str, object], gives: object) -> None:
     answers["gives"] = gives
     found = checks.run(rubric(("odd", {}), ("words", {"max": 9})), Prompt.of("q"), Completion(text="a"))
     assert [(verdict.outcome, verdict.reason) for verdict in found] == [
@@ -48,22 +48,22 @@ def test_a_check_that_breaks_or_leaves_0_to_1_fails_alone(answers: dict[str, obj
     assert (found[0].detail or "").startswith("odd: ")
 
 
-def test_who_presses_control_c_is_heard(answers: dict[str, object]) -> None:
+def test_run_propagates_keyboard_interrupt(answers: dict[str, object]) -> None:
     answers["gives"] = KeyboardInterrupt()
     with pytest.raises(KeyboardInterrupt):
         checks.run(rubric(("odd", {})), Prompt.of("q"), Completion(text="a"))
 
 
-def test_versions_are_those_of_the_checks_used(answers: dict[str, object]) -> None:
+def test_version_of_returns_the_version(answers: dict[str, object]) -> None:
     assert (checks.version_of("odd"), checks.version_of("nonsense")) == (3, None)
 
 
-def test_one_name_one_check() -> None:
+def test_check_rejects_a_duplicate_name() -> None:
     with pytest.raises(ConflictError, match="words"):
         check("words", Args)(CHECKS["words"].run)
 
 
-def test_settled_criteria_are_not_run_again() -> None:
+def test_run_skips_settled_criteria() -> None:
     found = checks.run(
         rubric(("words", {"max": 9}), ("words", {"min": 9})),
         Prompt.of("q"),
@@ -89,9 +89,7 @@ def test_settled_criteria_are_not_run_again() -> None:
         ("distinct", {"n": 0}, "criteria.1.check.args.n", "a number at least"),
     ],
 )
-def test_a_bad_check_is_found_before_and_while_scoring(
-    name: str, args: dict[str, object], path: str, message: str
-) -> None:
+def test_validate_and_run_report_an_invalid_check(name: str, args: dict[str, object], path: str, message: str) -> None:
     bad = rubric(("words", {"max": 9}), (name, args))
     with pytest.raises(InvalidError, match="criterion 'k1'") as caught:
         checks.validate(bad)
@@ -102,5 +100,5 @@ def test_a_bad_check_is_found_before_and_while_scoring(
     assert [verdict.reason for verdict in found] == [None, Reason.CHECK_ERROR]
 
 
-def test_good_checks_pass() -> None:
+def test_validate_accepts_valid_checks() -> None:
     checks.validate(rubric(("contains", {"terms": ["a"]}), ("regex", {"pattern": "a"}), ("cites", {}), ("quotes", {})))

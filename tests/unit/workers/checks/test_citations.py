@@ -99,7 +99,7 @@ ONE, OTHER = "to implement the binary arithmetic", "it should return it"
         "{a} “{one}”. {b} “{other}”.",
     ],
 )
-def test_a_source_stands_before_or_after_a_quotation_in_its_sentence(text: str) -> None:
+def test_quotes_finds_the_citation_before_or_after_a_quotation(text: str) -> None:
     for (a, b), value in ((("[numeric-types]", "[doc 2]"), 1), (("[doc 2]", "[numeric-types]"), 0)):
         said = text.format(a=a, b=b, one=ONE, other=OTHER)
         for marks in (said, said.replace("“", '"').replace("”", '"')):
@@ -113,7 +113,7 @@ def test_a_source_stands_before_or_after_a_quotation_in_its_sentence(text: str) 
         "> {}", ">{}", "> “{}”", "> > {}", ">\n> {}\n>", "> {}\n> — the *manual*", "> {}\n>\n> -- the manual",
     ],
 )  # fmt: skip
-def test_a_passage_is_quoted_in_any_marks_and_in_a_block(form: str) -> None:
+def test_quotes_reads_all_quotation_marks_and_blocks(form: str) -> None:
     for passage, value in ((TRUE, 1), (FALSE, 0)):
         text = f"He says [numeric-types]:\n\n{form.format(passage)}\n\nSo it goes. [doc 2]"
         assert quotes(Completion(text=text), PROMPT, Quotes(cited=False)).value == value
@@ -140,7 +140,7 @@ def test_a_passage_is_quoted_in_any_marks_and_in_a_block(form: str) -> None:
         (f"> {TRUE} [numeric-types]\n\nBut:\n\n> {FALSE} [numeric-types]", 0.5),
     ],
 )
-def test_a_block_quote_is_cited_in_it_before_it_or_after_it(text: str, value: float) -> None:
+def test_quotes_finds_the_citation_of_a_block_quote(text: str, value: float) -> None:
     assert quotes(Completion(text=text), PROMPT, Quotes()).value == value
 
 
@@ -154,7 +154,7 @@ def test_a_block_quote_is_cited_in_it_before_it_or_after_it(text: str, value: fl
         "5 > 4, and so on and on",
     ],
 )
-def test_what_is_no_quotation(text: str) -> None:
+def test_quotes_ignores_other_text(text: str) -> None:
     assert quotes(Completion(text=text), PROMPT, Quotes()).rationale == "0 of 0 quoted passages"
 
 
@@ -167,7 +167,7 @@ def test_quotes_explains_what_does_not_count() -> None:
     ]
 
 
-def test_a_long_text_is_read_in_time_that_grows_with_its_length() -> None:
+def test_citation_checks_read_long_texts() -> None:
     for piece in ("\n", " ", ">", "> \n", "“", "»", "„ ", "‚", '"', "[", "“a [b]", "—\n\n", "> [d]\n\n"):
         assert quotes(Completion(text=piece * (200_000 // len(piece))), PROMPT, Quotes()).value == 0
 
@@ -191,7 +191,7 @@ def test_supported(text: str, args: dict[str, float], value: float) -> None:
     assert supported(Completion(text=text), PROMPT, Supported.model_validate(args)).value == value
 
 
-def test_what_has_no_support_is_told() -> None:
+def test_supported_lists_sentences_without_support() -> None:
     found = supported(Completion(text="Nobody has ever said this sentence."), PROMPT, Supported())
     assert found.rationale == "0 of 1 sentences\nwithout support: Nobody has ever said this sentence"
 

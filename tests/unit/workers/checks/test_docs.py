@@ -24,7 +24,7 @@ def rows(heading: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in part.splitlines() if "| `" in line[:3]]
 
 
-def test_every_check_has_a_line_with_its_arguments_and_no_other() -> None:
+def test_docs_list_every_check_with_its_arguments() -> None:
     said = {}
     for names, arguments, _ in rows("# Checks"):
         outside = re.sub(r"\([^)]*\)", "", arguments)
@@ -35,7 +35,7 @@ def test_every_check_has_a_line_with_its_arguments_and_no_other() -> None:
     assert said == {name: {of.alias or field for field, of in found.items()} for name, found in fields.items()}
 
 
-def test_what_arguments_are_unset_is_said_as_it_is() -> None:
+def test_docs_defaults_match_the_code() -> None:
     for names, arguments, _ in rows("# Checks"):
         for name in re.findall(r"`(\w+)`", names):
             for field, said in re.findall(r"`(\w+)` = (`\w+`|[\w.]+|\[[^]]*\])", arguments):
@@ -43,7 +43,7 @@ def test_what_arguments_are_unset_is_said_as_it_is() -> None:
                 assert yaml.safe_load(said.strip("`")) == (list(default) if isinstance(default, tuple) else default)
 
 
-def test_every_instruction_of_ifbench_is_named() -> None:
+def test_docs_list_every_ifbench_instruction() -> None:
     said = {
         family.strip("`") + name for family, names in rows("## Instructions") for name in re.findall(r"`(\S+)`", names)
     }
@@ -52,14 +52,14 @@ def test_every_instruction_of_ifbench_is_named() -> None:
     assert len(INSTRUCTIONS.keys() - own) == 25
 
 
-def test_every_mark_and_every_metric_is_named() -> None:
+def test_docs_list_every_mark_and_metric() -> None:
     assert [row[0].strip("`") for row in rows("## Marks of cheating")] == list(get_args(Mark))
     part = TEXT.partition("## Similarity")[2].partition("\n## ")[0]
     ranged = {"rouge_2", "rouge_3", "rouge_4"}  # "`rouge_1` to `rouge_5`"
     assert set(re.findall(r"`([a-z_]+\w*)`", part)) - {"text_similarity"} == set(get_args(Metric)) - ranged
 
 
-def test_its_example_can_be_imported() -> None:
+def test_docs_example_is_valid() -> None:
     given = yaml.safe_load(TEXT.partition("```yaml\n")[2].partition("```")[0])["criteria"]
     for number, criterion in enumerate(given):
         ((name, args),) = criterion["check"].items()

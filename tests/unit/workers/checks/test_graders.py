@@ -44,7 +44,7 @@ def test_text_similarity() -> None:
 
 
 @pytest.mark.parametrize("metric", ["fuzzy_match", "meteor", "rouge_l"])
-def test_texts_that_would_take_minutes_to_compare_fail_at_once(metric: str) -> None:
+def test_text_similarity_rejects_texts_that_are_too_long(metric: str) -> None:
     fields = {"input": "{{sample.output_text}}", "reference": "{{sample.output_text}}", "evaluation_metric": metric}
     verdict = found("a b " * 300_000, type="text_similarity", **fields)
     assert verdict.reason == Reason.CHECK_ERROR and f"too many for {metric}" in (verdict.detail or "")
@@ -57,7 +57,7 @@ def test_texts_that_would_take_minutes_to_compare_fail_at_once(metric: str) -> N
         ("{{sample.output_json.a}}", Reason.NOT_JSON, "sample.output_json"),
     ],
 )
-def test_what_a_template_misses_is_a_failure_and_no_0(template: str, reason: Reason, why: str) -> None:
+def test_string_check_fails_on_a_missing_variable(template: str, reason: Reason, why: str) -> None:
     verdict = found("Paris", type="string_check", input=template, reference="x", operation="eq")
     assert (verdict.value, verdict.reason) == (None, reason)
     assert why in (verdict.detail or "")

@@ -114,17 +114,17 @@ def test_instructions(name: str, kwargs: dict[str, Any], good: str, bad: str) ->
     assert not follows(" \n", name, **kwargs)
 
 
-def test_every_instruction_is_tested() -> None:
+def test_instructions_are_all_tested() -> None:
     assert {case[0] for case in CASES} == INSTRUCTIONS.keys()
 
 
 @pytest.mark.parametrize(("name", "kwargs"), [case[:2] for case in CASES], ids=[case[0] for case in CASES])
 @given(text=st.text() | st.text(alphabet="aA .?!*-#<>[]()\"'\n1猫"))
-def test_every_instruction_decides_any_text(name: str, kwargs: dict[str, Any], text: str) -> None:
+def test_instructions_decide_any_text(name: str, kwargs: dict[str, Any], text: str) -> None:
     assert follows(text, name, **kwargs) in (True, False)
 
 
-def test_loose_forgives_a_first_and_a_last_line_and_asterisks() -> None:
+def test_ifeval_loose_ignores_first_and_last_line_and_asterisks() -> None:
     text = "Sure! Here it is, as asked:\n**quiet** and small\nI hope, this helps"
     assert not follows(text, "punctuation:no_comma")
     assert follows(text, "punctuation:no_comma", loose=True)
@@ -135,7 +135,7 @@ def test_loose_forgives_a_first_and_a_last_line_and_asterisks() -> None:
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        ({"instruction_id": "custom:none"}, "no instruction 'custom:none'; docs/checks.md lists them"),
+        ({"instruction_id": "custom:none"}, "unknown instruction 'custom:none'"),
         ({"instruction_id": "punctuation:no_commas"}, "did you mean punctuation:no_comma?"),
         (
             {"instruction_id": "length_constraints:number_words", "kwargs": {"num_words": 3}},
@@ -152,7 +152,7 @@ def test_loose_forgives_a_first_and_a_last_line_and_asterisks() -> None:
         ),
     ],
 )
-def test_what_cannot_be_meant_is_refused_at_import(args: dict[str, Any], message: str) -> None:
+def test_ifeval_rejects_invalid_arguments(args: dict[str, Any], message: str) -> None:
     rubric = Rubric(criteria=(Criterion(key="c", text="t", check=Check(name="ifeval", args=args)),))
     with pytest.raises(InvalidError) as caught:
         checks.validate(rubric)
@@ -160,12 +160,12 @@ def test_what_cannot_be_meant_is_refused_at_import(args: dict[str, Any], message
     assert caught.value.path.startswith("criteria.0.check.args")
 
 
-def test_nulls_are_not_given() -> None:
+def test_ifeval_ignores_nulls() -> None:
     args = IFEval(instruction_id="punctuation:no_comma", kwargs={"n": None, "keyword": None})
-    assert args.given() == {}
+    assert args.arguments() == {}
 
 
-def test_all_of_ifeval_can_be_asked(shared_data: Path) -> None:
+def test_ifeval_covers_the_data_set(shared_data: Path) -> None:
     asked = set()
     for line in (shared_data / "ifeval" / "input_data.jsonl").read_text().splitlines():
         row = json.loads(line)
@@ -187,7 +187,7 @@ LEFT_OUT = (
 
 
 @pytest.mark.parametrize(("file", "loose"), [("eval_results_strict.jsonl", False), ("eval_results_loose.jsonl", True)])
-def test_the_published_findings_on_ifbench_are_found_again(shared_data: Path, file: str, loose: bool) -> None:
+def test_ifeval_reproduces_the_published_results_on_ifbench(shared_data: Path, file: str, loose: bool) -> None:
     folder = shared_data / "ifbench"
     lines = [json.loads(line) for line in (folder / "IFBench_test.jsonl").read_text().splitlines()]
     kwargs = {line["prompt"].strip(): line["kwargs"] for line in lines}

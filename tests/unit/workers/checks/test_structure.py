@@ -86,18 +86,18 @@ def test_tables(text: str, args: dict[str, object], value: float) -> None:
     ],
     ids=["tabs before", "tabs after", "rows"],
 )
-def test_a_long_text_holds_nobody_up(text: str, value: float) -> None:  # hours each, were the time quadratic
+def test_tables_reads_long_texts(text: str, value: float) -> None:  # hours each, were the time quadratic
     assert verdict(text, "tables", max=10**6).value == value
 
 
 @pytest.mark.parametrize("text", ["[" * 100_000, '{"a":' * 65, "- a\n" * 70_000])
-def test_yaml_that_would_take_long_fails_and_is_no_zero(text: str) -> None:
+def test_format_fails_on_yaml_over_the_limits(text: str) -> None:
     found = verdict(text, "format", kind="yaml")
     assert (found.outcome, found.reason) == ("failed", "check_error")
     assert "is not read" in (found.detail or "")
 
 
-def test_yaml_of_some_depth_is_read() -> None:
+def test_format_reads_yaml_within_the_limits() -> None:
     assert verdict("[" * 64 + "]" * 64, "format", kind="yaml").value == 1
 
 
@@ -145,7 +145,7 @@ def test_format(text: str, kind: str, value: float) -> None:
     assert verdict(text, "format", kind=kind).value == value
 
 
-def test_a_yaml_that_would_grow_without_bound_is_only_read() -> None:
+def test_format_does_not_expand_yaml_merge_keys() -> None:
     merged = "\n".join(f"a{n}: &a{n} {{<<: [*a{n - 1}, *a{n - 1}]}}" for n in range(1, 60))
     assert verdict(f"a0: &a0 {{k: v}}\n{merged}", "format", kind="yaml").value == 1
 
@@ -168,19 +168,19 @@ def test_language(text: str, codes: list[str], value: float) -> None:
 
 
 @pytest.mark.parametrize("code", ["zz", "EN", "english", "pt-br"])
-def test_a_language_that_is_never_found_is_refused_with_those_that_are(code: str) -> None:
-    with pytest.raises(ValidationError, match=f"'{code}' is no language that langdetect knows: zh, af, .*zh-tw"):
+def test_language_rejects_unknown_codes(code: str) -> None:
+    with pytest.raises(ValidationError, match=f"'{code}' is not a language of langdetect: zh, af, .*zh-tw"):
         Language(codes=("en", code))
 
 
-def test_the_languages_are_those_of_langdetect() -> None:
+def test_languages_are_those_of_langdetect() -> None:
     assert sorted(english._languages().langlist) == english.LANGUAGES
 
 
 FENCED = "a\n```python\nx\n```\nb\n~~~\ny\n```\n~~~\n```json\nz"
 
 
-def test_fenced_blocks() -> None:
+def test_blocks_yields_fenced_blocks() -> None:
     assert [(block.language, block.text) for block in blocks(FENCED)] == [
         ("python", "x"), ("", "y\n```"), ("json", "z")
     ]  # fmt: skip
@@ -198,10 +198,10 @@ def test_fenced_blocks() -> None:
         ("whole", ("python",), FENCED),
     ],
 )
-def test_the_block_that_is_looked_at(which: Which, languages: tuple[str, ...], picked: str) -> None:
+def test_pick_selects_blocks(which: Which, languages: tuple[str, ...], picked: str) -> None:
     assert pick(FENCED, which, languages) == picked
 
 
-def test_without_a_block_the_whole_text_is_looked_at() -> None:
+def test_pick_falls_back_to_the_whole_text() -> None:
     assert pick("x = 1", "last", ("python",)) == "x = 1"
     assert pick("```sh\nls\n```", "last", ("python",)) == "```sh\nls\n```"

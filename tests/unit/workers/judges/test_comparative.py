@@ -17,7 +17,7 @@ from rubricsvc.core.rubric import Criterion, Level, Ordinal, Rubric
 from rubricsvc.core.verdict import Reason, Verdict
 from tests.instant_engine import InstantEngine
 from tests.preference_engine import Tasteful, answers_in, scores
-from tests.scripted_server import Say, Script, say, scripted_server
+from tests.scripted_server import Script, ScriptedReply, scripted_server, text_reply
 from tests.unit.workers.scoring.group_setup import (
     GROUP,
     PAIRS,
@@ -57,13 +57,13 @@ def replied(reply: str, asked: Judge = GROUP) -> list[list[Verdict]]:
         (json.dumps({"A": 1, "B": 1, "C": 1}), Reason.UNPARSEABLE),
     ],
 )
-def test_a_judge_that_loses_count_fails_the_whole_group(reply: str, reason: Reason) -> None:
+def test_parse_fails_the_group_for_wrong_ids(reply: str, reason: Reason) -> None:
     found = replied(reply)
     assert [verdict.reason for (verdict,) in found] == [reason] * 3
-    assert {verdict.raw for (verdict,) in found} == {f"{reply}\n\n(sent back once, and then:)\n\n{reply}"}
+    assert {verdict.raw for (verdict,) in found} == {f"{reply}\n\n(reply after one repair:)\n\n{reply}"}
 
 
-def test_nan_is_off_the_scale() -> None:
+def test_parse_fails_the_group_for_nan() -> None:
     reply = scores({"A": 0.5, "B": float("nan"), "C": 1})
     assert [verdict.reason for (verdict,) in replied(reply)] == [Reason.OUT_OF_RANGE] * 3
 
@@ -84,11 +84,11 @@ def over_http(script: Script, asked: Judge, texts: Sequence[str]) -> tuple[list[
         return asyncio.run(run()), server.requests
 
 
-def test_over_a_socket_a_broken_reply_is_sent_back_once() -> None:
-    def script(_: int, body: dict[str, Any]) -> Say:
+def test_score_group_repairs_a_broken_reply_over_http() -> None:
+    def script(_: int, body: dict[str, Any]) -> ScriptedReply:
         shown = answers_in(body["messages"][1]["content"])
         full = {letter: long_is_good(text) for letter, text in shown.items()}
-        return say(scores(full if len(body["messages"]) > 2 else {"A": 0.5}))
+        return text_reply(scores(full if len(body["messages"]) > 2 else {"A": 0.5}))
 
     found, requests = over_http(script, GROUP, TEXTS)
     assert values(found) == [0.1, 0.3, 0.2, 0.5, 0.4]
@@ -96,15 +96,15 @@ def test_over_a_socket_a_broken_reply_is_sent_back_once() -> None:
     assert "answered A" in requests[1]["messages"][-1]["content"]
 
 
-def test_over_a_socket_thinking_is_kept_apart() -> None:
+def test_score_group_splits_thinking_over_http() -> None:
     thinker = GROUP.model_copy(update={"thinking": Thinking()})
-    reply = say(f"<think>{scores({'A': 0.9, 'B': 0.9})}</think>{scores({'A': 0.25, 'B': 0.25})}")
+    reply = text_reply(f"<think>{scores({'A': 0.9, 'B': 0.9})}</think>{scores({'A': 0.25, 'B': 0.25})}")
     found, _ = over_http(reply, thinker, ["a", "bb"])
     assert values(found) == [0.25, 0.25]
     assert "0.9" in (found[0][0].thinking or "")
 
 
-def test_a_judge_that_cannot_tell_gives_no_number() -> None:
+def test_score_group_of_abstentions_has_no_value() -> None:
     finding = {"criterion": "C1", "rationale": "Hm.", "evidence": [], "verdict": "cannot_tell"}
     unsure = InstantEngine(lambda _: Reply(text=json.dumps(finding), latency_s=2.0))
     found = compare(unsure, WRITTEN, ["a", "bb", "ccc"])
@@ -125,7 +125,7 @@ ATTACKS = {
 
 @pytest.mark.parametrize("asked", [PAIRS, GROUP, WRITTEN], ids=["pairs", "group", "written"])
 @pytest.mark.parametrize("attack", ATTACKS.values(), ids=ATTACKS.keys())
-def test_what_a_completion_says_stays_in_its_own_fence(attack: str, asked: Judge) -> None:
+def test_groups_keep_each_completion_in_its_fence(attack: str, asked: Judge) -> None:
     engine = Tasteful(long_is_good)
     found = compare(engine, asked, ["bb", attack, "ccc"])
     plain = Tasteful(long_is_good)
@@ -142,7 +142,7 @@ def test_what_a_completion_says_stays_in_its_own_fence(attack: str, asked: Judge
     }
 
 
-def test_who_knows_the_other_answers_still_does_not_know_their_marks() -> None:
+def test_groups_have_unpredictable_fences() -> None:
     engine = Tasteful(long_is_good)
     compare(engine, GROUP, ["bb", "ccc"])
     marks = re.findall(r"</answer-[0-9a-f]{8}>", engine.requests[0].shared)
@@ -150,7 +150,7 @@ def test_who_knows_the_other_answers_still_does_not_know_their_marks() -> None:
     assert not set(marks) & set(re.findall(r"^</answer-[0-9a-f]{8}>$", engine.requests[1].shared, re.M))
 
 
-def test_the_levels_of_a_scale_are_told() -> None:
+def test_groups_show_the_levels_of_a_scale() -> None:
     scale = Ordinal(levels=(Level(label="1", value=0, text="wrong"), Level(label="2", value=1, text="right")))
     rubric = Rubric(criteria=(Criterion(key="k", text="Is right.", scale=scale),))
     for asked in (PAIRS, GROUP, WRITTEN):
@@ -168,7 +168,7 @@ def test_the_levels_of_a_scale_are_told() -> None:
         ({"mode": "panel", "model": "", "members": (GROUP, PAIRS.model_copy(update={"name": "d"}))}, "needs a group"),
     ],
 )
-def test_what_contradicts_itself_is_refused(fields: dict[str, Any], words: str) -> None:
+def test_judge_rejects_contradictory_comparisons(fields: dict[str, Any], words: str) -> None:
     with pytest.raises(ValidationError, match=words):
         Judge.model_validate({"name": "c", "model": "m", "mode": "comparative", **fields})
     with pytest.raises(ValidationError, match="pairwise"):

@@ -54,7 +54,7 @@ def result(value: Any, **more: Any) -> str:
     return json.dumps({"steps": steps, "result": value, **more})
 
 
-def test_the_turns_are_put_as_they_are_filled_once_and_cleaned() -> None:
+def test_build_call_fills_and_cleans_the_turns() -> None:
     (request,), verdict = asked_and_found(score_model(), result(7))
     assert request.system == "You grade."
     assert request.shared.startswith(
@@ -68,7 +68,7 @@ def test_the_turns_are_put_as_they_are_filled_once_and_cleaned() -> None:
     assert reward(score_model(), [verdict]).value == 7.0
 
 
-def test_a_label_is_worth_1_where_it_passes() -> None:
+def test_verdicts_are_1_for_passing_labels() -> None:
     for label, value in (("good", 1.0), ("fair", 1.0), ("bad", 0.0)):
         (request,), verdict = asked_and_found(label_model(), result(label))
         assert (verdict.value, verdict.rationale) == (value, f"{label}; Look: so.")
@@ -76,11 +76,11 @@ def test_a_label_is_worth_1_where_it_passes() -> None:
 
 
 @pytest.mark.parametrize(("reply", "value"), [("7.5", 0.75), (" 10\n", 1.0), ("<think>3</think>0", 0.0)])
-def test_a_bare_number_is_read_too(reply: str, value: float) -> None:
+def test_parse_takes_a_bare_number(reply: str, value: float) -> None:
     assert asked_and_found(score_model(), reply)[1].value == value
 
 
-def test_so_is_a_bare_label_and_an_object_with_other_steps() -> None:
+def test_parse_takes_bare_labels_and_other_steps() -> None:
     assert asked_and_found(label_model(), "bad\n")[1].value == 0.0
     for steps, rationale in ((["a", {"b": 1}], 'a\n{"b": 1}'), ("a", None), ([], None)):
         verdict = asked_and_found(score_model(), result(5, steps=steps))[1]
@@ -104,24 +104,24 @@ def test_so_is_a_bare_label_and_an_object_with_other_steps() -> None:
         (Reply(result(7), truncated=True), Reason.TRUNCATED),
     ],
 )
-def test_a_reply_that_gives_no_number_of_the_scale_is_a_failure(reply: str | Reply, reason: Reason) -> None:
+def test_parse_fails_off_the_scale(reply: str | Reply, reason: Reason) -> None:
     verdict = asked_and_found(score_model(), reply)[1]
     assert (verdict.value, verdict.reason) == (None, reason)
     assert verdict.raw == (reply.text if isinstance(reply, Reply) else reply)
 
 
 @pytest.mark.parametrize("label", ["Good", "excellent", 1])
-def test_a_label_that_there_is_not_is_a_failure(label: Any) -> None:
+def test_parse_fails_unknown_labels(label: Any) -> None:
     assert asked_and_found(label_model(), result(label))[1].reason == Reason.OUT_OF_RANGE
 
 
-def test_nothing_is_asked_where_the_item_has_not_what_a_turn_names() -> None:
+def test_score_asks_nothing_for_missing_values() -> None:
     asks, verdict = asked_and_found(score_model(), result(7), prompt=Prompt.of("Capital?"))
     assert asks == []
     assert verdict.reason is Reason.NO_VARIABLE and "item.answer" in str(verdict.detail)
 
 
-def test_a_readout_reads_digits_of_a_number_and_letters_of_labels() -> None:
+def test_readouts_have_digits_for_numbers_and_letters_for_labels() -> None:
     mass = Reply(label_mass={"A": 0.5, "B": 0.25, "C": 0.25})
     (request,), verdict = asked_and_found(label_model(), mass, READOUT)
     assert request.questions[0].labels == ("A", "B", "C") and "A: good\nB: fair\nC: bad" in request.shared
@@ -130,7 +130,7 @@ def test_a_readout_reads_digits_of_a_number_and_letters_of_labels() -> None:
     assert asked_and_found(score_model(range=[1, 5]), mass, READOUT)[1].value == 0.5
 
 
-def test_turns_of_any_order_end_with_the_user() -> None:
+def test_build_call_ends_with_the_user() -> None:
     turns = [("user", "a"), ("assistant", "b"), ("assistant", "c"), ("user", "d"), ("developer", "e")]
     given = [{"role": role, "content": content} for role, content in turns]
     (request,), _ = asked_and_found(score_model(input=given), result(7))
@@ -143,12 +143,12 @@ def test_turns_of_any_order_end_with_the_user() -> None:
     assert request.system == "You grade." and request.shared.startswith("Reply with one JSON")
 
 
-def test_it_is_drawn_as_the_grader_says_and_else_as_the_judge_does() -> None:
+def test_build_call_overrides_sampling() -> None:
     (request,), _ = asked_and_found(score_model(sampling_params={"seed": 7, "max_completion_tokens": 50}), result(7))
     assert request.sampling == Sampling(temperature=0.5, seed=7, max_tokens=50)
 
 
-def test_several_samples_vote() -> None:
+def test_samples_of_custom_prompts_are_aggregated() -> None:
     judge = WRITTEN.model_copy(update={"voting": Voting(samples=3, rule="median")})
     replies = iter([result(1), result(9), result(5)])
     engine = InstantEngine(lambda question: Reply(next(replies)), remember=1)
@@ -157,7 +157,7 @@ def test_several_samples_vote() -> None:
     assert [question.sample for question in engine.requests[0].questions] == [0, 1, 2]
 
 
-def test_it_stands_beside_criteria_of_other_kinds_and_in_their_order() -> None:
+def test_score_keeps_the_order_of_mixed_criteria() -> None:
     own = score_model().criteria[0]
     rubric = Rubric(criteria=(own, Criterion(key="x", text="Is short."), own.model_copy(update={"key": "y"})))
 
@@ -170,7 +170,7 @@ def test_it_stands_beside_criteria_of_other_kinds_and_in_their_order() -> None:
     assert [(verdict.criterion, verdict.value) for verdict in found] == [("s", 0.5), ("x", 1.0), ("y", 0.5)]
 
 
-def test_a_panel_asks_each_member_and_others_cannot_be_asked() -> None:
+def test_panels_ask_each_member_custom_prompts() -> None:
     panel = Judge(name="p", mode="panel", members=(WRITTEN, WRITTEN.model_copy(update={"name": "v"})))
     verdict = asked_and_found(score_model(), result(5), panel)[1]
     assert verdict.value == 0.5 and len(verdict.votes) == 2

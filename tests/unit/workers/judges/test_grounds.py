@@ -9,7 +9,7 @@ from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.errors import InvalidError
 from workers import judges
-from workers.judges.requests import Asked, put
+from workers.judges.requests import AskedCriterion, render_criterion
 from workers.judges.template import parse
 
 PLAIN = Criterion(key="a", text="Says why.")
@@ -20,13 +20,13 @@ GROUNDED = Criterion(key="b", text="Says how.", reference=HOSTILE, passages=("On
 def questions(mode: Mode, template: str | None, *criteria: Criterion) -> tuple[str, list[str], list[str]]:
     judge = Judge(name="j", model="m", mode=mode, template=template)
     plan = judges.plan(judge, Rubric(criteria=criteria))
-    ask, _ = plan.ask(Prompt.of("Why?"), Completion(text="Because."))
-    return ask.shared, [question.text for question in ask.questions], [call.note for call in plan.calls]
+    request = plan.request(plan.template.shared(Prompt.of("Why?"), Completion(text="Because.")))
+    return request.shared, [question.text for question in request.questions], [call.note for call in plan.calls]
 
 
 @pytest.mark.parametrize("mode", ["readout", "written"])
 @pytest.mark.parametrize("documents", [False, True])
-def test_they_stand_before_their_own_criterion_in_fences_of_their_own(mode: Mode, documents: bool) -> None:
+def test_reference_and_passages_precede_their_criterion_fenced(mode: Mode, documents: bool) -> None:
     template = f"{mode}_documents" if documents else None
     shared, (plain, grounded), notes = questions(mode, template, PLAIN, GROUNDED)
     assert (shared, [plain]) == questions(mode, template, PLAIN)[:2]  # what is shared stays shared
@@ -41,9 +41,9 @@ def test_they_stand_before_their_own_criterion_in_fences_of_their_own(mode: Mode
     assert "reference of C1: removed 1 invisible" in notes[1]
 
 
-def test_a_template_that_cannot_show_them_is_refused() -> None:
+def test_render_criterion_rejects_templates_without_the_section() -> None:
     body = "\n".join(f"=== {name} ===\nx" for name in ("system", "empty", "binary", "ordinal", "numeric", "criterion"))
     template = parse("bare", (body + "\n=== shared ===\n{prompt}\n\n{completion}\n").encode())
-    with pytest.raises(InvalidError, match="no section 'reference'"):
-        put(Asked(GROUNDED, "C1"), template, "")
-    assert put(Asked(PLAIN, "C1"), template, "").text == "x"
+    with pytest.raises(InvalidError, match="'reference'"):
+        render_criterion(AskedCriterion(GROUNDED, "C1"), template, "")
+    assert render_criterion(AskedCriterion(PLAIN, "C1"), template, "").text == "x"

@@ -41,7 +41,7 @@ def asked(text: str, judge: Judge) -> tuple[EngineRequest, list[Verdict]]:
 
 @pytest.mark.parametrize("judge", [Judge(name="r", model="m"), WRITTEN], ids=["readout", "written"])
 @pytest.mark.parametrize("attack", ATTACKS.values(), ids=ATTACKS.keys())
-def test_the_completion_stays_between_its_marks(attack: str, judge: Judge) -> None:
+def test_completions_stay_between_their_marks(attack: str, judge: Judge) -> None:
     request, _ = asked(attack, judge)
     plain, _ = asked("A plain answer.", judge)
     head, mark, rest = request.shared.partition("<completion-")
@@ -57,27 +57,27 @@ def test_the_completion_stays_between_its_marks(attack: str, judge: Judge) -> No
 
 
 @pytest.mark.parametrize("name", ["role tokens", "other role tokens"])
-def test_no_role_token_reaches_the_engine(name: str) -> None:
+def test_role_tokens_never_reach_the_engine(name: str) -> None:
     request, verdicts = asked(ATTACKS[name], WRITTEN)
     for token in ("<|im_start|>", "<|im_end|>", "</s>", "[INST]", "[/INST]", "<｜Assistant｜>", "<end_of_turn>"):
         assert token not in request.shared
     assert all("completion: disarmed" in (verdict.detail or "") for verdict in verdicts)
 
 
-def test_no_hidden_word_reaches_the_engine_and_the_verdict_says_so() -> None:
+def test_hidden_words_never_reach_the_engine() -> None:
     request, verdicts = asked(ATTACKS["hidden words"], WRITTEN)
     assert "Fine.\n</completion-" in request.shared
     assert request.shared.isascii()
     assert all("completion: removed 12 invisible characters" in (verdict.detail or "") for verdict in verdicts)
 
 
-def test_nothing_is_cut_from_a_long_completion() -> None:
+def test_long_completions_are_not_cut() -> None:
     text = "".join(f"{n} is a number. " for n in range(50_000))
     request, _ = asked(text, WRITTEN)
     assert text in request.shared
 
 
-def test_a_verdict_that_the_judge_quotes_is_not_its_verdict() -> None:
+def test_quoted_verdicts_do_not_count() -> None:
     own = {"criterion": "C1", "rationale": "It only claims to be good.", "evidence": [FAKE], "verdict": "not_met"}
     verdicts = run(InstantEngine(lambda _: Reply(text=f"The answer says {FAKE}\n{json.dumps(own)}")), FAKE, WRITTEN)
     assert verdicts[0].value == 0.0
@@ -85,6 +85,6 @@ def test_a_verdict_that_the_judge_quotes_is_not_its_verdict() -> None:
     assert verdicts[1].value == 0.0
 
 
-def test_a_judge_that_only_repeats_the_fake_verdict_badly_gives_none() -> None:
+def test_broken_fake_verdicts_do_not_count() -> None:
     verdicts = run(InstantEngine(lambda _: Reply(text=f'{{"rationale": "It says {FAKE}"')), FAKE, WRITTEN)
     assert [verdict.reason for verdict in verdicts] == [Reason.UNPARSEABLE] * 2

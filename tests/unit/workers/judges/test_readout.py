@@ -10,11 +10,10 @@ from rubricsvc.core.verdict import Reason, Usage, Verdict
 from rubricsvc.errors import InvalidError
 from workers.engines.base import Reply
 from workers.judges import readout
-from workers.judges.requests import Asked, Call
-from workers.judges.template import Shown, load
+from workers.judges.requests import AskedCriterion, JudgeCall
+from workers.judges.template import SharedPrompt, load
 
 JUDGE = Judge(name="j", model="m", min_answer_mass=0.2)
-SHOWN = Shown("", "", "", "")
 ORDINAL = Ordinal(
     levels=(
         Level(label="poor", value=0.0, text="wrong"),
@@ -24,26 +23,29 @@ ORDINAL = Ordinal(
 )
 
 
-def call(scale: Scale | None = None, text: str = "Says why.") -> Call:
+def call(scale: Scale | None = None, text: str = "Says why.") -> JudgeCall:
     criterion = Criterion(key="why", text=text, scale=scale or Binary())
-    (made,) = readout.calls([Asked(criterion, "C1")], JUDGE, load(JUDGE))
-    return made
+    return readout.build_call([AskedCriterion(criterion, "C1")], load(JUDGE))
 
 
 def verdict(mass: dict[str, float] | None, scale: Scale | None = None, judge: Judge = JUDGE, note: str = "") -> Verdict:
     reply = Reply(text="x", label_mass=mass, usage=Usage(prompt=7), latency_s=0.5)
-    (found,) = readout.read(call(scale), reply, judge, Shown("", note, "", ""))
+    return read(call(scale), reply, judge, note)
+
+
+def read(made: JudgeCall, reply: Reply, judge: Judge = JUDGE, note: str = "") -> Verdict:
+    (found,) = readout.verdicts(made, readout.parse(made, reply, judge), judge, SharedPrompt("", note, "", ""))
     return found
 
 
-def test_binary_asks_yes_or_no_with_the_criterion_last() -> None:
+def test_build_call_of_a_binary_criterion_asks_yes_or_no() -> None:
     question = call().question
     assert question.labels == ("Yes", "No")
     assert "Criterion: Says why." in question.text
     assert question.text.endswith("Yes or No.")
 
 
-def test_p_yes_over_the_labels() -> None:
+def test_verdicts_divide_by_the_labels_mass() -> None:
     found = verdict({"Yes": 0.6, "No": 0.2})
     assert found.value == pytest.approx(0.75)
     assert found.probability == found.value
@@ -52,26 +54,26 @@ def test_p_yes_over_the_labels() -> None:
 
 
 @pytest.mark.parametrize(("yes", "value"), [(0.7, 1.0), (0.69, 0.0)])
-def test_the_threshold_makes_it_0_or_1_and_the_probability_stays(yes: float, value: float) -> None:
+def test_verdicts_apply_the_threshold_to_the_value(yes: float, value: float) -> None:
     found = verdict({"Yes": yes, "No": 1 - yes}, judge=JUDGE.model_copy(update={"threshold": 0.7}))
     assert (found.value, found.probability) == (value, pytest.approx(yes))
 
 
-def test_ordinal_levels_are_lettered_and_the_value_is_expected() -> None:
+def test_build_call_letters_ordinal_levels() -> None:
     question = call(ORDINAL).question
     assert question.labels == ("A", "B", "C")
     assert "A: poor: wrong\nB: fair\nC: poorly sourced, but right\n" in question.text
     assert verdict({"A": 0.2, "B": 0.2, "C": 0.4}, ORDINAL).value == pytest.approx((0.2 * 0.4 + 0.4) / 0.8)
 
 
-def test_small_whole_scales_are_read_as_digits() -> None:
+def test_build_call_uses_digits_for_small_whole_scales() -> None:
     question = call(Numeric(low=1, high=5)).question
     assert question.labels == ("1", "2", "3", "4", "5")
     assert "from 1 (lowest) to 5 (highest)" in question.text
     assert verdict({"4": 0.5}, Numeric(low=1, high=5)).value == pytest.approx(0.75)
 
 
-def test_how_the_levels_shared_the_answer_is_kept_under_their_own_names() -> None:
+def test_verdicts_name_the_distribution_over_levels() -> None:
     mass = {"A": 0.2, "B": 0.2, "C": 0.4}
     found = verdict(mass, ORDINAL)
     assert found.levels == pytest.approx({"poor": 0.25, "fair": 0.25, "poorly sourced, but right": 0.5})
@@ -84,7 +86,7 @@ def test_how_the_levels_shared_the_answer_is_kept_under_their_own_names() -> Non
 
 
 @pytest.mark.parametrize("scale", [Numeric(), Numeric(low=-1, high=1), Numeric(low=0.5, high=9), Numeric(high=1e308)])
-def test_other_scales_are_read_as_eleven_letters(scale: Numeric) -> None:
+def test_build_call_uses_eleven_letters_for_other_scales(scale: Numeric) -> None:
     question = call(scale).question
     assert question.labels == tuple("ABCDEFGHJKL")
     assert f"A: {scale.low:g}\n" in question.text
@@ -93,9 +95,9 @@ def test_other_scales_are_read_as_eleven_letters(scale: Numeric) -> None:
     assert verdict({"F": 1.0}, scale).value == pytest.approx(0.5)
 
 
-def test_too_many_levels_for_the_alphabet() -> None:
+def test_build_call_rejects_more_levels_than_letters() -> None:
     levels = tuple(Level(label=str(n), value=n / 30) for n in range(30))
-    with pytest.raises(InvalidError, match="30 levels"):
+    with pytest.raises(InvalidError, match="30"):
         call(Ordinal(levels=levels))
 
 
@@ -114,7 +116,7 @@ def test_too_many_levels_for_the_alphabet() -> None:
         ({"Yes": -0.5, "No": 1.0}, Reason.OUT_OF_RANGE),
     ],
 )
-def test_no_answer_is_a_failure_and_never_a_number(mass: dict[str, float] | None, reason: Reason) -> None:
+def test_verdicts_fail_without_an_answer(mass: dict[str, float] | None, reason: Reason) -> None:
     found = verdict(mass)
     assert (found.outcome, found.reason, found.value, found.raw) == ("failed", reason, None, "x")
 
@@ -122,25 +124,33 @@ def test_no_answer_is_a_failure_and_never_a_number(mass: dict[str, float] | None
 @pytest.mark.parametrize(
     ("mass", "shared"), [({"Yes": 0.06, "No": 0.03}, 0.09), ({"Maybe": 1.0}, 0.0), ({"Yes": 0.6}, 0.6)]
 )
-def test_the_mass_of_the_labels_is_kept_where_it_is_too_little_too(mass: dict[str, float], shared: float) -> None:
+def test_verdicts_keep_the_answer_mass_of_failures(mass: dict[str, float], shared: float) -> None:
     assert verdict(mass).answer_mass == pytest.approx(shared)
 
 
-def test_with_no_least_mass_nothing_is_still_no_answer() -> None:
+def test_verdicts_fail_without_any_mass() -> None:
     found = verdict({"Yes": 0.0, "No": 0.0}, judge=JUDGE.model_copy(update={"min_answer_mass": 0.0}))
     assert found.reason == Reason.NO_ANSWER
 
 
-def test_what_was_cleaned_is_told() -> None:
+def test_verdicts_note_what_was_cleaned() -> None:
     assert verdict({"Yes": 1.0}, note="completion: removed 1").detail == "completion: removed 1"
-    (found,) = readout.read(call(text="Says\u200b why."), Reply(label_mass={"Yes": 1.0}), JUDGE, SHOWN)
+    found = read(call(text="Says\u200b why."), Reply(label_mass={"Yes": 1.0}))
     assert found.detail == "criterion C1: removed 1 invisible characters (U+200B ×1)"
 
 
 @given(
-    st.dictionaries(st.sampled_from(["Yes", "No", "A", "B", "C", "3"]), st.floats()),
+    st.dictionaries(st.sampled_from(["Yes", "No", "A", "B", "C", "3"]), st.floats(0, 0.5) | st.floats()),
     st.sampled_from([Binary(), ORDINAL, Numeric(low=0, high=9)]),
 )
-def test_reading_never_raises_and_never_leaves_the_scale(mass: dict[str, float], scale: Scale) -> None:
+def test_verdicts_are_the_expected_value_or_a_failure(mass: dict[str, float], scale: Scale) -> None:
     found = verdict(mass, scale)
-    assert found.outcome == "failed" or 0.0 <= (found.value or 0.0) <= 1.0
+    weights = [(mass.get(label, 0.0), value) for label, value, _ in readout.options(scale)]
+    total = sum(weight for weight, _ in weights)
+    if all(0 <= weight <= 1 for weight, _ in weights) and JUDGE.min_answer_mass <= total <= 1:
+        assert found.value == pytest.approx(sum(weight * value for weight, value in weights) / total)
+        assert (found.value, found.answer_mass) == (found.probability, pytest.approx(total))
+    elif not all(0 <= weight <= 1.001 for weight, _ in weights) or total > 1.0011:
+        assert found.reason is Reason.OUT_OF_RANGE
+    elif total < JUDGE.min_answer_mass:
+        assert found.reason is Reason.NO_ANSWER

@@ -14,7 +14,7 @@ from rubricsvc.core.judge import Endpoint, Judge, Sampling, Thinking, Voting
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Binary, Criterion, Level, Numeric, Ordinal, Rubric, Scale
 from rubricsvc.core.verdict import Reason, Verdict
-from tests.scripted_server import Say, Script, ScriptedServer, error, say, scripted_server
+from tests.scripted_server import Script, ScriptedReply, ScriptedServer, error, scripted_server, text_reply
 from workers.engines import make_engine
 from workers.scoring.completions import score
 
@@ -47,13 +47,13 @@ def ask(
     return verdict, server
 
 
-def by_seed(*replies: Say) -> Script:
+def by_seed(*replies: ScriptedReply) -> Script:
     return lambda _number, body: replies[body["seed"] - 5]
 
 
-def test_samples_are_drawn_with_seeds_of_their_own_and_voted_on() -> None:
+def test_samples_have_their_own_seeds_and_are_aggregated() -> None:
     voting = Voting(samples=3, rule="majority")
-    replies = by_seed(say(wrote("not_met")), say(wrote("met")), say(wrote("met")))
+    replies = by_seed(text_reply(wrote("not_met")), text_reply(wrote("met")), text_reply(wrote("met")))
     verdict, server = ask(replies, voting=voting, sampling=WARM)
     assert sorted(request["seed"] for request in server.requests) == [5, 6, 7]
     assert {request["temperature"] for request in server.requests} == {0.7}
@@ -68,9 +68,9 @@ def test_samples_are_drawn_with_seeds_of_their_own_and_voted_on() -> None:
     assert verdict.usage.prompt == 30
 
 
-def test_a_failed_sample_is_a_vote_and_no_number() -> None:
+def test_failed_samples_are_votes_without_value() -> None:
     voting = Voting(samples=2)
-    verdict, _ = ask(by_seed(say(wrote("met")), error(401)), voting=voting, sampling=WARM)
+    verdict, _ = ask(by_seed(text_reply(wrote("met")), error(401)), voting=voting, sampling=WARM)
     assert (verdict.value, [vote.reason for vote in verdict.votes]) == (1.0, [None, Reason.REFUSED])
     verdict, _ = ask(by_seed(error(401), error(401)), voting=voting, sampling=WARM)
     assert (verdict.outcome, verdict.value, verdict.reason) == ("failed", None, Reason.REFUSED)
@@ -85,7 +85,7 @@ def test_a_failed_sample_is_a_vote_and_no_number() -> None:
         {"mode": "readout", "require_evidence": True},
     ],
 )
-def test_what_contradicts_itself_is_refused(fields: dict[str, Any]) -> None:
+def test_judge_rejects_options_of_other_modes(fields: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         Judge(name="w", model="m", **fields)
 
@@ -111,26 +111,26 @@ def test_what_contradicts_itself_is_refused(fields: dict[str, Any]) -> None:
         (Numeric(), 3, [], Reason.NO_EVIDENCE),
     ],
 )
-def test_a_positive_finding_quotes_what_stands_there(
+def test_positive_verdicts_need_evidence(
     scale: Scale, said: object, quotes: Sequence[str], reason: Reason | None
 ) -> None:
-    verdict, _ = ask(say(wrote(said, *quotes)), scale, require_evidence=True)
+    verdict, _ = ask(text_reply(wrote(said, *quotes)), scale, require_evidence=True)
     assert verdict.reason == reason
     assert (verdict.raw is not None) == (reason is not None)
     assert [quote.quote for quote in verdict.evidence] == list(quotes)
-    assert ask(say(wrote(said, *quotes)), scale)[0].outcome != "failed"
+    assert ask(text_reply(wrote(said, *quotes)), scale)[0].outcome != "failed"
 
 
-def test_a_short_answer_may_be_quoted_whole_and_blank_quotes_are_none() -> None:
-    assert ask(say(wrote("met", "4.")), require_evidence=True, text=" 4.\n")[0].value == 1.0
-    assert ask(say(wrote("met", "4")), require_evidence=True, text="42.")[0].reason == Reason.NO_EVIDENCE
-    blank, _ = ask(say(wrote("not_met", "", " ")), require_evidence=True)
+def test_short_completions_may_be_quoted_whole() -> None:
+    assert ask(text_reply(wrote("met", "4.")), require_evidence=True, text=" 4.\n")[0].value == 1.0
+    assert ask(text_reply(wrote("met", "4")), require_evidence=True, text="42.")[0].reason == Reason.NO_EVIDENCE
+    blank, _ = ask(text_reply(wrote("not_met", "", " ")), require_evidence=True)
     assert (blank.value, blank.evidence) == (0.0, ())
 
 
-def reasoned(field: str, thought: str, text: str | None, finish: str = "stop") -> Say:
+def reasoned(field: str, thought: str, text: str | None, finish: str = "stop") -> ScriptedReply:
     message = {"role": "assistant", "content": text, field: thought}
-    return Say(more={"choices": [{"index": 0, "message": message, "finish_reason": finish}]})
+    return ScriptedReply(extra={"choices": [{"index": 0, "message": message, "finish_reason": finish}]})
 
 
 @pytest.mark.parametrize(
@@ -138,12 +138,12 @@ def reasoned(field: str, thought: str, text: str | None, finish: str = "stop") -
     [
         reasoned("reasoning_content", wrote("not_met"), wrote("met")),
         reasoned("reasoning", wrote("not_met"), wrote("met")),
-        say(f"<think>\n{wrote('not_met')}\n</think>\n{wrote('met')}"),
-        say(f"{wrote('not_met')}\n</think>\n{wrote('met')}"),
+        text_reply(f"<think>\n{wrote('not_met')}\n</think>\n{wrote('met')}"),
+        text_reply(f"{wrote('not_met')}\n</think>\n{wrote('met')}"),
     ],
 )
 @pytest.mark.parametrize("thinking", [Thinking(budget_tokens=77), None])
-def test_thinking_is_kept_apart_and_never_parsed(reply: Say, thinking: Thinking | None) -> None:
+def test_thinking_is_split_off_and_never_parsed(reply: ScriptedReply, thinking: Thinking | None) -> None:
     verdict, server = ask(reply, thinking=thinking)
     assert (verdict.value, verdict.thinking) == (1.0, wrote("not_met"))
     assert server.requests[0]["max_tokens"] == 1024 + (77 if thinking else 0)
@@ -152,71 +152,71 @@ def test_thinking_is_kept_apart_and_never_parsed(reply: Say, thinking: Thinking 
 @pytest.mark.parametrize(
     ("reply", "where"),
     [
-        (say(f"<think>{wrote('met')}"), "inside its thinking"),
-        (say(f"<think>{wrote('met')}", finish_reason="length"), "inside its thinking"),
+        (text_reply(f"<think>{wrote('met')}"), "inside its thinking"),
+        (text_reply(f"<think>{wrote('met')}", finish_reason="length"), "inside its thinking"),
         (reasoned("reasoning", wrote("met"), None, "length"), "inside its thinking"),
-        (say(f"<think>a</think>{wrote('met')[:-9]}", finish_reason="length"), "before its verdict"),
+        (text_reply(f"<think>a</think>{wrote('met')[:-9]}", finish_reason="length"), "before its verdict"),
     ],
 )
-def test_a_reply_that_is_cut_off_is_no_verdict_and_is_not_sent_back(reply: Say, where: str) -> None:
+def test_truncated_replies_fail_without_repair(reply: ScriptedReply, where: str) -> None:
     verdict, server = ask(reply, thinking=Thinking())
     assert (verdict.reason, len(server.requests)) == (Reason.TRUNCATED, 1)
     assert where in (verdict.detail or "")
 
 
 @pytest.mark.parametrize(("tokens", "reason"), [(78, Reason.TRUNCATED), (77, None), ("many", None), (None, None)])
-def test_thinking_is_held_to_its_budget_where_the_server_counts_it(tokens: object, reason: Reason | None) -> None:
+def test_thinking_over_its_budget_is_truncated(tokens: object, reason: Reason | None) -> None:
     usage = {"prompt_tokens": 9, "completion_tokens": 99, "completion_tokens_details": {"reasoning_tokens": tokens}}
-    verdict, server = ask(say(wrote("met"), usage=usage), thinking=Thinking(budget_tokens=77))
+    verdict, server = ask(text_reply(wrote("met"), usage=usage), thinking=Thinking(budget_tokens=77))
     assert (verdict.reason, len(server.requests)) == (reason, 1)
     if reason:
-        assert "78 tokens, over its budget of 77" in (verdict.detail or "")
+        assert "budget of 77" in (verdict.detail or "")
         assert verdict.raw == wrote("met")
-    assert ask(say(wrote("met"), usage=usage))[0].value == 1.0
+    assert ask(text_reply(wrote("met"), usage=usage))[0].value == 1.0
 
 
-def test_a_judge_that_thinks_is_not_held_to_a_schema() -> None:
+def test_thinking_judges_have_no_schema() -> None:
     """Without a reasoning parser its thinking would be held to it, too."""
-    assert "response_format" not in ask(say(wrote()), thinking=Thinking())[1].requests[0]
-    assert "response_format" in ask(say(wrote()))[1].requests[0]
+    assert "response_format" not in ask(text_reply(wrote()), thinking=Thinking())[1].requests[0]
+    assert "response_format" in ask(text_reply(wrote()))[1].requests[0]
 
 
-def test_other_marks_are_the_judges_own() -> None:
-    verdict, _ = ask(say(f"[THINK]hm[/THINK]{wrote()}"), thinking=Thinking(opens="[THINK]", closes="[/THINK]"))
+def test_thinking_marks_are_configurable() -> None:
+    verdict, _ = ask(text_reply(f"[THINK]hm[/THINK]{wrote()}"), thinking=Thinking(opens="[THINK]", closes="[/THINK]"))
     assert (verdict.value, verdict.thinking) == (1.0, "hm")
 
 
 @pytest.mark.parametrize("broken", ["I would say it is met.", wrote(criterion="C9")])
-def test_a_reply_that_cannot_be_read_is_sent_back_once(broken: str) -> None:
-    verdict, server = ask([say(broken), say(wrote("met"))])
+def test_unparseable_replies_are_repaired_once(broken: str) -> None:
+    verdict, server = ask([text_reply(broken), text_reply(wrote("met"))])
     first, second = (request["messages"] for request in server.requests)
     assert second[: len(first)] == first
     assert [turn["role"] for turn in second[len(first) :]] == ["assistant", "user"]
     assert second[-2]["content"] == broken
     assert "C1" in second[-1]["content"]
     assert verdict.value == 1.0
-    assert "one repair" in (verdict.detail or "")
+    assert "repaired once" in (verdict.detail or "")
     assert verdict.usage is not None
     assert verdict.usage.prompt == 20
 
 
-def test_a_repair_that_helps_nothing_is_a_failure() -> None:
-    verdict, server = ask([say("No."), say("Still no.")])
+def test_failed_repairs_fail_with_both_replies() -> None:
+    verdict, server = ask([text_reply("No."), text_reply("Still no.")])
     assert (verdict.reason, len(server.requests)) == (Reason.UNPARSEABLE, 2)
-    assert verdict.raw == "No.\n\n(sent back once, and then:)\n\nStill no."
-    verdict, server = ask([say("No."), error(401)])
+    assert verdict.raw == "No.\n\n(reply after one repair:)\n\nStill no."
+    verdict, server = ask([text_reply("No."), error(401)])
     assert (verdict.reason, verdict.raw, len(server.requests)) == (Reason.UNPARSEABLE, "No.", 2)
-    assert "its repair failed: refused" in (verdict.detail or "")
+    assert "repair failed: refused" in (verdict.detail or "")
 
 
-def test_what_is_sent_back_is_disarmed() -> None:
-    _, server = ask([say("<|im_end|> met"), say(wrote())])
+def test_repairs_are_cleaned() -> None:
+    _, server = ask([text_reply("<|im_end|> met"), text_reply(wrote())])
     assert "<|im_end|>" not in json.dumps(server.requests[1]["messages"])
 
 
-def test_only_the_broken_sample_is_sent_back_with_its_own_seed() -> None:
-    def script(_number: int, body: dict[str, Any]) -> Say:
-        return say("Hm." if body["seed"] == 6 and len(body["messages"]) == 2 else wrote())
+def test_repairs_keep_the_seed_of_their_sample() -> None:
+    def script(_number: int, body: dict[str, Any]) -> ScriptedReply:
+        return text_reply("Hm." if body["seed"] == 6 and len(body["messages"]) == 2 else wrote())
 
     verdict, server = ask(script, voting=Voting(samples=2), sampling=WARM)
     assert [request["seed"] for request in server.requests if len(request["messages"]) == 4] == [6]

@@ -17,35 +17,36 @@ def judge(**fields: object) -> Judge:
     return Judge.model_validate({"name": "j", "model": "m", **fields})
 
 
-def test_the_template_is_the_one_of_the_mode_or_the_one_named() -> None:
+def test_load_takes_the_named_template_or_that_of_the_mode() -> None:
     assert load(judge()).name == "readout"
     assert load(judge(mode="written")).name == "written"
     assert load(judge(template="readout_documents")).name == "readout_documents"
 
 
 @pytest.mark.parametrize("name", ["nonsense", "../readout", "readout.txt"])
-def test_an_unknown_template_names_the_known_ones(name: str) -> None:
+def test_load_lists_the_known_templates(name: str) -> None:
     with pytest.raises(InvalidError) as caught:
         load(judge(template=name))
     listed = [*NAMES, *(name + end for name in SEVERAL for end in ("", "_documents"))]
-    assert caught.value.hint == "there are " + ", ".join(sorted(listed))
+    assert caught.value.path == "judge.template"
+    assert caught.value.hint is not None and ", ".join(sorted(listed)) in caught.value.hint
 
 
-def test_the_digest_is_that_of_the_file() -> None:
+def test_parse_takes_the_digest_of_the_file() -> None:
     content = (FOLDER / "readout.txt").read_bytes()
     assert parse("readout", content).digest == load(judge()).digest
     assert parse("readout", content + b"\n").digest != load(judge()).digest
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_task_stands_before_the_completion(name: str) -> None:
+def test_shared_shows_the_task_before_the_completion(name: str) -> None:
     prompt = Prompt.of("THE TASK", reference="THE REFERENCE")
     text = load(judge(template=name)).shared(prompt, Completion(text="THE ANSWER")).text
     assert text.index("THE TASK") < text.index("THE REFERENCE") < text.index("THE ANSWER")
     assert text.endswith("\n\n")
 
 
-def test_reference_and_documents_are_shown_where_there_are_some() -> None:
+def test_shared_shows_reference_and_documents() -> None:
     bare = load(judge()).shared(Prompt.of("q"), Completion(text="a")).text
     assert "reference" not in bare
     documents = (Document(id="d1", text="Alpha.", title="First"), Document(id="d2", text="Beta."))
@@ -57,7 +58,7 @@ def test_reference_and_documents_are_shown_where_there_are_some() -> None:
     assert "Alpha" not in load(judge()).shared(prompt, Completion(text="a")).text
 
 
-def test_the_task_part_is_the_same_for_every_completion() -> None:
+def test_shared_begins_alike_for_every_completion() -> None:
     template = load(judge())
     prompt = Prompt.of("What is it?")
     one, other = (template.shared(prompt, Completion(text=text)).text for text in ("a", "b"))
@@ -66,20 +67,20 @@ def test_the_task_part_is_the_same_for_every_completion() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "  \n", "\u200b\u200b"])
-def test_an_empty_completion_is_said_to_be_empty(text: str) -> None:
+def test_shared_marks_an_empty_completion(text: str) -> None:
     shown = load(judge()).shared(Prompt.of("q"), Completion(text=text))
     fence_end = shown.text.index("</completion-")
     assert shown.text.index("(The answer is empty: nothing was written.)") > fence_end
 
 
-def test_placeholders_in_what_is_filled_in_stay() -> None:
+def test_shared_leaves_placeholders_in_filled_text() -> None:
     text = "I like {completion}, {prompt}, {criterion}, {criteria} and {nothing} {0} %s \\1"
     shown = load(judge()).shared(Prompt.of("{completion} {criterion}"), Completion(text=text))
     assert text in shown.text
     assert "{completion} {criterion}\n" in shown.text
 
 
-def test_what_was_cleaned_is_noted_with_its_place() -> None:
+def test_shared_notes_what_was_cleaned_and_where() -> None:
     shown = load(judge()).shared(Prompt.of("q\u200b", reference="<|im_end|>"), Completion(text="a\u202e"))
     assert shown.note == (
         "prompt: removed 1 invisible characters (U+200B ×1); completion: removed 1 invisible characters (U+202E ×1); "
@@ -92,14 +93,14 @@ def test_what_was_cleaned_is_noted_with_its_place() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "complaint"),
     [
-        ("=== empty ===", "=== void ===", "sections"),
-        ("=== binary ===", "=== empty ===", "sections"),
-        ("{completion}", "{prompt}", "must show"),
-        ("{completion}", "{answer}", "no placeholder {answer} here"),
-        ("{criteria}", "{completion}", "no placeholder {completion} here"),
+        ("=== empty ===", "=== void ===", "void"),
+        ("=== binary ===", "=== empty ===", "binary"),
+        ("{completion}", "{prompt}", "shared"),
+        ("{completion}", "{answer}", "{answer}"),
+        ("{criteria}", "{completion}", "{completion}"),
     ],
 )
-def test_a_broken_template_is_refused(old: str, new: str, complaint: str) -> None:
+def test_parse_rejects_broken_templates(old: str, new: str, complaint: str) -> None:
     content = (FOLDER / "readout.txt").read_text().replace(old, new)
     with pytest.raises(InvalidError, match=complaint):
         parse("mine", content.encode())
@@ -113,11 +114,11 @@ def test_a_broken_template_is_refused(old: str, new: str, complaint: str) -> Non
         ({"comparison": {"kind": "pairwise", "written": True}}, "pairwise_written"),
     ],
 )
-def test_a_comparative_judge_has_the_template_of_its_way(fields: dict[str, object], name: str) -> None:
+def test_load_of_comparative_judges_follows_their_options(fields: dict[str, object], name: str) -> None:
     assert load(judge(mode="comparative", **fields)).name == name
 
 
 @pytest.mark.parametrize(("mode", "name"), [("readout", "pairwise"), ("comparative", "readout")])
-def test_a_template_for_several_answers_is_not_for_one(mode: str, name: str) -> None:
-    with pytest.raises(InvalidError, match=f"{name!r} is not for a {mode} judge"):
+def test_validate_rejects_templates_of_other_modes(mode: str, name: str) -> None:
+    with pytest.raises(InvalidError, match=f"{name!r}.* {mode} judge"):
         validate(judge(mode=mode, template=name))

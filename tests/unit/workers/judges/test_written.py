@@ -7,15 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rubricsvc.core.judge import Judge
-from rubricsvc.core.rubric import Binary, Criterion, Level, Numeric, Ordinal, Scale
+from rubricsvc.core.judge import Judge, Voting
+from rubricsvc.core.rubric import Binary, Criterion, Level, Numeric, Ordinal, Rubric, Scale
 from rubricsvc.core.verdict import Reason, Usage, Verdict
 from rubricsvc.errors import InvalidError
 from tests.instant_engine import agreeable
 from workers.engines.base import Reply
-from workers.judges import written
-from workers.judges.requests import Asked, Call
-from workers.judges.template import Shown, load
+from workers.judges import JudgePlan, composition, replies, written
+from workers.judges.requests import AskedCriterion, JudgeCall
+from workers.judges.template import SharedPrompt, load
 from workers.judges.untrusted import clean
 
 JUDGE = Judge(name="j", model="m", mode="written")
@@ -23,25 +23,25 @@ ANSWER = "The left operand is asked first.\nThen the right one."
 ORDINAL = Ordinal(levels=(Level(label="poor", value=0.0, text="It is wrong."), Level(label="good", value=0.8)))
 
 
-def asked(count: int = 1, scale: Scale | None = None) -> list[Asked]:
+def asked(count: int = 1, scale: Scale | None = None) -> list[AskedCriterion]:
     return [
-        Asked(Criterion(key=f"k{n}", text=f"Criterion {n}.", scale=scale or Binary()), f"C{n}")
+        AskedCriterion(Criterion(key=f"k{n}", text=f"Criterion {n}.", scale=scale or Binary()), f"C{n}")
         for n in range(1, count + 1)
     ]
 
 
-def call(count: int = 1, scale: Scale | None = None) -> Call:
-    (made,) = written.calls(asked(count, scale), JUDGE.model_copy(update={"criteria_per_call": 0}), load(JUDGE))
-    return made
+def call(count: int = 1, scale: Scale | None = None) -> JudgeCall:
+    return written.build_call(asked(count, scale), load(JUDGE))
 
 
 def finding(number: int = 1, verdict: object = "met", **fields: object) -> dict[str, object]:
     return {"criterion": f"C{number}", "rationale": "Because.", "evidence": [], "verdict": verdict, **fields}
 
 
-def read(made: Call, text: str, original: str = ANSWER, **fields: object) -> list[Verdict]:
+def read(made: JudgeCall, text: str, original: str = ANSWER, **fields: object) -> list[Verdict]:
     reply = Reply(text=text, **fields)  # type: ignore[arg-type]
-    return written.read(made, reply, JUDGE, Shown("", "", clean(original).text, original))
+    plan = JudgePlan(JUDGE, load(JUDGE), (made,), Voting())
+    return plan.verdicts(plan.parse([reply]), SharedPrompt("", "", clean(original).text, original))
 
 
 def reasons(verdicts: Sequence[Verdict]) -> list[Reason | None]:
@@ -49,14 +49,20 @@ def reasons(verdicts: Sequence[Verdict]) -> list[Reason | None]:
 
 
 @pytest.mark.parametrize(("per_call", "sizes"), [(1, [1, 1, 1, 1, 1]), (2, [2, 2, 1]), (0, [5]), (9, [5])])
-def test_criteria_share_calls_as_the_judge_says(per_call: int, sizes: list[int]) -> None:
-    made = written.calls(asked(5), JUDGE.model_copy(update={"criteria_per_call": per_call}), load(JUDGE))
-    assert [len(one.asked) for one in made] == sizes
-    assert [one.id for one_call in made for one in one_call.asked] == ["C1", "C2", "C3", "C4", "C5"]
-    assert all(f"{one.id}: {one.criterion.text}" in c.question.text for c in made for one in c.asked)
+def test_composition_follows_criteria_per_call(per_call: int, sizes: list[int]) -> None:
+    rubric = Rubric(criteria=tuple(one.criterion for one in asked(5)))
+    parts = composition(JUDGE.model_copy(update={"criteria_per_call": per_call}), rubric)
+    assert [len(part) for part in parts] == sizes
+    assert tuple(criterion for part in parts for criterion in part) == rubric.criteria
 
 
-def test_rationale_stands_before_the_verdict() -> None:
+def test_build_call_shows_each_criterion_with_its_id() -> None:
+    made = call(5)
+    assert [one.id for one in made.asked] == ["C1", "C2", "C3", "C4", "C5"]
+    assert all(f"{one.id}: {one.criterion.text}" in made.question.text for one in made.asked)
+
+
+def test_build_call_asks_for_the_rationale_before_the_verdict() -> None:
     assert list(call().question.schema["properties"]) == [  # type: ignore[index]
         "criterion",
         "rationale",
@@ -67,7 +73,7 @@ def test_rationale_stands_before_the_verdict() -> None:
 
 @pytest.mark.parametrize("count", [1, 3])
 @pytest.mark.parametrize("scale", [Binary(), ORDINAL, Numeric(low=-2, high=3)])
-def test_a_reply_that_keeps_the_schema_is_read(count: int, scale: Scale) -> None:
+def test_verdicts_read_replies_of_the_schema(count: int, scale: Scale) -> None:
     made = call(count, scale)
     verdicts = read(made, agreeable(made.question).text)
     assert [verdict.criterion for verdict in verdicts] == [f"k{n + 1}" for n in range(count)]
@@ -85,14 +91,14 @@ def test_a_reply_that_keeps_the_schema_is_read(count: int, scale: Scale) -> None
         (Numeric(low=-8e307, high=8e307), 8e307, 1.0),
     ],
 )
-def test_values(scale: Scale, said: object, value: float) -> None:
+def test_verdicts_map_scales_to_values(scale: Scale, said: object, value: float) -> None:
     (verdict,) = read(call(scale=scale), json.dumps(finding(verdict=said)))
     assert verdict.value == pytest.approx(value)
     assert verdict.rationale == "Because."
 
 
 @pytest.mark.parametrize("scale", [Binary(), ORDINAL, Numeric()])
-def test_cannot_tell_is_an_abstention(scale: Scale) -> None:
+def test_verdicts_abstain_on_cannot_tell(scale: Scale) -> None:
     (verdict,) = read(call(scale=scale), json.dumps(finding(verdict="cannot_tell")))
     assert (verdict.outcome, verdict.value, verdict.rationale) == ("abstained", None, "Because.")
 
@@ -112,7 +118,7 @@ def test_cannot_tell_is_an_abstention(scale: Scale) -> None:
         (Numeric(), "7"),
     ],
 )
-def test_off_the_scale_fails_that_criterion_only(scale: Scale, said: object) -> None:
+def test_verdicts_off_the_scale_fail_alone(scale: Scale, said: object) -> None:
     good = agreeable(call(1, scale).question)
     right = json.loads(good.text)
     verdicts = read(call(2, scale), json.dumps({"verdicts": [right, finding(2, said)]}))
@@ -121,7 +127,7 @@ def test_off_the_scale_fails_that_criterion_only(scale: Scale, said: object) -> 
 
 
 @pytest.mark.parametrize("huge", ["1e999", "-1e999", "Infinity", "NaN"])
-def test_numbers_beyond_floats_are_off_the_scale(huge: str) -> None:
+def test_verdicts_that_are_not_finite_fail(huge: str) -> None:
     (verdict,) = read(call(scale=Numeric()), json.dumps(finding(verdict=5)).replace("5}", huge + "}"))
     assert verdict.reason == Reason.OUT_OF_RANGE
 
@@ -129,22 +135,22 @@ def test_numbers_beyond_floats_are_off_the_scale(huge: str) -> None:
 @pytest.mark.parametrize(
     "numbers", [[1], [1, 2, 2], [1, 1], [1, 3], [1, 2, 3], [], [2, 2]], ids=lambda numbers: f"answered {numbers}"
 )
-def test_missing_foreign_and_repeated_criteria_fail_the_call(numbers: list[int]) -> None:
+def test_parse_fails_the_call_for_wrong_ids(numbers: list[int]) -> None:
     verdicts = read(call(2), json.dumps({"verdicts": [finding(n) for n in numbers]}))
     assert reasons(verdicts) == [Reason.WRONG_CRITERIA] * 2
-    assert "asked C1, C2; answered" in (verdicts[0].detail or "")
+    assert "C1, C2" in (verdicts[0].detail or "")
 
 
-def test_order_does_not_matter_where_ids_do() -> None:
+def test_parse_matches_verdicts_by_id() -> None:
     verdicts = read(call(2), json.dumps({"verdicts": [finding(2, "not_met"), finding(1)]}))
     assert [(verdict.criterion, verdict.value) for verdict in verdicts] == [("k1", 1.0), ("k2", 0.0)]
 
 
-def test_a_wrong_id_in_a_call_of_one_is_wrong() -> None:
+def test_parse_fails_a_wrong_id_in_a_call_of_one() -> None:
     assert reasons(read(call(), json.dumps(finding(2)))) == [Reason.WRONG_CRITERIA]
 
 
-def test_truncated_replies_have_no_verdict_even_if_one_can_be_read() -> None:
+def test_parse_fails_truncated_replies() -> None:
     assert reasons(read(call(), json.dumps(finding()), truncated=True)) == [Reason.TRUNCATED]
 
 
@@ -173,7 +179,7 @@ def test_truncated_replies_have_no_verdict_even_if_one_can_be_read() -> None:
     ],
     ids=range(19),
 )
-def test_anything_else_is_unparseable_with_the_reply_kept(text: str) -> None:
+def test_parse_fails_anything_else_with_the_raw_reply(text: str) -> None:
     (verdict,) = read(call(), text)
     assert (verdict.outcome, verdict.reason, verdict.raw) == ("failed", Reason.UNPARSEABLE, text)
     assert verdict.detail
@@ -189,21 +195,30 @@ def test_anything_else_is_unparseable_with_the_reply_kept(text: str) -> None:
         "First I thought {1}, but no:\n{0}",
     ],
 )
-def test_the_last_object_of_the_reply_is_the_verdict(reply: str) -> None:
+def test_parse_takes_the_last_object(reply: str) -> None:
     text = reply.format(json.dumps(finding(verdict="not_met")), json.dumps(finding(verdict="met")))
     (verdict,) = read(call(), text)
     assert verdict.value == 0.0
 
 
-def test_a_verdict_inside_a_broken_one_does_not_count() -> None:
+def test_parse_ignores_objects_inside_broken_ones() -> None:
     fake = json.dumps(finding(verdict="met"))
     text = f'{{"criterion": "C1", "rationale": "It says "{fake}" itself", "evidence": [], "verdict": "not_met"}}'
     assert reasons(read(call(), text)) == [Reason.UNPARSEABLE]
     assert reasons(read(call(), f'{{"criterion": "C1", "rationale": "It says {fake} and')) == [Reason.UNPARSEABLE]
 
 
+def no_duplicates(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    if len(dict(pairs)) < len(pairs):
+        raise ValueError("duplicate key")
+    return dict(pairs)
+
+
+DECODER = json.JSONDecoder(object_pairs_hook=no_duplicates)
+
+
 def slow_last_object(reply: str) -> dict[str, object] | None:
-    """What `last_object` means: every brace is tried, and only an object at depth 0 that no brace follows counts."""
+    """Try every brace; only an object at depth 0 that no brace follows counts."""
     text, found, depth, position = reply, None, 0, 0
     while (brace := re.search("[{}]", text[position:])) is not None:
         start, found, position = position + brace.start(), None, position + brace.end()
@@ -211,7 +226,7 @@ def slow_last_object(reply: str) -> dict[str, object] | None:
             depth -= 1
             continue
         try:
-            whole, position = written._DECODER.raw_decode(text, start)
+            whole, position = DECODER.raw_decode(text, start)
             found = whole if depth == 0 else None
         except ValueError:
             depth += 1
@@ -222,16 +237,16 @@ def slow_last_object(reply: str) -> dict[str, object] | None:
     st.text(alphabet='{}[]":, \\a1\n', max_size=40)
     | st.lists(st.sampled_from(['{"a": 1}', "{", "}", '{"', '"', ":", "{ }"])).map("".join)
 )
-def test_the_last_object_is_the_one_that_the_slow_search_finds(text: str) -> None:
+def test_last_object_equals_a_slow_search(text: str) -> None:
     try:
-        found = written.last_object(text)
+        found = replies.last_object(text)
     except ValueError:
         found = None
     assert found == slow_last_object(text)
 
 
 @pytest.mark.parametrize("piece", ["{", "{ ", "}", '{"', '{"a":', '{"a": "', "{}", '{"a": [0, '])
-def test_a_long_reply_of_broken_pieces_is_unparseable(piece: str) -> None:
+def test_last_object_is_cheap_on_broken_pieces(piece: str) -> None:
     text = piece * (400_000 // len(piece))
     (verdict,) = read(call(), text + "{")
     assert verdict.reason is Reason.UNPARSEABLE
@@ -240,16 +255,13 @@ def test_a_long_reply_of_broken_pieces_is_unparseable(piece: str) -> None:
 @pytest.mark.parametrize(
     "labels", [("good\u200b", "good"), ("poor", "cannot_tell"), ("poor", " cannot_tell"), ("poor", "\u200b")]
 )
-def test_levels_that_the_judge_cannot_tell_apart_are_refused(labels: tuple[str, str]) -> None:
+def test_build_call_rejects_ambiguous_levels(labels: tuple[str, str]) -> None:
     scale = Ordinal(levels=tuple(Level(label=label, value=n / 2) for n, label in enumerate(labels)))
-    with pytest.raises(
-        InvalidError, match=r"criterion 'k1': a level reads '(good|cannot_tell|)' to the judge"
-    ) as caught:
+    with pytest.raises(InvalidError, match=r"'k1'.*'(good|cannot_tell|)'"):
         call(scale=scale)
-    assert "a visible name of its own" in caught.value.hint
 
 
-def test_evidence_is_located_in_the_completion() -> None:
+def test_verdicts_locate_their_evidence() -> None:
     quotes = ["left operand is asked", "first. Then the", "never said"]
     (verdict,) = read(call(), json.dumps(finding(evidence=quotes)))
     spans = [(evidence.start, evidence.end) for evidence in verdict.evidence]
@@ -257,7 +269,7 @@ def test_evidence_is_located_in_the_completion() -> None:
     assert spans == [(4, 25), (26, 41), (None, None)]
 
 
-def test_what_a_call_used_is_shared_by_its_verdicts() -> None:
+def test_verdicts_share_the_usage_of_their_call() -> None:
     verdicts = read(
         call(2),
         json.dumps({"verdicts": [finding(1), finding(2)]}),
@@ -280,6 +292,6 @@ json_values = st.recursive(
 
 
 @given(st.text() | st.text(alphabet='{}[]":,\\ C1metvrdic') | json_values.map(json.dumps))
-def test_parsing_never_raises(text: str) -> None:
+def test_parse_never_raises(text: str) -> None:
     for made in (call(), call(2, ORDINAL)):
         assert [verdict.criterion for verdict in read(made, text)] == [one.criterion.key for one in made.asked]

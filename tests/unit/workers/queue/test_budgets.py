@@ -19,7 +19,7 @@ from rubricsvc.store import budgets, jobs, judges, leases, verdicts
 from rubricsvc.store.session import Database
 from rubricsvc.store.tables import JobRow
 from tests.rows import submit_job
-from tests.scripted_server import DROPPED, Say, ScriptedServer, error, labels, scripted_server
+from tests.scripted_server import DROPPED, ScriptedReply, ScriptedServer, error, labels, scripted_server
 from workers.engines import ENGINES
 from workers.queue.app import make_app
 from workers.queue.costs import Account
@@ -139,11 +139,13 @@ def test_what_is_spent_is_counted_without_a_budget_too(db: Database) -> None:
         ([replace(YES, delay_s=600), YES], 1),
         ([replace(YES, usage=None), YES], 1),
         ([replace(YES, usage={"total_tokens": 5000}), YES], 1),
-        ([Say(body=b"no"), YES], 1),
+        ([ScriptedReply(body=b"no"), YES], 1),
     ],
     ids=["400", "503", "408", "504", "dropped", "timeout", "no usage", "half a usage", "no JSON"],
 )
-def test_calls_without_a_count_are_counted_at_their_worst(db: Database, script: Sequence[Say], counted: int) -> None:
+def test_calls_without_a_count_are_counted_at_their_worst(
+    db: Database, script: Sequence[ScriptedReply], counted: int
+) -> None:
     with scripted_server(script) as server:
         job = submit_job(db, 1, judge=judge_at(server, timeout_s=1.0, concurrency=1))
         drain(db)

@@ -17,7 +17,7 @@ from rubricsvc.store import jobs, verdicts
 from rubricsvc.store.session import Database
 from tests.instant_engine import InstantEngine
 from tests.rows import submit_job
-from tests.scripted_server import Say, ScriptedServer, error, labels, scripted_server
+from tests.scripted_server import ScriptedReply, ScriptedServer, error, labels, scripted_server
 from workers.engines import ENGINES
 from workers.engines.base import Engine, EngineRequest, Failure, Question, Reply
 from workers.queue.drain import Drainer
@@ -87,7 +87,7 @@ def test_a_pause_that_was_asked_for_is_kept_by_the_next_drain(db: Database, kept
 
 
 def test_what_a_server_refuses_and_its_template_are_learned_once(db: Database, kept: Kept) -> None:
-    def script(_: int, body: dict[str, Any]) -> Say:
+    def script(_: int, body: dict[str, Any]) -> ScriptedReply:
         return error(400, "no response_format here") if "response_format" in body else YES
 
     with scripted_server(script, kind="vllm") as server:
@@ -95,8 +95,8 @@ def test_what_a_server_refuses_and_its_template_are_learned_once(db: Database, k
         for key in ("first", "second"):
             submit_job(db, 1 if key == "first" else 2, judge=judge, rubric=TWO, key=key)
             drain(db, kept)
-        assert server.lists == [2, 2]
-        assert server.looks == 1
+        assert server.list_sizes == [2, 2]
+        assert server.probes == 1
 
 
 def test_engines_are_kept_by_judge_and_where_it_is(kept: Kept) -> None:

@@ -17,7 +17,7 @@ from rubricsvc.settings import Settings
 from rubricsvc.store import jobs
 from rubricsvc.store.session import Database
 from tests.rows import submit_job
-from tests.scripted_server import Say, ScriptedServer, labels, scripted_server
+from tests.scripted_server import ScriptedReply, ScriptedServer, labels, scripted_server
 from workers.queue.drain import Drainer
 
 pytestmark = pytest.mark.integration
@@ -58,13 +58,13 @@ def test_as_many_slow_calls_are_under_way_as_the_judge_takes(db: Database) -> No
         job = submit_job(db, 64, judge=judge_at(server), rubric=ONE)
         with draining(db, claim_size=32) as thread:
             thread.join(60)
-        assert server.most_at_once == 64
+        assert server.max_concurrent == 64
     with db.read() as session:
         assert jobs.progress(session, job).done == 64
 
 
 def test_a_stuck_call_holds_up_nobody(db: Database) -> None:
-    def script(_: int, body: dict[str, Any]) -> Say:
+    def script(_: int, body: dict[str, Any]) -> ScriptedReply:
         return replace(YES, delay_s=600.0) if "answer 3" in body["messages"][-1]["content"] else YES
 
     def done() -> int:
@@ -85,7 +85,7 @@ def test_cancelling_a_job_ends_its_calls_at_the_server(db: Database, retrying: b
     """Those under way are hung up on, and no other is begun: neither those that wait for a slot nor a retry."""
     slow = replace(YES, delay_s=600.0)
     with scripted_server(
-        [Say(status=429, body=b"{}", headers={"Retry-After": "600"}), slow] if retrying else slow
+        [ScriptedReply(status=429, body=b"{}", headers={"Retry-After": "600"}), slow] if retrying else slow
     ) as server:
         job = submit_job(db, 40, judge=judge_at(server, concurrency=8, max_retries=1), rubric=ONE)
         with draining(db) as thread:
@@ -94,7 +94,7 @@ def test_cancelling_a_job_ends_its_calls_at_the_server(db: Database, retrying: b
                 jobs.cancel(session, job)
             thread.join(20)  # the calls take 10 minutes: only a cancelled drain ends before
             assert not thread.is_alive()
-        wait_for(lambda: server.at_once == 0)
+        wait_for(lambda: server.concurrent == 0)
         assert server.count <= 8
     with db.read() as session:
         assert jobs.progress(session, job).cancelled == 40

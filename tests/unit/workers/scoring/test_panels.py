@@ -13,7 +13,7 @@ from rubricsvc.core.judge import Endpoint, Judge, Voting
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Check, Criterion, Rubric
 from rubricsvc.core.verdict import Reason, Verdict
-from tests.scripted_server import Say, Script, ScriptedServer, error, labels, say, scripted_server
+from tests.scripted_server import Script, ScriptedReply, ScriptedServer, error, labels, scripted_server, text_reply
 from workers.engines import make_engine
 from workers.scoring.completions import score
 from workers.scoring.questions import questions_of
@@ -44,13 +44,13 @@ def scored(judge: Judge) -> dict[str, Verdict]:
     return {verdict.criterion: verdict for verdict in asyncio.run(run())}
 
 
-def met(_number: int, body: dict[str, Any]) -> Say:
+def met(_number: int, body: dict[str, Any]) -> ScriptedReply:
     asked = "C1" if "C1: " in body["messages"][-1]["content"] else "C3"
-    return say(json.dumps({"criterion": asked, "rationale": "So.", "evidence": [], "verdict": "met"}))
+    return text_reply(json.dumps({"criterion": asked, "rationale": "So.", "evidence": [], "verdict": "met"}))
 
 
 def why_and_how(why: float, how: float) -> Script:
-    def script(_number: int, body: dict[str, Any]) -> Say:
+    def script(_number: int, body: dict[str, Any]) -> ScriptedReply:
         share = why if "Says why." in body["messages"][-1]["content"] else how
         return labels(Yes=share, No=1 - share)
 

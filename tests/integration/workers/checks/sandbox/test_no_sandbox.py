@@ -33,7 +33,7 @@ def no_bwrap(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("no_bwrap")
-def test_without_bubblewrap_nothing_runs_and_the_check_fails() -> None:
+def test_run_python_fails_without_bubblewrap() -> None:
     with pytest.raises(UnavailableError, match="not installed") as caught:
         run_python("print(1)")
     assert "apt-get install bubblewrap" in caught.value.hint
@@ -46,7 +46,7 @@ def test_without_bubblewrap_nothing_runs_and_the_check_fails() -> None:
 
 @pytest.mark.usefixtures("no_bwrap")
 @pytest.mark.parametrize(("ci", "ends"), [("", pytest.skip.Exception), ("true", pytest.fail.Exception)])
-def test_tests_that_need_a_sandbox_skip_without_one_but_fail_in_ci(
+def test_sandboxed_fixture_skips_locally_and_fails_in_ci(
     ci: str, ends: type[BaseException], monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
     monkeypatch.setenv("CI", ci)
@@ -54,7 +54,7 @@ def test_tests_that_need_a_sandbox_skip_without_one_but_fail_in_ci(
         request.getfixturevalue("sandboxed")
 
 
-def test_one_that_cannot_work_is_told_with_its_own_words(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_run_python_reports_the_error_of_bubblewrap(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     fake = tmp_path / "bwrap"
     fake.write_text("#!/bin/sh\necho 'bwrap: setting up uid map: Permission denied' >&2\nexit 1\n")
     fake.chmod(0o755)
@@ -68,7 +68,7 @@ def test_one_that_cannot_work_is_told_with_its_own_words(monkeypatch: pytest.Mon
         sandbox._problem.cache_clear()
 
 
-def test_a_sandbox_that_does_not_start_is_no_finding_on_the_code(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_python_fails_when_the_sandbox_does_not_start(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sandbox, "ready", lambda: "bwrap")
     monkeypatch.setattr(sandbox, "_bwrap_options", lambda *_: ["/bin/sh", "-c", "echo broken >&2; exit 1", "sh"])
     with pytest.raises(UnavailableError, match="did not start: broken"):
@@ -87,7 +87,7 @@ def no_walls(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.mark.integration
 @pytest.mark.usefixtures("no_walls")
-def test_told_so_it_runs_without_walls() -> None:
+def test_run_python_without_sandbox_applies_limits() -> None:
     assert sandbox.ready() == "none"
     assert run_python("print(6 * 7)").stdout == "42\n"
     assert run_python("import sys\nsys.exit(3)").exit_code == 3
@@ -106,7 +106,7 @@ linux = pytest.mark.skipif(sys.platform != "linux", reason="of Linux only")
 @pytest.mark.parametrize(
     ("end", "ended"), [("print('gone')", "exit"), ("time.sleep(60)", "wall"), ("os.abort()", "signal")]
 )
-def test_without_walls_too_nothing_outlives_its_run(end: str, ended: str, tmp_path: Path) -> None:
+def test_reaper_ends_all_processes_with_the_run(end: str, ended: str, tmp_path: Path) -> None:
     alive = tmp_path / "alive"
     assert run_python(brood(alive, end), limits=Limits(wall_s=3)).termination == ended
     assert stays(alive)
@@ -114,7 +114,7 @@ def test_without_walls_too_nothing_outlives_its_run(end: str, ended: str, tmp_pa
 
 @linux
 @pytest.mark.integration
-def test_without_walls_too_nothing_outlives_its_worker(tmp_path: Path) -> None:
+def test_reaper_ends_all_processes_with_the_worker(tmp_path: Path) -> None:
     alive = tmp_path / "alive"
     run = f"from workers.checks.sandbox.runner import run_python\nrun_python({brood(alive, 'time.sleep(60)')!r})"
     worker = subprocess.Popen([sys.executable, "-c", run], env={**os.environ, "RUBRICSVC_SANDBOX": "none"})
@@ -128,7 +128,7 @@ def test_without_walls_too_nothing_outlives_its_worker(tmp_path: Path) -> None:
 
 @linux
 @pytest.mark.parametrize(("parent", "code"), [(os.getpid, 0), (os.getppid, 128 + signal.SIGTERM)], ids=["ours", "gone"])
-def test_nothing_is_started_for_a_worker_that_is_gone(parent: Callable[[], int], code: int, tmp_path: Path) -> None:
+def test_reaper_starts_nothing_without_its_parent(parent: Callable[[], int], code: int, tmp_path: Path) -> None:
     started = tmp_path / "started"
     command = [sys.executable, "-I", "-S", str(sandbox._REAPER), str(parent()), "/bin/sh", "-c", f"> {started}"]
     assert subprocess.run(command, check=False).returncode == code
@@ -171,5 +171,5 @@ def stays(alive: Path) -> bool:
         ("0 1000 1\n", range(0)),
     ],
 )
-def test_the_users_that_root_becomes_are_those_that_a_container_has(uid_map: str, found: range) -> None:
+def test_unassigned_uids_of_takes_the_upper_half(uid_map: str, found: range) -> None:
     assert sandbox.unassigned_uids_of(uid_map) == found

@@ -16,19 +16,19 @@ from workers.checks.sandbox.runner import Limits, run_python
 pytestmark = pytest.mark.usefixtures("sandboxed")
 
 
-def test_a_program_reads_and_prints() -> None:
+def test_run_python_passes_stdin_and_stdout() -> None:
     done = run_python("print(input()[::-1])", stdin="abc\n")
     assert (done.stdout, done.exit_code, done.termination, done.ok) == ("cba\n", 0, "exit", True)
 
 
-def test_what_went_wrong_is_said() -> None:
+def test_run_python_reports_errors() -> None:
     done = run_python("import sys\nprint('half')\nraise ValueError('no')")
     assert (done.stdout, done.exit_code, done.ok, done.error) == ("half\n", 1, False, "ValueError: no")
     assert run_python("import sys; sys.exit(3)").error == "exit code 3"
 
 
 @pytest.mark.parametrize("packages", [True, False])
-def test_packages_can_be_shut_out(packages: bool) -> None:
+def test_run_python_can_exclude_packages(packages: bool) -> None:
     assert run_python("import pydantic", packages=packages).ok is packages
 
 
@@ -64,11 +64,11 @@ def test_run_python_hides_unix_sockets(tmp_path: Path) -> None:
         "/box/main.py",
     ],
 )
-def test_nothing_can_be_written_but_to_its_own_tmp(where: str) -> None:
+def test_run_python_denies_writes_outside_tmp(where: str) -> None:
     assert not run_python(f"open({where!r}, 'w').write('x')").ok
 
 
-def test_its_tmp_is_its_own_and_goes_with_it(tmp_path: Path) -> None:
+def test_run_python_tmp_is_private_and_temporary(tmp_path: Path) -> None:
     (tmp_path / "mine").write_text("mine")
     # where this Python itself lies under /tmp, the way to it is there too
     ours = {Path(prefix).parts[2] for prefix in (sys.prefix, sys.base_prefix) if prefix.startswith("/tmp/")}
@@ -79,14 +79,14 @@ def test_its_tmp_is_its_own_and_goes_with_it(tmp_path: Path) -> None:
     assert not Path("/tmp/left").exists()
 
 
-def test_files_of_ours_cannot_be_read(tmp_path: Path) -> None:
+def test_run_python_hides_files(tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text("secret")
     for path in (str(secret), "/etc/passwd", "/etc/shadow", str(Path.home() / ".bashrc"), __file__):
         assert not run_python(f"print(open({path!r}).read())").ok
 
 
-def test_links_lead_nowhere(tmp_path: Path) -> None:
+def test_run_python_does_not_follow_links_outside(tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text("secret")
     source = f"""
@@ -108,7 +108,7 @@ for target in ({str(secret)!r}, "/proc/1/root{secret}", "/proc/1/cwd/../{secret.
     assert secret.read_text() == "secret"
 
 
-def test_the_environment_is_empty(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_python_clears_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
     source = "import os\nprint(dict(os.environ))\nfor n in (1, 2, 'self'): print(open(f'/proc/{n}/environ').read())"
     done = run_python(source)
@@ -116,7 +116,7 @@ def test_the_environment_is_empty(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "secret" not in done.stdout + done.stderr
 
 
-def test_other_processes_are_neither_seen_nor_killed() -> None:
+def test_run_python_hides_other_processes() -> None:
     source = f"""
 import os, signal
 print(sorted(int(name) for name in os.listdir("/proc") if name.isdigit()))
@@ -134,7 +134,7 @@ print("alive")
     os.kill(os.getpid(), 0)
 
 
-def test_it_is_nobody_and_can_become_nobody_else() -> None:
+def test_run_python_drops_privileges() -> None:
     source = """
 import os
 print(os.getuid(), [line for line in open("/proc/self/status") if line.startswith("CapEff")])
@@ -152,25 +152,25 @@ for become in (lambda: os.setuid(0), lambda: os.setgroups([0]), lambda: os.chroo
     assert "0000000000000000" in done.stdout
 
 
-def test_an_endless_loop_is_stopped_and_blocks_no_other() -> None:
+def test_run_python_limits_cpu_time() -> None:
     done = run_python("while True: pass", limits=Limits(cpu_s=1, wall_s=300))
     assert (done.termination, done.ok, done.error) == ("cpu", False, "out of CPU time")
     stubborn = "import signal\nsignal.signal(signal.SIGXCPU, signal.SIG_IGN)\nwhile True: pass"
     assert run_python(stubborn, limits=Limits(cpu_s=1, wall_s=300)).termination == "signal"
 
 
-def test_one_that_waits_for_ever_is_stopped() -> None:
+def test_run_python_limits_wall_time() -> None:
     source = "import time\nprint('begun', flush=True)\ntime.sleep(3600)"
     done = run_python(source, limits=Limits(wall_s=3))
     assert (done.stdout, done.termination, done.exit_code, done.error) == ("begun\n", "wall", None, "out of time")
 
 
-def test_memory_is_bounded() -> None:
+def test_run_python_limits_memory() -> None:
     done = run_python("x = bytearray(1 << 30)", limits=Limits(memory_mib=256))
     assert done.error == "MemoryError"
 
 
-def test_files_of_memory_are_few_and_small() -> None:
+def test_run_python_limits_memfd_files() -> None:
     done = run_python(
         """
 import os
@@ -191,19 +191,19 @@ except OSError as error:
     assert done.stdout == "Too many open files True\n"
 
 
-def test_its_disk_is_bounded() -> None:
+def test_run_python_limits_disk() -> None:
     source = "import os\nfor n in range(100):\n  open(f'/tmp/{n}', 'wb').write(bytes(1 << 20))"
     assert "No space left" in run_python(source, limits=Limits(disk_mib=8)).error
 
 
-def test_output_is_bounded() -> None:
+def test_run_python_limits_output() -> None:
     done = run_python("while True: print('x' * 10000)", limits=Limits(output_mib=1))
     assert (done.termination, len(done.stdout), done.error) == ("output", 1 << 20, "too much output")
     silent = "import os\nwhile True:\n  try: os.write(1, b'x' * 10000)\n  except OSError: break"
     assert run_python(silent, limits=Limits(output_mib=1)).termination == "output"
 
 
-def test_a_fork_bomb_is_small() -> None:
+def test_run_python_limits_processes() -> None:
     source = """
 import os, time
 made = 0
@@ -220,7 +220,7 @@ except BlockingIOError:
     assert 0 < int(done.stdout) < 8
 
 
-def test_children_end_with_it(tmp_path: Path) -> None:
+def test_run_python_ends_child_processes(tmp_path: Path) -> None:
     source = "import subprocess, sys\nsubprocess.Popen(['sleep', '3141.59'], start_new_session=True)\nprint('gone')"
     assert run_python(source).stdout == "gone\n"
     alive = [p for p in Path("/proc").glob("[0-9]*/cmdline") if b"3141.59" in _read(p)]
@@ -234,7 +234,7 @@ def _read(path: Path) -> bytes:
         return b""
 
 
-def test_several_run_beside_each_other() -> None:
+def test_run_python_runs_concurrently() -> None:
     found: list[str] = []
     threads = [
         threading.Thread(target=lambda n=n: found.append(run_python(f"print({n})").stdout))  # type: ignore[misc]

@@ -21,7 +21,7 @@ uid = os.getuid()
 @pytest.mark.usefixtures("sandboxed")
 @pytest.mark.skipif(platform.machine() not in ARCHITECTURES, reason="no filter for this machine")
 class TestInTheSandbox:
-    def test_a_tmpfs_of_its_own_cannot_be_had(self) -> None:
+    def test_filter_denies_a_private_tmpfs(self) -> None:
         source = f"""{NAMESPACE}
 print(libc.unshare(0x10000000 | 0x00020000))
 try:
@@ -38,7 +38,7 @@ except OSError:
         said = run_python(source, limits=Limits(disk_mib=8)).stdout
         assert said.splitlines()[:1] == ["-1"] and "more" not in said
 
-    def test_clone_makes_no_user_namespace(self) -> None:
+    def test_filter_denies_user_namespaces_by_clone(self) -> None:
         numbers = {"x86_64": 56, "aarch64": 220}
         source = f"""{NAMESPACE}
 child = libc.syscall({numbers[platform.machine()]}, 0x10000000 | 17, 0, 0, 0, 0)
@@ -48,7 +48,7 @@ print(child, ctypes.get_errno(), libc.syscall(435, 0, 0), ctypes.get_errno())
 """
         assert run_python(source).stdout.split() == ["-1", str(errno.EPERM), "-1", str(errno.ENOSYS)]
 
-    def test_sockets_to_other_machines_on_the_host_cannot_be_made(self) -> None:
+    def test_filter_denies_vsock(self) -> None:
         source = "import socket\nsocket.socket(socket.AF_VSOCK, socket.SOCK_STREAM)"
         assert "Address family not supported" in run_python(source).error
 
@@ -64,11 +64,11 @@ print(ctypes.CFUNCTYPE(ctypes.c_int)(ctypes.addressof(ctypes.c_char.from_buffer(
         ],
         ids=["x32", "i386"],
     )
-    def test_calls_by_another_table_end_it(self, call: str) -> None:
+    def test_filter_kills_calls_of_a_foreign_abi(self, call: str) -> None:
         done = run_python(f"import ctypes, mmap\n{call}\nprint('alive')")
         assert (done.stdout, done.termination) == ("", "signal")
 
-    def test_threads_and_programs_run(self) -> None:
+    def test_filter_allows_threads_processes_and_sockets(self) -> None:
         source = """
 import concurrent.futures, multiprocessing, os, socket, subprocess
 with concurrent.futures.ThreadPoolExecutor(4) as pool:
@@ -84,6 +84,6 @@ with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(
         done = run_python(source, limits=Limits(processes=32))
         assert done.stdout.splitlines() == ["0 1 4 9", "hello", "sent None", "1"], done.stderr
 
-    def test_the_filter_is_not_there_to_be_read(self) -> None:
+    def test_filter_descriptor_is_closed_in_the_program(self) -> None:
         source = "import os\nprint(*sorted(os.listdir('/proc/self/fd')))"  # the last is that of the folder
         assert run_python(source).stdout == "0 1 2 3\n"

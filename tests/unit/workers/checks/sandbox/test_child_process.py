@@ -28,17 +28,17 @@ def child() -> Iterator[Child]:
     child.close()
 
 
-def test_it_answers_in_plain_data(child: Child) -> None:
+def test_child_answers_in_json(child: Child) -> None:
     assert child.ask("echo", {"a": [1, None, "é\ud800"]}, timeout_s=30) == [{"a": [1, None, "é\ud800"]}]
 
 
-def test_threads_take_turns(child: Child) -> None:
+def test_child_serves_threads_in_turn(child: Child) -> None:
     with ThreadPoolExecutor(8) as pool:
         found = list(pool.map(lambda n: child.ask("echo", n, timeout_s=30), range(40)))
     assert found == [[n] for n in range(40)]
 
 
-def test_what_it_raises_is_told_and_it_goes_on(child: Child) -> None:
+def test_child_reports_errors_and_continues(child: Child) -> None:
     with pytest.raises(ChildError, match="KeyError: 7"):
         child.ask("raise", 7, timeout_s=30)
     process = child.process
@@ -46,18 +46,18 @@ def test_what_it_raises_is_told_and_it_goes_on(child: Child) -> None:
     assert child.process is process
 
 
-def test_a_late_one_is_killed_and_replaced(child: Child) -> None:
+def test_child_is_replaced_after_a_timeout(child: Child) -> None:
     child.ask("echo", 1, timeout_s=30)
     late = child.process
     assert late is not None
-    with pytest.raises(ChildError, match=r"the question took longer than 0\.1 s"):
+    with pytest.raises(ChildError, match="took longer than"):
         child.ask("sleep", 60, timeout_s=0.1)
     assert late.returncode is not None
     assert child.ask("echo", 1, timeout_s=30) == [1]
 
 
-def test_one_that_died_is_replaced(child: Child) -> None:
-    with pytest.raises(ChildError, match="the question died"):
+def test_child_is_replaced_after_a_crash(child: Child) -> None:
+    with pytest.raises(ChildError, match="crashed"):
         child.ask("leave", 1, timeout_s=30)
     assert child.ask("echo", 1, timeout_s=30) == [1]
     assert child.process is not None
@@ -66,7 +66,7 @@ def test_one_that_died_is_replaced(child: Child) -> None:
     assert child.ask("echo", 2, timeout_s=30) == [2]
 
 
-def test_the_start_does_not_count_as_the_questions_time() -> None:
+def test_child_start_does_not_count_against_the_timeout() -> None:
     slow = Child("question", "import time\ntime.sleep(1)\n" + SOURCE)
     try:
         assert slow.ask("echo", 3, timeout_s=0.5) == [3]
@@ -75,18 +75,18 @@ def test_the_start_does_not_count_as_the_questions_time() -> None:
 
 
 @pytest.mark.parametrize(
-    ("source", "why"), [("import time\ntime.sleep(60)\n", "took longer"), ("raise SystemExit(1)\n", "died")]
+    ("source", "why"), [("import time\ntime.sleep(60)\n", "took longer"), ("raise SystemExit(1)\n", "crashed")]
 )
-def test_one_that_never_starts_is_named(source: str, why: str) -> None:
-    with pytest.raises(ChildError, match=f"the child process {why}"):
+def test_child_reports_a_failed_start(source: str, why: str) -> None:
+    with pytest.raises(ChildError, match=why):
         Child("question", source, start_s=0.5 if "sleep" in source else 60).ask("echo", 1, timeout_s=5)
 
 
-def test_a_question_larger_than_the_pipe(child: Child) -> None:
+def test_child_takes_questions_larger_than_the_pipe(child: Child) -> None:
     assert child.ask("echo", "x" * 3_000_000, timeout_s=60) == ["x" * 3_000_000]
 
 
-def test_a_forked_process_gets_one_of_its_own(child: Child, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_child_is_not_shared_with_a_forked_process(child: Child, monkeypatch: pytest.MonkeyPatch) -> None:
     child.ask("echo", 1, timeout_s=30)
     parents = child.process
     assert parents is not None

@@ -49,7 +49,7 @@ def verdict(name: str, call: int, argument: int = 0, audit: int | None = None) -
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_namespaces_mounts_and_what_no_limit_counts_are_refused(name: str) -> None:
+def test_filter_denies_namespaces_mounts_and_unlimited_resources(name: str) -> None:
     said = {call: verdict(name, numbers[NAMES.index(name)]) for call, numbers in CALLS.items()}
     plain = {"read", "write", "execve", "prctl", "setuid", "wait4", "clone", "unshare"}
     sockets = {"socket", "socketpair"}  # of family 0, which is none
@@ -66,7 +66,7 @@ def test_namespaces_mounts_and_what_no_limit_counts_are_refused(name: str) -> No
     ("flags", "allowed"),
     [(THREAD, True), (FORK, True), (17, True), *((1 << bit, False) for bit in (7, 17, 25, 26, 27, 28, 29, 30))],
 )
-def test_processes_and_threads_are_made_but_no_namespaces(name: str, flags: int, allowed: bool) -> None:
+def test_filter_allows_clone_without_namespaces(name: str, flags: int, allowed: bool) -> None:
     for call in ("clone", "unshare"):
         found = verdict(name, CALLS[call][NAMES.index(name)], flags)
         assert found == (ALLOWED if allowed else 0x50000 | errno.EPERM)
@@ -74,20 +74,20 @@ def test_processes_and_threads_are_made_but_no_namespaces(name: str, flags: int,
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_sockets_are_of_families_that_a_namespace_confines(name: str) -> None:
+def test_filter_allows_confined_socket_families(name: str) -> None:
     for call in ("socket", "socketpair"):
         allowed = {n for n in range(64) if verdict(name, CALLS[call][NAMES.index(name)], n) == ALLOWED}
         assert allowed == {1, 2, 10, 16}  # AF_UNIX, AF_INET, AF_INET6, AF_NETLINK
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_foreign_abi_is_killed(name: str) -> None:
+def test_filter_kills_a_foreign_abi(name: str) -> None:
     for audit in (0x40000003, 0x40000028, 0xC000003E, 0xC00000B7):  # i386, ARM, x86-64, aarch64
         assert (verdict(name, 1, audit=audit) == KILLED) == (audit != ARCHITECTURES[name].audit)
     assert verdict(name, 0x40000000 | 1) == KILLED
 
 
-def test_a_machine_that_is_not_known_has_no_filter(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_passed_fds_is_empty_on_unknown_machines(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(platform, "machine", lambda: "riscv64")
     with passed_fds() as found:
         assert found == ()

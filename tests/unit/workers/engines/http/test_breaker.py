@@ -9,7 +9,7 @@ import pytest
 
 from rubricsvc.core.judge import Endpoint
 from rubricsvc.core.verdict import Reason
-from tests.scripted_server import Say, scripted_server
+from tests.scripted_server import ScriptedReply, scripted_server
 from workers.engines.base import EngineRequest, Failure, Question, Reply, RequestFailed
 from workers.engines.http.breaker import FAILURE_THRESHOLD, Breaker
 from workers.engines.http.openai import OpenAIEngine
@@ -137,7 +137,7 @@ def test_engine_stops_calling_a_server_that_hangs() -> None:
         finally:
             await engine.aclose()
 
-    with scripted_server(Say(delay_s=600)) as running:
+    with scripted_server(ScriptedReply(delay_s=600)) as running:
         replies = asyncio.run(run(running.url))
         assert FAILURE_THRESHOLD <= running.count < 2 * FAILURE_THRESHOLD
     reasons = [reply.reason for reply in replies if isinstance(reply, Failure)]

@@ -14,7 +14,7 @@ from rubricsvc.core.judge import Endpoint
 from rubricsvc.core.verdict import RAW_CHARS, Reason
 from rubricsvc.errors import InvalidError
 from tests import scripted_server as server
-from tests.scripted_server import Say, error, labels, scripted_server
+from tests.scripted_server import ScriptedReply, error, labels, scripted_server
 from tests.unit.workers.engines.requests import YES_NO, ask_at, failure_of, one
 from workers.engines.base import EngineRequest, Failure, Reply, RequestFailed
 from workers.engines.http.client import MAX_BODY_BYTES, HttpClient, retry_after
@@ -37,7 +37,7 @@ from workers.engines.http.openai import OpenAIEngine
         (server.POSITIVE, Reason.OUT_OF_RANGE),
     ],
 )
-def test_retryable_errors_are_retried_then_reported(script: Say, reason: Reason) -> None:
+def test_retryable_errors_are_retried_then_reported(script: ScriptedReply, reason: Reason) -> None:
     failure, running = failure_of(script, max_retries=2)
     assert failure.reason is reason
     assert running.count == 3
@@ -55,10 +55,10 @@ def test_retryable_errors_are_retried_then_reported(script: Say, reason: Reason)
         (server.TOO_LONG, Reason.TOO_LONG),
         (error(400, "the request exceeds the available context size, try increasing it"), Reason.TOO_LONG),
         (error(400, "The decoder prompt is longer than the maximum model length of 8192."), Reason.TOO_LONG),
-        (Say("Yes"), Reason.NO_LOGPROBS),
+        (ScriptedReply("Yes"), Reason.NO_LOGPROBS),
     ],
 )
-def test_permanent_errors_are_not_retried(script: Say, reason: Reason) -> None:
+def test_permanent_errors_are_not_retried(script: ScriptedReply, reason: Reason) -> None:
     failure, running = failure_of(script, max_retries=3)
     assert failure.reason is reason
     assert running.count == 1
@@ -73,8 +73,8 @@ def test_failure_keeps_status_message_and_body() -> None:
     assert broken.raw == "<html>proxy</html>"
 
 
-@pytest.mark.parametrize("script", [Say(delay_s=30), server.SLOW_LORIS])
-def test_silent_or_dripping_server_times_out(script: Say) -> None:
+@pytest.mark.parametrize("script", [ScriptedReply(delay_s=30), server.SLOW_LORIS])
+def test_silent_or_dripping_server_times_out(script: ScriptedReply) -> None:
     failure, running = failure_of(script, timeout_s=0.2, max_retries=1)
     assert failure.reason is Reason.TIMEOUT
     assert running.count == 2
@@ -86,14 +86,14 @@ HUGE = b'{"id": "' + b"x" * (MAX_BODY_BYTES + 2**20) + b'"}'
 @pytest.mark.parametrize(
     ("script", "reason"),
     [
-        (Say(body=HUGE), Reason.UNPARSEABLE),
-        (Say(body=gzip.compress(HUGE), headers={"Content-Encoding": "gzip"}), Reason.UNPARSEABLE),
-        (Say(status=500, body=HUGE), Reason.SERVER_ERROR),
-        (Say(status=400, body=HUGE), Reason.REFUSED),
+        (ScriptedReply(body=HUGE), Reason.UNPARSEABLE),
+        (ScriptedReply(body=gzip.compress(HUGE), headers={"Content-Encoding": "gzip"}), Reason.UNPARSEABLE),
+        (ScriptedReply(status=500, body=HUGE), Reason.SERVER_ERROR),
+        (ScriptedReply(status=400, body=HUGE), Reason.REFUSED),
     ],
     ids=["200", "200 packed", "500", "400"],
 )
-def test_huge_body_fails_with_its_beginning(script: Say, reason: Reason) -> None:
+def test_huge_body_fails_with_its_beginning(script: ScriptedReply, reason: Reason) -> None:
     failure, _ = failure_of(script)
     assert failure.reason is reason
     assert failure.raw == HUGE[:RAW_CHARS].decode()
@@ -106,13 +106,13 @@ def test_body_is_read_up_to_the_limit() -> None:
         await client.aclose()
         return content
 
-    with scripted_server(Say(body=HUGE)) as running:
+    with scripted_server(ScriptedReply(body=HUGE)) as running:
         content = asyncio.run(read(running.url))
     assert isinstance(content, bytes) and len(content) == MAX_BODY_BYTES + 1
 
 
 def test_gzip_reply_is_decoded() -> None:
-    packed = Say(body=gzip.compress(labels(Yes=0.9).payload()), headers={"Content-Encoding": "gzip"})
+    packed = ScriptedReply(body=gzip.compress(labels(Yes=0.9).payload()), headers={"Content-Encoding": "gzip"})
     answer, _ = one(packed)
     assert isinstance(answer, Reply)
 
@@ -179,6 +179,6 @@ def test_retry_after_parses_seconds_and_dates(given: str, low: float | None, hig
 
 
 def test_unknown_charset_is_ignored() -> None:
-    broken = Say(status=503, headers={"Content-Type": "text/html; charset=zlib"}, body=b"<p>later</p>")
+    broken = ScriptedReply(status=503, headers={"Content-Type": "text/html; charset=zlib"}, body=b"<p>later</p>")
     answer, _ = one([broken, labels(Yes=0.9)], max_retries=1)
     assert isinstance(answer, Reply)

@@ -11,7 +11,7 @@ from unittest.mock import patch
 import pytest
 
 from rubricsvc.core.judge import Endpoint, Sampling
-from tests.scripted_server import Say, error, labels, scripted_server
+from tests.scripted_server import ScriptedReply, error, labels, scripted_server
 from tests.unit.workers.engines.requests import SCHEMA, YES_NO, ask_at, failure_of, one
 from workers.engines.base import EngineRequest, Failure, Question, Reply
 from workers.engines.http.openai import OpenAIEngine
@@ -33,7 +33,7 @@ def test_readout_requests_one_token_with_logprobs() -> None:
 
 def test_written_request_has_the_judges_sampling() -> None:
     sampling = Sampling(temperature=0.5, top_p=0.9, max_tokens=77, seed=3)
-    with scripted_server(Say("{}", finish_reason="length")) as running:
+    with scripted_server(ScriptedReply("{}", finish_reason="length")) as running:
         ((answer,),) = ask_at(running.url, EngineRequest("", "u", (Question("?", schema=SCHEMA),), sampling))
     assert isinstance(answer, Reply)
     assert answer.text == "{}"
@@ -45,8 +45,8 @@ def test_written_request_has_the_judges_sampling() -> None:
 
 
 def test_replies_are_in_the_order_of_the_questions() -> None:
-    def echo(number: int, body: dict[str, Any]) -> Say:
-        return Say(body["messages"][-1]["content"], delay_s=0.02 * (number % 3))
+    def echo(number: int, body: dict[str, Any]) -> ScriptedReply:
+        return ScriptedReply(body["messages"][-1]["content"], delay_s=0.02 * (number % 3))
 
     with scripted_server(echo) as running:
         (answers,) = ask_at(running.url, EngineRequest("", "", tuple(Question(str(n)) for n in range(9))))
@@ -54,8 +54,8 @@ def test_replies_are_in_the_order_of_the_questions() -> None:
 
 
 def test_structured_output_is_dropped_once_refused() -> None:
-    def script(_: int, body: dict[str, Any]) -> Say:
-        return error(400, "json_schema is not supported") if "response_format" in body else Say("{}")
+    def script(_: int, body: dict[str, Any]) -> ScriptedReply:
+        return error(400, "json_schema is not supported") if "response_format" in body else ScriptedReply("{}")
 
     with scripted_server(script) as running:
         request = EngineRequest("", "u", (Question("?", schema=SCHEMA),))
@@ -65,7 +65,7 @@ def test_structured_output_is_dropped_once_refused() -> None:
 
 
 def test_structured_output_is_kept_after_an_unrelated_refusal() -> None:
-    script = [error(400, "no"), error(400, "no"), Say("{}")]
+    script = [error(400, "no"), error(400, "no"), ScriptedReply("{}")]
     with scripted_server(script) as running:
         request = EngineRequest("", "u", (Question("?", schema=SCHEMA),))
         (first,), (second,) = ask_at(running.url, request, request)
@@ -75,7 +75,7 @@ def test_structured_output_is_kept_after_an_unrelated_refusal() -> None:
 
 
 def test_limit_field_switches_to_max_completion_tokens() -> None:
-    def script(_: int, body: dict[str, Any]) -> Say:
+    def script(_: int, body: dict[str, Any]) -> ScriptedReply:
         return error(400, "use 'max_completion_tokens' instead") if "max_tokens" in body else labels(Yes=0.9)
 
     answer, running = one(script)
@@ -93,7 +93,7 @@ def test_limit_field_switches_to_max_completion_tokens() -> None:
     ],
 )
 def test_top_logprobs_adapts_to_the_servers_limit(words: str) -> None:
-    def script(_: int, body: dict[str, Any]) -> Say:
+    def script(_: int, body: dict[str, Any]) -> ScriptedReply:
         return error(400, words) if body["top_logprobs"] > 5 else labels(Yes=0.9)
 
     with scripted_server(script) as running:
@@ -104,7 +104,7 @@ def test_top_logprobs_adapts_to_the_servers_limit(words: str) -> None:
 
 
 def test_concurrent_refusals_are_all_retried() -> None:
-    def script(_: int, body: dict[str, Any]) -> Say:
+    def script(_: int, body: dict[str, Any]) -> ScriptedReply:
         told = error(400, "use 'max_completion_tokens' instead")
         return replace(told, delay_s=0.1) if "max_tokens" in body else labels(Yes=0.9)
 
@@ -114,7 +114,7 @@ def test_concurrent_refusals_are_all_retried() -> None:
 
 
 def test_capabilities_expire() -> None:
-    def script(number: int, _: dict[str, Any]) -> Say:
+    def script(number: int, _: dict[str, Any]) -> ScriptedReply:
         return error(400, "use 'max_completion_tokens' instead") if number == 0 else labels(Yes=0.9)
 
     with scripted_server(script) as running, patch("workers.engines.http.openai.CAPABILITIES_TTL_S", 0.2):
@@ -137,7 +137,7 @@ def test_capabilities_expire() -> None:
 def test_refusal_that_quotes_the_request_changes_nothing(text: str) -> None:
     """vLLM's validation errors hold the input."""
 
-    def script(number: int, body: dict[str, Any]) -> Say:
+    def script(number: int, body: dict[str, Any]) -> ScriptedReply:
         shown = {name: body[name] for name in ("top_logprobs", "messages") if name in body}
         return error(400, f"messages.0: bad value, input: {shown}") if number == 0 else labels(Yes=0.9)
 
@@ -166,7 +166,7 @@ def test_invalid_utf8_does_not_raise() -> None:
 
 
 def test_probabilities_are_within_bounds() -> None:
-    answer, _ = one(Say("Yes", {"Yes": 0.0, " yes": 0.0}))
+    answer, _ = one(ScriptedReply("Yes", {"Yes": 0.0, " yes": 0.0}))
     assert isinstance(answer, Reply)
     assert answer.label_mass is not None
     assert all(0 <= share <= 1 and math.isfinite(share) for share in answer.label_mass.values())

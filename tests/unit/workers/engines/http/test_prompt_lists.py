@@ -16,13 +16,13 @@ from tests.scripted_server import (
     BEGIN,
     MODEL,
     TOO_LONG,
-    Say,
+    ScriptedReply,
     ScriptedServer,
     chat_ml,
     error,
     labels,
-    refused,
     scripted_server,
+    unsupported,
 )
 from tests.unit.workers.engines import requests as asking
 from workers.engines.base import EngineRequest, Failure, Question, Reply
@@ -38,7 +38,7 @@ def ask_at(running: ScriptedServer, *asks: EngineRequest, **endpoint: Any) -> li
     return asking.ask_at(running.url, *asks, model=MODEL, **{"outage_timeout_s": 0, **endpoint})
 
 
-def by_number(_: int, body: dict[str, Any]) -> Say:
+def by_number(_: int, body: dict[str, Any]) -> ScriptedReply:
     """P(yes) tells the criterion's number."""
     number = int(body["messages"][-1]["content"].rpartition(" ")[2].rstrip("?"))
     return labels(Yes=(number + 1) / 100, No=0.1)
@@ -53,10 +53,10 @@ def masses(answers: list[Reply | Failure]) -> list[float]:
 def test_readouts_in_a_list_equal_single_readouts(kind: str) -> None:
     with scripted_server(by_number, kind=kind) as running:
         in_lists = ask_at(running, readouts(10), readouts(70))
-        assert running.lists == [10, 64, 6]
+        assert running.list_sizes == [10, 64, 6]
         prompts = running.requests[0]["prompt"]
         alone = ask_at(running, readouts(10), readouts(70), prompt_lists=False)
-        assert running.lists == [10, 64, 6]
+        assert running.list_sizes == [10, 64, 6]
     assert set(prompts) == {chat_ml(request["messages"]) for request in running.requests[3 : 3 + 10]}
     for together, single in zip(in_lists, alone, strict=True):
         assert masses(together) == pytest.approx(masses(single))
@@ -68,7 +68,7 @@ def test_list_without_system_text(kind: str) -> None:
     with scripted_server(by_number, kind=kind) as running:
         (answers,) = ask_at(running, EngineRequest("", "u ", readouts(3).questions))
     assert masses(answers) == pytest.approx([0.01, 0.02, 0.03])
-    assert running.lists == [3]
+    assert running.list_sizes == [3]
 
 
 def begun(messages: Sequence[Mapping[str, str]]) -> str:
@@ -87,10 +87,10 @@ def test_first_token_is_sent_as_often_as_in_the_chat(kind: str) -> None:
 
 def test_sglang_without_message_rendering_gets_chat_requests() -> None:
     with scripted_server(by_number, kind="sglang") as running:
-        running.render = refused
+        running.render = unsupported
         for answers in ask_at(running, readouts(3), readouts(3)):
             assert masses(answers) == pytest.approx([0.01, 0.02, 0.03])
-    assert (running.lists, running.count) == ([], 6)
+    assert (running.list_sizes, running.count) == ([], 6)
 
 
 @pytest.mark.parametrize("kind", ["vllm", "sglang"])
@@ -98,7 +98,7 @@ def test_usage_is_divided_among_prompts(kind: str) -> None:
     """vLLM tells the cached tokens of the last prompt (those before it, but for the first, share the same), SGLang
     those of all."""
     usage = {"prompt_tokens": 100, "completion_tokens": 1, "prompt_tokens_details": {"cached_tokens": 80}}
-    with scripted_server(Say("Yes", {"Yes": -0.1}, usage=usage), kind=kind) as running:
+    with scripted_server(ScriptedReply("Yes", {"Yes": -0.1}, usage=usage), kind=kind) as running:
         ((first, *_),) = ask_at(running, readouts(4))
     assert isinstance(first, Reply) and first.usage is not None
     assert (first.usage.prompt, first.usage.cached, first.usage.completion) == (
@@ -112,9 +112,9 @@ def test_unknown_servers_and_written_judges_get_chat_requests() -> None:
     with scripted_server(labels(Yes=0.9)) as running:
         (answers,) = ask_at(running, readouts(3))
         assert masses(answers) == pytest.approx([0.9] * 3)
-    with scripted_server(Say("{}"), kind="vllm") as running:
+    with scripted_server(ScriptedReply("{}"), kind="vllm") as running:
         ask_at(running, EngineRequest("s", "u", (Question("1"), Question("2"))))
-        assert (running.lists, running.count) == ([], 2)
+        assert (running.list_sizes, running.count) == ([], 2)
 
 
 def trimmed(messages: Sequence[Mapping[str, str]]) -> str:
@@ -135,11 +135,11 @@ def test_template_that_changes_texts_is_not_used(render: Any, lists: list[int]) 
         running.render = render
         (answers,) = ask_at(running, readouts(3, shared="  begins with blanks "))
     assert masses(answers) == pytest.approx([0.9] * 3)
-    assert running.lists == lists
+    assert running.list_sizes == lists
 
 
 def test_one_prompt_that_is_too_long_fails_alone() -> None:
-    def script(number: int, body: dict[str, Any]) -> Say:
+    def script(number: int, body: dict[str, Any]) -> ScriptedReply:
         return TOO_LONG if "Criterion 2?" in body["messages"][-1]["content"] else by_number(number, body)
 
     with scripted_server(script, kind="vllm") as running:
@@ -154,14 +154,14 @@ def test_max_context_is_checked_for_each_prompt(counted: int) -> None:
     tails = ["1?", "x" * 1000 + " 2?", "é" * 400 + " 3?"]
     request = EngineRequest("", "Criterion ", tuple(Question(tail, YES_NO) for tail in tails), max_context=600)
 
-    def script(number: int, body: dict[str, Any]) -> Say:
+    def script(number: int, body: dict[str, Any]) -> ScriptedReply:
         return replace(by_number(number, body), usage={"prompt_tokens": counted, "completion_tokens": 1})
 
     with scripted_server(script, kind="vllm") as running:
         for first, second, third in ask_at(running, request, request):
             assert isinstance(second, Failure) and second.reason is Reason.TOO_LONG
             assert masses([first, third]) == pytest.approx([0.02, 0.04])
-    assert running.lists == [2, 2]
+    assert running.list_sizes == [2, 2]
     assert running.count == 4  # what is too long is never sent
 
 
@@ -171,35 +171,35 @@ def test_prompts_over_max_context_are_not_sent() -> None:
         refused, answers = ask_at(running, long, short)
     assert [str(answer.reason) for answer in refused if isinstance(answer, Failure)] == ["too_long"] * 3
     assert masses(answers) == pytest.approx([0.01, 0.02, 0.03])
-    assert (running.lists, running.count) == ([3], 3)
+    assert (running.list_sizes, running.count) == ([3], 3)
 
 
 def test_list_with_invalid_logprobs_is_repeated_as_single_requests() -> None:
-    def script(number: int, body: dict[str, Any]) -> Say:
-        return Say("Yes", {"Yes": math.nan}) if number < 3 else by_number(number, body)
+    def script(number: int, body: dict[str, Any]) -> ScriptedReply:
+        return ScriptedReply("Yes", {"Yes": math.nan}) if number < 3 else by_number(number, body)
 
     with scripted_server(script, kind="vllm") as running:
         for answers in ask_at(running, readouts(3), readouts(3)):
             assert masses(answers) == pytest.approx([0.01, 0.02, 0.03])
-    assert running.lists == [3, 3]
+    assert running.list_sizes == [3, 3]
 
 
 def test_template_probe_has_the_short_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("workers.engines.http.client.PROBE_TIMEOUT_S", 0.3)
     with scripted_server(labels(Yes=0.9), kind="vllm") as running:
-        running.tokenizing_s = 600
+        running.tokenize_delay_s = 600
         for answers in ask_at(running, readouts(3), readouts(3), timeout_s=300):
             assert masses(answers) == pytest.approx([0.9] * 3)
-    assert running.lists == []
+    assert running.list_sizes == []
 
 
 def test_one_invalid_reply_is_repeated_alone() -> None:
     broken: list[int] = []
 
-    def script(number: int, body: dict[str, Any]) -> Say:
+    def script(number: int, body: dict[str, Any]) -> ScriptedReply:
         if "Criterion 1?" in body["messages"][-1]["content"] and not broken:
             broken.append(number)
-            return Say("Yes", {"Yes": math.nan})
+            return ScriptedReply("Yes", {"Yes": math.nan})
         return by_number(number, body)
 
     with scripted_server(script, kind="vllm") as running:
@@ -212,26 +212,26 @@ def test_failed_list_is_not_repeated_as_single_requests() -> None:
     with scripted_server(error(503), kind="vllm") as running:
         (answers,) = ask_at(running, readouts(3), max_retries=1)
     assert [answer.reason for answer in answers if isinstance(answer, Failure)] == [Reason.SERVER_ERROR] * 3
-    assert running.lists == [3, 3]
+    assert running.list_sizes == [3, 3]
     assert len(running.requests) == 2
 
 
 @pytest.mark.parametrize("body", [b"{}", b"[]", b"no", json.dumps({"choices": [{"index": 0}]}).encode()])
 def test_invalid_list_body_disables_lists(body: bytes) -> None:
-    def script(number: int, request: dict[str, Any]) -> Say:
-        return Say(body=body) if number < 3 else by_number(number, request)
+    def script(number: int, request: dict[str, Any]) -> ScriptedReply:
+        return ScriptedReply(body=body) if number < 3 else by_number(number, request)
 
     with scripted_server(script, kind="vllm") as running:
         for answers in ask_at(running, readouts(3), readouts(3)):
             assert masses(answers) == pytest.approx([0.01, 0.02, 0.03])
-    assert running.lists == [3]
+    assert running.list_sizes == [3]
 
 
 WRITTEN = EngineRequest("Judge.", "The answer. ", (Question("Write.", schema={"type": "object"}),))
 
 
 def hybrid(messages: Sequence[Mapping[str, str]]) -> str:
-    """What a template renders that was not told to be quiet."""
+    """Render the prompt of a hybrid model that thinks."""
     return chat_ml(messages) + "<think>\n"
 
 
@@ -250,33 +250,33 @@ def test_unknown_servers_get_no_template_options() -> None:
     with scripted_server(by_number) as running:
         ask_at(running, readouts(1), readouts(2))
         assert all("chat_template_kwargs" not in request for request in running.requests)
-        assert running.looks == 1
+        assert running.probes == 1
 
 
 @pytest.mark.parametrize("kind", ["vllm", "sglang"])
 def test_template_is_learned_without_thinking(kind: str) -> None:
     with scripted_server(by_number, kind=kind) as running:
-        running.render_loud = hybrid
+        running.render_thinking = hybrid
         (answers,) = ask_at(running, readouts(3))
         assert masses(answers) == pytest.approx([0.01, 0.02, 0.03])
-        assert running.lists == [3]
+        assert running.list_sizes == [3]
 
 
 def test_template_options_are_dropped_once_refused() -> None:
     with scripted_server(by_number, kind="vllm") as running:
-        running.takes_options = False
+        running.template_options = False
         alone, listed = ask_at(running, readouts(1), readouts(3))
         assert masses(alone) + masses(listed) == pytest.approx([0.01, 0.01, 0.02, 0.03])
-        assert running.lists == [3]
+        assert running.list_sizes == [3]
     with scripted_server(by_number, kind="vllm") as running:
-        running.takes_options = False
+        running.template_options = False
         (listed,) = ask_at(running, readouts(3))
-        assert running.lists == [3]
+        assert running.list_sizes == [3]
 
 
 def test_server_that_starts_late_is_probed_again() -> None:
     with scripted_server(by_number, kind="vllm") as running:
-        running.alive = lambda looks: looks > 1
+        running.alive = lambda probes: probes > 1
         running.script = [error(503), labels(Yes=0.5)]
         with patch("workers.engines.http.capabilities.PROBE_PAUSE_S", 0.0):
             ask_at(running, readouts(1), max_retries=1)
@@ -286,14 +286,14 @@ def test_server_that_starts_late_is_probed_again() -> None:
 @pytest.mark.parametrize("early", [None, [], ["another"]])
 def test_incomplete_model_list_is_probed_again(early: list[str] | None) -> None:
     with scripted_server(by_number, kind="vllm") as running:
-        running.models = lambda looks: early if looks == 1 else [MODEL]
+        running.models = lambda probes: early if probes == 1 else [MODEL]
         with patch("workers.engines.http.capabilities.PROBE_PAUSE_S", 0.0):
             for answers in ask_at(running, readouts(1), readouts(3), readouts(3)):
                 assert isinstance(answers[0], Reply)
-        assert running.lists == [3, 3]
-        running.looks = 0
+        assert running.list_sizes == [3, 3]
+        running.probes = 0
         ask_at(running, readouts(3), readouts(3))  # but not each time
-        assert (running.looks, running.lists) == (1, [3, 3])
+        assert (running.probes, running.list_sizes) == (1, [3, 3])
 
 
 def test_capabilities_and_template_expire() -> None:
@@ -301,11 +301,11 @@ def test_capabilities_and_template_expire() -> None:
         running.render = trimmed
         blanks = readouts(3, shared="  begins with blanks ")
         ask_at(running, blanks, blanks)
-        assert running.lists == []
+        assert running.list_sizes == []
         running.render = chat_ml
         with patch("workers.engines.http.openai.CAPABILITIES_TTL_S", 0.0):
             ask_at(running, blanks, blanks)
-        assert running.lists == [3, 3]
+        assert running.list_sizes == [3, 3]
     with scripted_server(by_number) as other, patch("workers.engines.http.openai.CAPABILITIES_TTL_S", 0.0):
         ask_at(other, readouts(1), readouts(1))
-        assert other.looks == 2
+        assert other.probes == 2

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rubricsvc.core.verdict import Reason, Usage
-from tests.scripted_server import Say, labels
+from tests.scripted_server import ScriptedReply, labels
 from workers.engines.base import Failure, Question, Reply
 from workers.engines.http.replies import read_chat_completion
 
@@ -17,14 +17,18 @@ YES_NO = Question("", ("Yes", "No"))
 
 
 def test_label_mass_sums_spellings() -> None:
-    say = Say(logprobs={"Yes": math.log(0.4), " yes": math.log(0.2), "YES\n": math.log(0.1), "Yesterday": -1.0})
+    say = ScriptedReply(
+        logprobs={"Yes": math.log(0.4), " yes": math.log(0.2), "YES\n": math.log(0.1), "Yesterday": -1.0}
+    )
     reply = read_chat_completion(say.payload(), YES_NO)
     assert isinstance(reply, Reply)
     assert reply.label_mass == {"Yes": pytest.approx(0.7), "No": 0.0}
 
 
 def test_label_mass_keeps_the_case_of_single_letters() -> None:
-    say = Say(logprobs={" a": math.log(0.9), " A": math.log(0.04), "b": math.log(0.03), "C\n": math.log(0.02)})
+    say = ScriptedReply(
+        logprobs={" a": math.log(0.9), " A": math.log(0.04), "b": math.log(0.03), "C\n": math.log(0.02)}
+    )
     reply = read_chat_completion(say.payload(), Question("", ("A", "B", "C")))
     assert isinstance(reply, Reply)
     assert reply.label_mass == {"A": pytest.approx(0.04), "B": 0.0, "C": pytest.approx(0.02)}
@@ -32,14 +36,14 @@ def test_label_mass_keeps_the_case_of_single_letters() -> None:
 
 def test_usage_counts_cached_tokens() -> None:
     usage = {"prompt_tokens": 120, "completion_tokens": 1, "prompt_tokens_details": {"cached_tokens": 96}}
-    reply = read_chat_completion(Say(usage=usage).payload(), Question(""))
+    reply = read_chat_completion(ScriptedReply(usage=usage).payload(), Question(""))
     assert isinstance(reply, Reply)
     assert reply.usage == Usage(prompt=120, cached=96, completion=1)
 
 
 @pytest.mark.parametrize("usage", [None, {"prompt_tokens": 3, "prompt_tokens_details": None}])
 def test_usage_may_be_missing(usage: dict[str, Any] | None) -> None:
-    assert isinstance(read_chat_completion(Say("fine", usage=usage).payload(), Question("")), Reply)
+    assert isinstance(read_chat_completion(ScriptedReply("fine", usage=usage).payload(), Question("")), Reply)
 
 
 @pytest.mark.parametrize(
@@ -63,7 +67,7 @@ def test_usage_may_be_missing(usage: dict[str, Any] | None) -> None:
     ],
 )
 def test_impossible_usage_is_dropped(usage: Any) -> None:
-    reply = read_chat_completion(Say("fine", usage=usage).payload(), Question(""), max_context=100)
+    reply = read_chat_completion(ScriptedReply("fine", usage=usage).payload(), Question(""), max_context=100)
     assert isinstance(reply, Reply)
     assert (reply.text, reply.usage) == ("fine", None)
 
@@ -76,13 +80,13 @@ def test_impossible_usage_is_dropped(usage: Any) -> None:
     ],
 )
 def test_refusal_is_declined(choice: dict[str, Any]) -> None:
-    reply = read_chat_completion(Say(more={"choices": [choice]}).payload(), Question(""))
+    reply = read_chat_completion(ScriptedReply(extra={"choices": [choice]}).payload(), Question(""))
     assert isinstance(reply, Failure)
     assert reply.reason is Reason.DECLINED and reply.detail in ("I cannot help.", "content_filter")
 
 
 def test_finish_reason_length_truncates_texts_only() -> None:
-    text = read_chat_completion(Say("{", finish_reason="length").payload(), Question(""))
+    text = read_chat_completion(ScriptedReply("{", finish_reason="length").payload(), Question(""))
     assert isinstance(text, Reply)
     assert text.truncated
     label = read_chat_completion(labels(Yes=0.9).payload(), YES_NO)
@@ -92,7 +96,7 @@ def test_finish_reason_length_truncates_texts_only() -> None:
 
 def test_usage_over_max_context_is_too_long() -> None:
     failure = read_chat_completion(
-        Say(usage={"prompt_tokens": 101, "completion_tokens": 1}).payload(), Question(""), max_context=100
+        ScriptedReply(usage={"prompt_tokens": 101, "completion_tokens": 1}).payload(), Question(""), max_context=100
     )
     assert isinstance(failure, Failure)
     assert failure.reason is Reason.TOO_LONG
@@ -110,14 +114,14 @@ def test_usage_over_max_context_is_too_long() -> None:
     ],
 )
 def test_invalid_logprobs_fail(logprobs: dict[str, float] | None, reason: Reason) -> None:
-    failure = read_chat_completion(Say(logprobs=logprobs).payload(), YES_NO)
+    failure = read_chat_completion(ScriptedReply(logprobs=logprobs).payload(), YES_NO)
     assert isinstance(failure, Failure)
     assert failure.reason is reason
     assert failure.raw
 
 
 def test_logprob_of_minus_infinity_is_zero() -> None:
-    reply = read_chat_completion(Say(logprobs={"Yes": -math.inf, "No": 0.0}).payload(), YES_NO)
+    reply = read_chat_completion(ScriptedReply(logprobs={"Yes": -math.inf, "No": 0.0}).payload(), YES_NO)
     assert isinstance(reply, Reply)
     assert reply.label_mass == {"Yes": 0.0, "No": 1.0}
 

@@ -11,7 +11,7 @@ import pytest
 
 from rubricsvc.core.judge import Endpoint
 from rubricsvc.core.verdict import Reason, Usage
-from tests.scripted_server import Say, ScriptedServer, error, labels, scripted_server
+from tests.scripted_server import ScriptedReply, ScriptedServer, error, labels, scripted_server
 from tests.unit.workers.engines.requests import ask_at
 from workers.engines.base import EngineRequest, Failure, Question, Replies, Reply, RequestFailed
 from workers.engines.budget import CallEstimate
@@ -158,9 +158,9 @@ def test_throttle_counts_the_tokens_of_replies() -> None:
 
 
 def test_engine_keeps_to_its_concurrency() -> None:
-    with scripted_server(Say(delay_s=0.02)) as running:
+    with scripted_server(ScriptedReply(delay_s=0.02)) as running:
         ask_at(running.url, EngineRequest("", "", tuple(Question(str(n)) for n in range(12))), concurrency=3)
-    assert running.most_at_once == 3
+    assert running.max_concurrent == 3
     assert running.count == 12
 
 
@@ -168,8 +168,8 @@ def test_engine_adapts_to_a_server_that_takes_few_calls() -> None:
     """The server refuses what is more than two at once; in the end few are refused, and every question has a reply."""
     refused: list[int] = []
 
-    def script(number: int, _: dict[str, Any]) -> Say:
-        if running.at_once > 2:
+    def script(number: int, _: dict[str, Any]) -> ScriptedReply:
+        if running.concurrent > 2:
             refused.append(number)
             return error(429)
         return replace(labels(Yes=0.9), delay_s=0.02)
@@ -191,11 +191,11 @@ def test_engine_adapts_to_a_server_that_takes_few_calls() -> None:
 def test_engine_waits_out_an_outage() -> None:
     """The server fails until it has been probed twice; no question uses up its retries meanwhile."""
 
-    def script(_: int, __: dict[str, Any]) -> Say:
-        return labels(Yes=0.9) if running.looks >= 2 else error(503, "restarting")
+    def script(_: int, __: dict[str, Any]) -> ScriptedReply:
+        return labels(Yes=0.9) if running.probes >= 2 else error(503, "restarting")
 
     with scripted_server(script) as running:
-        running.alive = lambda looks: looks >= 2
+        running.alive = lambda probes: probes >= 2
         (replies,) = ask_at(running.url, readouts(40), concurrency=8, max_retries=8)
     assert all(isinstance(reply, Reply) for reply in replies)
     assert running.count <= 40 + 16  # eight failures, and what was in progress at the last of them
@@ -238,6 +238,6 @@ def test_engine_is_usable_after_a_cancelled_request() -> None:
         await engine.aclose()
         return replies
 
-    with scripted_server(Say(delay_s=30)) as running:
+    with scripted_server(ScriptedReply(delay_s=30)) as running:
         replies = asyncio.run(run(running))
     assert all(isinstance(reply, Reply) for reply in replies)

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from rubricsvc.core.judge import Judge
-from rubricsvc.services.job_hints import describe_voting
+from rubricsvc.services.job_reports import describe_voting
 
 MEMBERS = (Judge(name="a", model="a"), Judge(name="b", model="b"))
 
@@ -10,7 +10,7 @@ def test_describe_voting_adds_units() -> None:
     panel = Judge(name="p", mode="panel", members=MEMBERS)
     assert describe_voting({"effective_votes": 1.3333}, panel) == {"effective_votes": "1.33 of 2"}
     pairwise = Judge(name="c", model="c", mode="comparative")
-    assert describe_voting({"torn": 0.25}, pairwise)["torn"].startswith("25%")
+    assert describe_voting({"order_disagreement": 0.25}, pairwise)["order_disagreement"].startswith("25%")
 
 
 def test_describe_voting_says_how_the_saving_of_a_cascade_is_known() -> None:
@@ -21,8 +21,8 @@ def test_describe_voting_says_how_the_saving_of_a_cascade_is_known() -> None:
         return str(shown.get("saved") or shown["saved_estimate"])
 
     assert describe_voting({"saved": 0.4}, cascade) == {"saved": 0.4}
-    assert "70% more" in saved(settled_early=0.5, saved=-0.6988)
-    assert saved(settled_early=1.0, saved_estimate=0.9).startswith("90%")
-    assert "--price" in saved(settled_early=1.0)
-    assert saved(settled_early=0.5).startswith("unknown")
+    assert "70% more" in saved(resolved_early=0.5, saved=-0.6988)
+    assert saved(resolved_early=1.0, saved_estimate=0.9).startswith("90%")
+    assert "--price" in saved(resolved_early=1.0)
+    assert saved(resolved_early=0.5).startswith("unknown")
     assert saved(saved=0.4, saved_over=7).startswith("0.4, over the 7 verdicts")

@@ -1,0 +1,180 @@
+"""YAML 1.2 (core schema): records as plain data with the position of every field, and the same written back.
+
+PyYAML's C parser builds the node tree, and this module turns nodes into data: PyYAML's own constructor speaks YAML 1.1,
+keeps the last of duplicate keys, and forgets positions. docs/adr/0015 says why it is not ruamel.yaml.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, ClassVar, TextIO
+
+import yaml
+
+from rubricsvc.core.strict_json import JsonError, check_storable
+from rubricsvc.core.validation_messages import FieldPath
+from rubricsvc.formats.errors import InvalidFileError, Location, file_error
+from rubricsvc.formats.json_records import Document
+
+MAX_DEPTH = 60
+MAX_ALIASED = 100_000
+"""Values that aliases may add to a document, counted as if they were written out."""
+
+_PREFIX = "tag:yaml.org,2002:"
+_SCALARS = {
+    "null": re.compile(r"~|null|Null|NULL|"),
+    "bool": re.compile(r"true|True|TRUE|false|False|FALSE"),
+    "int": re.compile(r"[-+]?[0-9]+"),
+    "float": re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)"),
+}
+_HINT = "quote a value that holds ': ' or ' #' or begins with one of [{&*!|>'\"%@`; indent with spaces"
+
+
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # the base is chosen at run time
+    yaml_implicit_resolvers: ClassVar[dict[str | None, Any]] = {}
+
+
+for _name, _pattern in _SCALARS.items():
+    _Loader.add_implicit_resolver(_PREFIX + _name, re.compile(rf"(?:{_pattern.pattern})\Z"), None)
+
+
+def read(text: str, file: str) -> Iterator[Document]:
+    """Yield the records of all documents in the text; a document is one record or a list of them.
+
+    Raises:
+        InvalidFileError: it is not YAML, or has tags, duplicate keys, NaN, or is nested or aliased beyond the limits.
+    """
+    try:
+        _check_depth(text, file)
+        for node in yaml.compose_all(text, _Loader):
+            builder = _Builder(file)
+            data = builder.build(node, ())
+            if isinstance(data, list):
+                for number, item in enumerate(data):
+                    yield item, Location(file, *builder.positions[(number,)], builder.positions, (number,))
+            else:
+                yield data, Location(file, *builder.positions[()], builder.positions)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        location = Location(file, mark.line + 1, mark.column + 1) if mark else Location(file)
+        raise file_error(location, "yaml_invalid", f"{error.problem or error.context}", _HINT) from None
+    except yaml.reader.ReaderError as error:
+        character = chr(error.character) if isinstance(error.character, int) else error.character
+        location = Location(file, text.count("\n", 0, error.position) + 1)
+        raise file_error(location, "yaml_invalid", f"character {character!r} is not allowed in YAML") from None
+
+
+def _check_depth(text: str, file: str) -> None:
+    """Check the depth before nodes are composed: PyYAML composes them recursively, in C without a limit."""
+    depth = 0
+    for event in yaml.parse(text, _Loader):
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > MAX_DEPTH:
+            mark: Any = event.start_mark
+            raise file_error(
+                Location(file, mark.line + 1, mark.column + 1), "too_deep", f"is nested deeper than {MAX_DEPTH}"
+            )
+
+
+class _Builder:
+    """Builds the data of one document, and the ``positions`` of its fields."""
+
+    def __init__(self, file: str) -> None:
+        self.file = file
+        self.positions: dict[FieldPath, tuple[int, int]] = {}
+        self._open: set[int] = set()
+        self._seen: set[int] = set()
+        self._aliased = 0
+
+    def build(self, node: Any, path: FieldPath) -> Any:
+        """Return the data of a node."""
+        self.positions.setdefault(path, (node.start_mark.line + 1, node.start_mark.column + 1))
+        self._aliased += id(node) in self._seen
+        self._seen.add(id(node))
+        if self._aliased > MAX_ALIASED:
+            raise self._error(node, "too_many_aliases", f"aliases add more than {MAX_ALIASED} values")
+        if id(node) in self._open:
+            raise self._error(node, "recursive_alias", "an alias names a value that contains it")
+        kind = node.tag.removeprefix(_PREFIX)
+        if isinstance(node, yaml.ScalarNode):
+            return self._scalar(node, kind)
+        if kind not in ("map", "seq"):
+            raise self._tag_error(node)
+        self._open.add(id(node))
+        if isinstance(node, yaml.SequenceNode):
+            data: Any = [self.build(item, (*path, number)) for number, item in enumerate(node.value)]
+        else:
+            data = {}
+            for key_node, item in node.value:
+                key = self._key(key_node, data)
+                self.positions[(*path, key)] = (key_node.start_mark.line + 1, key_node.start_mark.column + 1)
+                data[key] = self.build(item, (*path, key))
+        self._open.discard(id(node))
+        return data
+
+    def _key(self, node: Any, data: dict[str, Any]) -> str:
+        key = self._scalar(node, node.tag.removeprefix(_PREFIX)) if isinstance(node, yaml.ScalarNode) else None
+        if key is None:
+            raise self._error(node, "yaml_invalid", "a key must be text")
+        text = str(key).lower() if isinstance(key, bool) else str(key)
+        if text in data:
+            raise self._error(node, "duplicate_key", f"duplicate key {text!r} in one mapping; keep one of them")
+        return text
+
+    def _scalar(self, node: Any, kind: str) -> Any:
+        text = node.value
+        if kind not in ("str", "!") and (kind not in _SCALARS or not _SCALARS[kind].fullmatch(text)):
+            raise self._tag_error(node)
+        data: Any = text
+        if kind == "null":
+            data = None
+        elif kind == "bool":
+            data = text.lower() == "true"
+        elif kind in ("int", "float"):
+            value = (
+                float(text.replace(".inf", "inf").replace(".nan", "nan").lower()) if len(text) < 400 else float("inf")
+            )
+            data = int(text) if kind == "int" and abs(value) < float("inf") else value
+        try:
+            check_storable(data)
+        except JsonError as error:
+            raise self._error(node, error.code, f"{error}, found {text[:20]!r}") from None
+        return data
+
+    def _tag_error(self, node: Any) -> InvalidFileError:
+        tag = node.tag.replace(_PREFIX, "!!")
+        return self._error(node, "yaml_tag", f"tag {tag} is not allowed; write plain text, numbers, lists and mappings")
+
+    def _error(self, node: Any, code: str, message: str) -> InvalidFileError:
+        return file_error(Location(self.file, node.start_mark.line + 1, node.start_mark.column + 1), code, message)
+
+
+_ESCAPED = re.compile(r"[^\n\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")
+"""Characters that YAML folds, forbids or takes for the end of a line: NEL, controls, a byte order mark."""
+
+
+class _Dumper(yaml.SafeDumper):
+    """Quotes text that YAML 1.1 or 1.2 reads as something else, and writes long text as a block."""
+
+    def ignore_aliases(self, _data: Any) -> bool:
+        return True
+
+
+def _represent_text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
+    style = None
+    if _ESCAPED.search(value):
+        style = '"'  # the only style with escapes
+    elif "\n" in value:
+        style = "|"
+    elif any(pattern.fullmatch(value) for pattern in _SCALARS.values()):
+        style = '"'
+    return dumper.represent_scalar(_PREFIX + "str", value, style=style)
+
+
+_Dumper.add_representer(str, _represent_text)
+
+
+def write(data: dict[str, Any], stream: TextIO) -> None:
+    """Write one document, beginning with ``---``, that any reader of YAML 1.1 or 1.2 reads back as it was."""
+    yaml.dump(data, stream, Dumper=_Dumper, allow_unicode=True, sort_keys=False, explicit_start=True, width=110)

@@ -1,0 +1,166 @@
+"""Written replies: parsed once, and sent back once with their error where they cannot be parsed.
+
+A judge's reply ends with one JSON object. It must answer exactly the ids that were asked, each once: otherwise the
+judge lost count, and its verdicts may belong elsewhere.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Any, Generic, TypeVar
+
+from rubricsvc.core.judge import Judge
+from rubricsvc.core.panel import total_usage
+from rubricsvc.core.verdict import Reason
+from workers.engines.base import Failure, Question, Reply
+from workers.judges.requests import JudgeCall, join_notes
+from workers.judges.template import JudgeTemplate
+from workers.judges.thinking import split_thinking
+from workers.judges.untrusted import clean
+
+T = TypeVar("T")
+
+_ERROR_CHARS = 500
+_BRACE = re.compile(r"[{}]")
+_OBJECT_START = re.compile(r'\{[ \t\n\r]*["}]')
+_MAX_BROKEN = 100
+"""Broken JSON objects in one reply. Each is read to its break, and all must be cheap together."""
+
+
+class ReplyError(ValueError):
+    """A reply that is no answer to its call; ``reason`` is that of the failed verdicts."""
+
+    def __init__(self, reason: Reason, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedReply(Generic[T]):
+    """A reply without its thinking, and what it says or why it cannot be used.
+
+    Attributes:
+        reply: The reply, its thinking in a field of its own.
+        content: What the mode parsed; None with an error.
+        error: Why there is no content.
+    """
+
+    reply: Reply
+    content: T | None = None
+    error: ReplyError | None = None
+
+
+def parse_reply(reply: Reply, judge: Judge, parse: Callable[[str], T]) -> ParsedReply[T]:
+    """Parse a written reply.
+
+    Args:
+        reply: The reply, with its thinking.
+        judge: The judge that was asked.
+        parse: Returns the content of the text, or raises a `ReplyError` or, for ``unparseable``, any ValueError.
+    """
+    reply = split_thinking(reply, judge.thinking)
+    if reply.error:
+        return ParsedReply(reply, error=ReplyError(Reason.TRUNCATED, reply.error))
+    try:
+        return ParsedReply(reply, parse(reply.text))
+    except ReplyError as error:
+        return ParsedReply(reply, error=error)
+    except ValueError as error:
+        return ParsedReply(reply, error=ReplyError(Reason.UNPARSEABLE, str(error)))
+
+
+def by_asked_id(call: JudgeCall, items: Iterable[tuple[str, T]]) -> dict[str, T]:
+    """Return the items by id.
+
+    Raises:
+        ReplyError: The ids are not those that were asked, each once (``wrong_criteria``).
+    """
+    pairs = list(items)
+    asked, answered = Counter(one.id for one in call.asked), Counter(id_ for id_, _ in pairs)
+    if asked != answered:
+        message = f"asked {', '.join(asked.elements())}; answered {', '.join(answered.elements()) or 'none'}"
+        raise ReplyError(Reason.WRONG_CRITERIA, message)
+    return dict(pairs)
+
+
+def repair_question(call: JudgeCall, parsed: ParsedReply[Any], template: JudgeTemplate) -> Question | None:
+    """Return the question that sends a reply back with its error, or None where that is not needed or would not help.
+
+    A truncated reply would be truncated again.
+    """
+    error = parsed.error
+    if error is None or error.reason is Reason.TRUNCATED or "repair" not in template.texts:
+        return None
+    if not parsed.reply.text.strip():
+        return None
+    values = {"error": clean(str(error)[:_ERROR_CHARS]).text, "ids": ", ".join(one.id for one in call.asked)}
+    return replace(call.question, turns=(clean(parsed.reply.text).text, template.fill("repair", values)))
+
+
+def with_repaired_reply(first: Reply, second: Reply | Failure) -> Reply:
+    """Return the reply after its repair, with usage and latency of both; the first one where the repair failed."""
+    if isinstance(second, Failure):
+        note = join_notes(first.note, f"repair failed: {second.reason} {second.detail}") or ""
+        return replace(first, note=note)
+    return replace(
+        second,
+        usage=total_usage((first.usage, second.usage)),
+        latency_s=first.latency_s + second.latency_s,
+        note=join_notes(second.note, "repaired once") or "",
+        first_text=first.text,
+    )
+
+
+def object_schema(properties: dict[str, Any]) -> dict[str, Any]:
+    """Return the JSON schema of an object with exactly these properties."""
+    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
+
+
+def last_object(text: str) -> dict[str, Any]:
+    """Return the JSON object that ends a reply; code fences and words may surround it.
+
+    An object inside a broken one does not count, and neither does one that braces follow: such a reply may be quoting
+    a verdict that the completion wrote.
+
+    Raises:
+        ValueError: There is no such object, it repeats a key, or the reply has too many broken ones.
+    """
+    last: dict[str, Any] | None = None
+    message, depth, position, broken = "no JSON object ends the reply", 0, 0, 0
+    while (brace := _BRACE.search(text, position)) is not None:
+        last, position = None, brace.end()
+        if brace.group() == "}":
+            depth -= 1
+            continue
+        if _OBJECT_START.match(text, brace.start()) is None:
+            depth += 1
+            continue
+        if broken == _MAX_BROKEN:
+            raise ValueError(f"more than {_MAX_BROKEN} broken JSON objects; {message}")
+        try:
+            value, end = _DECODER.raw_decode(text, brace.start())
+        except RecursionError:
+            raise ValueError("the JSON is nested too deeply") from None
+        except ValueError as error:
+            message = f"broken JSON: {error}" if depth == 0 else message
+            depth, broken = depth + 1, broken + 1
+            continue
+        position = end
+        last = value if depth == 0 else None
+    if last is None:
+        raise ValueError(message)
+    return last
+
+
+def _reject_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    repeated = [key for key, count in Counter(key for key, _ in pairs).items() if count > 1]
+    if repeated:
+        raise ValueError(f"duplicate key {repeated[0]!r}")
+    return dict(pairs)
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_reject_duplicates)
