@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from workers.checks.registry import packages
 
 if TYPE_CHECKING:
-    from langdetect.detector_factory import DetectorFactory
     from nltk.tokenize.punkt import PunktSentenceTokenizer
 
 _ABBREVIATIONS = (  # noqa: SIM905 - a list of words reads better so
@@ -84,26 +83,16 @@ def language(text: str) -> str | None:
         UnavailableError: langdetect is not installed.
     """
     with packages():
-        from langdetect.lang_detect_exception import LangDetectException
-    with _loading:
-        factory = _languages()
+        from langdetect import DetectorFactory, LangDetectException, detect
+        from langdetect.detector_factory import init_factory
+    DetectorFactory.seed = 0
     try:
-        detector = factory.create()
-        detector.append(text)
-        code: str = detector.detect()
+        with _loading:
+            init_factory()
+        code: str = detect(text)
     except LangDetectException:
         return None
     return None if code == "unknown" else code
 
 
 _loading = threading.Lock()
-
-
-@lru_cache(maxsize=1)
-def _languages() -> DetectorFactory:
-    with packages():
-        from langdetect.detector_factory import PROFILES_DIRECTORY, DetectorFactory
-    factory = DetectorFactory()
-    factory.set_seed(0)
-    factory.load_profile(PROFILES_DIRECTORY)
-    return factory
