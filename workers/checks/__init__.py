@@ -42,6 +42,7 @@ from workers.checks import (  # noqa: F401 - they register their checks
     text,
 )
 from workers.checks.registry import CHECKS, Args, CheckResult, CheckType
+from workers.checks.sandbox.child_process import ChildError
 from workers.checks.sandbox.runner import NoSandboxError
 
 
@@ -81,8 +82,10 @@ def _verdict(key: str, given: Check, prompt: Prompt, completion: Completion) -> 
         value, rationale = (result.value, result.rationale) if isinstance(result, CheckResult) else (result, None)
         return Verdict.scored(key, value, rationale=rationale)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - an error of a check fails its criterion only
-        hint = f"; {error.hint}" if isinstance(error, RubricsvcError) and error.hint else ""
-        detail = f"{given.name}: {type(error).__name__}: {error}{hint}"
+        hint = error.hint if isinstance(error, RubricsvcError) else ""
+        if isinstance(error, ImportError) or (isinstance(error, ChildError) and "ModuleNotFoundError" in str(error)):
+            hint = "pip install 'rubricsvc[judging]'"
+        detail = f"{given.name}: {type(error).__name__}: {error}{f'; {hint}' if hint else ''}"
         return Verdict.failed(key, _reason(error), detail=detail)
 
 

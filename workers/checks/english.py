@@ -8,8 +8,6 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from workers.checks.registry import packages
-
 if TYPE_CHECKING:
     from nltk.tokenize.punkt import PunktSentenceTokenizer
 
@@ -29,11 +27,7 @@ _END = re.compile(r"(\.{2,}|[.?!])(?:\"|(?<=\.)”)?")
 
 
 def sentences(text: str) -> list[str]:
-    """Split sentences by Punkt (Kiss and Strunk 2006), with a list of abbreviations instead of NLTK's trained model.
-
-    Raises:
-        UnavailableError: NLTK is not installed.
-    """
+    """Split sentences by Punkt (Kiss and Strunk 2006), with a list of abbreviations instead of NLTK's trained model."""
     result: list[str] = _punkt().tokenize(text)
     return result
 
@@ -51,17 +45,17 @@ def marked_sentences(text: str) -> list[str]:
 
 
 def tokens(text: str) -> list[str]:
-    """Split words and punctuation marks as NLTK's ``word_tokenize`` does. Raises as ``sentences``."""
-    with packages():
-        from nltk.tokenize.destructive import NLTKWordTokenizer
+    """Split words and punctuation marks as NLTK's ``word_tokenize`` does."""
+    from nltk.tokenize.destructive import NLTKWordTokenizer
+
     words = NLTKWordTokenizer()
     return [token for sentence in sentences(text) for token in words.tokenize(sentence)]
 
 
 @lru_cache(maxsize=1)
 def _punkt() -> PunktSentenceTokenizer:
-    with packages():
-        from nltk.tokenize.punkt import PunktParameters, PunktSentenceTokenizer
+    from nltk.tokenize.punkt import PunktParameters, PunktSentenceTokenizer
+
     known = PunktParameters()
     known.abbrev_types.update(_ABBREVIATIONS)
     return PunktSentenceTokenizer(known)
@@ -78,13 +72,10 @@ def language(text: str) -> str | None:
     """Return the ISO 639-1 code (``zh-cn``, ``zh-tw`` for Chinese) by langdetect; None for an unknown language.
 
     langdetect samples; its seed is fixed, so that equal texts have equal results.
-
-    Raises:
-        UnavailableError: langdetect is not installed.
     """
-    with packages():
-        from langdetect import DetectorFactory, LangDetectException, detect
-        from langdetect.detector_factory import init_factory
+    from langdetect import DetectorFactory, LangDetectException, detect
+    from langdetect.detector_factory import init_factory
+
     DetectorFactory.seed = 0
     try:
         with _loading:

@@ -92,11 +92,7 @@ class IFEval(Args):
 
 @check("ifeval", IFEval)
 def ifeval(completion: Completion, prompt: Prompt, args: IFEval) -> float:
-    """Return 1 if the text follows the instruction, else 0. An empty text follows none.
-
-    Raises:
-        UnavailableError: langdetect or NLTK is not installed.
-    """
+    """Return 1 if the text follows the instruction, else 0. An empty text follows none."""
     texts = dict.fromkeys(_variants(completion.text)) if args.loose else [completion.text]  # each once
     given, follows = args.arguments(), INSTRUCTIONS[args.instruction_id].follows
     return float(any(follows(text, **given) for text in texts if text.strip()))

@@ -10,7 +10,8 @@ def global_names(part: ast.stmt) -> tuple[set[str], set[str]]:
     """Return the module's names that a statement of a module reads, and those that it binds."""
     top = symtable.symtable(ast.unparse(part), "part.py", "exec")
     read = {symbol.get_name() for symbol in top.get_symbols() if symbol.is_referenced()}
-    return read | _read_inside(top), {symbol.get_name() for symbol in top.get_symbols() if symbol.is_assigned()}
+    bound = {symbol.get_name() for symbol in top.get_symbols() if symbol.is_assigned() or symbol.is_imported()}
+    return read | _read_inside(top), bound
 
 
 def _read_inside(table: symtable.SymbolTable) -> set[str]:

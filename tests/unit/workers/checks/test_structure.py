@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-import os
+from pathlib import Path
 
 import pytest
 from langdetect.detector_factory import PROFILES_DIRECTORY
@@ -177,7 +177,7 @@ def test_language_rejects_unknown_codes(code: str) -> None:
 
 
 def test_languages_are_those_of_langdetect() -> None:
-    assert sorted(os.listdir(PROFILES_DIRECTORY)) == english.LANGUAGES
+    assert sorted(path.name for path in Path(PROFILES_DIRECTORY).iterdir()) == english.LANGUAGES
 
 
 FENCED = "a\n```python\nx\n```\nb\n~~~\ny\n```\n~~~\n```json\nz"
