@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rubricsvc.cli.embedded import EMBEDDED, warn_of_embedded
-from rubricsvc.cli.judge_add import make_judge
+from rubricsvc.cli.judge_add import judge_from_options
 from rubricsvc.cli.judge_probe import score_once
 from rubricsvc.cli.output import OK, WITH_FAILURES, Json, cell, exit_with, print_data, print_json, print_table, shorten
 from rubricsvc.cli.verdicts import why
@@ -160,12 +160,12 @@ def judge_of(judge: str, model: str | None, mode: str, api_key_env: str | None) 
 
     if judge == EMBEDDED:
         warn_of_embedded()
-        return make_judge(name=EMBEDDED, engine="transformers_local", model=EMBEDDED, mode=mode)
+        return judge_from_options(name=EMBEDDED, engine="transformers_local", model=EMBEDDED, mode=mode)
     if judge.startswith(("http://", "https://")):
         from rubricsvc.cli.served_models import only_served_model
 
         endpoint = {"base_url": judge, "api_key_env": api_key_env}
-        chosen = make_judge(name=judge[:MAX_NAME_LENGTH], model=model or "?", mode=mode, endpoint=endpoint)
+        chosen = judge_from_options(name=judge[:MAX_NAME_LENGTH], model=model or "?", mode=mode, endpoint=endpoint)
         return chosen if model else chosen.model_copy(update={"model": only_served_model(chosen.endpoint)})
     from rubricsvc.cli.database import database
     from rubricsvc.store import judges

@@ -43,11 +43,11 @@ class Label(Value):
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
-    """A label, and what one judge found about the same completion under the same rubric.
+class JudgedLabel:
+    """A label beside one judge's verdicts on the same completion under the same rubric.
 
-    ``found`` has the judge's newest verdicts by criterion, and is empty where it was not asked; ``reward`` is what they
-    were folded into. ``criterion`` is None for an ``overall`` score under a rubric that has no such criterion.
+    ``verdicts`` has the judge's newest verdicts by criterion, and is empty if it was not asked; ``reward`` was computed
+    from them. ``criterion`` is None for an ``overall`` score under a rubric without such a criterion.
     """
 
     completion_id: int
@@ -55,10 +55,10 @@ class Judged:
     rubric_id: int
     label: Label
     criterion: Criterion | None
-    found: Mapping[str, Verdict]
+    verdicts: Mapping[str, Verdict]
     reward: float | None = None
 
     @property
     def verdict(self) -> Verdict | None:
-        """The judge's verdict on what the label is about."""
-        return self.found.get(self.label.criterion)
+        """The judge's verdict on the criterion of the label."""
+        return self.verdicts.get(self.label.criterion)

@@ -19,12 +19,12 @@ from pathlib import Path
 from typing import Any
 
 from rubricsvc.core.judge import Endpoint, Judge
-from rubricsvc.core.label import Judged, Label
+from rubricsvc.core.label import JudgedLabel, Label
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.errors import InvalidError
-from rubricsvc.stats.assessment import assess
-from rubricsvc.stats.calibration_fit import Fitted, calibrate
+from rubricsvc.stats.agreement_report import agreement_report
+from rubricsvc.stats.calibration_fit import FittedFamily, calibrate
 from tests.conftest import SHARED
 from workers.engines import make_engine
 from workers.scoring import completions as scoring
@@ -103,10 +103,10 @@ def sample(cases: Iterator[Case], size: int) -> list[Case]:
     return random.Random(0).sample(fitting, min(size, len(fitting)))
 
 
-async def judged(judge: Judge, criterion: Criterion, cases: Sequence[Case]) -> list[Judged]:
+async def judged(judge: Judge, criterion: Criterion, cases: Sequence[Case]) -> list[JudgedLabel]:
     rubric = Rubric(criteria=(criterion,))
     engine = make_engine(judge)
-    rows: list[Judged] = []
+    rows: list[JudgedLabel] = []
     prompts = {case.prompt: number for number, case in enumerate(cases)}
     try:
         for at in range(0, len(cases), AT_ONCE):
@@ -118,25 +118,25 @@ async def judged(judge: Judge, criterion: Criterion, cases: Sequence[Case]) -> l
             for case, (verdict,) in zip(some, await asyncio.gather(*scored), strict=True):
                 label = Label(criterion=criterion.key, annotator="data set", value=float(case.met))
                 found = {criterion.key: verdict}
-                rows.append(Judged(len(rows), prompts[case.prompt], 1, label, criterion, found))
+                rows.append(JudgedLabel(len(rows), prompts[case.prompt], 1, label, criterion, found))
     finally:
         await engine.aclose()
     return rows
 
 
-def measure(judge: Judge, rows: Sequence[Judged]) -> dict[str, Any]:
+def measure(judge: Judge, rows: Sequence[JudgedLabel]) -> dict[str, Any]:
     """The figures of one set. ``ece`` and ``brier`` are of all, ``before`` and ``after`` of the held-out prompts."""
-    group = assess(judge, rows).overall
+    group = agreement_report(judge, rows).overall
     names = ("accuracy", "balanced_accuracy", "kappa", "auroc", "ece", "brier")
     try:
         (fitted,) = calibrate(rows)
     except InvalidError as error:
-        fitted = Fitted("binary", len(rows), null_reason=str(error))
+        fitted = FittedFamily("binary", len(rows), null_reason=str(error))
     return {
         "n": group.pairs,
-        "left_out": group.left_out,
+        "left_out": group.excluded,
         "met": sum(row.label.value or 0.0 for row in rows) / len(rows),
-        **{name: asdict(group.figures[name]) for name in names},
+        **{name: asdict(group.metrics[name]) for name in names},
         "method": fitted.curve.method if fitted.curve else fitted.null_reason,
         "before": asdict(fitted.before) if fitted.before else None,
         "after": asdict(fitted.after) if fitted.after else None,

@@ -12,7 +12,7 @@ from scipy.special import expit, logit
 
 from rubricsvc.core.calibration import Calibration, Curve, Method, family
 from rubricsvc.core.judge import Judge
-from rubricsvc.core.label import Judged, Label
+from rubricsvc.core.label import JudgedLabel, Label
 from rubricsvc.core.rubric import Criterion, Numeric
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import InvalidError
@@ -67,10 +67,10 @@ def test_split_keeps_prompts_together() -> None:
         split(list(range(9)) * 10, 0.3, seed=1)
 
 
-def rows(n: int, slope: float, offset: float, criterion: Criterion) -> list[Judged]:
+def rows(n: int, slope: float, offset: float, criterion: Criterion) -> list[JudgedLabel]:
     probability, outcome = sample(n, slope, offset)
     return [
-        Judged(
+        JudgedLabel(
             i,
             i // 3,
             1,
@@ -86,7 +86,9 @@ def test_fit_improves_each_family_on_held_out_prompts() -> None:
     facts, style = Criterion(key="f", text="F.", tags=("facts", "x")), Criterion(key="s", text="S.")
     tiny = Criterion(key="t", text="T.", scale=Numeric())
     failed = [
-        Judged(0, 0, 1, Label(criterion="f", annotator="a", value=1.0), facts, {"f": Verdict.failed("f", "timeout")})
+        JudgedLabel(
+            0, 0, 1, Label(criterion="f", annotator="a", value=1.0), facts, {"f": Verdict.failed("f", "timeout")}
+        )
     ]
     given = rows(900, 0.3, 1.0, facts) + rows(900, 1.0, 0.0, style) + rows(6, 1.0, 0.0, tiny) + failed
     found = {one.family: one for one in calibrate(given)}
@@ -94,7 +96,7 @@ def test_fit_improves_each_family_on_held_out_prompts() -> None:
     one = found["facts"]
     assert one.curve and one.before and one.after and one.curve.method != "none"
     assert one.after.brier < one.before.brier - 0.02 and one.after.ece < one.before.ece / 2
-    assert min(one.tried, key=lambda m: one.tried[m]) == one.curve.method and len(one.tried) == 4
+    assert min(one.cv_log_loss, key=lambda m: one.cv_log_loss[m]) == one.curve.method and len(one.cv_log_loss) == 4
     same = found["binary"]
     assert same.before and same.after and abs(same.after.brier - same.before.brier) < 0.01
     assert found["numeric"].curve is None and "too few" in str(found["numeric"].null_reason)

@@ -71,7 +71,7 @@ def test_each_label_stands_beside_the_newest_verdict(filled: Database) -> None:
         of_no_job = labels.judged(session, 1, job_id=9)
     assert [row.verdict.value if row.verdict else None for row in rows] == [0.9, None, None, None]
     assert rows[1].verdict is None and rows[2].verdict is not None and rows[2].verdict.outcome == "failed"
-    assert rows[3].criterion is None and set(rows[3].found) == {"a", "b"}
+    assert rows[3].criterion is None and set(rows[3].verdicts) == {"a", "b"}
     assert [row.verdict and row.verdict.value for row in of_first] == [0.1, 0.1]
     assert of_no_job == []
 
@@ -87,7 +87,7 @@ def test_verdicts_that_another_judge_paid_for_stand_beside_labels_too(filled: Da
     with filled.read() as session:
         (of_twin, nothing), of_first = labels.judged(session, twin.id), labels.judged(session, 1)
     assert of_twin.verdict is not None and of_twin.verdict.value == 0.9
-    assert nothing.found == {}, "the twin was never asked under the other rubric"
+    assert nothing.verdicts == {}, "the twin was never asked under the other rubric"
     assert [row.verdict and row.verdict.value for row in of_first] == [0.9, 0.9]
 
 
@@ -98,7 +98,7 @@ def test_a_failure_leaves_no_older_reward(filled: Database) -> None:
         keep(session, submit(session, 1, 1, [1], "third"), NEWER, {1: failed})
     with filled.read() as session:
         (row,), (older,) = labels.judged(session, 1), labels.judged(session, 1, job_id=1)
-    assert ({v.outcome for v in row.found.values()}, row.reward) == ({"failed"}, None)
+    assert ({v.outcome for v in row.verdicts.values()}, row.reward) == ({"failed"}, None)
     assert older.reward == pytest.approx(0.1)
 
 
