@@ -1,6 +1,6 @@
-"""Rubric rewards: keep rubrics, score completions with generative judges, train policies on the result.
+"""Rubric rewards: store rubrics, score completions with generative judges, train policies on the rewards.
 
-The names below are loaded when first used, so that ``import rubricsvc`` costs nothing.
+The names below are imported on first use, so that ``import rubricsvc`` is fast.
 """
 
 from importlib import import_module
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = ["AsyncClient", "Client", "Completion", "Criterion", "Prompt", "Rubric", "Verdict", "load", "reward"]
 
-_HOMES = {
+_MODULES = {
     "AsyncClient": "rubricsvc.client",
     "Client": "rubricsvc.client",
     "Completion": "rubricsvc.core.prompt",
@@ -31,12 +31,12 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(_HOMES[name]), name)
+    value = getattr(import_module(_MODULES[name]), name)
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted(set(globals()) | set(_HOMES))
+    return sorted(set(globals()) | set(_MODULES))

@@ -18,6 +18,9 @@ A failed verdict is not an error but a value, ``Verdict.failed``.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 MAX_MESSAGE_CHARS = 4000
 """A message may quote a whole file."""
 
@@ -65,9 +68,10 @@ class InvalidError(RubricsvcError, ValueError):
 
 
 class FormatError(InvalidError):
-    """An invalid file."""
+    """An invalid file. ``errors`` has each error with ``line``, ``column``, ``path``, ``code`` and ``message``."""
 
     code = "format"
+    errors: Sequence[Any] = ()
 
 
 class MalformedError(InvalidError):

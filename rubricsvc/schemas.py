@@ -321,6 +321,16 @@ class Ready(Wire):
     status: Literal["ok"]
 
 
+class FileProblem(Wire):
+    """One error in an imported file: where it is, a stable ``code``, and a message."""
+
+    line: int | None
+    column: int | None
+    path: str = Field(description="The field, like criteria[2].weight; empty for a whole record or file.")
+    code: str
+    message: str
+
+
 class Problem(Wire):
     """An error: stable ``code``, message, hint how to fix it, and path in the request."""
 
@@ -328,6 +338,21 @@ class Problem(Wire):
     message: str
     hint: str = ""
     path: str = ""
+    errors: tuple[FileProblem, ...] = Field((), description="Of an imported file: every error in it.")
+
+
+class ImportedFile(Wire):
+    """What a file added. The ids are in the file's order, and include what existed before."""
+
+    new: dict[str, int] = Field(description="Rows that were added, by noun.")
+    existing: dict[str, int] = Field(description="Rows that existed before, by noun.")
+    rubric_ids: tuple[int, ...]
+    completion_ids: tuple[int, ...]
+    label_ids: tuple[int, ...]
+    omitted_labels: int = Field(description="Labels whose rubric or completion was not imported.")
+    superseded: dict[str, int] = Field(description="Rubrics that exist as an earlier version, with the newest version.")
+    skipped: tuple[FileProblem, ...] = Field(description="Errors of the records that were skipped.")
+    skipped_count: int
 
 
 class ErrorBody(Wire):

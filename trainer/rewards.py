@@ -16,7 +16,7 @@ from typing import Any, Protocol, Self, TypeVar, runtime_checkable
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.repeatability import Repeatability
-from rubricsvc.core.reward import Reward, fold
+from rubricsvc.core.reward import Reward, reward_or_null
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import InvalidError
@@ -197,7 +197,7 @@ class JudgeRewards:
     async def _score_group(self, group: TaskGroup) -> list[ScoredRollout]:
         prompt, rubric = group.task.prompt, group.task.rubric
         scored = await scoring.score_group(self._engine, self._judge, rubric, prompt, group.completions)
-        return [ScoredRollout(fold(rubric, verdicts), tuple(verdicts)) for verdicts in scored]
+        return [ScoredRollout(reward_or_null(rubric, verdicts), tuple(verdicts)) for verdicts in scored]
 
     def __enter__(self) -> Self:
         return self

@@ -8,7 +8,19 @@ from fastapi import Depends, FastAPI
 from fastapi.responses import RedirectResponse
 from fastapi_offline import FastAPIOffline
 
-from rubricsvc.api import completions, errors, graders, health, jobs, judges, labels, prompts, rubrics, verdicts
+from rubricsvc.api import (
+    completions,
+    errors,
+    graders,
+    health,
+    imports,
+    jobs,
+    judges,
+    labels,
+    prompts,
+    rubrics,
+    verdicts,
+)
 from rubricsvc.api.auth import authenticate, reject_cross_site
 from rubricsvc.api.middleware import BodyLimit, RequestContext
 from rubricsvc.api.request import Validators
@@ -47,7 +59,7 @@ def create_app(
     )
     set_state(app, settings, db, validators)
     errors.install(app)
-    for noun in (prompts, rubrics, completions, judges, jobs, verdicts, labels, graders):
+    for noun in (prompts, rubrics, completions, judges, jobs, verdicts, labels, imports, graders):
         app.include_router(noun.router, prefix="/v1", dependencies=[Depends(authenticate)])
     app.include_router(health.router)
     app.add_api_route("/", lambda: RedirectResponse("docs"), include_in_schema=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from http import HTTPStatus
 from typing import Any
 
@@ -16,7 +16,8 @@ from starlette.exceptions import HTTPException
 
 from rubricsvc.core.validation_messages import FieldPath, field_messages
 from rubricsvc.errors import InvalidError, MalformedError, RubricsvcError, TooLargeError, UnavailableError
-from rubricsvc.schemas import ErrorBody, Problem
+from rubricsvc.formats.errors import FieldError, InvalidFileError
+from rubricsvc.schemas import ErrorBody, FileProblem, Problem
 
 log = structlog.get_logger(__name__)
 
@@ -29,11 +30,21 @@ def error_responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 def error_response(error: RubricsvcError) -> JSONResponse:
     """Return the response of an error."""
-    problem = Problem(code=error.code, message=error.message, hint=error.hint, path=error.path)
+    errors = file_problems(error.errors) if isinstance(error, InvalidFileError) else ()
+    problem = Problem(code=error.code, message=error.message, hint=error.hint, path=error.path, errors=errors)
     headers = (
         {"WWW-Authenticate": "Bearer"} if error.status == 401 else {"Retry-After": "1"} if error.status == 503 else {}
     )
-    return JSONResponse(ErrorBody(error=problem).model_dump(), error.status, headers)
+    content = ErrorBody(error=problem).model_dump(exclude={"error": {"errors"}} if not errors else None)
+    return JSONResponse(content, error.status, headers)
+
+
+def file_problems(errors: Iterable[FieldError]) -> tuple[FileProblem, ...]:
+    """Return the errors of a file as wire types."""
+    return tuple(
+        FileProblem(line=one.line, column=one.column, path=one.path, code=one.code, message=one.message)
+        for one in errors
+    )
 
 
 def from_exception(error: Exception) -> RubricsvcError:

@@ -79,7 +79,7 @@ def judged_labels(ref: str, job: int | None, criterion: str | None = None) -> tu
         row = judges.get(session, ref)
         if job is not None:
             jobs.get(session, job)
-        rows = labels.judged(session, row.id, job_id=job)
+        rows = labels.judged_labels(session, row.id, job_id=job)
         judge = row.value
     rows = [row for row in rows if criterion in (None, row.label.criterion)]
     if not rows:

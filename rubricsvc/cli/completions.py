@@ -1,4 +1,4 @@
-"""`rubricsvc completions`: what was answered."""
+"""`rubricsvc completions`: completions of prompts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rubricsvc.cli.output import After, Json, Limit, clean, group, print_data, p
 if TYPE_CHECKING:
     from rubricsvc.store.tables import CompletionRow
 
-app = group("Completions: what was answered.")
+app = group("Completions of prompts.")
 
 
 @app.command("import")
@@ -60,8 +60,8 @@ def _row(row: CompletionRow) -> dict[str, Any]:
 @app.command("list")
 def list_(
     *,
-    prompt: Annotated[str | None, typer.Option(help="Of this prompt: its id, or the one it had in its file.")] = None,
-    policy: Annotated[str | None, typer.Option(help="Of this policy.")] = None,
+    prompt: Annotated[str | None, typer.Option(help="Filter by prompt: id, or id in the imported file.")] = None,
+    policy: Annotated[str | None, typer.Option(help="Filter by policy.")] = None,
     limit: Limit = 50,
     after: After = 0,
     as_json: Json = False,
@@ -76,13 +76,13 @@ def list_(
             lambda row: _row(row) | {"text": row.value.text if as_json else shorten(row.value.text, 50)},
             limit,
             as_json,
-            empty="no completions; `rubricsvc completions import FILE` brings some",
+            empty="no completions; import some with `rubricsvc completions import FILE`",
         )
 
 
 @app.command("show")
 def show_(
-    completion_id: Annotated[int, typer.Argument(help="Its id.")],
+    completion_id: Annotated[int, typer.Argument(help="Id of the completion.")],
     as_json: Json = False,
 ) -> None:
     """Show one completion."""

@@ -1,4 +1,4 @@
-"""`rubricsvc graders`: OpenAI's graders, checked and run without a database."""
+"""`rubricsvc graders`: check and run OpenAI graders, without a database."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ if TYPE_CHECKING:
     from rubricsvc.graders.model import Grader
     from rubricsvc.graders.results import GraderRun
 
-app = group("OpenAI's graders: check and run one, without a database.")
+app = group("Check and run OpenAI graders, without a database.")
 
-File = Annotated[str, typer.Argument(help="The grader's JSON; - is stdin.", show_default=False)]
+File = Annotated[str, typer.Argument(help="JSON file of the grader; - is stdin.", show_default=False)]
 
 
 @app.command()
 def validate(file: File, as_json: Json = False) -> None:
     """Check a grader: its type, its templates, its formula.
 
-    A file of items, each with its grader, is checked by `rubricsvc rubrics lint`.
+    Check a file of items with their graders with `rubricsvc rubrics lint`.
     """
     from rubricsvc.graders.model import parts_of
 
@@ -60,25 +60,23 @@ def validate(file: File, as_json: Json = False) -> None:
 def run(
     file: File,
     *,
-    sample: Annotated[str, typer.Option(help="What is graded: a text, or a file that holds it; - is stdin.")],
-    item: Annotated[str | None, typer.Option(help="The row of data: a JSON file, or JSON.")] = None,
+    sample: Annotated[str, typer.Option(help="Text to grade, or a file with it; - is stdin.")],
+    item: Annotated[str | None, typer.Option(help="Item of the data set: JSON, or a JSON file.")] = None,
     judge: Annotated[
         str | None,
-        typer.Option(help="Who is asked: embedded, the URL of an OpenAI-compatible server, or a judge's name."),
+        typer.Option(help="embedded, the URL of an OpenAI-compatible server, or the name of a judge."),
     ] = None,
-    model: Annotated[
-        str | None, typer.Option(help="The model at the URL.", show_default="the only one it serves")
-    ] = None,
+    model: Annotated[str | None, typer.Option(help="Model at the URL.", show_default="the only one served")] = None,
     mode: Annotated[
         str | None,
-        typer.Option(help="readout or written.", show_default="written; readout for the embedded judge"),
+        typer.Option(help="readout or written.", show_default="written, or readout for embedded"),
     ] = None,
-    api_key_env: Annotated[str | None, typer.Option(help="The variable that holds the server's API key.")] = None,
+    api_key_env: Annotated[str | None, typer.Option(help="Environment variable of the server's API key.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Run a grader on one sample. With --json the answer is that of OpenAI's API.
+    """Run a grader on one sample. --json prints the response of OpenAI's API.
 
-    Ends with 1 where there is no reward: a part of the grader failed.
+    Exits with 1 if there is no reward because a part of the grader failed.
     """
     from rubricsvc.core.prompt import Completion
     from rubricsvc.graders.results import run_of
@@ -86,18 +84,18 @@ def run(
     _, grader, rubric = _read(file)
     prompt = _item(item)
     text = text_of(sample) if sample == "-" else file_or_text(sample)
-    asked = [criterion.key for criterion in rubric.criteria if criterion.custom_prompt]
-    way = mode or ("readout" if judge == EMBEDDED else "written")
-    chosen = judge_of(judge, model, way, api_key_env) if judge is not None else _nobody(rubric)
-    began = time.monotonic()
-    verdicts = asyncio.run(score_once(chosen, rubric, prompt, Completion(text=text)))
-    models = dict.fromkeys(asked, chosen.model or chosen.name)
-    found = run_of(grader, rubric, verdicts, models=models, seconds=time.monotonic() - began)
-    with exit_with(WITH_FAILURES if found.reward is None else OK):
+    mode = mode or ("readout" if judge == EMBEDDED else "written")
+    judge_value = judge_of(judge, model, mode, api_key_env) if judge is not None else _no_judge(rubric)
+    started = time.monotonic()
+    verdicts = asyncio.run(score_once(judge_value, rubric, prompt, Completion(text=text)))
+    judged = [criterion.key for criterion in rubric.criteria if criterion.custom_prompt]
+    models = dict.fromkeys(judged, judge_value.model or judge_value.name)
+    result = run_of(grader, rubric, verdicts, models=models, seconds=time.monotonic() - started)
+    with exit_with(WITH_FAILURES if result.reward is None else OK):
         if as_json:
-            print_json(found.model_dump(mode="json"))
+            print_json(result.model_dump(mode="json"))
         else:
-            _print(rubric, found)
+            _print(rubric, result)
 
 
 def _read(file: str) -> tuple[Any, Grader, Rubric]:
@@ -128,27 +126,27 @@ def _item(given: str | None) -> Prompt:
         raise InvalidError(f"--item: {error}", hint='name a JSON file, or write JSON: \'{"answer": "4"}\'') from None
 
 
-def _nobody(rubric: Rubric) -> Judge:
-    """The judge of a grader that asks no model.
+def _no_judge(rubric: Rubric) -> Judge:
+    """Return the judge of a grader without models.
 
     Raises:
-        InvalidError: this one does.
+        InvalidError: it has one.
     """
     from rubricsvc.store.judges import CHECKS
 
-    wanted = sorted(
+    models = sorted(
         {criterion.custom_prompt.model or "a model" for criterion in rubric.criteria if criterion.custom_prompt}
     )
-    if wanted:
-        hint = "say who is asked, with --judge: a URL, a judge's name, or embedded"
-        raise InvalidError(f"this grader asks {', '.join(wanted)}", hint=hint)
+    if models:
+        hint = "add --judge with a URL, the name of a judge, or embedded"
+        raise InvalidError(f"this grader needs {', '.join(models)}", hint=hint)
     return CHECKS
 
 
-def _print(rubric: Rubric, found: GraderRun) -> None:
-    details, scores = found.metadata.details, found.metadata.scores
+def _print(rubric: Rubric, result: GraderRun) -> None:
+    details, scores = result.metadata.details, result.metadata.scores
     rows = [[key, cell(scores.get(key)), shorten(details.get(key, ""), 200)] for key in rubric.by_key]
-    print_table(["part", "score", "why"], rows)
-    print_data(f"\nreward {cell(found.reward)}")
+    print_table(["part", "score", "reason"], rows)
+    print_data(f"\nreward {cell(result.reward)}")
     if formula := details.get("calculate_output"):
         print_data(f"no reward: {formula}")

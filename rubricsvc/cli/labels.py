@@ -1,4 +1,4 @@
-"""`rubricsvc labels`: what people found, to hold judges against."""
+"""`rubricsvc labels`: people's verdicts, to compare judges with."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from rubricsvc.formats import InputFile
     from rubricsvc.store.tables import LabelRow
 
-app = group("Labels: people's verdicts, to hold judges against.")
+app = group("Labels: people's verdicts, to compare judges with.")
 
 PAGE = 500
 
-Completion = Annotated[int | None, typer.Option(help="Of this completion.")]
-Rubric = Annotated[str | None, typer.Option(help="Under this rubric: id, name, name@version or digest.")]
-Annotator = Annotated[str | None, typer.Option(help="Of this person.")]
+Completion = Annotated[int | None, typer.Option(help="Filter by completion.")]
+Rubric = Annotated[str | None, typer.Option(help="Filter by rubric: id, name, name@version or digest.")]
+Annotator = Annotated[str | None, typer.Option(help="Filter by annotator.")]
 
 
 @app.command("import")
@@ -34,9 +34,7 @@ def import_(
     file: File,
     *,
     format: Format = None,
-    replace: Annotated[
-        bool, typer.Option("--replace", help="Where a person said otherwise before, this counts.")
-    ] = False,
+    replace: Annotated[bool, typer.Option("--replace", help="Replace earlier labels of the same annotators.")] = False,
     skip_invalid: SkipInvalid = False,
     language: Language = None,
     as_json: Json = False,
@@ -88,7 +86,7 @@ def list_(
             lambda row: _row(row) if as_json else _row(row) | {"note": shorten(row.note or "-", 50)},
             limit,
             as_json,
-            empty="no labels; `rubricsvc labels import FILE` brings some",
+            empty="no labels; import some with `rubricsvc labels import FILE`",
         )
 
 
@@ -98,9 +96,9 @@ def export(
     completion: Completion = None,
     rubric: Rubric = None,
     annotator: Annotator = None,
-    out: Annotated[Path | None, typer.Option(help="Write to this file instead of stdout.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Output file.", show_default="stdout")] = None,
 ) -> None:
-    """Write labels as JSON lines that `labels import` reads back."""
+    """Write labels as JSON lines that `rubricsvc labels import` reads."""
     import json
 
     from rubricsvc.cli.output import open_output
@@ -110,10 +108,12 @@ def export(
         names: dict[int, str] = {}
         for row in _all(session, _where(session, completion, rubric, annotator)):
             if row.rubric_id not in names:
-                under = rubrics.get(session, row.rubric_id)
-                names[under.id] = f"{under.name}@{under.version}"
-            of = {"completion_id": row.completion_id, "rubric": names[row.rubric_id], "rubric_id": row.rubric_id}
-            stream.write(json.dumps(of | row.label.model_dump(mode="json"), ensure_ascii=False, allow_nan=False) + "\n")
+                rubric_row = rubrics.get(session, row.rubric_id)
+                names[row.rubric_id] = f"{rubric_row.name}@{rubric_row.version}"
+            ids = {"completion_id": row.completion_id, "rubric": names[row.rubric_id], "rubric_id": row.rubric_id}
+            stream.write(
+                json.dumps(ids | row.label.model_dump(mode="json"), ensure_ascii=False, allow_nan=False) + "\n"
+            )
 
 
 def _where(session: Session, completion: int | None, rubric: str | None, annotator: str | None) -> dict[str, Any]:

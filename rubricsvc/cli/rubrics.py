@@ -1,4 +1,4 @@
-"""`rubricsvc rubrics`: write, check, import, look at, compare and export rubrics."""
+"""`rubricsvc rubrics`: write, check, import, list, compare and export rubrics."""
 
 from __future__ import annotations
 
@@ -37,30 +37,30 @@ if TYPE_CHECKING:
     from rubricsvc.formats import Record
     from rubricsvc.store.tables import RubricRow
 
-app = group("Rubrics: what is looked for in an answer, and how much it counts.")
+app = group("Rubrics: weighted criteria for completions.")
 
 MOST_CHANGES = 20
 
-Ref = Annotated[str, typer.Argument(help="id, name (newest version), name@version, or 8+ digits of the digest.")]
-Out = Annotated[Path | None, typer.Option(help="Write to this file instead of stdout.")]
+Ref = Annotated[str, typer.Argument(help="Id, name (newest version), name@version, or 8 or more digits of the digest.")]
+Out = Annotated[Path | None, typer.Option(help="Output file.", show_default="stdout")]
 
 
 @app.command()
 def init(
-    file: Annotated[Path, typer.Argument(help="The file to write.")] = Path("rubric.yaml"),
+    file: Annotated[Path, typer.Argument(help="File to write.")] = Path("rubric.yaml"),
     trajectory: Annotated[
-        bool, typer.Option("--trajectory", help="One for agents: does it make progress towards the goal, step by step?")
+        bool, typer.Option("--trajectory", help="Write an example for agents, judged step by step.")
     ] = False,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite it if it is there.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite the file.")] = False,
 ) -> None:
-    """Write an example to be changed into your own."""
+    """Write an example rubric to edit."""
     from importlib.resources import files
 
     if file.exists() and not force:
-        raise ConflictError(f"{file} is there already", hint="name another file, or overwrite it with --force")
+        raise ConflictError(f"{file} exists", hint="name another file, or overwrite it with --force")
     example = files("rubricsvc.formats").joinpath("example_trajectory.yaml" if trajectory else "example.yaml")
     file.write_text(example.read_text(encoding="utf-8"), encoding="utf-8")
-    echo(f"wrote {file}; change it, then: rubricsvc rubrics lint {file}")
+    echo(f"wrote {file}; edit it, then run `rubricsvc rubrics lint {file}`")
 
 
 @app.command()
@@ -97,7 +97,7 @@ def import_(
     file: File,
     *,
     format: Format = None,
-    name: Annotated[str | None, typer.Option(help="Name of the rubric; for a file with one rubric.")] = None,
+    name: Annotated[str | None, typer.Option(help="Name of the only rubric in the file.")] = None,
     skip_invalid: SkipInvalid = False,
     language: Language = None,
     as_json: Json = False,
@@ -126,7 +126,7 @@ def import_(
 
 
 def row_of(row: RubricRow) -> dict[str, Any]:
-    """A rubric in a list."""
+    """Return a rubric's fields in a list."""
     return {
         "id": row.id,
         "name": row.name,
@@ -141,8 +141,8 @@ def row_of(row: RubricRow) -> dict[str, Any]:
 
 @app.command("list")
 def list_(
-    name: Annotated[str | None, typer.Option(help="All versions of this one.")] = None,
-    prompt: Annotated[str | None, typer.Option(help="Of this prompt: its id, or the one it had in its file.")] = None,
+    name: Annotated[str | None, typer.Option(help="Filter by name: list all its versions.")] = None,
+    prompt: Annotated[str | None, typer.Option(help="Filter by prompt: id, or id in the imported file.")] = None,
     limit: Limit = 50,
     after: After = 0,
     as_json: Json = False,
@@ -157,14 +157,14 @@ def list_(
             row_of,
             limit,
             as_json,
-            empty="no rubrics; `rubricsvc rubrics init` writes an example to import",
+            empty="no rubrics; write an example to import with `rubricsvc rubrics init`",
         )
 
 
 @app.command("show")
 def show_(
     ref: Ref,
-    as_yaml: Annotated[bool, typer.Option("--yaml", help="Print it in the native format, to be edited.")] = False,
+    as_yaml: Annotated[bool, typer.Option("--yaml", help="Print the native format, to edit it.")] = False,
     as_json: Json = False,
 ) -> None:
     """Show one rubric."""
@@ -218,7 +218,7 @@ def diff(
         for line in lines:
             print_data(line)
         if not lines:
-            echo(f"{names[0]} and {names[1]} are the same")
+            echo(f"{names[0]} and {names[1]} have the same content")
 
 
 def _print_reward_changes(session: Session, job_id: int, old: RubricRow, new: RubricRow, *, as_json: bool) -> None:
@@ -251,14 +251,11 @@ def _plain_yaml(row: RubricRow) -> list[str]:
 
 @app.command()
 def export(
-    refs: Annotated[list[str] | None, typer.Argument(help="Which; all where none is named.")] = None,
-    as_yaml: Annotated[bool, typer.Option("--yaml", help="YAML instead of JSONL.")] = False,
+    refs: Annotated[list[str] | None, typer.Argument(help="Rubrics.", show_default="all")] = None,
+    as_yaml: Annotated[bool, typer.Option("--yaml", help="Write YAML instead of JSON lines.")] = False,
     out: Out = None,
 ) -> None:
-    """Write rubrics in the native format.
-
-    With their prompts; the newest versions, unless a version is named.
-    """
+    """Write rubrics with their prompts in the native format, the newest versions unless one is named."""
     from rubricsvc.formats.native import dump
 
     with database() as db, db.read() as session, open_output(out) as stream:

@@ -1,4 +1,4 @@
-"""`rubricsvc score`: one completion, one rubric, one judge, no database."""
+"""`rubricsvc score`: one completion, one rubric and one judge, without a database."""
 
 from __future__ import annotations
 
@@ -28,124 +28,116 @@ if TYPE_CHECKING:
 
 def score(
     *,
-    rubric: Annotated[Path, typer.Option(help="The rubric, in any format.")],
+    rubric: Annotated[Path, typer.Option(help="Rubric file, in any format.")],
     completion: Annotated[
-        str, typer.Option(help="A text file with the answer, or JSON messages for a trajectory judge; - is stdin.")
+        str, typer.Option(help="File with the text, or with JSON messages for a trajectory judge; - is stdin.")
     ],
     judge: Annotated[
         str | None,
         typer.Option(
-            help="embedded, the URL of an OpenAI-compatible server, or a judge's name.",
-            show_default="none is needed where every criterion has a check",
+            help="embedded, the URL of an OpenAI-compatible server, or the name of a judge.",
+            show_default="none, if every criterion has a check",
         ),
     ] = None,
-    prompt: Annotated[str | None, typer.Option(help="File or text; else the one beside the rubric.")] = None,
-    name: Annotated[str | None, typer.Option(help="Which rubric, where the file has several.")] = None,
-    model: Annotated[str | None, typer.Option(help="The model at the URL; else the only one it serves.")] = None,
+    prompt: Annotated[str | None, typer.Option(help="Prompt: file or text.", show_default="that of the rubric")] = None,
+    name: Annotated[str | None, typer.Option(help="Name of the rubric in a file with several.")] = None,
+    model: Annotated[str | None, typer.Option(help="Model at the URL.", show_default="the only one served")] = None,
     mode: Annotated[str, typer.Option(help="readout, written or trajectory.")] = "readout",
-    api_key_env: Annotated[str | None, typer.Option(help="The variable that holds the server's API key.")] = None,
+    api_key_env: Annotated[str | None, typer.Option(help="Environment variable of the server's API key.")] = None,
     as_json: Json = False,
 ) -> None:
     """Score one completion, without a database.
 
-    Ends with 1 where there is no reward: too little could be judged.
+    Exits with 1 if there is no reward because too little could be judged.
     """
     from rubricsvc.core.prompt import Prompt
-    from rubricsvc.core.reward import fold
+    from rubricsvc.core.reward import reward_or_null
     from workers import checks
 
-    _refuse_empty(completion=completion, prompt=prompt)
-    looked_for, beside = _rubric(rubric, name)
-    checks.validate(looked_for)
-    asked = Prompt.of(file_or_text(prompt)) if prompt is not None else beside
-    if asked is None:
-        raise InvalidError(f"{rubric} has no prompt beside its rubric", hint="give one with --prompt FILE or TEXT")
-    chosen = judge_of(judge, model, mode, api_key_env) if judge is not None else _nobody(looked_for)
-    answer = _answer(chosen, completion)
-    verdicts = asyncio.run(score_once(chosen, looked_for, asked, answer))
-    found = fold(looked_for, verdicts)
-    with exit_with(WITH_FAILURES if found.value is None else OK):
-        _print(looked_for, chosen, verdicts, found, as_json)
+    for option, value in (("completion", completion), ("prompt", prompt)):
+        if value is not None and not value.strip():
+            raise InvalidError(f"--{option} is empty", hint="name a text file")
+    rubric_value, rubric_prompt = _rubric(rubric, name)
+    checks.validate(rubric_value)
+    prompt_value = Prompt.of(file_or_text(prompt)) if prompt is not None else rubric_prompt
+    if prompt_value is None:
+        raise InvalidError(f"{rubric} has no prompt", hint="add one with --prompt FILE or TEXT")
+    judge_value = judge_of(judge, model, mode, api_key_env) if judge is not None else _no_judge(rubric_value)
+    verdicts = asyncio.run(score_once(judge_value, rubric_value, prompt_value, _completion(judge_value, completion)))
+    reward = reward_or_null(rubric_value, verdicts)
+    with exit_with(WITH_FAILURES if reward.value is None else OK):
+        _print(rubric_value, judge_value, verdicts, reward, as_json)
 
 
-def _answer(judge: Judge, file: str) -> Completion:
-    """What the judge is shown of the file: a text, or the steps of a trace.
+def _completion(judge: Judge, file: str) -> Completion:
+    """Read a text, or the messages of a trajectory for a trajectory judge.
 
     Raises:
-        InvalidError: the judge compares several answers; or it follows steps, and there are none.
+        InvalidError: the judge is comparative; or it is a trajectory judge, and there are no steps.
     """
     from rubricsvc.core.prompt import Completion
     from rubricsvc.formats.trajectory import parse_trajectory
 
     if judge.mode == "comparative":
         raise InvalidError(
-            f"judge {judge.name!r} compares two or more completions of a prompt, and here is one",
-            hint="submit a job with several (`rubricsvc jobs submit FILE --judge …`), or take another judge",
+            f"judge {judge.name!r} compares completions of a prompt, and there is only one",
+            hint="submit several with `rubricsvc jobs submit FILE --judge …`, or use another judge",
         )
     text = text_of(file)
-    follows = any(leaf.mode == "trajectory" for leaf in judge.leaf_judges)
-    return parse_trajectory(text, file) if follows else Completion(text=text)
+    needs_steps = any(leaf.mode == "trajectory" for leaf in judge.leaf_judges)
+    return parse_trajectory(text, file) if needs_steps else Completion(text=text)
 
 
-def _nobody(rubric: Rubric) -> Judge:
-    """The judge of a rubric that asks no model.
+def _no_judge(rubric: Rubric) -> Judge:
+    """Return the judge of a rubric whose criteria are all checked.
 
     Raises:
-        InvalidError: this one does.
+        InvalidError: a criterion is judged.
     """
     from rubricsvc.store.judges import CHECKS
 
     judged = [criterion.key for criterion in rubric.criteria if criterion.kind == "judged"]
     if judged:
-        hint = "say who judges, with --judge: a URL, a judge's name, or embedded"
-        raise InvalidError(
-            f"{shorten(', '.join(judged), 200)}: no check decides this, and no judge is named", hint=hint
-        )
+        hint = "add --judge with a URL, the name of a judge, or embedded"
+        raise InvalidError(f"criteria without a check need a judge: {shorten(', '.join(judged), 200)}", hint=hint)
     return CHECKS
 
 
-def _refuse_empty(**given: str | None) -> None:
-    for option, value in given.items():
-        if value is not None and not value.strip():
-            raise InvalidError(f"--{option} is empty", hint="name a text file")
-
-
 def _rubric(path: Path, name: str | None) -> tuple[Rubric, Prompt | None]:
-    """The rubric of a file that has one, or the named one; and the prompt beside it."""
+    """Return the only rubric of a file, or the named one, and its prompt."""
     from rubricsvc.formats import load
 
-    there = [(record.name, record.rubric, record.prompt) for record in load(path) if record.rubric is not None]
-    fitting = [(rubric, prompt) for own, rubric, prompt in there if name in (None, own)]
-    if len(fitting) == 1:
-        return fitting[0]
-    names = shorten(", ".join(own for own, _, _ in there), 200)
-    if name is not None:
-        raise InvalidError(f"{path} has {len(fitting)} rubrics named {name!r}", hint=f"there are: {names}")
-    hint = f"choose one with --name: {names}" if there else "a rubric needs criteria"
-    raise InvalidError(f"{path} has {len(there)} rubrics, expected one", hint=hint)
+    named = [(record.name, record.rubric, record.prompt) for record in load(path) if record.rubric is not None]
+    matches = [(rubric, prompt) for own, rubric, prompt in named if name in (None, own)]
+    if len(matches) == 1:
+        return matches[0]
+    names = shorten(", ".join(own for own, _, _ in named), 200)
+    what = "rubrics" if name is None else f"rubrics named {name!r}"
+    hint = f"choose one with --name: {names}" if named else "a rubric needs criteria"
+    raise InvalidError(f"{path} has {len(matches)} {what}, expected one", hint=hint)
 
 
 _PATH = re.compile(r"\S+\.(txt|md|jsonl?|html|py)")
 
 
-def file_or_text(given: str) -> str:
-    """What stands in the file of this name; where there is none, the text itself.
+def file_or_text(argument: str) -> str:
+    """Return the text of the file of this name, or the argument itself if there is no such file.
 
     Raises:
-        NotFoundError: there is no such file, and the text can hardly be meant as one.
+        NotFoundError: there is no such file, and the argument looks like a path.
     """
     try:
-        there = Path(given).is_file()
+        is_file = Path(argument).is_file()
     except OSError:  # too long for a file name
-        there = False
-    if not there and _PATH.fullmatch(given):
-        hint = "give a path that is there; a text that looks like one goes through stdin (-)"
-        raise NotFoundError(f"no file {given!r}", hint=hint, path=given)
-    return text_of(given) if there else given
+        is_file = False
+    if not is_file and _PATH.fullmatch(argument):
+        hint = "correct the path; pass a text that looks like a path through stdin (-)"
+        raise NotFoundError(f"no file {argument!r}", hint=hint, path=argument)
+    return text_of(argument) if is_file else argument
 
 
 def text_of(file: str) -> str:
-    """What stands in a file, or in stdin for -, without its last line break."""
+    """Read a file, or stdin for ``-``, without its last line break."""
     data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
     try:
         text = data.decode("utf-8-sig")
@@ -155,7 +147,7 @@ def text_of(file: str) -> str:
 
 
 def judge_of(judge: str, model: str | None, mode: str, api_key_env: str | None) -> Judge:
-    """The embedded judge, one at a URL, or one that was added."""
+    """Return the embedded judge, a judge at a URL, or a stored one."""
     from rubricsvc.core.base import MAX_NAME_LENGTH
 
     if judge == EMBEDDED:

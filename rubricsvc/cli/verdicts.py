@@ -1,4 +1,4 @@
-"""`rubricsvc verdicts`: what judges found, criterion by criterion."""
+"""`rubricsvc verdicts`: verdicts of judges, by criterion."""
 
 from __future__ import annotations
 
@@ -14,26 +14,27 @@ if TYPE_CHECKING:
     from rubricsvc.core.verdict import Verdict
     from rubricsvc.store.tables import VerdictRow
 
-app = group("Verdicts: what judges found, criterion by criterion.")
+app = group("Verdicts of judges, by criterion.")
 
 
 def why(verdict: Verdict) -> str:
-    """What a table says beside the value: quotes that do not stand in the answer, and the failure or the rationale; and
-    what else there is to say of a finding: pairs whose orders disagree, a trace that goes in circles."""
-    told = f"[{verdict.detail}]" if verdict.detail else ""
-    words = verdict.detail if verdict.outcome == "failed" else " ".join(filter(None, (told, verdict.rationale)))
-    reason = f"{verdict.reason}: " if verdict.reason and words else verdict.reason or ""
-    foreign = sum(quote.start is None for quote in verdict.evidence)
-    mark = f"[{foreign} of {len(verdict.evidence)} quotes not in the answer] " if foreign else ""
-    return mark + reason + (words or "")
+    """Return the failure or the rationale of a verdict, with its detail and the number of quotes not found."""
+    if verdict.outcome == "failed":
+        text = verdict.detail or ""
+    else:
+        text = " ".join(filter(None, (f"[{verdict.detail}]" if verdict.detail else "", verdict.rationale)))
+    reason = f"{verdict.reason}: " if verdict.reason and text else verdict.reason or ""
+    missing = sum(quote.start is None for quote in verdict.evidence)
+    mark = f"[{missing} of {len(verdict.evidence)} quotes not in the completion] " if missing else ""
+    return mark + reason + text
 
 
 @app.command("list")
 def list_(
     *,
-    job: Annotated[int | None, typer.Option(help="Of this job.")] = None,
-    completion: Annotated[int | None, typer.Option(help="Of this completion.")] = None,
-    outcome: Annotated[Outcome | None, typer.Option(help="Only those that came out so.")] = None,
+    job: Annotated[int | None, typer.Option(help="Filter by job.")] = None,
+    completion: Annotated[int | None, typer.Option(help="Filter by completion.")] = None,
+    outcome: Annotated[Outcome | None, typer.Option(help="Filter by outcome.")] = None,
     limit: Limit = 100,
     after: After = 0,
     as_json: Json = False,

@@ -58,13 +58,12 @@ def wait(db: Database, job_id: int, as_json: bool, *, score: bool = True) -> NoR
 def _start_worker(db: Database, judge: Judge) -> AbstractContextManager[None]:
     """Start a worker in this process, once the judge's engine could be made: its errors belong to the terminal."""
     from rubricsvc import telemetry
-    from rubricsvc.cli.embedded import EMBEDDED, fetch_embedded
+    from rubricsvc.cli.embedded import fetch_if_embedded
     from rubricsvc.settings import get_settings
     from workers.engines import make_engine
     from workers.queue.in_process import embedded_worker
 
-    if any(leaf.model == EMBEDDED for leaf in judge.leaf_judges):
-        fetch_embedded()
+    fetch_if_embedded(judge)
     asyncio.run(make_engine(judge).aclose())
     telemetry.configure("WARNING", human=True)
     return embedded_worker(get_settings(), db)

@@ -11,7 +11,7 @@ from typing import ParamSpec, Self, TypeVar
 import httpx2
 from pydantic import BaseModel
 
-from rubricsvc.client.nouns import Completions, Jobs, Judges, Labels, Prompts, Rubrics, Verdicts
+from rubricsvc.client.nouns import Completions, Imports, Jobs, Judges, Labels, Prompts, Rubrics, Verdicts
 from rubricsvc.client.requests import Request, ScoredCompletion
 from rubricsvc.client.transport import Result, http_options, parse, retry_delay
 from rubricsvc.core.judge import Judge
@@ -57,6 +57,7 @@ class Client:
         self.jobs = Jobs(self)
         self.verdicts = Verdicts(self)
         self.labels = Labels(self)
+        self.imports = Imports(self)
 
     def send(self, request: Request[M]) -> M:
         """Send a request, with retries, and return its parsed response."""
@@ -105,8 +106,6 @@ class Client:
         *,
         rubric_name: str | None = None,
         timeout: float | None = None,
-        cancel_late: bool = False,
-        key: str | None = None,
         on_progress: OnProgress | None = None,
     ) -> list[ScoredCompletion]:
         """Store the values, score them in a job, wait, and return one result per completion, in order.
@@ -118,28 +117,19 @@ class Client:
             judge: a judge, or the name of a stored one.
             rubric_name: name to store the rubric under; without it the rubric is named by its digest and shared.
             timeout: seconds to wait for the job.
-            cancel_late: cancel the job at the timeout and return what was scored.
-            key: idempotency key of the job; the same key waits for the same job.
             on_progress: called with the job at each poll.
 
         Raises:
-            TimeoutError: the job is not finished after ``timeout``, and ``cancel_late`` is not set.
+            TimeoutError: the job is not finished after ``timeout``. It goes on.
         """
         stored = self.prompts.add(prompt)
         name, prompt_id = (rubric_name, stored.id) if rubric_name else (_shared_name(rubric), None)
         rubric_id = self.rubrics.add(rubric, name, prompt_id=prompt_id).id
         judge_ref = self.judges.add(judge).id if isinstance(judge, Judge) else judge
         ids = self.completions.add(stored.id, completions).ids
-        job = self.jobs.submit(judge_ref, [(id_, rubric_id) for id_ in dict.fromkeys(ids)], key=key)
-        cancelled = None
-        try:
-            self.wait(job.id, timeout, on_progress)
-        except TimeoutError as error:
-            if not cancel_late:
-                raise
-            cancelled = f"cancelled: {error}"
-            self.jobs.cancel(job.id)
-        return _in_order(ids, self.iterate(self.jobs.items, job.id), rubric, cancelled)
+        job = self.jobs.submit(judge_ref, [(id_, rubric_id) for id_ in dict.fromkeys(ids)])
+        self.wait(job.id, timeout, on_progress)
+        return _in_order(ids, self.iterate(self.jobs.items, job.id), rubric)
 
     def close(self) -> None:
         """Close the connections."""
@@ -171,6 +161,7 @@ class AsyncClient:
         self.jobs = Jobs(self)
         self.verdicts = Verdicts(self)
         self.labels = Labels(self)
+        self.imports = Imports(self)
 
     async def send(self, request: Request[M]) -> M:
         """Send a request, with retries, and return its parsed response."""
@@ -213,8 +204,6 @@ class AsyncClient:
         *,
         rubric_name: str | None = None,
         timeout: float | None = None,
-        cancel_late: bool = False,
-        key: str | None = None,
         on_progress: OnProgress | None = None,
     ) -> list[ScoredCompletion]:
         """See `Client.score`."""
@@ -223,17 +212,10 @@ class AsyncClient:
         rubric_id = (await self.rubrics.add(rubric, name, prompt_id=prompt_id)).id
         judge_ref = (await self.judges.add(judge)).id if isinstance(judge, Judge) else judge
         ids = (await self.completions.add(stored.id, completions)).ids
-        job = await self.jobs.submit(judge_ref, [(id_, rubric_id) for id_ in dict.fromkeys(ids)], key=key)
-        cancelled = None
-        try:
-            await self.wait(job.id, timeout, on_progress)
-        except TimeoutError as error:
-            if not cancel_late:
-                raise
-            cancelled = f"cancelled: {error}"
-            await self.jobs.cancel(job.id)
+        job = await self.jobs.submit(judge_ref, [(id_, rubric_id) for id_ in dict.fromkeys(ids)])
+        await self.wait(job.id, timeout, on_progress)
         items = [item async for item in self.iterate(self.jobs.items, job.id)]
-        return _in_order(ids, items, rubric, cancelled)
+        return _in_order(ids, items, rubric)
 
     async def aclose(self) -> None:
         """Close the connections."""
@@ -272,14 +254,12 @@ def _shared_name(rubric: Rubric) -> str:
     return f"rubric-{rubric.digest[:12]}"
 
 
-def _in_order(
-    ids: Sequence[int], items: Iterable[Item], rubric: Rubric, cancelled: str | None
-) -> list[ScoredCompletion]:
-    scored = {item.completion_id: _scored(item, rubric, cancelled) for item in items}
+def _in_order(ids: Sequence[int], items: Iterable[Item], rubric: Rubric) -> list[ScoredCompletion]:
+    scored = {item.completion_id: _scored(item, rubric) for item in items}
     return [scored[id_] for id_ in ids]
 
 
-def _scored(item: Item, rubric: Rubric, cancelled: str | None) -> ScoredCompletion:
+def _scored(item: Item, rubric: Rubric) -> ScoredCompletion:
     folded = reward(rubric, item.verdicts) if item.reward is not None else None
     return ScoredCompletion(
         value=item.reward,
@@ -287,7 +267,7 @@ def _scored(item: Item, rubric: Rubric, cancelled: str | None) -> ScoredCompleti
         formula=item.formula or rubric.formula,
         contributions=folded.contributions if folded else {},
         vetoed_by=item.vetoed_by,
-        null_reason=None if folded else item.null_reason or cancelled or item.state,
+        null_reason=None if folded else item.null_reason or item.state,
         verdicts=item.verdicts,
         completion_id=item.completion_id,
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from functools import wraps
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 from urllib.parse import quote
 
@@ -245,6 +246,41 @@ class Verdicts(Noun[C]):
         """List verdicts."""
         params = {"job_id": job_id, "completion_id": completion_id, "outcome": outcome, "after": after, "limit": limit}
         return Request(Page[schemas.StoredVerdict], "GET", "verdicts", params)
+
+
+class Imports(Noun[C]):
+    """Methods of ``client.imports``."""
+
+    @Method
+    def create(
+        path: str | Path,
+        format: str | None = None,
+        *,
+        rubric_name: str | None = None,
+        replace_labels: bool = False,
+        skip_invalid: bool = False,
+    ) -> Request[schemas.ImportedFile]:
+        """Import a file, whole or not at all.
+
+        Args:
+            path: the file, in any format of docs/formats.md but DeepResearch Bench, which is a folder.
+            format: its format; detected by default.
+            rubric_name: name of the rubric, for a file with one.
+            replace_labels: overwrite earlier labels of the same people.
+            skip_invalid: skip invalid records, and list their errors in ``skipped``, instead of rejecting the file.
+
+        Raises:
+            FormatError: the file is invalid; ``errors`` lists what is wrong with it.
+        """
+        file = Path(path)
+        params = {
+            "name": file.name,
+            "format": format,
+            "rubric_name": rubric_name,
+            "replace_labels": replace_labels,
+            "skip_invalid": skip_invalid,
+        }
+        return Request(schemas.ImportedFile, "POST", "imports", params, content=file.read_bytes())
 
 
 class Labels(Noun[C]):

@@ -23,6 +23,7 @@ class Request(Generic[M_co]):
     path: str
     params: Mapping[str, Any] = field(default_factory=dict)
     body: BaseModel | None = None
+    content: bytes | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
 
     def arguments(self) -> dict[str, Any]:
@@ -33,7 +34,7 @@ class Request(Generic[M_co]):
             "url": self.path,
             "params": {name: value for name, value in self.params.items() if value is not None},
             "headers": {**json, **self.headers},
-            "content": self.body.model_dump_json().encode() if self.body is not None else None,
+            "content": self.content if self.body is None else self.body.model_dump_json().encode(),
         }
 
 

@@ -17,7 +17,7 @@ from pydantic import BaseModel, ValidationError
 
 from rubricsvc import errors
 from rubricsvc.client.requests import Request
-from rubricsvc.errors import RubricsvcError, UnavailableError
+from rubricsvc.errors import FormatError, RubricsvcError, UnavailableError
 from rubricsvc.schemas import ErrorBody
 from rubricsvc.settings import secret
 
@@ -80,6 +80,8 @@ def error_of(response: httpx2.Response) -> RubricsvcError:
         kind = {cls.code: cls for cls in error_types()}.get(problem.code, RubricsvcError)
         error = kind(problem.message, hint=problem.hint, path=problem.path)
         error.code = problem.code
+        if isinstance(error, FormatError):
+            error.errors = problem.errors
     error.status = response.status_code
     return error
 

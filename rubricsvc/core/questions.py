@@ -27,8 +27,10 @@ class QuestionSet:
         return digest(list(self.fingerprints.items()))
 
     def answered(self, known: Iterable[str]) -> frozenset[str]:
-        """Return the criteria that need not be asked: ``known`` ones, and those that share their question with one of
-        these or with an earlier criterion."""
+        """Return the criteria that need not be asked.
+
+        They are the ``known`` ones, and those that share their question with one of these or with an earlier one.
+        """
         keys = set(known)
         seen = {self.fingerprints[key] for key in keys}
         for key, fingerprint in self.fingerprints.items():

@@ -28,11 +28,11 @@ __all__ = [
     "Values",
     "check_formula",
     "coverage",
-    "fold",
     "formula",
     "healthbench_overall",
     "race_overall",
     "reward",
+    "reward_or_null",
 ]
 
 
@@ -166,7 +166,7 @@ def healthbench_overall(samples: Iterable[Reward]) -> Reward:
     return Reward(min(max(math.fsum(known) / len(known), 0.0), 1.0), covered, "healthbench_overall")
 
 
-def fold(rubric: Rubric, verdicts: Iterable[Verdict]) -> Reward:
+def reward_or_null(rubric: Rubric, verdicts: Iterable[Verdict]) -> Reward:
     """Return the reward, without a value where `reward` would raise a FormulaError.
 
     For rubrics that were checked before: failures may leave a part that the formula does not allow.

@@ -55,6 +55,9 @@ def read(file: InputFile, *, language: str | None = None) -> Iterator[Record]:
     Raises:
         InvalidFileError: query.jsonl or criteria.jsonl is missing, or a file cannot be read at all.
     """
+    if file.is_stream:  # its path is not a path of this machine
+        hint = "import the folder with `rubricsvc rubrics import FOLDER`"
+        raise file_error(file.location, "is_stream", "DeepResearch Bench is a folder, not a single file", hint)
     errors = file.errors
     queries = list(_rows(_Query, _sibling(file, "query.jsonl")))
     languages = sorted({row.language for row, _ in queries})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -75,7 +75,7 @@ class InvalidFileError(FormatError):
             lines.append(f"… and {count - len(lines)} more")
         head = f"{count} errors in {errors[0].file}:\n  " if count > 1 else ""
         super().__init__(head + "\n  ".join(lines), hint=hint, path=errors[0].location)
-        self.errors = errors
+        self.errors: Sequence[FieldError] = errors
 
 
 class FileErrors:

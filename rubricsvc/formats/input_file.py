@@ -61,9 +61,14 @@ class InputFile:
         return Location(self.name)
 
     @property
+    def is_stream(self) -> bool:
+        """Whether it is read from an open stream, so that ``path`` is only a name."""
+        return self._stream is not None
+
+    @property
     def is_folder(self) -> bool:
         """Whether it is a folder."""
-        return self._stream is None and self.path.is_dir()
+        return not self.is_stream and self.path.is_dir()
 
     def first(self) -> Any:
         """Return the data of the first record that can be read, without consuming it; None if there is none.

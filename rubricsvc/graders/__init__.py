@@ -1,0 +1,1 @@
+"""OpenAI's graders: their JSON, their results and the rubrics that they become."""

@@ -1,7 +1,7 @@
-"""OpenAI's graders in their own JSON, and the rubrics that they are.
+"""The JSON of OpenAI's graders, and their conversion to rubrics.
 
-A grader becomes a rubric of one criterion, a multi grader one of a criterion a part; its reward is the number that
-OpenAI's would be, on the grader's own scale. `docs/graders.md` says what is the same and what is not.
+A grader becomes a rubric of one criterion, a multi grader one of a criterion for each part. The reward is OpenAI's
+number, on the grader's own scale. ``docs/graders.md`` lists the differences.
 """
 
 from __future__ import annotations
@@ -29,34 +29,36 @@ from rubricsvc.core.rubric import (
 )
 from rubricsvc.core.templates import MAX_LENGTH, TemplateText
 
-Text = Annotated[str, Field(min_length=1)]
+NonEmptyText = Annotated[str, Field(min_length=1)]
 
 
-def _ordered(found: tuple[float, float]) -> tuple[float, float]:
-    check_bounds(*found)
-    return found
+def _ordered(bounds: tuple[float, float]) -> tuple[float, float]:
+    check_bounds(*bounds)
+    return bounds
 
 
 Range = Annotated[tuple[float, float], AfterValidator(_ordered)]
-MOST_PARTS = 100
+MAX_PARTS = 100
+"""Graders in a multi grader."""
+
 _LIMITS = {"cpu_s": 120, "wall_s": 120, "memory_mib": 2048, "disk_mib": 1024, "output_mib": 64}
-"""What OpenAI gives a program: two minutes, 2 GB of memory, 1 GB of disk. A file's size is our own limit."""
+"""OpenAI's limits of a program; ``output_mib``, the size of a file, is our own."""
 _UNIT = Numeric(low=0.0, high=1.0)
 
 
-def _that_grades(source: str) -> str:
-    """Looked at and never run; what only a run can tell is told by the run."""
+def _defines_grade(source: str) -> str:
+    """Check the source without running it."""
     try:
         tree = ast.parse(source, "grader.py")
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise ValueError(f"is not Python: {str(error) or 'it is nested too deep'}") from None
-    if not {"grade", "*"} & set(_bound(tree)):
-        raise ValueError("defines no function grade(sample, item)")
+        raise ValueError(f"invalid Python: {str(error) or 'nested too deep'}") from None
+    if not {"grade", "*"} & set(_bound_names(tree)):
+        raise ValueError("function grade(sample, item) is missing")
     return source
 
 
-def _bound(tree: ast.Module) -> Iterator[str]:
-    """The names that a module binds outside of its functions and classes; ``*`` for those that it imports unnamed."""
+def _bound_names(tree: ast.Module) -> Iterator[str]:
+    """Yield the names that a module binds outside of functions and classes; ``*`` stands for a star import."""
     nodes: list[ast.AST] = [tree]
     while nodes:
         node = nodes.pop()
@@ -70,24 +72,24 @@ def _bound(tree: ast.Module) -> Iterator[str]:
         nodes += ast.iter_child_nodes(node)
 
 
-Program = Annotated[str, Field(min_length=1, max_length=MAX_LENGTH), AfterValidator(_that_grades)]
+Program = Annotated[str, Field(min_length=1, max_length=MAX_LENGTH), AfterValidator(_defines_grade)]
 """Python that defines ``grade(sample, item)``."""
 
 
 class _Grader(Value):
-    name: Name = ""  # OpenAI's own examples leave it out
+    name: Name = ""  # missing in OpenAI's own examples
     type: str
-    pass_threshold: float | None = None  # for OpenAI's count of what passed; no reward depends on it
-    id: str | None = None  # as OpenAI's evals have them
+    pass_threshold: float | None = None  # only for OpenAI's count of passed items
+    id: str | None = None  # in OpenAI's evals
 
     @property
     def label(self) -> str:
-        """Its name; its type, where it has none."""
+        """The name, or the type without one."""
         return self.name.strip() or self.type
 
 
 class StringCheck(_Grader):
-    """1 where ``input`` compares with ``reference``, else 0."""
+    """A grader that gives 1 where ``input`` matches ``reference``, else 0."""
 
     type: Literal["string_check"]
     input: TemplateText
@@ -95,12 +97,13 @@ class StringCheck(_Grader):
     operation: Literal["eq", "ne", "like", "ilike"]
 
     def criterion(self, key: str) -> Criterion:
+        """Return the grader as a criterion."""
         args: dict[str, Any] = {"input": self.input, "reference": self.reference, "operation": self.operation}
         return Criterion(key=key, text=self.label, check=Check(name="string_check", args=args))
 
 
 class TextSimilarity(_Grader):
-    """How near ``input`` is to ``reference``, 0 to 1."""
+    """A grader of the similarity of ``input`` and ``reference``, 0 to 1."""
 
     type: Literal["text_similarity"]
     input: TemplateText
@@ -111,26 +114,29 @@ class TextSimilarity(_Grader):
     ]  # fmt: skip
 
     def criterion(self, key: str) -> Criterion:
+        """Return the grader as a criterion."""
         args: dict[str, Any] = {"input": self.input, "reference": self.reference, "metric": self.evaluation_metric}
         return Criterion(key=key, text=self.label, check=Check(name="text_similarity", args=args))
 
 
 class Python(_Grader):
-    """What ``grade(sample, item)`` of ``source`` returns, within ``range``: a field of ours, [0, 1] without it."""
+    """A grader that runs ``grade(sample, item)`` of ``source``; ``range`` is an extension, by default [0, 1]."""
 
     type: Literal["python"]
     source: Program
-    image_tag: str | None = None  # names packages of OpenAI's; here those are there that the worker has
+    image_tag: str | None = None  # ignored: programs have the worker's packages
     range: Range | None = None
 
     def criterion(self, key: str) -> Criterion:
-        scale, more = _scale(self.range), {"range": list(self.range)} if self.range else {}
-        args: dict[str, Any] = {"source": self.source, **_LIMITS, **more}
-        return Criterion(key=key, text=self.label, scale=scale, check=Check(name="python", args=args))
+        """Return the grader as a criterion."""
+        args: dict[str, Any] = {"source": self.source, **_LIMITS}
+        if self.range:
+            args["range"] = list(self.range)
+        return Criterion(key=key, text=self.label, scale=_scale(self.range), check=Check(name="python", args=args))
 
 
 class Input(Value):
-    """A message to the model. What is not text is refused: nothing here looks at pictures or listens."""
+    """A message to the model. Anything but text is an error."""
 
     role: Literal["system", "developer", "user", "assistant"]
     content: TemplateText
@@ -149,53 +155,56 @@ def _text_of(part: Any) -> str:
     kind = part.get("type") if isinstance(part, dict) else None
     if kind in ("input_text", "output_text", "text") and isinstance(part.get("text"), str):
         return str(part["text"])
-    raise ValueError(f"expected text or input_text, found {kind or type(part).__name__}; only text can be judged here")
+    raise ValueError(f"expected text or input_text, found {kind or type(part).__name__}; only text is supported")
 
 
 class OpenAISamplingParams(Value):
-    """OpenAI's. ``reasoning_effort`` is read and not used: no engine here has such a knob."""
+    """OpenAI's sampling parameters; ``reasoning_effort`` is ignored."""
 
     temperature: float | None = Field(default=None, ge=0.0)
     top_p: float | None = Field(default=None, gt=0.0, le=1.0)
     seed: int | None = None
     max_completion_tokens: int | None = Field(default=None, ge=1, le=1_000_000)
-    max_completions_tokens: int | None = Field(default=None, ge=1, le=1_000_000)  # its name in some versions
+    max_completions_tokens: int | None = Field(default=None, ge=1, le=1_000_000)  # another name in some versions
     reasoning_effort: str | None = None
 
     @property
     def overrides(self) -> SamplingParams | None:
-        most = self.max_completion_tokens or self.max_completions_tokens
-        sampling = SamplingParams(temperature=self.temperature, top_p=self.top_p, seed=self.seed, max_tokens=most)
+        """The parameters that are set, if any."""
+        max_tokens = self.max_completion_tokens or self.max_completions_tokens
+        sampling = SamplingParams(temperature=self.temperature, top_p=self.top_p, seed=self.seed, max_tokens=max_tokens)
         return sampling if sampling != SamplingParams() else None
 
 
 class _Model(_Grader):
-    model: Text
+    model: NonEmptyText
     input: tuple[Input, ...] = Field(min_length=1)
     sampling_params: OpenAISamplingParams | None = None
 
     def custom_prompt(self, **labels: tuple[str, ...]) -> CustomPrompt:
+        """Return the grader's messages as a custom prompt."""
         turns = tuple(Turn(role=message.role, content=message.content) for message in self.input)
         sampling = self.sampling_params.overrides if self.sampling_params else None
         return CustomPrompt(turns=turns, sampling=sampling, model=self.model, **labels)
 
 
 class ScoreModel(_Model):
-    """The number within ``range`` that the model gives."""
+    """A grader whose model gives a number within ``range``."""
 
     type: Literal["score_model"]
     range: Range | None = None
 
     def criterion(self, key: str) -> Criterion:
+        """Return the grader as a criterion."""
         return Criterion(key=key, text=self.label, scale=_scale(self.range), custom_prompt=self.custom_prompt())
 
 
 class LabelModel(_Model):
-    """1 where the model chooses one of ``passing_labels``, else 0."""
+    """A grader that gives 1 where its model chooses one of ``passing_labels``, else 0."""
 
     type: Literal["label_model"]
-    labels: tuple[Text, ...] = Field(min_length=2)
-    passing_labels: tuple[Text, ...] = Field(min_length=1)
+    labels: tuple[NonEmptyText, ...] = Field(min_length=2)
+    passing_labels: tuple[NonEmptyText, ...] = Field(min_length=1)
 
     @field_validator("labels")
     @classmethod
@@ -203,40 +212,41 @@ class LabelModel(_Model):
         names = [label.strip() for label in labels]
         reject_duplicates("label", names)
         if "" in names:
-            raise ValueError("a label has no name")
+            raise ValueError("labels must not be blank")
         return labels
 
     @field_validator("passing_labels")
     @classmethod
     def _among_the_labels(cls, passing: tuple[str, ...], others: ValidationInfo) -> tuple[str, ...]:
-        strange = [label for label in passing if label not in others.data.get("labels", passing)]
-        if strange:
-            raise ValueError(f"{strange[0]!r} is not among the labels")
+        unknown = [label for label in passing if label not in others.data.get("labels", passing)]
+        if unknown:
+            raise ValueError(f"{unknown[0]!r} is not among the labels")
         return passing
 
     def criterion(self, key: str) -> Criterion:
-        asked = self.custom_prompt(labels=self.labels, passing=self.passing_labels)
-        return Criterion(key=key, text=self.label, scale=Binary(), custom_prompt=asked)
+        """Return the grader as a criterion."""
+        prompt = self.custom_prompt(labels=self.labels, passing=self.passing_labels)
+        return Criterion(key=key, text=self.label, scale=Binary(), custom_prompt=prompt)
 
 
-def _scale(found: Range | None) -> Scale:
-    return Numeric(low=found[0], high=found[1]) if found else _UNIT
+def _scale(bounds: Range | None) -> Scale:
+    return Numeric(low=bounds[0], high=bounds[1]) if bounds else _UNIT
 
 
 Part = Annotated[StringCheck | TextSimilarity | Python | ScoreModel | LabelModel, Field(discriminator="type")]
 
 
 class Multi(_Grader):
-    """Several graders by name, and the arithmetic that makes one number of theirs. There is no multi within a multi."""
+    """Several graders by name, combined by an expression. A multi grader cannot contain another."""
 
     type: Literal["multi"]
-    graders: dict[Annotated[Name, Field(min_length=1)], Part] = Field(min_length=1, max_length=MOST_PARTS)
+    graders: dict[Annotated[Name, Field(min_length=1)], Part] = Field(min_length=1, max_length=MAX_PARTS)
     calculate_output: str
 
     @field_validator("calculate_output")
     @classmethod
     def _of_the_parts(cls, text: str, others: ValidationInfo) -> str:
-        if "graders" in others.data:  # else they are told to be wrong already
+        if "graders" in others.data:  # otherwise they have errors of their own
             expressions.check(text, others.data["graders"])
         return text
 
@@ -245,16 +255,16 @@ Grader = StringCheck | TextSimilarity | Python | ScoreModel | LabelModel | Multi
 GRADERS: dict[str, type[Grader]] = {
     get_args(kind.model_fields["type"].annotation)[0]: kind for kind in get_args(Grader)
 }
-"""By their ``type``."""
+"""The graders by ``type``."""
 
 
 def parts_of(grader: Grader) -> dict[str, Any]:
-    """The graders that are not multi, by the key of their criterion."""
+    """Return the parts of a grader by the key of their criterion."""
     return dict(grader.graders) if isinstance(grader, Multi) else {grader.label: grader}
 
 
 def rubric_of(grader: Grader) -> Rubric:
-    """The rubric that the grader is: its reward is the grader's, on the grader's own scale."""
+    """Return the grader's rubric, whose reward is the grader's number on its own scale."""
     formula = grader.calculate_output if isinstance(grader, Multi) else None
     criteria = tuple(part.criterion(key) for key, part in parts_of(grader).items())
     return Rubric(criteria=criteria, formula="calculate_output", expression=formula)

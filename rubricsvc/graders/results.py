@@ -1,7 +1,7 @@
-"""What a grader run comes to, in the shape of OpenAI's ``fine_tuning.alpha.graders.run``.
+"""The result of a grader run, in the shape of OpenAI's ``fine_tuning.alpha.graders.run``.
 
-One thing differs. OpenAI's type says that ``reward`` is a number; here it is null where the grader gave none, with the
-flags of ``metadata.errors`` set and a word for each failed part in ``metadata.details``: a failure is never a score.
+One thing differs: ``reward`` is null where a part failed, with the flags of ``metadata.errors`` set and the reason of
+each failed part in ``metadata.details``. A failure is never a score.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from collections.abc import Iterable, Mapping
 from pydantic import Field
 
 from rubricsvc.core.base import Value
-from rubricsvc.core.reward import fold
+from rubricsvc.core.reward import reward_or_null
 from rubricsvc.core.rubric import Rubric, on_scale
 from rubricsvc.core.verdict import Reason, Verdict
 from rubricsvc.graders.model import Grader, Multi, Python, parts_of
 
 
 class GraderErrors(Value):
-    """OpenAI's flags."""
+    """OpenAI's error flags."""
 
     formula_parse_error: bool = False
     sample_parse_error: bool = False
@@ -37,7 +37,7 @@ class GraderErrors(Value):
 
 
 class GraderMetadata(Value):
-    """``scores`` are the parts' numbers, each on its own scale; ``details`` says why a part has none."""
+    """Details of a run: ``scores`` of the parts, each on its own scale, and ``details`` of the failed ones."""
 
     name: str
     type: str
@@ -50,7 +50,7 @@ class GraderMetadata(Value):
 
 
 class Tokens(Value):
-    """What a model read and wrote."""
+    """Tokens of one model."""
 
     prompt_tokens: int = 0
     completion_tokens: int = 0
@@ -59,7 +59,7 @@ class Tokens(Value):
 
 
 class GraderRun(Value):
-    """The answer. ``sub_rewards`` are those of a multi grader's parts."""
+    """The result of a run; ``sub_rewards`` are those of a multi grader's parts."""
 
     reward: float | None
     metadata: GraderMetadata
@@ -76,32 +76,36 @@ def run_of(
     seconds: float,
     unanswered: str = "",
 ) -> GraderRun:
-    """What ``grader``, whose rubric is ``rubric``, comes to by these verdicts.
+    """Return the result of a run.
 
     Args:
-        models: by criterion, the model that was asked.
-        unanswered: why verdicts are missing, if any are.
+        grader: The grader.
+        rubric: Its rubric.
+        verdicts: The verdicts on the rubric's criteria.
+        models: The model that was asked, by criterion.
+        seconds: Duration of the run.
+        unanswered: Why verdicts are missing, if any are.
     """
-    found = {verdict.criterion: verdict for verdict in verdicts}
-    folded = fold(rubric, found.values())
-    details = {key: _said(verdict) for key, verdict in found.items() if verdict.value is None}
-    missing = dict.fromkeys(rubric.by_key.keys() - found.keys(), unanswered or "no answer")
+    by_key = {verdict.criterion: verdict for verdict in verdicts}
+    reward = reward_or_null(rubric, by_key.values())
+    details = {key: _describe_failure(verdict) for key, verdict in by_key.items() if verdict.value is None}
+    missing = dict.fromkeys(rubric.by_key.keys() - by_key.keys(), unanswered or "no answer")
     flags: dict[str, bool | str] = {"unresponsive_reward_error": True} if missing else {}
     for key, part in parts_of(grader).items():
-        if key in found and found[key].value is None:
-            flags |= _flags(found[key], isinstance(part, Python), checked=rubric.by_key[key].kind == "checked")
-    if folded.value is None and not flags:  # every part has its number, and their formula has none
+        if key in by_key and by_key[key].value is None:
+            flags |= _flags(by_key[key], isinstance(part, Python), checked=rubric.by_key[key].kind == "checked")
+    if reward.value is None and not flags:  # every part has a number, but their formula has no value
         flags["formula_parse_error"] = True
-        details["calculate_output"] = folded.null_reason or ""
+        details["calculate_output"] = reward.null_reason or ""
     scores = {
         key: on_scale(rubric.by_key[key].scale, verdict.value)
-        for key, verdict in found.items()
+        for key, verdict in by_key.items()
         if verdict.value is not None
     }
-    spent = _tokens(found.values(), models)
-    asked = sorted({models[key] for key in found if key in models})
+    spent = _tokens(by_key.values(), models)
+    asked = sorted({models[key] for key in by_key if key in models})
     return GraderRun(
-        reward=folded.value,
+        reward=reward.value,
         metadata=GraderMetadata(
             name=grader.label,
             type=grader.type,
@@ -117,12 +121,12 @@ def run_of(
     )
 
 
-def _said(verdict: Verdict) -> str:
+def _describe_failure(verdict: Verdict) -> str:
     return ": ".join(filter(None, (str(verdict.reason or verdict.outcome), verdict.detail)))
 
 
-_PARSE = {Reason.TRUNCATED, Reason.UNPARSEABLE, Reason.WRONG_CRITERIA, Reason.OUT_OF_RANGE, Reason.NO_ANSWER}
-_ALWAYS: dict[Reason | None, str] = {
+_PARSE_ERRORS = {Reason.TRUNCATED, Reason.UNPARSEABLE, Reason.WRONG_CRITERIA, Reason.OUT_OF_RANGE, Reason.NO_ANSWER}
+_FLAGS: dict[Reason | None, str] = {
     Reason.NO_VARIABLE: "invalid_variable_error",
     Reason.NOT_JSON: "sample_parse_error",
     Reason.TOO_LONG: "truncated_observation_error",
@@ -131,19 +135,19 @@ _ALWAYS: dict[Reason | None, str] = {
 
 
 def _flags(verdict: Verdict, python: bool, *, checked: bool) -> dict[str, bool | str]:
-    """The flags of a part that has no number."""
+    """Return the flags of a part without a number."""
     detail = verdict.detail or ""
-    if verdict.reason in _ALWAYS:
-        return {_ALWAYS[verdict.reason]: True}
+    if verdict.reason in _FLAGS:
+        return {_FLAGS[verdict.reason]: True}
     if python and verdict.reason is Reason.NO_SANDBOX:
         return {"python_grader_server_error": True, "python_grader_server_error_type": "no_sandbox"}
     if python:
         return {"python_grader_runtime_error": True, "python_grader_runtime_error_details": detail}
     if checked:
         return {"other_error": True}
-    if verdict.reason is None or verdict.reason in _PARSE:
+    if verdict.reason is None or verdict.reason in _PARSE_ERRORS:
         return {"model_grader_parse_error": True}
-    return {"model_grader_server_error": True, "model_grader_server_error_details": _said(verdict)}
+    return {"model_grader_server_error": True, "model_grader_server_error_details": _describe_failure(verdict)}
 
 
 def _tokens(verdicts: Iterable[Verdict], models: Mapping[str, str]) -> dict[str, Tokens]:

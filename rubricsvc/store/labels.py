@@ -16,11 +16,11 @@ from rubricsvc.store.ids import find, missing
 from rubricsvc.store.tables import CompletionRow, ItemRow, LabelRow, QuestionRow, RubricRow, VerdictRow, utcnow
 from rubricsvc.store.upsert import add_new, batched
 
-Placed = tuple[int, int, Label]
+LabelEntry = tuple[int, int, Label]
 """(completion id, rubric id, label)."""
 
 
-def add_many(session: Session, labels: Iterable[Placed], *, replace: bool = False) -> list[int]:
+def add_many(session: Session, labels: Iterable[LabelEntry], *, replace: bool = False) -> list[int]:
     """Keep labels; their ids, in order. The same label again is the same row.
 
     Raises:
@@ -31,11 +31,11 @@ def add_many(session: Session, labels: Iterable[Placed], *, replace: bool = Fals
     ids: list[int] = []
     rubrics: dict[int, tuple[int | None, Rubric]] = {}
     for chunk in batched(labels):
-        _refuse_misplaced(session, chunk, rubrics)
+        _check_entries(session, chunk, rubrics)
         add_new(
             session, LabelRow, [{"completion_id": c, "rubric_id": r, **label.model_dump()} for c, r, label in chunk]
         )
-        kept = _kept(session, chunk)
+        kept = _stored_rows(session, chunk)
         for completion_id, rubric_id, label in chunk:
             row = kept[completion_id, rubric_id, label.criterion, label.annotator]
             if row.label != label and not (label.note is None and row.value == label.value):
@@ -47,7 +47,7 @@ def add_many(session: Session, labels: Iterable[Placed], *, replace: bool = Fals
     return ids
 
 
-def _kept(session: Session, chunk: list[Placed]) -> dict[tuple[int, int, str, str], LabelRow]:
+def _stored_rows(session: Session, chunk: list[LabelEntry]) -> dict[tuple[int, int, str, str], LabelRow]:
     columns = (LabelRow.completion_id, LabelRow.rubric_id, LabelRow.criterion, LabelRow.annotator)
     keys = {(c, r, label.criterion, label.annotator) for c, r, label in chunk}
     rows = session.scalars(select(LabelRow).where(tuple_(*columns).in_(keys)))
@@ -62,7 +62,7 @@ def _contradiction(row: LabelRow, label: Label) -> ConflictError:
     )
 
 
-def _refuse_misplaced(session: Session, chunk: list[Placed], rubrics: dict[int, tuple[int | None, Rubric]]) -> None:
+def _check_entries(session: Session, chunk: list[LabelEntry], rubrics: dict[int, tuple[int | None, Rubric]]) -> None:
     wanted = {completion_id for completion_id, _, _ in chunk}
     of_prompt = dict(
         session.execute(select(CompletionRow.id, CompletionRow.prompt_id).where(CompletionRow.id.in_(wanted))).all()
@@ -106,7 +106,7 @@ def page(
     return list(session.scalars(query))
 
 
-def judged(session: Session, judge_id: int, *, job_id: int | None = None) -> list[JudgedLabel]:
+def judged_labels(session: Session, judge_id: int, *, job_id: int | None = None) -> list[JudgedLabel]:
     """Return every label beside this judge's verdicts, with ``job_id`` only on what that job scored."""
     query = select(LabelRow, CompletionRow.prompt_id).join(CompletionRow, CompletionRow.id == LabelRow.completion_id)
     if job_id is not None:

@@ -21,7 +21,7 @@ from sqlalchemy import Select, func, select, tuple_, update
 from sqlalchemy.orm import Session
 
 from rubricsvc.core.questions import QuestionSet
-from rubricsvc.core.reward import fold
+from rubricsvc.core.reward import reward_or_null
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.store import jobs, outbox, verdicts
@@ -250,7 +250,7 @@ def _distinct(results: Sequence[ItemResult]) -> list[tuple[Name, int, int, Verdi
 
 def _item_columns(result: ItemResult, stored: Mapping[str, Verdict]) -> dict[str, object]:
     final = {verdict.criterion: verdict for verdict in result.verdicts} | dict(stored)
-    folded = fold(result.rubric, final.values())
+    folded = reward_or_null(result.rubric, final.values())
     failed = sum(verdict.outcome == "failed" for verdict in final.values())
     return {
         "id": result.lease.item_id,

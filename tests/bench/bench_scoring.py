@@ -71,11 +71,11 @@ class Stages:
 
     @contextlib.contextmanager
     def watching(self) -> Iterator[None]:
-        store, window = drain.leases, drain._Window
-        timed = [(store, "claim"), (window, "_load"), (store, "record"), (drain.jobs, "finish")]
+        store, loader = drain.leases, drain.WorkLoader
+        timed = [(store, "claim"), (loader, "load"), (store, "record"), (drain.jobs, "finish")]
         with contextlib.ExitStack() as stack:
             for owner, name in timed:
-                stack.enter_context(patch.object(owner, name, self._timed(getattr(owner, name), name.strip("_"))))
+                stack.enter_context(patch.object(owner, name, self._timed(getattr(owner, name), name)))
             stack.enter_context(patch.object(drain, "score", self._timed_coroutine(drain.score)))
             yield
 
@@ -102,7 +102,7 @@ class Stages:
     def shares(self, wall: float) -> str:
         parts = [f"{name} {100 * seconds / wall:.0f} %" for name, seconds in self.seconds.items()]
         rest = wall - sum(self.seconds.values())
-        return ", ".join([*parts, f"the rest (loop, threads, bell) {100 * max(rest, 0) / wall:.0f} %"])
+        return ", ".join([*parts, f"the rest (loop, threads, outbox) {100 * max(rest, 0) / wall:.0f} %"])
 
 
 def run(kind: str, judge: Judge, count: int, folder: Path, *, overlapping: bool = False) -> float:

@@ -19,7 +19,6 @@ from rubricsvc.core.judge import Judge
 from rubricsvc.core.label import Label
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
-from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import (
     ConflictError,
     InvalidError,
@@ -30,10 +29,9 @@ from rubricsvc.errors import (
 )
 from rubricsvc.schemas import StoredJob
 from rubricsvc.settings import Settings
-from rubricsvc.store import keys, leases, outbox
+from rubricsvc.store import keys, outbox
 from rubricsvc.store.session import Database
 from tests.instant_engine import InstantEngine
-from tests.rows import item_result
 from tests.services import free_port
 from workers import engines
 from workers.engines.base import Failure, Question, Reply
@@ -192,24 +190,6 @@ def test_client_wait_raises_timeout(client: Client) -> None:
     job = client.jobs.submit("instant", [(client.completions.add(prompt.id, ["one"]).ids[0], "r")])
     with pytest.raises(TimeoutError, match=f"job {job.id}"):
         client.wait(job.id, timeout=0.05)
-
-
-def test_client_score_cancel_late_returns_scored(client: Client, db: Database) -> None:
-    def score_one(_job: StoredJob) -> None:
-        with db.write() as session:
-            for lease in leases.claim(session, 1, limit=1, worker="w", seconds=60)[: not scored_one]:
-                found = [Verdict.scored("a", 1.0), Verdict.scored("pit", 0.0)]
-                leases.record(session, [item_result(lease, RUBRIC, found)])
-                scored_one.append(lease.item_id)
-
-    scored_one: list[int] = []
-    first, second = client.score(
-        "Why?", RUBRIC, ["one", "two"], JUDGE, timeout=0.2, cancel_late=True, on_progress=score_one
-    )
-    assert first.value == 1.0
-    assert second.value is None
-    assert second.null_reason == "cancelled: job 1 is not finished after 0.2 s"
-    assert client.jobs.get(1).status == "cancelled"
 
 
 def test_client_proxy_error_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:

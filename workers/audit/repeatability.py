@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.repeatability import Repeatability
-from rubricsvc.core.reward import fold
+from rubricsvc.core.reward import reward_or_null
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import InvalidError
@@ -127,7 +127,7 @@ class _Results:
             else:
                 self._values[completion, criterion.scale.kind, criterion.key].append(verdict.value)
         rewards = self._rewards[completion]
-        if (reward := fold(rubric, verdicts).value) is not None:
+        if (reward := reward_or_null(rubric, verdicts).value) is not None:
             rewards.append(reward)
 
     def repeatability(self, fingerprint: str, source: str, repeats: int, seed: int) -> Repeatability:

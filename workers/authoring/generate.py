@@ -1,4 +1,4 @@
-"""Ask a model for a rubric for one prompt, and take its reply only where it is one."""
+"""Generation of a rubric for one prompt by a model."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from workers.judges.untrusted import clean, fence
 _FILE = Path(__file__).parent / "prompts" / "generate.txt"
 _NUMBERED = re.compile(r"\s*(\d{1,2})[.)]\s+(?:\[([+-]?\d{1,3}(?:\.\d{1,6})?)\]\s*)?(\S.*)")
 _CODE_FENCE = re.compile(r"\A```(?:json)?\n(.*)\n```\Z", re.DOTALL)
-_FEWEST, _MOST = 2, 10
+_MIN_CRITERIA, _MAX_CRITERIA = 2, 10
 
 
-class Line(BaseModel):
-    """One criterion as a model gives it. Unknown keys are refused."""
+class GeneratedCriterion(BaseModel):
+    """One criterion of a reply. Unknown keys are errors."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -33,28 +33,30 @@ class Line(BaseModel):
     weight: Annotated[float, Field(ge=-100, le=100, allow_inf_nan=False)] = 1.0
 
 
-class _Lines(BaseModel):
+class _GeneratedRubric(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
-    criteria: list[Line]
+    criteria: list[GeneratedCriterion]
 
 
-_JSON: TypeAdapter[_Lines | list[Line]] = TypeAdapter(_Lines | list[Line])
+_JSON: TypeAdapter[_GeneratedRubric | list[GeneratedCriterion]] = TypeAdapter(
+    _GeneratedRubric | list[GeneratedCriterion]
+)
 
 
-async def generate(engine: Engine, prompt: Prompt, *, seed: int, tries: int = 10, max_tokens: int = 256) -> Rubric:
-    """A rubric of 2 to 10 judged criteria, written by the model.
+async def generate(engine: Engine, prompt: Prompt, *, seed: int, attempts: int = 10, max_tokens: int = 256) -> Rubric:
+    """Return a rubric of 2 to 10 judged criteria, written by the model.
 
-    A reply that is no rubric is asked for again, with the next seed, up to ``tries`` times.
+    A reply that is not a rubric is retried with the next seed, up to ``attempts`` requests.
 
     Raises:
-        UnavailableError: the model did not answer.
-        InvalidError: none of its replies was a rubric; ``hint`` holds the last one.
+        UnavailableError: The model did not answer.
+        InvalidError: None of its replies was a rubric; ``hint`` has the last one.
     """
     system, shared, question = _template()
     tail = question.fill({"prompt": fence("question", clean(prompt.text).text)})
-    why = raw = ""
-    for attempt in range(tries):
+    error_text = raw = ""
+    for attempt in range(attempts):
         sampling = Sampling(temperature=0.7, top_p=0.9, max_tokens=max_tokens, seed=seed + attempt)
         (reply,) = await engine.ask(EngineRequest(system, shared, (Question(tail),), sampling))
         if isinstance(reply, Failure):
@@ -62,32 +64,32 @@ async def generate(engine: Engine, prompt: Prompt, *, seed: int, tries: int = 10
         try:
             return parse(reply)
         except ValueError as error:
-            why, raw = str(error), reply.text
-    raise InvalidError(f"no rubric in {tries} replies; the last: {why}", hint=f"the model wrote: {raw}")
+            error_text, raw = str(error), reply.text
+    raise InvalidError(f"no rubric in {attempts} replies; the last: {error_text}", hint=f"the model wrote: {raw}")
 
 
 def parse(reply: Reply) -> Rubric:
-    """The rubric in a reply: lines ``1. [weight] text``, or JSON, ``[{"text": …, "weight": …}, …]``.
+    """Return the rubric in a reply: lines ``1. [weight] text``, or JSON, ``[{"text": …, "weight": …}, …]``.
 
-    The list is numbered from 1; what stands before and after it is not read. A line that says the same as an earlier
-    one is left out, and so is the last one where the reply was cut off in it.
+    The list is numbered from 1; text before and after it is ignored. Duplicates are left out, and so is the last line
+    of a truncated reply.
 
     Raises:
-        ValueError: it is not a rubric.
+        ValueError: The reply is not a rubric.
     """
     text = clean(reply.text).text.strip()
     fenced = _CODE_FENCE.match(text)
     body = fenced[1].strip() if fenced else text
     lines = _from_json(body) if body.startswith(("[", "{")) else _from_list(body, reply.truncated)
-    by_words: dict[str, Line] = {}
+    by_text: dict[str, GeneratedCriterion] = {}
     for line in lines:
-        by_words.setdefault(_words(line.text), line)
-    distinct = list(by_words.values())
-    if not _FEWEST <= len(distinct) <= _MOST:
-        raise ValueError(f"{len(distinct)} different criteria; there must be {_FEWEST} to {_MOST}")
+        by_text.setdefault(_normalize(line.text), line)
+    distinct = list(by_text.values())
+    if not _MIN_CRITERIA <= len(distinct) <= _MAX_CRITERIA:
+        raise ValueError(f"expected {_MIN_CRITERIA} to {_MAX_CRITERIA} different criteria, found {len(distinct)}")
     if not any(line.weight > 0 for line in distinct) or not all(line.weight for line in distinct):
-        raise ValueError("a weight is 0, or none is positive")
-    copied = by_words.keys() & {_words(line.text) for line in _from_list(_template()[1], truncated=False)}
+        raise ValueError("expected weights other than 0, and at least one positive")
+    copied = by_text.keys() & {_normalize(line.text) for line in _from_list(_template()[1], truncated=False)}
     if copied:
         raise ValueError(f"a criterion is copied from the example: {copied.pop()!r}")
     return Rubric(
@@ -95,33 +97,33 @@ def parse(reply: Reply) -> Rubric:
     )
 
 
-def _from_json(text: str) -> list[Line]:
+def _from_json(text: str) -> list[GeneratedCriterion]:
     try:
-        found = _JSON.validate_python(json.loads(text))
+        value = _JSON.validate_python(json.loads(text))
     except RecursionError as error:
-        raise ValueError("JSON that is nested too deeply") from error
-    return found.criteria if isinstance(found, _Lines) else found
+        raise ValueError("the JSON is nested too deeply") from error
+    return value.criteria if isinstance(value, _GeneratedRubric) else value
 
 
-def _from_list(text: str, truncated: bool) -> list[Line]:
-    found: list[Line] = []
+def _from_list(text: str, truncated: bool) -> list[GeneratedCriterion]:
+    criteria: list[GeneratedCriterion] = []
     rows = text.splitlines()
     for place, row in enumerate(rows):
         match = _NUMBERED.fullmatch(row)
-        if match and int(match[1]) == len(found) + 1:
+        if match and int(match[1]) == len(criteria) + 1:
             if truncated and place == len(rows) - 1:
                 break
-            found.append(Line(text=match[3].replace("**", "").strip(), weight=float(match[2] or 1.0)))
-        elif found and row.strip():
+            criteria.append(GeneratedCriterion(text=match[3].replace("**", "").strip(), weight=float(match[2] or 1.0)))
+        elif criteria and row.strip():
             break
-    return found
+    return criteria
 
 
-def _words(text: str) -> str:
+def _normalize(text: str) -> str:
     return " ".join(re.findall(r"\w+", text.casefold()))
 
 
 @lru_cache
 def _template() -> tuple[str, str, TextTemplate]:
-    found = sections(_FILE.read_text(encoding="utf-8"))
-    return found["system"], found["shared"] + "\n\n", TextTemplate(found["question"])
+    parts = sections(_FILE.read_text(encoding="utf-8"))
+    return parts["system"], parts["shared"] + "\n\n", TextTemplate(parts["question"])

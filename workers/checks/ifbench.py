@@ -183,15 +183,15 @@ def words_position(text: str, *, keyword: Word) -> bool:
 @instruction("words:keywords_specific_position")
 def keywords_specific_position(text: str, *, keyword: Word, n: _Position, m: _Position) -> bool:
     """The m-th word of the n-th sentence."""
-    said = marked_sentences(text)[n - 1 : n]
-    words = [token for token in tokens(said[0]) if any(map(str.isalnum, token))] if said else []
+    sentences = marked_sentences(text)[n - 1 : n]
+    words = [token for token in tokens(sentences[0]) if any(map(str.isalnum, token))] if sentences else []
     return len(words) >= m and words[m - 1].lower() == keyword.strip().lower()
 
 
 @instruction("sentence:keyword")
 def sentence_keyword(text: str, *, word: Word, N: _Position) -> bool:  # noqa: N803
-    said = marked_sentences(text)[N - 1 : N]
-    return any(re.search(rf"\b{re.escape(word)}\b", sentence, re.IGNORECASE) for sentence in said)
+    sentences = marked_sentences(text)[N - 1 : N]
+    return any(re.search(rf"\b{re.escape(word)}\b", sentence, re.IGNORECASE) for sentence in sentences)
 
 
 @instruction("sentence:increment")
@@ -215,7 +215,7 @@ def _alliterating(sentence: str) -> int:
 
 @instruction("format:parentheses")
 def parentheses(text: str) -> bool:
-    """Brackets five deep, the innermost closed. A wrong closing bracket begins anew."""
+    """Brackets five deep, the innermost closed. A wrong closing bracket starts over."""
     closing, opened, deepest = {")": "(", "]": "[", "}": "{"}, list[str](), 0
     for mark in text:
         if mark in "([{":
@@ -233,7 +233,7 @@ def parentheses(text: str) -> bool:
 
 @instruction("format:quotes")
 def quotes(text: str) -> bool:
-    """Quotes in quotes in quotes, double and single by turns."""
+    """Quotes in quotes in quotes, double and single in turn."""
     opened, deepest = list[str](), 0
     for mark in text:
         if opened and mark == opened[-1]:
@@ -273,9 +273,9 @@ def newline(text: str) -> bool:
 @instruction("format:emoji")
 def emoji(text: str) -> bool:
     """An emoji ends every sentence, or begins the next."""
-    said = [sentence.translate(_NO_MARKS).strip() for sentence in marked_sentences(text)]
-    following = [*said[1:], ""]
-    return all(one and (_emoji(one[-2:]) or _emoji(after[:1])) for one, after in zip(said, following, strict=True))
+    sentences = [sentence.translate(_NO_MARKS).strip() for sentence in marked_sentences(text)]
+    following = [*sentences[1:], ""]
+    return all(one and (_emoji(one[-2:]) or _emoji(after[:1])) for one, after in zip(sentences, following, strict=True))
 
 
 def _emoji(text: str) -> bool:
@@ -296,11 +296,11 @@ def separators(text: str, *, sep: Word) -> bool:
 @instruction("format:thesis")
 def thesis(text: str) -> bool:
     """Something in HTML italics, and something after it."""
-    found = re.search(r"<(?:i|em)>", text)
-    end = re.search(r"</(?:i|em)>", text[found.end() :]) if found else None
-    if found is None or end is None:
+    start = re.search(r"<(?:i|em)>", text)
+    end = re.search(r"</(?:i|em)>", text[start.end() :]) if start else None
+    if start is None or end is None:
         return False
-    rest = text[found.end() :]
+    rest = text[start.end() :]
     return bool(rest[: end.start()].strip() and rest[end.end() :].strip())
 
 

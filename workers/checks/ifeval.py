@@ -57,8 +57,8 @@ def response_language(text: str, *, language: Word) -> bool:
 
 def _is_in(text: str, code: str) -> bool:
     """A text whose language cannot be told counts as being in the right one."""
-    found = language(text)
-    return found is None or found == code
+    detected = language(text)
+    return detected is None or detected == code
 
 
 @instruction("length_constraints:number_paragraphs")
@@ -98,10 +98,10 @@ def number_placeholders(text: str, *, num_placeholders: Count) -> bool:
 
 def _placeholders(line: str) -> int:
     """``[so]``, counted by hand: as a pattern it takes quadratic time where brackets are never closed."""
-    found, at = 0, line.find("[")
+    count, at = 0, line.find("[")
     while at >= 0 and (end := line.find("]", at)) >= 0:
-        found, at = found + 1, line.find("[", end)
-    return found
+        count, at = count + 1, line.find("[", end)
+    return count
 
 
 @instruction("detectable_content:postscript")
@@ -158,8 +158,8 @@ def title(text: str) -> bool:
 @instruction("combination:two_responses")
 def two_responses(text: str) -> bool:
     parts = [part.strip() for part in text.split("******")]
-    said = [part for part in parts if part]
-    return all(parts[1:-1]) and len(said) == 2 and said[0] != said[1]
+    responses = [part for part in parts if part]
+    return all(parts[1:-1]) and len(responses) == 2 and responses[0] != responses[1]
 
 
 @instruction("combination:repeat_prompt")
@@ -174,8 +174,8 @@ def end_checker(text: str, *, end_phrase: Word) -> bool:
 
 @instruction("startend:quotation")
 def quotation(text: str) -> bool:
-    said = text.strip()
-    return len(said) > 1 and said[0] == said[-1] == '"'
+    stripped = text.strip()
+    return len(stripped) > 1 and stripped[0] == stripped[-1] == '"'
 
 
 @instruction("change_case:capital_word_frequency")

@@ -48,9 +48,9 @@ def instruction(instruction_id: str) -> Callable[[F], F]:
     return register
 
 
-def compare(count: int, relation: Relation, wanted: int) -> bool:
+def compare(count: int, relation: Relation, expected: int) -> bool:
     """Return whether the count satisfies the relation ``less than`` or ``at least``."""
-    return count < wanted if relation == "less than" else count >= wanted
+    return count < expected if relation == "less than" else count >= expected
 
 
 class IFEval(Args):

@@ -15,17 +15,17 @@ _verifier = Child(
     """
 import resource
 resource.setrlimit(resource.RLIMIT_AS, (3 << 30, 3 << 30))
-def answer(wanted, text, digits):
+def answer(expected, text, digits):
     import logging
     from math_verify import parse, verify
     logging.disable(logging.CRITICAL)
-    marked = any(mark in wanted for mark in ("$", "\\\\boxed", "\\\\(", "\\\\["))
-    gold = parse(wanted if marked else f"${wanted}$", parsing_timeout=None) or parse(wanted, parsing_timeout=None)
+    marked = any(mark in expected for mark in ("$", "\\\\boxed", "\\\\(", "\\\\["))
+    gold = parse(expected if marked else f"${expected}$", parsing_timeout=None) or parse(expected, parsing_timeout=None)
     if not gold:
-        raise ValueError(f"{wanted!r} is not mathematics")
-    found = parse(text, parsing_timeout=None)
-    met = verify(gold, found, float_rounding=digits, timeout_seconds=None)
-    return [bool(met), str(found[-1]) if found else None]
+        raise ValueError(f"{expected!r} is not mathematics")
+    parsed = parse(text, parsing_timeout=None)
+    met = verify(gold, parsed, float_rounding=digits, timeout_seconds=None)
+    return [bool(met), str(parsed[-1]) if parsed else None]
 """,
 )
 
@@ -49,8 +49,8 @@ def math(completion: Completion, prompt: Prompt, args: Math) -> CheckResult:
     with packages():
         if find_spec("math_verify") is None:
             raise ImportError(name="math_verify")
-    wanted = args.answer if args.answer is not None else prompt.reference
-    if wanted is None:
+    expected = args.answer if args.answer is not None else prompt.reference
+    if expected is None:
         raise ValueError("no answer to compare with: give `answer`, or the prompt a reference")
-    met, found = _verifier.ask(wanted, completion.text, args.digits, timeout_s=args.timeout_s)
-    return CheckResult(float(met), f"the answer found is {found}" if found is not None else "no answer found")
+    met, answer = _verifier.ask(expected, completion.text, args.digits, timeout_s=args.timeout_s)
+    return CheckResult(float(met), f"the answer found is {answer}" if answer is not None else "no answer found")

@@ -17,10 +17,10 @@ def sources(prompt: Prompt, completion: Completion) -> dict[str, str]:
     ``id`` names, and any result that is JSON with the strings ``id`` and ``text``, or a list of such. A result that is
     empty or JSON with ``error`` opens nothing.
     """
-    found = [(document.id, document.text) for document in prompt.documents]
-    found += [document for call, result in _results(completion) for document in _documents(call, result)]
+    documents = [(document.id, document.text) for document in prompt.documents]
+    documents += [document for call, result in _results(completion) for document in _documents(call, result)]
     texts: dict[str, list[str]] = {}
-    for name, text in found:
+    for name, text in documents:
         texts.setdefault(name, []).append(text)
     return {name: "\n".join(parts) for name, parts in texts.items()}
 

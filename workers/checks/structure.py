@@ -135,12 +135,12 @@ _LONGEST_YAML = 250_000
 
 def _yaml(text: str) -> str:
     if len(text) > _LONGEST_YAML:
-        raise _LimitError(f"YAML of more than {_LONGEST_YAML} characters is not read, found {len(text)}")
+        raise _LimitError(f"YAML of more than {_LONGEST_YAML} characters is not read, not {len(text)}")
     try:
-        found = yaml.compose(text, Loader=_Shallow)  # not loaded: merge keys can grow without bound
+        node = yaml.compose(text, Loader=_Shallow)  # not loaded: merge keys can grow without bound
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         return str(error)
-    return "" if isinstance(found, yaml.CollectionNode) else "neither a mapping nor a list"
+    return "" if isinstance(node, yaml.CollectionNode) else "neither a mapping nor a list"
 
 
 def _csv(text: str) -> str:

@@ -56,10 +56,10 @@ def _pairs(test: ast.AST) -> Iterator[tuple[tuple[str, ...], str]]:
             call = node.test.operand if isinstance(node.test, ast.UnaryOp) else node.test
             sides = [(call, ast.Constant(not negated))]
         for call, output in (pair for one, other in sides for pair in ((one, other), (other, one))):
-            if isinstance(call, ast.Call) and (wanted := _literal(output)):
+            if isinstance(call, ast.Call) and (expected := _literal(output)):
                 inputs = [_literal(arg) for arg in (*call.args, *(keyword.value for keyword in call.keywords))]
                 if all(inputs) and any(_is_distinctive(value) for (value,) in filter(None, inputs)):
-                    yield tuple(repr(value) for (value,) in filter(None, inputs)), repr(wanted[0])
+                    yield tuple(repr(value) for (value,) in filter(None, inputs)), repr(expected[0])
 
 
 def _literal(node: ast.AST | None) -> tuple[object] | None:

@@ -34,10 +34,10 @@ class Contains(Args):
 def contains(completion: Completion, prompt: Prompt, args: Contains) -> float:
     """Return 1 or 0; with ``mode="share"`` the share of terms found."""
     text = completion.text.strip()
-    found = sum(pattern.search(text) is not None for pattern in _patterns(args))
+    count = sum(pattern.search(text) is not None for pattern in _patterns(args))
     if args.mode == "share":
-        return found / len(args.terms)
-    return float({"any": found > 0, "all": found == len(args.terms), "none": found == 0}[args.mode])
+        return count / len(args.terms)
+    return float({"any": count > 0, "all": count == len(args.terms), "none": count == 0}[args.mode])
 
 
 @lru_cache(maxsize=1024)

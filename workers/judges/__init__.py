@@ -1,5 +1,4 @@
-"""Modes of judging: ``readout`` reads one token's probabilities, ``written`` a JSON verdict, ``comparative`` compares a
-group, ``trajectory`` uses one of the first two after each step.
+"""Modes of judging: readout, written, comparative, trajectory and custom prompts, one module each.
 
 A mode is a module with a ``VERSION`` and, where it asks questions itself, ``build_call`` (criteria to a call),
 ``parse`` (a reply to its content) and ``verdicts`` (the content to verdicts).

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion
 from rubricsvc.core.questions import QuestionSet
-from rubricsvc.core.reward import Reward, fold
+from rubricsvc.core.reward import Reward, reward_or_null
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.store import completions, jobs, judges, leases, verdicts
 from rubricsvc.store.leases import ItemResult, Lease
@@ -86,7 +86,7 @@ def stored_rewards(session: Session, job_id: int, rubric: Rubric) -> dict[int, S
         answered = [
             known[id_, name].verdict_on(key) for key, name in asked[id_].fingerprints.items() if (id_, name) in known
         ]
-        rewards[id_] = StoredReward(prompt_id, fold(rubric, answered), len(rubric.criteria) - len(answered))
+        rewards[id_] = StoredReward(prompt_id, reward_or_null(rubric, answered), len(rubric.criteria) - len(answered))
     return rewards
 
 

@@ -102,7 +102,7 @@ def _generated_rubric(folder: DemoFolder, db: Database, one: StoredQuestion) -> 
 async def _generate_rubric(question: Question, seed: int) -> Rubric:
     engine = make_engine(JUDGE)
     try:
-        return await generate(engine, Prompt.of(question.text), seed=seed, tries=16, max_tokens=160)
+        return await generate(engine, Prompt.of(question.text), seed=seed, attempts=16, max_tokens=160)
     except InvalidError as error:
         message = f"no rubric was generated for {question.name!r}: {error}"
         raise InvalidError(message, hint="choose another --seed") from error

@@ -1,3 +1,5 @@
+"""`rubricsvc graders`."""
+
 from __future__ import annotations
 
 import json
@@ -32,7 +34,7 @@ def written(path: Path, grader: Any) -> Path:
 
 
 @pytest.mark.usefixtures("new_machine")
-def test_a_grader_without_a_model_is_run_without_a_judge_or_a_database(cli: Cli, tmp_path: Path) -> None:
+def test_run_needs_no_judge_or_database_without_models(cli: Cli, tmp_path: Path) -> None:
     file, item = written(tmp_path / "g.json", STRING), written(tmp_path / "item.json", {"answer": "4"})
     assert cli("grader", "validate", file).out.split() == ["PART", "TYPE", "MODEL", "exact", "string_check", "-"]
     assert cli("grader", "validate", file, "--json").json == {"grader": STRING}
@@ -43,7 +45,7 @@ def test_a_grader_without_a_model_is_run_without_a_judge_or_a_database(cli: Cli,
     assert not (tmp_path / "books").exists()
 
 
-def test_a_judge_at_a_url_is_asked(cli: Cli, tmp_path: Path) -> None:
+def test_run_asks_a_judge_at_a_url(cli: Cli, tmp_path: Path) -> None:
     file = written(tmp_path / "g.json", MULTI)
     with scripted_server(text_reply('{"steps": [], "result": 4}')) as server:
         args = ("grader", "run", file, "--sample", "4", "--item", '{"answer": "4"}', "--judge", server.url)
@@ -55,7 +57,7 @@ def test_a_judge_at_a_url_is_asked(cli: Cli, tmp_path: Path) -> None:
     assert readout.json["sub_rewards"]["b"] == 2.5
 
 
-def test_no_reward_ends_with_1(cli: Cli, tmp_path: Path) -> None:
+def test_run_without_a_reward_exits_with_1(cli: Cli, tmp_path: Path) -> None:
     file = written(tmp_path / "g.json", MULTI)
     with scripted_server(error(400, "no such model")) as server:
         args = ("grader", "run", file, "--sample", "4", "--item", '{"answer": "4"}', "--judge", server.url)
@@ -73,21 +75,21 @@ def test_no_reward_ends_with_1(cli: Cli, tmp_path: Path) -> None:
         ([STRING, STRING], "has 2 records, expected one grader"),
     ],
 )
-def test_a_bad_grader_is_refused(cli: Cli, tmp_path: Path, content: Any, why: str) -> None:
+def test_validate_and_run_refuse_invalid_graders(cli: Cli, tmp_path: Path, content: Any, why: str) -> None:
     file = written(tmp_path / "g.json", content)
     for ran in (cli("grader", "validate", file), cli("grader", "run", file, "--sample", "x")):
         assert ran.code == 2 and why in ran.err
 
 
-def test_who_is_asked_and_what_the_item_is_must_be_said(cli: Cli, tmp_path: Path) -> None:
+def test_run_refuses_a_missing_judge_and_invalid_items(cli: Cli, tmp_path: Path) -> None:
     ran = cli("grader", "run", written(tmp_path / "g.json", SCORE), "--sample", "x")
-    assert ran.code == 2 and "asks gpt-x" in ran.err and "--judge" in ran.err
+    assert ran.code == 2 and "gpt-x" in ran.err and "--judge" in ran.err
     for item, why in (("{", "--item"), ("[1]", "expected a mapping"), ('{"messages": 1}', "messages")):
         ran = cli("grader", "run", written(tmp_path / "g.json", STRING), "--sample", "x", "--item", item)
         assert ran.code == 2 and why in ran.err
 
 
-def test_items_with_graders_are_imported_and_scored_as_jobs(cli: Cli, tmp_path: Path) -> None:
+def test_items_with_graders_are_scored_as_jobs(cli: Cli, tmp_path: Path) -> None:
     items = [
         {"item": {"messages": [{"role": "user", "content": f"{n} + 1?"}], "answer": str(n + 1)}, "grader": STRING}
         for n in (1, 2)

@@ -1,3 +1,5 @@
+"""`rubricsvc rubrics`, and `prompts`."""
+
 from __future__ import annotations
 
 import json
@@ -18,8 +20,8 @@ FIRST = {
 
 
 @pytest.mark.usefixtures("new_machine")
-def test_from_example_to_database(cli: Cli, tmp_path: Path) -> None:
-    assert "wrote mine.yaml" in cli("rubric", "init", "mine.yaml").err
+def test_init_lint_and_import(cli: Cli, tmp_path: Path) -> None:
+    assert cli("rubric", "init", "mine.yaml").code == 0
     assert cli("rubric", "init", "mine.yaml").code == 2
     assert cli("rubric", "init", "mine.yaml", "--force").code == 0
     linted = cli("rubric", "lint", "mine.yaml")
@@ -27,11 +29,11 @@ def test_from_example_to_database(cli: Cli, tmp_path: Path) -> None:
     assert not (tmp_path / "books").exists()
     imported = cli("rubric", "import", "mine.yaml")
     assert imported.code == 0
-    assert imported.err.startswith("made a new database: ")
+    assert "rubricsvc.db" in imported.err
     assert cli("rubric", "show", "vaccine-storage", "--json").json["version"] == 1
 
 
-def test_an_example_for_agents_is_scored_step_by_step(cli: Cli) -> None:
+def test_init_trajectory_is_scored_step_by_step(cli: Cli) -> None:
     assert cli("rubric", "init", "agent.yaml", "--trajectory").code == 0
     linted = cli("rubric", "lint", "agent.yaml")
     assert linted.code == 0 and "1 record, no errors" in linted.err
@@ -44,7 +46,7 @@ def test_an_example_for_agents_is_scored_step_by_step(cli: Cli) -> None:
     assert values == {"progress": 0.75, "heeds-results": 0.75, "off-course": 0.75, "no-circles": 1.0}
 
 
-def test_importing_twice_is_importing_once(cli: Cli, rubric_file: Path) -> None:
+def test_import_again_changes_nothing(cli: Cli, rubric_file: Path) -> None:
     assert cli("rubric", "import", rubric_file, "--json").json == FIRST | {"skipped": []}
     again = cli("rubric", "import", rubric_file, "--json")
     assert again.code == 0
@@ -53,7 +55,7 @@ def test_importing_twice_is_importing_once(cli: Cli, rubric_file: Path) -> None:
     assert "rubrics.yaml: 2 prompts, 2 rubrics, all stored before" in again.err
 
 
-def test_going_back_to_an_earlier_text_is_told(cli: Cli, tmp_path: Path) -> None:
+def test_import_of_an_earlier_version_names_the_newest(cli: Cli, tmp_path: Path) -> None:
     file = tmp_path / "seven.yaml"
     for text in (_SEVEN, _SEVEN.replace("[a]", "[b]"), _SEVEN):
         file.write_text(text)
@@ -62,7 +64,7 @@ def test_going_back_to_an_earlier_text_is_told(cli: Cli, tmp_path: Path) -> None
     assert "7@1 has this content already, and version 2 is the newest" in ran.err
 
 
-def test_a_bad_file_leaves_nothing_behind(cli: Cli, rubric_file: Path) -> None:
+def test_import_of_an_invalid_file_stores_nothing(cli: Cli, rubric_file: Path) -> None:
     rubric_file.write_text(rubric_file.read_text() + "- {prompt: x, criteria: []}\n- {prompt: y, criteria: [5]}\n")
     ran = cli("rubric", "import", rubric_file)
     assert ran.code == 2
@@ -72,7 +74,7 @@ def test_a_bad_file_leaves_nothing_behind(cli: Cli, rubric_file: Path) -> None:
     assert cli("prompt", "list", "--json").out == ""
 
 
-def test_skip_invalid_takes_the_rest_and_says_what_it_left(cli: Cli, rubric_file: Path) -> None:
+def test_import_skip_invalid_lists_skipped_records(cli: Cli, rubric_file: Path) -> None:
     rubric_file.write_text(rubric_file.read_text() + "- {prompt: x, criteria: []}\n")
     ran = cli("rubric", "import", rubric_file, "--skip-invalid", "--json")
     assert ran.code == 0
@@ -81,7 +83,7 @@ def test_skip_invalid_takes_the_rest_and_says_what_it_left(cli: Cli, rubric_file
     assert "skipped " in ran.err and "rubrics.yaml:3:15: criteria: " in ran.err
 
 
-def test_a_check_that_there_is_not_is_refused(cli: Cli, tmp_path: Path) -> None:
+def test_unknown_check_is_refused(cli: Cli, tmp_path: Path) -> None:
     file = tmp_path / "r.yaml"
     file.write_text("criteria: [{text: a, check: word_cuont}]\n")
     for command in ("lint", "import"):
@@ -89,7 +91,7 @@ def test_a_check_that_there_is_not_is_refused(cli: Cli, tmp_path: Path) -> None:
         assert ran.code == 2 and "unknown check 'word_cuont'" in ran.err
 
 
-def test_bad_checks_are_all_told_with_their_lines_and_may_be_skipped(cli: Cli, rubric_file: Path) -> None:
+def test_invalid_checks_are_listed_with_their_lines(cli: Cli, rubric_file: Path) -> None:
     bad = "- criteria:\n  - {text: a, check: word_cuont}\n  - {text: b, check: {contains: {}}}\n"
     rubric_file.write_text(rubric_file.read_text() + bad)
     for command in ("lint", "import"):
@@ -109,7 +111,7 @@ def test_bad_checks_are_all_told_with_their_lines_and_may_be_skipped(cli: Cli, r
         (["text: a", "check:", "  name: regex", "  args: {pattern: y,", "    patern: x}"], 6, "check.args.patern"),
     ],
 )
-def test_a_field_that_a_check_does_not_have_is_named_with_its_line(
+def test_unknown_argument_of_a_check_has_its_line(
     cli: Cli, tmp_path: Path, lines: list[str], line: int, path: str
 ) -> None:
     (tmp_path / "r.yaml").write_text("\n".join(["criteria:", f"- {lines[0]}", *(f"  {text}" for text in lines[1:])]))
@@ -120,13 +122,13 @@ def test_a_field_that_a_check_does_not_have_is_named_with_its_line(
         assert "did you mean 'pattern'?" in ran.err
 
 
-def test_stdin_has_a_name_of_its_own(cli: Cli) -> None:
+def test_rubrics_of_stdin_are_named_stdin(cli: Cli) -> None:
     for _ in range(2):
         assert cli("rubric", "import", "-", stdin='{"criteria": ["a"]}\n{"criteria": ["b"]}\n').code == 0
     assert [row["name"] for row in cli("rubric", "list", "--json").lines] == ["stdin", "stdin-2"]
 
 
-def test_any_id_and_file_name_gives_a_name(cli: Cli, tmp_path: Path) -> None:
+def test_names_come_from_ids_and_file_names(cli: Cli, tmp_path: Path) -> None:
     for file, text in (("2024.yaml", "criteria: [a]\n"), ("a@b.yaml", "criteria: [a]\n"), ("x.yaml", _SEVEN)):
         (tmp_path / file).write_text(text)
         assert cli("rubric", "import", file).code == 0
@@ -139,7 +141,7 @@ def test_any_id_and_file_name_gives_a_name(cli: Cli, tmp_path: Path) -> None:
         assert ran.code == 2 and "bad.yaml:2:1: name: " in ran.err
 
 
-def test_stdin_and_name(cli: Cli) -> None:
+def test_import_name_is_for_one_rubric(cli: Cli) -> None:
     ran = cli("rubric", "import", "-", "--name", "piped", "--json", stdin='{"criteria": ["a"]}\n')
     assert ran.code == 0
     assert [row["name"] for row in cli("rubric", "list", "--json").lines] == ["piped"]
@@ -147,7 +149,7 @@ def test_stdin_and_name(cli: Cli) -> None:
     assert two.code == 2 and "--name" in two.err
 
 
-def test_versions_and_diff(cli: Cli, tmp_path: Path) -> None:
+def test_diff_exits_with_1_on_changes(cli: Cli, tmp_path: Path) -> None:
     file = tmp_path / "r.yaml"
     for text in ("Is kind.", "Is very kind."):
         file.write_text(f"name: kind\ncriteria: [{text}]\n")
@@ -163,7 +165,7 @@ def test_versions_and_diff(cli: Cli, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("flags", [[], ["--yaml"]])
-def test_what_is_exported_can_be_imported(cli: Cli, rubric_file: Path, tmp_path: Path, flags: list[str]) -> None:
+def test_export_can_be_imported(cli: Cli, rubric_file: Path, tmp_path: Path, flags: list[str]) -> None:
     cli("rubric", "import", rubric_file)
     out = tmp_path / ("out.yaml" if flags else "out.jsonl")
     assert cli("rubric", "export", *flags, "--out", out).code == 0
@@ -173,7 +175,7 @@ def test_what_is_exported_can_be_imported(cli: Cli, rubric_file: Path, tmp_path:
     assert shown.startswith("---\nid: one\nname: first\nprompt: What is one?\n")
 
 
-def test_lists_page_by_id(cli: Cli, rubric_file: Path) -> None:
+def test_list_pages_by_id(cli: Cli, rubric_file: Path) -> None:
     cli("rubric", "import", rubric_file)
     (first,) = cli("rubric", "list", "--limit", 1, "--json").lines
     (second,) = cli("rubric", "list", "--after", first["id"], "--json").lines
@@ -183,14 +185,14 @@ def test_lists_page_by_id(cli: Cli, rubric_file: Path) -> None:
     assert table[0].split() == ["ID", "NAME", "VERSION", "DIGEST", "PROMPT_ID", "CRITERIA", "FORMULA", "ORIGIN"]
 
 
-def test_prompts_are_shown_with_their_rubrics(cli: Cli, rubric_file: Path) -> None:
+def test_prompts_show_lists_rubrics(cli: Cli, rubric_file: Path) -> None:
     cli("rubric", "import", rubric_file)
     assert cli("prompt", "show", "one", "--json").json["rubrics"] == ["first@1"]
     assert "What is one?" in cli("prompt", "show", "one").out
     assert [row["text"] for row in cli("prompt", "list", "--json").lines] == ["What is one?", "What is two?"]
 
 
-def test_lint_tells_what_is_in_it(cli: Cli, rubric_file: Path) -> None:
+def test_lint_describes_records(cli: Cli, rubric_file: Path) -> None:
     first = cli("rubric", "lint", rubric_file, "--json").lines[0]
     assert first == {
         "name": "first",
@@ -203,7 +205,7 @@ def test_lint_tells_what_is_in_it(cli: Cli, rubric_file: Path) -> None:
     assert json.dumps(first)
 
 
-def test_a_tree_of_paperbench_is_known_by_its_fields_and_kept(cli: Cli, tmp_path: Path) -> None:
+def test_paperbench_tree_survives_export_and_import(cli: Cli, tmp_path: Path) -> None:
     leaf = {"requirements": "Runs.", "weight": 1, "sub_tasks": [], "score": 1.0, "task_category": "Code Execution"}
     tree = {"id": "r", "requirements": "All.", "weight": 1, "sub_tasks": [leaf | {"id": "a"}, leaf | {"id": "b"}]}
     (tmp_path / "paper.json").write_text(json.dumps(tree))

@@ -15,10 +15,10 @@ from rubricsvc.core.reward import (
     FormulaError,
     Reward,
     check_formula,
-    fold,
     healthbench_overall,
     race_overall,
     reward,
+    reward_or_null,
 )
 from rubricsvc.core.rubric import Binary, Criterion, Group, Level, Numeric, Ordinal, Rubric, Scale
 from rubricsvc.core.verdict import Verdict
@@ -68,7 +68,7 @@ def test_formulas_without_negative_weights_reject_them(name: str) -> None:
     for weights in ((10, 5, -8), (0.4, 0.3, -0.2)):
         with pytest.raises(FormulaError, match="'c2' has weight -"):
             value(name, weights)
-    assert fold(rubric(1, 1, -1, formula=name, min_coverage=0.1), verdicts(1.0, 1.0, "timeout")).value is None
+    assert reward_or_null(rubric(1, 1, -1, formula=name, min_coverage=0.1), verdicts(1.0, 1.0, "timeout")).value is None
 
 
 @pytest.mark.parametrize(
@@ -168,7 +168,7 @@ def test_calculate_output_evaluates_its_expression_on_the_criteria_s_scales() ->
     assert (found.value, found.contributions) == (-6.5, {"a": -3.25, "b": -3.25})
     with pytest.raises(FormulaError, match="division by zero"):
         reward(task, [Verdict.scored("a", 1.0), Verdict.scored("b", 1.0)])
-    assert fold(task, [Verdict.scored("a", 1.0), Verdict.scored("b", 1.0)]).value is None
+    assert reward_or_null(task, [Verdict.scored("a", 1.0), Verdict.scored("b", 1.0)]).value is None
     with pytest.raises(FormulaError, match="expression"):
         check_formula(task.model_copy(update={"expression": None}))
     for wrong in ({"expression": "a + c"}, {"formula": "mean"}):
@@ -249,7 +249,7 @@ judgements = st.lists(
 def test_formulas_keep_their_laws(pairs: list[tuple[int, float | str | None]], negative: list[bool], name: str) -> None:
     weights = [-w if name not in NO_NEGATIVE and fault else w for (w, _), fault in zip(pairs, negative, strict=False)]
     whole = rubric(*weights, formula=name, min_coverage=0.0)
-    found = fold(whole, verdicts(*(v for _, v in pairs)))
+    found = reward_or_null(whole, verdicts(*(v for _, v in pairs)))
     judged = [n for n, (_, v) in enumerate(pairs) if isinstance(v, float)]
     if found.value is None:
         assert found.null_reason
@@ -382,7 +382,7 @@ def test_declared_groups_are_used_or_rejected(name: str) -> None:
         check_formula(task)
     with pytest.raises(FormulaError, match="'x'"):
         reward(task.model_copy(update={"formula": "tree"}), scored(a=0, b=0, c=1), formula=name)
-    assert fold(task, scored(a=0, b=0, c=1)).value is None
+    assert reward_or_null(task, scored(a=0, b=0, c=1)).value is None
 
 
 # two completions

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rubricsvc.core.reward import FORMULAS, FormulaError, coverage, fold, formula, reward
+from rubricsvc.core.reward import FORMULAS, FormulaError, coverage, formula, reward, reward_or_null
 from rubricsvc.core.rubric import Criterion, Group, Rubric
 from rubricsvc.core.verdict import Verdict
 
@@ -77,7 +77,7 @@ def test_reward_is_null_where_a_criterion_was_not_judged(value: str | None, plac
 
 
 def test_reward_is_null_where_only_pitfalls_were_judged() -> None:
-    part = fold(rubric(6, -4, min_coverage=0.4), verdicts("timeout", 0.0))
+    part = reward_or_null(rubric(6, -4, min_coverage=0.4), verdicts("timeout", 0.0))
     assert part.value is None
     with pytest.raises(FormulaError):
         reward(rubric(6, -4, min_coverage=0.4), verdicts("timeout", 0.0))
@@ -135,8 +135,8 @@ def test_reward_rejects_formulas_that_do_not_fit(weights: tuple[float, ...], nam
         reward(rubric(*weights), verdicts(*[1.0] * len(weights)), formula=name)
 
 
-def test_fold_is_null_where_the_formula_rejects_what_was_judged() -> None:
-    spoilt = fold(rubric(1, -1, formula="healthbench", min_coverage=0.5), verdicts("timeout", 1.0))
+def test_reward_or_null_is_null_where_the_formula_rejects_what_was_judged() -> None:
+    spoilt = reward_or_null(rubric(1, -1, formula="healthbench", min_coverage=0.5), verdicts("timeout", 1.0))
     assert (spoilt.value, spoilt.coverage) == (None, 0.5)
 
 

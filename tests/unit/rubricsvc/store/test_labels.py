@@ -66,9 +66,9 @@ def test_each_label_stands_beside_the_newest_verdict(filled: Database) -> None:
     with filled.write() as session:
         labels.add_many(session, said)
     with filled.read() as session:
-        rows = labels.judged(session, 1)
-        of_first = labels.judged(session, 1, job_id=1)
-        of_no_job = labels.judged(session, 1, job_id=9)
+        rows = labels.judged_labels(session, 1)
+        of_first = labels.judged_labels(session, 1, job_id=1)
+        of_no_job = labels.judged_labels(session, 1, job_id=9)
     assert [row.verdict.value if row.verdict else None for row in rows] == [0.9, None, None, None]
     assert rows[1].verdict is None and rows[2].verdict is not None and rows[2].verdict.outcome == "failed"
     assert rows[3].criterion is None and set(rows[3].verdicts) == {"a", "b"}
@@ -85,7 +85,7 @@ def test_verdicts_that_another_judge_paid_for_stand_beside_labels_too(filled: Da
         for rubric_id in (1, again.id):
             labels.add_many(session, [(1, rubric_id, Label(criterion="a", annotator="ann", value=1.0))])
     with filled.read() as session:
-        (of_twin, nothing), of_first = labels.judged(session, twin.id), labels.judged(session, 1)
+        (of_twin, nothing), of_first = labels.judged_labels(session, twin.id), labels.judged_labels(session, 1)
     assert of_twin.verdict is not None and of_twin.verdict.value == 0.9
     assert nothing.verdicts == {}, "the twin was never asked under the other rubric"
     assert [row.verdict and row.verdict.value for row in of_first] == [0.9, 0.9]
@@ -97,7 +97,7 @@ def test_a_failure_leaves_no_older_reward(filled: Database) -> None:
         failed = [Verdict.failed("a", "timeout"), Verdict.failed("b", "timeout")]
         keep(session, submit(session, 1, 1, [1], "third"), NEWER, {1: failed})
     with filled.read() as session:
-        (row,), (older,) = labels.judged(session, 1), labels.judged(session, 1, job_id=1)
+        (row,), (older,) = labels.judged_labels(session, 1), labels.judged_labels(session, 1, job_id=1)
     assert ({v.outcome for v in row.verdicts.values()}, row.reward) == ({"failed"}, None)
     assert older.reward == pytest.approx(0.1)
 
@@ -107,7 +107,7 @@ def test_an_item_that_is_not_scored_yet_hides_nothing(filled: Database) -> None:
         labels.add_many(session, [(1, 1, Label(criterion="a", annotator="ann", value=1.0))])
         submit(session, 1, 1, [1], "to come")
     with filled.read() as session:
-        (row,) = labels.judged(session, 1)
+        (row,) = labels.judged_labels(session, 1)
     assert row.verdict is not None and row.verdict.value == 0.9
 
 

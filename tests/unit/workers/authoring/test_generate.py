@@ -121,7 +121,7 @@ def test_generate_fences_and_cleans_the_prompt() -> None:
 def test_generate_shows_the_last_reply_after_all_attempts() -> None:
     engine = Script(*[Reply(text=f"No {n}") for n in range(3)])
     with pytest.raises(InvalidError, match="no rubric in 3 replies") as caught:
-        asyncio.run(generate(engine, PROMPT, seed=0, tries=3))
+        asyncio.run(generate(engine, PROMPT, seed=0, attempts=3))
     assert "No 2" in caught.value.hint
 
 

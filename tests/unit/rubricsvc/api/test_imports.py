@@ -1,0 +1,82 @@
+"""``/v1/imports``, and the client's method for it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import httpx2
+import pytest
+from fastapi.testclient import TestClient
+
+from rubricsvc.api.request import Validators
+from rubricsvc.client import Client
+from rubricsvc.errors import FormatError
+from tests.unit.rubricsvc.api.conftest import Serve
+from workers import checks
+
+RECORD = '{"prompt": "Q", "criteria": ["a"], "completions": ["b"], "labels": {"c1": 1}}\n'
+INVALID = '{"prompt": 5, "criteria": ["a"]}\n'
+
+
+def test_create_imports_a_file_once(http: TestClient) -> None:
+    first = http.post("/v1/imports", content=RECORD)
+    assert first.status_code == 201
+    counts = {"prompts": 1, "rubrics": 1, "completions": 1, "labels": 1}
+    assert first.json()["new"] == counts
+    assert [first.json()[name] for name in ("rubric_ids", "completion_ids", "label_ids")] == [[1], [1], [1]]
+    again = http.post("/v1/imports?name=file.jsonl&format=native", content=RECORD).json()
+    assert again["existing"] == counts and again["completion_ids"] == [1]
+
+
+def test_create_reads_yaml_by_the_name(http: TestClient) -> None:
+    answer = http.post("/v1/imports?name=sky.yaml", content="prompt: Q\ncriteria: [a]\n")
+    assert answer.json()["new"]["rubrics"] == 1
+    assert http.get("/v1/rubrics/sky").json()["rubric"]["criteria"][0]["text"] == "a"
+
+
+def test_create_rejects_an_invalid_file_whole(http: TestClient) -> None:
+    answer = http.post("/v1/imports", content=RECORD + INVALID)
+    error = answer.json()["error"]
+    assert (answer.status_code, error["code"]) == (422, "format")
+    (problem,) = error["errors"]
+    assert (problem["line"], problem["path"], problem["code"]) == (2, "prompt", "string_type")
+    assert http.get("/v1/prompts").json()["data"] == []
+
+
+def test_create_skips_invalid_records(http: TestClient) -> None:
+    imported = http.post("/v1/imports?skip_invalid=true", content=RECORD + INVALID).json()
+    assert imported["new"]["prompts"] == 1 and [one["line"] for one in imported["skipped"]] == [2]
+
+
+def test_create_runs_the_validators(serve: Serve) -> None:
+    http = serve(validators=Validators(rubric=checks.validate))
+    answer = http.post("/v1/imports?name=r.yaml", content="criteria:\n- {text: a, check: horoscope}\n")
+    (problem,) = answer.json()["error"]["errors"]
+    assert (problem["line"], problem["code"]) == (2, "check")
+    assert problem["path"].startswith("criteria[0].check")
+
+
+@pytest.mark.parametrize("query", ["format=deep_research_bench", "format=deep_research_bench&name=/etc/query.jsonl"])
+def test_create_never_reads_files_of_the_server(http: TestClient, query: str) -> None:
+    answer = http.post(f"/v1/imports?{query}", content="{}")
+    assert [one["code"] for one in answer.json()["error"]["errors"]] == ["is_stream"]
+
+
+def test_create_rejects_unknown_formats(http: TestClient) -> None:
+    answer = http.post("/v1/imports?format=csv", content=RECORD)
+    assert (answer.status_code, answer.json()["error"]["path"]) == (422, "format")
+
+
+def test_client_imports_a_file(http: TestClient, tmp_path: Path) -> None:
+    def forward(request: httpx2.Request) -> httpx2.Response:
+        answer = http.request(request.method, str(request.url), content=request.read(), headers=dict(request.headers))
+        return httpx2.Response(answer.status_code, content=answer.content)
+
+    path = tmp_path / "r.jsonl"
+    path.write_text(RECORD)
+    with Client("http://localhost", transport=httpx2.MockTransport(forward)) as client:
+        assert client.imports.create(path).completion_ids == (1,)
+        path.write_text(INVALID)
+        with pytest.raises(FormatError) as caught:
+            client.imports.create(path, "native")
+    assert [one.path for one in caught.value.errors] == ["prompt"]

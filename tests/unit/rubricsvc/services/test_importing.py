@@ -1,0 +1,94 @@
+"""Files into the database."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rubricsvc.errors import ConflictError, InvalidError
+from rubricsvc.formats import InputFile, InvalidFileError
+from rubricsvc.services.importing import RECORDS, ImportResult, import_file
+from rubricsvc.store import completions, labels, rubrics
+from rubricsvc.store.session import Database
+
+RECORD = '{"id": "q", "prompt": "Q", "criteria": ["a"], "completions": ["b"], "labels": {"c1": {"ann": 1}}}\n'
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "file.jsonl"
+
+
+def run(db: Database, path: Path, content: str, **arguments: object) -> ImportResult:
+    path.write_text(content)
+    with db.write() as session:
+        return import_file(session, InputFile(path), **arguments)  # type: ignore[arg-type]
+
+
+def test_import_file_adds_records_with_labels(db: Database, path: Path) -> None:
+    result = run(db, path, RECORD)
+    assert result.new == {"prompts": 1, "rubrics": 1, "completions": 1, "labels": 1}
+    assert [(c.id, c.prompt_id, c.policy) for c in result.completions] == [(1, 1, "")]
+    with db.read() as session:
+        (row,) = labels.page(session)
+        assert (row.label.annotator, row.label.value, row.rubric_id) == ("ann", 1.0, result.rubric_ids[0])
+
+
+def test_import_file_without_rubrics_omits_labels(db: Database, path: Path) -> None:
+    result = run(db, path, RECORD, with_rubrics=False)
+    assert (result.new["rubrics"], result.omitted_labels, result.label_ids) == (0, 1, [])
+
+
+def test_import_file_detects_completions_and_labels(db: Database, path: Path) -> None:
+    run(db, path, RECORD)
+    lines = '{"prompt_id": "q", "completion": "c", "policy": "p"}\n{"prompt_id": "q", "text": "b"}\n'
+    result = run(db, path, lines)
+    assert [(c.id, c.prompt_id, c.policy) for c in result.completions] == [(2, 1, "p"), (1, 1, "")]
+    line = '{"completion_id": 2, "rubric": "q", "criterion": "c1", "annotator": "bob", "value": false}\n'
+    assert run(db, path, line).new["labels"] == 1
+    with pytest.raises(InvalidFileError) as caught:
+        run(db, path, line, kinds=(RECORDS,))
+    assert caught.value.errors[0].code == "unknown_format"
+
+
+def test_import_file_reports_references_to_missing_rows(db: Database, path: Path) -> None:
+    run(db, path, RECORD)
+    with pytest.raises(InvalidFileError) as caught:
+        run(db, path, '{"prompt_id": "none", "text": "b"}\n{"prompt_id": 99, "text": "b"}\n')
+    assert [(e.line, e.path, e.code) for e in caught.value.errors] == [
+        (1, "prompt_id", "not_found"),
+        (2, "prompt_id", "not_found"),
+    ]
+    line = '{"completion_id": 9, "rubric": "q", "criterion": "c1", "annotator": "bob", "value": 1}\n'
+    with pytest.raises(InvalidFileError) as caught:
+        run(db, path, line)
+    assert [(e.line, e.code) for e in caught.value.errors] == [(1, "not_found")]
+
+
+def test_import_file_rejects_an_invalid_file_whole(db: Database, path: Path) -> None:
+    with pytest.raises(InvalidFileError):
+        run(db, path, RECORD + "{}\n")
+    with db.read() as session:
+        assert completions.page(session) == [] and rubrics.page(session) == []
+
+
+def test_import_file_replaces_labels_on_request(db: Database, path: Path) -> None:
+    run(db, path, RECORD)
+    other = RECORD.replace('"ann": 1', '"ann": 0')
+    with pytest.raises(ConflictError):
+        run(db, path, other)
+    assert run(db, path, other, replace_labels=True).label_ids == [1]
+
+
+def test_import_file_names_one_rubric_only(db: Database, path: Path) -> None:
+    assert run(db, path, RECORD, rubric_name="mine").rubric_ids == [1]
+    with pytest.raises(InvalidError) as caught:
+        run(db, path, RECORD + RECORD.replace('"Q"', '"R"'), rubric_name="mine")
+    assert caught.value.path == "name"
+
+
+def test_import_file_reports_superseded_versions(db: Database, path: Path) -> None:
+    for criterion in ("a", "other"):
+        run(db, path, RECORD.replace('["a"]', f'["{criterion}"]'), replace_labels=True)
+    assert run(db, path, RECORD).superseded == {"q@1": 2}

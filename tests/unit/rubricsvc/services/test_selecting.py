@@ -1,0 +1,53 @@
+"""Which completions a job scores."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rubricsvc.core.judge import Judge
+from rubricsvc.errors import InvalidError, NotFoundError
+from rubricsvc.formats import InputFile
+from rubricsvc.services.importing import ImportResult, import_file
+from rubricsvc.services.selecting import Selection, select, veto_warning
+from rubricsvc.store.session import Database
+
+FILE = """\
+- {id: one, prompt: One?, criteria: [a], completions: [{text: x, policy: p}, {text: y, policy: q}]}
+- {prompt: Two?, completions: [z]}
+"""
+
+
+@pytest.fixture
+def imported(db: Database, tmp_path: Path) -> ImportResult:
+    (tmp_path / "file.yaml").write_text(FILE)
+    with db.write() as session:
+        return import_file(session, InputFile(tmp_path / "file.yaml"))
+
+
+@pytest.mark.parametrize("from_import", [True, False])
+def test_select_pairs_completions_with_the_rubrics_of_their_prompt(
+    db: Database, imported: ImportResult, from_import: bool
+) -> None:
+    source = imported if from_import else None
+    with db.read() as session:
+        assert select(session, source) == Selection([(1, 1), (2, 1)], no_rubric=1)
+        assert select(session, source, policy="q").pairs == [(2, 1)]
+        assert select(session, source, limit=1).pairs == [(1, 1)]
+        assert select(session, source, rubric="one").pairs == [(1, 1), (2, 1)]
+
+
+def test_select_raises_if_nothing_is_selected(db: Database, imported: ImportResult) -> None:
+    with db.read() as session:
+        with pytest.raises(InvalidError):
+            select(session, imported, policy="none")
+        with pytest.raises(NotFoundError):
+            select(session, imported, rubric="none")
+
+
+def test_veto_warning_is_for_comparative_judges() -> None:
+    comparative = Judge(name="j", model="m", mode="comparative")
+    assert "'c1' and 1 more" in (veto_warning(comparative, ["'c1'", "'c2'"]) or "")
+    assert veto_warning(comparative, []) is None
+    assert veto_warning(Judge(name="j", model="m"), ["'c1'"]) is None
