@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from rubricsvc.core.judge import Judge
-from rubricsvc.services.job_hints import describe_voting
+from rubricsvc.services.job_reports import describe_voting
 
 MEMBERS = (Judge(name="a", model="a"), Judge(name="b", model="b"))
 
