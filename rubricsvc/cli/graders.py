@@ -99,7 +99,7 @@ def run(
 
 
 def _read(file: str) -> tuple[Any, Grader, Rubric]:
-    """The one grader of a file, as it stands there and as it is read, and the rubric that it is."""
+    """Return the data of the only grader in a file, the grader and its rubric."""
     from rubricsvc.formats.openai_grader import parse
     from rubricsvc.graders.model import rubric_of
     from workers import checks

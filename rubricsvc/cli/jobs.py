@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -18,9 +17,9 @@ if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
     from rubricsvc.services.importing import ImportResult
+    from rubricsvc.services.job_reports import JobReport
     from rubricsvc.services.pairs import PairCounts
     from rubricsvc.store.session import Database
-    from rubricsvc.store.tables import JobRow
 
 app = group("Jobs: batches of completions to score.")
 
@@ -53,32 +52,35 @@ def submit(
     Submitting the same judge, completions and rubrics again gives the same job.
     """
     from rubricsvc.cli import waiting
-    from rubricsvc.services.selecting import select, veto_warning
-    from rubricsvc.store import jobs, judges, rubrics
-    from rubricsvc.store.session import RANG
+    from rubricsvc.services import submitting
 
     with database() as db:
         with db.write() as session:
-            judged_by = judges.get(session, judge)
             imported = None
             if file is not None:
                 imported = _import(session, file, format, skip_invalid=skip_invalid, language=language)
-            selection = select(session, imported, rubric=rubric, policy=policy, limit=limit)
-            if selection.no_rubric:
-                echo(f"{selection.no_rubric} completions left out: no rubric{' of this prompt' if rubric else ''}")
-            pairs = selection.pairs
-            if judged_by.value.mode == "comparative":
-                required = rubrics.judged_required(session, (rubric_id for _, rubric_id in pairs))
-                if warning := veto_warning(judged_by.value, required):
-                    echo(f"warning: {warning}")
-            job = jobs.submit(session, judge_id=judged_by.id, items=pairs, key=key, name=name, budget=budget)
-            job_id, is_new = job.id, RANG in session.info  # only a new job rings
-        if not is_new:
+            submission = submitting.submit(
+                session,
+                judge,
+                imported,
+                rubric=rubric,
+                policy=policy,
+                limit=limit,
+                key=key,
+                name=name,
+                budget=budget,
+            )
+        job_id, left_out = submission.job_id, submission.selection.no_rubric
+        if left_out:
+            echo(f"{left_out} completions left out: no rubric{' of this prompt' if rubric else ''}")
+        if submission.warning:
+            echo(f"warning: {submission.warning}")
+        if not submission.is_new:
             echo(f"job {job_id} exists already; score again what failed with `rubricsvc jobs retry {job_id}`")
         if wait:
             waiting.wait(db, job_id, as_json)
         _warn_no_worker(db, job_id)
-        print_job(job_record(db, job_id), as_json)
+        _show_job(db, job_id, as_json)
 
 
 def _import(
@@ -105,53 +107,17 @@ def _warn_no_worker(db: Database, job_id: int) -> None:
         echo(f"No worker is running. Start one with `rubricsvc serve`, or score here: `rubricsvc jobs wait {job_id}`.")
 
 
-def row_of(job: JobRow) -> dict[str, Any]:
-    """Return a job's fields in a list."""
-    return {
-        "id": job.id,
-        "name": job.name,
-        "judge": job.judge.name,
-        "judge_calibrated": job.judge.value.calibrated,
-        "status": job.status,
-        "created_at": job.created_at.isoformat(timespec="seconds"),
-        "finished_at": job.finished_at.isoformat(timespec="seconds") if job.finished_at else None,
-    }
-
-
-@dataclass(frozen=True, slots=True)
-class JobRecord:
-    """One job: its ``data`` for JSON, ``voting`` for people, and ``hints``."""
-
-    data: dict[str, Any]
-    voting: dict[str, Any]
-    hints: tuple[str, ...]
-
-
-def job_record(db: Database, job_id: int) -> JobRecord:
-    """Read one job with its progress and its results so far."""
-    from rubricsvc.services.job_hints import describe_voting, hints
-    from rubricsvc.store import jobs
-
-    with db.read() as session:
-        job = jobs.get(session, job_id)
-        progress, summary = jobs.progress(session, job_id), jobs.summary(session, job_id)
-        data = row_of(job) | {"progress": progress.as_dict()}
-        if job.judge.value.priced:
-            data |= {"spent_usd": round(job.spent, 6), "budget_usd": job.budget}
-        if job.budget is not None:
-            held, lost = summary.reserved.held, summary.reserved.lost
-            data |= {"reserved_usd": round(held, 6), "lost_usd": round(lost, 6)}
-        names = ("rewards", "mean_reward", "reasons", "vetoed", "cached_share", "voting")
-        data |= {name: getattr(summary, name) for name in names}
-        voting = describe_voting(summary.voting, job.judge.value)
-        return JobRecord(data, voting, tuple(hints(job, progress, summary)))
-
-
-def print_job(record: JobRecord, as_json: bool) -> None:
+def print_job(report: JobReport, as_json: bool) -> None:
     """Print one job, and its hints to stderr."""
-    show(record.data if as_json else record.data | {"voting": record.voting}, as_json)
-    for hint in record.hints:
+    show(report.data if as_json else report.data | {"voting": report.voting}, as_json)
+    for hint in report.hints:
         echo(f"hint: {hint}")
+
+
+def _show_job(db: Database, job_id: int, as_json: bool) -> None:
+    from rubricsvc.services.job_reports import read_job
+
+    print_job(read_job(db, job_id), as_json)
 
 
 @app.command("list")
@@ -163,12 +129,13 @@ def list_(
     as_json: Json = False,
 ) -> None:
     """List jobs."""
+    from rubricsvc.services.job_reports import summary_row
     from rubricsvc.store import jobs
 
     with database() as db, db.read() as session:
         show_page(
             lambda n: jobs.page(session, after=after, limit=n, status=status),
-            row_of,
+            summary_row,
             limit,
             as_json,
             empty="no jobs; submit one with `rubricsvc jobs submit --judge NAME`",
@@ -179,7 +146,7 @@ def list_(
 def show_(job_id: Id, as_json: Json = False) -> None:
     """Show one job with its progress and results."""
     with database() as db:
-        print_job(job_record(db, job_id), as_json)
+        _show_job(db, job_id, as_json)
 
 
 @app.command()
@@ -208,7 +175,7 @@ def cancel(job_id: Id, as_json: Json = False) -> None:
     with database() as db:
         with db.write() as session:
             jobs.cancel(session, job_id)
-        print_job(job_record(db, job_id), as_json)
+        _show_job(db, job_id, as_json)
 
 
 @app.command()
@@ -244,7 +211,7 @@ def rescore(
             still_open = jobs.get(session, new_id).finished_at is None
         if still_open:
             _warn_no_worker(db, new_id)
-        print_job(job_record(db, new_id), as_json)
+        _show_job(db, new_id, as_json)
 
 
 @app.command()
@@ -267,7 +234,7 @@ def retry(
             waiting.wait(db, job_id, as_json)
         if reopened:
             _warn_no_worker(db, job_id)
-        print_job(job_record(db, job_id), as_json)
+        _show_job(db, job_id, as_json)
 
 
 @app.command()

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rubricsvc.cli.embedded import EMBEDDED, warn_of_embedded
-from rubricsvc.cli.judge_add import make_judge
+from rubricsvc.cli.judge_add import judge_from_options
 from rubricsvc.cli.judge_probe import score_once
 from rubricsvc.cli.output import OK, WITH_FAILURES, Json, cell, exit_with, print_data, print_json, print_table, shorten
-from rubricsvc.cli.verdicts import why
+from rubricsvc.cli.verdicts import reason_of
 from rubricsvc.errors import InvalidError, NotFoundError
 
 if TYPE_CHECKING:
@@ -152,12 +152,12 @@ def judge_of(judge: str, model: str | None, mode: str, api_key_env: str | None) 
 
     if judge == EMBEDDED:
         warn_of_embedded()
-        return make_judge(name=EMBEDDED, engine="transformers_local", model=EMBEDDED, mode=mode)
+        return judge_from_options(name=EMBEDDED, engine="transformers_local", model=EMBEDDED, mode=mode)
     if judge.startswith(("http://", "https://")):
         from rubricsvc.cli.served_models import only_served_model
 
         endpoint = {"base_url": judge, "api_key_env": api_key_env}
-        chosen = make_judge(name=judge[:MAX_NAME_LENGTH], model=model or "?", mode=mode, endpoint=endpoint)
+        chosen = judge_from_options(name=judge[:MAX_NAME_LENGTH], model=model or "?", mode=mode, endpoint=endpoint)
         return chosen if model else chosen.model_copy(update={"model": only_served_model(chosen.endpoint)})
     from rubricsvc.cli.database import database
     from rubricsvc.store import judges
@@ -166,11 +166,11 @@ def judge_of(judge: str, model: str | None, mode: str, api_key_env: str | None) 
         return judges.get(session, judge).value
 
 
-def _print(rubric: Rubric, judge: Judge, verdicts: list[Verdict], found: Reward, as_json: bool) -> None:
+def _print(rubric: Rubric, judge: Judge, verdicts: list[Verdict], reward: Reward, as_json: bool) -> None:
     if as_json:
         from rubricsvc.services.exporting import plain_verdict
 
-        fields = asdict(found)
+        fields = asdict(reward)
         identity = {"name": judge.name, "engine": judge.engine, "model": judge.model, "digest": judge.digest}
         print_json(
             {
@@ -185,10 +185,10 @@ def _print(rubric: Rubric, judge: Judge, verdicts: list[Verdict], found: Reward,
     for verdict in verdicts:
         criterion = rubric.by_key[verdict.criterion]
         value = cell(verdict.value) if verdict.value is not None else verdict.outcome
-        rows.append([criterion.key, criterion.kind, f"{criterion.weight:g}", value, shorten(why(verdict), 200)])
-    print_table(["criterion", "kind", "weight", "verdict", "why"], rows)
-    print_data(f"\nreward {cell(found.value)}  ({found.formula}, coverage {found.coverage:.0%})")
-    if found.vetoed_by:
-        print_data(f"vetoed by the required criterion {found.vetoed_by!r}")
-    if found.null_reason:
-        print_data(f"no reward: {found.null_reason}")
+        rows.append([criterion.key, criterion.kind, f"{criterion.weight:g}", value, shorten(reason_of(verdict), 200)])
+    print_table(["criterion", "kind", "weight", "verdict", "reason"], rows)
+    print_data(f"\nreward {cell(reward.value)}  ({reward.formula}, coverage {reward.coverage:.0%})")
+    if reward.vetoed_by:
+        print_data(f"vetoed by the required criterion {reward.vetoed_by!r}")
+    if reward.null_reason:
+        print_data(f"no reward: {reward.null_reason}")

@@ -27,7 +27,8 @@ def wait(db: Database, job_id: int, as_json: bool, *, score: bool = True) -> NoR
         as_json: whether to print the job as JSON.
         score: whether to run a worker where the broker stays in this process.
     """
-    from rubricsvc.cli.jobs import job_record, print_job
+    from rubricsvc.cli.jobs import print_job
+    from rubricsvc.services.job_reports import read_job
     from rubricsvc.services.waiting import ensure_worker, follow, retry_database
 
     resume = f"Continue with: rubricsvc jobs wait {job_id}"
@@ -42,17 +43,17 @@ def wait(db: Database, job_id: int, as_json: bool, *, score: bool = True) -> NoR
                 speed = (now.verdicts - first) / max(time.monotonic() - started, 0.1)
                 failures = f", {now.failed_verdicts} failed" if now.failed_verdicts else ""
                 bar.update(now.finished, now.total, f"{now.verdicts} verdicts{failures}, {speed:.1f}/s")
-        record = retry_database(lambda: job_record(db, job_id), echo)
+        report = retry_database(lambda: read_job(db, job_id), echo)
     except KeyboardInterrupt:
         echo(f"\ninterrupted; results so far are stored. {resume}")
         raise typer.Exit(INTERRUPTED) from None
     except UnavailableError as error:
         hint = error.hint or f"results so far are stored. {resume}"
         raise UnavailableError(error.message, hint=hint) from error
-    record.data["waited_seconds"] = round(time.monotonic() - started, 2)
+    report.data["waited_seconds"] = round(time.monotonic() - started, 2)
     with ignore_broken_pipe():
-        print_job(record, as_json)
-    raise typer.Exit(OK if record.data["status"] == "completed" else WITH_FAILURES)
+        print_job(report, as_json)
+    raise typer.Exit(OK if report.data["status"] == "completed" else WITH_FAILURES)
 
 
 def _start_worker(db: Database, judge: Judge) -> AbstractContextManager[None]:

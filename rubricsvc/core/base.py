@@ -33,6 +33,8 @@ class Value(BaseModel):
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """Return a copy without cached properties: the original's digest would name other content."""
         copy = super().model_copy(update=update, deep=deep)
-        for name in copy.__dict__.keys() - type(self).model_fields.keys():
-            del copy.__dict__[name]
+        fields = type(self).model_fields
+        if len(copy.__dict__) > len(fields):
+            for name in copy.__dict__.keys() - fields.keys():
+                del copy.__dict__[name]
         return copy

@@ -124,6 +124,7 @@ class Verdict(Value):
     spread: float | None = Field(default=None, ge=0.0)
     sample: int = Field(default=0, ge=0)
     fingerprint: str | None = None
+    """SHA-256 of the question that is answered; None before the verdict is stored."""
 
     @model_validator(mode="after")
     def _whole(self) -> Verdict:
@@ -139,6 +140,10 @@ class Verdict(Value):
     def best_probability(self) -> float | None:
         """The calibrated probability, or the judge's own without a calibration."""
         return self.probability if self.calibrated is None else self.calibrated
+
+    def on(self, criterion: str) -> Verdict:
+        """Return the verdict as one on a criterion that asks the same question."""
+        return self if criterion == self.criterion else self.model_copy(update={"criterion": criterion})
 
     @classmethod
     def scored(cls, criterion: str, value: float, **fields: object) -> Verdict:

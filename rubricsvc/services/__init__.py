@@ -1,1 +1,1 @@
-"""Use cases shared by the API, the command line and the SDK. They return values and raise errors, and never print."""
+"""Use cases that the API, the command line and the SDK share; they return values and never print."""

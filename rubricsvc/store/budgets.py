@@ -58,7 +58,7 @@ def check(judge: Judge, budget: float | None, *, least: float = 0.0) -> None:
         raise InvalidError(f"a budget is US dollars above 0{more}; this is {budget:g}", hint="give a larger one")
     if judge.unpriced:
         names = ", ".join(judge.unpriced)
-        hint = "add the judge under another name, with --price PROMPT COMPLETION (US dollars for a million tokens)"
+        hint = "set endpoint.price in a judge file and add it: `judges show NAME --yaml`, then `judges add -f`"
         raise InvalidError(f"no price is known for {names}: nothing says what a job costs", hint=hint)
 
 

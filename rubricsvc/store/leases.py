@@ -13,7 +13,6 @@ records is dropped, so that nothing is counted twice.
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -70,8 +69,8 @@ class ItemResult:
 
     @property
     def asked(self) -> Asked:
-        """The completion and the question set."""
-        return (self.lease.completion_id, self.questions.digest)
+        """The completion and its questions."""
+        return (self.lease.completion_id, self.questions)
 
     @property
     def new(self) -> Iterator[tuple[Name, Verdict]]:
@@ -213,14 +212,14 @@ def record(session: Session, results: Sequence[ItemResult]) -> list[int]:
     if not ours:
         return []
     verdicts.add_questions(session, (result.questions for result in ours))
-    new = _distinct(ours)
-    written = verdicts.write(session, new) if new else set()
-    asked_by = Counter(name for result in ours for name in {name for name, _ in result.new})
-    contested = {
-        result.asked for result in ours if any(name not in written or asked_by[name] > 1 for name, _ in result.new)
-    }
-    stored = verdicts.settled(session, contested) if contested else {}
-    rows = [_item_columns(result, stored.get(result.asked, {})) for result in ours]
+    new, shared = _distinct(ours)
+    in_order = [new[name] for name in sorted(new)]  # one order for all writers: two cannot block each other
+    written = verdicts.write(session, in_order) if new else set()
+    uncontested = written - shared
+    contested = [result for result in ours if any(name not in uncontested for name, _ in result.new)]
+    read = verdicts.settled(session, [result.asked for result in contested])
+    stored = {result.lease.item_id: found for result, found in zip(contested, read, strict=True)}
+    rows = [_item_columns(result, stored.get(result.lease.item_id, {})) for result in ours]
     session.execute(update(ItemRow), rows)
     return [result.lease.item_id for result in ours]
 
@@ -235,17 +234,21 @@ def fail(session: Session, lease: Lease, why: str) -> None:
     )
 
 
-def _distinct(results: Sequence[ItemResult]) -> list[tuple[Name, int, int, Verdict]]:
-    """Return what is to be written, each verdict once: two items of one batch may ask the same question.
+def _distinct(results: Sequence[ItemResult]) -> tuple[dict[Name, tuple[Name, int, int, Verdict]], set[Name]]:
+    """Return what is to be written, each verdict once, and the names that several verdicts have.
 
-    Of several verdicts a settled one is written. In one order for all writers, so that two cannot block each other.
+    Two items of one batch may ask the same question. Of several verdicts a settled one is written.
     """
     rows: dict[Name, tuple[Name, int, int, Verdict]] = {}
+    shared: set[Name] = set()
     for result in results:
         for name, verdict in result.new:
-            if name not in rows or rows[name][3].outcome == "failed":
-                rows[name] = (name, result.lease.rubric_id, result.lease.judge_id, verdict)
-    return [rows[name] for name in sorted(rows)]
+            if name in rows:
+                shared.add(name)
+                if rows[name][3].outcome != "failed":
+                    continue
+            rows[name] = (name, result.lease.rubric_id, result.lease.judge_id, verdict)
+    return rows, shared
 
 
 def _item_columns(result: ItemResult, stored: Mapping[str, Verdict]) -> dict[str, object]:

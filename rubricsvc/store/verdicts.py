@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, TypeVarTuple
 
-from sqlalchemy import BigInteger, Select, String, column, select, tuple_, values
+from sqlalchemy import Select, select, tuple_
 from sqlalchemy.orm import Session
 
 from rubricsvc.core.questions import QuestionSet
@@ -16,8 +16,11 @@ from rubricsvc.store.upsert import batched, insert_rows
 Name = tuple[int, str]
 """(completion id, fingerprint of the question): what names a verdict."""
 
-Asked = tuple[int, str]
-"""(completion id, digest of a question set)."""
+Asked = tuple[int, QuestionSet]
+"""(completion id, questions about it)."""
+
+_ASKED_AT_ONCE = 100
+"""Each brings a parameter for every question; SQLite takes 32,766 in one statement."""
 
 Ts = TypeVarTuple("Ts")
 
@@ -40,34 +43,25 @@ def add_questions(session: Session, sets: Iterable[QuestionSet]) -> None:
             session.execute(statement.on_conflict_do_nothing(), parameters)
 
 
-def settled(session: Session, asked: Iterable[Asked]) -> dict[Asked, dict[str, Verdict]]:
-    """Return the scored and abstained verdicts behind each completion and stored question set, by criterion."""
-    found: dict[Asked, dict[str, Verdict]] = {}
-    for chunk in batched(set(asked)):
-        columns = column("completion_id", BigInteger), column("question_set", String)
-        given = values(*columns, name="given").data(chunk).cte("given")
-        query = (
-            select(given.c.question_set, QuestionRow.criterion, VerdictRow)
-            .join(QuestionRow, QuestionRow.question_set == given.c.question_set)
-            .join(
-                VerdictRow,
-                (VerdictRow.completion_id == given.c.completion_id)
-                & (VerdictRow.fingerprint == QuestionRow.fingerprint),
-            )
-            .where(VerdictRow.outcome != "failed")
+def settled(session: Session, asked: Iterable[Asked]) -> list[dict[str, Verdict]]:
+    """Return the scored and abstained verdicts on each completion and question set, by criterion."""
+    found: list[dict[str, Verdict]] = []
+    for chunk in batched(asked, _ASKED_AT_ONCE):
+        fingerprints = {name for _, questions in chunk for name in questions.fingerprints.values()}
+        query = select(VerdictRow).where(
+            VerdictRow.completion_id.in_({completion_id for completion_id, _ in chunk}),
+            VerdictRow.fingerprint.in_(fingerprints),
+            VerdictRow.outcome != "failed",
         )
-        for question_set, criterion, row in session.execute(query):
-            found.setdefault((row.completion_id, question_set), {})[criterion] = row.verdict_on(criterion)
-    return found
-
-
-def by_question(session: Session, names: Iterable[Name]) -> dict[Name, VerdictRow]:
-    """Return the scored and abstained verdicts of these names."""
-    found: dict[Name, VerdictRow] = {}
-    columns = (VerdictRow.completion_id, VerdictRow.fingerprint)
-    for chunk in batched(names):
-        query = select(VerdictRow).where(tuple_(*columns).in_(chunk), VerdictRow.outcome != "failed")
-        found.update({(row.completion_id, row.fingerprint): row for row in session.scalars(query)})
+        rows = {(row.completion_id, row.fingerprint): row for row in session.scalars(query)}
+        found += [
+            {
+                key: rows[completion_id, name].verdict_on(key)
+                for key, name in questions.fingerprints.items()
+                if (completion_id, name) in rows
+            }
+            for completion_id, questions in chunk
+        ]
     return found
 
 

@@ -80,13 +80,12 @@ def stored_rewards(session: Session, job_id: int, rubric: Rubric) -> dict[int, S
     judge = judges.get(session, jobs.get(session, job_id).judge_id).value
     rows = completions.many(session, jobs.completion_ids(session, job_id))
     asked = _questions(rows, rubric, judge)
-    known = verdicts.by_question(session, {(id_, name) for id_ in rows for name in asked[id_].fingerprints.values()})
+    known = verdicts.settled(session, asked.items())
     rewards = {}
-    for id_, (prompt_id, _) in rows.items():
-        answered = [
-            known[id_, name].verdict_on(key) for key, name in asked[id_].fingerprints.items() if (id_, name) in known
-        ]
-        rewards[id_] = StoredReward(prompt_id, reward_or_null(rubric, answered), len(rubric.criteria) - len(answered))
+    for (id_, (prompt_id, _)), answered in zip(rows.items(), known, strict=True):
+        rewards[id_] = StoredReward(
+            prompt_id, reward_or_null(rubric, answered.values()), len(rubric.criteria) - len(answered)
+        )
     return rewards
 
 

@@ -93,12 +93,12 @@ class WorkLoader:
 
 def _single(session: Session, judge: Judge, loaded: Sequence[_Loaded]) -> list[Work]:
     questions = [questions_of(one.rubric, judge) for one in loaded]
-    verdicts.add_questions(session, questions)
-    asked = [(one.lease.completion_id, each.digest) for one, each in zip(loaded, questions, strict=True)]
-    known = verdicts.settled(session, asked)
+    known = verdicts.settled(
+        session, [(one.lease.completion_id, each) for one, each in zip(loaded, questions, strict=True)]
+    )
     return [
-        Work(one.lease, one.rubric, one.prompt, one.completion, each, known.get(key, {}))
-        for one, each, key in zip(loaded, questions, asked, strict=True)
+        Work(one.lease, one.rubric, one.prompt, one.completion, each, verdicts_)
+        for one, each, verdicts_ in zip(loaded, questions, known, strict=True)
     ]
 
 
@@ -111,9 +111,8 @@ def _grouped(session: Session, judge: Judge, loaded: Sequence[_Loaded]) -> list[
         if one.group not in groups:
             members = {id_: rows[id_][1] for id_ in ids[one.group]}
             questions = group_questions(one.rubric, judge, [*members.values()])
-            verdicts.add_questions(session, [questions])
-            known = verdicts.settled(session, [(id_, questions.digest) for id_ in members])
-            by_member = {id_: known.get((id_, questions.digest), {}) for id_ in members}
+            known = verdicts.settled(session, [(id_, questions) for id_ in members])
+            by_member = dict(zip(members, known, strict=True))
             leased = sum(other.group == one.group for other in loaded)
             groups[one.group] = questions, GroupWork(judge, one.rubric, one.prompt, members, by_member, leased)
     work = []

@@ -92,12 +92,7 @@ def _named(questions: QuestionSet, known: Mapping[str, Verdict], new: Iterable[V
     by_fingerprint: dict[str, Verdict] = {}
     for key, verdict in [*known.items(), *((verdict.criterion, verdict) for verdict in new)]:
         by_fingerprint.setdefault(questions.fingerprints[key], verdict)
-    return [
-        known[key]
-        if key in known
-        else by_fingerprint[fingerprint].model_copy(update={"criterion": key, "fingerprint": fingerprint})
-        for key, fingerprint in questions.fingerprints.items()
-    ]
+    return [known.get(key) or by_fingerprint[name].on(key) for key, name in questions.fingerprints.items()]
 
 
 def _own_questions(rubric: Rubric) -> list[Criterion]:

@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 from rubricsvc.settings import get_settings
 from rubricsvc.store import budgets, jobs, leases
 from rubricsvc.store.migrate import open_database
-from tests.cli import Cli
+from tests.cli import Cli, add_judge
 from tests.scripted_server import labels, scripted_server
 from tests.services import free_port
 from workers.queue.drain import Drainer
@@ -37,7 +37,7 @@ def ready(cli: Cli, rubric_file: Path) -> Cli:
     )
     assert cli("rubric", "import", rubric_file).code == 0
     assert cli("completion", "import", "-", stdin=stdin).code == 0
-    assert cli("judge", "add", "quick", "--engine", "instant", "--model", "m", "--no-probe").code == 0
+    add_judge(cli)
     return cli
 
 
@@ -155,7 +155,7 @@ def test_watch_exits_with_1_on_failures(ready: Cli) -> None:
 
 
 def test_show_reports_the_voting_of_a_cascade(ready: Cli) -> None:
-    assert ready("judge", "add", "dear", "--engine", "instant", "--model", "n", "--no-probe").code == 0
+    add_judge(ready, "dear", model="n")
     assert ready("judge", "cascade", "both", "quick", "dear").code == 0
     ran = ready("job", "submit", "--judge", "both", "--wait", "--json")
     assert ran.json["status"] == "completed"
@@ -251,8 +251,8 @@ def test_out_of_range_limit_and_empty_file_name_are_refused(cli: Cli) -> None:
 def test_budget_stops_a_job_until_it_is_raised(ready: Cli) -> None:
     usage = {"prompt_tokens": 300, "completion_tokens": 1}  # a prompt of some 1,000 bytes
     with scripted_server(replace(labels(Yes=0.9, No=0.1), usage=usage)) as server:
-        add = ("judge", "add", "paid", "--url", server.url, "--model", "m", "--concurrency", 1)
-        assert ready(*add, "--price", 1000, 0).code == 0
+        endpoint = {"base_url": server.url, "concurrency": 1, "price": {"prompt": 1000}}
+        add_judge(ready, "paid", engine="openai_http", endpoint=endpoint)
         submitted = ready("job", "submit", "--judge", "paid", "--budget", 0.1, "--wait", "--json")
         assert (submitted.code, submitted.json["status"], submitted.json["spent_usd"]) == (1, "budget_exhausted", 0)
         assert "rubricsvc jobs retry 1 --budget DOLLARS" in submitted.err
@@ -266,7 +266,8 @@ def test_budget_stops_a_job_until_it_is_raised(ready: Cli) -> None:
 
 
 def test_show_reports_dollars_lost_with_killed_workers(ready: Cli) -> None:
-    ready("judge", "add", "paid", "--url", "http://127.0.0.1:9/v1", "--model", "m", "--no-probe", "--price", 1, 1)
+    endpoint = {"base_url": "http://127.0.0.1:9/v1", "price": {"prompt": 1, "completion": 1}}
+    add_judge(ready, "paid", engine="openai_http", endpoint=endpoint)
     assert ready("job", "submit", "--judge", "paid", "--budget", 2).code == 0
 
     def change(*steps: Callable[[Session], object]) -> tuple[list[float], str]:
@@ -292,7 +293,7 @@ def test_show_reports_dollars_lost_with_killed_workers(ready: Cli) -> None:
 def test_submit_refuses_a_budget_for_a_judge_without_price(ready: Cli) -> None:
     ready("judge", "add", "unknown", "--url", "http://127.0.0.1:9/v1", "--model", "m", "--no-probe")
     ran = ready("job", "submit", "--judge", "unknown", "--budget", 1)
-    assert ran.code == 2 and "--price" in ran.err
+    assert ran.code == 2 and "endpoint.price" in ran.err
 
 
 REQUIRED: dict[str, Any] = {
@@ -307,11 +308,10 @@ REQUIRED: dict[str, Any] = {
 
 def test_submit_warns_of_required_criteria_of_comparative_judges(ready: Cli) -> None:
     ready("rubric", "import", "-", stdin=json.dumps(REQUIRED))
-    add = ("judge", "add", "pairs", "--engine", "instant", "--model", "m", "--no-probe", "--mode", "comparative")
-    assert ready(*add).code == 0
+    add_judge(ready, "pairs", mode="comparative")
     ran = ready("job", "submit", "--judge", "pairs", "--rubric", "strict")
     assert ran.code == 0
-    assert "'sure' of strict@1" in ran.err and "hint: " in ran.err
+    assert "'sure' of strict@1" in ran.err
     for judge, rubric in (("quick", "strict"), ("pairs", "first")):
         assert "required" not in ready("job", "submit", "--judge", judge, "--rubric", rubric).err
 

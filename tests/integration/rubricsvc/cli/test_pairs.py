@@ -8,7 +8,7 @@ import pytest
 
 from rubricsvc.settings import get_settings
 from rubricsvc.store.migrate import open_database
-from tests.cli import Cli
+from tests.cli import Cli, add_judge
 from workers.queue.drain import Drainer
 
 pytestmark = pytest.mark.integration
@@ -26,7 +26,7 @@ TRACE = [
 def job(cli: Cli) -> Cli:
     """Score a job over two prompts: rewards 0.25, 0.5, 0.5 and 1; and a single completion."""
     cli("rubric", "import", "-", stdin=json.dumps(RECORD))
-    cli("judge", "add", "quick", "--engine", "instant", "--model", "m", "--no-probe")
+    add_judge(cli)
     said = [{"text": "one"}, {"text": "one two"}, {"text": "two one"}, {"messages": TRACE}]
     lines = [{"prompt": "Count.", **answer} for answer in said] + [{"prompt": "Alone?", "text": "yes"}]
     stdin = "".join(json.dumps(line) + "\n" for line in lines)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli import Cli
+from tests.cli import Cli, add_judge
 from tests.instant_engine import InstantEngine
 from workers.audit import cases
 from workers.engines import ENGINES
@@ -39,7 +39,7 @@ def judged(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cli:
     monkeypatch.setenv("RUBRICSVC_CACHE_DIR", str(tmp_path / "cache"))
     for name in ("wise", "gullible", "blind"):
         monkeypatch.setitem(ENGINES, name, lambda judge: Knowing(judge.engine == "gullible", judge.engine == "blind"))
-        assert cli("judge", "add", name, "--engine", name, "--model", "m", "--no-probe").code == 0
+        add_judge(cli, name, engine=name)
     return cli
 
 

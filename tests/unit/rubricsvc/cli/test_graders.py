@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli import Cli
+from tests.cli import Cli, add_judge
 from tests.scripted_server import error, labels, scripted_server, text_reply
 
 STRING = {
@@ -97,7 +97,7 @@ def test_items_with_graders_are_scored_as_jobs(cli: Cli, tmp_path: Path) -> None
     file = tmp_path / "items.jsonl"
     file.write_text("\n".join(json.dumps({**item, "model_sample": "2"}) for item in items))
     assert cli("rubric", "import", file, "--format", "openai_grader").code == 0
-    assert cli("judge", "add", "none", "--engine", "none", "--model", "none", "--no-probe").code == 0
+    add_judge(cli, "none", engine="none", model="none")
     ran = cli("job", "submit", "--judge", "none", "--wait", "--json")
     assert ran.code == 0, ran.err
     assert [line["reward"] for line in cli("job", "export", "1").lines] == [1.0, 0.0]

@@ -61,7 +61,7 @@ def test_import_of_an_earlier_version_names_the_newest(cli: Cli, tmp_path: Path)
         file.write_text(text)
         ran = cli("rubric", "import", file)
     assert ran.code == 0
-    assert "7@1 has this content already, and version 2 is the newest" in ran.err
+    assert "7@1" in ran.err and "version 2" in ran.err
 
 
 def test_import_of_an_invalid_file_stores_nothing(cli: Cli, rubric_file: Path) -> None:

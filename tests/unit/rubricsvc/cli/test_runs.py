@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli import Cli
+from tests.cli import Cli, add_judge
 from tests.tiny_model import tiny_model
 
 CONFIG = """
@@ -67,7 +67,7 @@ def test_runs_start_looks_up_stored_judge(cli: Cli, config: Path) -> None:
     inline = '[judge]\nname = "quick"\nengine = "instant"\nmodel = "m"\n'
     config.write_text('judge = "quick"\n' + CONFIG.replace(inline, "").replace("steps = 3", "steps = 1"))
     assert cli("run", "start", config).code == 3
-    assert cli("judge", "add", "quick", "--engine", "instant", "--model", "m", "--no-probe").code == 0
+    add_judge(cli)
     assert cli("run", "start", config).code == 0
 
 
@@ -92,7 +92,7 @@ def test_runs_start_prints_and_records_audit_of_judge(cli: Cli, config: Path, tm
     assert "rubricsvc judges add" in cli("run", "start", config).err
     config = tmp_path / "second.toml"
     config.write_text('judge = "quick"\n' + CONFIG.replace(inline, ""))
-    assert cli("judge", "add", "quick", "--engine", "instant", "--model", "m", "--no-probe").code == 0
+    add_judge(cli)
     run, record = cli("run", "start", config), tmp_path / "runs" / "second" / "config.json"
     assert "rubricsvc judges audit quick" in run.err
     assert json.loads(record.read_text())["judge_audit"] is None

@@ -26,11 +26,9 @@ OLD, NEW, NEWER = "old", "new", "newer"
 def keep(session: Session, job_id: int, way: str, found: dict[int, list[Verdict]]) -> None:
     """Score the job as a worker does: stored verdicts are taken over."""
     judge_id, asked = jobs.get(session, job_id).judge_id, questions(RUBRIC, way)
-    verdicts.add_questions(session, [asked])
     results = []
     for lease in leases.claim(session, judge_id, limit=10, worker="w", seconds=60):
-        key = (lease.completion_id, asked.digest)
-        known = verdicts.settled(session, [key]).get(key, {})
+        (known,) = verdicts.settled(session, [(lease.completion_id, asked)])
         told = {verdict.criterion: verdict for verdict in found.get(lease.completion_id, [])} | known
         results.append(item_result(lease, RUBRIC, [*told.values()], way=way, known=known))
     leases.record(session, results)

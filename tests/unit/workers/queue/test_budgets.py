@@ -354,7 +354,7 @@ def test_a_budget_needs_every_price(db: Database) -> None:
         row_ = judges.add(session, Judge(name="p", mode="panel", members=(paid, unknown)))
         with pytest.raises(InvalidError, match="no price is known for unknown") as caught:
             jobs.submit(session, judge_id=row_.id, items=[(1, 1)], budget=1.0)
-    assert "--price" in caught.value.hint
+    assert "endpoint.price" in caught.value.hint
 
 
 def test_an_engine_of_ones_own_costs_until_it_is_said_to_be_free() -> None:

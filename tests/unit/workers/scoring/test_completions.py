@@ -11,7 +11,6 @@ from tests.instant_engine import InstantEngine, agreeable
 from workers.engines import make_engine
 from workers.engines.base import EngineRequest, Failure, Question, Reply
 from workers.scoring.completions import score
-from workers.scoring.questions import questions_of
 
 JUDGE = Judge(name="j", model="m", engine="instant")
 WRITTEN = Judge(name="w", model="m", engine="instant", mode="written", criteria_per_call=0)
@@ -39,7 +38,6 @@ def outcomes(verdicts: Sequence[Verdict]) -> list[tuple[str, Reason | None]]:
 def test_one_verdict_for_each_criterion_in_the_rubrics_order(judge: Judge) -> None:
     verdicts = scored(make_engine(judge), judge)
     assert outcomes(verdicts) == [("a", None), ("short", None), ("b", None)]
-    assert {verdict.criterion: verdict.fingerprint for verdict in verdicts} == questions_of(RUBRIC, judge).fingerprints
     assert [verdict.value for verdict in verdicts] == [verdicts[0].value, 1.0, verdicts[0].value]
 
 
@@ -173,3 +171,23 @@ def test_the_embedded_model_writes_no_verdict_and_gets_no_score() -> None:
     assert found.outcome == "failed"
     assert found.reason in {Reason.TRUNCATED, Reason.UNPARSEABLE, Reason.OUT_OF_RANGE, Reason.WRONG_CRITERIA}
     assert found.raw
+
+
+def test_score_asks_a_repeated_question_once() -> None:
+    engine = InstantEngine(remember=1)
+    first, again, other = (Criterion(key=key, text=text) for key, text in (("x", "A."), ("y", "A."), ("z", "B.")))
+    verdicts = scored(engine, rubric=Rubric(criteria=(first, again, other)))
+    assert [verdict.criterion for verdict in verdicts] == ["x", "y", "z"]
+    assert [len(request.questions) for request in engine.requests] == [2]
+    scored(engine, rubric=Rubric(criteria=(first, again)), x=Verdict.scored("x", 0.25))
+    assert len(engine.requests) == 1, "what is known of one is known of the other"
+
+
+@pytest.mark.parametrize(("known", "calls"), [("a", 3), ("b", 3), ("e", 2)])
+def test_score_asks_a_written_call_whole_and_keeps_what_is_known(known: str, calls: int) -> None:
+    criteria = tuple(Criterion(key=key, text=f"Says {key}.") for key in "abcde")
+    judge = WRITTEN.model_copy(update={"criteria_per_call": 2})
+    engine = InstantEngine(remember=1)
+    verdicts = scored(engine, judge, Rubric(criteria=criteria), **{known: Verdict.scored(known, 0.25)})
+    assert {verdict.criterion: verdict.value for verdict in verdicts}[known] == 0.25
+    assert len(engine.requests[0].questions) == calls

@@ -31,7 +31,6 @@ from tests.unit.workers.scoring.group_setup import (
 from workers.engines import make_engine
 from workers.engines.base import EngineRequest, Failure, Reply
 from workers.scoring.completions import score, score_group
-from workers.scoring.questions import group_questions, questions_of
 
 
 def test_pairwise_is_the_mean_over_all_pairs_in_both_orders() -> None:
@@ -225,19 +224,6 @@ def test_a_completion_that_no_judge_can_read_leaves_the_others_their_scores() ->
     found = compare(Fussy(long_is_good), PAIRS, ["a", "bb", "ccc", "x" * 50])
     assert values(found) == [0.0, 0.5, 1.0, None]
     assert found[3][0].reason == Reason.TOO_LONG
-
-
-def test_a_verdict_names_the_group_that_it_is_relative_to() -> None:
-    here, there = [Completion(text=t) for t in ("a", "b")], [Completion(text=t) for t in ("a", "c")]
-    prints = {group_questions(RUBRIC, GROUP, group).digest for group in (here, there, here[::-1])}
-    assert len(prints) == 2
-    assert questions_of(RUBRIC, GROUP).digest not in prints
-    found = compare(Tasteful(long_is_good), GROUP, ["a", "b"])
-    assert {verdict.fingerprint for (verdict,) in found} == {
-        *group_questions(RUBRIC, GROUP, here).fingerprints.values()
-    }
-    absolute = Judge(name="r", model="m")
-    assert group_questions(RUBRIC, absolute, here) == questions_of(RUBRIC, absolute)
 
 
 def test_what_is_known_of_all_is_not_asked_and_what_is_known_of_some_stands() -> None:

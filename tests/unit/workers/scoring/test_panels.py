@@ -62,7 +62,6 @@ def test_a_panel_folds_its_members_each_asked_in_its_own_mode() -> None:
         panel = Judge(name="p", mode="panel", members=(at(one, "cheap"), at(two, "strong", "written")))
         found = scored(panel)
     assert list(found) == ["why", "short", "how"]
-    assert {key: verdict.fingerprint for key, verdict in found.items()} == questions_of(RUBRIC, panel).fingerprints
     for key in ("why", "how"):
         assert found[key].value == pytest.approx(0.7)
         assert found[key].spread == pytest.approx(0.3)
@@ -93,7 +92,6 @@ def test_a_cascade_asks_the_better_judge_only_where_the_cheap_one_is_uncertain()
     usage = found["how"].usage
     assert usage is not None
     assert usage.prompt == 20
-    assert found["how"].fingerprint == questions_of(RUBRIC, cascade).fingerprints["how"]
 
 
 def test_a_cascade_goes_by_the_calibrated_probability_of_its_cheap_member() -> None:

@@ -20,7 +20,6 @@ from workers.engines import make_engine
 from workers.engines.base import Engine, EngineRequest, Failure, Reply
 from workers.judges.template import load
 from workers.scoring.completions import score
-from workers.scoring.questions import questions_of
 
 PROMPT = Prompt.of("Find out why the sky is blue.")
 PROGRESS = Criterion(key="progress", text="The agent makes progress towards the goal.")
@@ -78,8 +77,6 @@ def test_each_step_has_its_value_and_the_trace_has_one() -> None:
     assert progress.spread == pytest.approx(0.0816, abs=1e-4)
     assert progress.answer_mass == 1.0
     assert [vote.answer_mass for vote in progress.votes] == [1.0] * 3
-    asked = questions_of(RUBRIC, judge()).fingerprints
-    assert {"progress": progress.fingerprint, "honest": honest.fingerprint} == asked
 
 
 @pytest.mark.parametrize(("rule", "value"), [("last", 0.3), ("mean", 0.2), ("median", 0.2), ("min", 0.1)])

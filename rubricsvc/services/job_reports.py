@@ -1,14 +1,57 @@
-"""What to do about the outcome of a job."""
+"""A job with its progress, its results so far, and hints about its outcome."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from rubricsvc.store import jobs
 
 if TYPE_CHECKING:
     from rubricsvc.core.judge import Judge
     from rubricsvc.store.jobs import Progress, Summary
+    from rubricsvc.store.session import Database
     from rubricsvc.store.tables import JobRow
+
+
+def summary_row(job: JobRow) -> dict[str, Any]:
+    """Return a job's fields in a list."""
+    return {
+        "id": job.id,
+        "name": job.name,
+        "judge": job.judge.name,
+        "judge_calibrated": job.judge.value.calibrated,
+        "status": job.status,
+        "created_at": job.created_at.isoformat(timespec="seconds"),
+        "finished_at": job.finished_at.isoformat(timespec="seconds") if job.finished_at else None,
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class JobReport:
+    """One job: its ``data`` for JSON, ``voting`` for people, and ``hints``."""
+
+    data: dict[str, Any]
+    voting: dict[str, Any]
+    hints: tuple[str, ...]
+
+
+def read_job(db: Database, job_id: int) -> JobReport:
+    """Read one job with its progress and its results so far."""
+    with db.read() as session:
+        job = jobs.get(session, job_id)
+        progress, summary = jobs.progress(session, job_id), jobs.summary(session, job_id)
+        data = summary_row(job) | {"progress": progress.as_dict()}
+        if job.judge.value.priced:
+            data |= {"spent_usd": round(job.spent, 6), "budget_usd": job.budget}
+        if job.budget is not None:
+            held, lost = summary.reserved.held, summary.reserved.lost
+            data |= {"reserved_usd": round(held, 6), "lost_usd": round(lost, 6)}
+        names = ("rewards", "mean_reward", "reasons", "vetoed", "cached_share", "voting")
+        data |= {name: getattr(summary, name) for name in names}
+        voting = describe_voting(summary.voting, job.judge.value)
+        return JobReport(data, voting, tuple(hints(job, progress, summary)))
 
 
 def hints(job: JobRow, progress: Progress, summary: Summary) -> Iterator[str]:
@@ -56,7 +99,7 @@ def describe_voting(voting: dict[str, float], judge: Judge) -> dict[str, Any]:
             f"{voting['saved_estimate']:.0%}, if the last judge's replies are as long as the first's"
         )
     elif "resolved_early" in voting and "saved" not in voting:
-        unused = "the last judge was never asked; set --price of each member to estimate it"
+        unused = "the last judge was never asked; set endpoint.price of each member to estimate it"
         shown["saved"] = "unknown: " + (
             unused if voting["resolved_early"] == 1 else "a server reported no token counts"
         )
