@@ -175,7 +175,7 @@ def test_what_nobody_could_judge_is_refused_at_the_door(tmp_path: Path) -> None:
             ("judges", {"judge": {"name": "j", "model": "m", "template": "none"}}),
         ):
             answer = httpx2.post(f"{address}/v1/{path}", json=body)
-            assert answer.status_code == 422 and "there are " in answer.json()["error"]["hint"], answer.text
+            assert answer.status_code == 422 and answer.json()["error"]["hint"], answer.text
 
 
 def test_the_requests_of_the_readme_are_answered(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
