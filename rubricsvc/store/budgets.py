@@ -29,7 +29,7 @@ _EXHAUSTED = "budget: the job's cap was reached before this was begun; `jobs ret
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class Reservation:
     """``granted`` dollars are reserved. Where it is 0, ``returns`` says whether calls under way may give some back."""
 
     granted: float = 0.0
@@ -70,7 +70,7 @@ def capped(session: Session, job_ids: Iterable[int]) -> dict[int, bool]:
 
 def book(
     session: Session, job_id: int, worker: str, *, spent: float, held: float, least: float = 0.0, most: float = 0.0
-) -> Taken:
+) -> Reservation:
     """``worker`` has ``spent`` so much since it last wrote, and still needs ``held`` for its calls under way.
 
     On top of these ``least`` is reserved, if there is so much, and up to ``most`` where that leaves enough for others.
@@ -85,7 +85,7 @@ def book(
     free = math.inf if job.budget is None else job.budget - job.spent - theirs - held
     granted = max(least, min(most, _SHARE * free)) if free >= least and not job.exhausted else 0.0
     _hold(session, mine or ReservationRow(job_id=job_id, worker=worker), held + granted)
-    return Taken(granted, theirs + held > _DUST, job.exhausted)
+    return Reservation(granted, theirs + held > _DUST, job.exhausted)
 
 
 def _locked(session: Session, job_id: int) -> JobRow:

@@ -35,8 +35,8 @@ from rubricsvc.store.tables import (
 )
 from rubricsvc.store.upsert import batched, insert, insert_rows
 
-ITEMS_A_BELL = 32
-MOST_BELLS = 32
+ITEMS_PER_MESSAGE = 32
+MAX_MESSAGES = 32
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ def submit(
     for chunk in batched(rows):
         session.execute(*insert_rows(session, ItemRow, chunk))
     _refuse_foreign_rubrics(session, job_id)
-    outbox.ring(session, judge_id, bells(len(pairs)))
+    outbox.publish(session, judge_id, message_count(len(pairs)))
     return get(session, job_id)
 
 
@@ -162,9 +162,9 @@ def _refuse_foreign_rubrics(session: Session, job_id: int) -> None:
         )
 
 
-def bells(items: int) -> int:
+def message_count(items: int) -> int:
     """How many workers to wake for so many items."""
-    return max(1, min(MOST_BELLS, items // ITEMS_A_BELL))
+    return max(1, min(MAX_MESSAGES, items // ITEMS_PER_MESSAGE))
 
 
 def get(session: Session, job_id: int) -> JobRow:
@@ -305,7 +305,7 @@ def retry(session: Session, job_id: int, *, budget: float | None = None) -> int:
     ).all()
     if reopened:
         session.execute(update(JobRow).where(JobRow.id == job_id).values(status=QUEUED, finished_at=None))
-        outbox.ring(session, job.judge_id, bells(len(reopened)))
+        outbox.publish(session, job.judge_id, message_count(len(reopened)))
     return len(reopened)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from rubricsvc.store import budgets
-from rubricsvc.store.budgets import Taken
+from rubricsvc.store.budgets import Reservation
 
 Write = Callable[[Callable[[Session], Any]], Awaitable[Any]]
 """Does something in a transaction of its own, and waits for a database that is away."""
@@ -26,7 +26,7 @@ _LOOKS_S = 0.1
 """How often to look whether calls under way have given back what they reserved."""
 
 
-class Account:
+class JobBudget:
     """The ``Budget`` of one job in one drain of ``worker``. Used from one event loop.
 
     Of what is reserved in the database, ``_held`` is for the calls under way, ``_left`` for the next ones, and
@@ -93,7 +93,7 @@ class Account:
         finally:
             self._taking = None
 
-    async def _settled(self, least: float = 0.0) -> Taken:
+    async def _settled(self, least: float = 0.0) -> Reservation:
         """Write what was spent and what calls under way hold. Reserve anew for calls to come, ``least`` where asked."""
         async with self._writing:  # the last to write says what is reserved
             spent, left = self._spent, self._left
@@ -101,7 +101,7 @@ class Account:
             ahead = self._pace(spent)
             most = self._wanted + ahead if least else ahead if spent and self._calls else 0.0
             try:
-                taken: Taken = await self._write(
+                taken: Reservation = await self._write(
                     partial(self._book, spent=spent, held=self._held, least=least, most=most)
                 )
             except BaseException:

@@ -31,8 +31,8 @@ from rubricsvc.store.leases import ItemResult, Lease
 from rubricsvc.store.session import AWAY, Database
 from workers.engines.base import Engine, error_message
 from workers.engines.budget import current_budget
-from workers.queue.costs import Account
-from workers.queue.engine_pool import Kept
+from workers.queue.costs import JobBudget
+from workers.queue.engine_pool import EnginePool
 from workers.queue.work import Work, WorkLoader
 from workers.scoring.completions import score
 
@@ -52,7 +52,7 @@ class Drainer:
     """
 
     def __init__(
-        self, db: Database, settings: Settings, stopping: _Stop | None = None, kept: Kept | None = None
+        self, db: Database, settings: Settings, stopping: _Stop | None = None, kept: EnginePool | None = None
     ) -> None:
         self.db = db
         self.settings = settings
@@ -66,7 +66,7 @@ class Drainer:
         with self.db.read() as session:
             judge = judges.get(session, judge_id).value
         with bound_contextvars(worker=self.worker, judge=judge.name):
-            kept = self.kept or Kept()
+            kept = self.kept or EnginePool()
             try:
                 return kept.run(judge, lambda engine: _Window(self, judge_id, judge, engine).work())
             finally:
@@ -86,7 +86,7 @@ class _Window:
         self.db, self.settings = drainer.db, drainer.settings
         self.in_flight: dict[asyncio.Task[ItemResult], Lease] = {}
         self.finished: list[ItemResult] = []
-        self.accounts: dict[tuple[int, bool], Account] = {}
+        self.accounts: dict[tuple[int, bool], JobBudget] = {}
         self.flushed_at = time.monotonic()
         self.room = max(self.settings.claim_size, *(leaf.endpoint.concurrency for leaf in judge.leaf_judges))
 
@@ -134,14 +134,14 @@ class _Window:
                     capped,
                 )  # in one transaction with the claim
 
-        any_taken, work, capped = await self._patiently(take)
+        any_taken, work, capped = await self._retry_database(take)
         for one in work:
             budget = self._account(one.lease.job_id, capped[one.lease.job_id]) if capped else None
             self.in_flight[asyncio.create_task(self._score(one, budget))] = one.lease
         return any_taken
 
-    def _account(self, job_id: int, capped: bool) -> Account:
-        fresh = Account(job_id, self._write, worker=self.drainer.worker, capped=capped)
+    def _account(self, job_id: int, capped: bool) -> JobBudget:
+        fresh = JobBudget(job_id, self._write, worker=self.drainer.worker, capped=capped)
         account = self.accounts.setdefault((job_id, capped), fresh)
         account.open()
         return account
@@ -151,9 +151,9 @@ class _Window:
             with self.db.write() as session:
                 return step(session)
 
-        return await self._patiently(whole)
+        return await self._retry_database(whole)
 
-    async def _score(self, work: Work, budget: Account | None) -> ItemResult:
+    async def _score(self, work: Work, budget: JobBudget | None) -> ItemResult:
         current_budget.set(budget)  # of this task, and of those that it makes
         with bound_contextvars(job_id=work.lease.job_id, item_id=work.lease.item_id):
             try:
@@ -203,7 +203,7 @@ class _Window:
 
     async def _record_all(self, outcomes: Sequence[ItemResult]) -> list[int]:
         try:
-            return await self._patiently(lambda: self._record(outcomes))
+            return await self._retry_database(lambda: self._record(outcomes))
         except AWAY:
             raise
         except Exception:
@@ -220,13 +220,13 @@ class _Window:
     async def _record_alone(self, outcome: ItemResult) -> list[int]:
         """One result. Where even that cannot be recorded the item fails, and says why."""
         try:
-            return await self._patiently(lambda: self._record([outcome]))
+            return await self._retry_database(lambda: self._record([outcome]))
         except AWAY:
             raise
         except Exception as error:
             log.exception("result cannot be recorded", item_id=outcome.lease.item_id)
             why = f"the result cannot be recorded: {type(error).__name__}: {getattr(error, 'orig', error)}"
-        await self._patiently(lambda: self._fail(outcome.lease, why))
+        await self._retry_database(lambda: self._fail(outcome.lease, why))
         return [outcome.lease.item_id]
 
     def _fail(self, lease: Lease, why: str) -> None:
@@ -250,7 +250,7 @@ class _Window:
             await self._pay()
         if unfinished:
             with contextlib.suppress(SQLAlchemyError, UnavailableError):
-                await self._patiently(lambda: self._release(unfinished))
+                await self._retry_database(lambda: self._release(unfinished))
 
     def _release(self, unfinished: Sequence[Lease]) -> None:
         with self.db.write() as session:
@@ -283,7 +283,7 @@ class _Window:
         with self.db.read() as session:
             return leases.held(session, ours)
 
-    async def _patiently(self, action: Callable[[], T]) -> T:
+    async def _retry_database(self, action: Callable[[], T]) -> T:
         """Run a database step in a thread; while the database is away or its disk is full, try again until the leases
         that we hold are lost anyway, or, where a stop was asked for, for a short grace."""
         pause, began = 0.5, time.monotonic()

@@ -22,7 +22,7 @@ from tests.rows import submit_job
 from tests.scripted_server import DROPPED, ScriptedReply, ScriptedServer, error, labels, scripted_server
 from workers.engines import ENGINES
 from workers.queue.app import make_app
-from workers.queue.costs import Account
+from workers.queue.costs import JobBudget
 from workers.queue.drain import Drainer
 from workers.queue.reconciler import Reconciler
 
@@ -56,7 +56,7 @@ def set_budget(db: Database, job: int, budget: float) -> None:
         jobs.get(session, job).budget = budget
 
 
-def take(session: Session, job: int, dollars: float, worker: str = "other") -> budgets.Taken:
+def take(session: Session, job: int, dollars: float, worker: str = "other") -> budgets.Reservation:
     """What ``worker`` reserves, who had nothing."""
     return budgets.book(session, job, worker, spent=0, held=0, least=dollars, most=dollars)
 
@@ -179,7 +179,7 @@ def kill(db: Database, job: int, dollars: float, *, worker: str = "killed") -> N
 
 def reconcile(db: Database) -> None:
     settings = Settings(database_url=db.url)
-    Reconciler(db, make_app(settings, db), settings).look()
+    Reconciler(db, make_app(settings, db), settings).run_once()
 
 
 def test_what_a_killed_worker_had_reserved_counts_as_spent_and_is_told(each_db: Database) -> None:
@@ -242,12 +242,12 @@ def test_a_smaller_budget_covers_what_is_under_way(each_db: Database) -> None:
         assert take(session, job, 0.2, "one").granted == 0
 
 
-def account(db: Database, job: int, worker: str) -> Account:
+def account(db: Database, job: int, worker: str) -> JobBudget:
     async def write(step: Callable[[Session], Any]) -> Any:
         with db.write() as session:
             return step(session)
 
-    return Account(job, write, worker=worker, capped=True)
+    return JobBudget(job, write, worker=worker, capped=True)
 
 
 def test_one_worker_leaves_money_for_the_others(each_db: Database) -> None:

@@ -26,7 +26,7 @@ from rubricsvc.store.session import Database
 from rubricsvc.store.tables import ReservationRow
 from tests.databases import fresh_url
 from tests.rows import submit_job
-from workers.queue.costs import Account
+from workers.queue.costs import JobBudget
 
 JUDGE = Judge(name="paid", model="m", endpoint=Endpoint(price=Price()))
 ROUNDING = 1e-7
@@ -38,7 +38,7 @@ class Worker:
     """``calls`` are the worst cases of those under way."""
 
     name: str
-    account: Account
+    account: JobBudget
     leases: list[Lease]
     calls: list[float] = field(default_factory=list)
 
@@ -68,7 +68,7 @@ class Money(RuleBasedStateMachine):
             name = f"w{self.names}"
             with self.db.write() as session:
                 taken = leases.claim(session, 1, limit=1, worker=name, seconds=50)
-            self.workers.append(Worker(name, Account(self.job, self._write, worker=name, capped=True), taken))
+            self.workers.append(Worker(name, JobBudget(self.job, self._write, worker=name, capped=True), taken))
 
     async def _write(self, step: Callable[[Session], Any]) -> Any:
         with self.db.write() as session:
@@ -94,7 +94,7 @@ class Money(RuleBasedStateMachine):
             if self.loop.run_until_complete(self._granted(worker.account, worst)):
                 worker.calls.append(worst)
 
-    async def _granted(self, account: Account, worst: float) -> bool:
+    async def _granted(self, account: JobBudget, worst: float) -> bool:
         """Whether a call may be made; not where it would have to wait for others."""
         asked = asyncio.create_task(account.reserve(worst))
         for _ in range(30):
