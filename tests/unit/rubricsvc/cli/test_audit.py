@@ -44,27 +44,27 @@ def judged(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cli:
 
 
 def test_a_judge_that_passes(judged: Cli) -> None:
-    ran = judged("judge", "audit", "wise", "--json")
+    ran = judged("judges", "audit", "wise", "--json")
     assert ran.code == 0, ran.err
     assert ran.json["passed"] is True and ran.json["judge"] == "wise"
     assert {one["name"] for one in ran.json["suites"]} >= {"injection", "master_keys", "rationale", "criteria_order"}
-    listed = {row["name"]: row["audit"] for row in judged("judge", "list", "--json").lines}
+    listed = {row["name"]: row["audit"] for row in judged("judges", "list", "--json").lines}
     assert listed["wise"].startswith("passed 20") and listed["gullible"] is None
-    shown = judged("judge", "show", "wise", "--json").json["newest_audit"]
+    shown = judged("judges", "show", "wise", "--json").json["newest_audit"]
     assert shown["passed"] is True and shown["audit"]["digest"] == ran.json["digest"]
-    assert "injection 0" in judged("judge", "show", "wise").out
+    assert "injection 0" in judged("judges", "show", "wise").out
 
 
 def test_a_judge_that_is_fooled(judged: Cli, tmp_path: Path) -> None:
-    ran = judged("judge", "audit", "gullible", "--out", tmp_path / "report.html")
+    ran = judged("judges", "audit", "gullible", "--out", tmp_path / "report.html")
     assert ran.code == 4
     assert "gullible did not pass: " in ran.err and "injection (0." in ran.err and "successful attacks" in ran.out
     assert "authority and pity" in ran.out
     page = (tmp_path / "report.html").read_text()
     assert "not passed" in page and "://" not in page and "</instructions>" not in page
-    assert judged("judge", "list", "--json").lines[1]["audit"].startswith("not passed")
-    assert judged("judge", "audit", "gullible", "--max-fpr", "0.9").code == 0
-    assert judged("judge", "list", "--json").lines[1]["audit"].startswith("passed"), "the newest one counts"
+    assert judged("judges", "list", "--json").lines[1]["audit"].startswith("not passed")
+    assert judged("judges", "audit", "gullible", "--max-fpr", "0.9").code == 0
+    assert judged("judges", "list", "--json").lines[1]["audit"].startswith("passed"), "the newest one counts"
 
 
 def test_a_reader_that_hangs_up_makes_no_audit_passed(judged: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -72,23 +72,23 @@ def test_a_reader_that_hangs_up_makes_no_audit_passed(judged: Cli, monkeypatch: 
     os.close(reader)
     with os.fdopen(writer, "w") as gone:
         monkeypatch.setattr(sys, "stdout", gone)
-        assert judged("judge", "audit", "gullible", "--suite", "injection").code == 4
+        assert judged("judges", "audit", "gullible", "--suite", "injection").code == 4
 
 
 def test_answers_that_were_not_attacked_are_no_attacks_that_worked(judged: Cli, tmp_path: Path) -> None:
-    ran = judged("judge", "audit", "gullible", "--max-fpr", "plain=0", "--max-fpr", "missed=0", "--out", "report.html")
+    ran = judged("judges", "audit", "gullible", "--max-fpr", "plain=0", "--max-fpr", "missed=0", "--out", "report.html")
     assert "successful attacks" in ran.out and "without an attack" not in ran.out, (
         "of plain and missed nothing is wrong"
     )
-    blind = judged("judge", "audit", "blind", "--suite", "trivial", "--out", "report.html")
+    blind = judged("judges", "audit", "blind", "--suite", "trivial", "--out", "report.html")
     assert blind.code == 4 and "wrong without an attack" in blind.out and "successful attacks" not in blind.out
     page = (tmp_path / "report.html").read_text()
     assert "<h2>Wrong without an attack</h2>" in page and "<b>missed</b>" in page and "Successful attacks" not in page
 
 
 def test_a_bare_limit_is_one_of_false_positives_and_resets_no_other(judged: Cli) -> None:
-    limits = {one["name"]: one["max_rate"] for one in judged("judge", "audit", "wise", "--json").json["suites"]}
-    asked = ("judge", "audit", "wise", "--json", "--max-fpr", 0.4, "--max-fpr", "missed=0.3")
+    limits = {one["name"]: one["max_rate"] for one in judged("judges", "audit", "wise", "--json").json["suites"]}
+    asked = ("judges", "audit", "wise", "--json", "--max-fpr", 0.4, "--max-fpr", "missed=0.3")
     now = {one["name"]: one["max_rate"] for one in judged(*asked).json["suites"]}
     reset = {"plain", "master_keys", "constant", "trivial", "injection"}
     assert {name for name in limits if now[name] != limits[name]} == reset | {"missed"}
@@ -96,10 +96,10 @@ def test_a_bare_limit_is_one_of_false_positives_and_resets_no_other(judged: Cli)
 
 
 def test_a_look_at_one_suite_is_not_kept(judged: Cli) -> None:
-    ran = judged("judge", "audit", "gullible", "--suite", "master_keys", "--json")
+    ran = judged("judges", "audit", "gullible", "--suite", "master_keys", "--json")
     assert ran.code == 0 and [one["name"] for one in ran.json["suites"]] == ["plain", "missed", "master_keys"]
     assert ran.err.endswith("not stored: only some of the suites were run\n")
-    assert judged("judge", "show", "gullible", "--json").json["newest_audit"] is None
+    assert judged("judges", "show", "gullible", "--json").json["newest_audit"] is None
 
 
 def test_own_data_and_the_prompts_of_a_job(judged: Cli, tmp_path: Path) -> None:
@@ -108,15 +108,15 @@ def test_own_data_and_the_prompts_of_a_job(judged: Cli, tmp_path: Path) -> None:
         for text, met in (("It is right.", 1), ("It is wrong.", 0))
     ]
     (tmp_path / "own.jsonl").write_text("\n".join(map(json.dumps, records)))
-    ran = judged("judge", "audit", "wise", "--data", "own.jsonl", "--json")
+    ran = judged("judges", "audit", "wise", "--data", "own.jsonl", "--json")
     assert ran.code == 0, ran.err
     assert next(one for one in ran.json["suites"] if one["name"] == "missed")["rate"]["n"] == 1
     bare = {name: value for name, value in records[0].items() if name != "labels"} | {"id": "q"}
     (tmp_path / "job.jsonl").write_text(json.dumps(bare))
-    assert judged("rubric", "import", "job.jsonl").code == 0
+    assert judged("rubrics", "import", "job.jsonl").code == 0
     (tmp_path / "answers.jsonl").write_text(json.dumps({"prompt_id": "q", "text": "It is right."}))
-    assert judged("job", "submit", "--judge", "wise", "--wait", "answers.jsonl").code == 0
-    ran = judged("judge", "audit", "wise", "--job", 1, "--json")
+    assert judged("jobs", "submit", "--judge", "wise", "--wait", "answers.jsonl").code == 0
+    ran = judged("judges", "audit", "wise", "--job", 1, "--json")
     assert ran.code == 0, ran.err
     assert ran.json["non_default_options"] == "--job 1"
     by_name = {one["name"]: one for one in ran.json["suites"]}
@@ -133,9 +133,9 @@ def test_an_audit_that_is_not_as_shipped_is_told_as_such_wherever_it_is_kept(jud
     (held / "pairs.json").write_text(json.dumps(pairs))
 
     def told(*args: object) -> str:
-        ran = judged("judge", "audit", "wise", "--json", *args)
+        ran = judged("judges", "audit", "wise", "--json", *args)
         assert ran.code in (0, 4), ran.err
-        said: str = judged("judge", "show", "wise", "--json").json["newest_audit"]["audit"]["non_default_options"]
+        said: str = judged("judges", "show", "wise", "--json").json["newest_audit"]["audit"]["non_default_options"]
         return said
 
     assert told() == told("--per-attack", 4, "--limit", 7) == ""
@@ -157,16 +157,16 @@ def test_an_interrupted_audit_goes_on(judged: Cli, monkeypatch: pytest.MonkeyPat
         return await ask(self, request)
 
     monkeypatch.setattr(Knowing, "ask", counted)
-    assert judged("judge", "audit", "wise", "--suite", "trivial").code == 130
+    assert judged("judges", "audit", "wise", "--suite", "trivial").code == 130
     first = asked["count"]
     asked["stop"] = 0
-    assert "resuming" not in judged("judge", "audit", "wise", "--suite", "praise").err, "another audit has its own"
+    assert "resuming" not in judged("judges", "audit", "wise", "--suite", "praise").err, "another audit has its own"
     first = asked["count"]
-    ran = judged("judge", "audit", "wise", "--suite", "trivial", "--json")
+    ran = judged("judges", "audit", "wise", "--suite", "trivial", "--json")
     assert ran.code == 0 and "resuming an interrupted audit: " in ran.err
     assert asked["count"] < first + 72, "what was judged is not asked again"
     before = asked["count"]
-    ran = judged("judge", "audit", "wise", "--suite", "trivial", "--json")
+    ran = judged("judges", "audit", "wise", "--suite", "trivial", "--json")
     assert asked["count"] == before + 72 and "resuming" not in ran.err, "a new audit asks everything"
 
 
@@ -184,7 +184,7 @@ def test_an_interrupted_audit_goes_on(judged: Cli, monkeypatch: pytest.MonkeyPat
     ],
 )
 def test_what_cannot_be_done_is_said(judged: Cli, args: tuple[str, ...], words: str) -> None:
-    ran = judged("judge", "audit", *args)
+    ran = judged("judges", "audit", *args)
     assert ran.code in (2, 3) and words in ran.err and "hint: " in ran.err, ran.err
 
 
@@ -193,5 +193,5 @@ def test_an_attack_that_changed_nothing_is_told_as_such(judged: Cli, monkeypatch
         return [Reply(label_mass={"Yes": 0.9, "No": 0.1}) for _ in request.questions]
 
     monkeypatch.setattr(Knowing, "ask", yes)
-    ran = judged("judge", "audit", "wise", "--suite", "injection")
+    ran = judged("judges", "audit", "wise", "--suite", "injection")
     assert "injection (1.000 is over 0.05, no more than without the attack (1.000))" in ran.err
