@@ -76,7 +76,7 @@ def test_runs_start_takes_std_floor_from_stored_judge(
 ) -> None:
     inline = '[judge]\nname = "quick"\nengine = "instant"\nmodel = "m"\n'
     config.write_text('judge = "quick"\n' + CONFIG.replace(inline, "").replace("steps = 3", "steps = 1"))
-    assert cli("judges", "add", "quick", "--engine", "instant", "--model", "m", "--no-probe").code == 0
+    add_judge(cli)
     measured = cli("judges", "repeatability", "quick", "--json")
     assert measured.code == 0, measured.err
     ran = cli("runs", "start", config, "--json")
