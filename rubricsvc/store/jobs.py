@@ -208,7 +208,7 @@ class Summary:
     reasons: dict[str, int]
     vetoed: dict[str, int]
     over_budget: str | None
-    reserved: budgets.Reserved
+    reserved: budgets.ReservedTotals
     prompt_tokens: float
     cached_tokens: float
     voting: dict[str, float]
@@ -244,7 +244,7 @@ def summary(session: Session, job_id: int) -> Summary:
         reasons=reasons,
         vetoed={str(key): number for key, number in session.execute(vetoed)},
         over_budget=poor,
-        reserved=budgets.reserved(session, job_id),
+        reserved=budgets.reserved_totals(session, job_id),
         prompt_tokens=prompt or 0.0,
         cached_tokens=cached or 0.0,
         voting=voting,
