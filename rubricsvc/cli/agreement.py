@@ -36,8 +36,8 @@ Resamples = Annotated[int, typer.Option(min=0, help="Bootstrap draws of each int
 HEADINGS = {"balanced_accuracy": "balanced", "macro_f1": "f1", "weighted_kappa": "weighted"}
 """Short column titles."""
 MAX_CRITERIA = 30
-MAX_NAMED = 5
-"""Criteria in one note."""
+MAX_NAMED = 8
+"""Missing estimates in one note."""
 
 
 def agreement(
@@ -158,35 +158,19 @@ def _print_criteria(criteria: list[CriterionAgreement]) -> None:
 
 
 def _print_notes(groups: list[CriterionAgreement], *, intervals: bool = True) -> None:
-    """Print a line for each reason why something is missing."""
-    names: dict[tuple[str, str], list[str]] = {}
-    for group in groups:
-        for reason, missing in _missing(group, intervals).items():
-            what = "all metrics" if group.metrics.keys() <= missing.keys() else ", ".join(missing)
-            names.setdefault((what, reason), []).append(shorten(group.name, 40))
-    for (what, reason), criteria in names.items():
-        more = f" and {len(criteria) - MAX_NAMED} more" if len(criteria) > MAX_NAMED else ""
-        of = f" of {', '.join(criteria[:MAX_NAMED])}{more}" if len(groups) > 1 else ""
-        print_data(f"n/a: {what}{of}: {reason}")
-
-
-def _missing(group: CriterionAgreement, intervals: bool) -> dict[str, dict[str, None]]:
-    """Return what is missing by reason, in order and without duplicates."""
-    reasons = [(name, estimate.null_reason) for name, estimate in group.metrics.items()]
-    for name, estimate in group.inter_annotator.items():
-        of_judge = group.metrics.get(name)
-        if of_judge is None or of_judge.null_reason != estimate.null_reason:
-            reasons.append((f"annotators' {name}", estimate.null_reason))
-    if intervals:
-        of_judges = {estimate.no_interval_reason for estimate in group.metrics.values()}
-        of_people = {estimate.no_interval_reason for estimate in group.inter_annotator.values()} - of_judges
-        reasons += [("intervals", reason) for reason in of_judges]
-        reasons += [("annotators' intervals", reason) for reason in of_people]
+    """Print a line for each reason why something is missing, with what is missing."""
     missing: dict[str, dict[str, None]] = {}
-    for what, reason in reasons:
-        if reason:
-            missing.setdefault(reason, {})[what] = None
-    return missing
+    for group in groups:
+        of = f" of {shorten(group.name, 40)}" if len(groups) > 1 else ""
+        for prefix, estimates in (("", group.metrics), ("annotators' ", group.inter_annotator)):
+            for name, estimate in estimates.items():
+                if estimate.null_reason and not (prefix and name in missing.get(estimate.null_reason, {})):
+                    missing.setdefault(estimate.null_reason, {})[f"{prefix}{name}{of}"] = None
+                if estimate.no_interval_reason and intervals:
+                    missing.setdefault(estimate.no_interval_reason, {})[f"{prefix}intervals{of}"] = None
+    for reason, names in missing.items():
+        more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
+        print_data(f"n/a: {', '.join(list(names)[:MAX_NAMED])}{more}: {reason}")
 
 
 def _print_confusion(group: CriterionAgreement) -> None:

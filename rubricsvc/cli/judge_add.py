@@ -138,7 +138,7 @@ def judge_from_options(**fields: Any) -> Judge:
         raise InvalidError(f"{option}: {message}" if path else message, hint=hint, path=path) from error
 
 
-_OPTIONS = {"name": "NAME", "endpoint.base_url": "--url", "voting.rule": "--vote"}
+_OPTIONS = {"name": "NAME", "endpoint.base_url": "--url"}
 """Options whose names differ from their fields'."""
 
 

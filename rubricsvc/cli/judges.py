@@ -14,7 +14,6 @@ from rubricsvc.cli.database import database
 from rubricsvc.cli.judge_add import add, init, update
 from rubricsvc.cli.judge_row import judge_row
 from rubricsvc.cli.output import After, Json, Limit, group, print_json, show, show_page
-from rubricsvc.cli.panel import cascade, panel
 from rubricsvc.cli.repeatability import repeatability
 
 if TYPE_CHECKING:
@@ -26,8 +25,6 @@ app.command()(init)
 app.command()(update)
 app.command()(agreement)
 app.command()(audit)
-app.command()(panel)
-app.command()(cascade)
 app.command()(calibrate)
 app.command()(repeatability)
 

@@ -32,7 +32,7 @@ FOLDS, INNER_FOLDS = 10, 5
 MIN_PERSON_SCORES = 10
 """People with fewer scores have no weights of their own."""
 MAX_PERSON_COLUMNS = 600
-"""With more columns (people times features) nobody has weights: fitting would take minutes."""
+"""With more columns (people times features) no person has weights: fitting would take minutes."""
 PENALTIES = np.logspace(-2, 3, 11)
 _TENTHS = tuple(step / 10 for step in range(11))
 

@@ -156,7 +156,7 @@ def test_watch_exits_with_1_on_failures(ready: Cli) -> None:
 
 def test_show_reports_the_voting_of_a_cascade(ready: Cli) -> None:
     add_judge(ready, "dear", model="n")
-    assert ready("judge", "cascade", "both", "quick", "dear").code == 0
+    add_judge(ready, "both", mode="cascade", members=["quick", "dear"], band=[0.3, 0.7])
     ran = ready("job", "submit", "--judge", "both", "--wait", "--json")
     assert ran.json["status"] == "completed"
     assert ran.json["voting"] == ready("job", "show", 1, "--json").json["voting"] == {"resolved_early": 1.0}

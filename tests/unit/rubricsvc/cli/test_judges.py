@@ -1,4 +1,4 @@
-"""`judges add`, `update`, `init`, `show`, `panel` and `cascade`."""
+"""`judges add`, `update`, `init` and `show`."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ def test_add_file_takes_members_by_name(cli: Cli, tmp_path: Path) -> None:
 def test_show_yaml_is_read_back_as_the_same_judge(cli: Cli) -> None:
     add_judge(cli, "a", mode="written", sampling={"temperature": 0.5}, voting={"samples": 2})
     add_judge(cli, "b", endpoint={"concurrency": 3}, threshold=0.4)
-    cli("judges", "cascade", "c", "a", "b")
+    add_judge(cli, "c", mode="cascade", members=["a", "b"], band=[0.3, 0.7])
     for name in ("a", "b", "c"):
         digest = cli("judges", "show", name, "--json").json["digest"]
         file = cli("judges", "show", name, "--yaml").out.replace(f"name: {name}", "name: copy", 1)
@@ -206,7 +206,7 @@ def test_update_changes_the_endpoint_only(cli: Cli) -> None:
 def test_update_refuses_what_it_cannot_change(cli: Cli, args: tuple[str, ...]) -> None:
     add_judge(cli, "x", engine="openai_http")
     add_judge(cli, "y")
-    cli("judges", "panel", "p", "x", "y")
+    add_judge(cli, "p", mode="panel", members=["x", "y"])
     assert cli("judges", "update", *args, "--no-probe").code == 2
 
 
@@ -270,33 +270,29 @@ def test_add_probes_a_trajectory_judge(cli: Cli) -> None:
     assert ran.code == 0 and "P(yes) 0.75" in ran.err, ran.err
 
 
-@pytest.fixture
-def two(cli: Cli) -> Cli:
-    for name in ("a", "b"):
-        add_judge(cli, name, engine="openai_http", model=name)
-    return cli
-
-
 @pytest.mark.parametrize(
-    "args",
+    "fields",
     [
-        ["panel", "p", "a", "none"],
-        ["panel", "p", "a"],
-        ["panel", "p", "a", "a"],
-        ["panel", "p", "a", "b", "--vote", "loudest"],
-        ["cascade", "c", "a", "b", "--band", "0.9", "0.1"],
+        {"members": ["a", "none"]},
+        {"members": ["a"]},
+        {"members": ["a", "a"]},
+        {"members": ["a", "b"], "voting": {"rule": "loudest"}},
+        {"mode": "cascade", "members": ["a", "b"], "band": [0.9, 0.1]},
     ],
 )
-def test_panel_and_cascade_refuse_invalid_members(two: Cli, args: list[str]) -> None:
-    ran = two("judges", *args)
-    assert ran.code in (2, 3) and "hint: " in ran.err
-    assert len(two("judges", "list", "--json").lines) == 2
+def test_add_refuses_invalid_members(cli: Cli, fields: dict[str, Any]) -> None:
+    for name in ("a", "b"):
+        add_judge(cli, name)
+    judge = {"name": "p", "mode": "panel"} | fields
+    assert cli("judges", "add", "-f", "-", stdin=json.dumps(judge)).code == 2
+    assert len(cli("judges", "list", "--json").lines) == 2
 
 
-def test_panel_is_listed_with_its_members(two: Cli) -> None:
-    assert two("judges", "panel", "p", "a", "b", "--vote", "min").code == 0
-    row = two("judges", "list", "--json").lines[-1]
+def test_list_shows_the_members_of_a_panel(cli: Cli) -> None:
+    for name in ("a", "b"):
+        add_judge(cli, name)
+    add_judge(cli, "p", mode="panel", members=["a", "b"], voting={"rule": "min"})
+    row = cli("judges", "list", "--json").lines[-1]
     assert (row["members"], row["engine"], row["model"]) == (["a", "b"], "", "")
-    assert stored(two, "p")["voting"]["rule"] == "min"
-    shown = dict(line.split(None, 1) for line in two("judges", "show", "p").out.splitlines())
+    shown = dict(line.split(None, 1) for line in cli("judges", "show", "p").out.splitlines())
     assert shown["members"] == "a, b" and not {"engine", "model"} & shown.keys()
