@@ -199,7 +199,7 @@ class Summary:
 
     ``vetoed`` counts rewards by the required criterion that took them down; ``over_budget`` is what one of the failures
     for want of money says, and ``reserved`` what of the budget is set aside or lost. ``prompt_tokens`` and
-    ``cached_tokens`` sum what its verdicts cost, where their judge says so; ``voting`` is what `core.panel.voting_summary` tells
+    ``cached_tokens`` sum what its verdicts cost, where their judge says so; ``voting`` is `core.panel.voting_summary`
     of a panel, a cascade or a pairwise judge.
     """
 
