@@ -199,7 +199,7 @@ class Summary:
 
     ``vetoed`` counts rewards by the required criterion that took them down; ``over_budget`` is what one of the failures
     for want of money says, and ``reserved`` what of the budget is set aside or lost. ``prompt_tokens`` and
-    ``cached_tokens`` sum what its verdicts cost, where their judge says so; ``voting`` is what `core.panel.worth` tells
+    ``cached_tokens`` sum what its verdicts cost, where their judge says so; ``voting`` is `core.panel.voting_summary`
     of a panel, a cascade or a pairwise judge.
     """
 
@@ -208,7 +208,7 @@ class Summary:
     reasons: dict[str, int]
     vetoed: dict[str, int]
     over_budget: str | None
-    reserved: budgets.Reserved
+    reserved: budgets.ReservedTotals
     prompt_tokens: float
     cached_tokens: float
     voting: dict[str, float]
@@ -244,7 +244,7 @@ def summary(session: Session, job_id: int) -> Summary:
         reasons=reasons,
         vetoed={str(key): number for key, number in session.execute(vetoed)},
         over_budget=poor,
-        reserved=budgets.reserved(session, job_id),
+        reserved=budgets.reserved_totals(session, job_id),
         prompt_tokens=prompt or 0.0,
         cached_tokens=cached or 0.0,
         voting=voting,

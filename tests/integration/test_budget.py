@@ -53,7 +53,7 @@ def test_a_job_is_judged_whole_though_its_workers_are_killed(each_db: Database, 
         assert start().process.wait(120) == 0, (tmp_path / "log").read_text()[-4000:]
         with each_db.read() as session:
             row, progress = jobs.get(session, job), jobs.progress(session, job)
-            reserved = budgets.reserved(session, job)
+            reserved = budgets.reserved_totals(session, job)
     assert (row.status, progress.done, progress.verdicts) == ("completed", ITEMS, ITEMS * len(RUBRIC.criteria))
     assert server.count * COST <= row.spent + 1e-9 <= BUDGET
     assert reserved.held == 0

@@ -51,10 +51,10 @@ class Reconciler:
     def _count_lost_money(self) -> None:
         """Job by job and after the leases, because a job's row is locked before its items."""
         with self.db.read() as session:
-            job_ids = budgets.orphaned(session)
+            job_ids = budgets.orphaned_jobs(session)
         for job_id in job_ids:
             with self.db.write() as session:
-                lost = budgets.close(session, job_id)
+                lost = budgets.write_off(session, job_id)
             log.info("reservations of killed workers counted as spent", job_id=job_id, dollars=lost)
 
     def _run(self) -> None:

@@ -279,9 +279,9 @@ def test_show_reports_dollars_lost_with_killed_workers(ready: Cli) -> None:
         shown = ready("jobs", "show", 1, "--json")
         return [shown.json[f"{name}_usd"] for name in ("spent", "reserved", "lost")], shown.err
 
-    figures, hint = change(lambda session: budgets.book(session, 1, "killed", spent=0.5, held=1.25))
+    figures, hint = change(lambda session: budgets.reserve(session, 1, "killed", spent=0.5, held=1.25))
     assert (figures, hint) == ([0.5, 1.25, 0], "")
-    figures, hint = change(lambda session: budgets.close(session, 1))
+    figures, hint = change(lambda session: budgets.write_off(session, 1))
     assert figures == [1.75, 0, 1.25]
     assert "$1.75" in hint and "$2" in hint and "$1.25" in hint
     assert "--budget" not in hint
