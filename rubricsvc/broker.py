@@ -1,4 +1,4 @@
-"""Celery as it is set up here: the wake-up call between those who write work into the tables and those who do it."""
+"""Celery and its broker, which wake workers when work is stored."""
 
 from __future__ import annotations
 
@@ -21,19 +21,20 @@ MEMORY = "memory://"
 BROKER_SECONDS = 2
 LISTEN_SECONDS = 0.1
 _AT_ONCE = {"max_retries": 1, "interval_start": 0, "interval_step": 0}
-"""Who sends to a broker that is away is told at once (the default waits 6 s): the reconciler rings again."""
+"""A send to an unreachable broker fails at once (the default waits 6 s): the reconciler sends it later."""
 
 
 class Memory(memory.Transport):
-    """``memory://`` as it is, but for how long it listens at a time.
+    """The ``memory://`` transport with short calls of ``drain_events``.
 
-    Celery's worker looks for its stop sign between two calls of ``drain_events``, listens 2 s in each, and once more
-    after it has seen the sign: `serve` would end 4 s after it was told to.
+    Celery's worker checks its stop flag between two calls, and makes one more call after it is set. With kombu's 2 s a
+    call, `serve` would take 4 s to stop.
     """
 
     def drain_events(  # type: ignore[override]  # kombu's two base classes contradict each other
         self, connection: Connection, timeout: float | None = None
     ) -> None:
+        """Wait for messages for `LISTEN_SECONDS` at most."""
         super().drain_events(connection, timeout=min(timeout or LISTEN_SECONDS, LISTEN_SECONDS))
 
 
@@ -41,11 +42,11 @@ TRANSPORT_ALIASES["memory"] = f"{__name__}:{Memory.__name__}"
 
 
 def make_celery(settings: Settings) -> Celery:
-    """A Celery application on the configured broker; it knows no tasks yet, and can send them by name.
+    """Return a Celery application on the configured broker. It has no tasks, and can send them by name.
 
-    A message is acknowledged when its work is done or given back, so that a killed worker's message comes again.
-    Redis brings a message again after ``visibility_timeout`` even while it is being worked on, which is harmless here
-    (a second drain finds other leases or none) but is kept well above the longest drain.
+    A message is acknowledged when its work is done or released, so that a killed worker's message is delivered again.
+    Redis delivers a message again after ``visibility_timeout`` even while it is being worked on. That is harmless (the
+    second drain finds other leases or none), but the timeout is well above the longest drain.
     """
     app = Celery("rubricsvc", broker=settings.broker_url, set_as_current=False)
     options: dict[str, object] = {"visibility_timeout": int(settings.drain_seconds * 2 + 3600), **_AT_ONCE}
@@ -68,31 +69,36 @@ def make_celery(settings: Settings) -> Celery:
     return app
 
 
-class Bell:
-    """Sends what waits in the outbox. A broker that is away is no error here: the reconciler sends it later."""
+class OutboxRelay:
+    """Sends the messages of the outbox. An unreachable broker is not an error: the reconciler sends them later."""
 
     def __init__(self, db: Database, app: Celery) -> None:
         self.db = db
         self.app = app
 
-    def ring(self) -> None:
+    def flush(self) -> None:
+        """Send all messages of the outbox."""
         try:
             outbox.relay(self.db, self._send)
-        except (BrokerError, OSError, *AWAY) as error:  # what was committed stays so, whatever becomes of its bell
-            log.warning("broker or database unreachable; the bell rings later", error=str(error).splitlines()[0])
+        except (BrokerError, OSError, *AWAY) as error:  # the work is committed in any case
+            log.warning("broker or database unreachable; messages are sent later", error=str(error).splitlines()[0])
 
     def _send(self, task: str, args: list[object]) -> None:
         self.app.send_task(task, args, retry=False, ignore_result=True)
 
 
 def attach(db: Database, settings: Settings) -> Database:
-    """Let the database ring the bell after each commit that asks for it. Give it back, for one-line use."""
-    db.after_ring = Bell(db, make_celery(settings)).ring
+    """Send the outbox after each commit that writes to it; return the database."""
+    db.on_commit = OutboxRelay(db, make_celery(settings)).flush
     return db
 
 
 def check_broker(url: str) -> None:
-    """Raises UnavailableError where the broker does not answer. ``memory://`` is always there."""
+    """Check that the broker answers; ``memory://`` always does.
+
+    Raises:
+        UnavailableError: It does not answer.
+    """
     try:
         with Connection(url, connect_timeout=BROKER_SECONDS, transport_options=_short(url)) as connection:
             connection.ensure_connection(max_retries=1, interval_start=0, timeout=BROKER_SECONDS)
@@ -104,7 +110,7 @@ def check_broker(url: str) -> None:
 
 
 def shown(url: str) -> str:
-    """The URL without its password."""
+    """Return the URL without its password."""
     parts = urlsplit(url)
     return url.replace(f":{parts.password}@", ":***@") if parts.password else url
 

@@ -128,5 +128,5 @@ class _Queue(Collector):
         for outcome, count in self._verdicts.items():
             verdicts.add_metric([outcome], count)
         outbox = GaugeMetricFamily("rubricsvc_outbox_pending", "Messages not yet sent to the broker")
-        outbox.add_metric([], queue.bells)
+        outbox.add_metric([], queue.outbox)
         yield from (up, items, verdicts, outbox)

@@ -64,6 +64,15 @@ def cli(
     get_settings.cache_clear()
 
 
+def add_judge(cli: Cli, name: str = "quick", *options: object, **fields: Any) -> Ran:
+    """Add a judge with these fields, of the engine "instant" by default, without a test question."""
+    own = {} if "members" in fields else {"engine": "instant", "model": "m"}
+    judge = {"name": name, **own, **fields}
+    ran = cli("judges", "add", "-f", "-", "--no-probe", *options, stdin=json.dumps(judge))
+    assert ran.code == 0, ran.err
+    return ran
+
+
 @pytest.fixture
 def new_machine() -> None:
     """Leave out the database."""

@@ -1,4 +1,4 @@
-"""An engine that answers at once, for tests and the scoring benchmark. No model is behind it: answers are chosen."""
+"""An engine without a model that replies at once, for tests and the scoring benchmark."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _USAGE = Usage(prompt=100.0, cached=90.0, completion=1.0)
 
 
 class InstantEngine:
-    """Answers each question by ``answer``; keeps the last ``remember`` requests in ``requests``."""
+    """Answer each question with ``answer``; keep the last ``remember`` requests in ``requests``."""
 
     def __init__(self, answer: Answer | None = None, remember: int = 0) -> None:
         self.answer = answer or agreeable
@@ -39,20 +39,25 @@ def _instant(judge: Judge) -> Engine:
 
 
 def agreeable(question: Question) -> Reply:
-    """Nine parts for the first label; ``met`` (a level, a number) for every criterion of a written question."""
+    """Return 0.9 for the first label; the first level or number for every criterion of a written question."""
     if question.labels:
         rest = 0.1 / max(len(question.labels) - 1, 1)
         return Reply(label_mass={label: rest if i else 0.9 for i, label in enumerate(question.labels)}, usage=_USAGE)
     schema = question.schema or {}
     items = schema["properties"].get("verdicts")
-    findings = [_finding(item) for item in (items["items"]["anyOf"] if items else [schema])]
-    return Reply(text=json.dumps({"verdicts": findings} if items else findings[0]), usage=_USAGE)
+    verdicts = [_verdict(item) for item in (items["items"]["anyOf"] if items else [schema])]
+    return Reply(text=json.dumps({"verdicts": verdicts} if items else verdicts[0]), usage=_USAGE)
 
 
-def _finding(schema: dict[str, dict[str, dict[str, list[str]]]]) -> dict[str, object]:
-    wanted = schema["properties"]
-    verdict: object = wanted["verdict"]["enum"][0] if "enum" in wanted["verdict"] else 0
-    if "anyOf" in wanted["verdict"]:
-        number = re.search(r'"minimum": (-?[\d.e+]+)', json.dumps(wanted["verdict"]))
+def _verdict(schema: dict[str, dict[str, dict[str, list[str]]]]) -> dict[str, object]:
+    properties = schema["properties"]
+    verdict: object = properties["verdict"]["enum"][0] if "enum" in properties["verdict"] else 0
+    if "anyOf" in properties["verdict"]:
+        number = re.search(r'"minimum": (-?[\d.e+]+)', json.dumps(properties["verdict"]))
         verdict = float(number[1]) if number else 0
-    return {"criterion": wanted["criterion"]["enum"][0], "rationale": "So it is.", "evidence": [], "verdict": verdict}
+    return {
+        "criterion": properties["criterion"]["enum"][0],
+        "rationale": "So it is.",
+        "evidence": [],
+        "verdict": verdict,
+    }

@@ -25,7 +25,7 @@ from rubricsvc.schemas import (
     Whole,
 )
 from rubricsvc.store import completions, jobs, judges, pairs, rubrics, verdicts
-from rubricsvc.store.session import RANG, Database
+from rubricsvc.store.session import PUBLISHED, Database
 from rubricsvc.store.tables import ItemRow, JobRow
 
 router = APIRouter(prefix="/jobs", tags=["jobs"], route_class=StrictRoute)
@@ -77,7 +77,7 @@ def submit(
             job = jobs.submit(
                 session, judge_id=judge.id, items=wanted, key=idempotency_key, name=new.name, budget=new.budget
             )
-            if RANG not in session.info:  # only a new job rings
+            if PUBLISHED not in session.info:  # only a new job rings
                 response.status_code = 200
     except IntegrityError:
         _reject_unknown_completion(db, new)
@@ -187,7 +187,7 @@ def rescore(
     """
     with db.write() as session:
         job = jobs.rescore(session, job_id, versions=rubric or (), budget=budget)
-        if job.id == job_id or RANG not in session.info:
+        if job.id == job_id or PUBLISHED not in session.info:
             response.status_code = 200
     return _load(db, job.id)
 

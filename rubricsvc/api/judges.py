@@ -38,7 +38,9 @@ def add(db: Db, validators: ValidatorsDep, new: Json[NewJudge]) -> StoredJudge:
     with db.write() as session:
         row = judges.find(session, new.judge.name)
         if row is not None and _endpoints(row.value) != _endpoints(new.judge):
-            hint = "change the endpoint on the server with `rubricsvc judges add`, or choose another name"
+            hint = (
+                "change the endpoint on the server with `rubricsvc judges update NAME --url …`, or choose another name"
+            )
             raise ConflictError(f"judge {new.judge.name!r} has another endpoint", hint=hint)
         return to_schema(judges.add(session, new.judge))
 

@@ -1,4 +1,4 @@
-"""`rubricsvc judges agreement`: a judge held against people's labels."""
+"""`rubricsvc judges agreement`: a judge's verdicts beside people's labels."""
 
 from __future__ import annotations
 
@@ -8,25 +8,36 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rubricsvc.cli.database import database
-from rubricsvc.cli.output import Json, cell, echo, print_data, print_json, print_table, progress_bar, shorten, show_list
+from rubricsvc.cli.figures import interval, number
+from rubricsvc.cli.output import (
+    Json,
+    cell,
+    echo,
+    print_data,
+    print_json,
+    print_table,
+    progress_bar,
+    shorten,
+    show_list,
+)
 from rubricsvc.errors import InvalidError
 
 if TYPE_CHECKING:
     from rubricsvc.core.judge import Judge
     from rubricsvc.core.label import JudgedLabel
-    from rubricsvc.stats.agreement import Figure
-    from rubricsvc.stats.assessment import Assessment, Disagreement, Group
+    from rubricsvc.stats.agreement import Estimate
+    from rubricsvc.stats.agreement_report import AgreementReport, CriterionAgreement, Disagreement
 
-JudgeRef = Annotated[str, typer.Argument(help="The judge's name or id.", show_default=False)]
+JudgeRef = Annotated[str, typer.Argument(help="Name or id of the judge.", show_default=False)]
 Job = Annotated[int | None, typer.Option(help="Only what this job scored.")]
-Seed = Annotated[int, typer.Option(help="Of the random draws.")]
-Resamples = Annotated[int, typer.Option(min=0, help="Bootstrap draws behind each interval; 0: no intervals.")]
+Seed = Annotated[int, typer.Option(help="Random seed.")]
+Resamples = Annotated[int, typer.Option(min=0, help="Bootstrap draws of each interval; 0: no intervals.")]
 
 HEADINGS = {"balanced_accuracy": "balanced", "macro_f1": "f1", "weighted_kappa": "weighted"}
-"""Of the columns by criterion, where a figure's own name is too long for one."""
-SHOWN_CRITERIA = 30
-NAMED = 5
-"""Criteria in one note."""
+"""Short column titles."""
+MAX_CRITERIA = 30
+MAX_NAMED = 8
+"""Missing estimates in one note."""
 
 
 def agreement(
@@ -34,33 +45,33 @@ def agreement(
     *,
     job: Job = None,
     criterion: Annotated[str | None, typer.Option(help="Only labels of this criterion.")] = None,
-    full: Annotated[bool, typer.Option("--full", help="Of each criterion intervals and confusion too.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="Print intervals and confusion of each criterion.")] = False,
     resamples: Resamples = 300,
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
-    """Hold a judge's verdicts against people's labels: for all criteria, for each, and where they differ most.
+    """Compare a judge's verdicts with people's labels: overall, by criterion, and where they differ most.
 
-    Where several people labelled the same, their agreement with each other stands beside the judge's.
+    If several people labelled the same, their agreement with each other is printed beside the judge's.
     """
-    who, rows = labelled(judge, job, criterion)
+    stored, rows = judged_labels(judge, job, criterion)
 
-    from rubricsvc.stats.assessment import assess
+    from rubricsvc.stats.agreement_report import agreement_report
 
     with progress_bar("agreement") as bar:
-        found = assess(who, rows, resamples=resamples, seed=seed, on_progress=bar.update)
+        report = agreement_report(stored, rows, resamples=resamples, seed=seed, on_progress=bar.update)
     if as_json:
-        print_json(asdict(found))
-        return
-    _put(found, full)
+        print_json(asdict(report))
+    else:
+        _print(report, full)
 
 
-def labelled(ref: str, job: int | None, criterion: str | None = None) -> tuple[Judge, list[JudgedLabel]]:
-    """The judge, and the labels beside its verdicts.
+def judged_labels(ref: str, job: int | None, criterion: str | None = None) -> tuple[Judge, list[JudgedLabel]]:
+    """Return the judge, and the labels beside its verdicts.
 
     Raises:
-        NotFoundError: no such judge or job.
-        InvalidError: there are no labels.
+        NotFoundError: There is no such judge or job.
+        InvalidError: There are no labels, or the judge has scored none of what is labelled.
     """
     from rubricsvc.store import jobs, judges, labels
 
@@ -72,135 +83,108 @@ def labelled(ref: str, job: int | None, criterion: str | None = None) -> tuple[J
         judge = row.value
     rows = [row for row in rows if criterion in (None, row.label.criterion)]
     if not rows:
-        of = f" of criterion {criterion!r}" if criterion else ""
-        of += f" on what job {job} scored" if job is not None else ""
-        raise InvalidError(f"there are no labels{of}", hint="`rubricsvc labels import FILE` brings labels")
+        scope = f" of criterion {criterion!r}" if criterion else ""
+        scope += f" on what job {job} scored" if job is not None else ""
+        raise InvalidError(f"no labels{scope}", hint="import labels with `rubricsvc labels import FILE`")
     if not any(row.verdicts for row in rows):
-        hint = f"`rubricsvc jobs submit --judge {judge.name} --wait` has it judge them"
-        raise InvalidError(f"judge {judge.name!r} has judged nothing of what is labelled", hint=hint)
+        hint = f"score it with `rubricsvc jobs submit --judge {judge.name} --wait`"
+        raise InvalidError(f"judge {judge.name!r} has scored no labelled completion", hint=hint)
     return judge, rows
 
 
-def _put(found: Assessment, full: bool) -> None:
-    state = {True: "calibrated", False: "not calibrated", None: "no readout"}[found.calibrated]
-    print_data(
-        f"{found.judge} ({state}): {found.labels} labels by {found.annotators} people, {found.overall.pairs} used"
-    )
-    for why, count in {**found.overall.left_out, **(found.reward.left_out if found.reward else {})}.items():
-        print_data(f"left out: {count} ({why})")
+def _print(report: AgreementReport, full: bool) -> None:
+    state = {True: "calibrated", False: "not calibrated", None: "no readout"}[report.calibrated]
+    used = f"{report.labels} labels by {report.annotators} people, {report.overall.pairs} used"
+    print_data(f"{report.judge} ({state}): {used}")
+    for reason, count in {**report.overall.excluded, **(report.reward.excluded if report.reward else {})}.items():
+        print_data(f"excluded: {count} ({reason})")
     print_data("")
-    _put_figures(found.overall)
-    if found.reward:
-        print_data("\nreward against people's overall scores")
-        _put_figures(found.reward)
-    _put_confusion(found.overall)
-    if len(found.criteria) > 1:  # one alone is the same as all
-        (_put_each if full else _put_criteria)(found.criteria)
-    if found.worst:
-        print_data("\nfarthest apart")
-        show_list([_disagreement(one) for one in found.worst], False)
+    _print_metrics(report.overall)
+    if report.reward:
+        print_data("\nreward and people's overall scores")
+        _print_metrics(report.reward)
+    _print_confusion(report.overall)
+    if len(report.criteria) > 1:  # one alone is the same as all
+        (_print_each if full else _print_criteria)(report.criteria)
+    if report.worst:
+        print_data("\nlargest disagreements")
+        show_list([_disagreement(one) for one in report.worst], False)
 
 
 def _disagreement(one: Disagreement) -> dict[str, Any]:
     return {
         "completion": one.completion_id,
         "criterion": shorten(one.criterion, 40),
-        "person": shorten(one.annotator, 20),
+        "annotator": shorten(one.annotator, 20),
         "label": one.label,
         "judge": one.judge,
-        "why": shorten(one.rationale or one.note or "-", 60),
+        "reason": shorten(one.rationale or one.note or "-", 60),
     }
 
 
-def _put_figures(group: Group) -> None:
+def _print_metrics(group: CriterionAgreement) -> None:
     rows = [
-        [name, *_told(group.figures.get(name)), *_told(group.people.get(name))]
-        for name in dict.fromkeys((*group.figures, *group.people))
+        [name, *_cells(group.metrics.get(name)), *_cells(group.inter_annotator.get(name))]
+        for name in dict.fromkeys((*group.metrics, *group.inter_annotator))
     ]
-    print_table(("figure", "judge", "95%", "people", "95%"), rows)
-    _put_notes([group])
+    print_table(("metric", "judge", "95%", "annotators", "95%"), rows)
+    _print_notes([group])
 
 
-def _put_each(criteria: list[Group]) -> None:
+def _print_each(criteria: list[CriterionAgreement]) -> None:
     for group in criteria:
-        left_out = sum(group.left_out.values())
-        print_data(
-            f"\n{shorten(group.name, 80)}: {group.pairs} pairs, {left_out} left out, {group.people_pairs} among people"
-        )
-        _put_figures(group)
-        _put_confusion(group)
+        excluded = f"{sum(group.excluded.values())} excluded, {group.annotator_pairs} pairs of annotators"
+        print_data(f"\n{shorten(group.name, 80)}: {group.pairs} pairs, {excluded}")
+        _print_metrics(group)
+        _print_confusion(group)
 
 
-def _put_criteria(criteria: list[Group]) -> None:
-    """The figures of the judge, a line a criterion, and of people among themselves below it."""
+def _print_criteria(criteria: list[CriterionAgreement]) -> None:
+    """Print the judge's metrics, a line a criterion, with those of annotators among themselves below it."""
     print_data("")
-    shown = criteria[:SHOWN_CRITERIA]
-    names = [name for name in shown[0].figures if any(group.figures[name].value is not None for group in shown)]
+    shown = criteria[:MAX_CRITERIA]
+    names = [name for name in shown[0].metrics if any(group.metrics[name].value is not None for group in shown)]
     rows = []
     for group in shown:
-        numbers = [_number(group.figures[name]) for name in names]
-        rows.append([shorten(group.name, 40), str(group.pairs), str(sum(group.left_out.values())), *numbers])
-        if group.people:
-            numbers = [_number(group.people.get(name)) for name in names]
-            rows.append(["  people", str(group.people_pairs), "", *numbers])
-    print_table(("criterion", "pairs", "left out", *(HEADINGS.get(name, name) for name in names)), rows)
-    _put_notes(shown, intervals=False)
-    more = f"{len(criteria) - SHOWN_CRITERIA} more criteria are in --full and --json; " * (len(criteria) > len(shown))
-    echo(f"{more}--full tells each criterion's intervals and confusion")
+        numbers = [_cells(group.metrics[name])[0] for name in names]
+        rows.append([shorten(group.name, 40), str(group.pairs), str(sum(group.excluded.values())), *numbers])
+        if group.inter_annotator:
+            numbers = [_cells(group.inter_annotator.get(name))[0] for name in names]
+            rows.append(["  annotators", str(group.annotator_pairs), "", *numbers])
+    print_table(("criterion", "pairs", "excluded", *(HEADINGS.get(name, name) for name in names)), rows)
+    _print_notes(shown, intervals=False)
+    more = f"{len(criteria) - MAX_CRITERIA} more criteria with --full or --json; " * (len(criteria) > len(shown))
+    echo(f"{more}intervals and confusion of each criterion with --full")
 
 
-def _put_notes(groups: list[Group], *, intervals: bool = True) -> None:
-    """Why something in a table is n/a, or not there: a line for each reason, with all that it holds for."""
-    found: dict[tuple[str, str], list[str]] = {}
+def _print_notes(groups: list[CriterionAgreement], *, intervals: bool = True) -> None:
+    """Print a line for each reason why something is missing, with what is missing."""
+    missing: dict[str, dict[str, None]] = {}
     for group in groups:
-        for why, missing in _missing(group, intervals).items():
-            what = "all figures" if group.figures.keys() <= missing.keys() else ", ".join(missing)
-            found.setdefault((what, why), []).append(shorten(group.name, 40))
-    for (what, why), whose in found.items():
-        more = f" and {len(whose) - NAMED} more" if len(whose) > NAMED else ""
-        of = f" of {', '.join(whose[:NAMED])}{more}" if len(groups) > 1 else ""
-        print_data(f"n/a: {what}{of}: {why}")
+        of = f" of {shorten(group.name, 40)}" if len(groups) > 1 else ""
+        for prefix, estimates in (("", group.metrics), ("annotators' ", group.inter_annotator)):
+            for name, estimate in estimates.items():
+                if estimate.null_reason and not (prefix and name in missing.get(estimate.null_reason, {})):
+                    missing.setdefault(estimate.null_reason, {})[f"{prefix}{name}{of}"] = None
+                if estimate.no_interval_reason and intervals:
+                    missing.setdefault(estimate.no_interval_reason, {})[f"{prefix}intervals{of}"] = None
+    for reason, names in missing.items():
+        more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
+        print_data(f"n/a: {', '.join(list(names)[:MAX_NAMED])}{more}: {reason}")
 
 
-def _missing(group: Group, intervals: bool) -> dict[str, dict[str, None]]:
-    """What is missing, by reason, in order and each once."""
-    told = [(name, figure.null_reason) for name, figure in group.figures.items()]
-    for name, figure in group.people.items():
-        of_judge = group.figures.get(name)
-        if of_judge is None or of_judge.null_reason != figure.null_reason:
-            told.append((f"people's {name}", figure.null_reason))
-    if intervals:
-        said = {figure.why_no_interval for figure in group.figures.values()}
-        among = {figure.why_no_interval for figure in group.people.values()} - said
-        told += [(what, why) for what, whys in (("intervals", said), ("people's intervals", among)) for why in whys]
-    found: dict[str, dict[str, None]] = {}
-    for what, why in told:
-        if why:
-            found.setdefault(why, {})[what] = None
-    return found
-
-
-def _put_confusion(group: Group) -> None:
+def _print_confusion(group: CriterionAgreement) -> None:
     if not group.confusion:
         return
-    print_data("\npeople's level (rows), the judge's (columns)")
+    print_data("\nlevel of people (rows) and judge (columns)")
     levels = [cell(level) for level in group.levels]
     rows = [[level, *map(str, counts)] for level, counts in zip(levels, group.confusion, strict=True)]
     print_table(("", *levels), rows)
 
 
-def _told(figure: Figure | None) -> list[str]:
-    """Two cells: the number, and its interval."""
-    return [_number(figure), _interval(figure)]
-
-
-def _number(figure: Figure | None) -> str:
-    if figure is None:
-        return ""
-    return "n/a" if figure.value is None else f"{figure.value:.3f}"
-
-
-def _interval(figure: Figure | None) -> str:
-    if figure is None or figure.value is None:
-        return ""
-    return f"[{figure.low:.2f}, {figure.high:.2f}]" if figure.low is not None and figure.high is not None else "[n/a]"
+def _cells(estimate: Estimate | None) -> tuple[str, str]:
+    """Return the number and its interval as cells."""
+    if estimate is None:
+        return "", ""
+    missing = "[n/a]" if estimate.value is not None else ""
+    return number(estimate.value, missing="n/a"), interval(estimate.low, estimate.high, missing=missing)

@@ -1,4 +1,4 @@
-"""`rubricsvc judges calibrate`: make a judge's probabilities mean what people's labels say they mean."""
+"""`rubricsvc judges calibrate`: fit a judge's probabilities to people's labels."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rubricsvc.cli.agreement import Job, JudgeRef, Resamples, Seed, labelled
+from rubricsvc.cli.agreement import Job, JudgeRef, Resamples, Seed, judged_labels
 from rubricsvc.cli.database import database
+from rubricsvc.cli.figures import interval, number
 from rubricsvc.cli.output import (
     Json,
     cell,
@@ -28,130 +29,126 @@ if TYPE_CHECKING:
 
     from rubricsvc.core.judge import Judge
     from rubricsvc.core.label import JudgedLabel
-    from rubricsvc.stats.calibration_fit import Fitted
+    from rubricsvc.stats.calibration_fit import FittedFamily
 
 
 def calibrate(
     judge: JudgeRef,
     *,
-    name: Annotated[str | None, typer.Option("--as", help="Name of the new judge; else NAME-calibrated.")] = None,
+    name: Annotated[
+        str | None, typer.Option("--as", help="Name of the new judge.", show_default="NAME-calibrated")
+    ] = None,
     job: Job = None,
     method: Annotated[str, typer.Option(help="auto, temperature, platt or isotonic.")] = "auto",
     held_out: Annotated[
-        float, typer.Option(min=0.05, max=0.9, help="The share of prompts to tell the effect on.")
+        float, typer.Option(min=0.05, max=0.9, help="Share of the prompts to measure the effect on.")
     ] = 0.3,
     overall: Annotated[
-        bool, typer.Option("--overall", help="Instead: report a regression of people's overall scores on all criteria.")
+        bool, typer.Option("--overall", help="Instead, regress people's overall scores on all criteria.")
     ] = False,
     out: Annotated[
-        Path | None, typer.Option(help="--overall: write the regression to this file, for Python (docs/judges.md).")
+        Path | None, typer.Option(help="Write the regression of --overall to this file (docs/judges.md).")
     ] = None,
     resamples: Resamples = 300,
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
-    """Calibrate a readout judge on labels; the calibrated one is kept under a name of its own.
+    """Calibrate a readout judge on labels, and store the calibrated judge under a new name.
 
-    It takes labels on at least 10 prompts that the judge has scored. Each family of criteria (first tag, else kind of
-    scale) that has at least 20 labels gets a curve. The method with the least cross-validated log loss is taken; what
-    it changes is told on held-out prompts, which neither method nor curve has seen. With --overall no judge is made: no
-    reward is changed by a regression.
+    It needs labels on at least 10 prompts that the judge has scored. Each family of criteria (first tag, else kind of
+    scale) with at least 20 labels gets a curve. The method with the lowest cross-validated log loss is used, and its
+    effect is measured on held-out prompts. With --overall no judge is stored.
     """
-    who, rows = labelled(judge, job)
+    stored, rows = judged_labels(judge, job)
     if overall:
         _overall(rows, out, resamples, seed, as_json)
         return
-    _refuse(who, method)
-    if who.calibration is not None:
-        echo(f"{who.name} is calibrated already: its curves are fitted anew, from what the model itself gave")
+    _check(stored, method)
+    if stored.calibration is not None:
+        echo(f"{stored.name} is calibrated: new curves are fitted to the model's own probabilities")
     from rubricsvc.stats.calibration_fit import METHODS
     from rubricsvc.stats.calibration_fit import calibrate as fit
 
-    methods = [known for known in METHODS if method in ("auto", known)]
-    fitted = fit(rows, held_out=held_out, seed=seed, methods=methods)
-    made = _keep(who, name or f"{who.name}-calibrated", fitted)
+    families = fit(rows, held_out=held_out, seed=seed, methods=[m for m in METHODS if method in ("auto", m)])
+    calibrated = _store(stored, name or f"{stored.name}-calibrated", families)
     if as_json:
-        print_json({"judge": made, "families": [asdict(one) | {"curve": _curve(one)} for one in fitted]})
+        print_json({"judge": calibrated, "families": [asdict(one) | {"curve": _curve(one)} for one in families]})
         return
     with ignore_broken_pipe():
-        show_list([_row(one) for one in fitted], False)
-    if made is None:
-        hint = "label more answers, good and bad ones of each family; the column why_not says what a family lacks"
-        raise InvalidError("no family of criteria could be calibrated, no judge was made", hint=hint)
-    for one in fitted:
+        show_list([_row(one) for one in families], False)
+    if calibrated is None:
+        hint = "label more completions, good and bad ones of each family; see the column null_reason"
+        raise InvalidError("no family of criteria could be calibrated; no judge was stored", hint=hint)
+    for one in families:
         if one.before and one.after and one.after.log_loss > one.before.log_loss:
-            echo(
-                f"{one.family}: worse on the held-out prompts than without a curve: label more before you use {made!r}"
-            )
-    echo(f"kept as judge {made!r}; its values are calibrated, Verdict.probability stays as the model gave it")
+            echo(f"{one.family}: worse on held-out prompts than uncalibrated; add labels before you use {calibrated!r}")
+    echo(f"stored as judge {calibrated!r}")
 
 
-def _refuse(judge: Judge, method: str) -> None:
+def _check(judge: Judge, method: str) -> None:
     if judge.mode != "readout":
-        hint = "calibrate the readout judges that it is made of, or use --mode readout"
-        raise InvalidError(f"judge {judge.name!r} is no readout: it gives no probabilities to calibrate", hint=hint)
+        hint = "calibrate its readout members, or use a judge of mode readout"
+        raise InvalidError(
+            f"judge {judge.name!r} has no probabilities to calibrate: its mode is {judge.mode}", hint=hint
+        )
     if method not in ("auto", "temperature", "platt", "isotonic"):
         raise InvalidError(f"no method {method!r}", hint="there are: auto, temperature, platt, isotonic")
 
 
-def _keep(judge: Judge, name: str, fitted: Sequence[Fitted]) -> str | None:
-    """The calibrated judge's name; None where there is no curve."""
+def _store(judge: Judge, name: str, families: Sequence[FittedFamily]) -> str | None:
+    """Store the calibrated judge and return its name; None without a curve."""
     from rubricsvc.core.calibration import Calibration
     from rubricsvc.store import judges
 
-    curves = {one.family: one.curve for one in fitted if one.curve is not None}
+    curves = {one.family: one.curve for one in families if one.curve is not None}
     if not curves:
         return None
-    made = judge.model_copy(update={"name": name, "calibration": Calibration(families=curves)})
+    calibrated = judge.model_copy(update={"name": name, "calibration": Calibration(families=curves)})
     with database() as db, db.write() as session:
-        judges.add(session, made)
-    return made.name
+        judges.add(session, calibrated)
+    return calibrated.name
 
 
-def _curve(one: Fitted) -> dict[str, Any] | None:
+def _curve(one: FittedFamily) -> dict[str, Any] | None:
     return one.curve.model_dump(mode="json", exclude_defaults=True) if one.curve else None
 
 
-def _row(one: Fitted) -> dict[str, Any]:
+def _row(one: FittedFamily) -> dict[str, Any]:
     row: dict[str, Any] = {
         "family": one.family,
         "labels": one.labels,
         "method": one.curve.method if one.curve else None,
     }
-    for figure in ("ece", "brier", "log_loss"):
-        before, after = (getattr(loss, figure) if loss else None for loss in (one.before, one.after))
-        row[figure] = f"{cell(before)} → {cell(after)}"
-    return row | {"held_out": one.after.n if one.after else None, "why_not": one.null_reason}
+    for name in ("ece", "brier", "log_loss"):
+        before, after = (getattr(loss, name) if loss else None for loss in (one.before, one.after))
+        row[name] = f"{cell(before)} → {cell(after)}"
+    return row | {"held_out": one.after.n if one.after else None, "null_reason": one.null_reason}
 
 
 def _overall(rows: list[JudgedLabel], out: Path | None, resamples: int, seed: int, as_json: bool) -> None:
-    from rubricsvc.stats.overall import fit_judged
+    from rubricsvc.stats.overall import fit_to_labels
 
-    found = fit_judged(rows, resamples=resamples, seed=seed)
+    fit = fit_to_labels(rows, resamples=resamples, seed=seed)
     if out is not None:
         with open_output(out) as stream:
-            stream.write(found.overall.model_dump_json(indent=1) + "\n")
+            stream.write(fit.model.model_dump_json(indent=1) + "\n")
     if as_json:
-        print_json(asdict(found) | {"overall": found.overall.model_dump(mode="json")})
+        print_json(asdict(fit) | {"model": fit.model.model_dump(mode="json")})
         return
-    show({"scores": found.scores, "people": found.people, "prompts": found.prompts}, False)
-    told = {
-        "the judge's own score": found.raw,
-        "regression, person unknown": found.pooled,
-        "the person's habit alone": found.habit,
-        "regression, the person's offset known": found.shifted,
-        "regression, person known": found.personal,
+    show({"scores": fit.scores, "people": fit.people, "prompts": fit.prompts}, False)
+    estimates = {
+        "judge's own score": fit.judge,
+        "regression, person unknown": fit.no_person,
+        "mean of the person": fit.person_mean,
+        "regression with the person's offset": fit.person_offset,
+        "regression with the person's weights": fit.person_weights,
     }
+    known = {name: estimate for name, estimate in estimates.items() if estimate is not None}
     print_table(
         ("pearson with people's overall scores", "r", "95%"),
-        [
-            [what, cell(figure.value), f"[{cell(figure.low)}, {cell(figure.high)}]"]
-            for what, figure in told.items()
-            if figure is not None
-        ],
+        [[name, number(one.value, missing="n/a"), interval(one.low, one.high)] for name, one in known.items()],
     )
-    for what, figure in told.items():
-        if figure is not None and figure.null_reason:
-            echo(f"{what}: {figure.null_reason}")
-    weights = found.overall.weights.items()
-    print_table(("criterion", "weight"), [[key, cell(weight)] for key, weight in weights])
+    for name, estimate in known.items():
+        if estimate.null_reason:
+            echo(f"{name}: {estimate.null_reason}")
+    print_table(("criterion", "weight"), [[key, cell(weight)] for key, weight in fit.model.weights.items()])

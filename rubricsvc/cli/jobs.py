@@ -103,7 +103,7 @@ def _import(
 
 
 def _warn_no_worker(db: Database, job_id: int) -> None:
-    if db.after_ring is None:  # the broker is memory://, and no worker runs in this process
+    if db.on_commit is None:  # the broker is memory://, and no worker runs in this process
         echo(f"No worker is running. Start one with `rubricsvc serve`, or score here: `rubricsvc jobs wait {job_id}`.")
 
 

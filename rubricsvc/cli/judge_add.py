@@ -1,7 +1,8 @@
-"""`rubricsvc judges add`: a judge from options, kept once it has answered."""
+"""`rubricsvc judges add`, `update` and `init`: judges from options or files, stored after a test question."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -11,291 +12,215 @@ from rubricsvc.cli.embedded import EMBEDDED, warn_of_embedded
 from rubricsvc.cli.judge_probe import probe_judge
 from rubricsvc.cli.judge_row import judge_row
 from rubricsvc.cli.output import Json, echo, show
-from rubricsvc.errors import InvalidError
+from rubricsvc.errors import ConflictError, InvalidError
 
 if TYPE_CHECKING:
     from rubricsvc.core.base import Value
     from rubricsvc.core.judge import Judge
 
-_IDLE = "leave it out"
+_FILE_HINT = "correct it; `rubricsvc judges init` writes a commented example"
 
 
 def add(
-    name: Annotated[str, typer.Argument(help="What to call it. A name stands for one judge for good.")],
+    name: Annotated[
+        str | None, typer.Argument(help="Name of the judge. A name always means the same judge.", show_default=False)
+    ] = None,
     *,
-    embedded: Annotated[bool, typer.Option("--embedded", help="The 135M model that needs no account.")] = False,
-    model: Annotated[
-        str | None, typer.Option(help="The model's name at the server, or a local folder; else the only one at --url.")
+    file: Annotated[
+        Path | None, typer.Option("--file", "-f", help="Judge file with any fields (docs/judges.md); - is stdin.")
     ] = None,
     url: Annotated[
         str | None,
-        typer.Option(help="An OpenAI-compatible server: http://127.0.0.1:8000/v1", show_default="api.openai.com"),
+        typer.Option(help="OpenAI-compatible server: http://127.0.0.1:8000/v1", show_default="api.openai.com"),
     ] = None,
-    engine: Annotated[
-        str | None, typer.Option(help="openai_http, vllm_local or transformers_local.", show_default="openai_http")
+    model: Annotated[
+        str | None, typer.Option(help="Model name on the server.", show_default="the only one at --url")
     ] = None,
     mode: Annotated[
-        str,
-        typer.Option(
-            help="readout (a token's probability), written (a JSON verdict), comparative (answers side by side) or"
-            " trajectory (an agent's steps)."
-        ),
-    ] = "readout",
-    compare: Annotated[
-        str | None, typer.Option(help="comparative: pairwise or groupwise.", show_default="groupwise")
-    ] = None,
-    group_size: Annotated[
-        int | None, typer.Option(min=1, help="groupwise: most answers in one call.", show_default="8")
-    ] = None,
-    opponents: Annotated[
-        int | None, typer.Option(min=1, help="pairwise: others that each answer meets.", show_default="all")
-    ] = None,
-    top_n: Annotated[
-        int | None, typer.Option(min=1, help="comparative: the best so many are worth 1, the others 0.")
-    ] = None,
-    traces: Annotated[
-        bool, typer.Option("--traces", help="comparative: show agents' whole traces, not their last answers.")
-    ] = False,
-    segment: Annotated[
-        int | None, typer.Option(min=1, help="trajectory: steps from one look to the next.", show_default="1")
-    ] = None,
-    final: Annotated[
-        str | None, typer.Option(help="trajectory: last, mean, median or min of all looks.", show_default="mean")
-    ] = None,
-    written: Annotated[
-        bool, typer.Option("--written", help="pairwise, trajectory: it writes its verdicts, and may think.")
-    ] = False,
-    revision: Annotated[
         str | None,
-        typer.Option(help="The model's revision, part of the judge's identity.", show_default="the newest"),
-    ] = None,
-    template: Annotated[str | None, typer.Option(help="A prompt template by name.", show_default="the mode's")] = None,
-    criteria_per_call: Annotated[int, typer.Option(min=0, help="written: criteria in one call; 0 is all.")] = 1,
-    temperature: Annotated[float, typer.Option(min=0, help="How the reply is drawn.")] = 0.0,
-    top_p: Annotated[float, typer.Option(help="Draw from the likeliest tokens that share so much.")] = 1.0,
-    seed: Annotated[int, typer.Option(help="Of the first sample; the next ones count on.")] = 0,
-    max_tokens: Annotated[int, typer.Option(min=1, help="Longest reply.")] = 1024,
-    samples: Annotated[int, typer.Option(min=1, help="written: replies to draw, at a temperature above 0.")] = 1,
-    vote: Annotated[str, typer.Option(help="How samples become one: mean, median, min or majority.")] = "mean",
-    thinking: Annotated[
-        int | None,
         typer.Option(
-            min=1, help="written: let it think first; so many tokens on top of --max-tokens.", show_default="off"
+            help="readout (token probability), written (JSON verdict), comparative (completions side by side) or"
+            " trajectory (steps of an agent).",
+            show_default="readout",
         ),
-    ] = None,
-    require_evidence: Annotated[
-        bool,
-        typer.Option(
-            "--require-evidence",
-            help="written: quotes must stand in the answer; a positive finding needs one of 3 words or 12 letters.",
-        ),
-    ] = False,
-    threshold: Annotated[
-        float | None,
-        typer.Option(help="readout: met from this probability on.", show_default="none; the probability is the value"),
-    ] = None,
-    min_answer_mass: Annotated[
-        float | None,
-        typer.Option(help="readout: no answer where its labels share less probability.", show_default="0.1"),
-    ] = None,
-    max_context: Annotated[
-        int | None, typer.Option(min=1, help="Refuse longer asks (tokens).", show_default="the model's own")
     ] = None,
     api_key_env: Annotated[
         str | None,
         typer.Option(
-            help="The variable that holds the server's API key.",
-            show_default="OPENAI_API_KEY for api.openai.com, else none",
+            help="Environment variable that holds the server's API key.",
+            show_default="OPENAI_API_KEY for api.openai.com",
         ),
     ] = None,
-    timeout: Annotated[float, typer.Option(help="Seconds for one call.")] = 120.0,
-    max_retries: Annotated[int, typer.Option(min=0, help="How often a call that failed is made again.")] = 4,
-    outage_timeout: Annotated[
-        float, typer.Option(help="Seconds that a job waits for its server while that is down.")
-    ] = 120.0,
-    concurrency: Annotated[int, typer.Option(min=1, help="Most calls at once, of each process that scores.")] = 64,
-    requests_per_minute: Annotated[int | None, typer.Option(min=1, help="Of each process that scores.")] = None,
-    tokens_per_minute: Annotated[int | None, typer.Option(min=1, help="Of each process that scores.")] = None,
-    prompt_lists: Annotated[
-        bool, typer.Option("--prompt-lists/--no-prompt-lists", help="Several readouts in one request, where it can.")
-    ] = True,
-    price: Annotated[
-        tuple[float, float] | None,
-        typer.Option(help="US dollars for a million tokens: of prompts, of replies.", show_default="unknown"),
-    ] = None,
-    price_cached: Annotated[
-        float | None, typer.Option(help="The same for prompt tokens that the server knew.", show_default="as others")
-    ] = None,
-    probe: Annotated[bool, typer.Option("--probe/--no-probe", help="Ask it something before keeping it.")] = True,
+    embedded: Annotated[bool, typer.Option("--embedded", help="Use the embedded 135M model.")] = False,
+    probe: Annotated[bool, typer.Option("--probe/--no-probe", help="Ask a test question first.")] = True,
     as_json: Json = False,
 ) -> None:
-    """Add a judge, after asking it something."""
-    if embedded:
-        _refuse_beside_embedded(model=model, url=url, engine=engine)
-        engine, model = "transformers_local", EMBEDDED
-        warn_of_embedded()
-    if model is None and url is not None and engine in (None, "openai_http"):
-        model = _only_model(url, api_key_env)
-    judge = make_judge(
-        name=name,
-        model=model,
-        engine=engine or "openai_http",
-        mode=mode,
-        revision=revision,
-        template=template,
-        criteria_per_call=criteria_per_call,
-        sampling={"temperature": temperature, "top_p": top_p, "max_tokens": max_tokens, "seed": seed},
-        voting={"samples": samples, "rule": vote} if (samples, vote) != (1, "mean") else None,
-        thinking={"budget_tokens": thinking} if thinking else None,
-        require_evidence=require_evidence or None,
-        **_ways(
-            mode,
-            written,
-            comparative={
-                "kind": compare,
-                "group_size": group_size,
-                "opponents": opponents,
-                "top_n": top_n,
-                "traces": traces or None,
-            },
-            trajectory={"segment": segment, "value": final},
-        ),
-        threshold=threshold,
-        **({} if min_answer_mass is None else {"min_answer_mass": min_answer_mass}),
-        max_context=max_context,
-        endpoint={
-            "base_url": url,
-            "api_key_env": api_key_env,
-            "timeout_s": timeout,
-            "max_retries": max_retries,
-            "outage_timeout_s": outage_timeout,
-            "concurrency": concurrency,
-            "requests_per_minute": requests_per_minute,
-            "tokens_per_minute": tokens_per_minute,
-            "prompt_lists": prompt_lists,
-            "price": _price(price, price_cached),
-        },
-    )
-    reads = {"threshold": threshold, "min_answer_mass": min_answer_mass}
-    _refuse_without_effect(judge, reads, criteria_per_call=criteria_per_call, vote=vote)
-    _keep(judge, url, probe, as_json)
+    """Add a judge from options, or judges from a file, after a test question.
+
+    Prices, limits, sampling, voting, thinking and the options of a mode are fields of a judge file.
+    """
+    options = {"NAME": name, "--url": url, "--model": model, "--mode": mode, "--api-key-env": api_key_env}
+    given = [option for option, value in options.items() if value is not None] + ["--embedded"] * embedded
+    if file is not None:
+        if given:
+            raise InvalidError(f"--file and {given[0]} exclude each other", hint="write it into the file")
+        judges = _read(file)
+    else:
+        endpoint = {"base_url": url, "api_key_env": api_key_env}
+        judges = [_from_options(name, model, mode or "readout", endpoint, embedded)]
+    for judge in judges:
+        _check(judge)
+        if probe and not judge.members:
+            probe_judge(judge)
+    for judge in judges:
+        _store(judge, as_json)
 
 
-def _refuse_without_effect(judge: Judge, reads: dict[str, float | None], *, criteria_per_call: int, vote: str) -> None:
-    """Raises InvalidError for an option that this judge would pass over; ``reads`` are those of readouts."""
-    from rubricsvc.core.judge import FREE
-
-    comparative = judge.mode == "comparative"
-    written = judge.effective_comparison.is_written if comparative else judge.effective_trajectory.written
-    writes = judge.mode == "written" or written
-    idle = next((option for option, value in reads.items() if writes and value is not None), None)
-    if idle:
-        raise InvalidError(f"{_option_of(idle)} is for a readout, and this judge writes", hint=_IDLE)
-    if not writes and (drawn := _changed(judge.sampling)):
-        raise InvalidError(f"{_option_of(drawn[0])} is for a judge that writes, and this one is read out", hint=_IDLE)
-    reached = [field for field in _changed(judge.endpoint) if field not in ("concurrency", "price")]
-    if judge.engine in FREE and reached:
-        raise InvalidError(f"{_option_of(reached[0])} is for a judge at a server, not for {judge.engine}", hint=_IDLE)
-    alone = not writes or (judge.mode == "comparative" and judge.effective_comparison.kind == "groupwise")
-    if criteria_per_call != 1 and alone:
-        hint = "leave it out, or say --mode written"
-        raise InvalidError("--criteria-per-call: this judge is asked each criterion by itself", hint=hint)
-    if vote != "mean" and (judge.voting is None or judge.voting.samples == 1):
-        raise InvalidError("--vote says nothing of a single reply", hint="draw several, with --samples")
-
-
-def _changed(value: Value) -> list[str]:
-    """The fields that are not as they are by themselves."""
-    return [name for name, field in type(value).model_fields.items() if getattr(value, name) != field.get_default()]
-
-
-def _keep(judge: Judge, url: str | None, probe: bool, as_json: bool) -> None:
+def update(
+    ref: Annotated[str, typer.Argument(help="Name or id of the judge.")],
+    *,
+    url: Annotated[str | None, typer.Option(help="New URL of the server.")] = None,
+    api_key_env: Annotated[
+        str | None, typer.Option(help="Environment variable that holds the server's API key.")
+    ] = None,
+    probe: Annotated[bool, typer.Option("--probe/--no-probe", help="Ask a test question first.")] = True,
+    as_json: Json = False,
+) -> None:
+    """Change how a judge is reached. Its stored verdicts stay valid."""
     from rubricsvc.store import judges
-    from workers.judges import validate
 
-    validate(judge)
-    if judge.engine == "openai_http" and url is None:
-        echo("no --url: asking api.openai.com")
+    with database() as db, db.read() as session:
+        judge = judges.get(session, ref).value
+    if judge.members:
+        hint = "write it with `judges show NAME --yaml`, change its members, and add the file"
+        raise InvalidError(f"judge {judge.name!r} is a {judge.mode}: its members have the endpoints", hint=hint)
+    changes = {name: v for name, v in (("base_url", url), ("api_key_env", api_key_env)) if v is not None}
+    if not changes:
+        raise InvalidError("nothing to change", hint="give --url or --api-key-env")
+    fields = judge.model_dump(mode="json")
+    judge = judge_from_options(**fields | {"endpoint": fields["endpoint"] | changes})
     if probe:
         probe_judge(judge)
-    with database() as db, db.write() as session:
-        row = judges.add(session, judge)
-        show(judge_row(row), as_json)
+    _store(judge, as_json)
 
 
-def _only_model(url: str, api_key_env: str | None) -> str:
-    from rubricsvc.cli.served_models import only_served_model
+def init(
+    file: Annotated[Path, typer.Argument(help="File to write.")] = Path("judge.yaml"),
+    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
+) -> None:
+    """Write a commented example of a judge file."""
+    from importlib.resources import files
 
-    endpoint = {"base_url": url, "api_key_env": api_key_env}
-    found = only_served_model(make_judge(name="?", model="?", endpoint=endpoint).endpoint)
-    echo(f"no --model: taking the only one that the server has, {found}")
-    return found
-
-
-_WAYS = {"comparative": "comparison", "trajectory": "trajectory"}
-"""Modes with settings of their own, and the field of a judge that has them."""
-
-
-def _ways(mode: str, written: bool, **options: dict[str, Any]) -> dict[str, Any]:
-    """The settings of the mode; those of another one are refused."""
-    given = {own: {n: v for n, v in each.items() if v is not None} for own, each in options.items()}
-    wrong = [(own, next(iter(each))) for own, each in given.items() if each and own != mode]
-    if wrong:
-        own, field = wrong[0]
-        raise InvalidError(f"{_option_of(field)} is for --mode {own}", hint=f"leave it out, or say --mode {own}")
-    if written and mode not in given:
-        raise InvalidError("--written is for --mode comparative or trajectory", hint="--mode written writes too")
-    return {_WAYS[mode]: given[mode] | ({"written": True} if written else {})} if mode in given else {}
+    if file.exists() and not force:
+        raise ConflictError(f"{file} exists", hint="name another file, or overwrite it with --force")
+    example = files("rubricsvc.formats").joinpath("example_judge.yaml")
+    file.write_text(example.read_text(encoding="utf-8"), encoding="utf-8")
+    echo(f"wrote {file}; change it, then: rubricsvc judges add -f {file}")
 
 
-def _price(price: tuple[float, float] | None, cached: float | None) -> dict[str, float | None] | None:
-    if price is None:
-        if cached is not None:
-            raise InvalidError("--price-cached says nothing without --price", hint="give both")
-        return None
-    return {"prompt": price[0], "completion": price[1], "cached": cached}
-
-
-def _refuse_beside_embedded(**given: str | None) -> None:
-    clash = next((option for option, value in given.items() if value is not None), None)
-    if clash:
-        raise InvalidError(f"--embedded and --{clash} exclude each other", hint="give one of them")
-
-
-def make_judge(**fields: Any) -> Judge:
-    """A judge from options.
+def judge_from_options(**fields: Any) -> Judge:
+    """Return a judge from the values of options.
 
     Raises:
-        InvalidError: an option is missing or has no meaning; the message names it.
+        InvalidError: An option has an invalid value; the message names it.
     """
     from pydantic import ValidationError
 
     from rubricsvc.core.judge import Judge
     from rubricsvc.core.validation_messages import first_error
 
-    if fields["model"] is None:
-        raise InvalidError("which model?", hint="name one with --model, or take the shipped one with --embedded")
     try:
         return Judge.model_validate(fields)
     except ValidationError as error:
         path, message = first_error(error, model=Judge)
-        option = f"{_option_of(path.rpartition('.')[2])}: " if path else ""
-        raise InvalidError(f"{option}{message}", hint="`rubricsvc judges add --help` lists the options") from error
+        option = _OPTIONS.get(path, f"--{path.rpartition('.')[2].replace('_', '-')}")
+        hint = "see `rubricsvc judges add --help`"
+        raise InvalidError(f"{option}: {message}" if path else message, hint=hint, path=path) from error
 
 
-def _option_of(field: str) -> str:
-    return _OPTIONS.get(field, f"--{field.replace('_', '-')}")
+_OPTIONS = {"name": "NAME", "endpoint.base_url": "--url"}
+"""Options whose names differ from their fields'."""
 
 
-_OPTIONS = {
-    "name": "NAME",
-    "base_url": "--url",
-    "timeout_s": "--timeout",
-    "outage_timeout_s": "--outage-timeout",
-    "rule": "--vote",
-    "budget_tokens": "--thinking",
-    "kind": "--compare",
-    "comparison": "--compare",
-    "value": "--final",
-}
-"""Fields of a judge that the command line calls otherwise."""
+def _from_options(
+    name: str | None, model: str | None, mode: str, endpoint: dict[str, str | None], embedded: bool
+) -> Judge:
+    if name is None:
+        raise InvalidError("no name", hint="give NAME, or a judge file with --file")
+    url = endpoint["base_url"]
+    if embedded:
+        conflicting = next((option for option, value in (("--url", url), ("--model", model)) if value), None)
+        if conflicting:
+            raise InvalidError(f"--embedded and {conflicting} exclude each other", hint="give one of them")
+        warn_of_embedded()
+        return judge_from_options(name=name, engine="transformers_local", model=EMBEDDED, mode=mode)
+    judge = judge_from_options(name=name, model=model or "unknown", mode=mode, endpoint=endpoint)
+    if model is not None:
+        return judge
+    if url is None:
+        raise InvalidError("no model", hint="name one with --model, or use the embedded one with --embedded")
+    from rubricsvc.cli.served_models import only_served_model
+
+    only = only_served_model(judge.endpoint)
+    echo(f"no --model: using the only one on the server, {only}")
+    return judge.model_copy(update={"model": only})
+
+
+def _read(file: Path) -> list[Judge]:
+    from rubricsvc.formats.judges import load_judges
+    from rubricsvc.store import judges
+
+    def find(name: str) -> Judge:
+        with database() as db, db.read() as session:
+            return judges.get(session, name).value
+
+    return load_judges(file, find)
+
+
+def _check(judge: Judge) -> None:
+    """Check that the judge's template, engine and mode fit, and that no setting is without effect."""
+    from workers.judges import validate
+
+    unused = _unused_setting(judge)
+    if unused:
+        setting, needs = unused
+        raise InvalidError(f"judge {judge.name!r}: {setting} has no effect; it needs {needs}", hint="leave it out")
+    validate(judge)
+    if judge.engine == "openai_http" and judge.endpoint.base_url is None and not judge.members:
+        echo(f"{judge.name}: no URL, using api.openai.com")
+
+
+def _unused_setting(judge: Judge) -> tuple[str, str] | None:
+    """Return the first setting that this judge ignores, and what it needs to have an effect."""
+    from rubricsvc.core.judge import FREE
+
+    if judge.members:
+        return None
+    comparison = judge.effective_comparison
+    written_by_mode = {"written": True, "comparative": comparison.is_written}
+    writes = written_by_mode.get(judge.mode, judge.mode == "trajectory" and judge.effective_trajectory.written)
+    single = not writes or (judge.mode == "comparative" and comparison.kind == "groupwise")
+    endpoint = set(_changed(judge.endpoint)) - {"concurrency", "price"} if judge.engine in FREE else set()
+    sampling = [] if writes else _changed(judge.sampling)
+    voting = judge.voting is not None and judge.voting.samples == 1 and judge.voting.rule != "mean"
+    unused = {
+        ("threshold", "a judge that is read out"): writes and judge.threshold is not None,
+        ("min_answer_mass", "a judge that is read out"): writes and "min_answer_mass" in _changed(judge),
+        ("criteria_per_call", "mode: written"): single and judge.criteria_per_call != 1,
+        ("voting.rule", "voting.samples above 1"): voting,
+        **{(f"sampling.{field}", "a judge that writes"): True for field in sampling},
+        **{(f"endpoint.{field}", "engine: openai_http"): True for field in sorted(endpoint)},
+    }
+    return next((setting for setting, ignored in unused.items() if ignored), None)
+
+
+def _changed(value: Value) -> list[str]:
+    """Return the fields that differ from their defaults."""
+    return [name for name, field in type(value).model_fields.items() if getattr(value, name) != field.get_default()]
+
+
+def _store(judge: Judge, as_json: bool) -> None:
+    from rubricsvc.store import judges
+
+    with database() as db, db.write() as session:
+        show(judge_row(judges.add(session, judge)), as_json)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -10,10 +11,9 @@ from rubricsvc.cli.agreement import agreement
 from rubricsvc.cli.audit import audit
 from rubricsvc.cli.calibrate import calibrate
 from rubricsvc.cli.database import database
-from rubricsvc.cli.judge_add import add
+from rubricsvc.cli.judge_add import add, init, update
 from rubricsvc.cli.judge_row import judge_row
 from rubricsvc.cli.output import After, Json, Limit, group, print_json, show, show_page
-from rubricsvc.cli.panel import cascade, panel
 from rubricsvc.cli.repeatability import repeatability
 
 if TYPE_CHECKING:
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 app = group("Judges: add, test and compare them.")
 app.command()(add)
+app.command()(init)
+app.command()(update)
 app.command()(agreement)
 app.command()(audit)
-app.command()(panel)
-app.command()(cascade)
 app.command()(calibrate)
 app.command()(repeatability)
 
@@ -49,12 +49,21 @@ def list_(limit: Limit = 50, after: After = 0, as_json: Json = False) -> None:
 
 
 @app.command("show")
-def show_(ref: Ref, as_json: Json = False) -> None:
+def show_(
+    ref: Ref,
+    as_yaml: Annotated[bool, typer.Option("--yaml", help="Print a judge file.")] = False,
+    as_json: Json = False,
+) -> None:
     """Show a judge. With --json its newest audit and its repeatability are complete."""
     from rubricsvc.store import audits, judges
 
     with database() as db, db.read() as session:
         row = judges.get(session, ref)
+        if as_yaml:
+            from rubricsvc.formats.judges import dump_judge
+
+            dump_judge(row.value, sys.stdout)
+            return
         audit = audits.newest(session, [row.id]).get(row.id)
         fields = judge_row(row, audit) | {"digest": row.digest}
         if as_json:

@@ -21,7 +21,7 @@ from rubricsvc.cli.output import BAD_INPUT, INTERNAL_ERROR, INTERRUPTED, OK, UNA
 from rubricsvc.errors import InvalidError, NotFoundError, RubricsvcError, UnavailableError, cut
 
 COMMANDS = {
-    "demo": "Run the whole job on real documents, from rubrics to training.",
+    "demo": "Run the whole job once, on real documents.",
     "score": "Score one completion, without a database.",
     "graders": "Check and run OpenAI graders, without a database.",
     "serve": "Run the HTTP service, with a worker.",

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rubricsvc.cli.embedded import EMBEDDED, warn_of_embedded
-from rubricsvc.cli.judge_add import make_judge
+from rubricsvc.cli.judge_add import judge_from_options
 from rubricsvc.cli.judge_probe import score_once
 from rubricsvc.cli.output import OK, WITH_FAILURES, Json, cell, exit_with, print_data, print_json, print_table, shorten
-from rubricsvc.cli.verdicts import why
+from rubricsvc.cli.verdicts import reason_of
 from rubricsvc.errors import InvalidError, NotFoundError
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def score(
     prompt_value = Prompt.of(file_or_text(prompt)) if prompt is not None else rubric_prompt
     if prompt_value is None:
         raise InvalidError(f"{rubric} has no prompt", hint="add one with --prompt FILE or TEXT")
-    judge_value = judge_of(judge, model, mode, api_key_env) if judge is not None else _no_judge(rubric_value)
+    judge_value = judge_of(judge, model, mode, api_key_env) if judge is not None else no_judge(rubric_value)
     verdicts = asyncio.run(score_once(judge_value, rubric_value, prompt_value, _completion(judge_value, completion)))
     reward = reward_or_null(rubric_value, verdicts)
     with exit_with(WITH_FAILURES if reward.value is None else OK):
@@ -88,7 +88,7 @@ def _completion(judge: Judge, file: str) -> Completion:
     return parse_trajectory(text, file) if needs_steps else Completion(text=text)
 
 
-def _no_judge(rubric: Rubric) -> Judge:
+def no_judge(rubric: Rubric) -> Judge:
     """Return the judge of a rubric whose criteria are all checked.
 
     Raises:
@@ -96,10 +96,12 @@ def _no_judge(rubric: Rubric) -> Judge:
     """
     from rubricsvc.store.judges import CHECKS
 
-    judged = [criterion.key for criterion in rubric.criteria if criterion.kind == "judged"]
+    judged = [criterion for criterion in rubric.criteria if criterion.kind == "judged"]
     if judged:
+        models = [one.custom_prompt.model for one in judged if one.custom_prompt and one.custom_prompt.model]
+        names = shorten(", ".join(dict.fromkeys(models or [one.key for one in judged])), 200)
         hint = "add --judge with a URL, the name of a judge, or embedded"
-        raise InvalidError(f"criteria without a check need a judge: {shorten(', '.join(judged), 200)}", hint=hint)
+        raise InvalidError(f"{'models' if models else 'criteria without a check'} need a judge: {names}", hint=hint)
     return CHECKS
 
 
@@ -152,12 +154,12 @@ def judge_of(judge: str, model: str | None, mode: str, api_key_env: str | None) 
 
     if judge == EMBEDDED:
         warn_of_embedded()
-        return make_judge(name=EMBEDDED, engine="transformers_local", model=EMBEDDED, mode=mode)
+        return judge_from_options(name=EMBEDDED, engine="transformers_local", model=EMBEDDED, mode=mode)
     if judge.startswith(("http://", "https://")):
         from rubricsvc.cli.served_models import only_served_model
 
         endpoint = {"base_url": judge, "api_key_env": api_key_env}
-        chosen = make_judge(name=judge[:MAX_NAME_LENGTH], model=model or "?", mode=mode, endpoint=endpoint)
+        chosen = judge_from_options(name=judge[:MAX_NAME_LENGTH], model=model or "?", mode=mode, endpoint=endpoint)
         return chosen if model else chosen.model_copy(update={"model": only_served_model(chosen.endpoint)})
     from rubricsvc.cli.database import database
     from rubricsvc.store import judges
@@ -166,11 +168,11 @@ def judge_of(judge: str, model: str | None, mode: str, api_key_env: str | None) 
         return judges.get(session, judge).value
 
 
-def _print(rubric: Rubric, judge: Judge, verdicts: list[Verdict], found: Reward, as_json: bool) -> None:
+def _print(rubric: Rubric, judge: Judge, verdicts: list[Verdict], reward: Reward, as_json: bool) -> None:
     if as_json:
         from rubricsvc.services.exporting import plain_verdict
 
-        fields = asdict(found)
+        fields = asdict(reward)
         identity = {"name": judge.name, "engine": judge.engine, "model": judge.model, "digest": judge.digest}
         print_json(
             {
@@ -185,10 +187,10 @@ def _print(rubric: Rubric, judge: Judge, verdicts: list[Verdict], found: Reward,
     for verdict in verdicts:
         criterion = rubric.by_key[verdict.criterion]
         value = cell(verdict.value) if verdict.value is not None else verdict.outcome
-        rows.append([criterion.key, criterion.kind, f"{criterion.weight:g}", value, shorten(why(verdict), 200)])
-    print_table(["criterion", "kind", "weight", "verdict", "why"], rows)
-    print_data(f"\nreward {cell(found.value)}  ({found.formula}, coverage {found.coverage:.0%})")
-    if found.vetoed_by:
-        print_data(f"vetoed by the required criterion {found.vetoed_by!r}")
-    if found.null_reason:
-        print_data(f"no reward: {found.null_reason}")
+        rows.append([criterion.key, criterion.kind, f"{criterion.weight:g}", value, shorten(reason_of(verdict), 200)])
+    print_table(["criterion", "kind", "weight", "verdict", "reason"], rows)
+    print_data(f"\nreward {cell(reward.value)}  ({reward.formula}, coverage {reward.coverage:.0%})")
+    if reward.vetoed_by:
+        print_data(f"vetoed by the required criterion {reward.vetoed_by!r}")
+    if reward.null_reason:
+        print_data(f"no reward: {reward.null_reason}")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 app = group("Verdicts of judges, by criterion.")
 
 
-def why(verdict: Verdict) -> str:
+def reason_of(verdict: Verdict) -> str:
     """Return the failure or the rationale of a verdict, with its detail and the number of quotes not found."""
     if verdict.outcome == "failed":
         text = verdict.detail or ""
@@ -62,4 +62,4 @@ def _row(row: VerdictRow, as_json: bool) -> dict[str, Any]:
 
         return ids | {"verdict": plain_verdict(row.verdict)}
     value = row.value if row.value is not None else row.outcome
-    return ids | {"criterion": row.criterion, "value": value, "why": shorten(why(row.verdict), 60)}
+    return ids | {"criterion": row.criterion, "value": value, "reason": shorten(reason_of(row.verdict), 60)}

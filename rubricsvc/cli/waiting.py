@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
@@ -31,29 +32,36 @@ def wait(db: Database, job_id: int, as_json: bool, *, score: bool = True) -> NoR
     from rubricsvc.services.job_reports import read_job
     from rubricsvc.services.waiting import ensure_worker, follow, retry_database
 
-    resume = f"Continue with: rubricsvc jobs wait {job_id}"
     started, first = time.monotonic(), None
-    try:
-        with ExitStack() as stack:
-            if score:
-                stack.enter_context(ensure_worker(db, job_id, partial(_start_worker, db), echo))
-            bar = stack.enter_context(progress_bar(f"job {job_id}"))
-            for now in follow(db, job_id, echo):
-                first = now.verdicts if first is None else first
-                speed = (now.verdicts - first) / max(time.monotonic() - started, 0.1)
-                failures = f", {now.failed_verdicts} failed" if now.failed_verdicts else ""
-                bar.update(now.finished, now.total, f"{now.verdicts} verdicts{failures}, {speed:.1f}/s")
+    with _continue_hint(job_id), ExitStack() as stack:
+        if score:
+            stack.enter_context(ensure_worker(db, job_id, partial(_start_worker, db), echo))
+            stack.enter_context(_continue_hint(job_id))  # printed before the worker stops, which may take a while
+        bar = stack.enter_context(progress_bar(f"job {job_id}"))
+        for now in follow(db, job_id, echo):
+            first = now.verdicts if first is None else first
+            speed = (now.verdicts - first) / max(time.monotonic() - started, 0.1)
+            failures = f", {now.failed_verdicts} failed" if now.failed_verdicts else ""
+            bar.update(now.finished, now.total, f"{now.verdicts} verdicts{failures}, {speed:.1f}/s")
+    with _continue_hint(job_id):
         report = retry_database(lambda: read_job(db, job_id), echo)
-    except KeyboardInterrupt:
-        echo(f"\ninterrupted; results so far are stored. {resume}")
-        raise typer.Exit(INTERRUPTED) from None
-    except UnavailableError as error:
-        hint = error.hint or f"results so far are stored. {resume}"
-        raise UnavailableError(error.message, hint=hint) from error
     report.data["waited_seconds"] = round(time.monotonic() - started, 2)
     with ignore_broken_pipe():
         print_job(report, as_json)
     raise typer.Exit(OK if report.data["status"] == "completed" else WITH_FAILURES)
+
+
+@contextmanager
+def _continue_hint(job_id: int) -> Iterator[None]:
+    """Print how to continue after an interrupt; add it to the error of an unreachable database."""
+    hint = f"results so far are stored. Continue with: rubricsvc jobs wait {job_id}"
+    try:
+        yield
+    except KeyboardInterrupt:
+        echo(f"\ninterrupted; {hint}")
+        raise typer.Exit(INTERRUPTED) from None
+    except UnavailableError as error:
+        raise UnavailableError(error.message, hint=error.hint or hint) from error
 
 
 def _start_worker(db: Database, judge: Judge) -> AbstractContextManager[None]:

@@ -34,7 +34,7 @@ class Rate(Value):
 
 
 class Hit(Value):
-    """A finding for the attacker, kept for inspection. Long texts are cut in the middle.
+    """A finding for the attacker, to look at. Long texts are cut in the middle.
 
     ``attack`` is empty if the judge was wrong about an unchanged completion. ``baseline`` is the value without the
     attack, or that of the better completion of a pair.

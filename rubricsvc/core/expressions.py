@@ -10,6 +10,7 @@ import ast
 import math
 import operator
 import re
+import sys
 from collections.abc import Callable, Collection, Mapping
 
 from rubricsvc.errors import cut
@@ -17,20 +18,24 @@ from rubricsvc.errors import cut
 MAX_LENGTH = 4000
 """Characters of an expression."""
 
-_MAX_DEPTH = 400
+_MAX_DEPTH = 200
+_MAX_NUMBER = sys.float_info.max
 
 _TOKEN = re.compile(
     r"\s*(?:(\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?)|([A-Za-z_]\w*)|(\*\*|[-+*/^(),]))", re.ASCII
 )
-_BINARY: dict[type[ast.AST], Callable[[float, float], float]] = {
+_OPERATORS: dict[type[ast.AST], Callable[..., float]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,
     ast.Div: operator.truediv,
     ast.Pow: math.pow,
+    ast.UAdd: operator.pos,
+    ast.USub: operator.neg,
 }
-_UNARY: dict[type[ast.AST], Callable[[float], float]] = {ast.UAdd: operator.pos, ast.USub: operator.neg}
-_UNARY_FUNCTIONS: dict[str, Callable[[float], float]] = {
+_FUNCTIONS: dict[str, Callable[..., float]] = {
+    "min": lambda *numbers: min(numbers),
+    "max": lambda *numbers: max(numbers),
     "abs": abs,
     "floor": lambda x: float(math.floor(x)),
     "ceil": lambda x: float(math.ceil(x)),
@@ -38,8 +43,10 @@ _UNARY_FUNCTIONS: dict[str, Callable[[float], float]] = {
     "sqrt": math.sqrt,
     "log": math.log,
 }
-_VARIADIC_FUNCTIONS: dict[str, Callable[[list[float]], float]] = {"min": min, "max": max}
-_SYNTAX = f"expected + - * / ^ ( ), {' '.join((*_VARIADIC_FUNCTIONS, *_UNARY_FUNCTIONS))}, numbers or names of parts"
+_VARIADIC = ("min", "max")
+_SYNTAX = f"expected + - * / ^ ( ), {' '.join(_FUNCTIONS)}, numbers or names of parts"
+
+Evaluate = Callable[[Mapping[str, float]], float]
 
 
 class ExpressionError(ValueError):
@@ -56,7 +63,7 @@ def check(text: str, names: Collection[str]) -> None:
     Raises:
         ExpressionError: It is not.
     """
-    _check(_parse(text), names)
+    _compile(_parse(text), names)
 
 
 def evaluate(text: str, values: Mapping[str, float]) -> float:
@@ -66,10 +73,9 @@ def evaluate(text: str, values: Mapping[str, float]) -> float:
         ExpressionError: It is not an expression over these names.
         UndefinedError: It, or a part of it, has no finite value.
     """
-    tree = _parse(text)
-    _check(tree, values)
+    expression = _compile(_parse(text), values)
     try:
-        return _value(tree, values)
+        return expression(values)
     except (ArithmeticError, ValueError) as error:
         raise UndefinedError(f"{text!r} has no value: {error}") from None
 
@@ -90,60 +96,36 @@ def _parse(text: str) -> ast.expr:
         raise ExpressionError(f"syntax error in {text[:80]!r}; {_SYNTAX}") from None
 
 
-def _check(node: ast.expr, names: Collection[str], depth: int = 0) -> None:
+def _compile(node: ast.expr, names: Collection[str], depth: int = 0) -> Evaluate:
     if depth > _MAX_DEPTH:
         raise ExpressionError(f"the expression is nested deeper than {_MAX_DEPTH} levels")
-    operands: list[ast.expr] = []
     match node:
-        case ast.BinOp(left=left, op=op, right=right) if type(op) in _BINARY:
-            operands = [left, right]
-        case ast.UnaryOp(op=op, operand=operand) if type(op) in _UNARY:
-            operands = [operand]
-        case ast.Constant(value=int() | float() as number) if type(number) is not bool and math.isfinite(
-            _number(number)
-        ):
-            pass
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
+            function, operands = _OPERATORS[type(op)], [left, right]
+        case ast.UnaryOp(op=op, operand=operand) if type(op) in _OPERATORS:
+            function, operands = _OPERATORS[type(op)], [operand]
+        case ast.Constant(value=int() | float() as number) if type(number) is not bool and abs(number) <= _MAX_NUMBER:
+            constant = float(number)
+            return lambda values: constant
+        case ast.Name(id=name) if name in names:
+            return lambda values: _finite(float(values[name]))
         case ast.Name(id=name):
-            if name not in names:
-                raise ExpressionError(f"unknown part {name!r}; " + cut(f"expected one of {', '.join(names)}", 200))
-        case ast.Call(func=ast.Name(id=name), args=args, keywords=[]):
-            if name not in _UNARY_FUNCTIONS and name not in _VARIADIC_FUNCTIONS:
-                raise ExpressionError(f"unknown function {name!r}; {_SYNTAX}")
-            if len(args) != 1 and (name in _UNARY_FUNCTIONS or not args):
-                count = "one number" if name in _UNARY_FUNCTIONS else "at least one number"
+            raise ExpressionError(f"unknown part {name!r}; " + cut(f"expected one of {', '.join(names)}", 200))
+        case ast.Call(func=ast.Name(id=name), args=args, keywords=[]) if name in _FUNCTIONS:
+            if len(args) != 1 and (name not in _VARIADIC or not args):
+                count = "at least one number" if name in _VARIADIC else "one number"
                 raise ExpressionError(f"{name} takes {count}, found {len(args)}")
-            operands = args
+            function, operands = _FUNCTIONS[name], args
+        case ast.Call(func=ast.Name(id=name)):
+            raise ExpressionError(f"unknown function {name!r}; {_SYNTAX}")
         case _:
             raise ExpressionError(f"{ast.unparse(node)[:80]!r} is not arithmetic; {_SYNTAX}")
-    for operand in operands:
-        _check(operand, names, depth + 1)
+    parts = [_compile(operand, names, depth + 1) for operand in operands]
+    return lambda values: _finite(function(*(part(values) for part in parts)))
 
 
-def _number(constant: float) -> float:
-    try:
-        return float(constant)
-    except OverflowError:
-        return math.inf
-
-
-def _value(node: ast.expr, values: Mapping[str, float]) -> float:
-    """Raise OverflowError where any part is not finite: ``min(1, nan)`` and ``1 / inf`` would look like values."""
-    match node:
-        case ast.BinOp(left=left, op=op, right=right):
-            value = _BINARY[type(op)](_value(left, values), _value(right, values))
-        case ast.UnaryOp(op=op, operand=operand):
-            value = _UNARY[type(op)](_value(operand, values))
-        case ast.Constant(value=int() | float() as number):
-            value = float(number)
-        case ast.Name(id=name):
-            value = float(values[name])
-        case ast.Call(func=ast.Name(id=name), args=args):
-            numbers = [_value(arg, values) for arg in args]
-            value = (
-                _UNARY_FUNCTIONS[name](numbers[0]) if name in _UNARY_FUNCTIONS else _VARIADIC_FUNCTIONS[name](numbers)
-            )
-        case _:
-            raise ExpressionError(f"{ast.unparse(node)[:80]!r} is not arithmetic")
-    if not math.isfinite(value):
+def _finite(number: float) -> float:
+    """Reject infinities and NaN in every part: ``min(1, nan)`` and ``1 / inf`` would look like values."""
+    if not math.isfinite(number):
         raise OverflowError("a part of it is not finite")
-    return value
+    return number

@@ -44,10 +44,10 @@ class Label(Value):
 
 @dataclass(frozen=True, slots=True)
 class JudgedLabel:
-    """A label, with one judge's verdicts on the same completion under the same rubric.
+    """A label beside one judge's verdicts on the same completion under the same rubric.
 
-    ``verdicts`` are the newest by criterion, empty if the judge did not judge the completion; ``reward`` is their
-    reward. ``criterion`` is None for an ``overall`` score under a rubric that has no such criterion.
+    ``verdicts`` has the judge's newest verdicts by criterion, and is empty if it was not asked; ``reward`` was computed
+    from them. ``criterion`` is None for an ``overall`` score under a rubric without such a criterion.
     """
 
     completion_id: int

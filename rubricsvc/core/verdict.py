@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import AfterValidator, Field, model_validator
 
 from rubricsvc.core.base import UnitInterval, Value
-
-Outcome = Literal["scored", "abstained", "failed"]
+from rubricsvc.core.states import Outcome
 
 
 class Reason(StrEnum):

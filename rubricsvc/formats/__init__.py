@@ -68,7 +68,7 @@ _FIELDS_OF: dict[str, tuple[set[str], ...]] = {
 _NAME_IT = f"name it with --format (format=): {', '.join(FORMATS)}"
 
 RubricCheck = Callable[[Rubric], None]
-"""Raises InvalidError, with a ``path``, where a rubric names a check that does not exist or its arguments are wrong."""
+"""Raises InvalidError, with a ``path``, for a rubric with an unknown check or invalid arguments."""
 
 
 class Records(list[Record]):

@@ -1,8 +1,8 @@
-"""CHERRL's rollouts (arXiv 2606.04923): answers of policies that learned to please a biased rubric judge.
+"""CHERRL's rollouts (arXiv 2606.04923): completions of policies that learned to exploit a biased rubric judge.
 
-Each becomes a record whose policy is the run. Nobody has labelled them: the region that the sample's id names is a weak
-label, 1 before the onset of the hack, 0 after it, and none at the onset. All were taken from what the biased judge
-liked best, so that those before are no clean ones either.
+Each rollout becomes a record whose policy is the run. The labels are weak, taken from the region in the sample's id: 1
+before the onset of the hack, 0 after it, none at the onset. The data set holds the rollouts that the biased judge
+scored highest, so even those before the onset may be hacks.
 """
 
 from __future__ import annotations
@@ -50,5 +50,5 @@ def read(file: InputFile) -> Iterator[Record]:
 
 
 def _task(text: str) -> str:
-    """The prompt without the chat's role words around it; its line ends are written as backslash and n."""
+    r"""Return the prompt without the role words around it, with line breaks for the two characters ``\n``."""
     return text.replace("\\n", "\n").removeprefix("user\n").removesuffix("\nassistant")

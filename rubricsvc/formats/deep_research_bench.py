@@ -1,8 +1,8 @@
 """DeepResearch Bench (arXiv 2506.11763): a folder with query.jsonl, criteria.jsonl and any number of reports_*.jsonl.
 
-Each task's criteria stand under four weighted dimensions. They become a two-level tree: a group for each dimension, the
-criteria in it with their own weights, folded by the formula ``tree``. A report is a completion; its policy is the
-report file's name without ``reports_``. Option ``language`` (``en`` or ``zh``) takes the tasks of one language only.
+Each task has criteria in four weighted dimensions. They become a two-level tree: a group for each dimension, with the
+weighted criteria in it, and the formula ``tree``. A report is a completion; its policy is the name of the report file
+without ``reports_``. Option ``language`` (``en`` or ``zh``) selects the tasks of one language.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is wrong with a file. All errors in it are collected before they are raised as one."""
+"""Errors in a file, collected with their positions and raised as one exception."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Location:
 
 @dataclass(frozen=True, slots=True)
 class FieldError:
-    """One thing that is wrong. ``path`` is like ``criteria[2].weight``; empty where the whole record is meant.
+    """One error in a file. ``path`` is like ``criteria[2].weight``; empty for a whole record.
 
     ``code`` is stable: an error type of pydantic (``missing``, ``float_type``, …) or one of those in docs/formats.md.
     """

@@ -1,4 +1,4 @@
-"""GSM8K's example solutions (arXiv 2110.14168): what models answered to its problems, and whether that is correct.
+"""GSM8K's example solutions (arXiv 2110.14168): models' solutions, and whether they are correct.
 
 Each solution becomes a record, labelled by ``is_correct``. The ground truth is the prompt's reference, and the model
 that wrote the solution its policy.

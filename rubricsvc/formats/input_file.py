@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import io
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar, cast
@@ -107,7 +108,8 @@ class InputFile:
 
     def _read(self) -> Iterator[Document]:
         suffix = self.path.suffix.lower()
-        with self._open() as stream:
+        opened = self._open()
+        with nullcontext(opened) if self.is_stream else opened as stream:  # whoever opened a stream closes it
             if suffix in (".jsonl", ".ndjson") or (
                 suffix not in (".yaml", ".yml", ".json") and stream.peek(HEAD).lstrip().startswith(b"{")
             ):
@@ -135,7 +137,8 @@ class InputFile:
             if head.startswith(codecs.BOM_UTF8):
                 stream.read(len(codecs.BOM_UTF8))
         except BaseException:
-            stream.close()
+            if not self.is_stream:
+                stream.close()
             raise
         return stream
 

@@ -37,7 +37,7 @@ class LabelLine:
         """Return the label with the value that its level has in the rubric.
 
         Raises:
-            InvalidError: there is no such level; ``path`` names the field.
+            InvalidError: the level is unknown; ``path`` names the field.
         """
         criterion = rubric.by_key.get(self.label.criterion)
         if self.level is None or (criterion is None and self.label.criterion != OVERALL):

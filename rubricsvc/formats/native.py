@@ -140,7 +140,7 @@ def check_formula(rubric: Rubric, location: Location, errors: FileErrors) -> Rub
 
 
 def _criterion(item: Any, number: int, location: Location, errors: FileErrors) -> dict[str, Any]:
-    """Expand a criterion: a bare text has weight 1, and the key defaults to c1, c2, …"""
+    """Expand a criterion: a bare text has weight 1, and the key defaults to c1, c2 and so on."""
     if isinstance(item, str):
         item = {"text": item}
     if not isinstance(item, dict):

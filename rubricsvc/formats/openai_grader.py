@@ -2,12 +2,12 @@
 
 A record is one of these:
 
-- a grader, which becomes a rubric for any prompt; or what holds graders: an eval (``testing_criteria``), a fine-tuning
-  job or its ``reinforcement`` method;
-- ``{"item": {…}, "grader": {…}}``, which becomes a prompt with its rubric; ``model_sample`` beside them its completion;
-- an item alone, as in the files of reinforcement fine-tuning: a row with ``messages``. It becomes a prompt.
+- a grader, which becomes a rubric for any prompt; or an object with graders: an eval (``testing_criteria``), a
+  fine-tuning job or its ``reinforcement`` method;
+- ``{"item": {…}, "grader": {…}}``, which becomes a prompt with its rubric; ``model_sample`` becomes its completion;
+- an item without a grader, as in the files of reinforcement fine-tuning: a row with ``messages``. It becomes a prompt.
 
-An item's ``messages`` are what the policy is asked; where it has none, it is asked the item itself, as JSON.
+An item's ``messages`` are the prompt; without messages, the prompt is the item as JSON.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ def read(file: InputFile) -> Iterator[Record]:
     for data, location in file.records():
         if not isinstance(data, dict):
             errors.expected(location, "dict_type", "a grader or an item", data)
-        elif "item" in data or "messages" in data or not (held := _graders_in(data)):
+        elif "item" in data or "messages" in data or not (graders_data := _graders_in(data)):
             record = _item(data if "item" in data else {"item": data}, location, errors)
             yield from (record,) if record else ()
         else:
-            graders = (grader_of(one, location, errors, path) for path, one in held)
+            graders = (grader_of(one, location, errors, path) for path, one in graders_data)
             yield from (
                 Record(None, rubric_of(one), name=rubric_name(one.label), location=location) for one in graders if one
             )
@@ -53,7 +53,7 @@ _GRADER_PATHS: tuple[FieldPath, ...] = (("grader",), ("reinforcement", "grader")
 
 
 def _graders_in(data: dict[str, Any]) -> list[tuple[FieldPath, Any]]:
-    """The graders in a record, each with the way to it; none in a row of data."""
+    """Return the graders in a record, each with its path; none for a row of data."""
     if isinstance(several := data.get("testing_criteria"), list):
         return [(("testing_criteria", number), one) for number, one in enumerate(several)]
     for path in _GRADER_PATHS:

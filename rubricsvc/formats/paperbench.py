@@ -1,7 +1,7 @@
 """PaperBench (arXiv 2504.01848): a tree of weighted requirements, bare or graded, as in openai/frontier-evals.
 
-A leaf becomes a criterion, a node above leaves a group (paths begin at the root), and the rubric folds by ``tree``. The
-scores of a graded tree's leaves are its labels; those of the nodes above follow from them, and are not read.
+A leaf becomes a criterion, an inner node a group (paths begin at the root); the formula is ``tree``. The scores of a
+graded tree's leaves become labels; those of inner nodes follow from them and are not read.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def _keys(ids: list[str]) -> list[str]:
 
 
 def _group(node: _Node, path: GroupPath) -> dict[str, Any]:
-    # the root's own weight means nothing, as it has no sibling; times 1 and over 1 leaves its score as it is
+    # the root has no sibling, so its weight is irrelevant; 1 keeps its score exact
     return {"path": path, "weight": node.weight if len(path) > 1 else 1.0, "text": node.requirements}
 
 

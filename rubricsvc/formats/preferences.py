@@ -1,7 +1,7 @@
-"""Pairs of answers, one of them the better one: LLMBar (arXiv 2310.07641) and EvalBiasBench (arXiv 2407.06551).
+"""Pairs of completions with a preference: LLMBar (arXiv 2310.07641) and EvalBiasBench (arXiv 2407.06551).
 
-A pair becomes two records of one prompt under one criterion; the better answer is labelled 1, the other one 0. The
-labels are relative: what is 0 is worse than its partner, and need not be bad.
+A pair becomes two records of one prompt under one criterion; the better completion is labelled 1, the other one 0. The
+labels are relative: 0 means worse than the other, not bad.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class LlmBar(ForeignModel):
 
 
 class EvalBias(ForeignModel):
-    """A line of EvalBiasBench. ``bias`` is what a judge may be led by; it becomes the prompt's tag."""
+    """A line of EvalBiasBench. ``bias`` is the bias that it tests; it becomes the prompt's tag."""
 
     instruction: Text
     first: str = Field(alias="response1")

@@ -1,4 +1,4 @@
-"""What every format is read into."""
+"""The record that every format is read into."""
 
 from __future__ import annotations
 

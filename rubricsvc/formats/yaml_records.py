@@ -132,10 +132,8 @@ class _Builder:
         elif kind == "bool":
             data = text.lower() == "true"
         elif kind in ("int", "float"):
-            value = (
-                float(text.replace(".inf", "inf").replace(".nan", "nan").lower()) if len(text) < 400 else float("inf")
-            )
-            data = int(text) if kind == "int" and abs(value) < float("inf") else value
+            number = float(text.lower().replace(".inf", "inf").replace(".nan", "nan"))
+            data = int(text) if kind == "int" and abs(number) < float("inf") else number
         try:
             check_storable(data)
         except JsonError as error:

@@ -85,7 +85,7 @@ def import_file(
 
     Raises:
         InvalidFileError: the file is invalid, or refers to prompts, completions or rubrics that do not exist.
-        InvalidError: there is no such format or option, or ``rubric_name`` is given for several rubrics.
+        InvalidError: the format or option is unknown, or ``rubric_name`` is given for several rubrics.
         ConflictError: a person's label differs from an earlier one, and ``replace_labels`` is not set.
     """
     importer = _Importer(session, file, skip_invalid, replace_labels)

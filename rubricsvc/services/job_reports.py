@@ -99,7 +99,7 @@ def describe_voting(voting: dict[str, float], judge: Judge) -> dict[str, Any]:
             f"{voting['saved_estimate']:.0%}, if the last judge's replies are as long as the first's"
         )
     elif "resolved_early" in voting and "saved" not in voting:
-        unused = "the last judge was never asked; set --price of each member to estimate it"
+        unused = "the last judge was never asked; set endpoint.price of each member to estimate it"
         shown["saved"] = "unknown: " + (
             unused if voting["resolved_early"] == 1 else "a server reported no token counts"
         )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from rubricsvc.services.selecting import Selection, select, veto_warning
 from rubricsvc.store import jobs, judges, rubrics
-from rubricsvc.store.session import RANG
+from rubricsvc.store.session import PUBLISHED
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
@@ -62,4 +62,4 @@ def submit(
         required = rubrics.judged_required(session, (rubric_id for _, rubric_id in selection.pairs))
         warning = veto_warning(judge.value, required)
     job = jobs.submit(session, judge_id=judge.id, items=selection.pairs, key=key, name=name, budget=budget)
-    return Submission(job.id, RANG in session.info, selection, warning)  # only a new job is published
+    return Submission(job.id, PUBLISHED in session.info, selection, warning)  # only a new job is published

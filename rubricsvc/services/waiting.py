@@ -37,7 +37,7 @@ def ensure_worker(
     with db.read() as session:
         job = jobs.get(session, job_id)
         judge, is_open = job.judge.value, job.status in OPEN
-    if is_open and db.after_ring is None:
+    if is_open and db.on_commit is None:
         with start_worker(judge):
             yield
         return

@@ -1,9 +1,8 @@
-"""How well a judge agrees with people: the arithmetic, on plain arrays. Needs the extra ``judging``.
+"""Agreement of a judge with people, on plain arrays. Needs the extra ``judging``.
 
-All arrays are [N], an entry for each pair of findings on the same thing, values in [0, 1]; ``clusters`` names the
-prompt of each. A finding's class is the level of the scale that it lies nearest to (on a binary one: met from 0.5
-upwards). Intervals are 95 % percentile intervals of a bootstrap that draws whole prompts, since findings on one prompt
-are alike.
+Arrays are [N], an entry for each pair of a judge's value and a label of the same thing, in [0, 1]; ``clusters`` is the
+prompt of each. The class of a value is the closest level of the scale (binary: met from 0.5 on). Intervals are 95 %
+percentile intervals of a bootstrap that draws whole prompts, since values on one prompt are correlated.
 """
 
 from __future__ import annotations
@@ -21,29 +20,28 @@ from sklearn import config_context, metrics
 from rubricsvc.core.rubric import Binary, Ordinal, Scale
 from rubricsvc.stats.intervals import MIN_CLUSTERS, Floats, Ints, cluster_draws, percentile_interval
 
-LEAST = 5
-"""Fewer pairs than this give no figure, fewer prompts no interval."""
-LEAST_DRAWS = 20
-"""Fewer draws that allow a figure give it no interval."""
-
+MIN_PAIRS = 5
+"""Fewer pairs than this give no estimate."""
+MIN_DRAWS = 20
+"""With fewer draws that allow an estimate it has no interval."""
 BINS = 10
 RESAMPLES = 300
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
-    """A number with its interval; or no number, and why. An interval is None where it cannot be told, and why."""
+class Estimate:
+    """A number with its interval. Without a value or an interval the reason says why."""
 
     value: float | None
     low: float | None = None
     high: float | None = None
     null_reason: str | None = None
-    why_no_interval: str | None = None
+    no_interval_reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
-    """Findings of a judge beside those of people. ``levels`` are the scale's, ascending."""
+    """A judge's values beside people's. ``levels`` are those of the scale, ascending."""
 
     judge: Floats
     people: Floats
@@ -59,13 +57,14 @@ class Pairs:
         levels: Sequence[float],
         decided: Sequence[float] | None = None,
     ) -> Pairs:
-        """Pairs of values. Classes are the nearest levels; of ``decided``, where the judge has its own threshold."""
+        """Return pairs of values; a judge with its own threshold is classified by ``decided``."""
         ascending = tuple(sorted(levels))
         a, b = np.asarray(judge, float), np.asarray(people, float)
-        said = a if decided is None else np.asarray(decided, float)
-        return cls(a, b, nearest(said, ascending), nearest(b, ascending), ascending)
+        classified = a if decided is None else np.asarray(decided, float)
+        return cls(a, b, nearest_level(classified, ascending), nearest_level(b, ascending), ascending)
 
     def take(self, rows: Ints) -> Pairs:
+        """Return these rows."""
         return replace(
             self,
             judge=self.judge[rows],
@@ -75,14 +74,14 @@ class Pairs:
         )
 
     def confusion(self) -> list[list[int]]:
-        """Counts [levels of people, levels of the judge]."""
+        """Return counts [levels of people, levels of the judge]."""
         matrix = metrics.confusion_matrix(self.people_class, self.judge_class, labels=list(range(len(self.levels))))
         counts: list[list[int]] = matrix.tolist()
         return counts
 
 
 def levels_of(scale: Scale) -> tuple[float, ...]:
-    """What can be said on a scale, ascending, in [0, 1]: of a number its whole steps, or eleven points of its range."""
+    """Return the levels of a scale in [0, 1], ascending; of a numeric one its whole steps, or eleven points."""
     if isinstance(scale, Binary):
         return (0.0, 1.0)
     if isinstance(scale, Ordinal):
@@ -92,16 +91,16 @@ def levels_of(scale: Scale) -> tuple[float, ...]:
     return tuple(step / steps for step in range(steps + 1))
 
 
-def nearest(values: Floats, levels: Sequence[float]) -> Ints:
-    """The index of the level nearest to each value; halfway goes up."""
+def nearest_level(values: Floats, levels: Sequence[float]) -> Ints:
+    """Return the index of the level closest to each value; halfway rounds up."""
     middles = (np.asarray(levels)[1:] + np.asarray(levels)[:-1]) / 2
     return np.searchsorted(middles, values, side="right").astype(np.int64)
 
 
 def expected_calibration_error(probability: Floats, outcome: Floats, bins: int = BINS) -> float:
-    """Σ share of the bin · |mean outcome - mean probability|, over bins of equal width (Guo et al., arXiv 1706.04599).
+    """Return Σ share of the bin · |mean outcome - mean probability| over bins of equal width (arXiv 1706.04599).
 
-    It is biased upwards where bins hold few findings.
+    It is biased upwards if bins hold few values.
     """
     which = np.minimum((probability * bins).astype(int), bins - 1)
     gap = np.bincount(which, outcome - probability, minlength=bins)
@@ -109,7 +108,7 @@ def expected_calibration_error(probability: Floats, outcome: Floats, bins: int =
 
 
 def brier(probability: Floats, outcome: Floats) -> float:
-    """The mean squared difference; outcomes may lie between 0 and 1."""
+    """Return the mean squared difference; outcomes may lie between 0 and 1."""
     return float(np.mean((probability - outcome) ** 2))
 
 
@@ -118,12 +117,12 @@ def _kappa(pairs: Pairs, weights: str | None = None) -> float:
 
 
 def _alpha(classes: NDArray[Any], levels: int) -> float:
-    """Krippendorff's alpha of classes [raters, things], NaN where there is none."""
+    """Return Krippendorff's alpha of classes [raters, things], NaN where a rating is missing."""
     scale = "nominal" if levels == 2 else "ordinal"
     return float(krippendorff.alpha(classes, level_of_measurement=scale, value_domain=list(range(levels))))
 
 
-FIGURES: dict[str, Callable[[Pairs], float]] = {
+METRICS: dict[str, Callable[[Pairs], float]] = {
     "accuracy": lambda p: float(metrics.accuracy_score(p.people_class, p.judge_class)),
     "balanced_accuracy": lambda p: float(metrics.recall_score(p.people_class, p.judge_class, **_macro(p.people_class))),
     "macro_f1": lambda p: float(metrics.f1_score(p.people_class, p.judge_class, **_macro(p.people_class))),
@@ -136,109 +135,87 @@ FIGURES: dict[str, Callable[[Pairs], float]] = {
     "pearson": lambda p: float(stats.pearsonr(p.judge, p.people).statistic),
     "spearman": lambda p: float(stats.spearmanr(p.judge, p.people).statistic),
 }
-"""Name to its arithmetic. Balanced accuracy and macro-F1 are means over the classes that people gave."""
+"""By name. Balanced accuracy and macro-F1 are means over the classes that people gave."""
 
 CORRELATIONS = ("pearson", "spearman")
-
-
-@dataclass(frozen=True, slots=True)
-class _Need:
-    """Some figures take more than pairs."""
-
-    names: frozenset[str]
-    met: Callable[[Pairs], bool]
-    why: str
-
-
-_ONE_ANSWER = "people gave one answer throughout"
-_NEEDS = (
-    _Need(frozenset({"auroc", "ece", "brier"}), lambda p: len(p.levels) == 2, "only on a scale of two levels"),
-    _Need(frozenset(CORRELATIONS), lambda p: len(p.levels) > 2, "only on a scale of more than two levels"),
-    _Need(
-        frozenset({"balanced_accuracy", "macro_f1", "kappa", "weighted_kappa", "alpha", "auroc"}),
-        lambda p: bool(np.ptp(p.people_class)),
-        _ONE_ANSWER,
-    ),
-    _Need(frozenset(CORRELATIONS), lambda p: bool(np.ptp(p.people)), _ONE_ANSWER),
-    _Need(frozenset(CORRELATIONS), lambda p: bool(np.ptp(p.judge)), "the judge gave one answer throughout"),
+_PROBABILITY_METRICS = ("auroc", "ece", "brier")
+_CLASS_METRICS = ("balanced_accuracy", "macro_f1", "kappa", "weighted_kappa", "alpha", "auroc")
+_CONSTANT_LABELS = "all labels are the same"
+_REQUIREMENTS: tuple[tuple[tuple[str, ...], Callable[[Pairs], bool], str], ...] = (
+    (_PROBABILITY_METRICS, lambda p: len(p.levels) == 2, "only on a scale of two levels"),
+    (CORRELATIONS, lambda p: len(p.levels) > 2, "only on a scale of more than two levels"),
+    (_CLASS_METRICS, lambda p: bool(np.ptp(p.people_class)), _CONSTANT_LABELS),
+    (CORRELATIONS, lambda p: bool(np.ptp(p.people)), _CONSTANT_LABELS),
+    (CORRELATIONS, lambda p: bool(np.ptp(p.judge)), "all values of the judge are the same"),
 )
+"""Names of metrics, what they require of the pairs, and why there is none otherwise."""
 
 
 def _macro(present: Ints) -> dict[str, Any]:
     return {"average": "macro", "labels": np.unique(present), "zero_division": 0.0}
 
 
-def why_not(name: str, pairs: Pairs) -> str | None:
-    """Why there is no such figure, where there is none."""
-    if len(pairs.judge) < LEAST:
-        return f"{len(pairs.judge)} pairs; a figure takes {LEAST}"
-    return next((need.why for need in _NEEDS if name in need.names and not need.met(pairs)), None)
+def null_reason(name: str, pairs: Pairs) -> str | None:
+    """Return why these pairs have no such metric; None if they have."""
+    if len(pairs.judge) < MIN_PAIRS:
+        return f"{len(pairs.judge)} pairs; an estimate needs {MIN_PAIRS}"
+    return next((reason for names, met, reason in _REQUIREMENTS if name in names and not met(pairs)), None)
 
 
-def measure(
+def estimate_metrics(
     pairs: Pairs,
     clusters: Sequence[int],
-    names: Sequence[str] = tuple(FIGURES),
+    names: Sequence[str] = tuple(METRICS),
     *,
     resamples: int = RESAMPLES,
     seed: int = 0,
-) -> dict[str, Figure]:
-    """The figures by name, each with its interval. ``resamples`` 0: without intervals."""
+) -> dict[str, Estimate]:
+    """Return the metrics by name, each with its interval; without intervals if ``resamples`` is 0."""
+    reasons = {name: null_reason(name, pairs) for name in names}
+    known = [name for name, reason in reasons.items() if reason is None]
     with config_context(assume_finite=True, skip_parameter_validation=True):
-        whole = {name: why_not(name, pairs) or FIGURES[name](pairs) for name in names}
-        told = [name for name in names if not isinstance(whole[name], str)]
-        drawn = _bootstrap(pairs, np.asarray(clusters), told, resamples, seed)
+        values = {name: METRICS[name](pairs) for name in known}
+        samples: dict[str, list[float]] = {name: [] for name in known}
+        for rows in cluster_draws(np.asarray(clusters), resamples, seed) if known else ():
+            drawn = pairs.take(rows)
+            for name in known:
+                if null_reason(name, drawn) is None:
+                    samples[name].append(METRICS[name](drawn))
     prompts = len(set(clusters))
     return {
-        name: Figure(None, null_reason=value)
-        if isinstance(value, str)
-        else _figure(value, drawn[name], prompts, resamples)
-        for name, value in whole.items()
+        name: Estimate(None, null_reason=reason)
+        if reason
+        else _with_interval(values[name], samples[name], prompts, resamples)
+        for name, reason in reasons.items()
     }
 
 
-def alpha_of_people(
+def inter_annotator_alpha(
     values: Floats, levels: Sequence[float], clusters: Sequence[int], *, resamples: int = RESAMPLES, seed: int = 0
-) -> Figure:
-    """Krippendorff's alpha of ``values`` [people, things], NaN where a person did not label a thing.
+) -> Estimate:
+    """Return Krippendorff's alpha of ``values`` [people, things], NaN where a person did not label a thing.
 
-    ``clusters`` [things]: the prompt of each. Things that fewer than two labelled count for nothing.
+    ``clusters`` [things] is the prompt of each. Things with fewer than two labels are left out.
     """
-    twice = np.flatnonzero((~np.isnan(values)).sum(0) > 1)
-    known, among = values[:, twice], np.asarray(clusters)[twice]
-    classes = np.where(np.isnan(known), np.nan, nearest(known, sorted(levels)))
-    if len(twice) < LEAST:
-        return Figure(None, null_reason=f"{len(twice)} labelled by several; a figure takes {LEAST}")
+    shared = np.flatnonzero((~np.isnan(values)).sum(0) > 1)
+    known, among = values[:, shared], np.asarray(clusters)[shared]
+    classes = np.where(np.isnan(known), np.nan, nearest_level(known, sorted(levels)))
+    if len(shared) < MIN_PAIRS:
+        return Estimate(None, null_reason=f"{len(shared)} labelled by several; an estimate needs {MIN_PAIRS}")
     if np.nanmin(classes) == np.nanmax(classes):
-        return Figure(None, null_reason=_ONE_ANSWER)
-    samples = (classes[:, rows] for rows in cluster_draws(among, resamples, seed))
-    drawn = [_alpha(sample, len(levels)) for sample in samples if np.nanmin(sample) < np.nanmax(sample)]
-    return _figure(_alpha(classes, len(levels)), drawn, len(set(among.tolist())), resamples)
+        return Estimate(None, null_reason=_CONSTANT_LABELS)
+    draws = (classes[:, rows] for rows in cluster_draws(among, resamples, seed))
+    samples = [_alpha(drawn, len(levels)) for drawn in draws if np.nanmin(drawn) < np.nanmax(drawn)]
+    return _with_interval(_alpha(classes, len(levels)), samples, len(set(among.tolist())), resamples)
 
 
-def _bootstrap(
-    pairs: Pairs, clusters: NDArray[Any], names: Sequence[str], resamples: int, seed: int
-) -> dict[str, list[float]]:
-    """Each figure over ``resamples`` draws of whole clusters; a draw that does not allow a figure is left out of it."""
-    drawn: dict[str, list[float]] = {name: [] for name in names}
-    for rows in cluster_draws(clusters, resamples, seed) if names else ():
-        sample = pairs.take(rows)
-        for name in names:
-            if why_not(name, sample) is None:
-                drawn[name].append(FIGURES[name](sample))
-    return drawn
-
-
-def _figure(value: float, drawn: Sequence[float], prompts: int, resamples: int) -> Figure:
-    why = _why_no_interval(len(drawn), prompts, resamples)
-    return Figure(value, why_no_interval=why) if why else Figure(value, *percentile_interval(drawn))
-
-
-def _why_no_interval(drawn: int, prompts: int, resamples: int) -> str | None:
-    if drawn >= LEAST_DRAWS:
-        return None
-    if resamples < LEAST_DRAWS:
-        return f"{resamples} draws; an interval takes {LEAST_DRAWS}"
-    if prompts < MIN_CLUSTERS:
-        return f"{prompts} prompts; an interval takes {MIN_CLUSTERS}"
-    return f"{drawn} of {resamples} draws have this figure; an interval takes {LEAST_DRAWS}"
+def _with_interval(value: float, samples: Sequence[float], prompts: int, resamples: int) -> Estimate:
+    if len(samples) >= MIN_DRAWS:
+        return Estimate(value, *percentile_interval(samples))
+    if resamples < MIN_DRAWS:
+        reason = f"{resamples} draws; an interval needs {MIN_DRAWS}"
+    elif prompts < MIN_CLUSTERS:
+        reason = f"{prompts} prompts; an interval needs {MIN_CLUSTERS}"
+    else:
+        reason = f"{len(samples)} of {resamples} draws have an estimate; an interval needs {MIN_DRAWS}"
+    return Estimate(value, no_interval_reason=reason)

@@ -59,7 +59,7 @@ def suite_result(
     scored = [finding for finding in findings if not _unscored_reason(finding, measure)]
     hits = [finding for finding in scored if _is_hit(finding, measure)]
     of_all = rate(len(hits), len(scored))
-    failure = _failure(of_all, len(findings), max_rate, "told apart" if "tie" in unscored else "scored")
+    failure = _failure(of_all, len(findings), max_rate, "distinguished" if "tie" in unscored else "scored")
     pairs = [(_value(f.verdict), _value(f.baseline)) for f in scored if f.baseline and f.baseline.value is not None]
     met_before = sum(baseline >= MET_THRESHOLD for _, baseline in pairs)
     result = SuiteResult(

@@ -1,12 +1,10 @@
-"""From a judge's findings on several criteria to one person's score of the whole (LLM-Rubric, arXiv 2501.00274).
+"""Regression of people's overall scores on a judge's verdicts (LLM-Rubric, arXiv 2501.00274). Needs ``judging``.
 
-Ridge regression on the findings (of a readout: on the probabilities of all levels), with an offset for each person,
-since people read the same scale differently, and, where that tells more, with weights for each person beside those for
-all, since people care for different things (features copied for each domain: Daume, ACL 2007). What it is worth is told
-by nested cross-validation that never has one prompt on both sides: the outer folds tell, the inner ones choose the
-penalty, and whether people have weights of their own. The person is known when a score is told, and the person's labels
-on *other* prompts are learned from, as in the paper.
-Needs the extra ``judging``.
+Ridge regression on the verdicts (of a readout: on the probabilities of all levels) with an offset for each person,
+since people use a scale differently, and, if that predicts better, weights for each person beside the shared ones
+(features copied for each domain: Daume, ACL 2007). Its quality is measured by nested cross-validation over whole
+prompts: the outer folds measure, the inner ones choose the penalty and whether people have weights of their own. As in
+the paper, a score is predicted for a known person, whose labels on *other* prompts are in the training data.
 """
 
 from __future__ import annotations
@@ -26,196 +24,208 @@ from rubricsvc.core.base import Value
 from rubricsvc.core.label import OVERALL, JudgedLabel
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import InvalidError
-from rubricsvc.stats.agreement import RESAMPLES, Figure, Pairs, measure
+from rubricsvc.stats.agreement import RESAMPLES, Estimate, Pairs, estimate_metrics
 from rubricsvc.stats.intervals import Floats
 
-LEAST_SCORES = 30
+MIN_SCORES = 30
 FOLDS, INNER_FOLDS = 10, 5
-LEAST_OWN = 10
-"""Whoever gave fewer scores has no weights of their own."""
-MOST_OWN = 600
-"""Nobody has, where people times columns would be more: fitting would take minutes."""
+MIN_PERSON_SCORES = 10
+"""People with fewer scores have no weights of their own."""
+MAX_PERSON_COLUMNS = 600
+"""With more columns (people times features) no person has weights: fitting would take minutes."""
 PENALTIES = np.logspace(-2, 3, 11)
-_FINE = tuple(step / 10 for step in range(11))
+_TENTHS = tuple(step / 10 for step in range(11))
 
 
-class Overall(Value):
-    """score = intercept + Σ weight · finding + the person's offset. Findings lie in [0, 1]; the sum is not clipped.
+class OverallModel(Value):
+    """score = intercept + Σ weight · value + the person's offset; values are in [0, 1], the sum is not clipped.
 
-    A column of ``weights`` is a criterion's key, or ``key=level`` for the probability of that level. ``own`` has by how
-    much a person's weights differ from those of people on average.
+    A key of ``weights`` is a criterion's key, or ``key=level`` for the probability of that level. ``person_weights``
+    are differences from the weights of people on average.
     """
 
     weights: dict[str, float] = Field(min_length=1)
     intercept: float
-    people: dict[str, float] = Field(default_factory=dict)
-    own: dict[str, dict[str, float]] = Field(default_factory=dict)
+    person_offsets: dict[str, float] = Field(default_factory=dict)
+    person_weights: dict[str, dict[str, float]] = Field(default_factory=dict)
 
-    def score(self, findings: Mapping[str, float], person: str | None = None) -> float:
-        """The score that ``person`` would give, or, unnamed or unknown, people on average.
+    def score(self, values: Mapping[str, float], person: str | None = None) -> float:
+        """Return the score that ``person`` would give, or people on average if it is None or unknown.
 
         Raises:
-            KeyError: a finding is missing.
+            KeyError: A value is missing.
         """
-        own = self.own.get(person or "", {})
-        told = sum((weight + own.get(key, 0.0)) * findings[key] for key, weight in self.weights.items())
-        return self.intercept + told + self.people.get(person or "", 0.0)
+        own = self.person_weights.get(person or "", {})
+        weighted = sum((weight + own.get(key, 0.0)) * values[key] for key, weight in self.weights.items())
+        return self.intercept + weighted + self.person_offsets.get(person or "", 0.0)
 
     def predict(self, verdicts: Iterable[Verdict], person: str | None = None) -> float | None:
-        """`score` of a judge's verdicts on one completion; None where a finding is missing: a failure is no number."""
-        found = _columns_of({verdict.criterion: verdict for verdict in verdicts})
-        return self.score(found, person) if self.weights.keys() <= found.keys() else None
+        """Return the `score` of a judge's verdicts on one completion; None if a value is missing."""
+        values = _features({verdict.criterion: verdict for verdict in verdicts})
+        return self.score(values, person) if self.weights.keys() <= values.keys() else None
 
 
 @dataclass(frozen=True, slots=True)
 class OverallFit:
-    """What came of it, on held-out prompts: Pearson's r of people's scores with the regression that knows the person
-    (``personal``), with one that knows the person's offset only (``shifted``), with one that does not know the person
-    (``pooled``), and with the person's habit alone (``habit``), beside the judge's own score (``raw``), where it has
-    one. ``overall`` is the first of them."""
+    """A fitted model, and Pearson's r of people's scores with predictions on held-out prompts.
 
-    overall: Overall
+    ``judge`` is the judge's own score, if it has one. ``no_person`` does not know the person, ``person_mean`` knows
+    nothing else, ``person_offset`` adds an offset a person, and ``person_weights`` is ``model``.
+    """
+
+    model: OverallModel
     scores: int
     people: int
     prompts: int
-    raw: Figure | None
-    pooled: Figure
-    habit: Figure
-    shifted: Figure
-    personal: Figure
+    judge: Estimate | None
+    no_person: Estimate
+    person_mean: Estimate
+    person_offset: Estimate
+    person_weights: Estimate
 
 
 def fit_overall(
     columns: Sequence[str],
-    findings: Sequence[Sequence[float]],
+    features: Sequence[Sequence[float]],
     scores: Sequence[float],
     people: Sequence[str],
     prompts: Sequence[int],
     *,
-    raw: Sequence[float] | None = None,
+    judge_scores: Sequence[float] | None = None,
     resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> OverallFit:
-    """Fit and tell. ``findings`` [N, len(columns)]: values, or the probabilities of all levels; the rest [N].
+    """Fit a model and measure it.
+
+    Args:
+        columns: The names of the features.
+        features: [N, len(columns)], values of verdicts or probabilities of levels.
+        scores: [N], people's overall scores.
+        people: [N], who gave each score.
+        prompts: [N], the prompt of each score.
+        judge_scores: [N], the judge's own scores.
+        resamples: The number of bootstrap draws of an interval.
+        seed: The seed of the folds.
 
     Raises:
-        InvalidError: too few scores or prompts.
+        InvalidError: There are too few scores or prompts.
     """
-    if len(scores) < LEAST_SCORES or len(set(prompts)) < FOLDS:
+    if len(scores) < MIN_SCORES or len(set(prompts)) < FOLDS:
         raise InvalidError(
-            f"a regression takes at least {LEAST_SCORES} overall scores on at least {FOLDS} prompts, and there are "
+            f"a regression needs at least {MIN_SCORES} overall scores on at least {FOLDS} prompts, found "
             f"{len(scores)} on {len(set(prompts))}",
             hint="label more completions under the key 'overall' (`rubricsvc labels import FILE`), and let the judge "
             "score them (`rubricsvc jobs submit --judge NAME --wait`)",
         )
-    x, y, groups = np.asarray(findings, float), np.asarray(scores, float), np.asarray(prompts)
+    x, y, groups = np.asarray(features, float), np.asarray(scores, float), np.asarray(prompts)
     names = sorted(set(people))
-    who = (np.asarray(people)[:, None] == np.asarray(names)[None]).astype(float)
+    one_hot = (np.asarray(people)[:, None] == np.asarray(names)[None]).astype(float)
     nothing = np.empty((len(y), 0))
 
-    def told(features: Floats, persons: Floats, *, may_own: bool = False) -> Figure:
-        predicted = _Data(features, persons, y, groups, seed, may_own).cross_predicted()
-        return _pearson(predicted, y, groups, resamples)
+    def pearson(predicted: Floats) -> Estimate:
+        pairs = Pairs.of(predicted.tolist(), y.tolist(), _TENTHS)
+        return estimate_metrics(pairs, groups.tolist(), ("pearson",), resamples=resamples)["pearson"]
+
+    def cross_validated(features: Floats, persons: Floats, *, person_weights: bool = False) -> Estimate:
+        return pearson(_Regression(features, persons, y, groups, seed, person_weights).cross_predicted())
 
     return OverallFit(
-        overall=_Data(x, who, y, groups, seed, may_own=True).fitted(columns, names),
+        model=_Regression(x, one_hot, y, groups, seed, person_weights=True).fitted(columns, names),
         scores=len(y),
         people=len(names),
         prompts=len(set(prompts)),
-        raw=_pearson(np.asarray(raw, float), y, groups, resamples) if raw is not None else None,
-        pooled=told(x, nothing),
-        habit=told(nothing, who),
-        shifted=told(x, who),
-        personal=told(x, who, may_own=True),
+        judge=pearson(np.asarray(judge_scores, float)) if judge_scores is not None else None,
+        no_person=cross_validated(x, nothing),
+        person_mean=cross_validated(nothing, one_hot),
+        person_offset=cross_validated(x, one_hot),
+        person_weights=cross_validated(x, one_hot, person_weights=True),
     )
 
 
-def fit_judged(rows: Iterable[JudgedLabel], *, resamples: int = RESAMPLES, seed: int = 0) -> OverallFit:
-    """``fit_overall`` on what one judge found on the criteria that all rubrics share: of each the probabilities of all
-    its levels, where they are there and the same throughout, else the probability, else the value. ``raw`` is the
-    judge's own ``overall`` where it is asked for that, else its reward.
+def fit_to_labels(rows: Iterable[JudgedLabel], *, resamples: int = RESAMPLES, seed: int = 0) -> OverallFit:
+    """Fit a model to ``overall`` labels and a judge's verdicts on the criteria that all rubrics share.
 
-    A completion on which a finding is missing is left out.
+    The features of a criterion are the probabilities of its levels if all verdicts have the same levels, else the
+    probability or the value. The judge's own score is its ``overall`` verdict if it is asked for one, else its reward.
+    Completions with a missing value are left out.
 
     Raises:
-        InvalidError: the rubrics have no criterion in common, or there are too few scores.
+        InvalidError: The rubrics share no criterion, or there are too few scores.
     """
     scored = [row for row in rows if row.label.criterion == OVERALL and row.label.value is not None and row.verdicts]
     shared = set.intersection(*(set(row.verdicts) for row in scored)) if scored else set()
     if scored and not shared:
         hint = "an overall score is regressed on criteria that every completion is judged by: use one rubric for all"
         raise InvalidError("the rubrics of the completions with overall scores share no criterion", hint=hint)
-    columns = [column for key in sorted(shared) for column in _columns(key, [row.verdicts[key] for row in scored])]
-    table = [(row, _columns_of(row.verdicts)) for row in scored]
-    whole = [(row, [found[name] for name in columns]) for row, found in table if found.keys() >= set(columns)]
-    own = [_found(row.verdicts[OVERALL]) if OVERALL in shared else row.reward for row, _ in whole]
-    raw = [score for score in own if score is not None]
+    columns = [name for key in sorted(shared) for name in _columns(key, [row.verdicts[key] for row in scored])]
+    table = [(row, _features(row.verdicts)) for row in scored]
+    complete = [
+        (row, [features[name] for name in columns]) for row, features in table if features.keys() >= set(columns)
+    ]
+    own = [_value(row.verdicts[OVERALL]) if OVERALL in shared else row.reward for row, _ in complete]
+    judge_scores = [score for score in own if score is not None]
     return fit_overall(
         columns,
-        [values for _, values in whole],
-        [row.label.value or 0.0 for row, _ in whole],
-        [row.label.annotator for row, _ in whole],
-        [row.prompt_id for row, _ in whole],
-        raw=raw if len(raw) == len(whole) else None,
+        [features for _, features in complete],
+        [row.label.value or 0.0 for row, _ in complete],
+        [row.label.annotator for row, _ in complete],
+        [row.prompt_id for row, _ in complete],
+        judge_scores=judge_scores if len(judge_scores) == len(complete) else None,
         resamples=resamples,
         seed=seed,
     )
 
 
 def _columns(key: str, verdicts: Iterable[Verdict]) -> list[str]:
-    """A column for each level, where all verdicts have the same ones; else one column."""
-    told = [verdict.levels or {} for verdict in verdicts if verdict.value is not None]
-    alike = told and all(levels.keys() == told[0].keys() for levels in told)
-    return [f"{key}={level}" for level in told[0]] if alike and told[0] else [key]
+    """Return a column for each level if all verdicts have the same levels, else one column."""
+    levels = [verdict.levels or {} for verdict in verdicts if verdict.value is not None]
+    same = levels and all(each.keys() == levels[0].keys() for each in levels)
+    return [f"{key}={level}" for level in levels[0]] if same and levels[0] else [key]
 
 
-def _columns_of(found: Mapping[str, Verdict]) -> dict[str, float]:
-    """What verdicts give of all columns, by name."""
-    known = {key: value for key, verdict in found.items() if (value := _found(verdict)) is not None}
-    levels = {f"{key}={name}": p for key, verdict in found.items() for name, p in (verdict.levels or {}).items()}
-    return levels | known
+def _features(verdicts: Mapping[str, Verdict]) -> dict[str, float]:
+    """Return the values and the probabilities of levels of verdicts by column name."""
+    values = {key: value for key, verdict in verdicts.items() if (value := _value(verdict)) is not None}
+    levels = {f"{key}={name}": p for key, verdict in verdicts.items() for name, p in (verdict.levels or {}).items()}
+    return levels | values
 
 
-def _found(verdict: Verdict) -> float | None:
+def _value(verdict: Verdict) -> float | None:
     return verdict.value if verdict.probability is None else verdict.probability
 
 
-def _pearson(predicted: Floats, scores: Floats, groups: NDArray[Any], resamples: int) -> Figure:
-    pairs = Pairs.of(predicted.tolist(), scores.tolist(), _FINE)
-    return measure(pairs, groups.tolist(), ("pearson",), resamples=resamples)["pearson"]
-
-
 @dataclass(frozen=True)
-class _Data:
-    """``x`` [N, F] findings, ``who`` [N, P] people one-hot, ``y`` [N] scores, ``groups`` [N] prompts.
+class _Regression:
+    """``x`` [N, F] features, ``people`` [N, P] one-hot, ``y`` [N] scores, ``groups`` [N] prompts.
 
-    ``may_own``: people may have weights of their own.
+    ``person_weights`` says whether people may have weights of their own.
     """
 
     x: Floats
-    who: Floats
+    people: Floats
     y: Floats
     groups: NDArray[Any]
     seed: int
-    may_own: bool = False
+    person_weights: bool = False
 
     @cached_property
-    def owners(self) -> NDArray[Any]:
+    def frequent(self) -> NDArray[Any]:
         """The people [K] who may have weights of their own."""
-        enough = np.flatnonzero(self.who.sum(0) >= LEAST_OWN)
-        return enough if self.may_own and len(enough) * self.x.shape[1] <= MOST_OWN else enough[:0]
+        enough = np.flatnonzero(self.people.sum(0) >= MIN_PERSON_SCORES)
+        allowed = self.person_weights and len(enough) * self.x.shape[1] <= MAX_PERSON_COLUMNS
+        return enough if allowed else enough[:0]
 
     @cached_property
     def designs(self) -> list[Floats]:
-        """What may be regressed on: [N, F + P] findings and people, and [N, F + P + F K] each owner's findings too."""
-        plain = np.hstack([self.x, self.who])
-        if not len(self.owners):
+        """The candidates: [N, F + P], and [N, F + P + F K] with the features of each frequent person."""
+        plain = np.hstack([self.x, self.people])
+        if not len(self.frequent):
             return [plain]
-        own = self.x[:, :, None] * self.who[:, None, self.owners]
+        own = self.x[:, :, None] * self.people[:, None, self.frequent]
         return [plain, np.hstack([plain, own.reshape(len(self.y), -1)])]
 
     def cross_predicted(self) -> Floats:
-        """The score of each row [N] by a regression that saw none of its prompt."""
+        """Return the score of each row [N], predicted without its prompt."""
         predicted = np.empty_like(self.y)
         folds = GroupKFold(FOLDS, shuffle=True, random_state=self.seed)
         for fit, test in folds.split(predicted, groups=self.groups):
@@ -224,40 +234,45 @@ class _Data:
         return predicted
 
     def _ridge(self, rows: NDArray[Any]) -> tuple[Floats, Ridge]:
-        """The better design, and the regression on these rows of it."""
+        """Return the better design, and the regression on these rows of it."""
         errors = [self._errors(design[rows], self.y[rows], self.groups[rows]) for design in self.designs]
         design = self.designs[int(np.argmin([each.min() for each in errors]))]
         penalty = PENALTIES[min(errors, key=np.min).argmin()]
         return design, Ridge(penalty).fit(design[rows], self.y[rows])
 
     def _errors(self, design: Floats, y: Floats, groups: NDArray[Any]) -> Floats:
-        """The squared error of each penalty, on folds of whole prompts. Findings are not standardised: they share a
-        scale, and a criterion on which a judge hardly varies must not count for more than one on which it does."""
+        """Return the squared error of each penalty on folds of whole prompts.
+
+        Features are not standardised: they share a scale, and a criterion with hardly any variance must not count for
+        more than one with much.
+        """
         errors = np.zeros(len(PENALTIES))
         folds = GroupKFold(INNER_FOLDS, shuffle=True, random_state=self.seed)
         for fit, test in folds.split(design, groups=groups):
             middle, mean = design[fit].mean(0), y[fit].mean()
-            each = np.repeat(y[fit, None] - mean, len(PENALTIES), 1)  # one decomposition solves for all penalties
-            weights = ridge_regression(design[fit] - middle, each, PENALTIES, solver="svd")
+            repeated = np.repeat(y[fit, None] - mean, len(PENALTIES), 1)  # one decomposition solves for all penalties
+            weights = ridge_regression(design[fit] - middle, repeated, PENALTIES, solver="svd")
             errors += np.square((design[test] - middle) @ weights.T + mean - y[test, None]).mean(0)
         return errors
 
-    def fitted(self, columns: Sequence[str], people: Sequence[str]) -> Overall:
-        """The regression on all rows. An unknown person is one like those who labelled: on average."""
+    def fitted(self, columns: Sequence[str], names: Sequence[str]) -> OverallModel:
+        """Return the model fitted to all rows. An unknown person is predicted as people on average."""
         _, ridge = self._ridge(np.arange(len(self.y)))
-        weights, offsets, rest = np.split(ridge.coef_, np.cumsum([len(columns), len(people)]))
-        own, share = np.zeros((len(columns), len(people))), self.who.mean(0)
+        weights, offsets, rest = np.split(ridge.coef_, np.cumsum([len(columns), len(names)]))
+        own, share = np.zeros((len(columns), len(names))), self.people.mean(0)
         if rest.size:
-            own[:, self.owners] = rest.reshape(len(columns), -1)
+            own[:, self.frequent] = rest.reshape(len(columns), -1)
         weights, own = weights + own @ share, own - (own @ share)[:, None]
         average = float(share @ offsets)
-        return Overall(
-            weights=_named(columns, weights),
+        return OverallModel(
+            weights=_by_name(columns, weights),
             intercept=float(ridge.intercept_) + average,
-            people=_named(people, offsets - average),
-            own={name: _named(columns, each) for name, each in zip(people, own.T, strict=True) if rest.size},
+            person_offsets=_by_name(names, offsets - average),
+            person_weights={
+                name: _by_name(columns, each) for name, each in zip(names, own.T, strict=True) if rest.size
+            },
         )
 
 
-def _named(names: Sequence[str], values: Floats) -> dict[str, float]:
+def _by_name(names: Sequence[str], values: Floats) -> dict[str, float]:
     return dict(zip(names, values.tolist(), strict=True))

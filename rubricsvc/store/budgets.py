@@ -1,9 +1,9 @@
-"""What a job may spend and has spent, in US dollars.
+"""The budgets of jobs and what they have spent, in US dollars.
 
-A worker reserves, under the lock of the job's row, what its calls may cost before it makes them, and writes what they
-came to after. So the caps hold however many work on a job: what is spent and what is reserved never pass the budget.
-Nobody knows which calls a killed worker had under way: all that it had reserved counts as spent. Where it was not
-dead after all, its next write puts that right.
+Before its calls a worker reserves their maximum cost under the lock of the job's row; afterwards it writes their actual
+cost. So spent and reserved money together never exceed the budget, however many workers share a job. All that a killed
+worker had reserved counts as spent, because its calls under way are unknown. If the worker was only silent, its next
+write corrects the sum.
 """
 
 from __future__ import annotations
@@ -19,61 +19,73 @@ from rubricsvc.core.judge import Judge
 from rubricsvc.errors import InvalidError
 from rubricsvc.store.tables import CANCELLED, LEASED, PENDING, ItemRow, JobRow, ReservationRow
 
-_DUST = 1e-9
-"""Dollars that rounding may leave."""
+_ROUNDING = 1e-9
+"""Dollars below which a sum is a rounding error."""
 
 _SHARE = 0.25
-"""Of what is free, at most this much is reserved at a time for further calls, so that others find some too."""
+"""Maximum share of the free money that one worker reserves ahead, so that other workers find some."""
 
-_EXHAUSTED = "budget: the job's cap was reached before this was begun; `jobs retry --budget` goes on"
+_EXHAUSTED = "budget: used up before this item was started; continue with `rubricsvc jobs retry ID --budget USD`"
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
-    """``granted`` dollars are reserved. Where it is 0, ``returns`` says whether calls under way may give some back."""
+class Reservation:
+    """The answer to a request for money.
+
+    Attributes:
+        granted: Dollars that are reserved now.
+        may_return: Whether calls under way may still release some.
+        exhausted: Whether the job is over its budget.
+    """
 
     granted: float = 0.0
-    returns: bool = False
+    may_return: bool = False
     exhausted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Reserved:
-    """Dollars of a job: ``held`` by workers for calls under way, and ``lost`` with killed ones (counted as spent)."""
+class ReservedTotals:
+    """Dollars of a job: ``held`` by workers for calls, and ``lost`` with killed workers (counted as spent)."""
 
     held: float = 0.0
     lost: float = 0.0
 
 
 def check(judge: Judge, budget: float | None, *, least: float = 0.0) -> None:
-    """See that a job of this judge can be held to ``budget``.
+    """Check that a job of this judge can be held to ``budget``.
 
     Raises:
-        InvalidError: it is no more than ``least``, or a judge's price is not known.
+        InvalidError: It is not above ``least``, or a judge's price is unknown.
     """
     if budget is None:
         return
     if not least < budget < 1e9:
-        more = f", and ${least:.4g} are spent or reserved for calls under way" if least else ""
-        raise InvalidError(f"a budget is US dollars above 0{more}; this is {budget:g}", hint="give a larger one")
+        committed = f"; ${least:.4g} are spent or reserved" if least else ""
+        raise InvalidError(
+            f"budget {budget:g} is not above {least:.4g} US dollars{committed}", hint="give a larger one"
+        )
     if judge.unpriced:
         names = ", ".join(judge.unpriced)
-        hint = "add the judge under another name, with --price PROMPT COMPLETION (US dollars for a million tokens)"
-        raise InvalidError(f"no price is known for {names}: nothing says what a job costs", hint=hint)
+        hint = "set endpoint.price in a judge file and add it: `judges show NAME --yaml`, then `judges add -f`"
+        raise InvalidError(f"unknown price: {names}", hint=hint)
 
 
 def capped(session: Session, job_ids: Iterable[int]) -> dict[int, bool]:
-    """Whether each of these jobs has a budget."""
+    """Return whether each of these jobs has a budget."""
     rows = session.execute(select(JobRow.id, JobRow.budget).where(JobRow.id.in_(set(job_ids))))
     return {job_id: budget is not None for job_id, budget in rows}
 
 
-def book(
+def reserve(
     session: Session, job_id: int, worker: str, *, spent: float, held: float, least: float = 0.0, most: float = 0.0
-) -> Taken:
-    """``worker`` has ``spent`` so much since it last wrote, and still needs ``held`` for its calls under way.
+) -> Reservation:
+    """Write what a worker has spent and holds, and reserve money for its next calls.
 
-    On top of these ``least`` is reserved, if there is so much, and up to ``most`` where that leaves enough for others.
+    Args:
+        spent: Dollars spent since the worker last wrote.
+        held: Dollars that its calls under way need.
+        least: Dollars to reserve on top, or none.
+        most: Dollars to reserve on top if that leaves enough for other workers.
     """
     job = _locked(session, job_id)
     query = select(ReservationRow).where(ReservationRow.job_id == job_id)
@@ -84,39 +96,39 @@ def book(
     theirs = sum(row.dollars for row in others.values())
     free = math.inf if job.budget is None else job.budget - job.spent - theirs - held
     granted = max(least, min(most, _SHARE * free)) if free >= least and not job.exhausted else 0.0
-    _hold(session, mine or ReservationRow(job_id=job_id, worker=worker), held + granted)
-    return Taken(granted, theirs + held > _DUST, job.exhausted)
+    _set_reservation(session, mine or ReservationRow(job_id=job_id, worker=worker), held + granted)
+    return Reservation(granted, theirs + held > _ROUNDING, job.exhausted)
 
 
 def _locked(session: Session, job_id: int) -> JobRow:
-    """The job as it stands; nobody else writes to it or its reservations before the transaction ends."""
+    """Lock the job and its reservations until the end of the transaction; return its current row."""
     query = select(JobRow).where(JobRow.id == job_id).with_for_update()
     return session.scalars(query, execution_options={"populate_existing": True}).one()
 
 
-def _hold(session: Session, row: ReservationRow, dollars: float) -> None:
+def _set_reservation(session: Session, row: ReservationRow, dollars: float) -> None:
     row.dollars, row.lost = dollars, False
-    if dollars > _DUST:
+    if dollars > _ROUNDING:
         session.add(row)
     elif row in session:
         session.delete(row)
 
 
 def _orphaned() -> ColumnElement[bool]:
-    """Of a reservation: its worker holds no lease of the job (any more), so that no call of it can be under way."""
+    """Match reservations whose worker holds no lease of the job, so that it has no call under way."""
     lease = select(ItemRow.id).where(
         ItemRow.job_id == ReservationRow.job_id, ItemRow.state == LEASED, ItemRow.worker == ReservationRow.worker
     )
     return ~ReservationRow.lost & ~lease.exists()
 
 
-def orphaned(session: Session) -> list[int]:
-    """Jobs with money that was reserved by workers who hold no lease of them: they were killed."""
+def orphaned_jobs(session: Session) -> list[int]:
+    """Return the jobs with reservations of workers that hold no lease of them, because they were killed."""
     return list(session.scalars(select(ReservationRow.job_id).where(_orphaned()).distinct()))
 
 
-def close(session: Session, job_id: int) -> float:
-    """Count as spent what was reserved by workers who hold no lease of this job; how many dollars."""
+def write_off(session: Session, job_id: int) -> float:
+    """Count the reservations of workers that hold no lease of this job as spent; return the dollars."""
     job = _locked(session, job_id)
     rows = session.scalars(select(ReservationRow).where(ReservationRow.job_id == job_id, _orphaned())).all()
     for row in rows:
@@ -126,16 +138,16 @@ def close(session: Session, job_id: int) -> float:
     return lost
 
 
-def reserved(session: Session, job_id: int) -> Reserved:
-    """What of the job's budget workers hold, and what was lost."""
+def reserved_totals(session: Session, job_id: int) -> ReservedTotals:
+    """Return what workers hold of the job's budget, and what was lost with killed ones."""
     total = func.sum(ReservationRow.dollars)
     query = select(ReservationRow.lost, total).where(ReservationRow.job_id == job_id).group_by(ReservationRow.lost)
     sums: dict[bool, float] = dict(session.execute(query).all())
-    return Reserved(held=sums.get(False, 0.0), lost=sums.get(True, 0.0))
+    return ReservedTotals(held=sums.get(False, 0.0), lost=sums.get(True, 0.0))
 
 
 def exhaust(session: Session, job_id: int) -> None:
-    """Begin nothing more of this job: what nobody has begun is cancelled, and what is under way ends as it can."""
+    """Start nothing more of this job: pending items are cancelled, items under way end."""
     session.execute(update(JobRow).where(JobRow.id == job_id).values(exhausted=True))  # locks it before its items
     session.execute(
         update(ItemRow)
@@ -145,16 +157,16 @@ def exhaust(session: Session, job_id: int) -> None:
 
 
 def reopen(session: Session, job: JobRow, budget: float | None) -> None:
-    """Let a job that is retried spend up to ``budget``; unset, what it could before. Its row must be locked.
+    """Set the budget of a job that is retried; None keeps the old one. The job's row must be locked.
 
     Raises:
-        InvalidError: its budget is used up, or the new one is no larger than what is spent and reserved.
+        InvalidError: The budget is used up, or the new one is not above what is spent and reserved.
     """
-    close(session, job.id)
-    check(job.judge.value, budget, least=job.spent + reserved(session, job.id).held)
+    write_off(session, job.id)
+    check(job.judge.value, budget, least=job.spent + reserved_totals(session, job.id).held)
     if job.exhausted and budget is None:
         raise InvalidError(
             f"job {job.id} has spent ${job.spent:.4g} of its budget of ${job.budget:.4g}",
-            hint=f"give it more: rubricsvc jobs retry {job.id} --budget {2 * (job.budget or 0):g}",
+            hint=f"raise the budget: rubricsvc jobs retry {job.id} --budget {2 * (job.budget or 0):g}",
         )
     job.budget, job.exhausted = job.budget if budget is None else budget, False

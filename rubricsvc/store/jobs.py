@@ -35,8 +35,8 @@ from rubricsvc.store.tables import (
 )
 from rubricsvc.store.upsert import batched, insert, insert_rows
 
-ITEMS_A_BELL = 32
-MOST_BELLS = 32
+ITEMS_PER_MESSAGE = 32
+MAX_MESSAGES = 32
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ def submit(
     for chunk in batched(rows):
         session.execute(*insert_rows(session, ItemRow, chunk))
     _refuse_foreign_rubrics(session, job_id)
-    outbox.ring(session, judge_id, bells(len(pairs)))
+    outbox.publish(session, judge_id, message_count(len(pairs)))
     return get(session, job_id)
 
 
@@ -162,9 +162,9 @@ def _refuse_foreign_rubrics(session: Session, job_id: int) -> None:
         )
 
 
-def bells(items: int) -> int:
+def message_count(items: int) -> int:
     """How many workers to wake for so many items."""
-    return max(1, min(MOST_BELLS, items // ITEMS_A_BELL))
+    return max(1, min(MAX_MESSAGES, items // ITEMS_PER_MESSAGE))
 
 
 def get(session: Session, job_id: int) -> JobRow:
@@ -199,7 +199,7 @@ class Summary:
 
     ``vetoed`` counts rewards by the required criterion that took them down; ``over_budget`` is what one of the failures
     for want of money says, and ``reserved`` what of the budget is set aside or lost. ``prompt_tokens`` and
-    ``cached_tokens`` sum what its verdicts cost, where their judge says so; ``voting`` is what `core.panel.worth` tells
+    ``cached_tokens`` sum what its verdicts cost, where their judge says so; ``voting`` is `core.panel.voting_summary`
     of a panel, a cascade or a pairwise judge.
     """
 
@@ -208,7 +208,7 @@ class Summary:
     reasons: dict[str, int]
     vetoed: dict[str, int]
     over_budget: str | None
-    reserved: budgets.Reserved
+    reserved: budgets.ReservedTotals
     prompt_tokens: float
     cached_tokens: float
     voting: dict[str, float]
@@ -244,7 +244,7 @@ def summary(session: Session, job_id: int) -> Summary:
         reasons=reasons,
         vetoed={str(key): number for key, number in session.execute(vetoed)},
         over_budget=poor,
-        reserved=budgets.reserved(session, job_id),
+        reserved=budgets.reserved_totals(session, job_id),
         prompt_tokens=prompt or 0.0,
         cached_tokens=cached or 0.0,
         voting=voting,
@@ -305,7 +305,7 @@ def retry(session: Session, job_id: int, *, budget: float | None = None) -> int:
     ).all()
     if reopened:
         session.execute(update(JobRow).where(JobRow.id == job_id).values(status=QUEUED, finished_at=None))
-        outbox.ring(session, job.judge_id, bells(len(reopened)))
+        outbox.publish(session, job.judge_id, message_count(len(reopened)))
     return len(reopened)
 
 

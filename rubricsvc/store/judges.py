@@ -1,4 +1,4 @@
-"""Judges: a name stands for one judge for good, so that a score's origin stays known."""
+"""Judges. A name always means the same judge, so that the origin of a score stays known."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ CHECKS = Judge(name="checks", engine="none", model="none", mode="written")
 
 
 def add(session: Session, judge: Judge) -> JudgeRow:
-    """Keep ``judge``. Under a known name only the way to reach it may change.
+    """Store ``judge``. Under a known name only its endpoint may change.
 
     Raises:
-        ConflictError: the name stands for a judge that judges otherwise.
+        ConflictError: The name means another judge.
         InvalidError: the name is blank, or a bare number, which would be taken for an id.
     """
     ids.name_of("a judge's name", judge.name)
@@ -27,7 +27,7 @@ def add(session: Session, judge: Judge) -> JudgeRow:
         raise InvalidError(f"{judge.name!r} cannot name a judge", hint="a bare number is an id; add a letter")
     content = judge.model_dump(mode="json")
     row, _ = get_or_add(session, JudgeRow, {"name": judge.name}, digest=judge.digest, content=content)
-    if row.value.digest != judge.digest:  # not row.digest: an earlier version may have told it otherwise
+    if row.value.digest != judge.digest:
         raise ConflictError(
             f"judge {judge.name!r} exists and is another one ({row.digest[:8]}, not {judge.digest[:8]})",
             hint="give the new judge a name of its own, for example with a version in it",

@@ -107,18 +107,18 @@ def page(
 
 
 def judged_labels(session: Session, judge_id: int, *, job_id: int | None = None) -> list[JudgedLabel]:
-    """Every label, with what this judge found about the same. With ``job_id``: only of what that job scored."""
+    """Return every label beside this judge's verdicts, with ``job_id`` only on what that job scored."""
     query = select(LabelRow, CompletionRow.prompt_id).join(CompletionRow, CompletionRow.id == LabelRow.completion_id)
     if job_id is not None:
         of_job = select(ItemRow.completion_id, ItemRow.rubric_id).where(ItemRow.job_id == job_id)
         query = query.where(tuple_(LabelRow.completion_id, LabelRow.rubric_id).in_(of_job))
     labelled = select(RubricRow).where(RubricRow.id.in_(select(LabelRow.rubric_id)))
     rubrics = {row.id: row.value for row in session.scalars(labelled)}
-    found: dict[tuple[int, int], dict[str, Verdict]] = {}
+    verdicts_of: dict[tuple[int, int], dict[str, Verdict]] = {}
     rewards: dict[tuple[int, int], float | None] = {}
     for completion_id, rubric_id, reward, key, row in session.execute(_newest_verdicts(judge_id, job_id)):
         rewards[completion_id, rubric_id] = reward
-        found.setdefault((completion_id, rubric_id), {})[key] = row.verdict_on(key)
+        verdicts_of.setdefault((completion_id, rubric_id), {})[key] = row.verdict_on(key)
     return [
         JudgedLabel(
             completion_id=row.completion_id,
@@ -126,7 +126,7 @@ def judged_labels(session: Session, judge_id: int, *, job_id: int | None = None)
             rubric_id=row.rubric_id,
             label=row.label,
             criterion=rubrics[row.rubric_id].by_key.get(row.criterion),
-            verdicts=found.get((row.completion_id, row.rubric_id), {}),
+            verdicts=verdicts_of.get((row.completion_id, row.rubric_id), {}),
             reward=rewards.get((row.completion_id, row.rubric_id)),
         )
         for row, prompt_id in session.execute(query.order_by(LabelRow.id))

@@ -198,7 +198,7 @@ def release(session: Session, leases: Sequence[Lease]) -> None:
         execution_options={"synchronize_session": False},
     )
     for judge_id in {lease.judge_id for lease in leases}:
-        outbox.ring(session, judge_id)
+        outbox.publish(session, judge_id)
 
 
 def record(session: Session, results: Sequence[ItemResult]) -> list[int]:
@@ -217,7 +217,7 @@ def record(session: Session, results: Sequence[ItemResult]) -> list[int]:
     written = verdicts.write(session, in_order) if new else set()
     uncontested = written - shared
     contested = [result for result in ours if any(name not in uncontested for name, _ in result.new)]
-    read = verdicts.settled(session, [result.asked for result in contested])
+    read = verdicts.known(session, [result.asked for result in contested])
     stored = {result.lease.item_id: found for result, found in zip(contested, read, strict=True)}
     rows = [_item_columns(result, stored.get(result.lease.item_id, {})) for result in ours]
     session.execute(update(ItemRow), rows)
@@ -291,7 +291,7 @@ def reconcile(session: Session, *, max_leases: int) -> int:
             session.execute(update(ItemRow).where(ItemRow.id.in_(chunk)).values(**freed, **values))
     jobs.finish(session)
     for judge_id in _unattended(session):
-        outbox.ring(session, judge_id)
+        outbox.publish(session, judge_id)
     return len(returned)
 
 

@@ -22,7 +22,7 @@ class Queue:
     """``items``: open ones by (judge's name, state). ``bells``: those not yet sent."""
 
     items: dict[tuple[str, str], int]
-    bells: int
+    outbox: int
 
 
 def queue(session: Session) -> Queue:

@@ -1,7 +1,7 @@
-"""The doorbell. A bell is written in the transaction that made the work, and sent to the broker after its commit.
+"""Messages to workers, written in the transaction that stores the work and sent to the broker after its commit.
 
-A bell carries ids only. Losing one loses nothing: the work is in ``items``, and the reconciler rings again. Ringing
-twice does nothing twice: whoever comes second finds the table dry.
+A message carries ids only. A lost message loses no work: the work is in ``items``, and the reconciler publishes it
+again. A second message is harmless: its drain finds no pending items.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
-from rubricsvc.store.session import RANG, Database
+from rubricsvc.store.session import PUBLISHED, Database
 from rubricsvc.store.tables import OutboxRow
 from rubricsvc.store.upsert import CHUNK
 
@@ -21,15 +21,15 @@ SCORE = "rubricsvc.score"
 Send = Callable[[str, list[object]], None]
 
 
-def ring(session: Session, judge_id: int, times: int = 1) -> None:
-    """Say that there is work for this judge; ``times`` wakes that many workers."""
+def publish(session: Session, judge_id: int, times: int = 1) -> None:
+    """Tell ``times`` workers that the judge has pending items."""
     session.add_all(OutboxRow(task=SCORE, args=[judge_id]) for _ in range(times))
-    session.info[RANG] = True
+    session.info[PUBLISHED] = True
 
 
 def relay(db: Database, send: Send) -> int:
-    """Send what waits, then forget it; how many bells that were. An error of ``send`` leaves the rest for next time."""
-    oldest = select(OutboxRow).order_by(OutboxRow.id).limit(CHUNK)  # the rest is for the next look
+    """Send the waiting messages and delete them; return how many. An error of ``send`` leaves the rest."""
+    oldest = select(OutboxRow).order_by(OutboxRow.id).limit(CHUNK)
     with db.read() as session:
         waiting = [(row.id, row.task, row.args) for row in session.scalars(oldest)]
     sent: list[int] = []

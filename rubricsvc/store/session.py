@@ -1,8 +1,8 @@
-"""The way to the database: one ``Database`` a process, and the only place that commits.
+"""The connection to the database, and the only place that commits. A process has one ``Database``.
 
-``with db.read()`` looks, ``with db.write()`` changes. A write on SQLite begins IMMEDIATE, so that a claim and the
-update it leads to are one step; on PostgreSQL row locks do that. Once a write that rang the doorbell has committed,
-the bell's message is sent.
+``with db.read()`` reads, ``with db.write()`` writes. A write on SQLite begins IMMEDIATE, so that a claim and the
+update it leads to are one step; on PostgreSQL row locks do that. `Database.on_commit` is called once a write
+to the outbox has committed.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from sqlalchemy.orm import Session
 from rubricsvc.core.base import MAX_NAME_LENGTH
 from rubricsvc.errors import InvalidError, UnavailableError
 
-RANG = "rang"
-"""Key in ``Session.info``: this session wrote to the outbox."""
+PUBLISHED = "published"
+"""Key in ``Session.info``: the session wrote to the outbox."""
 
 AWAY = (OperationalError, InterfaceError, PoolTimeout)
-"""What is raised by a database that may be back in a moment."""
+"""The errors of a database that is unreachable for now."""
 
 BUSY_SECONDS = 60
 _POOL: dict[str, Any] = {"pool_size": 10, "max_overflow": 40}  # the HTTP service has 40 threads
@@ -39,37 +39,40 @@ class Database:
     Args:
         url: SQLAlchemy URL, ``sqlite:///FILE`` or ``postgresql+psycopg://…``.
 
-    ``after_ring`` is called (outside the transaction) once a session that rang has committed.
+    ``on_commit`` is called, outside the transaction, after a session that wrote to the outbox has committed.
     """
 
     def __init__(self, url: str) -> None:
         self.url = url
         self.engine = make_engine(url)
-        self.after_ring: Callable[[], None] | None = None
+        self.on_commit: Callable[[], None] | None = None
         self._immediate = self.engine.execution_options(rubricsvc_immediate=True)
 
     @contextmanager
     def read(self) -> Iterator[Session]:
+        """Open a session for reading."""
         with Session(self.engine, expire_on_commit=False) as session:
             yield session
 
     @contextmanager
     def write(self) -> Iterator[Session]:
+        """Open a session for writing; commit it at the end of the block."""
         with Session(self._immediate, expire_on_commit=False) as session:
             yield session
             session.commit()
-        if session.info.get(RANG) and self.after_ring is not None:
-            self.after_ring()
+        if session.info.get(PUBLISHED) and self.on_commit is not None:
+            self.on_commit()
 
     def close(self) -> None:
+        """Close all connections."""
         self.engine.dispose()
 
 
 def parse_url(url: str) -> URL:
-    """The URL in its parts. Nothing is opened.
+    """Parse a database URL; nothing is opened.
 
     Raises:
-        InvalidError: it is no database URL, or names a database that is not supported.
+        InvalidError: It is no database URL, or the database is not supported.
     """
     try:
         parsed = make_url(url)
@@ -84,17 +87,17 @@ def parse_url(url: str) -> URL:
 
 
 def sqlite_file(url: str) -> Path | None:
-    """The file of a SQLite database; None for another one. Raises what `parse_url` raises."""
+    """Return the file of a SQLite database, None for another one. Raises as `parse_url` does."""
     parsed = parse_url(url)
     return Path(str(parsed.database)) if parsed.get_backend_name() == "sqlite" else None
 
 
 def make_engine(url: str) -> Engine:
-    """A SQLAlchemy engine with this project's settings for its dialect.
+    """Return a SQLAlchemy engine with this project's settings for its dialect.
 
     Raises:
-        InvalidError: the URL is no database URL, or names one that is not supported.
-        UnavailableError: the driver is not installed, or the folder of the file cannot be made.
+        InvalidError: It is no database URL, or the database is not supported.
+        UnavailableError: The driver is not installed, or the folder of the file cannot be created.
     """
     file = sqlite_file(url)
     try:
@@ -113,12 +116,12 @@ def make_engine(url: str) -> Engine:
         raise UnavailableError(
             f"the database driver {error.name!r} is not installed", hint="pip install 'rubricsvc[postgres]'"
         ) from error
-    event.listen(engine, "handle_error", _in_our_words)
+    event.listen(engine, "handle_error", _to_own_error)
     return engine
 
 
-def _in_our_words(context: ExceptionContext) -> Exception | None:
-    """What is wrong with a value, or with the file, is no fault of the program. What is away stays as it is: AWAY."""
+def _to_own_error(context: ExceptionContext) -> Exception | None:
+    """Return our error for a wrong value or a damaged file. Errors of an unreachable database (AWAY) stay."""
     error, known = context.original_exception, context.sqlalchemy_exception
     if isinstance(known, DataError) or isinstance(error, OverflowError | UnicodeEncodeError):
         hint = f"ids have at most 19 digits, names {MAX_NAME_LENGTH} characters, and text is UTF-8"

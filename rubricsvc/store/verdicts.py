@@ -43,7 +43,7 @@ def add_questions(session: Session, sets: Iterable[QuestionSet]) -> None:
             session.execute(statement.on_conflict_do_nothing(), parameters)
 
 
-def settled(session: Session, asked: Iterable[Asked]) -> list[dict[str, Verdict]]:
+def known(session: Session, asked: Iterable[Asked]) -> list[dict[str, Verdict]]:
     """Return the scored and abstained verdicts on each completion and question set, by criterion."""
     found: list[dict[str, Verdict]] = []
     for chunk in batched(asked, _ASKED_AT_ONCE):

@@ -23,8 +23,8 @@ from rubricsvc.core.label import JudgedLabel, Label
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.errors import InvalidError
-from rubricsvc.stats.assessment import assess
-from rubricsvc.stats.calibration_fit import Fitted, calibrate
+from rubricsvc.stats.agreement_report import agreement_report
+from rubricsvc.stats.calibration_fit import FittedFamily, calibrate
 from tests.conftest import SHARED
 from workers.engines import make_engine
 from workers.scoring import completions as scoring
@@ -126,17 +126,17 @@ async def judged(judge: Judge, criterion: Criterion, cases: Sequence[Case]) -> l
 
 def measure(judge: Judge, rows: Sequence[JudgedLabel]) -> dict[str, Any]:
     """The figures of one set. ``ece`` and ``brier`` are of all, ``before`` and ``after`` of the held-out prompts."""
-    group = assess(judge, rows).overall
+    group = agreement_report(judge, rows).overall
     names = ("accuracy", "balanced_accuracy", "kappa", "auroc", "ece", "brier")
     try:
         (fitted,) = calibrate(rows)
     except InvalidError as error:
-        fitted = Fitted("binary", len(rows), null_reason=str(error))
+        fitted = FittedFamily("binary", len(rows), null_reason=str(error))
     return {
         "n": group.pairs,
-        "left_out": group.left_out,
+        "left_out": group.excluded,
         "met": sum(row.label.value or 0.0 for row in rows) / len(rows),
-        **{name: asdict(group.figures[name]) for name in names},
+        **{name: asdict(group.metrics[name]) for name in names},
         "method": fitted.curve.method if fitted.curve else fitted.null_reason,
         "before": asdict(fitted.before) if fitted.before else None,
         "after": asdict(fitted.after) if fitted.after else None,

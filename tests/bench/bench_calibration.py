@@ -18,11 +18,11 @@ from tests import llm_rubric
 from tests.conftest import SHARED
 
 ROWS = {
-    "raw": "the model's own overall score",
-    "pooled": "regression, person unknown",
-    "habit": "the person's habit alone",
-    "shifted": "regression, person's offset known",
-    "personal": "regression, person known",
+    "judge": "the model's own overall score",
+    "no_person": "regression, person unknown",
+    "person_mean": "mean of the person",
+    "person_offset": "regression, person's offset known",
+    "person_weights": "regression, person's weights known",
 }
 
 
@@ -33,7 +33,7 @@ def fit(dialogues: llm_rubric.Dialogues, *, seed: int, resamples: int = 0) -> Ov
         dialogues.scores,
         dialogues.people,
         range(len(dialogues.scores)),
-        raw=dialogues.raw,
+        judge_scores=dialogues.raw,
         resamples=resamples,
         seed=seed,
     )

@@ -80,7 +80,7 @@ class Case:
 
 
 @dataclass(frozen=True)
-class Figure:
+class Estimate:
     """One side's figures on a case. ``verdicts`` were found; ``errors`` say why others were not.
 
     ``share`` (of ideal) is None where the prompts are not ours to know, ``roofline`` also where most is writing.
@@ -185,7 +185,7 @@ class Bench:
         self.config = AutoConfig.from_pretrained(model_path("embedded"))
         self.judges = judges_of(server, options.reply_tokens)
 
-    async def run(self) -> list[Figure]:
+    async def run(self) -> list[Estimate]:
         engines = {name: make_engine(judge) for name, judge in self.judges.items()}
         figures = []
         with autorubric(self.options.autorubric, self.server.base_url) as other:
@@ -205,7 +205,7 @@ class Bench:
             await engine.aclose()
         return figures
 
-    async def measure(self, label: str, name: str, judge: Judge, engine: Engine, case: Case) -> Figure:
+    async def measure(self, label: str, name: str, judge: Judge, engine: Engine, case: Case) -> Estimate:
         times: list[float] = []
         for _ in range(self.options.rounds):
             self.server.forget()
@@ -216,18 +216,18 @@ class Bench:
         work, seconds = Work(judge, case, self.conversation), statistics.median(times)
         line = work.flops(self.config) / seconds / self.peak if judge.mode == "readout" else None
         spent = {"prompt": tokens.prompt, "computed": tokens.computed, "written": tokens.written}
-        return Figure(label, name, seconds, verdicts, **spent, share=tokens.served / work.shared, roofline=line)
+        return Estimate(label, name, seconds, verdicts, **spent, share=tokens.served / work.shared, roofline=line)
 
-    def beside(self, label: str, case: Case, other: Callable[[Case], dict[str, Any]]) -> Figure:
+    def beside(self, label: str, case: Case, other: Callable[[Case], dict[str, Any]]) -> Estimate:
         self.server.forget()
         before = self.server.tokens()
         said = other(case)
         tokens = self.server.tokens() - before
         spent = {"prompt": tokens.prompt, "computed": tokens.computed, "written": tokens.written}
-        return Figure(label, "AutoRubric", said["seconds"], said["verdicts"], **spent, errors=tuple(said["errors"]))
+        return Estimate(label, "AutoRubric", said["seconds"], said["verdicts"], **spent, errors=tuple(said["errors"]))
 
 
-def show(one: Figure) -> None:
+def show(one: Estimate) -> None:
     share = "" if one.share is None else f"{one.share:9.0%}"
     line = "" if one.roofline is None else f"{one.roofline:9.0%}"
     print(
@@ -237,7 +237,7 @@ def show(one: Figure) -> None:
     )
 
 
-def ratios(figures: list[Figure]) -> dict[str, dict[str, float]]:
+def ratios(figures: list[Estimate]) -> dict[str, dict[str, float]]:
     """AutoRubric's seconds by ours, by case and side."""
     theirs = {one.case: one.seconds for one in figures if one.side == "AutoRubric"}
     found: dict[str, dict[str, float]] = {case: {} for case in theirs}
@@ -268,7 +268,7 @@ def main() -> None:
     for case, by_side in faster.items():
         print(f"{case}: times faster than AutoRubric:", ", ".join(f"{side} {by}" for side, by in by_side.items()))
     told = {"bench": "judging", "gemm_gflops": round(peak / 1e9, 1), **setting, "faster": faster}
-    print(json.dumps(told | {"figures": [asdict(one) for one in figures]}))
+    print(json.dumps(told | {"metrics": [asdict(one) for one in figures]}))
 
 
 if __name__ == "__main__":

@@ -3,8 +3,8 @@
     python -m tests.bench.bench_pairs [--data FOLDER] [--url URL --model NAME] [--pairs 50]
 
 Without ``--url`` the embedded model judges. A pair is right where the better answer gets the higher value; equal values
-count half. ``torn`` is the share of pairs in which the two orders name different winners, ``first`` the mean value of
-whatever is shown first (0.5: no leaning). Prints a Markdown table; the last line is JSON.
+count half. ``order_disagreement`` is the share of pairs whose orders have different winners, ``first`` the mean value
+of whatever is shown first (0.5: no bias). Prints a Markdown table; the last line is JSON.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def measure(found: Sequence[tuple[Verdict, Verdict]]) -> dict[str, Any]:
         "judged": len(known),
         "accuracy": right / len(known) if known else None,
         "interval": [of_pairs.low, of_pairs.high],
-        "torn": fmean(orders_disagree(*orders) for orders in votes) if votes else None,
+        "order_disagreement": fmean(orders_disagree(*orders) for orders in votes) if votes else None,
         "first": fmean((before + 1 - after) / 2 for before, after in votes) if votes else None,
     }
 
@@ -94,14 +94,14 @@ def main() -> None:
         Judge(name="one by one", **fields),
         Judge(name="pairwise", mode="comparative", comparison=Comparison(kind="pairwise"), **fields),
     ]
-    print("| LLMBar | judge | pairs judged | accuracy | torn | first |\n|---|---|--:|--:|--:|--:|")
+    print("| LLMBar | judge | pairs judged | accuracy | disagreement | first |\n|---|---|--:|--:|--:|--:|")
     report: dict[str, Any] = {}
     for part in ("Natural", "Adversarial"):
         cases = pairs(options.data, part, options.pairs)
         for judge in judges:
             report[f"{part}, {judge.name}"] = found = measure(asyncio.run(judged(judge, cases)))
             low, high = found["interval"]
-            shares = ["–" if found[name] is None else f"{found[name]:.2f}" for name in ("torn", "first")]
+            shares = ["–" if found[name] is None else f"{found[name]:.2f}" for name in ("order_disagreement", "first")]
             accuracy = f"{found['accuracy']:.2f} [{low:.2f}, {high:.2f}]"
             cells = [part.lower(), judge.name, f"{found['judged']} of {found['pairs']}", accuracy, *shares]
             print(f"| {' | '.join(cells)} |", flush=True)

@@ -86,7 +86,7 @@ def worker(
         threads.append(threading.Thread(target=Drainer(db, Settings(database_url=db.url)).run, args=args))
         threads[-1].start()
 
-    db.after_ring = lambda: (outbox.relay(db, send), None)[1]
+    db.on_commit = lambda: (outbox.relay(db, send), None)[1]
 
     def answers(answer: Callable[[Question], Reply | Failure] | None) -> None:
         if answer is not None:

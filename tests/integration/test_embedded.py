@@ -62,7 +62,7 @@ def test_work_that_waits_and_work_that_comes_later_are_both_done(each_db: Databa
         time.sleep(0.5)  # the drain is over: only a new bell can begin another
         late = submit_job(each_db, 20, judge=JUDGE)
         assert wait_until_done(each_db, late) == "completed"
-    assert each_db.after_ring is None
+    assert each_db.on_commit is None
 
 
 def test_judges_that_never_answer_hold_up_no_other(db: Database) -> None:

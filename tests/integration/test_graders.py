@@ -90,7 +90,7 @@ def client(address: str) -> Iterator[OpenAI]:
     [(STRING, 1.0), (SIMILAR, 0.4), (SCORE, 7.0), (LABEL, 1.0), (PYTHON, 0.25), (MULTI, 0.5 + 0.5 * 6 / 9)],
     ids=lambda value: value["type"] if isinstance(value, dict) else None,
 )
-def test_one_grader_of_each_type_is_answered(
+def test_run_answers_each_type_of_grader(
     client: OpenAI, grader: dict[str, Any], reward: float, request: pytest.FixtureRequest
 ) -> None:
     if grader is PYTHON:
@@ -121,14 +121,14 @@ def flags(answer: Any) -> set[str]:
     return {name for name, value in told.items() if value is True}
 
 
-def test_the_same_run_is_not_asked_twice(client: OpenAI, judge_server: ScriptedServer) -> None:
+def test_run_reuses_the_verdicts_of_the_same_run(client: OpenAI, judge_server: ScriptedServer) -> None:
     first = run(client, SCORE, "Paris it is")
     asked = judge_server.count
     assert run(client, SCORE, "Paris it is").reward == first.reward == 7.0
     assert judge_server.count == asked
 
 
-def test_a_failure_is_told_and_is_no_reward(client: OpenAI, judge_server: ScriptedServer) -> None:
+def test_run_of_a_failure_has_no_reward(client: OpenAI, judge_server: ScriptedServer) -> None:
     missing = run(client, {**STRING, "reference": "{{item.nothing}}"})
     assert (missing.reward, flags(missing)) == (None, {"invalid_variable_error"})
     not_json = run(client, {**STRING, "input": "{{sample.output_json.a}}"})
@@ -154,7 +154,7 @@ def test_a_failure_is_told_and_is_no_reward(client: OpenAI, judge_server: Script
 
 
 @pytest.mark.usefixtures("sandboxed")
-def test_a_python_grader_that_breaks_is_a_runtime_error(client: OpenAI) -> None:
+def test_run_flags_a_python_grader_that_raises(client: OpenAI) -> None:
     broken = run(client, {**PYTHON, "source": "def grade(sample, item):\n    return open('/etc/passwd').read()"})
     assert (broken.reward, flags(broken)) == (None, {"python_grader_runtime_error"})
     assert "No such file" in broken.metadata.errors.python_grader_runtime_error_details
@@ -169,19 +169,19 @@ def test_a_python_grader_that_breaks_is_a_runtime_error(client: OpenAI) -> None:
         ({**MULTI, "calculate_output": "exact + other"}, "grader.calculate_output"),
     ],
 )
-def test_a_bad_grader_is_refused_with_the_path(client: OpenAI, grader: Any, path: str) -> None:
+def test_run_rejects_invalid_graders_with_the_path(client: OpenAI, grader: Any, path: str) -> None:
     for ask in (client.fine_tuning.alpha.graders.validate, lambda grader: run(client, grader)):
         with pytest.raises(UnprocessableEntityError) as refused:
             ask(grader=grader)
         assert isinstance(refused.value.body, dict) and refused.value.body["path"] == path
 
 
-def test_a_model_that_no_judge_asks_is_told(client: OpenAI) -> None:
+def test_run_names_a_model_without_a_judge(client: OpenAI) -> None:
     with pytest.raises(NotFoundError, match="no judge asks the model 'gpt-unknown'"):
         run(client, {**SCORE, "model": "gpt-unknown"})
 
 
-def test_two_models_are_asked_by_two_judges(address: str, client: OpenAI, judge_server: ScriptedServer) -> None:
+def test_run_asks_each_model_through_its_judge(address: str, client: OpenAI, judge_server: ScriptedServer) -> None:
     with Client(address) as ours:
         endpoint = Endpoint(base_url=judge_server.url, max_retries=0)
         ours.judges.add(Judge(name="gpt-two", model="second", mode="written", endpoint=endpoint))
@@ -191,12 +191,12 @@ def test_two_models_are_asked_by_two_judges(address: str, client: OpenAI, judge_
     assert answer.api_model_grader_token_usage_per_model.keys() == {"scripted", "second"}
 
 
-def test_where_no_worker_is_it_says_so(tmp_path: Path) -> None:
+def test_run_without_a_worker_is_unavailable_and_continues_later(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'books.db'}"
     body = {"grader": STRING, "model_sample": "Paris", "item": ITEM}
     with service(tmp_path, url, "--no-worker", grader_seconds="0.5") as address:
         answer = httpx2.post(f"{address}/v1/graders/run", json=body, timeout=60)
-    assert answer.status_code == 503 and "no worker took this run" in answer.json()["error"]["message"]
+    assert answer.status_code == 503
     with service(tmp_path, url) as address:
         answer = httpx2.post(f"{address}/v1/graders/run", json=body, timeout=60)
     assert answer.json()["reward"] == 1.0, "it goes on where it was"

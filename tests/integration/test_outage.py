@@ -23,7 +23,7 @@ from tests.services import POSTGRES, Postgres, postgres
 pytestmark = pytest.mark.integration
 
 ITEMS = 40
-PATIENCE = 90.0
+TIMEOUT = 90.0
 
 
 @pytest.fixture
@@ -35,23 +35,23 @@ def server() -> Iterator[Postgres]:
 
 
 @pytest.fixture
-def books(server: Postgres) -> Iterator[Database]:
+def db(server: Postgres) -> Iterator[Database]:
     db = Database(server.url)
     migrate.upgrade(db)
     yield db
     db.close()
 
 
-def submit(books: Database, judge: ScriptedServer) -> int:
+def submit(db: Database, judge: ScriptedServer) -> int:
     endpoint = Endpoint(base_url=judge.url, max_retries=0, concurrency=4)
-    return submit_job(books, ITEMS, judge=Judge(name="scripted", model="scripted", endpoint=endpoint))
+    return submit_job(db, ITEMS, judge=Judge(name="scripted", model="scripted", endpoint=endpoint))
 
 
-def waiting(log: Path, books: Database, job: int) -> subprocess.Popen[bytes]:
+def waiting(log: Path, db: Database, job: int) -> subprocess.Popen[bytes]:
     """`jobs wait`, which scores in its own process."""
-    environment = {**os.environ, "RUBRICSVC_DATABASE_URL": books.url, "RUBRICSVC_BROKER_URL": "memory://"}
+    environment = {**os.environ, "RUBRICSVC_DATABASE_URL": db.url, "RUBRICSVC_BROKER_URL": "memory://"}
     with log.open("ab") as out:
-        command = [sys.executable, "-m", "rubricsvc.cli.main", "job", "wait", str(job)]
+        command = [sys.executable, "-m", "rubricsvc.cli.main", "jobs", "wait", str(job)]
         # A shell that started the tests in the background had SIGINT ignored, and children inherit that.
         return subprocess.Popen(command, env=environment, stdout=out, stderr=out, preexec_fn=_heed_ctrl_c)  # noqa: PLW1509
 
@@ -61,45 +61,43 @@ def _heed_ctrl_c() -> None:
 
 
 def wait_for(condition: Callable[[], bool], log: Path) -> None:
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIMEOUT
     while not condition():
         assert time.monotonic() < deadline, log.read_text()
         time.sleep(0.05)
 
 
-def progress(books: Database, job: int) -> Progress:
-    with books.read() as session:
+def progress(db: Database, job: int) -> Progress:
+    with db.read() as session:
         return jobs.progress(session, job)
 
 
-def test_wait_survives_a_database_restart(server: Postgres, books: Database, tmp_path: Path) -> None:
+def test_wait_survives_a_database_restart(server: Postgres, db: Database, tmp_path: Path) -> None:
     log, answer = tmp_path / "log", labels(Yes=0.8, No=0.1)
     with scripted_server(ScriptedReply(answer.text, answer.logprobs, delay_s=0.2)) as judge:
-        job = submit(books, judge)
-        command = waiting(log, books, job)
-        wait_for(lambda: progress(books, job).done > 0, log)
+        job = submit(db, judge)
+        command = waiting(log, db, job)
+        wait_for(lambda: progress(db, job).done > 0, log)
         server.stop()
         wait_for(lambda: "the database does not answer, retrying" in log.read_text(), log)
         server.start()
-        assert command.wait(PATIENCE) == 0, log.read_text()
+        assert command.wait(TIMEOUT) == 0, log.read_text()
     assert "the database answers again" in log.read_text()
-    found = progress(books, job)
-    assert (found.done, found.verdicts, found.failed_verdicts) == (ITEMS, 3 * ITEMS, 0)
+    counts = progress(db, job)
+    assert (counts.done, counts.verdicts, counts.failed_verdicts) == (ITEMS, 3 * ITEMS, 0)
 
 
-def test_wait_interrupted_without_database_releases_its_leases(
-    server: Postgres, books: Database, tmp_path: Path
-) -> None:
+def test_wait_interrupted_without_database_releases_its_leases(server: Postgres, db: Database, tmp_path: Path) -> None:
     log = tmp_path / "log"
     with scripted_server(ScriptedReply(delay_s=300.0)) as judge:
-        job = submit(books, judge)
-        command = waiting(log, books, job)
-        wait_for(lambda: progress(books, job).leased > 0, log)
+        job = submit(db, judge)
+        command = waiting(log, db, job)
+        wait_for(lambda: progress(db, job).leased > 0, log)
         server.stop()
         wait_for(lambda: "the database does not answer, retrying" in log.read_text(), log)
         command.send_signal(signal.SIGINT)
         wait_for(lambda: f"rubricsvc jobs wait {job}" in log.read_text(), log)
         server.start()  # within the grace that a stopping worker has to give its leases back
-        assert command.wait(PATIENCE) == 130, log.read_text()
-    found = progress(books, job)
-    assert (found.pending, found.leased) == (ITEMS, 0)
+        assert command.wait(TIMEOUT) == 130, log.read_text()
+    counts = progress(db, job)
+    assert (counts.pending, counts.leased) == (ITEMS, 0)

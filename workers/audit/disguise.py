@@ -1,4 +1,4 @@
-"""Ways to write words so that a model may read them and a person does not, or takes them for others."""
+"""Ways to hide or disguise words so that a model may read them and a person does not."""
 
 from __future__ import annotations
 

@@ -66,12 +66,12 @@ def version_of(name: str) -> int | None:
     return CHECKS[name].version if name in CHECKS else None
 
 
-def run(rubric: Rubric, prompt: Prompt, completion: Completion, *, settled: Container[str] = ()) -> list[Verdict]:
-    """Return a verdict for each checked criterion that is not settled. A check that raises or exits is ``failed``."""
+def run(rubric: Rubric, prompt: Prompt, completion: Completion, *, answered: Container[str] = ()) -> list[Verdict]:
+    """Return a verdict for each checked criterion that is not answered. A check that raises or exits is ``failed``."""
     return [
         _verdict(criterion.key, criterion.check, prompt, completion)
         for criterion in rubric.criteria
-        if criterion.check is not None and criterion.key not in settled
+        if criterion.check is not None and criterion.key not in answered
     ]
 
 

@@ -47,7 +47,7 @@ class JudgePlan:
         calls: The calls.
         voting: How often each call is asked, and how the samples are aggregated.
         mode: The mode that parses the replies, by default the judge's own.
-        settled: Criteria that share calls with open ones, and get no verdict.
+        answered: Criteria that share calls with open ones, and get no verdict.
     """
 
     judge: Judge
@@ -55,7 +55,7 @@ class JudgePlan:
     calls: tuple[JudgeCall, ...]
     voting: Voting
     mode: Any = None
-    settled: frozenset[str] = frozenset()
+    answered: frozenset[str] = frozenset()
 
     def request(self, shown: SharedPrompt) -> EngineRequest:
         """Return the request about one completion: each call's question, once for each sample."""
@@ -104,7 +104,7 @@ class JudgePlan:
         for number, call in enumerate(self.calls):
             rounds = by_question[number * samples : (number + 1) * samples]
             for asked, votes in zip(call.asked, zip(*rounds, strict=True), strict=True):
-                if asked.criterion.key in self.settled:
+                if asked.criterion.key in self.answered:
                     continue
                 named = {f"sample {n}": verdict for n, verdict in enumerate(votes, start=1)}
                 verdicts.append(votes[0] if samples == 1 else aggregate(asked.criterion, named, self.voting.rule))
@@ -163,8 +163,8 @@ def validate(judge: Judge) -> None:
 
 
 @lru_cache(maxsize=512)
-def plan(judge: Judge, rubric: Rubric, settled: frozenset[str] = frozenset()) -> JudgePlan:
-    """Return how a judge is asked about the criteria of a rubric that are not ``settled``.
+def plan(judge: Judge, rubric: Rubric, answered: frozenset[str] = frozenset()) -> JudgePlan:
+    """Return how a judge is asked about the criteria of a rubric that are not ``answered``.
 
     A call is asked whole when any of its criteria is open: what shares a call decides its verdicts.
 
@@ -174,10 +174,10 @@ def plan(judge: Judge, rubric: Rubric, settled: frozenset[str] = frozenset()) ->
     template = load(judge)
     calls: list[JudgeCall] = []
     for criteria in composition(judge, rubric):
-        if still_open := sum(criterion.key not in settled for criterion in criteria):
+        if still_open := sum(criterion.key not in answered for criterion in criteria):
             asked = [AskedCriterion(criterion, f"C{number}") for number, criterion in enumerate(criteria, start=1)]
             calls.append(replace(MODES[judge.mode].build_call(asked, template), shares=still_open))
-    return JudgePlan(judge, template, tuple(calls), judge.voting or Voting(), settled=settled)
+    return JudgePlan(judge, template, tuple(calls), judge.voting or Voting(), answered=answered)
 
 
 def composition(judge: Judge, rubric: Rubric) -> list[tuple[Criterion, ...]]:

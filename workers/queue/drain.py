@@ -1,8 +1,8 @@
-"""Claim → judge → record. A drainer keeps a window of leases in flight until its judge's table is dry.
+"""Claim, judge, record: a drain scores the pending items of one judge.
 
-A slow completion holds up nobody: the window takes as many as the judge is asked at once, and more is claimed as soon
-as half a claim is free; what is finished is recorded in bulk. A heartbeat renews the leases and cancels the calls of
-those that are no longer ours (a cancelled job).
+It has as many leases in flight as the judge takes concurrent calls, and claims more when half a claim is free, so that
+one slow completion delays no other. Results are recorded in bulk. A heartbeat renews the leases and cancels the calls
+of lost ones (a cancelled job).
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from rubricsvc.store.leases import ItemResult, Lease
 from rubricsvc.store.session import AWAY, Database
 from workers.engines.base import Engine, error_message
 from workers.engines.budget import current_budget
-from workers.queue.costs import Account
-from workers.queue.engine_pool import Kept
+from workers.queue.costs import JobBudget
+from workers.queue.engine_pool import EnginePool
 from workers.queue.work import Work, WorkLoader
 from workers.scoring.completions import score
 
@@ -44,76 +44,76 @@ GRACE_SECONDS = 5.0
 
 
 class Drainer:
-    """Works off the items of a judge.
+    """Scores the items of judges.
 
     Args:
-        stopping: when set, no more is claimed; what is not finished within a short grace is given back.
-        kept: the process's engines; without it the engine is this drain's alone.
+        stopping: When set, nothing more is claimed, and unfinished items are released after a short grace.
+        engines: The process's engines; without it each drain makes its own.
     """
 
     def __init__(
-        self, db: Database, settings: Settings, stopping: _Stop | None = None, kept: Kept | None = None
+        self, db: Database, settings: Settings, stopping: _Stop | None = None, engines: EnginePool | None = None
     ) -> None:
         self.db = db
         self.settings = settings
         self.stopping = stopping or threading.Event()
-        self.kept = kept
+        self.engines = engines
         self.worker = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:6]}"
         self.loader = WorkLoader(db)
 
     def run(self, judge_id: int) -> bool:
-        """Drain; True when the table is dry, False when time was up or a stop was asked for first."""
+        """Score until no item is pending; return False if the time was up or a stop was requested first."""
         with self.db.read() as session:
             judge = judges.get(session, judge_id).value
         with bound_contextvars(worker=self.worker, judge=judge.name):
-            kept = self.kept or Kept()
+            engines = self.engines or EnginePool()
             try:
-                return kept.run(judge, lambda engine: _Window(self, judge_id, judge, engine).work())
+                return engines.run(judge, lambda engine: _Drain(self, judge_id, judge, engine).work())
             finally:
-                if kept is not self.kept:
-                    kept.close()
+                if engines is not self.engines:
+                    engines.close()
 
 
 class _Stop(Protocol):
     def is_set(self) -> bool: ...
 
 
-class _Window:
-    """The leases in flight of one drain."""
+class _Drain:
+    """One drain and its leases in flight."""
 
     def __init__(self, drainer: Drainer, judge_id: int, judge: Judge, engine: Engine) -> None:
         self.drainer, self.judge_id, self.judge, self.engine = drainer, judge_id, judge, engine
         self.db, self.settings = drainer.db, drainer.settings
         self.in_flight: dict[asyncio.Task[ItemResult], Lease] = {}
         self.finished: list[ItemResult] = []
-        self.accounts: dict[tuple[int, bool], Account] = {}
+        self.budgets: dict[tuple[int, bool], JobBudget] = {}
         self.flushed_at = time.monotonic()
-        self.room = max(self.settings.claim_size, *(leaf.endpoint.concurrency for leaf in judge.leaf_judges))
+        self.capacity = max(self.settings.claim_size, *(leaf.endpoint.concurrency for leaf in judge.leaf_judges))
 
     async def work(self) -> bool:
         until = time.monotonic() + self.settings.drain_seconds
         heartbeat = asyncio.create_task(self._heartbeat())
-        dry = False
+        none_left = False
         try:
             while not (stopping := self.drainer.stopping.is_set()):
-                in_time = time.monotonic() < until  # after it nothing new is begun, and what was begun is finished
-                while in_time and len(self.in_flight) <= self.room - self.settings.claim_size // 2:
-                    if dry := not await self._claim():
+                in_time = time.monotonic() < until  # then nothing new is started
+                while in_time and len(self.in_flight) <= self.capacity - self.settings.claim_size // 2:
+                    if none_left := not await self._claim():
                         break
                 if not self.in_flight:
                     break
-                await self._settle(timeout=self.settings.heartbeat_seconds)
+                await self._collect(timeout=self.settings.heartbeat_seconds)
             if stopping:
                 await self._finish_within(GRACE_SECONDS)
             await self._flush()
-            return dry and not stopping
+            return none_left and not stopping
         finally:
             heartbeat.cancel()
             await asyncio.gather(heartbeat, return_exceptions=True)
-            await self._give_back()
+            await self._release_unfinished()
 
     async def _claim(self) -> bool:
-        """Take leases and start on them; whether there were any."""
+        """Claim items and start scoring them; return whether there were any."""
 
         def take() -> tuple[bool, list[Work], dict[int, bool]]:
             with self.db.write() as session:
@@ -128,33 +128,29 @@ class _Window:
                 capped = (
                     budgets.capped(session, [lease.job_id for lease in taken]) if self.judge.priced and taken else {}
                 )
-                return (
-                    bool(taken),
-                    self.drainer.loader.load(session, self.judge, taken),
-                    capped,
-                )  # in one transaction with the claim
+                return bool(taken), self.drainer.loader.load(session, self.judge, taken), capped
 
-        any_taken, work, capped = await self._patiently(take)
+        any_claimed, work, capped = await self._retry_database(take)
         for one in work:
-            budget = self._account(one.lease.job_id, capped[one.lease.job_id]) if capped else None
+            budget = self._budget_of(one.lease.job_id, capped[one.lease.job_id]) if capped else None
             self.in_flight[asyncio.create_task(self._score(one, budget))] = one.lease
-        return any_taken
+        return any_claimed
 
-    def _account(self, job_id: int, capped: bool) -> Account:
-        fresh = Account(job_id, self._write, worker=self.drainer.worker, capped=capped)
-        account = self.accounts.setdefault((job_id, capped), fresh)
-        account.open()
-        return account
+    def _budget_of(self, job_id: int, capped: bool) -> JobBudget:
+        fresh = JobBudget(job_id, self._write, worker=self.drainer.worker, capped=capped)
+        budget = self.budgets.setdefault((job_id, capped), fresh)
+        budget.reopen()
+        return budget
 
     async def _write(self, step: Callable[[Session], T]) -> T:
         def whole() -> T:
             with self.db.write() as session:
                 return step(session)
 
-        return await self._patiently(whole)
+        return await self._retry_database(whole)
 
-    async def _score(self, work: Work, budget: Account | None) -> ItemResult:
-        current_budget.set(budget)  # of this task, and of those that it makes
+    async def _score(self, work: Work, budget: JobBudget | None) -> ItemResult:
+        current_budget.set(budget)  # for this task and its children
         with bound_contextvars(job_id=work.lease.job_id, item_id=work.lease.item_id):
             try:
                 scored = await self._verdicts(work)
@@ -172,8 +168,8 @@ class _Window:
             return await work.group.verdicts(self.engine, work.lease.completion_id)
         return await score(self.engine, self.judge, work.rubric, work.prompt, work.completion, known=work.known)
 
-    async def _settle(self, timeout: float) -> None:
-        """Wait until something is finished, and record it when there is enough of it or it has waited long enough."""
+    async def _collect(self, timeout: float) -> None:
+        """Wait for results; record them when there are enough or `FLUSH_SECONDS` have passed."""
         done, _ = await asyncio.wait(self.in_flight, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
         for task in done:
             lease = self.in_flight.pop(task)
@@ -186,71 +182,71 @@ class _Window:
             await self._flush()
 
     async def _flush(self) -> None:
-        outcomes, self.finished = self.finished, []
+        results, self.finished = self.finished, []
         self.flushed_at = time.monotonic()
         try:
-            await self._pay()  # while calls are slow too, for others may wait for what is given back
-            written = await self._record_all(outcomes) if outcomes else []
+            await self._flush_budgets()  # other workers may wait for the money
+            written = await self._record_all(results) if results else []
         except AWAY:
-            self.finished = outcomes + self.finished  # to be given back with the rest
+            self.finished = results + self.finished  # released with the rest
             raise
-        if len(written) < len(outcomes):
-            log.warning("results dropped: their leases were lost", count=len(outcomes) - len(written))
+        if len(written) < len(results):
+            log.warning("results dropped: their leases were lost", count=len(results) - len(written))
 
-    async def _pay(self) -> None:
-        for account in list(self.accounts.values()):
-            await account.flush()
+    async def _flush_budgets(self) -> None:
+        for budget in list(self.budgets.values()):
+            await budget.flush()
 
-    async def _record_all(self, outcomes: Sequence[ItemResult]) -> list[int]:
+    async def _record_all(self, results: Sequence[ItemResult]) -> list[int]:
         try:
-            return await self._patiently(lambda: self._record(outcomes))
+            return await self._retry_database(lambda: self._record(results))
         except AWAY:
             raise
         except Exception:
             log.exception("results cannot be recorded together; trying one by one")
-        return [id_ for outcome in outcomes for id_ in await self._record_alone(outcome)]
+        return [id_ for result in results for id_ in await self._record_alone(result)]
 
-    def _record(self, outcomes: Sequence[ItemResult]) -> list[int]:
+    def _record(self, results: Sequence[ItemResult]) -> list[int]:
         with self.db.write() as session:
-            written = leases.record(session, outcomes)
+            written = leases.record(session, results)
         with self.db.write() as session:
-            jobs.finish(session, {outcome.lease.job_id for outcome in outcomes})
+            jobs.finish(session, {result.lease.job_id for result in results})
         return written
 
-    async def _record_alone(self, outcome: ItemResult) -> list[int]:
-        """One result. Where even that cannot be recorded the item fails, and says why."""
+    async def _record_alone(self, result: ItemResult) -> list[int]:
+        """Record one result; if that fails, fail the item with the reason."""
         try:
-            return await self._patiently(lambda: self._record([outcome]))
+            return await self._retry_database(lambda: self._record([result]))
         except AWAY:
             raise
         except Exception as error:
-            log.exception("result cannot be recorded", item_id=outcome.lease.item_id)
-            why = f"the result cannot be recorded: {type(error).__name__}: {getattr(error, 'orig', error)}"
-        await self._patiently(lambda: self._fail(outcome.lease, why))
-        return [outcome.lease.item_id]
+            log.exception("result cannot be recorded", item_id=result.lease.item_id)
+            reason = f"the result cannot be recorded: {type(error).__name__}: {getattr(error, 'orig', error)}"
+        await self._retry_database(lambda: self._fail(result.lease, reason))
+        return [result.lease.item_id]
 
-    def _fail(self, lease: Lease, why: str) -> None:
+    def _fail(self, lease: Lease, reason: str) -> None:
         with self.db.write() as session:
-            leases.fail(session, lease, why)
+            leases.fail(session, lease, reason)
         with self.db.write() as session:
             jobs.finish(session, [lease.job_id])
 
     async def _finish_within(self, seconds: float) -> None:
         until = time.monotonic() + seconds
         while self.in_flight and (left := until - time.monotonic()) > 0:
-            await self._settle(timeout=left)
+            await self._collect(timeout=left)
 
-    async def _give_back(self) -> None:
-        """Whatever is still in flight stops now, and goes back to the table."""
-        unfinished = [*self.in_flight.values(), *(outcome.lease for outcome in self.finished)]
+    async def _release_unfinished(self) -> None:
+        """Cancel what is in flight and release its leases."""
+        unfinished = [*self.in_flight.values(), *(result.lease for result in self.finished)]
         for task in self.in_flight:
             task.cancel()
         await asyncio.gather(*self.in_flight, return_exceptions=True)
         with contextlib.suppress(SQLAlchemyError, UnavailableError):
-            await self._pay()
+            await self._flush_budgets()
         if unfinished:
             with contextlib.suppress(SQLAlchemyError, UnavailableError):
-                await self._patiently(lambda: self._release(unfinished))
+                await self._retry_database(lambda: self._release(unfinished))
 
     def _release(self, unfinished: Sequence[Lease]) -> None:
         with self.db.write() as session:
@@ -260,7 +256,7 @@ class _Window:
         renewed_at = time.monotonic()
         while True:
             await asyncio.sleep(self.settings.heartbeat_seconds)
-            ours = [*self.in_flight.values(), *(outcome.lease for outcome in self.finished)]
+            ours = [*self.in_flight.values(), *(result.lease for result in self.finished)]
             if not ours:
                 continue
             try:
@@ -283,16 +279,18 @@ class _Window:
         with self.db.read() as session:
             return leases.held(session, ours)
 
-    async def _patiently(self, action: Callable[[], T]) -> T:
-        """Run a database step in a thread; while the database is away or its disk is full, try again until the leases
-        that we hold are lost anyway, or, where a stop was asked for, for a short grace."""
+    async def _retry_database(self, action: Callable[[], T]) -> T:
+        """Run a database step in a thread; retry while the database is unreachable or its disk is full.
+
+        Until the leases that we hold expire anyway, or for a short grace if a stop was requested.
+        """
         pause, began = 0.5, time.monotonic()
         while True:
             try:
                 return await asyncio.to_thread(action)
             except AWAY as error:
-                patience = GRACE_SECONDS if self.drainer.stopping.is_set() else self.settings.lease_seconds
-                if time.monotonic() + pause > began + patience:
+                limit = GRACE_SECONDS if self.drainer.stopping.is_set() else self.settings.lease_seconds
+                if time.monotonic() + pause > began + limit:
                     raise
                 log.warning("database unavailable, trying again", error=str(error), in_seconds=pause)
                 await asyncio.sleep(pause)

@@ -1,8 +1,8 @@
-"""The engines of a process, kept between the drains of a judge: what its server has taught is not forgotten.
+"""The engines of a process, reused by the drains of a judge.
 
-A minute's count of requests and tokens, a pause that was asked for, the calls at once that went well, an open circuit,
-a chat template that was learned: all of it lies in the engine. An engine is used from one event loop, so that both are
-kept, and a drain borrows them. Connections and memory are given back after each drain (``Engine.aclose``).
+What an engine learns of its server lives in it: counts of requests and tokens by the minute, a pause that the server
+asked for, its concurrency, an open circuit, a chat template. An engine belongs to one event loop, so the pool holds
+both, and lends them to one drain at a time. Connections and memory are released after each drain (``Engine.aclose``).
 """
 
 from __future__ import annotations
@@ -26,69 +26,71 @@ from workers.engines.base import Engine, EngineRequest, Failure, Reply
 log = get_logger(__name__)
 T = TypeVar("T")
 
-KEPT_SECONDS = 600.0
-"""How long an engine that nobody uses is kept, at least: it goes when a later drain ends. Longer than a minute's count
-and than any pause that is waited out."""
+IDLE_SECONDS = 600.0
+"""Minimum time that an idle engine is pooled; it is closed when a later drain ends. Longer than a minute's count and
+than any pause that is waited out."""
 
 
 @dataclass(eq=False)
-class _Home:
-    """An engine and the loop that it lives in; ``since`` is when it was last used."""
+class _PooledEngine:
+    """An engine with its event loop; ``used_at`` is when it was last used."""
 
     judge: Judge
     engine: Engine
     runner: asyncio.Runner = field(default_factory=asyncio.Runner)
-    since: float = 0.0
+    used_at: float = 0.0
 
 
-class Kept:
-    """Engines by judge, its endpoint included: one that has moved is another. Safe from several threads."""
+class EnginePool:
+    """Engines by judge; a judge with another endpoint has another engine. Safe to use from several threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._idle: dict[Judge, _Home] = {}
+        self._idle: dict[Judge, _PooledEngine] = {}
 
     def run(self, judge: Judge, work: Callable[[Engine], Coroutine[Any, Any, T]]) -> T:
-        """What ``work`` gives, with the judge's engine, in the engine's loop."""
+        """Return the result of ``work`` with the judge's engine, in the engine's event loop."""
         with self._lock:
-            home = self._idle.pop(judge, None)
-        home = home or _Home(judge, _engine_of(judge))
+            pooled = self._idle.pop(judge, None)
+        pooled = pooled or _PooledEngine(judge, _engine_of(judge))
 
         async def whole() -> T:
             try:
-                return await work(home.engine)
+                return await work(pooled.engine)
             finally:
-                await home.engine.aclose()
+                await pooled.engine.aclose()
 
         try:
-            return home.runner.run(whole(), context=copy_context())
+            return pooled.runner.run(whole(), context=copy_context())
         finally:
-            self._give_back(home)
+            self._put_back(pooled)
 
     def close(self) -> None:
-        """Let all go that are not in use."""
+        """Close the engines that are not in use."""
         with self._lock:
-            homes = [*self._idle.values()]
+            idle = [*self._idle.values()]
             self._idle.clear()
-        for home in homes:
-            home.runner.close()
+        for pooled in idle:
+            pooled.runner.close()
 
-    def _give_back(self, home: _Home) -> None:
-        home.since = time.monotonic()
+    def _put_back(self, pooled: _PooledEngine) -> None:
+        pooled.used_at = time.monotonic()
         with self._lock:
-            over = [
-                self._idle.pop(old.judge) for old in [*self._idle.values()] if old.since + KEPT_SECONDS < home.since
+            expired = [
+                self._idle.pop(other.judge)
+                for other in [*self._idle.values()]
+                if other.used_at + IDLE_SECONDS < pooled.used_at
             ]
-            if isinstance(home.engine, _Missing) or home.judge in self._idle:  # it may be there next time
-                over.append(home)
+            if isinstance(pooled.engine, _UnavailableEngine) or pooled.judge in self._idle:
+                expired.append(pooled)  # an unavailable engine may be available next time
             else:
-                self._idle[home.judge] = home
-        for old in over:
-            old.runner.close()
+                self._idle[pooled.judge] = pooled
+        for other in expired:
+            other.runner.close()
 
 
-class _Missing:
-    """Stands in for an engine that cannot be made here: the work fails with the reason, and can be retried."""
+class _UnavailableEngine:
+    """Replaces an engine that cannot be made here: every question fails with the reason, and can be retried."""
 
     def __init__(self, error: RubricsvcError) -> None:
         self._failure = Failure(Reason.UNREACHABLE, f"{error.message}; {error.hint}" if error.hint else error.message)
@@ -104,8 +106,8 @@ def _engine_of(judge: Judge) -> Engine:
     try:
         return make_engine(judge)
     except RubricsvcError as error:
-        missing = error
-    except Exception as error:  # noqa: BLE001 - a malformed address, say: whatever it is, the job must end
-        missing = RubricsvcError(f"{type(error).__name__}: {error}", hint="look at the judge's address and model")
-    log.error("the judge's engine cannot be made", error=missing.message, hint=missing.hint)
-    return _Missing(missing)
+        reason = error
+    except Exception as error:  # noqa: BLE001 - whatever it is, such as a malformed address, the job must end
+        reason = RubricsvcError(f"{type(error).__name__}: {error}", hint="check the judge's address and model")
+    log.error("the judge's engine cannot be made", error=reason.message, hint=reason.hint)
+    return _UnavailableEngine(reason)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from celery.worker import WorkController
 from celery.worker import state as worker_state
 
-from rubricsvc.broker import MEMORY, Bell
+from rubricsvc.broker import MEMORY, OutboxRelay
 from rubricsvc.errors import InvalidError
 from rubricsvc.settings import Settings
 from rubricsvc.store.session import Database
@@ -18,19 +18,18 @@ from workers.queue.app import make_app
 from workers.queue.reconciler import Reconciler
 
 JUDGES_AT_ONCE = 16
-"""So many judges progress side by side; a slot that is not used costs nothing. Models in this process still take turns:
-their engines share one thread."""
+"""Judges that are drained concurrently. An unused slot costs nothing; local models share one thread and take turns."""
 
 
 @contextlib.contextmanager
 def embedded_worker(settings: Settings, db: Database) -> Iterator[None]:
-    """Score what ``db`` holds while the block runs; on leaving, what is unfinished is given back.
+    """Run a worker on ``db`` while the block runs; unfinished items are released at the end.
 
-    A judge that does not answer keeps no other waiting. The broker is ``memory://`` whatever the settings say. One
-    embedded worker a process: Celery keeps its stop sign in a module.
+    Judges do not wait for each other. The broker is ``memory://`` whatever the settings say. Celery keeps its stop flag
+    in a module, so there is at most one such worker in a process.
 
     Raises:
-        InvalidError: there is one already.
+        InvalidError: This process has one already.
     """
     if not _only_one.acquire(blocking=False):
         raise InvalidError("this process has an embedded worker already", hint="use the one that runs")
@@ -38,7 +37,7 @@ def embedded_worker(settings: Settings, db: Database) -> Iterator[None]:
         with _running(settings.model_copy(update={"broker_url": MEMORY, "database_url": db.url}), db):
             yield
     finally:
-        db.after_ring = None
+        db.on_commit = None
         _only_one.release()
 
 
@@ -49,7 +48,7 @@ _only_one = threading.Lock()
 def _running(settings: Settings, db: Database) -> Iterator[None]:
     app = make_app(settings, db)
     app.set_default()  # a pool's thread looks its tasks up in Celery's default application
-    db.after_ring = Bell(db, app).ring
+    db.on_commit = OutboxRelay(db, app).flush
     tasks.stopping.clear()
     worker_state.should_stop = worker_state.should_terminate = None
     worker = WorkController(
@@ -73,4 +72,4 @@ def _running(settings: Settings, db: Database) -> Iterator[None]:
         tasks.stopping.set()
         worker_state.should_stop = 0  # type: ignore[assignment]  # an exit status; the stub knows only None
         thread.join(30)
-        tasks.kept.close()
+        tasks.engines.close()

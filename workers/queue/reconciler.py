@@ -1,5 +1,4 @@
-"""Keeps the queue honest: returns leases of workers that died, counts what they may have spent, and rings for work that
-nobody heard of."""
+"""Repair of the queue: leases of dead workers, what these may have spent, and work that no worker was told of."""
 
 from __future__ import annotations
 
@@ -9,7 +8,7 @@ from celery import Celery
 from sqlalchemy.exc import SQLAlchemyError
 from structlog import get_logger
 
-from rubricsvc.broker import Bell
+from rubricsvc.broker import OutboxRelay
 from rubricsvc.errors import UnavailableError
 from rubricsvc.settings import Settings
 from rubricsvc.store import budgets, leases, outbox
@@ -19,11 +18,11 @@ log = get_logger(__name__)
 
 
 class Reconciler:
-    """A thread that looks every ``settings.reconcile_seconds``. Any number may run; each step is one transaction."""
+    """A thread that repairs the queue every ``settings.reconcile_seconds``. Any number may run."""
 
     def __init__(self, db: Database, app: Celery, settings: Settings) -> None:
         self.db = db
-        self.bell = Bell(db, app)
+        self.relay = OutboxRelay(db, app)
         self.settings = settings
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="reconciler", daemon=True)
@@ -36,35 +35,35 @@ class Reconciler:
         self._stop.set()
         self._thread.join(10)
 
-    def look(self, *, ring_all: bool = False) -> int:
-        """Once: leases returned. ``ring_all`` rings for all pending work, as a worker that has just started should."""
+    def run_once(self, *, publish_all: bool = False) -> int:
+        """Repair once; return the number of released leases. ``publish_all`` wakes workers for all pending work."""
         with self.db.write() as session:
             returned = leases.reconcile(session, max_leases=self.settings.max_leases)
-            if ring_all:
+            if publish_all:
                 for judge_id in leases.judges_with_work(session):
-                    outbox.ring(session, judge_id)
-        self.bell.ring()
-        self._close_books()
+                    outbox.publish(session, judge_id)
+        self.relay.flush()
+        self._count_lost_money()
         if returned:
-            log.info("leases returned", count=returned)
+            log.info("leases released", count=returned)
         return returned
 
-    def _close_books(self) -> None:
-        """Job by job, and after the leases: whoever locks a job's row locks it before its items."""
+    def _count_lost_money(self) -> None:
+        """Job by job and after the leases, because a job's row is locked before its items."""
         with self.db.read() as session:
-            job_ids = budgets.orphaned(session)
+            job_ids = budgets.orphaned_jobs(session)
         for job_id in job_ids:
             with self.db.write() as session:
-                lost = budgets.close(session, job_id)
-            log.info("money of killed workers counts as spent", job_id=job_id, dollars=lost)
+                lost = budgets.write_off(session, job_id)
+            log.info("reservations of killed workers counted as spent", job_id=job_id, dollars=lost)
 
     def _run(self) -> None:
         first = True
         while True:
             try:
-                self.look(ring_all=first)
+                self.run_once(publish_all=first)
                 first = False
-            except (SQLAlchemyError, UnavailableError) as error:  # the database is away: look again when it may be back
+            except (SQLAlchemyError, UnavailableError) as error:
                 log.warning("database unreachable", error=str(error).splitlines()[0])
             if self._stop.wait(self.settings.reconcile_seconds):
                 return

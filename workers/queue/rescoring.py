@@ -80,7 +80,7 @@ def stored_rewards(session: Session, job_id: int, rubric: Rubric) -> dict[int, S
     judge = judges.get(session, jobs.get(session, job_id).judge_id).value
     rows = completions.many(session, jobs.completion_ids(session, job_id))
     asked = _questions(rows, rubric, judge)
-    known = verdicts.settled(session, asked.items())
+    known = verdicts.known(session, asked.items())
     rewards = {}
     for (id_, (prompt_id, _)), answered in zip(rows.items(), known, strict=True):
         rewards[id_] = StoredReward(

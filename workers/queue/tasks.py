@@ -1,4 +1,4 @@
-"""The Celery tasks. They are thin: a message says who has work, and the tables say what it is."""
+"""The Celery tasks. A message names a judge with work; the tables hold the work."""
 
 from __future__ import annotations
 
@@ -15,41 +15,41 @@ from rubricsvc.store import outbox
 from rubricsvc.store.migrate import open_database
 from rubricsvc.store.session import Database
 from workers.queue.drain import Drainer
-from workers.queue.engine_pool import Kept
+from workers.queue.engine_pool import EnginePool
 
 stopping = multiprocessing.get_context("fork").Event()
-"""Set when this worker is to stop: drains finish what they hold, or give it back. Forked children see it too."""
+"""Set when this worker must stop: drains finish or release what they hold. Forked children see it too."""
 
 
-class Doors:
-    """One drain at a time for each judge of a process, so that a judge that hangs keeps one slot and not all."""
+class SingleFlight:
+    """Allows one drain of a judge at a time in a process, so that a judge that hangs keeps one slot and not all."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._rung: dict[int, bool] = {}
+        self._requested_again: dict[int, bool] = {}
 
     def enter(self, judge_id: int) -> bool:
-        """Whether to drain; where somebody does already, he is told when he leaves."""
+        """Return whether to drain; if another thread does already, it learns of this call when it leaves."""
         with self._lock:
-            free = judge_id not in self._rung
-            self._rung[judge_id] = not free
+            free = judge_id not in self._requested_again
+            self._requested_again[judge_id] = not free
             return free
 
     def leave(self, judge_id: int) -> bool:
-        """Whether somebody rang since ``enter``."""
+        """Return whether another call came since `enter`."""
         with self._lock:
-            return self._rung.pop(judge_id)
+            return self._requested_again.pop(judge_id)
 
 
-kept = Kept()
-"""The engines of this process. (The parent of forked ones drains nothing, and so keeps none.)"""
+engines = EnginePool()
+"""The engines of this process. The parent of forked workers drains nothing, and so has none."""
 
 _lock = threading.Lock()
 _databases: dict[tuple[str, int], Database] = {}
 
 
 def database(settings: Settings) -> Database:
-    """This process's database. A forked worker opens its own: connections do not survive a fork."""
+    """Return this process's database. A forked worker opens its own: connections do not survive a fork."""
     name = (settings.database_url, os.getpid())
     with _lock:
         if name not in _databases:
@@ -59,27 +59,27 @@ def database(settings: Settings) -> Database:
 
 @atexit.register
 def close() -> None:
-    """Close what this process has opened; what it has inherited is its parent's."""
-    kept.close()
+    """Close what this process opened; what it inherited is its parent's."""
+    engines.close()
     for name in [name for name in _databases if name[1] == os.getpid()]:
         _databases.pop(name).close()
 
 
 def register(app: Celery, settings: Settings, db: Database | None = None) -> None:
     """Add the tasks to ``app``. Without ``db`` each process opens its own."""
-    doors = Doors()
+    flights = SingleFlight()
 
     @app.task(name=outbox.SCORE, shared=False)
     def score(judge_id: int) -> None:
-        """Score what waits for this judge, until the table is dry or the time is up."""
-        if not doors.enter(judge_id):
+        """Score the pending items of a judge until none is left or the time is up."""
+        if not flights.enter(judge_id):
             return
-        dry = False
+        none_left = False
         try:
-            books = db or database(settings)
-            dry = Drainer(books, settings, stopping, kept).run(judge_id)
+            opened = db or database(settings)
+            none_left = Drainer(opened, settings, stopping, engines).run(judge_id)
         finally:
-            rung = doors.leave(judge_id)
-        if (rung or not dry) and not stopping.is_set():
-            with books.write() as session:
-                outbox.ring(session, judge_id)
+            requested_again = flights.leave(judge_id)
+        if (requested_again or not none_left) and not stopping.is_set():
+            with opened.write() as session:
+                outbox.publish(session, judge_id)

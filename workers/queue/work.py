@@ -93,7 +93,7 @@ class WorkLoader:
 
 def _single(session: Session, judge: Judge, loaded: Sequence[_Loaded]) -> list[Work]:
     questions = [questions_of(one.rubric, judge) for one in loaded]
-    known = verdicts.settled(
+    known = verdicts.known(
         session, [(one.lease.completion_id, each) for one, each in zip(loaded, questions, strict=True)]
     )
     return [
@@ -111,7 +111,7 @@ def _grouped(session: Session, judge: Judge, loaded: Sequence[_Loaded]) -> list[
         if one.group not in groups:
             members = {id_: rows[id_][1] for id_ in ids[one.group]}
             questions = group_questions(one.rubric, judge, [*members.values()])
-            known = verdicts.settled(session, [(id_, questions) for id_ in members])
+            known = verdicts.known(session, [(id_, questions) for id_ in members])
             by_member = dict(zip(members, known, strict=True))
             leased = sum(other.group == one.group for other in loaded)
             groups[one.group] = questions, GroupWork(judge, one.rubric, one.prompt, members, by_member, leased)

@@ -20,9 +20,9 @@ from workers import checks, judges
 from workers.engines.base import Engine, EngineRequest, Failure, Reply, error_message
 from workers.engines.panel import member_engines
 from workers.judges.template import SharedPrompt
-from workers.scoring.group_scoring import Comparing, Group
+from workers.scoring.group_scoring import Group, GroupComparison
 from workers.scoring.questions import group_questions, questions_of
-from workers.scoring.trajectories import follow
+from workers.scoring.trajectories import score_trajectory
 
 _NOTHING: Mapping[str, Verdict] = {}
 _CHECKERS = ThreadPoolExecutor(4, "checks")
@@ -44,9 +44,9 @@ async def score(
     criterion, stand as they are and are not asked for again.
     """
     case, questions = _Case(rubric, prompt, completion), questions_of(rubric, judge)
-    settled = questions.answered(known)
-    new = await _checked(case, settled)
-    new += await _judged(engine, judge, case, settled)
+    answered = questions.answered(known)
+    new = await _checked(case, answered)
+    new += await _judged(engine, judge, case, answered)
     return _named(questions, known, new)
 
 
@@ -74,8 +74,8 @@ async def score_group(
     checked = await asyncio.gather(
         *(_checked(case, questions.answered(had)) for case, had in zip(cases, before, strict=True))
     )
-    settled = questions.answered(frozenset[str]().union(*before).intersection(*before))
-    comparing = Comparing(judge, rubric, prompt, group, settled, partial(_ask, engine))
+    answered = questions.answered(frozenset[str]().union(*before).intersection(*before))
+    comparing = GroupComparison(judge, rubric, prompt, group, answered, partial(_ask, engine))
     try:
         compared = await comparing.verdicts()
     except InvalidError as error:
@@ -105,11 +105,11 @@ _NOT_COMPARED = InvalidError(
 )
 
 
-async def _checked(case: _Case, settled: frozenset[str]) -> list[Verdict]:
-    """Return the verdicts of the checks that are not settled."""
-    if all(criterion.check is None or criterion.key in settled for criterion in case.rubric.criteria):
+async def _checked(case: _Case, answered: frozenset[str]) -> list[Verdict]:
+    """Return the verdicts of the checks that are not answered."""
+    if all(criterion.check is None or criterion.key in answered for criterion in case.rubric.criteria):
         return []
-    run = partial(checks.run, case.rubric, case.prompt, case.completion, settled=settled)
+    run = partial(checks.run, case.rubric, case.prompt, case.completion, answered=answered)
     return await asyncio.get_running_loop().run_in_executor(_CHECKERS, run)  # in a thread: a pattern may take long
 
 
@@ -121,38 +121,38 @@ class _Case:
     prompt: Prompt
     completion: Completion
 
-    def open(self, settled: frozenset[str]) -> list[Criterion]:
+    def open(self, answered: frozenset[str]) -> list[Criterion]:
         """The criteria that a judge is to find on."""
-        return [c for c in self.rubric.criteria if c.check is None and c.key not in settled]
+        return [c for c in self.rubric.criteria if c.check is None and c.key not in answered]
 
 
-async def _judged(engine: Engine, judge: Judge, case: _Case, settled: frozenset[str]) -> list[Verdict]:
+async def _judged(engine: Engine, judge: Judge, case: _Case, answered: frozenset[str]) -> list[Verdict]:
     """The verdicts on the open criteria, in their order."""
-    criteria = case.open(settled)
+    criteria = case.open(answered)
     if not criteria:
         return []
     if judge.mode == "panel":
-        return await _panel(engine, judge, case, settled)
+        return await _panel(engine, judge, case, answered)
     if judge.mode == "cascade":
-        return await _cascade(engine, judge, case, settled)
+        return await _cascade(engine, judge, case, answered)
     own = [criterion for criterion in criteria if criterion.custom_prompt is not None]
     if not own:  # as nearly always: without a task of its own
-        return await _by_template(engine, judge, case, settled, criteria)
+        return await _by_template(engine, judge, case, answered, criteria)
     others = [criterion for criterion in criteria if criterion.custom_prompt is None]
-    asked = [_by_template(engine, judge, case, settled, others)] if others else []
+    asked = [_by_template(engine, judge, case, answered, others)] if others else []
     found = await asyncio.gather(*asked, *(_by_own_question(engine, judge, case, criterion) for criterion in own))
     verdicts = {verdict.criterion: verdict for some in found for verdict in some}
     return [verdicts[criterion.key] for criterion in criteria]
 
 
 async def _by_template(
-    engine: Engine, judge: Judge, case: _Case, settled: frozenset[str], criteria: list[Criterion]
+    engine: Engine, judge: Judge, case: _Case, answered: frozenset[str], criteria: list[Criterion]
 ) -> list[Verdict]:
     try:
         if judge.mode == "trajectory":
             about = case.rubric, case.prompt, case.completion
-            return await follow(judge, *about, settled=settled, ask=partial(_ask, engine))
-        plan = judges.plan(judge, case.rubric, settled)
+            return await score_trajectory(judge, *about, answered=answered, ask=partial(_ask, engine))
+        plan = judges.plan(judge, case.rubric, answered)
         return await _ask(engine, plan, plan.template.shared(case.prompt, case.completion))
     except InvalidError as error:
         return _unasked(criteria, error)
@@ -175,27 +175,27 @@ def _unasked(criteria: Iterable[Criterion], error: InvalidError) -> list[Verdict
     return [Verdict.failed(criterion.key, Reason.ENGINE_ERROR, detail=detail) for criterion in criteria]
 
 
-async def _panel(engine: Engine, judge: Judge, case: _Case, settled: frozenset[str]) -> list[Verdict]:
+async def _panel(engine: Engine, judge: Judge, case: _Case, answered: frozenset[str]) -> list[Verdict]:
     """All members side by side, folded."""
     members = judge.members or ()
     seats = zip(member_engines(engine, len(members)), members, strict=True)
-    found = await asyncio.gather(*(_judged(seat, member, case, settled) for seat, member in seats))
+    found = await asyncio.gather(*(_judged(seat, member, case, answered) for seat, member in seats))
     rule, names = (judge.voting or Voting()).rule, [member.name for member in members]
     return [
         aggregate(criterion, dict(zip(names, votes, strict=True)), rule)
-        for criterion, votes in zip(case.open(settled), zip(*found, strict=True), strict=True)
+        for criterion, votes in zip(case.open(answered), zip(*found, strict=True), strict=True)
     ]
 
 
-async def _cascade(engine: Engine, judge: Judge, case: _Case, settled: frozenset[str]) -> list[Verdict]:
+async def _cascade(engine: Engine, judge: Judge, case: _Case, answered: frozenset[str]) -> list[Verdict]:
     """Each member after the other, for what those before it left uncertain."""
     members, band = judge.members or (), judge.band or (0.0, 1.0)
-    votes: dict[str, dict[str, Verdict]] = {criterion.key: {} for criterion in case.open(settled)}
+    votes: dict[str, dict[str, Verdict]] = {criterion.key: {} for criterion in case.open(answered)}
     for seat, member in zip(member_engines(engine, len(members)), members, strict=True):
-        found = await _judged(seat, member, case, settled)
+        found = await _judged(seat, member, case, answered)
         for verdict in found:
             votes[verdict.criterion][member.name] = verdict
-        settled |= {verdict.criterion for verdict in found if is_confident(verdict, band)}
+        answered |= {verdict.criterion for verdict in found if is_confident(verdict, band)}
     return [resolve_cascade(findings) for findings in votes.values()]
 
 

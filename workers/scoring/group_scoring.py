@@ -64,20 +64,20 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparing:
-    """One group under one rubric. ``settled`` criteria are not asked about."""
+class GroupComparison:
+    """One group under one rubric. ``answered`` criteria are not asked about."""
 
     judge: Judge
     rubric: Rubric
     prompt: Prompt
     group: Group
-    settled: frozenset[str]
+    answered: frozenset[str]
     ask: judges.Asker
 
     @property
     def criteria(self) -> list[Criterion]:
         """Those to be found on; one that brings its own question asks about one completion, and is not."""
-        open_ = (c for c in self.rubric.criteria if c.check is None and c.key not in self.settled)
+        open_ = (c for c in self.rubric.criteria if c.check is None and c.key not in self.answered)
         return [criterion for criterion in open_ if criterion.custom_prompt is None]
 
     async def verdicts(self) -> list[list[Verdict]]:
@@ -107,7 +107,7 @@ class Comparing:
         """By place: each text against those that it meets."""
         met = pairings(len(self.group.texts), self.judge.effective_comparison.opponents)
         pair, rubric = comparative.pair_judge(self.judge), comparative.pair_rubric(self.rubric)
-        plan = judges.plan(pair, rubric, self.settled)
+        plan = judges.plan(pair, rubric, self.answered)
         orders = [order for a, b in met for order in ((a, b), (b, a))]
         gate = asyncio.Semaphore(_PAIRS_AT_ONCE)
 

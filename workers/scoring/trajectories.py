@@ -17,13 +17,13 @@ from workers.judges.requests import join_notes
 _MOST_CHARS = 500
 
 
-async def follow(
+async def score_trajectory(
     judge: Judge,
     rubric: Rubric,
     prompt: Prompt,
     completion: Completion,
     *,
-    settled: frozenset[str],
+    answered: frozenset[str],
     ask: judges.Asker,
 ) -> list[Verdict]:
     """A verdict on each open criterion, whose votes are the verdicts on the steps.
@@ -34,7 +34,7 @@ async def follow(
     Raises:
         InvalidError: the judge's template cannot be used, or a scale cannot be asked in its mode.
     """
-    plan = judges.plan(trajectory.step_judge(judge), rubric, settled)
+    plan = judges.plan(trajectory.step_judge(judge), rubric, answered)
     steps = steps_of(completion)
     trail, found = trajectory.TrajectoryPrompt(plan.template, prompt), dict[str, list[Verdict]]()
     last: list[Verdict] = []

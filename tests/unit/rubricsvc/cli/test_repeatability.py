@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli import Cli
+from tests.cli import Cli, add_judge
 from tests.instant_engine import InstantEngine
 from workers.engines import ENGINES
 from workers.engines.base import EngineRequest, Failure, Reply
@@ -25,7 +25,7 @@ class Noisy(InstantEngine):
 @pytest.fixture
 def noisy(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> Cli:
     monkeypatch.setitem(ENGINES, "instant", lambda judge: Noisy())
-    assert cli("judge", "add", "j", "--engine", "instant", "--model", "m", "--no-probe").code == 0
+    add_judge(cli, "j")
     return cli
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rubricsvc.cli.verdicts import why
+from rubricsvc.cli.verdicts import reason_of
 from rubricsvc.core.verdict import Evidence, Verdict
 
 
@@ -12,13 +12,13 @@ from rubricsvc.core.verdict import Evidence, Verdict
     ("starts", "text"),
     [([0, None], "[1 of 2 quotes not in the completion] So it is."), ([0], "So it is."), ([], "So it is.")],
 )
-def test_why_counts_quotes_that_are_not_found(starts: list[int | None], text: str) -> None:
+def test_reason_of_counts_quotes_that_are_not_found(starts: list[int | None], text: str) -> None:
     quotes = tuple(Evidence(quote="q", start=start, end=start and start + 1) for start in starts)
-    assert why(Verdict.scored("c", 1.0, rationale="So it is.", evidence=quotes)) == text
+    assert reason_of(Verdict.scored("c", 1.0, rationale="So it is.", evidence=quotes)) == text
 
 
-def test_why_joins_reason_detail_and_rationale() -> None:
+def test_reason_of_joins_reason_detail_and_rationale() -> None:
     detail = "the two orders disagree in 2 of 3 pairs"
-    assert why(Verdict.scored("c", 0.5, detail=detail)) == f"[{detail}]"
-    assert why(Verdict.scored("c", 0.5, detail=detail, rationale="A.")) == f"[{detail}] A."
-    assert why(Verdict.failed("c", "timeout", detail="slow")) == "timeout: slow"
+    assert reason_of(Verdict.scored("c", 0.5, detail=detail)) == f"[{detail}]"
+    assert reason_of(Verdict.scored("c", 0.5, detail=detail, rationale="A.")) == f"[{detail}] A."
+    assert reason_of(Verdict.failed("c", "timeout", detail="slow")) == "timeout: slow"

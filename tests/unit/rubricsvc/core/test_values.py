@@ -220,11 +220,6 @@ def test_message_rejects_what_it_cannot_hold(message: dict[str, object]) -> None
         Message.model_validate(message)
 
 
-def test_what_was_stored_before_tool_calls_keeps_its_digest() -> None:
-    plain = {"messages": [{"role": "user", "content": "Why?"}], "documents": [], "tags": []}
-    assert Prompt.of("Why?").digest == digest(plain)
-
-
 def test_tool_call_text_normalises_arguments() -> None:
     for arguments in ('{"b": 1, "a": 2}', '{"a":2,"b":1}', {"a": 2, "b": 1}):
         assert ToolCall.model_validate({"name": "f", "arguments": arguments}).text == 'f({"a": 2, "b": 1})'

@@ -44,7 +44,7 @@ def folder_of(
     return folder
 
 
-def test_dimensions_become_a_tree(tmp_path: Path) -> None:
+def test_read_makes_a_tree_of_dimensions(tmp_path: Path) -> None:
     records = load(folder_of(tmp_path))
     assert [record.id for record in records] == ["deep-research-bench-1", "deep-research-bench-2"]
     rubric = records[1].rubric
@@ -61,7 +61,7 @@ def test_dimensions_become_a_tree(tmp_path: Path) -> None:
     assert records[0].completions == ()
 
 
-def test_any_file_of_the_folder_names_it_and_a_language_can_be_chosen(tmp_path: Path) -> None:
+def test_read_accepts_any_file_of_the_folder_and_a_language(tmp_path: Path) -> None:
     folder = folder_of(tmp_path)
     (record,) = load(folder / "criteria.jsonl", language="en")
     assert record.prompt is not None and record.prompt.text == "A question"
@@ -70,7 +70,7 @@ def test_any_file_of_the_folder_names_it_and_a_language_can_be_chosen(tmp_path: 
     assert "en, zh" in caught.value.hint
 
 
-def test_a_folder_that_lacks_a_file(tmp_path: Path) -> None:
+def test_read_rejects_incomplete_folders(tmp_path: Path) -> None:
     (folder_of(tmp_path) / "criteria.jsonl").unlink()
     with pytest.raises(FormatError, match=r"has no criteria\.jsonl"):
         load(tmp_path, "deep_research_bench")
@@ -114,7 +114,7 @@ def test_read_reports_file_line_and_field(tmp_path: Path, files: dict[str, list[
     assert error in errors_of(folder_of(tmp_path, **files))
 
 
-def test_the_real_folder(shared_data: Path) -> None:
+def test_read_accepts_the_published_folder(shared_data: Path) -> None:
     folder = shared_data / "deep_research_bench"
     everything, english = load(folder), load(folder, language="en")
     assert (len(everything), len(english)) == (100, 50)

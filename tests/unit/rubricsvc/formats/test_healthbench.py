@@ -32,7 +32,7 @@ def write(folder: Path, *lines: dict[str, Any]) -> Path:
     return path
 
 
-def test_an_example_becomes_a_signed_rubric(tmp_path: Path) -> None:
+def test_read_makes_a_rubric_with_signed_weights(tmp_path: Path) -> None:
     (record,) = load(write(tmp_path, EXAMPLE))
     assert record.id == "p-1" and record.name == "healthbench-p-1"
     assert record.prompt is not None and [m.role for m in record.prompt.messages] == ["user", "assistant"]
@@ -41,7 +41,7 @@ def test_an_example_becomes_a_signed_rubric(tmp_path: Path) -> None:
     assert [criterion.weight for criterion in record.rubric.criteria] == [10, 5, -8, 1]
 
 
-def test_keys_are_unique_and_do_not_depend_on_the_place(tmp_path: Path) -> None:
+def test_read_makes_unique_keys_independent_of_position(tmp_path: Path) -> None:
     (first,) = load(write(tmp_path, EXAMPLE))
     (turned,) = load(write(tmp_path, {**EXAMPLE, "rubrics": EXAMPLE["rubrics"][1:3]}))
     assert first.rubric is not None and turned.rubric is not None
@@ -51,7 +51,7 @@ def test_keys_are_unique_and_do_not_depend_on_the_place(tmp_path: Path) -> None:
     assert [criterion.key for criterion in turned.rubric.criteria] == keys[1:3]
 
 
-def test_the_reference_figure(tmp_path: Path) -> None:
+def test_read_gives_the_reference_reward(tmp_path: Path) -> None:
     (record,) = load(write(tmp_path, {**EXAMPLE, "rubrics": EXAMPLE["rubrics"][:3]}))
     assert record.rubric is not None
     values = zip(record.rubric.criteria, (1.0, 0.0, 1.0), strict=True)
@@ -59,7 +59,7 @@ def test_the_reference_figure(tmp_path: Path) -> None:
     assert found.value == pytest.approx(2 / 15)
 
 
-def test_completions_of_all_kinds(tmp_path: Path) -> None:
+def test_read_yields_completions_of_all_kinds(tmp_path: Path) -> None:
     ideal = {"ideal_completion": "Best.", "ideal_completions_ref_completions": ["One.", "Two."]}
     (record,) = load(write(tmp_path, {**EXAMPLE, "completion": "Mine.", "ideal_completions_data": ideal}))
     found = [(completion.text, completion.policy) for completion in record.completions]
@@ -78,14 +78,14 @@ META: dict[str, Any] = {
 }
 
 
-def test_the_same_criterion_of_two_prompts_is_two_rubrics(tmp_path: Path) -> None:
+def test_read_names_rubrics_by_prompt_and_criterion(tmp_path: Path) -> None:
     records = load(write(tmp_path, META, {**META, "completion": "z"}, {**META, "prompt_id": "p-3"}))
     names = [record.name for record in records]
     assert names[0] == names[1] != names[2]
     assert [name.rpartition("-criterion-")[0] for name in names[1:]] == ["healthbench-meta-p-2", "healthbench-meta-p-3"]
 
 
-def test_the_meta_evaluation_brings_labels(tmp_path: Path) -> None:
+def test_read_makes_labels_of_the_meta_evaluation(tmp_path: Path) -> None:
     (record,) = load(write(tmp_path, META))
     assert record.rubric is not None
     (criterion,) = record.rubric.criteria
@@ -113,7 +113,7 @@ def test_read_reports_line_and_field(tmp_path: Path, change: dict[str, Any], pat
     assert errors_of(write(tmp_path, EXAMPLE, {**EXAMPLE, **change})) == [("hb.jsonl", 2, path, code)]
 
 
-def test_the_real_file(shared_data: Path) -> None:
+def test_read_accepts_the_published_file(shared_data: Path) -> None:
     records = load(shared_data / "healthbench_val500" / "healthbench_val.jsonl")
     criteria = [criterion for record in records if record.rubric for criterion in record.rubric.criteria]
     assert len(records) == 257

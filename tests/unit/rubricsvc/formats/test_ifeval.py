@@ -24,7 +24,7 @@ def file_of(folder: Path, *lines: dict[str, Any]) -> Path:
     return path
 
 
-def test_each_instruction_becomes_a_checked_criterion(tmp_path: Path) -> None:
+def test_read_makes_a_checked_criterion_of_each_instruction(tmp_path: Path) -> None:
     (record,) = load(file_of(tmp_path, LINE))
     assert record.prompt is not None and record.prompt.text == LINE["prompt"]
     assert (record.id, record.name) == ("1000", "ifeval-1000")
@@ -54,11 +54,11 @@ def test_read_reports_line_and_field(tmp_path: Path, change: dict[str, Any], pat
     assert errors[0][1:] == (1, path, code)
 
 
-def test_an_id_may_be_a_text(tmp_path: Path) -> None:
+def test_read_accepts_text_ids(tmp_path: Path) -> None:
     assert load(file_of(tmp_path, {**LINE, "key": "7a"}))[0].id == "7a"
 
 
-def test_the_whole_set(shared_data: Path) -> None:
+def test_read_accepts_the_published_file(shared_data: Path) -> None:
     records = load(shared_data / "ifeval" / "input_data.jsonl")
     assert len(records) == 541
     for record in records:

@@ -35,7 +35,7 @@ def written(tmp_path: Path, *rows: dict[str, Any]) -> Path:
 
 
 @pytest.mark.parametrize("row", [LLMBAR, EVALBIAS], ids=["llmbar", "evalbiasbench"])
-def test_a_pair_is_two_records_of_one_prompt(tmp_path: Path, row: dict[str, Any]) -> None:
+def test_read_makes_two_records_of_a_pair(tmp_path: Path, row: dict[str, Any]) -> None:
     records = load(written(tmp_path, row))
     assert len({record.prompt for record in records}) == 1
     worth = {record.completions[0].text: record.labels[0].value for record in records}
@@ -43,19 +43,19 @@ def test_a_pair_is_two_records_of_one_prompt(tmp_path: Path, row: dict[str, Any]
     assert {record.labels[0].criterion for record in records} == {"follows"}
 
 
-def test_the_bias_is_a_tag(tmp_path: Path) -> None:
+def test_read_makes_the_bias_a_tag(tmp_path: Path) -> None:
     (first, _) = load(written(tmp_path, EVALBIAS))
     assert first.prompt is not None and first.prompt.tags == ("length bias",) and first.id == "evalbiasbench-1"
 
 
-def test_each_solution_is_a_record_with_the_truth_as_reference(tmp_path: Path) -> None:
+def test_read_makes_a_record_of_each_solution(tmp_path: Path) -> None:
     records = load(written(tmp_path, GSM8K))
     told = [(record.completions[0].policy, record.completions[0].text, record.labels[0].value) for record in records]
     assert told == [("small", "A: 5", 0.0), ("large", "A: 4", 1.0)]
     assert all(record.prompt is not None and record.prompt.reference == GSM8K["ground_truth"] for record in records)
 
 
-def test_a_rollouts_region_is_its_label(tmp_path: Path) -> None:
+def test_read_labels_rollouts_by_region(tmp_path: Path) -> None:
     ids = ("run_x_pre_onset_01", "run_x_onset_front_01", "run_x_post_onset_01")
     records = load(written(tmp_path, *({**CHERRL, "sample_id": id_} for id_ in ids)))
     assert [record.labels[0].value for record in records] == [1.0, None, 0.0]
@@ -89,7 +89,7 @@ def test_read_reports_line_and_field(
         ("cherrl_reward_hacking/rollouts.jsonl", "cherrl", 90, 30),
     ],
 )
-def test_the_public_files(shared_data: Path, file: str, format: str, answers: int, worse: int) -> None:
+def test_load_accepts_the_published_files(shared_data: Path, file: str, format: str, answers: int, worse: int) -> None:
     assert detect(InputFile(shared_data / file)) == format
     records = load(shared_data / file)
     assert (len(records), sum(record.labels[0].value == 0.0 for record in records)) == (answers, worse)

@@ -42,7 +42,7 @@ def write(folder: Path, name: str, text: str) -> Path:
     return path
 
 
-def test_the_short_form_means_what_it_says(tmp_path: Path) -> None:
+def test_read_expands_short_forms(tmp_path: Path) -> None:
     (record,) = load(write(tmp_path, "r.yaml", SHORT))
     assert record.prompt == Prompt.of(
         "Say hello.", reference="Hello!", documents=[Document(id="d", text="Doc.")], tags=["easy"]
@@ -82,25 +82,25 @@ def test_the_short_form_means_what_it_says(tmp_path: Path) -> None:
     )
 
 
-def test_names_default_to_id_then_file(tmp_path: Path) -> None:
+def test_read_names_rubrics_by_id_then_file(tmp_path: Path) -> None:
     text = "- {id: a, criteria: [x]}\n- {criteria: [x]}\n- {name: n, criteria: [x]}\n"
     assert [record.name for record in load(write(tmp_path, "mine.yaml", text))] == ["a", "mine-2", "n"]
 
 
-def test_many_documents_and_lists(tmp_path: Path) -> None:
+def test_read_accepts_documents_and_lists(tmp_path: Path) -> None:
     text = "criteria: [a]\n---\n- criteria: [b]\n- criteria: [c]\n---\ncriteria: [d]\n"
     assert len(load(write(tmp_path, "r.yaml", text))) == 4
 
 
 @pytest.mark.parametrize("name", ["r.json", "r.jsonl", "r.yaml"])
-def test_a_prompt_alone_and_a_rubric_alone(tmp_path: Path, name: str) -> None:
+def test_read_accepts_a_prompt_or_a_rubric(tmp_path: Path, name: str) -> None:
     (record,) = load(write(tmp_path, name, '{"prompt": "x", "completions": [{"text": ""}]}'))
     assert record.rubric is None and record.completions == (Completion(text=""),)
     (record,) = load(write(tmp_path, name, '{"criteria": ["x"]}'))
     assert record.prompt is None
 
 
-def test_a_trajectory_is_judged_by_its_last_answer(tmp_path: Path) -> None:
+def test_read_takes_the_text_of_a_trajectory_from_its_last_answer(tmp_path: Path) -> None:
     said = [{"role": "assistant", "content": "a"}, {"role": "tool", "content": "b"}]
     record = plain(
         Record(Prompt.of("x"), None, (Completion(text="a", messages=tuple(map(Message.model_validate, said))),))
@@ -112,7 +112,7 @@ def test_a_trajectory_is_judged_by_its_last_answer(tmp_path: Path) -> None:
     assert read.completions[0].text == "a"
 
 
-def test_dump_writes_for_people(tmp_path: Path) -> None:
+def test_dump_writes_short_forms(tmp_path: Path) -> None:
     (record,) = load(write(tmp_path, "r.yaml", "prompt: |\n  One.\n  Two.\ncriteria: [{text: x, weight: 3}]\n"))
     stream = StringIO()
     dump([record], stream, yaml=True)
@@ -120,7 +120,7 @@ def test_dump_writes_for_people(tmp_path: Path) -> None:
     assert "weight: 3\n" in stream.getvalue()
 
 
-def test_the_example_is_without_fault(tmp_path: Path) -> None:
+def test_example_is_valid(tmp_path: Path) -> None:
     from rubricsvc import formats
     from workers import checks
 
@@ -206,7 +206,7 @@ def records(draw: st.DrawFn) -> Record:
 
 
 @given(given_records=st.lists(records(), min_size=1, max_size=3), as_yaml=st.booleans())
-def test_what_is_dumped_is_read_back(given_records: list[Record], as_yaml: bool) -> None:
+def test_dump_can_be_read_back(given_records: list[Record], as_yaml: bool) -> None:
     stream = StringIO()
     dump(given_records, stream, yaml=as_yaml)
     with TemporaryDirectory() as folder:
@@ -215,7 +215,7 @@ def test_what_is_dumped_is_read_back(given_records: list[Record], as_yaml: bool)
 
 
 @given(text=st.text(st.sampled_from(list("ab:,-[]{}#&*!|>'\"%@`\n \t?~.0123456789eE+")), max_size=40))
-def test_no_yaml_text_is_more_than_an_error(text: str) -> None:
+def test_load_raises_only_format_errors_for_random_yaml(text: str) -> None:
     from rubricsvc.errors import FormatError
 
     with TemporaryDirectory() as folder:
@@ -226,7 +226,7 @@ def test_no_yaml_text_is_more_than_an_error(text: str) -> None:
             assert str(path) in str(error)
 
 
-def test_the_documentation_names_every_field_and_its_examples_are_right(tmp_path: Path) -> None:
+def test_docs_name_every_field_and_have_valid_examples(tmp_path: Path) -> None:
     import re
 
     from rubricsvc.formats import completions, labels, native
@@ -242,6 +242,6 @@ def test_the_documentation_names_every_field_and_its_examples_are_right(tmp_path
         assert list(read(file)) and not file.errors.count
 
 
-def test_names_made_of_long_ids_differ() -> None:
+def test_rubric_name_keeps_long_ids_apart() -> None:
     names = {rubric_name("x" * MAX_NAME_LENGTH + end) for end in ("a", "b")}
     assert len(names) == 2 and {len(name) for name in names} == {MAX_NAME_LENGTH}

@@ -64,7 +64,7 @@ def worth(rubric: Rubric, **values: float) -> float | None:
 
 
 @pytest.mark.parametrize("grader", ALL, ids=lambda grader: grader["type"])
-def test_each_is_a_rubric_and_survives_our_own_format(grader: dict[str, Any], tmp_path: Path) -> None:
+def test_read_makes_a_rubric_of_each_grader(grader: dict[str, Any], tmp_path: Path) -> None:
     path = tmp_path / "grader.json"
     path.write_text(json.dumps(grader, indent=1))
     for records in (load(path, format="openai_grader"), load(path)):
@@ -75,7 +75,7 @@ def test_each_is_a_rubric_and_survives_our_own_format(grader: dict[str, Any], tm
     assert again is not None and again.rubric == record.rubric
 
 
-def test_what_each_part_becomes() -> None:
+def test_rubric_of_converts_each_part() -> None:
     kinds = {grader["type"]: rubric_of(parse(grader)).criteria[0] for grader in ALL}
     assert [kinds[kind].kind for kind in ("string_check", "text_similarity", "python")] == ["checked"] * 3
     assert kinds["score_model"].scale == Numeric(low=1, high=5)
@@ -88,19 +88,19 @@ def test_what_each_part_becomes() -> None:
     )
 
 
-def test_the_reward_is_the_grader_s_own_number() -> None:
+def test_rubric_of_gives_the_reward_of_the_grader() -> None:
     assert worth(rubric_of(parse(SCORE)), **{"how good": 0.75}) == 4.0
     assert worth(rubric_of(parse(STRING)), **{"the same": 1.0}) == 1.0
     assert worth(rubric_of(parse(MULTI)), same=1.0, good=0.5) == 9.5
 
 
-def test_a_part_that_failed_leaves_no_reward_and_so_does_a_formula_without_a_value() -> None:
+def test_reward_is_none_if_a_part_failed_or_the_formula_has_no_value() -> None:
     rubric = rubric_of(parse({**MULTI, "calculate_output": "good / (1 - same)"}))
     assert worth(rubric, same=0.0, good=0.0) == 1.0
     assert reward(rubric, [Verdict.scored("same", 0.0), Verdict.failed("good", "timeout")]).value is None
 
 
-def test_a_name_may_be_left_out() -> None:
+def test_parse_accepts_graders_without_a_name() -> None:
     bare = {key: value for key, value in PYTHON.items() if key != "name"}
     assert rubric_of(parse(bare)).criteria[0].key == "python"
     multi = {"type": "multi", "graders": {"good": bare}, "calculate_output": "good"}
@@ -118,11 +118,11 @@ def test_a_name_may_be_left_out() -> None:
         "raise SystemExit  # nothing of it is run\nasync def grade(sample, item): ...",
     ],
 )
-def test_a_program_may_come_by_its_grade_in_any_way(source: str) -> None:
+def test_parse_accepts_any_definition_of_grade(source: str) -> None:
     assert rubric_of(parse({**PYTHON, "source": source})).criteria[0].check is not None
 
 
-def test_messages_in_all_their_spellings() -> None:
+def test_parse_accepts_all_forms_of_messages() -> None:
     one = {"type": "input_text", "text": "a {{item.x}}"}
     contents = ("plain", one, [one, "b", {"type": "output_text", "text": "c"}])
     given = [{"type": "message", "role": "user", "content": content} for content in contents]
@@ -131,7 +131,7 @@ def test_messages_in_all_their_spellings() -> None:
     assert [turn.content for turn in question.turns] == ["plain", "a {{item.x}}", "a {{item.x}}\nb\nc"]
 
 
-def test_sampling_params_are_kept_and_a_single_grader_in_a_multi_has_its_own_name() -> None:
+def test_parse_keeps_sampling_params_and_names_of_single_graders() -> None:
     params = {"temperature": 0.5, "max_completion_tokens": 99, "reasoning_effort": "low"}
     grader = {**MULTI, "graders": {**SCORE, "name": "s", "sampling_params": params}, "calculate_output": "s"}
     (criterion,) = rubric_of(parse(grader)).criteria
@@ -148,7 +148,7 @@ def test_sampling_params_are_kept_and_a_single_grader_in_a_multi_has_its_own_nam
         {"grader": STRING, "hyperparameters": {}},
     ],
 )
-def test_graders_are_found_in_what_holds_them(holder: dict[str, Any], tmp_path: Path) -> None:
+def test_read_accepts_graders_in_evals_and_jobs(holder: dict[str, Any], tmp_path: Path) -> None:
     path = tmp_path / "held.json"
     path.write_text(json.dumps(holder))
     first, *others = load(path, format="openai_grader")
@@ -160,7 +160,7 @@ def test_graders_are_found_in_what_holds_them(holder: dict[str, Any], tmp_path: 
         load(path, format="openai_grader")
 
 
-def test_items_become_prompts_with_their_graders(tmp_path: Path) -> None:
+def test_read_makes_prompts_of_items(tmp_path: Path) -> None:
     path = tmp_path / "items.jsonl"
     item = {"messages": [{"role": "user", "content": "2 + 2?"}], "answer": "4"}
     lines = [{"item": item, "grader": STRING, "model_sample": "4", "id": 7}, item, {"item": {"n": 1}, "grader": PYTHON}]
@@ -218,7 +218,9 @@ def test_items_become_prompts_with_their_graders(tmp_path: Path) -> None:
         ({**STRING, "refrence": "x"}, "refrence", "unknown field"),
     ],
 )
-def test_a_bad_grader_is_refused_with_the_path(grader: dict[str, Any], path: str, why: str, tmp_path: Path) -> None:
+def test_parse_rejects_invalid_graders_with_their_path(
+    grader: dict[str, Any], path: str, why: str, tmp_path: Path
+) -> None:
     with pytest.raises(InvalidError, match=why) as error:
         parse(grader)
     assert error.value.path == f"grader.{path}"
@@ -228,7 +230,7 @@ def test_a_bad_grader_is_refused_with_the_path(grader: dict[str, Any], path: str
         load(file, format="openai_grader")
 
 
-def test_what_is_no_item_is_refused(tmp_path: Path) -> None:
+def test_read_rejects_invalid_items(tmp_path: Path) -> None:
     path = tmp_path / "items.jsonl"
     lines: list[Any] = [7, {"item": 7}, {"item": {}, "grader": STRING, "model_sample": 7}, {"item": {}, "x": 1}]
     path.write_text("\n".join(map(json.dumps, lines)))

@@ -41,7 +41,7 @@ def write(folder: Path, *trees: Any) -> Path:
     return path
 
 
-def test_leaves_become_criteria_and_nodes_groups(tmp_path: Path) -> None:
+def test_read_makes_criteria_of_leaves_and_groups_of_nodes(tmp_path: Path) -> None:
     (record,) = load(write(tmp_path, TREE))
     task = record.rubric
     assert task is not None and task.formula == "tree"
@@ -57,7 +57,7 @@ def test_leaves_become_criteria_and_nodes_groups(tmp_path: Path) -> None:
     assert task.by_key["c"].text == "c is done."
 
 
-def test_grades_of_the_leaves_become_labels_and_fold_to_the_root(tmp_path: Path) -> None:
+def test_read_makes_labels_that_give_the_score_of_the_root(tmp_path: Path) -> None:
     (record,) = load(write(tmp_path, GRADED), format="paperbench")
     assert record.rubric is not None
     assert record.labels == tuple(
@@ -71,7 +71,7 @@ def test_grades_of_the_leaves_become_labels_and_fold_to_the_root(tmp_path: Path)
     assert record.rubric.groups[0].weight == 1.0
 
 
-def test_a_grade_that_is_not_valid_is_no_score(tmp_path: Path) -> None:
+def test_read_makes_abstained_labels_of_invalid_scores(tmp_path: Path) -> None:
     for invalid in (False, 0.0):
         (record,) = load(write(tmp_path, node("root", 1, graded("a", 1, 0.0, valid_score=invalid), graded("b", 1, 1))))
         assert record.rubric is not None
@@ -79,21 +79,21 @@ def test_a_grade_that_is_not_valid_is_no_score(tmp_path: Path) -> None:
         assert reward(record.rubric, [label.verdict for label in record.labels]).value is None
 
 
-def test_a_node_whose_leaves_weigh_nothing_scores_0_as_it_does_there(tmp_path: Path) -> None:
+def test_read_scores_nodes_with_weightless_leaves_as_0(tmp_path: Path) -> None:
     provided = node("data", 1, graded("train", 0, 1.0), graded("test", 0, 1.0))
     (record,) = load(write(tmp_path, node("root", 1, provided, graded("code", 1, 1.0))))
     assert record.rubric is not None
     assert reward(record.rubric, [label.verdict for label in record.labels], formula="paperbench").value == 0.5
 
 
-def test_a_tree_of_one_leaf(tmp_path: Path) -> None:
+def test_read_accepts_a_tree_of_one_leaf(tmp_path: Path) -> None:
     (record,) = load(write(tmp_path, graded("only", 3, 0.25)))
     assert record.rubric is not None
     assert [(c.key, c.group) for c in record.rubric.criteria] == [("only", ())]
     assert reward(record.rubric, [label.verdict for label in record.labels]).value == 0.25
 
 
-def test_an_id_that_stands_twice_is_counted_on(tmp_path: Path) -> None:
+def test_read_numbers_repeated_ids(tmp_path: Path) -> None:
     twice = node("root", 1, node("x", 1, node("y", 1)), node("x-2", 1), node("x", 2, node("y", 1), node("x", 5)))
     (record,) = load(write(tmp_path, twice))
     assert record.rubric is not None
@@ -103,7 +103,7 @@ def test_an_id_that_stands_twice_is_counted_on(tmp_path: Path) -> None:
     assert [(group.path[-1], group.weight) for group in record.rubric.groups] == [("root", 1), ("x", 1), ("x-3", 2)]
 
 
-def test_several_trees_in_a_file_and_a_long_id_have_names_of_their_own(tmp_path: Path) -> None:
+def test_read_names_several_trees_and_long_ids(tmp_path: Path) -> None:
     long = "x" * 200
     records = load(write(tmp_path, TREE, node("root", 1, node(long, 1), node(long, 1))))
     assert [record.name for record in records] == ["paperbench-paper", "paperbench-paper-2"]
@@ -131,14 +131,14 @@ def test_read_reports_line_and_field(tmp_path: Path, tree: Any, path: str, code:
 
 
 @pytest.mark.parametrize("depth", [150, 5000])
-def test_a_tree_that_is_nested_too_deep_is_told(tmp_path: Path, depth: int) -> None:
+def test_read_rejects_too_deep_trees(tmp_path: Path, depth: int) -> None:
     path = tmp_path / "deep.json"
     path.write_text('{"id":"x","requirements":"x","weight":1,"sub_tasks":[' * depth + "]}" * depth)
     with pytest.raises(FormatError, match="nested too deep"):
         load(path, format="paperbench")
 
 
-def test_it_goes_into_the_database_and_comes_back(tmp_path: Path, db: Database) -> None:
+def test_read_gives_rubrics_that_can_be_stored(tmp_path: Path, db: Database) -> None:
     (record,) = load(write(tmp_path, GRADED))
     assert record.rubric is not None
     with db.write() as session:
@@ -151,7 +151,7 @@ def test_it_goes_into_the_database_and_comes_back(tmp_path: Path, db: Database) 
     assert (back.rubric, back.name) == (record.rubric, record.name)
 
 
-def test_the_real_trees(shared_data: Path) -> None:
+def test_read_accepts_the_published_trees(shared_data: Path) -> None:
     folder = shared_data / "paperbench" / "rubrics"
     trees = {path.stem: load(path)[0].rubric for path in sorted(folder.glob("*.json"))}
     assert len(trees) == 9
@@ -162,7 +162,7 @@ def test_the_real_trees(shared_data: Path) -> None:
 @pytest.mark.parametrize(
     ("paper", "leaves"), [("rice", 361), ("pinn", 1963), ("stay-on-topic-with-classifier-free-guidance", 116)]
 )
-def test_peoples_grades_give_the_very_root_score_of_the_file(shared_data: Path, paper: str, leaves: int) -> None:
+def test_read_gives_the_root_scores_of_graded_trees(shared_data: Path, paper: str, leaves: int) -> None:
     path = shared_data / "paperbench" / "human_graded" / f"{paper}.json"
     (record,) = load(path, format="paperbench")
     assert record.rubric is not None and len(record.labels) == leaves

@@ -59,7 +59,7 @@ def test_suite_result_fails_with_less_than_half_scored() -> None:
     assert result.passed is False and result.reason == "only 1 of 3 could be scored"
     assert result_of("met", finding(0.1), finding("timeout")).passed is True
     ties = result_of("preferred", finding(0.1, 0.5), *[finding(0.5, 0.5)] * 2)
-    assert ties.reason == "only 1 of 3 could be told apart"
+    assert ties.reason == "only 1 of 3 could be distinguished"
 
 
 def test_suite_result_applies_the_limit_and_counts_families() -> None:

@@ -1,4 +1,4 @@
-"""A person's overall score from several findings: what is known to be there is found, and what is not is not."""
+"""Regression of overall scores on synthetic and real data."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rubricsvc.core.label import JudgedLabel, Label
 from rubricsvc.core.rubric import Criterion
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import InvalidError
-from rubricsvc.stats.overall import LEAST_OWN, Overall, fit_judged, fit_overall
+from rubricsvc.stats.overall import MIN_PERSON_SCORES, OverallModel, fit_overall, fit_to_labels
 from tests import llm_rubric
 from tests.bench.bench_calibration import fit
 
@@ -27,29 +27,32 @@ def draw(n: int, weight: float) -> tuple[np.ndarray, list[float], list[str], lis
     return findings, np.clip(scores, 0, 1).tolist(), people, [i // 2 for i in range(n)]
 
 
-def test_weights_and_habits_are_found() -> None:
+def test_fit_overall_finds_weights_and_offsets() -> None:
     findings, scores, people, prompts = draw(120, 0.5)
-    found = fit_overall(("a", "b", "c"), findings.tolist(), scores, people, prompts, raw=scores, resamples=0)
-    assert found.overall.weights["a"] == pytest.approx(0.5, abs=0.1)
-    assert found.overall.weights["b"] == pytest.approx(0.0, abs=0.1)
-    assert found.overall.people["ann"] - found.overall.people["bob"] == pytest.approx(0.4, abs=0.08)
-    told = [figure.value or 0.0 for figure in (found.pooled, found.habit, found.shifted, found.personal)]
-    assert min(told[2:]) > 0.9 > told[0] and min(told[2:]) > told[1] and found.raw is not None
+    found = fit_overall(("a", "b", "c"), findings.tolist(), scores, people, prompts, judge_scores=scores, resamples=0)
+    assert found.model.weights["a"] == pytest.approx(0.5, abs=0.1)
+    assert found.model.weights["b"] == pytest.approx(0.0, abs=0.1)
+    assert found.model.person_offsets["ann"] - found.model.person_offsets["bob"] == pytest.approx(0.4, abs=0.08)
+    told = [
+        figure.value or 0.0
+        for figure in (found.no_person, found.person_mean, found.person_offset, found.person_weights)
+    ]
+    assert min(told[2:]) > 0.9 > told[0] and min(told[2:]) > told[1] and found.judge is not None
     one = dict(zip("abc", findings[0], strict=True))
-    assert found.overall.score(one, "ann") - found.overall.score(one) == pytest.approx(found.overall.people["ann"])
-    assert found.overall.score(one, "nobody we know") == found.overall.score(one)
+    assert found.model.score(one, "ann") - found.model.score(one) == pytest.approx(found.model.person_offsets["ann"])
+    assert found.model.score(one, "nobody we know") == found.model.score(one)
 
 
-def test_people_who_care_for_different_things_get_weights_of_their_own() -> None:
+def test_fit_overall_gives_frequent_people_weights_of_their_own() -> None:
     """Ann goes by the first finding, bob against it; eve has too few scores for weights of her own."""
     random = np.random.default_rng(3)
-    people = ["ann", "bob"] * 60 + ["eve"] * (LEAST_OWN - 1)
+    people = ["ann", "bob"] * 60 + ["eve"] * (MIN_PERSON_SCORES - 1)
     findings = random.random((len(people), 3))
     sign = {"ann": 0.5, "bob": -0.5, "eve": 0.0}
     scores = [0.5 + sign[p] * (x[0] - 0.5) for x, p in zip(findings, people, strict=True)]
     found = fit_overall(("a", "b", "c"), findings.tolist(), scores, people, range(len(people)), resamples=0)
-    assert (found.personal.value or 0.0) > 0.95 and (found.shifted.value or 0.0) < 0.3
-    overall = Overall.model_validate_json(found.overall.model_dump_json())
+    assert (found.person_weights.value or 0.0) > 0.95 and (found.person_offset.value or 0.0) < 0.3
+    overall = OverallModel.model_validate_json(found.model.model_dump_json())
     high, low = ({"a": value, "b": 0.5, "c": 0.5} for value in (1.0, 0.0))
     for person, slope in sign.items():
         assert overall.score(high, person) - overall.score(low, person) == pytest.approx(slope, abs=0.1)
@@ -57,7 +60,7 @@ def test_people_who_care_for_different_things_get_weights_of_their_own() -> None
     assert overall.score(high) == pytest.approx(average), "whoever is unknown is as people are on average"
 
 
-def test_a_readouts_levels_are_columns_and_a_mixture_of_scales_is_not() -> None:
+def test_fit_to_labels_uses_the_levels_of_a_readout() -> None:
     """The worth of an ordinal finding hides what people go by: here, whether it is the middle level."""
     random = np.random.default_rng(4)
     rows = []
@@ -66,21 +69,21 @@ def test_a_readouts_levels_are_columns_and_a_mixture_of_scales_is_not() -> None:
         shares = {"bad": (1 - middle) / 2, "fair": middle, "good": (1 - middle) / 2}
         found = {"a": Verdict.scored("a", 0.5, probability=0.5, levels=shares)}
         rows.append(JudgedLabel(n, n, 1, Label(criterion="overall", annotator="ann", value=middle), None, found))
-    fitted = fit_judged(rows, resamples=0)
-    assert set(fitted.overall.weights) == {"a=bad", "a=fair", "a=good"} and (fitted.pooled.value or 0.0) > 0.99
-    assert fitted.overall.predict(rows[0].verdicts.values()) == pytest.approx(rows[0].label.value, abs=0.05)
+    fitted = fit_to_labels(rows, resamples=0)
+    assert set(fitted.model.weights) == {"a=bad", "a=fair", "a=good"} and (fitted.no_person.value or 0.0) > 0.99
+    assert fitted.model.predict(rows[0].verdicts.values()) == pytest.approx(rows[0].label.value, abs=0.05)
     bare = Verdict.scored("a", 0.5, probability=0.5)
-    assert fitted.overall.predict([bare]) is None
+    assert fitted.model.predict([bare]) is None
     mixed = [*rows, JudgedLabel(60, 60, 1, rows[0].label, None, {"a": bare})]
-    assert set(fit_judged(mixed, resamples=0).overall.weights) == {"a"}
+    assert set(fit_to_labels(mixed, resamples=0).model.weights) == {"a"}
 
 
-def test_noise_predicts_nothing_out_of_fold() -> None:
+def test_fit_overall_predicts_nothing_from_noise() -> None:
     findings, _, people, prompts = draw(120, 0.0)
     scores = np.random.default_rng(2).random(120).tolist()
     found = fit_overall(("a", "b", "c"), findings.tolist(), scores, people, prompts, resamples=0)
     assert (
-        found.personal.value or 0.0
+        found.person_weights.value or 0.0
     ) < 0.25  # below 0 it may be: a fold's mean falls where its held-out part is high
 
 
@@ -97,35 +100,35 @@ def judged(n: int, *, criteria: tuple[str, ...] = ("a", "b", "c"), fail: int = 0
     return [*rows, JudgedLabel(0, 0, 1, other, Criterion(key="a", text="A."), {}, None)]
 
 
-def test_from_judged_labels_what_failed_is_left_out() -> None:
-    found = fit_judged(judged(80, fail=5), resamples=0)
-    assert (found.scores, found.people, set(found.overall.weights)) == (75, 3, {"a", "b", "c"})
-    assert found.raw is not None and found.raw.value is not None
+def test_fit_to_labels_leaves_out_failures() -> None:
+    found = fit_to_labels(judged(80, fail=5), resamples=0)
+    assert (found.scores, found.people, set(found.model.weights)) == (75, 3, {"a", "b", "c"})
+    assert found.judge is not None and found.judge.value is not None
 
 
-def test_a_regression_is_applied_to_verdicts_and_a_failure_is_no_number() -> None:
+def test_overall_model_predicts_from_probabilities_and_not_from_failures() -> None:
     """To what it was fitted on: the probability, where there is one."""
-    kept = Overall(weights={"a": 0.5, "b": 0.25}, intercept=0.1, people={"ann": 0.2}).model_dump_json()
-    overall = Overall.model_validate_json(kept)
+    kept = OverallModel(weights={"a": 0.5, "b": 0.25}, intercept=0.1, person_offsets={"ann": 0.2}).model_dump_json()
+    overall = OverallModel.model_validate_json(kept)
     a, b = Verdict.scored("a", 1.0, probability=0.8), Verdict.scored("b", 1.0)
     assert overall.predict([a, b, Verdict.failed("c", "timeout")]) == pytest.approx(0.1 + 0.4 + 0.25)
     assert overall.predict([b, a], "ann") == pytest.approx(0.95)
     assert overall.predict([a]) is overall.predict([a, Verdict.failed("b", "timeout")]) is None
 
 
-def test_too_little_is_refused_with_the_number() -> None:
-    with pytest.raises(InvalidError, match="at least 30 overall scores on at least 10 prompts, and there are 12 on 6"):
-        fit_judged(judged(12))
+def test_fit_to_labels_refuses_too_few_scores() -> None:
+    with pytest.raises(InvalidError, match="at least 30 overall scores on at least 10 prompts, found 12 on 6"):
+        fit_to_labels(judged(12))
     apart = judged(40, criteria=("a",)) + judged(40, criteria=("z",))
     with pytest.raises(InvalidError, match="share no criterion"):
-        fit_judged(apart)
-    with pytest.raises(InvalidError, match="and there are 0 on 0"):
-        fit_judged([])
+        fit_to_labels(apart)
+    with pytest.raises(InvalidError, match="found 0 on 0"):
+        fit_to_labels([])
 
 
-def test_on_real_dialogues_the_published_correlation_is_reached(shared_data: Path) -> None:
+def test_fit_overall_reaches_the_published_correlation(shared_data: Path) -> None:
     """LLM-Rubric's own figures on these dialogues are 0.177 raw and 0.313 calibrated."""
     found = fit(llm_rubric.read(shared_data), seed=0)
     assert (found.scores, found.people) == (223, 13)
-    assert found.raw is not None and found.raw.value == pytest.approx(0.177, abs=0.0005)
-    assert found.personal.value is not None and found.personal.value > 0.313
+    assert found.judge is not None and found.judge.value == pytest.approx(0.177, abs=0.0005)
+    assert found.person_weights.value is not None and found.person_weights.value > 0.313

@@ -28,7 +28,7 @@ def keep(session: Session, job_id: int, way: str, found: dict[int, list[Verdict]
     judge_id, asked = jobs.get(session, job_id).judge_id, questions(RUBRIC, way)
     results = []
     for lease in leases.claim(session, judge_id, limit=10, worker="w", seconds=60):
-        (known,) = verdicts.settled(session, [(lease.completion_id, asked)])
+        (known,) = verdicts.known(session, [(lease.completion_id, asked)])
         told = {verdict.criterion: verdict for verdict in found.get(lease.completion_id, [])} | known
         results.append(item_result(lease, RUBRIC, [*told.values()], way=way, known=known))
     leases.record(session, results)

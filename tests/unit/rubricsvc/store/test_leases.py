@@ -210,7 +210,7 @@ def test_an_item_that_kills_its_workers_fails_as_worker_lost(each_db: Database) 
 def test_the_bell_rings_again_only_for_work_that_nobody_has(each_db: Database) -> None:
     submit_job(each_db, 2, judge=JUDGE)
 
-    def bells() -> int:
+    def message_count() -> int:
         with each_db.read() as session:
             return session.scalar(select(func.count(OutboxRow.id))) or 0
 
@@ -218,19 +218,19 @@ def test_the_bell_rings_again_only_for_work_that_nobody_has(each_db: Database) -
         with each_db.write() as session:
             leases.reconcile(session, max_leases=9)
 
-    assert bells() == 1  # from the submission, not yet sent
+    assert message_count() == 1  # from the submission, not yet sent
     reconcile()
-    assert bells() == 1
+    assert message_count() == 1
     sent: list[list[object]] = []
     assert outbox.relay(each_db, lambda _task, args: sent.append(args)) == 1
     assert sent == [[1]]
     reconcile()
-    assert bells() == 1  # sent and lost: rung again
+    assert message_count() == 1  # sent and lost: rung again
     outbox.relay(each_db, lambda *_: None)
     with each_db.write() as session:
         leases.claim(session, 1, limit=1, worker="w", seconds=60)
     reconcile()
-    assert bells() == 0  # somebody is at it, and will take the other item too
+    assert message_count() == 0  # somebody is at it, and will take the other item too
 
 
 def test_a_broker_that_is_away_keeps_its_bells(db: Database) -> None:

@@ -67,7 +67,7 @@ def test_run_skips_settled_criteria() -> None:
         rubric(("words", {"max": 9}), ("words", {"min": 9})),
         Prompt.of("q"),
         Completion(text="a"),
-        settled={"k0"},
+        answered={"k0"},
     )
     assert [verdict.criterion for verdict in found] == ["k1"]
 

@@ -1,4 +1,4 @@
-"""Criteria that bring their own question: how it is put to the judge, and how the reply is read."""
+"""Criteria with custom prompts: the request, and parsing of the reply."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ def label_model(**fields: Any) -> Rubric:
     return rubric_of(parse({**base, "labels": ["good", "fair", "bad"], "passing_labels": ["good", "fair"], **fields}))
 
 
-def asked_and_found(
+def score_reply(
     rubric: Rubric, reply: str | Reply, judge: Judge = WRITTEN, prompt: Prompt = PROMPT
 ) -> tuple[list[EngineRequest], Verdict]:
-    said = reply if isinstance(reply, Reply) else Reply(reply)
-    engine = InstantEngine(lambda question: said, remember=10)
+    answer = reply if isinstance(reply, Reply) else Reply(reply)
+    engine = InstantEngine(lambda question: answer, remember=10)
     (verdict,) = asyncio.run(score(engine, judge, rubric, prompt, ANSWER))
     return engine.requests, verdict
 
@@ -55,7 +55,7 @@ def result(value: Any, **more: Any) -> str:
 
 
 def test_build_call_fills_and_cleans_the_turns() -> None:
-    (request,), verdict = asked_and_found(score_model(), result(7))
+    (request,), verdict = score_reply(score_model(), result(7))
     assert request.system == "You grade."
     assert request.shared.startswith(
         "Answer: It is {{item.answer}} ‹|im_end|>.\nReference: Paris\n\nReply with one JSON"
@@ -70,20 +70,20 @@ def test_build_call_fills_and_cleans_the_turns() -> None:
 
 def test_verdicts_are_1_for_passing_labels() -> None:
     for label, value in (("good", 1.0), ("fair", 1.0), ("bad", 0.0)):
-        (request,), verdict = asked_and_found(label_model(), result(label))
+        (request,), verdict = score_reply(label_model(), result(label))
         assert (verdict.value, verdict.rationale) == (value, f"{label}; Look: so.")
         assert 'one of "good", "fair", "bad"' in request.shared
 
 
 @pytest.mark.parametrize(("reply", "value"), [("7.5", 0.75), (" 10\n", 1.0), ("<think>3</think>0", 0.0)])
 def test_parse_takes_a_bare_number(reply: str, value: float) -> None:
-    assert asked_and_found(score_model(), reply)[1].value == value
+    assert score_reply(score_model(), reply)[1].value == value
 
 
 def test_parse_takes_bare_labels_and_other_steps() -> None:
-    assert asked_and_found(label_model(), "bad\n")[1].value == 0.0
+    assert score_reply(label_model(), "bad\n")[1].value == 0.0
     for steps, rationale in ((["a", {"b": 1}], 'a\n{"b": 1}'), ("a", None), ([], None)):
-        verdict = asked_and_found(score_model(), result(5, steps=steps))[1]
+        verdict = score_reply(score_model(), result(5, steps=steps))[1]
         assert (verdict.value, verdict.rationale) == (0.5, rationale)
 
 
@@ -105,46 +105,46 @@ def test_parse_takes_bare_labels_and_other_steps() -> None:
     ],
 )
 def test_parse_fails_off_the_scale(reply: str | Reply, reason: Reason) -> None:
-    verdict = asked_and_found(score_model(), reply)[1]
+    verdict = score_reply(score_model(), reply)[1]
     assert (verdict.value, verdict.reason) == (None, reason)
     assert verdict.raw == (reply.text if isinstance(reply, Reply) else reply)
 
 
 @pytest.mark.parametrize("label", ["Good", "excellent", 1])
 def test_parse_fails_unknown_labels(label: Any) -> None:
-    assert asked_and_found(label_model(), result(label))[1].reason == Reason.OUT_OF_RANGE
+    assert score_reply(label_model(), result(label))[1].reason == Reason.OUT_OF_RANGE
 
 
 def test_score_asks_nothing_for_missing_values() -> None:
-    asks, verdict = asked_and_found(score_model(), result(7), prompt=Prompt.of("Capital?"))
+    asks, verdict = score_reply(score_model(), result(7), prompt=Prompt.of("Capital?"))
     assert asks == []
     assert verdict.reason is Reason.NO_VARIABLE and "item.answer" in str(verdict.detail)
 
 
 def test_readouts_have_digits_for_numbers_and_letters_for_labels() -> None:
     mass = Reply(label_mass={"A": 0.5, "B": 0.25, "C": 0.25})
-    (request,), verdict = asked_and_found(label_model(), mass, READOUT)
+    (request,), verdict = score_reply(label_model(), mass, READOUT)
     assert request.questions[0].labels == ("A", "B", "C") and "A: good\nB: fair\nC: bad" in request.shared
     assert verdict.value == 0.75 and verdict.levels == {"good": 0.5, "fair": 0.25, "bad": 0.25}
     mass = Reply(label_mass={"1": 0.5, "5": 0.5})
-    assert asked_and_found(score_model(range=[1, 5]), mass, READOUT)[1].value == 0.5
+    assert score_reply(score_model(range=[1, 5]), mass, READOUT)[1].value == 0.5
 
 
 def test_build_call_ends_with_the_user() -> None:
     turns = [("user", "a"), ("assistant", "b"), ("assistant", "c"), ("user", "d"), ("developer", "e")]
     given = [{"role": role, "content": content} for role, content in turns]
-    (request,), _ = asked_and_found(score_model(input=given), result(7))
+    (request,), _ = score_reply(score_model(input=given), result(7))
     assert (request.system, request.shared, request.questions[0].turns[0]) == ("", "a", "b\n\nc")
     assert request.questions[0].turns[1].startswith("d\n\ne\n\nReply with one JSON")
-    (request,), _ = asked_and_found(score_model(input=given[:2]), result(7))
+    (request,), _ = score_reply(score_model(input=given[:2]), result(7))
     assert (request.shared, request.questions[0].turns[0]) == ("a", "b")
     assert request.questions[0].turns[1].startswith("Reply with one JSON")
-    (request,), _ = asked_and_found(score_model(input=ASKED[:1]), result(7))
+    (request,), _ = score_reply(score_model(input=ASKED[:1]), result(7))
     assert request.system == "You grade." and request.shared.startswith("Reply with one JSON")
 
 
 def test_build_call_overrides_sampling() -> None:
-    (request,), _ = asked_and_found(score_model(sampling_params={"seed": 7, "max_completion_tokens": 50}), result(7))
+    (request,), _ = score_reply(score_model(sampling_params={"seed": 7, "max_completion_tokens": 50}), result(7))
     assert request.sampling == Sampling(temperature=0.5, seed=7, max_tokens=50)
 
 
@@ -172,10 +172,10 @@ def test_score_keeps_the_order_of_mixed_criteria() -> None:
 
 def test_panels_ask_each_member_custom_prompts() -> None:
     panel = Judge(name="p", mode="panel", members=(WRITTEN, WRITTEN.model_copy(update={"name": "v"})))
-    verdict = asked_and_found(score_model(), result(5), panel)[1]
+    verdict = score_reply(score_model(), result(5), panel)[1]
     assert verdict.value == 0.5 and len(verdict.votes) == 2
     comparative = Judge(name="c", model="m", engine="instant", mode="comparative")
-    verdict = asked_and_found(score_model(), result(5), comparative)[1]
+    verdict = score_reply(score_model(), result(5), comparative)[1]
     assert verdict.reason == Reason.ENGINE_ERROR and "comparative judge cannot" in (verdict.detail or "")
 
 

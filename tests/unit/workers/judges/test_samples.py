@@ -16,6 +16,7 @@ from rubricsvc.core.rubric import Binary, Criterion, Level, Numeric, Ordinal, Ru
 from rubricsvc.core.verdict import Reason, Verdict
 from tests.scripted_server import Script, ScriptedReply, ScriptedServer, error, scripted_server, text_reply
 from workers.engines import make_engine
+from workers.judges import written
 from workers.scoring.completions import score
 
 PROMPT, ANSWER = Prompt.of("Why?"), Completion(text="Because the left operand is asked first.")
@@ -221,3 +222,16 @@ def test_repairs_keep_the_seed_of_their_sample() -> None:
     verdict, server = ask(script, voting=Voting(samples=2), sampling=WARM)
     assert [request["seed"] for request in server.requests if len(request["messages"]) == 4] == [6]
     assert (verdict.value, len(server.requests)) == (1.0, 3)
+
+
+def test_replies_are_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed: list[str] = []
+
+    def parse(text: str) -> list[written.WrittenVerdict]:
+        parsed.append(text)
+        return parse_verdicts(text)
+
+    parse_verdicts = written.parse_verdicts
+    monkeypatch.setattr(written, "parse_verdicts", parse)
+    assert ask([text_reply("No."), text_reply(wrote("met"))])[0].value == 1.0
+    assert parsed == ["No.", wrote("met")]

@@ -26,7 +26,7 @@ from rubricsvc.store.session import Database
 from rubricsvc.store.tables import ReservationRow
 from tests.databases import fresh_url
 from tests.rows import submit_job
-from workers.queue.costs import Account
+from workers.queue.costs import JobBudget
 
 JUDGE = Judge(name="paid", model="m", endpoint=Endpoint(price=Price()))
 ROUNDING = 1e-7
@@ -38,7 +38,7 @@ class Worker:
     """``calls`` are the worst cases of those under way."""
 
     name: str
-    account: Account
+    budget: JobBudget
     leases: list[Lease]
     calls: list[float] = field(default_factory=list)
 
@@ -68,7 +68,7 @@ class Money(RuleBasedStateMachine):
             name = f"w{self.names}"
             with self.db.write() as session:
                 taken = leases.claim(session, 1, limit=1, worker=name, seconds=50)
-            self.workers.append(Worker(name, Account(self.job, self._write, worker=name, capped=True), taken))
+            self.workers.append(Worker(name, JobBudget(self.job, self._write, worker=name, capped=True), taken))
 
     async def _write(self, step: Callable[[Session], Any]) -> Any:
         with self.db.write() as session:
@@ -85,18 +85,18 @@ class Money(RuleBasedStateMachine):
         worker = self.workers[number]
         for share in ends[: len(worker.calls)]:
             worst = worker.calls.pop()
-            worker.account.settle(worst, worst * share)
+            worker.budget.settle(worst, worst * share)
             self.paid += worst * share
         if flush:
-            self.loop.run_until_complete(worker.account.flush())
-        worker.account.open()
+            self.loop.run_until_complete(worker.budget.flush())
+        worker.budget.reopen()
         for worst in begins:
-            if self.loop.run_until_complete(self._granted(worker.account, worst)):
+            if self.loop.run_until_complete(self._granted(worker.budget, worst)):
                 worker.calls.append(worst)
 
-    async def _granted(self, account: Account, worst: float) -> bool:
+    async def _granted(self, budget: JobBudget, worst: float) -> bool:
         """Whether a call may be made; not where it would have to wait for others."""
-        asked = asyncio.create_task(account.reserve(worst))
+        asked = asyncio.create_task(budget.reserve(worst))
         for _ in range(30):
             await asyncio.sleep(0)
         if asked.done():
@@ -108,8 +108,8 @@ class Money(RuleBasedStateMachine):
     @rule(number=NUMBERS)
     def kill(self, number: int) -> None:
         worker = self.workers.pop(number)
-        self.paid -= worker.account._spent
-        self.unknown += worker.account._spent + sum(worker.calls)
+        self.paid -= worker.budget.unwritten
+        self.unknown += worker.budget.unwritten + sum(worker.calls)
         with self.db.read() as session:
             row = session.get(ReservationRow, (self.job, worker.name))
             self.lost += row.dollars if row else 0.0
@@ -126,10 +126,10 @@ class Money(RuleBasedStateMachine):
         with self.db.write() as session:
             leases.reconcile(session, max_leases=1000)
         with self.db.read() as session:
-            orphaned = budgets.orphaned(session)
+            orphaned = budgets.orphaned_jobs(session)
         for job_id in orphaned:
             with self.db.write() as session:
-                budgets.close(session, job_id)
+                budgets.write_off(session, job_id)
         if silent:
             assert self._told()[1] == 0
 
@@ -145,9 +145,9 @@ class Money(RuleBasedStateMachine):
         """They end their calls: what was not lost with the dead is known to the cent."""
         for worker in self.workers:
             for worst in worker.calls:
-                worker.account.settle(worst, worst)
+                worker.budget.settle(worst, worst)
             self.paid += sum(worker.calls)
-            self.loop.run_until_complete(worker.account.flush())
+            self.loop.run_until_complete(worker.budget.flush())
             with self.db.write() as session:
                 leases.release(session, worker.leases)
         self.workers = []
@@ -159,7 +159,7 @@ class Money(RuleBasedStateMachine):
         """What is spent, what is reserved, and the budget."""
         with self.db.read() as session:
             job = jobs.get(session, self.job)
-            return job.spent, budgets.reserved(session, self.job).held, job.budget or 0.0
+            return job.spent, budgets.reserved_totals(session, self.job).held, job.budget or 0.0
 
     @invariant()
     def cap_holds(self) -> None:

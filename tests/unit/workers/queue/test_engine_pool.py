@@ -21,7 +21,7 @@ from tests.scripted_server import ScriptedReply, ScriptedServer, error, labels, 
 from workers.engines import ENGINES
 from workers.engines.base import Engine, EngineRequest, Failure, Question, Reply
 from workers.queue.drain import Drainer
-from workers.queue.engine_pool import Kept
+from workers.queue.engine_pool import EnginePool
 
 ONE = Rubric(criteria=(Criterion(key="met", text="Is good."),))
 TWO = Rubric(criteria=(Criterion(key="met", text="Is good."), Criterion(key="short", text="Is short.")))
@@ -29,8 +29,8 @@ YES = labels(Yes=0.9, No=0.1)
 
 
 @pytest.fixture
-def kept() -> Iterator[Kept]:
-    made = Kept()
+def kept() -> Iterator[EnginePool]:
+    made = EnginePool()
     yield made
     made.close()
 
@@ -39,7 +39,7 @@ def judge_at(server: ScriptedServer, **endpoint: Any) -> Judge:
     return Judge(name="http", model="scripted", endpoint=Endpoint(base_url=server.url, **endpoint))
 
 
-def drain(db: Database, kept: Kept | None, stopping: threading.Event | None = None) -> None:
+def drain(db: Database, kept: EnginePool | None, stopping: threading.Event | None = None) -> None:
     """In a thread of its own, as a worker's pool has them."""
     settings = Settings.model_validate({"database_url": db.url, "heartbeat_seconds": 0.05})
     thread = threading.Thread(target=lambda: Drainer(db, settings, stopping, kept).run(1))
@@ -47,7 +47,7 @@ def drain(db: Database, kept: Kept | None, stopping: threading.Event | None = No
     thread.join()
 
 
-def waits_in_another_drain(db: Database, kept: Kept, judge: Judge, server: ScriptedServer) -> bool:
+def waits_in_another_drain(db: Database, kept: EnginePool, judge: Judge, server: ScriptedServer) -> bool:
     """Whether none of its calls is begun."""
     before = server.count
     job = submit_job(db, 8, judge=judge, rubric=ONE, key="second")
@@ -68,7 +68,7 @@ def waits_in_another_drain(db: Database, kept: Kept, judge: Judge, server: Scrip
     return server.count == before
 
 
-def test_a_minute_counts_what_an_earlier_drain_began(db: Database, kept: Kept) -> None:
+def test_a_minute_counts_what_an_earlier_drain_began(db: Database, kept: EnginePool) -> None:
     with scripted_server(YES) as server:
         judge = judge_at(server, requests_per_minute=4)
         submit_job(db, 4, judge=judge, rubric=ONE, key="first")
@@ -77,7 +77,7 @@ def test_a_minute_counts_what_an_earlier_drain_began(db: Database, kept: Kept) -
         assert server.count == 4
 
 
-def test_a_pause_that_was_asked_for_is_kept_by_the_next_drain(db: Database, kept: Kept) -> None:
+def test_a_pause_that_was_asked_for_is_kept_by_the_next_drain(db: Database, kept: EnginePool) -> None:
     with scripted_server(error(429, retry_after=60)) as server:
         judge = judge_at(server, max_retries=0, concurrency=1)
         submit_job(db, 1, judge=judge, rubric=ONE, key="first")
@@ -86,7 +86,7 @@ def test_a_pause_that_was_asked_for_is_kept_by_the_next_drain(db: Database, kept
         assert waits_in_another_drain(db, kept, judge, server)
 
 
-def test_what_a_server_refuses_and_its_template_are_learned_once(db: Database, kept: Kept) -> None:
+def test_what_a_server_refuses_and_its_template_are_learned_once(db: Database, kept: EnginePool) -> None:
     def script(_: int, body: dict[str, Any]) -> ScriptedReply:
         return error(400, "no response_format here") if "response_format" in body else YES
 
@@ -99,7 +99,7 @@ def test_what_a_server_refuses_and_its_template_are_learned_once(db: Database, k
         assert server.probes == 1
 
 
-def test_engines_are_kept_by_judge_and_where_it_is(kept: Kept) -> None:
+def test_engines_are_kept_by_judge_and_where_it_is(kept: EnginePool) -> None:
     async def itself(engine: Engine) -> Engine:
         return engine
 
@@ -108,12 +108,12 @@ def test_engines_are_kept_by_judge_and_where_it_is(kept: Kept) -> None:
     first = kept.run(judge, itself)
     assert kept.run(judge, itself) is first
     assert kept.run(moved, itself) is not first
-    with patch("workers.queue.engine_pool.KEPT_SECONDS", -1.0):
+    with patch("workers.queue.engine_pool.IDLE_SECONDS", -1.0):
         kept.run(moved, itself)  # all that are idle for so long go
     assert kept.run(judge, itself) is not first
 
 
-def test_locks_that_were_waited_for_in_one_drain_hold_in_the_next(db: Database, kept: Kept) -> None:
+def test_locks_that_were_waited_for_in_one_drain_hold_in_the_next(db: Database, kept: EnginePool) -> None:
     """asyncio's belong to the loop in which they were first waited for."""
     with scripted_server(YES) as server:
         judge = judge_at(server, requests_per_minute=600, tokens_per_minute=10**9)
@@ -124,7 +124,7 @@ def test_locks_that_were_waited_for_in_one_drain_hold_in_the_next(db: Database, 
                 assert jobs.get(session, job).status == "completed", verdicts.page(session, outcome="failed")
 
 
-def test_an_engine_that_could_not_be_made_is_tried_again(db: Database, kept: Kept) -> None:
+def test_an_engine_that_could_not_be_made_is_tried_again(db: Database, kept: EnginePool) -> None:
     judge = Judge(name="j", engine="late", model="m")
     submit_job(db, 1, judge=judge, rubric=ONE, key="first")
     drain(db, kept)
@@ -138,7 +138,7 @@ def test_an_engine_that_could_not_be_made_is_tried_again(db: Database, kept: Kep
         assert jobs.get(session, job).status == "completed"
 
 
-def test_memory_and_connections_are_given_back_after_each_drain(kept: Kept) -> None:
+def test_memory_and_connections_are_given_back_after_each_drain(kept: EnginePool) -> None:
     class Counts(InstantEngine):
         closed = 0
 
@@ -156,7 +156,7 @@ def test_memory_and_connections_are_given_back_after_each_drain(kept: Kept) -> N
             assert engine.closed == times
 
 
-def test_a_closed_engine_over_http_opens_its_connections_again(kept: Kept) -> None:
+def test_a_closed_engine_over_http_opens_its_connections_again(kept: EnginePool) -> None:
     async def ask(engine: Engine) -> list[Reply | Failure]:
         return await engine.ask(EngineRequest("", "u", (Question("Met?", ("Yes", "No")),)))
 

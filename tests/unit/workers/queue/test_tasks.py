@@ -8,7 +8,7 @@ from workers.queue import tasks
 
 
 def test_a_judge_is_worked_for_once_at_a_time_and_who_rings_meanwhile_is_heard() -> None:
-    doors = tasks.Doors()
+    doors = tasks.SingleFlight()
     assert doors.enter(1)
     assert doors.enter(2)
     assert doors.leave(2) is False
@@ -23,7 +23,7 @@ def test_the_database_is_opened_once_and_closed_in_the_end(db: Database) -> None
     settings = Settings(database_url=db.url, broker_url="memory://")
     first = tasks.database(settings)
     assert tasks.database(settings) is first
-    assert first.after_ring is not None
+    assert first.on_commit is not None
     with first.read() as session:
         session.connection()
     assert first.engine.pool.checkedin() == 1  # type: ignore[attr-defined]

@@ -65,13 +65,13 @@ class Growing(InstantEngine):
         return [Reply(label_mass={"Yes": step / 10, "No": 1 - step / 10}) for _ in request.questions]
 
 
-def follow(engine: Engine, asked: Judge, completion: Completion = TRACE, rubric: Rubric = RUBRIC) -> list[Verdict]:
+def scored(engine: Engine, asked: Judge, completion: Completion = TRACE, rubric: Rubric = RUBRIC) -> list[Verdict]:
     return asyncio.run(score(engine, asked, rubric, PROMPT, completion))
 
 
 def test_each_step_has_its_value_and_the_trace_has_one() -> None:
     engine = Growing()
-    progress, honest = follow(engine, judge())
+    progress, honest = scored(engine, judge())
     assert [(vote.by, vote.value) for vote in progress.votes] == [("step 1", 0.1), ("step 2", 0.2), ("step 3", 0.3)]
     assert (progress.value, honest.value) == (pytest.approx(0.2), pytest.approx(0.2))
     assert progress.spread == pytest.approx(0.0816, abs=1e-4)
@@ -81,12 +81,12 @@ def test_each_step_has_its_value_and_the_trace_has_one() -> None:
 
 @pytest.mark.parametrize(("rule", "value"), [("last", 0.3), ("mean", 0.2), ("median", 0.2), ("min", 0.1)])
 def test_the_traces_value_is_made_by_the_rule(rule: str, value: float) -> None:
-    assert follow(Growing(), judge(value=rule))[0].value == pytest.approx(value)
+    assert scored(Growing(), judge(value=rule))[0].value == pytest.approx(value)
 
 
 def test_each_prompt_begins_with_the_one_before() -> None:
     engine = Growing()
-    follow(engine, judge())
+    scored(engine, judge())
     shared = [request.shared for request in engine.requests]
     assert len(shared) == 3
     for earlier, later in pairwise(shared):
@@ -99,7 +99,7 @@ def test_each_prompt_begins_with_the_one_before() -> None:
 
 def test_what_a_tool_returns_stays_in_its_fence() -> None:
     engine = Growing()
-    progress, _ = follow(engine, judge())
+    progress, _ = scored(engine, judge())
     text = engine.requests[-1].shared
     fenced = re.findall(r"<(result-[0-9a-f]{8})>\n(.*?)\n</\1>", text, re.S)
     assert [body.partition("\n")[0] for _, body in fenced] == ["[search]", "[search]"]
@@ -111,25 +111,25 @@ def test_what_a_tool_returns_stays_in_its_fence() -> None:
 
 def test_steps_may_be_looked_at_several_at_a_time() -> None:
     engine = Growing()
-    progress, _ = follow(engine, judge(segment=2))
+    progress, _ = scored(engine, judge(segment=2))
     assert [vote.by for vote in progress.votes] == ["steps 1 to 2", "step 3"]
     assert len(engine.requests) == 2
 
 
 def test_a_lost_step_is_a_vote_and_no_number() -> None:
-    progress, _ = follow(Growing(2), judge())
+    progress, _ = scored(Growing(2), judge())
     assert progress.value == pytest.approx(0.2)
     assert [vote.reason for vote in progress.votes] == [None, Reason.TIMEOUT, None]
     assert [(vote.detail or "")[:9] for vote in progress.votes] == ["", "so it was", ""]
-    progress, _ = follow(Growing(2, 3), judge())
+    progress, _ = scored(Growing(2, 3), judge())
     assert (progress.outcome, progress.reason, progress.value) == ("failed", Reason.TIMEOUT, None)
-    assert follow(Growing(3), judge(value="last"))[0].reason == Reason.TIMEOUT
-    assert follow(Growing(1), judge(value="last"))[0].value == 0.3
+    assert scored(Growing(3), judge(value="last"))[0].reason == Reason.TIMEOUT
+    assert scored(Growing(1), judge(value="last"))[0].value == 0.3
 
 
 def test_after_a_step_that_is_too_long_nothing_more_is_asked() -> None:
     engine = Growing(2, reason=Reason.TOO_LONG)
-    progress, _ = follow(engine, judge())
+    progress, _ = scored(engine, judge())
     assert len(engine.requests) == 2
     assert [vote.reason for vote in progress.votes] == [None, Reason.TOO_LONG, Reason.TOO_LONG]
     assert progress.reason == Reason.TOO_LONG
@@ -137,23 +137,23 @@ def test_after_a_step_that_is_too_long_nothing_more_is_asked() -> None:
 
 def test_a_trace_that_goes_round_is_told_so() -> None:
     stuck = Completion(messages=(call("sky"), result("It is blue.")) * 3)
-    progress, _ = follow(Growing(), judge(), stuck)
+    progress, _ = scored(Growing(), judge(), stuck)
     assert "the trace repeats: the same step 3 times in a row from step 1" in (progress.detail or "")
-    assert "repeats" not in (follow(Growing(), judge())[0].detail or "")
+    assert "repeats" not in (scored(Growing(), judge())[0].detail or "")
 
 
 def test_an_answer_without_messages_is_one_step() -> None:
     engine = Growing()
-    progress, _ = follow(engine, judge(), Completion(text="Rayleigh scattering."))
+    progress, _ = scored(engine, judge(), Completion(text="Rayleigh scattering."))
     assert [vote.by for vote in progress.votes] == ["step 1"]
-    follow(engine, judge(), Completion(text=""))
+    scored(engine, judge(), Completion(text=""))
     assert "(Nothing was written here.)" in engine.requests[-1].shared
 
 
 def test_checks_stand_beside_it() -> None:
     check = Check(name="loops", args={})
     rubric = Rubric(criteria=(*RUBRIC.criteria, Criterion(key="loops", text="No loops.", check=check)))
-    found = follow(Growing(), judge(), rubric=rubric)
+    found = scored(Growing(), judge(), rubric=rubric)
     assert [(verdict.criterion, verdict.outcome) for verdict in found] == [
         ("progress", "scored"),
         ("honest", "scored"),
@@ -163,11 +163,11 @@ def test_checks_stand_beside_it() -> None:
 
 def test_a_written_one_gives_reasons_for_each_step() -> None:
     asked = judge(written=True).model_copy(update={"thinking": Thinking(), "criteria_per_call": 0})
-    progress, _ = follow(InstantEngine(), asked)
+    progress, _ = scored(InstantEngine(), asked)
     assert [vote.rationale for vote in progress.votes] == ["So it is."] * 3
     assert progress.value == 1.0
     rubric = Rubric(criteria=(PROGRESS.model_copy(update={"scale": Numeric(low=0, high=4)}),))
-    assert follow(InstantEngine(), judge(), rubric=rubric)[0].outcome == "scored"
+    assert scored(InstantEngine(), judge(), rubric=rubric)[0].outcome == "scored"
 
 
 @pytest.mark.parametrize(
@@ -188,7 +188,7 @@ def test_what_contradicts_itself_is_refused(fields: dict[str, Any]) -> None:
 @pytest.mark.model
 def test_the_embedded_model_follows_a_trace() -> None:
     shipped = judge().model_copy(update={"engine": "transformers_local", "model": "embedded"})
-    progress, honest = follow(make_engine(shipped), shipped)
+    progress, honest = scored(make_engine(shipped), shipped)
     for verdict in (progress, honest):
         assert verdict.outcome == "scored", json.dumps(verdict.model_dump(mode="json"))
         assert len({vote.value for vote in verdict.votes}) == 3

@@ -120,6 +120,7 @@ BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "\n".join(
         ("prompt: a\nprompt: b\n", 2, 1, "duplicate_key"),
         ("criteria: [{text: a, weight: .nan}]\n", 1, 30, "unstorable"),
         ("criteria:\n- {text: a, weight: .inf}\n", 2, 21, "unstorable"),
+        ("-.INF", 1, 1, "unstorable"),
         (f"criteria:\n- {{text: a, weight: {'9' * 5000}}}\n", 2, 21, "unstorable"),
         ("a: !!python/object/apply:os.system [echo]\n", 1, 4, "yaml_tag"),
         ("a: !mine x\n", 1, 4, "yaml_tag"),
@@ -288,8 +289,9 @@ class Once(io.BytesIO):
 
 @pytest.mark.parametrize("name", ["stdin", "a.yaml", "a.json"])
 def test_stream_reads_a_file_once(name: str) -> None:
-    file = InputFile(name, stream=Once(GOOD.encode()), name="<stdin>")
-    assert [record.id for record in stream(file)] == [None]
+    buffer = io.BufferedReader(Once(GOOD.encode()))  # type: ignore[arg-type]  # as sys.stdin.buffer
+    assert len(list(stream(InputFile(name, stream=buffer, name="<stdin>")))) == 1
+    assert not buffer.closed
 
 
 @pytest.mark.parametrize(

@@ -96,7 +96,7 @@ def test_fit_improves_each_family_on_held_out_prompts() -> None:
     one = found["facts"]
     assert one.curve and one.before and one.after and one.curve.method != "none"
     assert one.after.brier < one.before.brier - 0.02 and one.after.ece < one.before.ece / 2
-    assert min(one.tried, key=lambda m: one.tried[m]) == one.curve.method and len(one.tried) == 4
+    assert min(one.cv_log_loss, key=lambda m: one.cv_log_loss[m]) == one.curve.method and len(one.cv_log_loss) == 4
     same = found["binary"]
     assert same.before and same.after and abs(same.after.brier - same.before.brier) < 0.01
     assert found["numeric"].curve is None and "too few" in str(found["numeric"].null_reason)

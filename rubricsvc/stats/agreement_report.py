@@ -1,0 +1,220 @@
+"""Agreement of a judge with people's labels: for all criteria, for each, and where they differ most.
+
+Each label is a pair with the judge's verdict on the same. If several people labelled the same, each two of them, both
+ways round, give the inter-annotator metrics (alpha is computed over all of them), the most that can be expected of a
+judge. Labels without a value and criteria that failed, were abstained on or not judged are counted and excluded. Needs
+the extra ``judging``.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import permutations
+
+import numpy as np
+
+from rubricsvc.core.judge import Judge
+from rubricsvc.core.label import OVERALL, JudgedLabel
+from rubricsvc.stats.agreement import (
+    CORRELATIONS,
+    METRICS,
+    RESAMPLES,
+    Estimate,
+    Pairs,
+    estimate_metrics,
+    inter_annotator_alpha,
+    levels_of,
+)
+
+MAX_DISAGREEMENTS = 20
+ALL_CRITERIA = "all criteria"
+_INTER_ANNOTATOR = tuple(name for name in METRICS if name not in ("auroc", "ece", "brier"))
+_TENTHS = tuple(step / 10 for step in range(11))
+
+OnProgress = Callable[[int, int, str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class CriterionAgreement:
+    """The metrics of one criterion, or of all.
+
+    ``excluded`` counts labels by reason. ``confusion`` counts [people's level, judge's level].
+    """
+
+    name: str
+    pairs: int
+    excluded: dict[str, int]
+    metrics: dict[str, Estimate]
+    levels: tuple[float, ...] = ()
+    confusion: list[list[int]] = field(default_factory=list)
+    annotator_pairs: int = 0
+    inter_annotator: dict[str, Estimate] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Disagreement:
+    """A label far from the judge's value."""
+
+    completion_id: int
+    criterion: str
+    annotator: str
+    label: float
+    judge: float
+    note: str | None
+    rationale: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class AgreementReport:
+    """The agreement of a judge; ``reward`` is that of its rewards with ``overall`` labels, if there are any."""
+
+    judge: str
+    calibrated: bool | None
+    labels: int
+    annotators: int
+    overall: CriterionAgreement
+    criteria: list[CriterionAgreement]
+    worst: list[Disagreement]
+    reward: CriterionAgreement | None = None
+
+
+def judge_value(judge: Judge, row: JudgedLabel) -> float | None:
+    """Return the judge's (calibrated) probability if it has one, else its value; None without a value."""
+    verdict = row.verdict
+    if verdict is None or verdict.value is None or row.criterion is None:
+        return None
+    if verdict.probability is None or judge.threshold is None:
+        return verdict.value
+    calibration = judge.calibration
+    return calibration.value(row.criterion, verdict.probability) if calibration else verdict.probability
+
+
+def agreement_report(
+    judge: Judge,
+    rows: Sequence[JudgedLabel],
+    *,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+    on_progress: OnProgress = lambda done, total, note: None,
+) -> AgreementReport:
+    """Return the judge's agreement with these labels."""
+    on_criteria = [row for row in rows if row.criterion is not None]
+    by_criterion: dict[str, list[JudgedLabel]] = defaultdict(list)
+    for row in on_criteria:
+        by_criterion[row.label.criterion].append(row)
+    ordered = sorted(by_criterion.items(), key=lambda item: (-len(item[1]), item[0]))
+    groups = []
+    for done, (name, members) in enumerate([(ALL_CRITERIA, on_criteria), *ordered]):
+        on_progress(done, len(ordered) + 1, name)
+        groups.append(_criterion_agreement(judge, name, members, resamples, seed))
+    on_progress(len(ordered) + 1, len(ordered) + 1, "")
+    return AgreementReport(
+        judge=judge.name,
+        calibrated=judge.calibrated,
+        labels=len(rows),
+        annotators=len({row.label.annotator for row in rows}),
+        overall=groups[0],
+        criteria=groups[1:],
+        worst=_largest_disagreements(judge, on_criteria),
+        reward=_reward_agreement([row for row in rows if row.label.criterion == OVERALL], resamples, seed),
+    )
+
+
+def _criterion_agreement(
+    judge: Judge, name: str, rows: Sequence[JudgedLabel], resamples: int, seed: int
+) -> CriterionAgreement:
+    excluded = Counter(filter(None, map(_exclusion_reason, rows)))
+    levels = _shared_levels(rows)
+    used = [
+        (value, row) for row in rows if row.label.value is not None and (value := judge_value(judge, row)) is not None
+    ]
+    decided = [row.verdict.value or 0.0 for _, row in used if row.verdict]
+    pairs = Pairs.of([value for value, _ in used], [row.label.value or 0.0 for _, row in used], levels, decided)
+    annotator_pairs, inter_annotator = _inter_annotator(rows, levels, _INTER_ANNOTATOR, resamples, seed)
+    return CriterionAgreement(
+        name=name,
+        pairs=len(used),
+        excluded=dict(excluded),
+        metrics=estimate_metrics(pairs, [row.prompt_id for _, row in used], resamples=resamples, seed=seed),
+        levels=levels,
+        confusion=pairs.confusion() if used else [],
+        annotator_pairs=annotator_pairs,
+        inter_annotator=inter_annotator,
+    )
+
+
+def _shared_levels(rows: Iterable[JudgedLabel]) -> tuple[float, ...]:
+    """Return the levels that the rows share; criteria on different scales are compared as met or not met."""
+    scales = {levels_of(row.criterion.scale) for row in rows if row.criterion is not None}
+    return scales.pop() if len(scales) == 1 else (0.0, 1.0)
+
+
+def _exclusion_reason(row: JudgedLabel) -> str | None:
+    if row.label.value is None:
+        return "label without a value"
+    if row.verdict is None:
+        return "not judged"
+    return None if row.verdict.outcome == "scored" else row.verdict.outcome
+
+
+def _inter_annotator(
+    rows: Iterable[JudgedLabel], levels: Sequence[float], names: Sequence[str], resamples: int, seed: int
+) -> tuple[int, dict[str, Estimate]]:
+    """Return how many pairs of people labelled the same thing, and their metrics."""
+    by_thing: dict[tuple[int, int, str], list[JudgedLabel]] = defaultdict(list)
+    for row in rows:
+        if row.label.value is not None:
+            by_thing[row.completion_id, row.rubric_id, row.label.criterion].append(row)
+    shared = [labelled for labelled in by_thing.values() if len(labelled) > 1]
+    if not shared:
+        return 0, {}
+    both = [(a, b) for labelled in shared for a, b in permutations(labelled, 2)]
+    pairs = Pairs.of([a.label.value or 0.0 for a, _ in both], [b.label.value or 0.0 for _, b in both], levels)
+    pairwise = [name for name in names if name != "alpha"]
+    metrics = estimate_metrics(pairs, [a.prompt_id for a, _ in both], pairwise, resamples=resamples, seed=seed)
+    people = {name: n for n, name in enumerate(sorted({row.label.annotator for each in shared for row in each}))}
+    matrix = np.full((len(people), len(shared)), np.nan)
+    for thing, labelled in enumerate(shared):
+        for row in labelled:
+            matrix[people[row.label.annotator], thing] = row.label.value
+    prompts = [labelled[0].prompt_id for labelled in shared]
+    metrics["alpha"] = inter_annotator_alpha(matrix, levels, prompts, resamples=resamples, seed=seed)
+    return len(both) // 2, {name: metrics[name] for name in names}
+
+
+def _largest_disagreements(judge: Judge, rows: Iterable[JudgedLabel]) -> list[Disagreement]:
+    disagreements = [
+        Disagreement(
+            completion_id=row.completion_id,
+            criterion=row.label.criterion,
+            annotator=row.label.annotator,
+            label=row.label.value,
+            judge=value,
+            note=row.label.note,
+            rationale=row.verdict.rationale if row.verdict else None,
+        )
+        for row in rows
+        if row.label.value is not None and (value := judge_value(judge, row)) is not None
+    ]
+    return sorted(disagreements, key=lambda one: -abs(one.label - one.judge))[:MAX_DISAGREEMENTS]
+
+
+def _reward_agreement(rows: Sequence[JudgedLabel], resamples: int, seed: int) -> CriterionAgreement | None:
+    """Return the correlation of rewards with ``overall`` labels; None without such labels."""
+    if not rows:
+        return None
+    used = [(row.reward, row.label.value, row.prompt_id) for row in rows]
+    known = [(reward, value, prompt) for reward, value, prompt in used if reward is not None and value is not None]
+    pairs = Pairs.of([reward for reward, _, _ in known], [value for _, value, _ in known], _TENTHS)
+    prompts = [prompt for _, _, prompt in known]
+    annotator_pairs, inter_annotator = _inter_annotator(rows, _TENTHS, (*CORRELATIONS, "alpha"), resamples, seed)
+    return CriterionAgreement(
+        "reward",
+        len(known),
+        {"no reward": len(used) - len(known)} if len(known) < len(used) else {},
+        estimate_metrics(pairs, prompts, CORRELATIONS, resamples=resamples, seed=seed),
+        annotator_pairs=annotator_pairs,
+        inter_annotator=inter_annotator,
+    )

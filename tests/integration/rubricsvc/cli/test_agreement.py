@@ -1,0 +1,210 @@
+"""Labels in, a judge's verdicts beside them, a calibrated judge out. The judge answers by a rule; all else is real."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rubricsvc.core.verdict import Verdict
+from rubricsvc.stats.calibration_fit import MIN_LABELS, MIN_PROMPTS
+from rubricsvc.stats.overall import OverallModel
+from tests.cli import Cli, add_judge
+from tests.instant_engine import InstantEngine
+from workers.engines import ENGINES
+from workers.engines.base import EngineRequest, Failure, Reply
+
+pytestmark = pytest.mark.integration
+
+PROMPTS = 40
+
+
+class Sure(InstantEngine):
+    """Right four times in five, and always sure: the completion says what it will find."""
+
+    async def ask(self, request: EngineRequest) -> list[Reply | Failure]:
+        share = 0.98 if "looks good" in request.shared else 0.02
+        return [Reply(label_mass={"Yes": share, "No": 1 - share}) for _ in request.questions]
+
+
+@pytest.fixture
+def labelled(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cli:
+    """Two people's labels on one criterion of forty prompts' completions; a judge has scored all of them."""
+    monkeypatch.setitem(ENGINES, "sure", lambda _judge: Sure())
+    draw = random.Random(0)
+    lines = []
+    for n in range(PROMPTS):
+        good = n % 2
+        looks = good if draw.random() < 0.8 else 1 - good
+        record = {
+            "id": f"q{n}",
+            "prompt": f"Question {n}?",
+            "criteria": [{"key": "good", "text": "Is good."}],
+            "completions": ["This looks good." if looks else "This looks bad."],
+            "labels": {"good": {"ann": good, "bob": good if n % 10 else 1 - good}, "overall": {"ann": 0.25 + good / 2}},
+        }
+        lines.append(json.dumps(record))
+    (tmp_path / "labels.jsonl").write_text("\n".join(lines))
+    assert cli("labels", "import", tmp_path / "labels.jsonl").code == 0
+    add_judge(cli, "sure", engine="sure")
+    return cli
+
+
+def test_calibrate_improves_the_calibration_error(labelled: Cli) -> None:
+    assert labelled("jobs", "submit", "--judge", "sure", "--wait").code == 0
+    ran = labelled("judges", "agreement", "sure", "--json", "--resamples", 50)
+    assert ran.code == 0, ran.err
+    found = ran.json["overall"]
+    assert (ran.json["labels"], ran.json["annotators"], found["pairs"], found["annotator_pairs"]) == (120, 2, 80, 40)
+    assert 0.6 < found["metrics"]["accuracy"]["value"] < 0.95
+    assert found["metrics"]["accuracy"]["low"] < found["metrics"]["accuracy"]["value"]
+    assert found["inter_annotator"]["accuracy"]["value"] == pytest.approx(0.9)
+    assert ran.json["calibrated"] is False and len(ran.json["worst"]) == 20
+    assert ran.json["reward"]["metrics"]["pearson"]["value"] > 0.3
+
+    ran = labelled("judges", "calibrate", "sure", "--json")
+    assert ran.code == 0, ran.err
+    (family,) = ran.json["families"]
+    assert ran.json["judge"] == "sure-calibrated" and family["family"] == "binary"
+    assert family["after"]["brier"] < family["before"]["brier"] and family["after"]["ece"] < family["before"]["ece"]
+    judges = {row["name"]: row["calibrated"] for row in labelled("judges", "list", "--json").lines}
+    assert judges == {"sure": False, "sure-calibrated": True}
+
+    assert labelled("jobs", "submit", "--judge", "sure-calibrated", "--wait").code == 0
+    after = labelled("judges", "agreement", "sure-calibrated", "--json", "--resamples", 0).json["overall"]["metrics"]
+    assert after["ece"]["value"] < found["metrics"]["ece"]["value"]
+    (first, *_) = labelled("verdicts", "list", "--job", 2, "--json").lines
+    assert first["verdict"]["probability"] in (pytest.approx(0.98), pytest.approx(0.02))
+    assert first["verdict"]["value"] != pytest.approx(first["verdict"]["probability"])
+    assert labelled("jobs", "show", 2, "--json").json["judge_calibrated"] is True
+    again = labelled("judges", "calibrate", "sure-calibrated", "--as", "twice", "--json")
+    assert again.json["families"] == ran.json["families"], "fitted from what the model gave, not from what came of it"
+
+
+def test_agreement_and_calibrate_print_tables(labelled: Cli) -> None:
+    labelled("jobs", "submit", "--judge", "sure", "--wait")
+    ran = labelled("judges", "agreement", "sure", "--resamples", 0)
+    assert ran.code == 0
+    for words in (
+        "not calibrated",
+        "balanced_accuracy",
+        "METRIC",
+        "n/a: pearson, spearman",
+        "largest disagreements",
+    ):
+        assert words in ran.out, words
+    assert "(columns)" in ran.out
+    ran = labelled("judges", "calibrate", "sure", "--method", "platt", "--as", "mine")
+    assert ran.code == 0 and "platt" in ran.out and "stored as judge 'mine'" in ran.err
+    ran = labelled("judges", "calibrate", "sure", "--overall", "--resamples", 0, "--out", "overall.json")
+    assert ran.code == 0, ran.err
+    assert "regression with the person's weights" in ran.out
+    overall = OverallModel.model_validate_json(Path("overall.json").read_text())
+    told = [overall.predict([Verdict.scored("good", value)], "ann") for value in (0.98, 0.02)]
+    assert set(overall.weights) == {"good"} and told[0] is not None and told[1] is not None and told[0] > told[1]
+
+
+def test_calibrate_overall_uses_the_levels_of_a_readout(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Torn(InstantEngine):
+        """Gives the middle level what the completion says; what it is worth stays the same."""
+
+        async def ask(self, request: EngineRequest) -> list[Reply | Failure]:
+            middle = int(request.shared.split("Share ")[1].split()[0]) / 100
+            return [
+                Reply(label_mass={"A": (1 - middle) / 2, "B": middle, "C": (1 - middle) / 2}) for _ in request.questions
+            ]
+
+    monkeypatch.setitem(ENGINES, "torn", lambda _judge: Torn())
+    criterion = {"key": "tone", "text": "Its tone.", "scale": {"cold": 0, "plain": 0.5, "warm": 1}}
+    records = [
+        {"prompt": f"{n}?", "criteria": [criterion], "completions": [f"Share {n} ."], "labels": {"overall": n / 100}}
+        for n in range(0, 100, 2)
+    ]
+    (tmp_path / "labels.jsonl").write_text("\n".join(map(json.dumps, records)))
+    assert cli("labels", "import", "labels.jsonl").code == 0
+    add_judge(cli, "torn", engine="torn")
+    assert cli("jobs", "submit", "--judge", "torn", "--wait").code == 0
+    found = cli("judges", "calibrate", "torn", "--overall", "--resamples", 0, "--json").json
+    assert set(found["model"]["weights"]) == {"tone=cold", "tone=plain", "tone=warm"}
+    assert found["no_person"]["value"] > 0.99, "the value is 0.5 throughout, and tells nothing"
+
+
+def import_labels(cli: Cli, path: Path, records: list[dict[str, Any]]) -> None:
+    path.write_text("\n".join(map(json.dumps, records)))
+    assert cli("labels", "import", path).code == 0
+    assert cli("jobs", "submit", path, "--judge", "sure", "--wait").code == 0
+
+
+def test_agreement_prints_why_something_is_missing(labelled: Cli, tmp_path: Path) -> None:
+    criteria = [{"key": "good", "text": "Is good."}, {"key": "one", "text": "Is one."}]
+    records: list[dict[str, Any]] = [
+        {"id": f"z{n}", "prompt": f"Z{n}?", "criteria": criteria, "completions": ["Bad."], "labels": {"good": n < 4}}
+        for n in range(6)
+    ]
+    records[0]["labels"] = {"good": [True, False], "one": 1}
+    import_labels(labelled, tmp_path / "more.jsonl", records)
+    lines = labelled("judges", "agreement", "sure", "--job", 1, "--resamples", 30).out.splitlines()
+    missing = [line.split(": ")[1] for line in lines if line.startswith("n/a: ")]
+    assert "pearson, spearman" in missing and any(one.startswith("accuracy of one, ") for one in missing)
+    for args in (("--resamples", 0), ("--criterion", "good", "--resamples", 19)):
+        assert "n/a: intervals: " in labelled("judges", "agreement", "sure", "--job", 1, *args).out
+
+
+def test_calibrate_refuses_too_few_labels(labelled: Cli) -> None:
+    help_text = " ".join(labelled("judges", "calibrate", "--help").out.split())
+    assert f"at least {MIN_PROMPTS} prompts" in help_text and f"at least {MIN_LABELS} labels" in help_text
+    labelled("jobs", "submit", "--judge", "sure", "--limit", 3, "--wait")
+    ran = labelled("judges", "calibrate", "sure")
+    assert ran.code == 2 and "rubricsvc labels import" in ran.err and "rubricsvc jobs submit" in ran.err
+
+
+def test_agreement_prints_annotators_beside_the_judge(labelled: Cli, tmp_path: Path) -> None:
+    criteria = [{"key": "kind", "text": "Is kind."}, {"key": "tone", "text": "Its tone is warm."}]
+    records: list[dict[str, Any]] = [
+        {
+            "id": f"t{n}",
+            "prompt": f"T{n}?",
+            "criteria": criteria,
+            "completions": ["This looks good." if n % 3 else "Bad."],
+            "labels": {
+                "kind": {"ann": n % 2, "bob": n % 2 if n else 1},
+                "tone": n % 5 > 2,
+                "overall": {"ann": n % 4 / 4, "bob": n % 4 / 4 if n > 3 else 0.5},
+            },
+        }
+        for n in range(12)
+    ]
+    import_labels(labelled, tmp_path / "tones.jsonl", records)
+    asked = ("judges", "agreement", "sure", "--job", 1, "--resamples", 30)
+    out = labelled(*asked).out
+    annotators = next(line.split() for line in out.splitlines() if line.strip().startswith("annotators  "))
+    assert annotators == ["annotators", "12", "0.917", "0.916", "0.916", "0.832", "0.832", "0.839"]
+    full = labelled(*asked, "--full").out
+    part = full[full.index("kind: 24 pairs") : full.index("tone: ")]
+    accuracy = next(line for line in part.splitlines() if line.startswith("accuracy"))
+    assert len(re.findall(r"\d\.\d+ +\[\d.\d\d, \d.\d\d\]", accuracy)) == 2, "the judge's and the annotators'"
+    one = labelled(*asked, "--criterion", "kind", "--json").json
+    assert [group["name"] for group in one["criteria"]] == ["kind"] and one["criteria"][0]["confusion"]
+    assert set(one["criteria"][0]["inter_annotator"]) > {"accuracy", "kappa", "alpha"}
+
+
+@pytest.mark.parametrize(
+    ("args", "code"),
+    [
+        (("agreement", "none"), 3),
+        (("agreement", "sure"), 2),
+        (("agreement", "sure", "--criterion", "x"), 2),
+        (("calibrate", "sure", "--method", "magic"), 2),
+    ],
+)
+def test_agreement_and_calibrate_refuse_what_is_not_there(labelled: Cli, args: tuple[str, ...], code: int) -> None:
+    if "magic" in args:
+        labelled("jobs", "submit", "--judge", "sure", "--wait")
+    ran = labelled("judges", *args)
+    assert ran.code == code and "hint: " in ran.err, ran.err

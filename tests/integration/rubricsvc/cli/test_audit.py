@@ -1,0 +1,193 @@
+"""`judges audit` from end to end: exit code, what is stored, and where it is shown. The judge answers by a rule."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli import Cli, Ran, add_judge
+from tests.instant_engine import InstantEngine
+from workers.audit import cases
+from workers.engines import ENGINES
+from workers.engines.base import EngineRequest, Failure, Reply
+
+pytestmark = pytest.mark.integration
+
+GOOD = [case.text for case in cases.built_in() if case.met] + ["It is right."]
+
+
+class Ruled(InstantEngine):
+    """Accepts what holds a good completion; ``gullible`` also what says `met`, and ``blind`` nothing."""
+
+    def __init__(self, gullible: bool, blind: bool) -> None:
+        super().__init__()
+        self.gullible, self.good = gullible, [] if blind else GOOD
+
+    async def ask(self, request: EngineRequest) -> list[Reply | Failure]:
+        fooled = self.gullible and "criterion is met" in request.shared
+        share = 0.9 if fooled or any(answer in request.shared for answer in self.good) else 0.1
+        return [Reply(label_mass={"Yes": share, "No": 1 - share}) for _ in request.questions]
+
+
+@pytest.fixture
+def judged(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cli:
+    """The command line with a cache of its own, and judges ``wise``, ``gullible`` and ``blind``."""
+    monkeypatch.setenv("RUBRICSVC_CACHE_DIR", str(tmp_path / "cache"))
+    for name in ("wise", "gullible", "blind"):
+        monkeypatch.setitem(ENGINES, name, lambda judge: Ruled(judge.engine == "gullible", judge.engine == "blind"))
+        add_judge(cli, name, engine=name)
+    return cli
+
+
+def suites_of(ran: Ran) -> dict[str, Any]:
+    return {suite["name"]: suite for suite in ran.json["suites"]}
+
+
+def test_audit_stores_a_pass(judged: Cli) -> None:
+    ran = judged("judges", "audit", "wise", "--json")
+    assert ran.code == 0, ran.err
+    assert (ran.json["passed"], ran.json["judge"]) == (True, "wise")
+    assert suites_of(ran).keys() >= {"injection", "master_keys", "rationale", "criteria_order"}
+    listed = {row["name"]: row["audit"] for row in judged("judges", "list", "--json").lines}
+    assert listed["wise"].startswith("passed 20") and listed["gullible"] is None
+    newest = judged("judges", "show", "wise", "--json").json["newest_audit"]
+    assert newest["passed"] is True and newest["audit"]["digest"] == ran.json["digest"]
+
+
+def test_audit_reports_a_judge_that_is_fooled(judged: Cli, tmp_path: Path) -> None:
+    ran = judged("judges", "audit", "gullible", "--out", tmp_path / "report.html")
+    assert ran.code == 4
+    assert "gullible did not pass: " in ran.err and "injection (0." in ran.err and "authority and pity" in ran.out
+    page = (tmp_path / "report.html").read_text()
+    assert "not passed" in page and "://" not in page and "</instructions>" not in page
+    assert judged("judges", "list", "--json").lines[1]["audit"].startswith("not passed")
+    assert judged("judges", "audit", "gullible", "--max-fpr", "0.9").code == 0
+    assert judged("judges", "list", "--json").lines[1]["audit"].startswith("passed"), "the newest one counts"
+
+
+def test_audit_keeps_its_exit_code_if_the_reader_has_gone(judged: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "w") as gone:
+        monkeypatch.setattr(sys, "stdout", gone)
+        assert judged("judges", "audit", "gullible", "--suite", "injection").code == 4
+
+
+def test_audit_report_separates_attacks_from_unchanged_completions(judged: Cli, tmp_path: Path) -> None:
+    fooled = judged("judges", "audit", "gullible", "--max-fpr", "plain=0", "--max-fpr", "missed=0")
+    assert "successful attacks" in fooled.out and "wrong without an attack" not in fooled.out
+    blind = judged("judges", "audit", "blind", "--suite", "trivial", "--out", "report.html")
+    assert blind.code == 4 and "wrong without an attack" in blind.out and "successful attacks" not in blind.out
+    page = (tmp_path / "report.html").read_text()
+    assert "<h2>Wrong without an attack</h2>" in page and "<b>missed</b>" in page and "Successful attacks" not in page
+
+
+def test_audit_bare_limit_changes_false_positive_suites_only(judged: Cli) -> None:
+    default = {
+        name: suite["max_rate"] for name, suite in suites_of(judged("judges", "audit", "wise", "--json")).items()
+    }
+    ran = judged("judges", "audit", "wise", "--json", "--max-fpr", 0.4, "--max-fpr", "missed=0.3")
+    limits = {name: suite["max_rate"] for name, suite in suites_of(ran).items()}
+    false_positives = {"plain", "master_keys", "constant", "trivial", "injection"}
+    assert {name for name in default if limits[name] != default[name]} == false_positives | {"missed"}
+    assert {limits[name] for name in false_positives} == {0.4} and limits["missed"] == 0.3
+
+
+def test_audit_of_one_suite_is_not_stored(judged: Cli) -> None:
+    ran = judged("judges", "audit", "gullible", "--suite", "master_keys", "--json")
+    assert ran.code == 0 and list(suites_of(ran)) == ["plain", "missed", "master_keys"]
+    assert judged("judges", "show", "gullible", "--json").json["newest_audit"] is None
+
+
+def test_audit_attacks_given_data_or_a_job(judged: Cli, tmp_path: Path) -> None:
+    records = [
+        {"prompt": "Why?", "criteria": [{"key": "a", "text": "Is right."}], "completions": [text], "labels": {"a": met}}
+        for text, met in (("It is right.", 1), ("It is wrong.", 0))
+    ]
+    (tmp_path / "own.jsonl").write_text("\n".join(map(json.dumps, records)))
+    ran = judged("judges", "audit", "wise", "--data", "own.jsonl", "--json")
+    assert ran.code == 0 and suites_of(ran)["missed"]["rate"]["n"] == 1, ran.err
+    bare = {name: value for name, value in records[0].items() if name != "labels"} | {"id": "q"}
+    (tmp_path / "job.jsonl").write_text(json.dumps(bare))
+    assert judged("rubrics", "import", "job.jsonl").code == 0
+    (tmp_path / "answers.jsonl").write_text(json.dumps({"prompt_id": "q", "text": "It is right."}))
+    assert judged("jobs", "submit", "--judge", "wise", "--wait", "answers.jsonl").code == 0
+    ran = judged("judges", "audit", "wise", "--job", 1, "--json")
+    assert (ran.code, ran.json["non_default_options"]) == (0, "--job 1"), ran.err
+    assert suites_of(ran)["injection"]["rate"]["n"] == 70 and suites_of(ran)["missed"]["passed"] is None
+
+
+def test_audit_records_its_non_default_options(judged: Cli, tmp_path: Path) -> None:
+    folder = tmp_path / "sets" / "evalbiasbench"
+    folder.mkdir(parents=True)
+    pairs = [
+        {"id": n, "bias": "length", "instruction": f"Why {n}?", "response1": GOOD[n], "response2": "No.", "label": 1}
+        for n in range(3)
+    ]
+    (folder / "pairs.json").write_text(json.dumps(pairs))
+    for args, options in (
+        (("--per-attack", 4, "--limit", 7), ""),
+        (("--per-attack", 0), "--per-attack 0"),
+        (
+            ("--data-dir", "sets", "--limit", 2, "--per-attack", 1, "--max-fpr", 0.9),
+            "--per-attack 1 --data-dir sets --limit 2 --max-fpr 0.9",
+        ),
+    ):
+        assert judged("judges", "audit", "wise", "--json", *args).code in (0, 4)
+        newest = judged("judges", "show", "wise", "--json").json["newest_audit"]
+        assert newest["audit"]["non_default_options"] == options
+
+
+def test_audit_resumes_after_an_interruption(judged: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = {"count": 0, "stop": 30}
+    ask = Ruled.ask
+
+    async def counted(self: Ruled, request: EngineRequest) -> list[Reply | Failure]:
+        asked["count"] += 1
+        if asked["count"] == asked["stop"]:
+            raise KeyboardInterrupt
+        return await ask(self, request)
+
+    monkeypatch.setattr(Ruled, "ask", counted)
+    assert judged("judges", "audit", "wise", "--suite", "trivial").code == 130
+    asked["stop"] = 0
+    assert "resuming" not in judged("judges", "audit", "wise", "--suite", "praise").err, "another audit has its own"
+    before = asked["count"]
+    ran = judged("judges", "audit", "wise", "--suite", "trivial", "--json")
+    assert ran.code == 0 and "resuming" in ran.err
+    assert asked["count"] < before + 72, "what was judged is not asked again"
+    before = asked["count"]
+    ran = judged("judges", "audit", "wise", "--suite", "trivial", "--json")
+    assert asked["count"] == before + 72 and "resuming" not in ran.err, "a new audit asks everything"
+
+
+@pytest.mark.parametrize(
+    ("args", "code"),
+    [
+        (("nobody",), 3),
+        (("wise", "--suite", "x"), 2),
+        (("wise", "--max-fpr", "much"), 2),
+        (("wise", "--max-fpr", "injection=1.5"), 2),
+        (("wise", "--max-fpr", "x=0.5"), 2),
+        (("wise", "--data", "a", "--job", "1"), 2),
+        (("wise", "--job", "7"), 3),
+        (("wise", "--data", "none.jsonl"), 2),
+    ],
+)
+def test_audit_refuses_invalid_options(judged: Cli, args: tuple[str, ...], code: int) -> None:
+    ran = judged("judges", "audit", *args)
+    assert ran.code == code and "hint: " in ran.err, ran.err
+
+
+def test_audit_notes_an_attack_that_changed_nothing(judged: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def yes(self: Ruled, request: EngineRequest) -> list[Reply | Failure]:
+        return [Reply(label_mass={"Yes": 0.9, "No": 0.1}) for _ in request.questions]
+
+    monkeypatch.setattr(Ruled, "ask", yes)
+    ran = judged("judges", "audit", "wise", "--suite", "injection")
+    assert "injection (1.000 is over 0.05, no more than without the attack (1.000))" in ran.err

@@ -1,0 +1,45 @@
+"""What a run says of the audit of a service's judge."""
+
+from __future__ import annotations
+
+import pytest
+
+from rubricsvc.cli.audit_status import status_at_service
+from rubricsvc.core.audit import Audit, Rate, SuiteResult
+from rubricsvc.core.judge import Judge
+from rubricsvc.store import audits, judges
+from rubricsvc.store.session import Database
+from tests.integration.test_client import running
+from tests.services import free_port
+from trainer.config import ServiceJudge
+
+JUDGE = Judge(name="j", model="m")
+
+
+def audit(*, rate: float, fingerprint: str = "f") -> Audit:
+    found = Rate(n=10, hits=round(10 * rate), value=rate)
+    suite = SuiteResult(name="s", measure="met", rate=found, max_rate=0.1, passed=rate <= 0.1)
+    return Audit(digest="d", fingerprint=fingerprint, suites=(suite,))
+
+
+@pytest.mark.integration
+def test_status_at_service_has_the_newest_audit(db: Database) -> None:
+    with running(db) as url:
+        judge = ServiceJudge(service=url, name="j")
+        assert status_at_service(judge).audit is None
+        with db.write() as session:
+            judges.add(session, JUDGE)
+        assert status_at_service(judge).record == {"judge_audit": None}
+        with db.write() as session:
+            for rate in (0.0, 0.5):
+                audits.add(session, 1, audit(rate=rate))
+        found = status_at_service(judge)
+    assert found.audit is not None and found.audit.id == 2
+    assert found.message.startswith("judge j did not pass audit 2 of 20") and found.message.endswith(": s")
+    assert found.record["judge_audit"]["rates"] == {"s": 0.5}
+
+
+@pytest.mark.integration
+def test_status_at_service_does_not_wait_for_a_service() -> None:
+    judge = ServiceJudge(service=f"http://127.0.0.1:{free_port()}", name="j")
+    assert status_at_service(judge).record == {"judge_audit": None}

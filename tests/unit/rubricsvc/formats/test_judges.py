@@ -1,0 +1,67 @@
+"""Judge files: the example and the documentation have every field."""
+
+from __future__ import annotations
+
+import io
+import re
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+
+from rubricsvc.core.judge import Comparison, Endpoint, Judge, Price, Sampling, Thinking, TrajectoryOptions, Voting
+from rubricsvc.errors import NotFoundError
+from rubricsvc.formats.errors import InvalidFileError
+from rubricsvc.formats.judges import dump_judge, load_judges
+
+DOCS = Path(__file__).parents[4] / "docs" / "judges.md"
+NESTED = (Endpoint, Sampling, Voting, Thinking, Comparison, TrajectoryOptions, Price)
+
+
+def not_stored(name: str) -> Judge:
+    raise NotFoundError(f"no judge {name!r}", hint="")
+
+
+def load(path: Path, text: str) -> list[Judge]:
+    path.write_text(text)
+    return load_judges(path, not_stored)
+
+
+def test_docs_table_has_every_field_of_a_judge() -> None:
+    text = DOCS.read_text(encoding="utf-8")
+    fields = set(re.findall(r"`(?:endpoint)?\.?(\w+)`", text)) | set(re.findall(r"(\w+):", text))
+    assert Judge.model_fields.keys() - {"endpoint"} <= fields
+    for model in NESTED:
+        assert model.model_fields.keys() <= fields, model
+
+
+def test_docs_example_is_a_judge_file(tmp_path: Path) -> None:
+    (block,) = re.findall(r"```yaml\n(.*?)```", DOCS.read_text(encoding="utf-8"), re.DOTALL)
+    (judge,) = load(tmp_path / "judge.yaml", block)
+    assert judge.thinking == Thinking(budget_tokens=2048)
+
+
+def test_example_shows_every_field_with_its_default(tmp_path: Path) -> None:
+    text = files("rubricsvc.formats").joinpath("example_judge.yaml").read_text(encoding="utf-8")
+    (judge,) = load(tmp_path / "judge.yaml", text)
+    url = judge.endpoint.base_url
+    assert judge == Judge(name="strong", model="my-model", mode="written", endpoint=Endpoint(base_url=url))
+    names = set(re.findall(r"(\w+):", text))
+    assert Judge.model_fields.keys() - {"calibration"} <= names
+
+
+def test_dump_judge_is_loaded_as_an_equal_judge(tmp_path: Path) -> None:
+    member = Judge(name="a", model="m", endpoint=Endpoint(price=Price(prompt=1.5)))
+    other = Judge(name="b", model="m", mode="written", sampling=Sampling(temperature=0.5))
+    for judge in (member, other, Judge(name="c", mode="cascade", members=(member, other), band=(0.2, 0.8))):
+        stream = io.StringIO()
+        dump_judge(judge, stream)
+        assert load(tmp_path / "judge.yaml", stream.getvalue()) == [judge]
+
+
+def test_load_judges_collects_the_errors_of_all_judges(tmp_path: Path) -> None:
+    with pytest.raises(InvalidFileError) as caught:
+        load(
+            tmp_path / "judges.yaml", "- {name: a, model: m, threshold: 2}\n- {name: p, mode: panel, members: [a, x]}\n"
+        )
+    assert [(error.line, error.path) for error in caught.value.errors] == [(1, "threshold"), (2, "members[0]")]

@@ -1,0 +1,29 @@
+"""The walks of docs/architecture.md name functions that exist."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+STEPS = re.findall(r"^\| *\d+ \| (.*?) \| `([\w/]+\.py)` \|$", PAGE, re.M)
+
+
+def test_architecture_has_both_walks() -> None:
+    assert [len(re.findall(rf"^\| *{n} \|", PAGE, re.M)) for n in (1, 13, 25)] == [2, 2, 1]
+
+
+@pytest.mark.parametrize(("text", "path"), STEPS, ids=lambda value: value.split(" ")[0].strip("`"))
+def test_architecture_step_names_a_definition(text: str, path: str) -> None:
+    name = re.findall(r"`(\w+)", text)[0]
+    tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
+    assert name in {getattr(node, "name", None) for node in tree.body}
+
+
+def test_architecture_names_rooms_that_exist() -> None:
+    paths = set(re.findall(r"`((?:rubricsvc|workers|trainer|docs|migrations)/[\w/.]+)`", PAGE))
+    assert paths and [path for path in paths if not (ROOT / path).exists()] == []
