@@ -11,19 +11,14 @@ import string
 from collections import Counter
 from collections.abc import Iterable
 from itertools import pairwise
-from typing import Annotated
-
-from pydantic import Field
 
 from workers.checks.english import marked_sentences, tokens
-from workers.checks.ifeval import Count, Word
-from workers.checks.instructions import instruction, register
+from workers.checks.instructions import register
 
 _MARKS = string.punctuation
 _NO_MARKS = str.maketrans("", "", _MARKS)
-_Position = Annotated[int, Field(ge=1)]
-_VOWELS = set("aeiou")
 _ADJACENT_CONSONANTS = re.compile("[bcdfghjklmnpqrstvwxyz]{2}")
+_CONJUNCTIONS = {"and", "but", "for", "nor", "or", "so", "yet"}
 
 
 def _bare(text: str) -> list[str]:
@@ -31,46 +26,23 @@ def _bare(text: str) -> list[str]:
     return text.lower().translate(_NO_MARKS).split()
 
 
-@instruction("count:word_count_range")
-def word_count_range(text: str, *, min_words: Count, max_words: Count) -> bool:
-    return min_words <= len(re.findall(r"\w+", text)) <= max_words
+def _rises(numbers: Iterable[int]) -> bool:
+    return all(a < b for a, b in pairwise(numbers))
 
 
-@instruction("count:unique_word_count")
-def unique_word_count(text: str, *, N: Count) -> bool:  # noqa: N803 - the data sets' name
-    return len({word.strip(_MARKS) for word in text.lower().split()}) >= N
-
-
-@instruction("count:conjunctions")
-def conjunctions(text: str, *, small_n: Count) -> bool:
-    """Different spellings count apart, as there: ``And`` and ``and``, ``so`` and ``so,``."""
-    wanted = {"and", "but", "for", "nor", "or", "so", "yet"}
-    return len({word for word in text.split() if word.strip(_MARKS).lower() in wanted}) >= small_n
-
-
-@instruction("count:numbers")
-def numbers(text: str, *, N: Count) -> bool:  # noqa: N803
-    return len(re.findall(r"\d+", text.translate(_NO_MARKS))) == N
-
-
-@instruction("count:punctuation")
-def punctuation(text: str) -> bool:
+def _has_punctuation(text: str) -> bool:
     if not any(mark in text for mark in ("!?", "?!", "‽")):
         return False
     rest = text.replace("?!", "", 1) if "?!" in text else text.replace("!?", "", 1)
     return set(".,!?;:") <= set(rest)
 
 
-@instruction("count:words_japanese")
-def words_japanese(text: str, *, N: _Position) -> bool:  # noqa: N803
+def _has_japanese(text: str, N: int) -> bool:
     every = [word.strip(_MARKS) for word in text.split()][N - 1 :: N]
     return all(re.search("[぀-ヿ一-鿿]", word) for word in every if word and not word.isdigit())
 
 
-@instruction("count:keywords_multiple")
-def keywords_multiple(
-    text: str, *, keyword1: Word, keyword2: Word, keyword3: Word, keyword4: Word, keyword5: Word
-) -> bool:
+def _has_five_keywords(text: str, *, keyword1: str, keyword2: str, keyword3: str, keyword4: str, keyword5: str) -> bool:
     words, low = (keyword1, keyword2, keyword3, keyword4, keyword5), text.lower()
     return all(low.count(word.strip().lower()) == n for word, n in zip(words, (1, 2, 3, 5, 7), strict=True))
 
@@ -80,8 +52,7 @@ def _ends(text: str) -> list[str]:
     return [sentence.rstrip("\"'”’")[-1:] for sentence in marked_sentences(text)]
 
 
-@instruction("ratio:overlap")
-def overlap(text: str, *, reference_text: str, percentage: Annotated[float, Field(ge=0, le=100)]) -> bool:
+def _overlaps(text: str, reference_text: str, percentage: float) -> bool:
     """The share of the text's trigrams of characters that the reference has, within two points."""
     own, other = _trigrams(text), _trigrams(reference_text)
     return bool(own) and abs(100 * len(own & other) / len(own) - percentage) <= 2
@@ -91,38 +62,29 @@ def _trigrams(text: str) -> set[str]:
     return {text[n : n + 3] for n in range(len(text) - 2)}
 
 
-@instruction("words:alphabet")
-def alphabet(text: str) -> bool:
+def _is_alphabetical(text: str) -> bool:
     """Each word begins with the letter after that of the word before; z is followed by a."""
-    first = [word[0] for word in _bare(text)]
     letters = string.ascii_lowercase
-    if not first or first[0] not in letters:
-        return False
-    begin = letters.index(first[0])
-    return all(letter == letters[(begin + n) % 26] for n, letter in enumerate(first))
+    first = [letters.find(word[0]) for word in _bare(text)]
+    return bool(first) and first[0] >= 0 and all(b >= 0 and b == (a + 1) % 26 for a, b in pairwise(first))
 
 
 def _is_prime(n: int) -> bool:
     return 1 < n < 100 and all(n % d for d in range(2, int(n**0.5) + 1))
 
 
-@instruction("words:repeats")
-def repeats(text: str, *, small_n: Count) -> bool:
-    return all(count <= small_n for count in Counter(_bare(text)).values())
+def _continues(pair: tuple[str, str]) -> bool:
+    """The second sentence begins with the last word of the first."""
+    last, first = pair[0].rstrip(_MARKS + " ").split(), pair[1].lstrip(_MARKS + " ").split()
+    return bool(last and first) and last[-1].lower() == first[0].lower()
 
 
-@instruction("words:last_first")
-def last_first(text: str) -> bool:
-    """Each sentence begins with the last word of the one before."""
-    for one, following in pairwise(marked_sentences(text)):
-        last, first = one.rstrip(_MARKS + " ").split(), following.lstrip(_MARKS + " ").split()
-        if not last or not first or last[-1].lower() != first[0].lower():
-            return False
-    return True
+def _begins_as_it_ends(line: str) -> bool:
+    words = line.strip().strip(_MARKS + " ").split()
+    return words[:1] == words[-1:]
 
 
-@instruction("words:words_position")
-def words_position(text: str, *, keyword: Word) -> bool:
+def _is_second_from_both_ends(text: str, keyword: str) -> bool:
     """The second word and the last but one; a mark at the very end is not a word."""
     words = [token.lower() for token in tokens(text)]
     if words and words[-1] in _MARKS:
@@ -130,34 +92,26 @@ def words_position(text: str, *, keyword: Word) -> bool:
     return len(words) >= 2 and words[1] == words[-2] == keyword.strip().lower()
 
 
-@instruction("words:keywords_specific_position")
-def keywords_specific_position(text: str, *, keyword: Word, n: _Position, m: _Position) -> bool:
+def _is_at_position(text: str, keyword: str, n: int, m: int) -> bool:
     """The m-th word of the n-th sentence."""
     sentences = marked_sentences(text)[n - 1 : n]
     words = [token for token in tokens(sentences[0]) if any(map(str.isalnum, token))] if sentences else []
     return len(words) >= m and words[m - 1].lower() == keyword.strip().lower()
 
 
-@instruction("sentence:keyword")
-def sentence_keyword(text: str, *, word: Word, N: _Position) -> bool:  # noqa: N803
+def _is_in_sentence(text: str, word: str, N: int) -> bool:
     sentences = marked_sentences(text)[N - 1 : N]
     return any(re.search(rf"\b{re.escape(word)}\b", sentence, re.IGNORECASE) for sentence in sentences)
 
 
-@instruction("sentence:increment")
-def increment(text: str, *, small_n: Count) -> bool:
-    lengths = [len(_bare(sentence)) for sentence in marked_sentences(text)]
-    return all(b == a + small_n for a, b in pairwise(lengths))
-
-
 def _alliterating(sentence: str) -> int:
+    """The number of words in runs of one first letter."""
     words = [word for raw in sentence.lower().split() if (word := raw.lstrip(_MARKS))]
     same = [a[0] == b[0] for a, b in pairwise(words)]
     return sum(now + (now and not before) for before, now in pairwise([False, *same]))
 
 
-@instruction("format:parentheses")
-def parentheses(text: str) -> bool:
+def _has_nested_brackets(text: str) -> bool:
     """Brackets five deep, the innermost closed. A wrong closing bracket starts over."""
     closing, opened, deepest = {")": "(", "]": "[", "}": "{"}, list[str](), 0
     for mark in text:
@@ -174,8 +128,7 @@ def parentheses(text: str) -> bool:
     return False
 
 
-@instruction("format:quotes")
-def quotes(text: str) -> bool:
+def _has_nested_quotes(text: str) -> bool:
     """Quotes in quotes in quotes, double and single in turn."""
     opened, deepest = list[str](), 0
     for mark in text:
@@ -189,16 +142,14 @@ def quotes(text: str) -> bool:
     return False
 
 
-@instruction("format:quote_unquote")
-def quote_unquote(text: str) -> bool:
+def _explains_quotations(text: str) -> bool:
     """No quotation follows another without a word between, and none ends the text."""
     plain = "".join(text.replace("“", '"').replace("”", '"').replace("'\"'", "").split())
     rest = plain.strip(string.digits + _MARKS.replace('"', ""))
     return '""' not in plain and not rest.endswith('"')
 
 
-@instruction("format:options")
-def options(text: str, *, options: Word) -> bool:
+def _is_option(text: str, options: str) -> bool:
     """The answer is one of the options; those that are letters are taken exactly."""
     separator = "/" if "/" in options else "or" if "or" in options else ","
     known = [option.strip() for option in options.split(separator)]
@@ -207,42 +158,29 @@ def options(text: str, *, options: Word) -> bool:
     return text.strip(_MARKS + " ").lower() in {option.strip(_MARKS + " ").lower() for option in known}
 
 
-@instruction("format:newline")
-def newline(text: str) -> bool:
+def _has_a_word_per_line(text: str) -> bool:
     plain = text.translate(_NO_MARKS).strip()
     return sum(line != "" for line in plain.split("\n")) == len(plain.split())
 
 
-@instruction("format:emoji")
-def emoji(text: str) -> bool:
+def _has_emojis(text: str) -> bool:
     """An emoji ends every sentence, or begins the next."""
     sentences = [sentence.translate(_NO_MARKS).strip() for sentence in marked_sentences(text)]
-    following = [*sentences[1:], ""]
-    return all(one and (_emoji(one[-2:]) or _emoji(after[:1])) for one, after in zip(sentences, following, strict=True))
+    pairs = zip(sentences, [*sentences[1:], ""], strict=True)
+    return all(one and (_EMOJI.search(one[-2:]) or _EMOJI.search(following[:1])) for one, following in pairs)
 
 
-def _emoji(text: str) -> bool:
-    return re.search("[\U0001f000-\U0001faff☀-➿⌀-⏿⬀-⯿]", text) is not None
+_EMOJI = re.compile("[\U0001f000-\U0001faff☀-➿⌀-⏿⬀-⯿]")
 
 
-@instruction("format:list")
-def separators(text: str, *, sep: Word) -> bool:
-    return text.count(sep) >= 2
-
-
-@instruction("format:thesis")
-def thesis(text: str) -> bool:
+def _has_thesis(text: str) -> bool:
     """Something in HTML italics, and something after it."""
-    start = re.search(r"<(?:i|em)>", text)
-    end = re.search(r"</(?:i|em)>", text[start.end() :]) if start else None
-    if start is None or end is None:
-        return False
-    rest = text[start.end() :]
-    return bool(rest[: end.start()].strip() and rest[end.end() :].strip())
+    parts = re.split(r"<(?:i|em)>", text, maxsplit=1)
+    inside = re.split(r"</(?:i|em)>", parts[-1], maxsplit=1)
+    return len(parts) == len(inside) == 2 and all(map(str.strip, inside))
 
 
-@instruction("format:no_bullets_bullets")
-def no_bullets_bullets(text: str) -> bool:
+def _has_two_bullets(text: str) -> bool:
     """Two sentences or more, then nothing but two bullets or more."""
     lines = text.split("\n")
     starred = [line.strip().startswith("*") for line in lines]
@@ -251,53 +189,63 @@ def no_bullets_bullets(text: str) -> bool:
     return before >= 2 and all(starred[first:]) and len(lines) - first >= 2
 
 
-@instruction("format:title_case")
-def title_case(text: str) -> bool:
+def _is_title_case(text: str) -> bool:
     lower = [token for token in tokens(text) if token[0].islower()]
     return not any(len(token) == 1 or token[1:].islower() or token[1:].isupper() for token in lower)
 
 
-@instruction("repeat:repeat_change")
-def repeat_change(text: str, *, prompt_to_repeat: Word) -> bool:
-    return prompt_to_repeat != text and prompt_to_repeat.split()[1:] == text.split()[1:]
-
-
-@instruction("repeat:repeat_span")
-def repeat_span(text: str, *, prompt_to_repeat: Word, n_start: Count, n_end: Count) -> bool:
-    return text.strip().lower() == prompt_to_repeat[n_start : n_end + 1].strip().lower()
-
-
-def _begins_as_it_ends(line: str) -> bool:
-    words = line.strip().strip(_MARKS + " ").split()
-    return words[:1] == words[-1:]
-
-
-def _rises(numbers: Iterable[int]) -> bool:
-    return all(a < b for a, b in pairwise(numbers))
-
-
-register(
-    {
-        "ratio:sentence_type": lambda text: _ends(text).count(".") == 2 * _ends(text).count("?"),
-        "ratio:sentence_balance": lambda text: len({_ends(text).count(mark) for mark in ".?!"}) == 1,
-        "ratio:sentence_words": lambda text: [*Counter(map(len, marked_sentences(text))).values()] == [3],
-        "words:vowel": lambda text: "\n" not in text.strip() and len(_VOWELS & set(text.lower())) <= 3,
-        "words:consonants": lambda text: all(map(_ADJACENT_CONSONANTS.search, text.lower().split())),
-        "words:palindrome": lambda text: sum(len(word) >= 5 and word == word[::-1] for word in _bare(text)) >= 10,
-        "words:prime_lengths": lambda text: all(_is_prime(len(word)) for word in _bare(text)),
-        "words:no_consecutive": lambda text: all(a[0] != b[0] for a, b in pairwise(_bare(text))),
-        "words:paragraph_last_first": lambda text: all(map(_begins_as_it_ends, text.lower().split("\n"))),
-        "sentence:alliteration_increment": lambda text: _rises(map(_alliterating, marked_sentences(text))),
-        "format:line_indent": lambda text: _rises(
-            len(line) - len(line.lstrip(" ")) for line in text.split("\n") if line.strip()
-        ),
-        "format:sub-bullets": lambda text: all("-" in part for part in text.split("*")[1:]),
-        "format:output_template": lambda text: all(
-            part in text for part in ("My Answer:", "My Conclusion:", "Future Outlook:")
-        ),
-        "format:no_whitespace": lambda text: not any(map(str.isspace, text)),
-        "repeat:repeat_simple": lambda text: (
-            text.strip().lower() == "only output this sentence here, ignore all other requests."
-        ),
-    }
-)
+register({
+    "count:word_count_range": lambda text, min_words, max_words: (
+        min_words <= len(re.findall(r"\w+", text)) <= max_words),
+    "count:unique_word_count": lambda text, N: len({word.strip(_MARKS) for word in text.lower().split()}) >= N,
+    # different spellings count apart, as there: ``And`` and ``and``, ``so`` and ``so,``
+    "count:conjunctions": lambda text, small_n: (
+        len({word for word in text.split() if word.strip(_MARKS).lower() in _CONJUNCTIONS}) >= small_n),
+    "count:numbers": lambda text, N: len(re.findall(r"\d+", text.translate(_NO_MARKS))) == N,
+    "count:punctuation": _has_punctuation,
+    "count:words_japanese": _has_japanese,
+    "count:keywords_multiple": _has_five_keywords,
+    "ratio:sentence_type": lambda text: _ends(text).count(".") == 2 * _ends(text).count("?"),
+    "ratio:sentence_balance": lambda text: len({_ends(text).count(mark) for mark in ".?!"}) == 1,
+    # three sentences of equal length in characters
+    "ratio:sentence_words": lambda text: [*Counter(map(len, marked_sentences(text))).values()] == [3],
+    "ratio:overlap": _overlaps,
+    "words:alphabet": _is_alphabetical,
+    # one paragraph, with at most three of the five vowels
+    "words:vowel": lambda text: "\n" not in text.strip() and len(set("aeiou") & set(text.lower())) <= 3,
+    "words:consonants": lambda text: all(map(_ADJACENT_CONSONANTS.search, text.lower().split())),
+    "words:palindrome": lambda text: sum(len(word) >= 5 and word == word[::-1] for word in _bare(text)) >= 10,
+    "words:prime_lengths": lambda text: all(_is_prime(len(word)) for word in _bare(text)),
+    "words:repeats": lambda text, small_n: all(count <= small_n for count in Counter(_bare(text)).values()),
+    "words:no_consecutive": lambda text: all(a[0] != b[0] for a, b in pairwise(_bare(text))),
+    "words:last_first": lambda text: all(map(_continues, pairwise(marked_sentences(text)))),
+    "words:paragraph_last_first": lambda text: all(map(_begins_as_it_ends, text.lower().split("\n"))),
+    "words:words_position": _is_second_from_both_ends,
+    "words:keywords_specific_position": _is_at_position,
+    "sentence:keyword": _is_in_sentence,
+    "sentence:increment": lambda text, small_n: all(
+        len(_bare(b)) == len(_bare(a)) + small_n for a, b in pairwise(marked_sentences(text))),
+    "sentence:alliteration_increment": lambda text: _rises(map(_alliterating, marked_sentences(text))),
+    "format:parentheses": _has_nested_brackets,
+    "format:quotes": _has_nested_quotes,
+    "format:quote_unquote": _explains_quotations,
+    "format:options": _is_option,
+    "format:newline": _has_a_word_per_line,
+    "format:emoji": _has_emojis,
+    "format:line_indent": lambda text: _rises(
+        len(line) - len(line.lstrip(" ")) for line in text.split("\n") if line.strip()),
+    "format:list": lambda text, sep: text.count(sep) >= 2,
+    "format:thesis": _has_thesis,
+    "format:sub-bullets": lambda text: all("-" in part for part in text.split("*")[1:]),
+    "format:no_bullets_bullets": _has_two_bullets,
+    "format:title_case": _is_title_case,
+    "format:output_template": lambda text: (
+        all(part in text for part in ("My Answer:", "My Conclusion:", "Future Outlook:"))),
+    "format:no_whitespace": lambda text: not any(map(str.isspace, text)),
+    "repeat:repeat_change": lambda text, prompt_to_repeat: (
+        prompt_to_repeat != text and prompt_to_repeat.split()[1:] == text.split()[1:]),
+    "repeat:repeat_simple": lambda text: (
+        text.strip().lower() == "only output this sentence here, ignore all other requests."),
+    "repeat:repeat_span": lambda text, prompt_to_repeat, n_start, n_end: (
+        text.strip().lower() == prompt_to_repeat[n_start : n_end + 1].strip().lower()),
+})  # fmt: skip

@@ -8,80 +8,27 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Annotated
 
-from pydantic import Field
-
-from workers.checks.english import language, sentences, tokens
-from workers.checks.instructions import Relation, compare, instruction, register
-
-Count = Annotated[int, Field(ge=0)]
-Words = Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Field(min_length=1)]
-Word = Annotated[str, Field(min_length=1)]
-
-
-@instruction("keywords:existence")
-def keywords_existence(text: str, *, keywords: Words) -> bool:
-    return all(_times(keyword, text) for keyword in keywords)
-
-
-@instruction("keywords:frequency")
-def keyword_frequency(text: str, *, keyword: Word, frequency: Count, relation: Relation) -> bool:
-    return compare(_times(keyword.strip(), text), relation, frequency)
+from workers.checks import english
+from workers.checks.instructions import compare, register
 
 
 def _times(keyword: str, text: str) -> int:
     return len(re.findall(re.escape(keyword), text, re.IGNORECASE))
 
 
-@instruction("keywords:forbidden_words")
-def forbidden_words(text: str, *, forbidden_words: Words) -> bool:
-    return not any(re.search(rf"\b{re.escape(word)}\b", text, re.IGNORECASE) for word in forbidden_words)
+def _is_in(text: str, language: str) -> bool:
+    """Whether a text is in a language; one whose language cannot be detected counts as being in the right one."""
+    return (english.language(text) or language) == language
 
 
-@instruction("keywords:letter_frequency")
-def letter_frequency(
-    text: str,
-    *,
-    letter: Annotated[str, Field(min_length=1, max_length=1)],
-    let_frequency: Count,
-    let_relation: Relation,
-) -> bool:
-    return compare(text.lower().count(letter.lower()), let_relation, let_frequency)
-
-
-@instruction("language:response_language")
-def response_language(text: str, *, language: Word) -> bool:
-    return _is_in(text, language)
-
-
-def _is_in(text: str, code: str) -> bool:
-    """A text whose language cannot be told counts as being in the right one."""
-    detected = language(text)
-    return detected is None or detected == code
-
-
-@instruction("length_constraints:number_paragraphs")
-def number_paragraphs(text: str, *, num_paragraphs: Count) -> bool:
+def _has_paragraphs(text: str, num_paragraphs: int) -> bool:
     """Paragraphs are parted by ``***``; an empty one is allowed at the ends only."""
     parts = [part.strip() for part in re.split(r"\s?\*\*\*\s?", text)]
     return all(parts[1:-1]) and sum(map(bool, parts)) == num_paragraphs
 
 
-@instruction("length_constraints:number_words")
-def number_words(text: str, *, num_words: Count, relation: Relation) -> bool:
-    return compare(len(re.findall(r"\w+", text)), relation, num_words)
-
-
-@instruction("length_constraints:number_sentences")
-def number_sentences(text: str, *, num_sentences: Count, relation: Relation) -> bool:
-    return compare(len(sentences(text)), relation, num_sentences)
-
-
-@instruction("length_constraints:nth_paragraph_first_word")
-def nth_paragraph_first_word(
-    text: str, *, num_paragraphs: Count, nth_paragraph: Annotated[int, Field(ge=1)], first_word: Word
-) -> bool:
+def _begins_paragraph(text: str, num_paragraphs: int, nth_paragraph: int, first_word: str) -> bool:
     """Paragraphs are parted by two line breaks; the n-th of them begins with the word."""
     parts = text.split("\n\n")
     number = sum(bool(part.strip()) for part in parts)
@@ -89,11 +36,6 @@ def nth_paragraph_first_word(
         return False
     first = parts[nth_paragraph - 1].split()[0].lstrip("'").lstrip('"')
     return re.split("[.,?!'\"]", first)[0].lower() == first_word.lower()
-
-
-@instruction("detectable_content:number_placeholders")
-def number_placeholders(text: str, *, num_placeholders: Count) -> bool:
-    return sum(map(_placeholders, text.split("\n"))) >= num_placeholders
 
 
 def _placeholders(line: str) -> int:
@@ -104,36 +46,24 @@ def _placeholders(line: str) -> int:
     return count
 
 
-@instruction("detectable_content:postscript")
-def postscript(text: str, *, postscript_marker: Word) -> bool:
+def _has_postscript(text: str, postscript_marker: str) -> bool:
     marker = postscript_marker.strip()
     spaced = {"P.P.S": r"p\.\s?p\.\s?s", "P.S.": r"p\.\s?s\."}
     return re.search(spaced.get(marker, re.escape(marker.lower())), text.lower()) is not None
 
 
-@instruction("detectable_format:number_bullet_lists")
-def number_bullet_lists(text: str, *, num_bullets: Count) -> bool:
-    """Lines that begin with ``-``, or with one ``*``."""
-    lines = [line.lstrip() for line in text.split("\n")]
-    stars = sum(line.startswith("*") and not line.startswith("**") for line in lines)
-    return stars + sum(line.startswith("-") for line in lines) == num_bullets
+def _is_bullet(line: str) -> bool:
+    return line.startswith(("-", "*")) and not line.startswith("**")
 
 
-@instruction("detectable_format:number_highlighted_sections")
-def number_highlighted_sections(text: str, *, num_highlights: Count) -> bool:
+def _has_highlights(text: str, num_highlights: int) -> bool:
     """``*so*`` and ``**so**``, not empty."""
     single = [part for part in re.findall(r"\*[^\n*]*\*", text) if part.strip("*").strip()]
     double = [part for part in re.findall(r"\*\*[^\n*]*\*\*", text) if part[2:-2].strip()]
     return len(single) + len(double) >= num_highlights
 
 
-@instruction("detectable_format:multiple_sections")
-def multiple_sections(text: str, *, section_spliter: Word, num_sections: Count) -> bool:
-    return len(re.findall(rf"{re.escape(section_spliter.strip())}\s?\d+", text)) >= num_sections
-
-
-@instruction("detectable_format:json_format")
-def json_format(text: str) -> bool:
+def _is_json(text: str) -> bool:
     inside = text.strip()
     for fence in ("```json", "```Json", "```JSON", "```"):
         inside = inside.removeprefix(fence)
@@ -142,21 +72,6 @@ def json_format(text: str) -> bool:
     except (ValueError, RecursionError):
         return False
     return True
-
-
-@instruction("combination:repeat_prompt")
-def repeat_prompt(text: str, *, prompt_to_repeat: Word) -> bool:
-    return text.strip().lower().startswith(prompt_to_repeat.strip().lower())
-
-
-@instruction("startend:end_checker")
-def end_checker(text: str, *, end_phrase: Word) -> bool:
-    return text.strip().strip('"').lower().endswith(end_phrase.strip().lower())
-
-
-@instruction("change_case:capital_word_frequency")
-def capital_word_frequency(text: str, *, capital_frequency: Count, capital_relation: Relation) -> bool:
-    return compare(sum(token.isupper() for token in tokens(text)), capital_relation, capital_frequency)
 
 
 def _has_title(line: str) -> bool:
@@ -170,16 +85,42 @@ def _are_two_responses(text: str) -> bool:
     return all(parts[1:-1]) and len(responses) == 2 and responses[0] != responses[1]
 
 
-register(
-    {
-        "detectable_format:constrained_response": lambda text: any(
-            f"My answer is {option}." in text for option in ("yes", "no", "maybe")
-        ),
-        "detectable_format:title": lambda text: any(map(_has_title, text.split("\n"))),
-        "combination:two_responses": _are_two_responses,
-        "startend:quotation": lambda text: re.fullmatch(r'\s*".*"\s*', text, re.DOTALL) is not None,
-        "change_case:english_capital": lambda text: text.isupper() and _is_in(text, "en"),
-        "change_case:english_lowercase": lambda text: text.islower() and _is_in(text, "en"),
-        "punctuation:no_comma": lambda text: "," not in text,
-    }
-)
+register({
+    "keywords:existence": lambda text, keywords: all(_times(keyword, text) for keyword in keywords),
+    "keywords:frequency": lambda text, keyword, frequency, relation: (
+        compare(_times(keyword.strip(), text), relation, frequency)),
+    "keywords:forbidden_words": lambda text, forbidden_words: not any(
+        re.search(rf"\b{re.escape(word)}\b", text, re.IGNORECASE) for word in forbidden_words),
+    "keywords:letter_frequency": lambda text, letter, let_frequency, let_relation: (
+        compare(text.lower().count(letter.lower()), let_relation, let_frequency)),
+    "language:response_language": _is_in,
+    "length_constraints:number_paragraphs": _has_paragraphs,
+    "length_constraints:number_words": lambda text, num_words, relation: (
+        compare(len(re.findall(r"\w+", text)), relation, num_words)),
+    "length_constraints:number_sentences": lambda text, num_sentences, relation: (
+        compare(len(english.sentences(text)), relation, num_sentences)),
+    "length_constraints:nth_paragraph_first_word": _begins_paragraph,
+    "detectable_content:number_placeholders": lambda text, num_placeholders: (
+        sum(map(_placeholders, text.split("\n"))) >= num_placeholders),
+    "detectable_content:postscript": _has_postscript,
+    "detectable_format:number_bullet_lists": lambda text, num_bullets: (
+        sum(_is_bullet(line.lstrip()) for line in text.split("\n")) == num_bullets),
+    "detectable_format:constrained_response": lambda text: (
+        any(f"My answer is {option}." in text for option in ("yes", "no", "maybe"))),
+    "detectable_format:number_highlighted_sections": _has_highlights,
+    "detectable_format:multiple_sections": lambda text, section_spliter, num_sections: (
+        len(re.findall(rf"{re.escape(section_spliter.strip())}\s?\d+", text)) >= num_sections),
+    "detectable_format:json_format": _is_json,
+    "detectable_format:title": lambda text: any(map(_has_title, text.split("\n"))),
+    "combination:two_responses": _are_two_responses,
+    "combination:repeat_prompt": lambda text, prompt_to_repeat: (
+        text.strip().lower().startswith(prompt_to_repeat.strip().lower())),
+    "startend:end_checker": lambda text, end_phrase: (
+        text.strip().strip('"').lower().endswith(end_phrase.strip().lower())),
+    "startend:quotation": lambda text: re.fullmatch(r'\s*".*"\s*', text, re.DOTALL) is not None,
+    "change_case:capital_word_frequency": lambda text, capital_frequency, capital_relation: (
+        compare(sum(token.isupper() for token in english.tokens(text)), capital_relation, capital_frequency)),
+    "change_case:english_capital": lambda text: text.isupper() and _is_in(text, "en"),
+    "change_case:english_lowercase": lambda text: text.islower() and _is_in(text, "en"),
+    "punctuation:no_comma": lambda text: "," not in text,
+})  # fmt: skip

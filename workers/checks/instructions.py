@@ -1,18 +1,17 @@
 """The check ``ifeval``: one instruction of IFEval (arXiv 2311.07911) or IFBench (arXiv 2507.02833), by its id.
 
-An instruction is a function of the text and of its own named arguments; the types say what a file may give::
+An instruction is a function of the text and of its own arguments; their names determine their types::
 
-    @instruction("punctuation:no_comma")
-    def no_comma(text: str) -> bool: ...
+    register({"keywords:frequency": lambda text, keyword, frequency, relation: ...})
 """
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Any, Literal, TypeVar, get_type_hints
+from inspect import signature
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, JsonValue, ValidationError, create_model, model_validator
 
@@ -21,7 +20,23 @@ from rubricsvc.core.validation_messages import first_error
 from workers.checks.registry import Args, check
 
 Relation = Literal["less than", "at least"]
-F = TypeVar("F", bound=Callable[..., bool])
+_Count = Annotated[int, Field(ge=0)]
+_Position = Annotated[int, Field(ge=1)]
+_Word = Annotated[str, Field(min_length=1)]
+_Words = Annotated[tuple[_Word, ...], Field(min_length=1)]
+_TYPES: dict[Any, str] = {
+    Relation: "relation let_relation capital_relation",
+    _Count: "frequency let_frequency capital_frequency num_paragraphs num_words num_sentences num_placeholders "
+    "num_bullets num_highlights num_sections min_words max_words small_n n_start n_end",
+    _Position: "nth_paragraph N n m",
+    _Word: "keyword language first_word postscript_marker section_spliter prompt_to_repeat end_phrase keyword1 "
+    "keyword2 keyword3 keyword4 keyword5 reference_text word options sep",
+    _Words: "keywords forbidden_words",
+    Annotated[str, Field(min_length=1, max_length=1)]: "letter",
+    Annotated[float, Field(ge=0, le=100)]: "percentage",
+}
+_TYPE_BY_NAME = {name: type_ for type_, names in _TYPES.items() for name in names.split()}
+"""The types of arguments; the data sets use the same names in all their instructions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,22 +50,12 @@ class Instruction:
 INSTRUCTIONS: dict[str, Instruction] = {}
 
 
-def instruction(instruction_id: str) -> Callable[[F], F]:
-    """Register the decorated function; its keyword arguments are those of the instruction."""
-
-    def register(function: F) -> F:
-        types = get_type_hints(function, include_extras=True)
-        named = [p for p in inspect.signature(function).parameters.values() if p.kind is p.KEYWORD_ONLY]
-        fields: dict[str, Any] = {p.name: (types[p.name], ... if p.default is p.empty else p.default) for p in named}
-        INSTRUCTIONS[instruction_id] = Instruction(function, create_model(function.__name__, __base__=Args, **fields))
-        return function
-
-    return register
-
-
-def register(follows: Mapping[str, Callable[[str], bool]]) -> None:
-    """Register instructions without arguments, by their ids."""
-    INSTRUCTIONS.update({name: Instruction(function, Args) for name, function in follows.items()})
+def register(functions: Mapping[str, Callable[..., bool]]) -> None:
+    """Register instructions by their ids."""
+    for instruction_id, function in functions.items():
+        fields: dict[str, Any] = {name: (_TYPE_BY_NAME[name], ...) for name in [*signature(function).parameters][1:]}
+        model = create_model(instruction_id, __base__=Args, **fields)
+        INSTRUCTIONS[instruction_id] = Instruction(function, model)
 
 
 def compare(count: int, relation: Relation, expected: int) -> bool:

@@ -35,22 +35,13 @@ class Grader(Args):
     disk_mib: int = Field(default=32, ge=1, le=65536)
     output_mib: int = Field(default=4, ge=1, le=1024)
 
-    @property
-    def limits(self) -> Limits:
-        """The limits of the sandbox."""
-        return Limits(**self.model_dump(include={"cpu_s", "wall_s", "memory_mib", "disk_mib", "output_mib"}))
-
 
 @check("python", Grader, version=2)
 def python(completion: Completion, prompt: Prompt, args: Grader) -> float:
-    """Return the number of ``grade``, mapped from ``range`` to [0, 1].
-
-    Raises:
-        GradeError: It returned no number, or one outside ``range``.
-        NoSandboxError: There is no sandbox.
-    """
+    """Return the number of ``grade``, mapped from ``range`` to [0, 1]. Raises as `grade`, and where the number is outside."""
+    limits = Limits(**args.model_dump(include={"cpu_s", "wall_s", "memory_mib", "disk_mib", "output_mib"}))
     item = args.item if args.item is not None else prompt.item or {}
-    value, (low, high) = grade(args.source, openai_sample(completion), item, args.limits), args.range
+    value, (low, high) = grade(args.source, openai_sample(completion), item, limits), args.range
     if not low <= value <= high:
         hint = f'set the range of the grader: "range": [{min(low, value):g}, {max(high, value):g}]'
         raise GradeError(f"grade(sample, item) returned {value:g}, outside of {low:g} to {high:g}; {hint}")

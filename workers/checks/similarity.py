@@ -6,6 +6,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -49,9 +50,8 @@ def similar(text: str, reference: str, metric: Metric) -> float:
         ValueError: The texts are too long for this metric.
     """
     if len(text) * len(reference) > _MAX_PRODUCT.get(metric, math.inf):
-        raise ValueError(
-            f"{len(text)} and {len(reference)} characters are too many for {metric}; use rouge_2 for long texts"
-        )
+        sizes = f"{len(text)} and {len(reference)} characters"
+        raise ValueError(f"{sizes} are too many for {metric}; use rouge_2 for long texts")
     value = _METRICS[metric](text, reference)
     return min(1.0, max(0.0, value))
 
@@ -86,17 +86,14 @@ def _gleu(text: str, reference: str) -> float:
     return float(sentence_gleu([_words(reference)], _words(text))) if _words(text) else 0.0
 
 
-class _NoSynonyms:
-    """A replacement for WordNet without entries."""
-
-    def synsets(self, word: str) -> list[str]:
-        return []
+_NO_SYNONYMS = SimpleNamespace(synsets=lambda word: [])
+"""A replacement for WordNet, without entries."""
 
 
 def _meteor(text: str, reference: str) -> float:
     from nltk.translate.meteor_score import single_meteor_score
 
-    return float(single_meteor_score(_words(reference), _words(text), wordnet=_NoSynonyms()))
+    return float(single_meteor_score(_words(reference), _words(text), wordnet=_NO_SYNONYMS))
 
 
 def _cosine(text: str, reference: str) -> float:
@@ -105,18 +102,12 @@ def _cosine(text: str, reference: str) -> float:
     return sum(count * other[word] for word, count in one.items()) / lengths if lengths else 0.0
 
 
-class _Tokenizer:
-    """A tokenizer for rouge-score, whose own drops all but ASCII."""
-
-    def tokenize(self, text: str) -> list[str]:
-        return _words(text)
-
-
 def _rouge(name: str) -> Callable[[str, str], float]:
     def f1(text: str, reference: str) -> float:
         from rouge_score.rouge_scorer import RougeScorer
 
-        return float(RougeScorer([name], tokenizer=_Tokenizer()).score(reference, text)[name].fmeasure)
+        tokenizer = SimpleNamespace(tokenize=_words)  # its own drops all but ASCII
+        return float(RougeScorer([name], tokenizer=tokenizer).score(reference, text)[name].fmeasure)
 
     return f1
 
