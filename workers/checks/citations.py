@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import groupby
+from typing import NamedTuple
 
 from pydantic import Field
 
@@ -77,11 +77,10 @@ class Quotes(Args):
 
 @check("quotes", Quotes, version=5)
 def quotes(completion: Completion, prompt: Prompt, args: Quotes) -> CheckResult:
-    """Return min(1, true/min) × true/all, over distinct quoted passages.
+    """Return min(1, true/min) × true/all, over distinct passages in quotation marks and block quotes.
 
-    A passage is true where it occurs word for word in a document that is cited with it. Quotations are the text in
-    “…”, "…", «…», »…«, „…“ and ‚…‘, and block quotes; code is none. White space, case, the shape of quotation marks
-    and dashes, and punctuation at the ends of a passage do not matter.
+    A passage is true where it occurs word for word in a document that is cited with it. White space, case, the shape
+    of quotation marks and dashes, and punctuation at the ends of a passage do not matter.
     """
     known = {name: _plain(text) for name, text in sources(prompt, completion).items()}
     quoted = {(_plain(passage).strip(" .,;:…\"'"), ids) for passage, ids in _quoted(completion.text, set(known))}
@@ -109,17 +108,13 @@ def _quoted(text: str, known: set[str]) -> Iterator[tuple[str, frozenset[str]]]:
             yield from ((part, frozenset(ids)) for part in passage.split(_PART))
 
 
-@dataclass(frozen=True, slots=True)
-class _Gap:
-    """The ids between two quotations: ``all``, those ``after`` the first in its sentence, ``before`` the next in its.
-
-    ``parts``: a sentence ends here.
-    """
+class _Gap(NamedTuple):
+    """The ids between two quotations: all, those in the sentence of the first, those in the sentence of the next."""
 
     all: set[str]
     after: set[str]
     before: set[str]
-    parts: bool
+    ends_sentence: bool
 
 
 def _gap(paragraph: str, start: int, end: int, known: set[str]) -> _Gap:
@@ -134,7 +129,7 @@ def _ids_in_sentence(gaps: list[_Gap]) -> Iterator[set[str]]:
     """Yield for each quotation the ids on the side of it where its sentence has them: before, after, or both."""
     start = 0
     for end in range(1, len(gaps)):
-        if gaps[end].parts or end == len(gaps) - 1:
+        if gaps[end].ends_sentence or end == len(gaps) - 1:
             leads, trails = bool(gaps[start].before), bool(gaps[end].after)
             for number in range(start, end):
                 before, after = gaps[number].before, gaps[number + 1].after
@@ -207,10 +202,11 @@ def supported(completion: Completion, prompt: Prompt, args: Supported) -> CheckR
     known = {name: set(_WORD.findall(_plain(text))) for name, text in sources(prompt, completion).items()}
     every = _sentences(completion.text)
     checked = [sentence for sentence in every if len(_BRACKETS.sub(" ", sentence).split()) >= args.words]
-    met = [sentence for sentence in checked if _is_supported(sentence, known, args.overlap)]
-    share = len(met) / len(checked) if checked else 0.0
-    lines = [f"without support: {sentence.strip()[:120]}" for sentence in checked if sentence not in met]
-    return CheckResult(min(1.0, share / args.min), "\n".join([f"{len(met)} of {len(checked)} sentences", *lines[:20]]))
+    unmet = [sentence for sentence in checked if not _is_supported(sentence, known, args.overlap)]
+    met = len(checked) - len(unmet)
+    lines = [f"without support: {sentence.strip()[:120]}" for sentence in unmet[:20]]
+    value = min(1.0, met / len(checked) / args.min) if checked else 0.0
+    return CheckResult(value, "\n".join([f"{met} of {len(checked)} sentences", *lines]))
 
 
 def _is_supported(sentence: str, known: dict[str, set[str]], overlap: float) -> bool:

@@ -38,7 +38,7 @@ class Grader(Args):
 
 @check("python", Grader, version=2)
 def python(completion: Completion, prompt: Prompt, args: Grader) -> float:
-    """Return the number of ``grade``, mapped from ``range`` to [0, 1]. Raises as `grade`, and where the number is outside."""
+    """Return the number of ``grade``, mapped from ``range`` to [0, 1]; outside of it, raise `GradeError`."""
     limits = Limits(**args.model_dump(include={"cpu_s", "wall_s", "memory_mib", "disk_mib", "output_mib"}))
     item = args.item if args.item is not None else prompt.item or {}
     value, (low, high) = grade(args.source, openai_sample(completion), item, limits), args.range

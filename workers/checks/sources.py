@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Iterator
 
 from rubricsvc.core.prompt import Completion, Message, Prompt, ToolCall
@@ -19,9 +20,9 @@ def sources(prompt: Prompt, completion: Completion) -> dict[str, str]:
     """
     documents = [(document.id, document.text) for document in prompt.documents]
     documents += [document for call, result in _results(completion) for document in _documents(call, result)]
-    texts: dict[str, list[str]] = {}
+    texts = defaultdict[str, list[str]](list)
     for name, text in documents:
-        texts.setdefault(name, []).append(text)
+        texts[name].append(text)
     return {name: "\n".join(parts) for name, parts in texts.items()}
 
 
@@ -43,9 +44,10 @@ def _documents(call: ToolCall | None, result: Message) -> Iterator[tuple[str, st
     content = _json(result.content)
     if isinstance(content, dict) and "error" in content:
         return
-    entries = content if isinstance(content, list) else [content]
-    documents = [entry for entry in entries if isinstance(entry, dict)]
-    documents = [entry for entry in documents if all(isinstance(entry.get(key), str) for key in ("id", "text"))]
+    documents = [entry for entry in (content if isinstance(content, list) else [content]) if isinstance(entry, dict)]
+    documents = [
+        entry for entry in documents if isinstance(entry.get("id"), str) and isinstance(entry.get("text"), str)
+    ]
     if documents:
         yield from ((entry["id"], entry["text"]) for entry in documents)
     elif call and call.name == OPEN_TOOL and result.content.strip():

@@ -26,15 +26,16 @@ def special_cases(tree: ast.Module, args: CodeTests) -> Iterator[tuple[ast.AST, 
     expected = {(inputs, out) for inputs, out in expected if not all(map(_COMMON_INPUT.fullmatch, inputs))}
     for node in (node for part in _parts_in_use(tree, tests) for node in ast.walk(part)):
         entries, least = _entries(node)
+        texts = [(_literals(key), _literal(output)) for key, output in entries]
         answered = {
-            f"returns {out[:60]} for the input {', '.join(inputs)[:60]}"
-            for key, output in entries
-            for literals in [_literals(key)]
-            for inputs, out in expected
-            if out == _literal(output) and literals.issuperset(inputs)
+            (output, inputs)
+            for literals, answer in texts
+            for inputs, output in expected
+            if output == answer and literals.issuperset(inputs)
         }
         if len(answered) >= least:
-            yield from ((node, text) for text in answered)
+            for output, inputs in answered:
+                yield node, f"returns {output[:60]} for the input {', '.join(inputs)[:60]}"
 
 
 def _pairs(test: ast.Module) -> Iterator[tuple[tuple[str, ...], str]]:
@@ -89,8 +90,8 @@ def _entries(node: ast.AST) -> tuple[Sequence[tuple[ast.expr, ast.expr]], float]
 
 
 def _tests_equality(test: ast.expr) -> bool:
-    comparisons = [op for node in ast.walk(test) if isinstance(node, ast.Compare) for op in node.ops]
-    return bool(comparisons) and all(isinstance(op, ast.Eq | ast.In | ast.Is) for op in comparisons)
+    operators = {type(node) for node in ast.walk(test) if isinstance(node, ast.cmpop)}
+    return bool(operators) and operators <= {ast.Eq, ast.In, ast.Is}
 
 
 def _values(part: ast.stmt) -> list[ast.expr]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Callable
 from itertools import pairwise
 from typing import Annotated, Any, Literal
 from xml.etree import ElementTree as Xml
@@ -103,16 +102,15 @@ def format_(completion: Completion, prompt: Prompt, args: Format) -> CheckResult
     """
     whole = args.kind in ("code", "plain")
     text = pick(completion.text, "whole" if whole else args.block, _FENCED_AS.get(args.kind, (args.kind,)))
-    error = _FORMATS[args.kind](text)
-    return CheckResult(float(not error), error or f"is {args.kind}")
-
-
-def _json(text: str) -> str:
     try:
-        json.loads(text)
-    except (ValueError, RecursionError) as error:
-        return str(error)
-    return ""
+        problem = _problem(args.kind, text)
+    except (ValueError, RecursionError, yaml.YAMLError, csv.Error, Xml.ParseError) as error:
+        problem = str(error)
+    return CheckResult(float(not problem), problem or f"is {args.kind}")
+
+
+_FENCED_AS = {"yaml": ("yaml", "yml")}
+_MARKUP = {"heading_open", "fence", "bullet_list_open", "table_open", "strong_open", "code_inline"}
 
 
 class _LimitError(Exception):
@@ -133,58 +131,28 @@ _LONGEST_YAML = 250_000
 """Characters; PyYAML reads some 100,000 a second."""
 
 
-def _yaml(text: str) -> str:
-    if len(text) > _LONGEST_YAML:
-        raise _LimitError(f"YAML of more than {_LONGEST_YAML} characters is not read, not {len(text)}")
-    try:
+def _problem(kind: str, text: str) -> str:
+    """Return why the text is not of the kind, empty where it is; or raise the error of the parser."""
+    if kind == "json":
+        json.loads(text)
+    elif kind == "yaml":
+        if len(text) > _LONGEST_YAML:
+            raise _LimitError(f"YAML of more than {_LONGEST_YAML} characters is not read, not {len(text)}")
         node = yaml.compose(text, Loader=_Shallow)  # not loaded: merge keys can grow without bound
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        return str(error)
-    return "" if isinstance(node, yaml.CollectionNode) else "neither a mapping nor a list"
-
-
-def _csv(text: str) -> str:
-    try:
+        return "" if isinstance(node, yaml.CollectionNode) else "neither a mapping nor a list"
+    elif kind == "csv":
         rows = [row for row in csv.reader(io.StringIO(text.strip()), strict=True) if row]
-    except csv.Error as error:
-        return str(error)
-    widths = {len(row) for row in rows}
-    return "" if len(rows) > 1 and len(widths) == 1 and min(widths) > 1 else "not a table"
-
-
-def _xml(text: str) -> str:
-    if "<!DOCTYPE" in text.upper():
-        return "has a DOCTYPE, which is not supported"  # entities can blow up
-    try:
+        return "" if len(rows) > 1 and len({*map(len, rows)}) == 1 and len(rows[0]) > 1 else "not a table"
+    elif kind == "xml":
+        if "<!DOCTYPE" in text.upper():
+            return "has a DOCTYPE, which is not supported"  # entities can blow up
         Xml.fromstring(text.strip())  # noqa: S314 - without a DOCTYPE there are no entities
-    except (Xml.ParseError, ValueError, RecursionError) as error:
-        return str(error)
+    elif kind == "code":
+        return "" if any(block.text.strip() for block in blocks(text)) else "no fenced code block"
+    else:
+        used = {token.type for token in (*tokens(text), *inline_tokens(text))} & _MARKUP
+        return f"has Markdown: {', '.join(sorted(used)).replace('_open', '')}" if used else ""
     return ""
-
-
-def _code(text: str) -> str:
-    return "" if any(block.text.strip() for block in blocks(text)) else "no fenced code block"
-
-
-_BLOCK_MARKUP = {"heading_open", "fence", "bullet_list_open", "table_open"}
-_INLINE_MARKUP = {"strong_open", "code_inline"}
-
-
-def _plain(text: str) -> str:
-    used = {token.type for token in tokens(text)} & _BLOCK_MARKUP
-    used |= {token.type for token in inline_tokens(text)} & _INLINE_MARKUP
-    return f"has Markdown: {', '.join(sorted(used)).replace('_open', '')}" if used else ""
-
-
-_FENCED_AS = {"yaml": ("yaml", "yml")}
-_FORMATS: dict[str, Callable[[str], str]] = {
-    "json": _json,
-    "yaml": _yaml,
-    "csv": _csv,
-    "xml": _xml,
-    "code": _code,
-    "plain": _plain,
-}
 
 
 def _known_language(code: str) -> str:

@@ -155,8 +155,8 @@ def string(completion: Completion, prompt: Prompt, args: String) -> float:
     expected = args.reference if args.reference is not None else prompt.reference
     if expected is None:
         raise ValueError("no reference: set `reference`, or the reference of the prompt")
-    text, reference = (side.strip() if args.strip else side for side in (completion.text, expected))
-    return float(compare(text, reference, args.operation))
+    sides = (completion.text.strip(), expected.strip()) if args.strip else (completion.text, expected)
+    return float(compare(*sides, args.operation))
 
 
 def compare(text: str, reference: str, operation: str) -> bool:

@@ -11,26 +11,19 @@ import sys
 import types
 
 
-def enter(limits: dict[str, int], uid: int | None) -> None:
-    """Set limits that cannot be raised again; as root, become the user ``uid``."""
-    for name, value in limits.items():
-        hard = (
-            value + 1 if name == "RLIMIT_CPU" else value
-        )  # the soft limit has a signal of its own, the hard one kills
-        resource.setrlimit(getattr(resource, name), (value, hard))
-    if uid is not None:
-        os.setgroups([])
-        os.setgid(uid)
-        os.setuid(uid)
-
-
 def main() -> None:
-    """Run the program."""
+    """Set limits that cannot be raised again; as root, become the user ``uid``; then run the program."""
     given = json.loads(sys.argv[1])
     box = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - pathlib costs start-up time
     with open(os.path.join(box, "main.py"), encoding="utf-8") as stream:  # noqa: PTH118, PTH123 - as above
         source = stream.read()
-    enter(given["limits"], given["uid"])
+    for name, value in given["limits"].items():
+        hard = value + (name == "RLIMIT_CPU")  # the soft limit has a signal of its own, the hard one kills
+        resource.setrlimit(getattr(resource, name), (value, hard))
+    if given["uid"] is not None:
+        os.setgroups([])
+        os.setgid(given["uid"])
+        os.setuid(given["uid"])
     os.write(given["started"], b"1")
     os.close(given["started"])
     sys.argv = ["main.py"]

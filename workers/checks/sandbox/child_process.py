@@ -29,18 +29,18 @@ for line in sys.stdin.buffer:
     output.flush()
 """
 
-_START_S = 60.0
-"""Time limit for the start of a child. It does not count against a call."""
-
 
 class ChildError(RuntimeError):
     """The child timed out or raised."""
 
 
 class Child:
-    """A child process that runs one call at a time. ``source`` defines ``answer(*question)``, of JSON values."""
+    """A child process that runs one call at a time. ``source`` defines ``answer(*question)``, of JSON values.
 
-    def __init__(self, name: str, source: str, *flags: str, start_s: float = _START_S) -> None:
+    ``start_s`` limits the time of its start, which does not count against a call.
+    """
+
+    def __init__(self, name: str, source: str, *flags: str, start_s: float = 60.0) -> None:
         self.name = name
         self.process: subprocess.Popen[bytes] | None = None
         self._command = [sys.executable, "-I", *flags, "-c", source + _LOOP]

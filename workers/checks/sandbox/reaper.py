@@ -27,7 +27,11 @@ def main(parent: int, command: list[str]) -> int:
     program, status = os.posix_spawn(command[0], command, os.environ, setsigmask=before), None
     while status is None and signal.sigwait(_AWAITED) == signal.SIGCHLD:
         status = ended().get(program)
-    end_all()
+    with suppress(ChildProcessError):
+        while True:  # the children, then the orphans that each of them leaves
+            for pid in children():
+                os.kill(pid, signal.SIGKILL)
+            os.wait()
     code = -signal.SIGTERM if status is None else os.waitstatus_to_exitcode(status)
     return code if code >= 0 else 128 - code
 
@@ -39,15 +43,6 @@ def ended() -> dict[int, int]:
         while (child := os.waitpid(-1, os.WNOHANG))[0]:
             statuses |= [child]
     return statuses
-
-
-def end_all() -> None:
-    """Kill the children, then the orphans that each of them leaves."""
-    with suppress(ChildProcessError):
-        while True:
-            for pid in children():
-                os.kill(pid, signal.SIGKILL)
-            os.wait()
 
 
 def children() -> Iterator[int]:

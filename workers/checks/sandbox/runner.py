@@ -51,11 +51,9 @@ _ENVIRONMENT = {
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Resource limits of a program.
+    """Limits of each process (``cpu_s``, ``memory_mib``) and of all together (``wall_s``, ``disk_mib``, ``processes``).
 
-    Of each process: ``cpu_s`` and ``memory_mib``. Of all together: ``wall_s``, ``disk_mib`` (in ``/tmp``) and
-    ``processes`` (threads count). ``output_mib`` limits the output and the size of any file. All processes together can
-    compute for ``wall_s`` times the number of cores, and hold ``processes`` times ``memory_mib``.
+    Threads count as processes. ``disk_mib`` is that of ``/tmp``, ``output_mib`` that of the output and of any file.
     """
 
     cpu_s: int = 5

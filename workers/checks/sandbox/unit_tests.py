@@ -95,18 +95,17 @@ class SuiteResult:
     @property
     def summary(self) -> str:
         """Both pass rates and the gap; the number of tests that passed where there is one kind only."""
+        counts = [
+            f"{sum(not one.error for one in tests)} of {len(tests)}" for tests in (self.shown, self.hidden) if tests
+        ]
         if self.gap is None:
-            return f"{_passed(self.shown or self.hidden)} tests passed"
-        return f"{_passed(self.shown)} shown and {_passed(self.hidden)} hidden tests passed (gap {self.gap:+.2f})"
+            return f"{counts[0]} tests passed"
+        return f"{counts[0]} shown and {counts[1]} hidden tests passed (gap {self.gap:+.2f})"
 
 
 def pass_rate(results: tuple[TestResult, ...]) -> float:
     """Return the share of tests that passed."""
     return sum(not result.error for result in results) / len(results)
-
-
-def _passed(results: tuple[TestResult, ...]) -> str:
-    return f"{sum(not result.error for result in results)} of {len(results)}"
 
 
 def run_suite(source: str, suite: CodeTests) -> SuiteResult:
