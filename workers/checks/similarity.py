@@ -6,6 +6,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from types import SimpleNamespace
 from typing import Annotated, Literal
 
@@ -65,13 +66,10 @@ def _words(text: str) -> list[str]:
     return re.findall(r"\w+", text.lower())
 
 
-def _fuzzy(name: str) -> Callable[[str, str], float]:
-    def ratio(text: str, reference: str) -> float:
-        from rapidfuzz import fuzz
+def _fuzzy(name: str, text: str, reference: str) -> float:
+    from rapidfuzz import fuzz
 
-        return float(getattr(fuzz, name)(text, reference)) / 100
-
-    return ratio
+    return float(getattr(fuzz, name)(text, reference)) / 100
 
 
 def _bleu(text: str, reference: str) -> float:
@@ -102,14 +100,11 @@ def _cosine(text: str, reference: str) -> float:
     return sum(count * other[word] for word, count in one.items()) / lengths if lengths else 0.0
 
 
-def _rouge(name: str) -> Callable[[str, str], float]:
-    def f1(text: str, reference: str) -> float:
-        from rouge_score.rouge_scorer import RougeScorer
+def _rouge(name: str, text: str, reference: str) -> float:
+    from rouge_score.rouge_scorer import RougeScorer
 
-        tokenizer = SimpleNamespace(tokenize=_words)  # its own drops all but ASCII
-        return float(RougeScorer([name], tokenizer=tokenizer).score(reference, text)[name].fmeasure)
-
-    return f1
+    tokenizer = SimpleNamespace(tokenize=_words)  # its own drops all but ASCII
+    return float(RougeScorer([name], tokenizer=tokenizer).score(reference, text)[name].fmeasure)
 
 
 def _rouge_l(text: str, reference: str) -> float:
@@ -121,13 +116,12 @@ def _rouge_l(text: str, reference: str) -> float:
 
 
 _METRICS: dict[str, Callable[[str, str], float]] = {
-    "fuzzy_match": _fuzzy("ratio"),
-    "token_sort_ratio": _fuzzy("token_sort_ratio"),
-    "token_set_ratio": _fuzzy("token_set_ratio"),
+    "fuzzy_match": partial(_fuzzy, "ratio"),
+    **{name: partial(_fuzzy, name) for name in ("token_sort_ratio", "token_set_ratio")},
     "bleu": _bleu,
     "gleu": _gleu,
     "meteor": _meteor,
     "cosine": _cosine,
-    **{f"rouge_{n}": _rouge(f"rouge{n}") for n in range(1, 6)},
+    **{f"rouge_{n}": partial(_rouge, f"rouge{n}") for n in range(1, 6)},
     "rouge_l": _rouge_l,
 }

@@ -44,10 +44,9 @@ def _documents(call: ToolCall | None, result: Message) -> Iterator[tuple[str, st
     content = _json(result.content)
     if isinstance(content, dict) and "error" in content:
         return
-    documents = [entry for entry in (content if isinstance(content, list) else [content]) if isinstance(entry, dict)]
-    documents = [
-        entry for entry in documents if isinstance(entry.get("id"), str) and isinstance(entry.get("text"), str)
-    ]
+    entries = content if isinstance(content, list) else [content]
+    documents = [entry for entry in entries if isinstance(entry, dict)]
+    documents = [entry for entry in documents if all(isinstance(entry.get(key), str) for key in ("id", "text"))]
     if documents:
         yield from ((entry["id"], entry["text"]) for entry in documents)
     elif call and call.name == OPEN_TOOL and result.content.strip():

@@ -1,4 +1,4 @@
-"""Checks of plain text: terms, patterns, lengths and comparison."""
+"""Checks of plain text: terms, patterns, lengths, comparison and repetition."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from typing import Annotated, Literal
 from pydantic import Field, field_validator, model_validator
 
 from rubricsvc.core.prompt import Completion, Prompt
-from workers.checks.registry import Args, check
+from rubricsvc.core.trajectory import LoopDetector, steps_of
+from workers.checks.registry import Args, CheckResult, check
 from workers.checks.sandbox.child_process import Child
 
 Terms = Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Field(min_length=1)]
@@ -182,3 +183,19 @@ def distinct(completion: Completion, prompt: Prompt, args: Distinct) -> float:
     count = len(words) - args.n + 1
     different = {hash(gram) for gram in zip(*(islice(words, start, None) for start in range(args.n)), strict=False)}
     return len(different) / count if count > 0 else 1.0  # by their hashes: the n-grams would need 190 times the text
+
+
+class Loops(Args):
+    """``calls``: a tool call that was made before with the same arguments counts as a repetition too."""
+
+    calls: bool = False
+
+
+@check("loops", Loops)
+def loops(completion: Completion, prompt: Prompt, args: Loops) -> CheckResult:
+    """Return 1 less the share of steps in loops; with ``calls``, of repeated calls where that is more."""
+    detector = LoopDetector(tuple(steps_of(completion)))
+    share = detector.share
+    if args.calls and detector.calls:
+        share = max(share, 1 - len(set(detector.calls)) / len(detector.calls))
+    return CheckResult(1 - share, detector.text[:1000] or "nothing repeats")

@@ -9,7 +9,7 @@ from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.graders.model import Python, rubric_of
 from workers.checks.cheating import CodeCheating, code_cheating
 from workers.checks.code import Code, code
-from workers.checks.python_grader import GradeError, Grader, grade, python
+from workers.checks.graders import GradeError, Grader, grade, python
 from workers.checks.registry import CheckResult
 from workers.checks.sandbox.runner import Limits
 from workers.checks.sandbox.test_errors import BrokenTestsError

@@ -4,7 +4,7 @@ import pytest
 from pydantic import ValidationError
 
 from workers.checks.code import Code
-from workers.checks.python_grader import Grader
+from workers.checks.graders import Grader
 from workers.checks.sandbox.unit_tests import SuiteResult, TestResult, split
 
 
