@@ -19,7 +19,6 @@ from tests.scripted_server import ScriptedReply, ScriptedServer, labels, scripte
 from workers.engines import ENGINES
 from workers.queue.in_process import embedded_worker
 
-pytestmark = pytest.mark.integration
 JUDGE = Judge(name="test", engine="test", model="none")
 
 

@@ -28,7 +28,6 @@ from tests.unit.workers.scoring.group_setup import (
     long_is_good,
     values,
 )
-from workers.engines import make_engine
 from workers.engines.base import EngineRequest, Failure, Reply
 from workers.scoring.completions import score, score_group
 
@@ -265,18 +264,3 @@ def test_score_group_of_other_judges_scores_one_by_one() -> None:
     found = compare(engine, Judge(name="r", model="m"), ["a", "b"])
     assert values(found) == [0.9, 0.9]
     assert len(engine.requests) == 2
-
-
-@pytest.mark.model
-@pytest.mark.parametrize("asked", [PAIRS, GROUP], ids=["pairs", "group"])
-def test_score_group_with_the_embedded_model(asked: Judge) -> None:
-    sampling = asked.sampling.model_copy(update={"max_tokens": 60})
-    shipped = asked.model_copy(update={"engine": "transformers_local", "model": "embedded", "sampling": sampling})
-    (one,), (two,) = compare(make_engine(shipped), shipped, ["Because the sky scatters blue light.", "No."])
-    if asked is PAIRS:
-        assert one.value is not None and two.value is not None
-        assert one.value + two.value == pytest.approx(1.0)
-        assert len(one.votes) == 2
-    else:  # it cannot write scores, and gets none
-        assert {one.outcome, two.outcome} == {"failed"}
-        assert one.raw

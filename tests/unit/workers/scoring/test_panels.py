@@ -145,12 +145,3 @@ def test_questions_digest_covers_members_and_rule() -> None:
         a,
     ]
     assert len({questions_of(RUBRIC, judge).digest for judge in judges}) == len(judges)
-
-
-@pytest.mark.model
-def test_panel_with_the_embedded_model_twice() -> None:
-    one = Judge(name="a", engine="transformers_local", model="embedded")
-    panel = Judge(name="p", mode="panel", members=(one, one.model_copy(update={"name": "b"})))
-    found = scored(panel)["why"]
-    assert found.value == found.votes[0].value == found.votes[1].value
-    assert found.spread == 0.0

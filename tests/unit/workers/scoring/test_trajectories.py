@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import re
 from itertools import pairwise
 from typing import Any
@@ -16,7 +15,6 @@ from rubricsvc.core.prompt import Completion, Message, Prompt, ToolCall
 from rubricsvc.core.rubric import Check, Criterion, Numeric, Rubric
 from rubricsvc.core.verdict import Reason, Verdict
 from tests.instant_engine import InstantEngine
-from workers.engines import make_engine
 from workers.engines.base import Engine, EngineRequest, Failure, Reply
 from workers.judges.template import load
 from workers.scoring.completions import score
@@ -183,12 +181,3 @@ def test_judge_rejects_contradictory_trajectory_options(fields: dict[str, Any]) 
         Judge.model_validate({"name": "t", "model": "m", **fields})
     assert load(judge()).name == "trajectory"
     assert load(judge(written=True)).name == "trajectory_written"
-
-
-@pytest.mark.model
-def test_trajectory_with_the_embedded_model() -> None:
-    shipped = judge().model_copy(update={"engine": "transformers_local", "model": "embedded"})
-    progress, honest = scored(make_engine(shipped), shipped)
-    for verdict in (progress, honest):
-        assert verdict.outcome == "scored", json.dumps(verdict.model_dump(mode="json"))
-        assert len({vote.value for vote in verdict.votes}) == 3

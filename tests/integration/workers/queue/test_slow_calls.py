@@ -20,8 +20,6 @@ from tests.rows import submit_job
 from tests.scripted_server import ScriptedReply, ScriptedServer, labels, scripted_server
 from workers.queue.drain import Drainer
 
-pytestmark = pytest.mark.integration
-
 ONE = Rubric(criteria=(Criterion(key="met", text="Is good."),))
 YES = labels(Yes=0.9, No=0.1)
 
