@@ -105,7 +105,7 @@ def test_a_rubric_of_another_prompt_scores_nothing(each_db: Database) -> None:
         answer = completions.add(session, Completion(text="x"), mine).id
         foreign = rubrics.add(session, ONE, name="foreign", prompt_id=other).id
         anybodys = rubrics.add(session, TWO, name="anybodys").id
-    with pytest.raises(InvalidError, match="foreign@1 was written for another prompt"), each_db.write() as session:
+    with pytest.raises(InvalidError, match="foreign@1"), each_db.write() as session:
         jobs.submit(session, judge_id=judge, items=[(answer, anybodys), (answer, foreign)])
     with each_db.write() as session:
         assert jobs.page(session) == []

@@ -31,7 +31,7 @@ def job(each_db: Database) -> int:
 def test_a_page_holds_no_more_than_was_asked_for_and_all_pages_hold_all(
     each_db: Database, job: int, monkeypatch: pytest.MonkeyPatch, looked_at: int, limit: int
 ) -> None:
-    monkeypatch.setattr(pairs, "LOOKED_AT", looked_at)
+    monkeypatch.setattr(pairs, "ITEMS_PER_PAGE", looked_at)
     found, sizes, after = [], [], 0
     with each_db.read() as session:
         while True:
