@@ -24,11 +24,10 @@ from rubricsvc.cli.output import (
     print_table,
     shorten,
 )
-from rubricsvc.cli.score import file_or_text, judge_of, text_of
+from rubricsvc.cli.score import file_or_text, judge_of, no_judge, text_of
 from rubricsvc.errors import InvalidError
 
 if TYPE_CHECKING:
-    from rubricsvc.core.judge import Judge
     from rubricsvc.core.prompt import Prompt
     from rubricsvc.core.rubric import Rubric
     from rubricsvc.graders.model import Grader
@@ -85,7 +84,7 @@ def run(
     prompt = _item(item)
     text = text_of(sample) if sample == "-" else file_or_text(sample)
     mode = mode or ("readout" if judge == EMBEDDED else "written")
-    judge_value = judge_of(judge, model, mode, api_key_env) if judge is not None else _no_judge(rubric)
+    judge_value = judge_of(judge, model, mode, api_key_env) if judge is not None else no_judge(rubric)
     started = time.monotonic()
     verdicts = asyncio.run(score_once(judge_value, rubric, prompt, Completion(text=text)))
     judged = [criterion.key for criterion in rubric.criteria if criterion.custom_prompt]
@@ -124,23 +123,6 @@ def _item(given: str | None) -> Prompt:
         return parse_prompt(parse(file_or_text(given)) if given is not None else {})
     except JsonError as error:
         raise InvalidError(f"--item: {error}", hint='name a JSON file, or write JSON: \'{"answer": "4"}\'') from None
-
-
-def _no_judge(rubric: Rubric) -> Judge:
-    """Return the judge of a grader without models.
-
-    Raises:
-        InvalidError: it has one.
-    """
-    from rubricsvc.store.judges import CHECKS
-
-    models = sorted(
-        {criterion.custom_prompt.model or "a model" for criterion in rubric.criteria if criterion.custom_prompt}
-    )
-    if models:
-        hint = "add --judge with a URL, the name of a judge, or embedded"
-        raise InvalidError(f"this grader needs {', '.join(models)}", hint=hint)
-    return CHECKS
 
 
 def _print(rubric: Rubric, result: GraderRun) -> None:

@@ -21,6 +21,8 @@ _HINTS = {
     "rate_limited": "rate limited (429); try again later, or with a lower endpoint.concurrency in a judge file",
     "server_error": "see the server's own log",
     "engine_error": "run `rubricsvc doctor`",
+    "no_logprobs": "the server returns no log-probabilities: use --mode written (comparative and trajectory judges"
+    " can write too, see docs/judges.md)",
 }
 """By reason of the probe's failure. Other failures are the model's reply, and the next one may be better."""
 
@@ -29,8 +31,6 @@ _LOCAL_HINTS = {
     " (a base model has no chat template)",
 }
 """The same if the model runs in this process."""
-
-_WRITTEN_MODES = "comparative and trajectory judges work too if they write (docs/judges.md)"
 
 
 def probe_judge(judge: Judge) -> None:
@@ -47,18 +47,15 @@ def probe_judge(judge: Judge) -> None:
     hint = _hint(judge, verdict)
     if hint:
         raise UnavailableError(
-            f"judge {judge.name!r} was not added, it does not answer: {reason}{detail}",
-            hint=f"{hint} (--no-probe adds it without asking)",
+            f"judge {judge.name!r} does not answer: {reason}{detail}", hint=f"{hint} (--no-probe skips the question)"
         )
     echo(f"{judge.name} answers, but without a verdict: {reason}{detail}")
-    echo("hint: it is added, as its next answer may be better; if not, add one with more tokens, another mode or model")
+    echo("hint: it is added, as its next answer may be better; else use more tokens, another mode or another model")
 
 
 def _hint(judge: Judge, verdict: Verdict) -> str | None:
     """Return what to do about a failure; None if the model answered and may answer better next time."""
     reason, unauthorized = str(verdict.reason), (verdict.detail or "").startswith(("HTTP 401", "HTTP 403"))
-    if reason == "no_logprobs":
-        return _hint_without_logprobs(judge)
     if judge.engine != "openai_http":
         return _LOCAL_HINTS.get(reason) or _HINTS.get(reason)
     if reason == "refused" and not unauthorized:
@@ -68,18 +65,6 @@ def _hint(judge: Judge, verdict: Verdict) -> str | None:
             if judge.model not in (names := served_models(judge.endpoint)):
                 return f"the server has no model {judge.model!r}; it has {cut(', '.join(names), 400)}"
     return _HINTS.get(reason)
-
-
-def _hint_without_logprobs(judge: Judge) -> str:
-    """Return what works without log-probabilities; for a readout --mode written is tried."""
-    cause = "this server returns no log-probabilities"
-    if judge.mode != "readout":
-        return f"{cause}; set `written: true` in the judge file, or use --mode written; {_WRITTEN_MODES}"
-    plain = {"mode": "written", "template": None, "threshold": None, "calibration": None}
-    verdict = asyncio.run(_probe(_with_endpoint(judge.model_copy(update=plain), max_retries=1)))
-    if verdict.outcome == "failed":
-        return f"{cause}; --mode written was tried and failed: {verdict.reason} {verdict.detail or ''}".rstrip()
-    return f"{cause}; --mode written was tried and works; {_WRITTEN_MODES}"
 
 
 def _summary(verdict: Verdict) -> str:

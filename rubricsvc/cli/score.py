@@ -62,7 +62,7 @@ def score(
     prompt_value = Prompt.of(file_or_text(prompt)) if prompt is not None else rubric_prompt
     if prompt_value is None:
         raise InvalidError(f"{rubric} has no prompt", hint="add one with --prompt FILE or TEXT")
-    judge_value = judge_of(judge, model, mode, api_key_env) if judge is not None else _no_judge(rubric_value)
+    judge_value = judge_of(judge, model, mode, api_key_env) if judge is not None else no_judge(rubric_value)
     verdicts = asyncio.run(score_once(judge_value, rubric_value, prompt_value, _completion(judge_value, completion)))
     reward = reward_or_null(rubric_value, verdicts)
     with exit_with(WITH_FAILURES if reward.value is None else OK):
@@ -88,7 +88,7 @@ def _completion(judge: Judge, file: str) -> Completion:
     return parse_trajectory(text, file) if needs_steps else Completion(text=text)
 
 
-def _no_judge(rubric: Rubric) -> Judge:
+def no_judge(rubric: Rubric) -> Judge:
     """Return the judge of a rubric whose criteria are all checked.
 
     Raises:
@@ -96,10 +96,12 @@ def _no_judge(rubric: Rubric) -> Judge:
     """
     from rubricsvc.store.judges import CHECKS
 
-    judged = [criterion.key for criterion in rubric.criteria if criterion.kind == "judged"]
+    judged = [criterion for criterion in rubric.criteria if criterion.kind == "judged"]
     if judged:
+        models = [one.custom_prompt.model for one in judged if one.custom_prompt and one.custom_prompt.model]
+        names = shorten(", ".join(dict.fromkeys(models or [one.key for one in judged])), 200)
         hint = "add --judge with a URL, the name of a judge, or embedded"
-        raise InvalidError(f"criteria without a check need a judge: {shorten(', '.join(judged), 200)}", hint=hint)
+        raise InvalidError(f"{'models' if models else 'criteria without a check'} need a judge: {names}", hint=hint)
     return CHECKS
 
 

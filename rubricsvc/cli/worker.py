@@ -24,7 +24,6 @@ def worker(
         Pool,
         typer.Option(help="threads share a local model; prefork uses more cores; solo is sequential."),
     ] = Pool.THREADS,
-    queues: Annotated[str, typer.Option(help="Comma-separated queues.")] = "rubricsvc",
 ) -> None:
     """Score submitted jobs until stopped. Needs Redis or RabbitMQ as broker."""
     from celery.signals import setup_logging
@@ -48,5 +47,6 @@ def worker(
     open_database(settings.database_url).close()
     check_broker(settings.broker_url)
     app = with_reconciler(make_app(settings), settings)
-    argv = ["worker", f"--concurrency={concurrency}", f"--pool={pool}", f"--queues={queues}"]
-    app.worker_main([*argv, "--without-gossip", "--without-mingle"])
+    app.worker_main(
+        ["worker", f"--concurrency={concurrency}", f"--pool={pool}", "--without-gossip", "--without-mingle"]
+    )

@@ -35,11 +35,13 @@ def export_pairs(db: Database, job_id: int, stream: TextIO, *, min_margin: float
             job = jobs.get(session, job_id)
             page = groups.page(session, job_id, after=after, limit=PAGE)
             for group in page:
-                found = pairs.of_group(session, job, group, min_margin)
-                for pair in found.preferences:
-                    stream.write(json.dumps(found.line(pair), ensure_ascii=False, allow_nan=False) + "\n")
+                group_pairs = pairs.of_group(session, job, group, min_margin)
+                for pair in group_pairs.preferences:
+                    stream.write(json.dumps(group_pairs.line(pair), ensure_ascii=False, allow_nan=False) + "\n")
                 counts = PairCounts(
-                    counts.written + len(found.preferences), counts.close + found.close, counts.same + found.same
+                    written=counts.written + len(group_pairs.preferences),
+                    close=counts.close + group_pairs.close,
+                    same=counts.same + group_pairs.same,
                 )
         if not page:
             return counts

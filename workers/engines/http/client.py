@@ -1,10 +1,10 @@
-"""The HTTP client of one OpenAI-compatible server: one call, and its whole body or a `RequestFailed`."""
+"""OpenAI's client for one server: one call, and its whole body or a `RequestFailed`."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from re import IGNORECASE
@@ -14,6 +14,8 @@ from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
+import httpx2
+from openai import APIConnectionError, APIStatusError, AsyncOpenAI
 
 from rubricsvc.core.judge import Endpoint
 from rubricsvc.core.verdict import RAW_CHARS, Reason
@@ -33,21 +35,78 @@ _GATEWAY_TIMEOUTS = (408, 504, 524)
 _OVER_CONTEXT = regex(r"context.{0,3}(length|size|window)|maximum model length|max_model_len", IGNORECASE)
 
 
-class HttpClient:
-    """Connections to one server, kept open between calls.
+_TRANSFER_HEADERS = {"content-encoding", "content-length", "transfer-encoding", "content-type"}
+"""Headers of a body in transit. Here it is decoded, may be cut, and is read as UTF-8 whatever a server declares."""
 
-    Each call has one deadline, ``endpoint.timeout_s``, and a shorter one where the model is not used. Redirects and the
-    environment's proxies are followed. Of a body no more than a byte over ``MAX_BODY_BYTES`` is read.
+
+class _BoundedTransport(httpx2.AsyncClient):
+    """The SDK's HTTP client, over aiohttp: httpx's own pipeline costs as much as the rest of a call.
+
+    It reads at most one byte over ``MAX_BODY_BYTES``. Redirects and the environment's proxies are followed.
+    """
+
+    def __init__(self, base_url: str) -> None:
+        super().__init__(trust_env=False, transport=httpx2.AsyncBaseTransport())  # unused: `send` is replaced
+        self._proxy = _proxy_of(base_url)  # once: the lookup takes as long as a call
+        self._session: aiohttp.ClientSession | None = None
+
+    def build_request(self, method: str, url: httpx2.URL | str, **parts: Any) -> httpx2.Request:
+        """Return a request without httpx's merging of defaults."""
+        body = parts.get("json")
+        content = parts.get("content") if body is None else json.dumps(body, ensure_ascii=False).encode()
+        return httpx2.Request(method, url, headers=parts.get("headers"), content=content)
+
+    async def send(self, request: httpx2.Request, **_: Any) -> httpx2.Response:
+        """Send a request and return its response, with a bounded body."""
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                # The throttle limits the number of connections.
+                connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEP_ALIVE_S),
+                cookie_jar=aiohttp.DummyCookieJar(),
+                timeout=aiohttp.ClientTimeout(),
+            )
+        body = bytearray()
+        async with self._session.request(
+            request.method,
+            str(request.url),
+            data=request.content,
+            headers=request.headers.multi_items(),
+            proxy=self._proxy,
+        ) as response:
+            async for part in response.content.iter_any():
+                body += part[: MAX_BODY_BYTES + 1 - len(body)]
+                if len(body) > MAX_BODY_BYTES:
+                    response.close()
+                    break
+            headers = [(name, value) for name, value in response.headers.items()]
+            headers = [header for header in headers if header[0].lower() not in _TRANSFER_HEADERS]
+            return httpx2.Response(response.status, headers=headers, content=bytes(body), request=request)
+
+    async def aclose(self) -> None:
+        """Close the connections. A later call opens new ones."""
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+        await super().aclose()
+
+
+class HttpClient:
+    """OpenAI's client for one server. Connections are kept open between calls.
+
+    Each call has one deadline, ``endpoint.timeout_s``, and a shorter one where the model is not used.
     """
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._base = (endpoint.base_url or "https://api.openai.com/v1").rstrip("/")
         self._timeout_s = endpoint.timeout_s
         self._quick_timeout_s = min(endpoint.timeout_s, PROBE_TIMEOUT_S)
-        key = secret(endpoint.key_variable) or "none"  # self-hosted servers need no key
-        self._headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
-        self._proxy = _proxy_of(self._base)  # once: the lookup takes as long as a call
-        self._session: aiohttp.ClientSession | None = None
+        self._client = AsyncOpenAI(
+            base_url=self._base,  # not OPENAI_BASE_URL
+            api_key=secret(endpoint.key_variable) or "none",  # self-hosted servers need no key
+            max_retries=0,  # the throttle retries
+            timeout=None,  # `_call` has the deadline
+            http_client=_BoundedTransport(self._base),
+        )
 
     @property
     def root(self) -> str:
@@ -56,7 +115,8 @@ class HttpClient:
 
     async def get(self, path: str) -> bytes | RequestFailed:
         """Return the body of ``GET path``, within the short deadline."""
-        return await self._call("GET", path, None, self._quick_timeout_s)
+        url = self._url(path)
+        return await self._call(lambda: self._client.get(url, cast_to=httpx2.Response), self._quick_timeout_s)
 
     async def post(self, path: str, body: dict[str, Any], *, quick: bool = False) -> bytes | RequestFailed:
         """Return the body of a response with status 2xx. Never raises for errors of the server.
@@ -66,7 +126,9 @@ class HttpClient:
             body: Sent as JSON.
             quick: Apply the short deadline.
         """
-        return await self._call("POST", path, body, self._quick_timeout_s if quick else self._timeout_s)
+        url, timeout_s = self._url(path), self._quick_timeout_s if quick else self._timeout_s
+        # A raw response: building the SDK's response models costs as much as the request.
+        return await self._call(lambda: self._client.post(url, cast_to=httpx2.Response, body=body), timeout_s)
 
     async def is_alive(self) -> bool:
         """Return whether the server answers at all; a refusal (4xx) is an answer."""
@@ -75,46 +137,28 @@ class HttpClient:
 
     async def aclose(self) -> None:
         """Close the connections. A later call opens new ones."""
-        session, self._session = self._session, None
-        if session is not None:
-            await session.close()
+        await self._client.close()
 
-    async def _call(
-        self, method: str, path: str, body: dict[str, Any] | None, timeout_s: float
-    ) -> bytes | RequestFailed:
-        url = path if "://" in path else self._base + path
+    def _url(self, path: str) -> str:
+        """Return the whole URL: the SDK takes a tenth of a call to join it."""
+        return path if "://" in path else self._base + path
+
+    async def _call(self, request: Callable[[], Awaitable[httpx2.Response]], timeout_s: float) -> bytes | RequestFailed:
         try:
-            data = None if body is None else json.dumps(body, ensure_ascii=False).encode()
             async with asyncio.timeout(timeout_s):
-                return await self._send(method, url, data)
+                response = await request()
         except TimeoutError:
             failure = Failure(Reason.TIMEOUT, f"no complete response within {timeout_s:g} s")
             return RequestFailed(failure, retry=True, billable=True)
-        except aiohttp.ClientError as error:
-            failure = Failure(Reason.UNREACHABLE, f"{self._base}: {_cause_of(error)}")
-            return RequestFailed(failure, retry=True, billable=not isinstance(error, aiohttp.ClientConnectorError))
+        except APIStatusError as error:
+            return _refusal(error.status_code, error.response.headers, error.response.content)
+        except (APIConnectionError, aiohttp.ClientError) as error:
+            cause = _root_cause(error)
+            failure = Failure(Reason.UNREACHABLE, f"{self._base}: {_describe(cause)}")
+            return RequestFailed(failure, retry=True, billable=not isinstance(cause, aiohttp.ClientConnectorError))
         except Exception as error:  # noqa: BLE001 - an engine never raises for errors of a server
             return RequestFailed(Failure(Reason.ENGINE_ERROR, error_message(error)))
-
-    async def _send(self, method: str, url: str, data: bytes | None) -> bytes | RequestFailed:
-        if self._session is None:
-            self._session = aiohttp.ClientSession(
-                # The throttle limits the number of connections.
-                connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEP_ALIVE_S),
-                cookie_jar=aiohttp.DummyCookieJar(),
-                headers=self._headers,
-                timeout=aiohttp.ClientTimeout(),
-            )
-        content = bytearray()
-        async with self._session.request(method, url, data=data, proxy=self._proxy) as response:
-            async for part in response.content.iter_any():
-                content += part[: MAX_BODY_BYTES + 1 - len(content)]
-                if len(content) > MAX_BODY_BYTES:
-                    response.close()
-                    break
-        if response.ok:
-            return bytes(content)
-        return _refusal(response.status, response.headers, bytes(content))
+        return response.content
 
 
 def _proxy_of(url: str) -> str | None:
@@ -122,8 +166,15 @@ def _proxy_of(url: str) -> str | None:
     return None if proxy_bypass(parts.hostname or "") else getproxies().get(parts.scheme)
 
 
-def _cause_of(error: aiohttp.ClientError) -> str:
-    """Return the system's own message: aiohttp's speaks of ssl where there is none."""
+def _root_cause(error: Exception) -> Exception:
+    """Return aiohttp's exception: the SDK reports a dropped connection as a timeout."""
+    while isinstance(error.__cause__, Exception) and not isinstance(error, aiohttp.ClientError):
+        error = error.__cause__
+    return error
+
+
+def _describe(error: Exception) -> str:
+    """Return the system's own message: aiohttp's mentions ssl even without TLS."""
     cause = getattr(error, "os_error", error)
     if isinstance(cause, ConnectionRefusedError):
         return "connection refused"

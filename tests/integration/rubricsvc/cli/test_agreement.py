@@ -49,14 +49,14 @@ def labelled(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cli:
         }
         lines.append(json.dumps(record))
     (tmp_path / "labels.jsonl").write_text("\n".join(lines))
-    assert cli("label", "import", tmp_path / "labels.jsonl").code == 0
+    assert cli("labels", "import", tmp_path / "labels.jsonl").code == 0
     add_judge(cli, "sure", engine="sure")
     return cli
 
 
 def test_calibrate_improves_the_calibration_error(labelled: Cli) -> None:
-    assert labelled("job", "submit", "--judge", "sure", "--wait").code == 0
-    ran = labelled("judge", "agreement", "sure", "--json", "--resamples", 50)
+    assert labelled("jobs", "submit", "--judge", "sure", "--wait").code == 0
+    ran = labelled("judges", "agreement", "sure", "--json", "--resamples", 50)
     assert ran.code == 0, ran.err
     found = ran.json["overall"]
     assert (ran.json["labels"], ran.json["annotators"], found["pairs"], found["annotator_pairs"]) == (120, 2, 80, 40)
@@ -66,28 +66,28 @@ def test_calibrate_improves_the_calibration_error(labelled: Cli) -> None:
     assert ran.json["calibrated"] is False and len(ran.json["worst"]) == 20
     assert ran.json["reward"]["metrics"]["pearson"]["value"] > 0.3
 
-    ran = labelled("judge", "calibrate", "sure", "--json")
+    ran = labelled("judges", "calibrate", "sure", "--json")
     assert ran.code == 0, ran.err
     (family,) = ran.json["families"]
     assert ran.json["judge"] == "sure-calibrated" and family["family"] == "binary"
     assert family["after"]["brier"] < family["before"]["brier"] and family["after"]["ece"] < family["before"]["ece"]
-    judges = {row["name"]: row["calibrated"] for row in labelled("judge", "list", "--json").lines}
+    judges = {row["name"]: row["calibrated"] for row in labelled("judges", "list", "--json").lines}
     assert judges == {"sure": False, "sure-calibrated": True}
 
-    assert labelled("job", "submit", "--judge", "sure-calibrated", "--wait").code == 0
-    after = labelled("judge", "agreement", "sure-calibrated", "--json", "--resamples", 0).json["overall"]["metrics"]
+    assert labelled("jobs", "submit", "--judge", "sure-calibrated", "--wait").code == 0
+    after = labelled("judges", "agreement", "sure-calibrated", "--json", "--resamples", 0).json["overall"]["metrics"]
     assert after["ece"]["value"] < found["metrics"]["ece"]["value"]
-    (first, *_) = labelled("verdict", "list", "--job", 2, "--json").lines
+    (first, *_) = labelled("verdicts", "list", "--job", 2, "--json").lines
     assert first["verdict"]["probability"] in (pytest.approx(0.98), pytest.approx(0.02))
     assert first["verdict"]["value"] != pytest.approx(first["verdict"]["probability"])
-    assert labelled("job", "show", 2, "--json").json["judge_calibrated"] is True
-    again = labelled("judge", "calibrate", "sure-calibrated", "--as", "twice", "--json")
+    assert labelled("jobs", "show", 2, "--json").json["judge_calibrated"] is True
+    again = labelled("judges", "calibrate", "sure-calibrated", "--as", "twice", "--json")
     assert again.json["families"] == ran.json["families"], "fitted from what the model gave, not from what came of it"
 
 
 def test_agreement_and_calibrate_print_tables(labelled: Cli) -> None:
-    labelled("job", "submit", "--judge", "sure", "--wait")
-    ran = labelled("judge", "agreement", "sure", "--resamples", 0)
+    labelled("jobs", "submit", "--judge", "sure", "--wait")
+    ran = labelled("judges", "agreement", "sure", "--resamples", 0)
     assert ran.code == 0
     for words in (
         "not calibrated",
@@ -98,9 +98,9 @@ def test_agreement_and_calibrate_print_tables(labelled: Cli) -> None:
     ):
         assert words in ran.out, words
     assert "(columns)" in ran.out
-    ran = labelled("judge", "calibrate", "sure", "--method", "platt", "--as", "mine")
+    ran = labelled("judges", "calibrate", "sure", "--method", "platt", "--as", "mine")
     assert ran.code == 0 and "platt" in ran.out and "stored as judge 'mine'" in ran.err
-    ran = labelled("judge", "calibrate", "sure", "--overall", "--resamples", 0, "--out", "overall.json")
+    ran = labelled("judges", "calibrate", "sure", "--overall", "--resamples", 0, "--out", "overall.json")
     assert ran.code == 0, ran.err
     assert "regression with the person's weights" in ran.out
     overall = OverallModel.model_validate_json(Path("overall.json").read_text())
@@ -127,18 +127,18 @@ def test_calibrate_overall_uses_the_levels_of_a_readout(
         for n in range(0, 100, 2)
     ]
     (tmp_path / "labels.jsonl").write_text("\n".join(map(json.dumps, records)))
-    assert cli("label", "import", "labels.jsonl").code == 0
+    assert cli("labels", "import", "labels.jsonl").code == 0
     add_judge(cli, "torn", engine="torn")
-    assert cli("job", "submit", "--judge", "torn", "--wait").code == 0
-    found = cli("judge", "calibrate", "torn", "--overall", "--resamples", 0, "--json").json
+    assert cli("jobs", "submit", "--judge", "torn", "--wait").code == 0
+    found = cli("judges", "calibrate", "torn", "--overall", "--resamples", 0, "--json").json
     assert set(found["model"]["weights"]) == {"tone=cold", "tone=plain", "tone=warm"}
     assert found["no_person"]["value"] > 0.99, "the value is 0.5 throughout, and tells nothing"
 
 
 def import_labels(cli: Cli, path: Path, records: list[dict[str, Any]]) -> None:
     path.write_text("\n".join(map(json.dumps, records)))
-    assert cli("label", "import", path).code == 0
-    assert cli("job", "submit", path, "--judge", "sure", "--wait").code == 0
+    assert cli("labels", "import", path).code == 0
+    assert cli("jobs", "submit", path, "--judge", "sure", "--wait").code == 0
 
 
 def test_agreement_prints_why_something_is_missing(labelled: Cli, tmp_path: Path) -> None:
@@ -149,18 +149,18 @@ def test_agreement_prints_why_something_is_missing(labelled: Cli, tmp_path: Path
     ]
     records[0]["labels"] = {"good": [True, False], "one": 1}
     import_labels(labelled, tmp_path / "more.jsonl", records)
-    lines = labelled("judge", "agreement", "sure", "--job", 1, "--resamples", 30).out.splitlines()
+    lines = labelled("judges", "agreement", "sure", "--job", 1, "--resamples", 30).out.splitlines()
     missing = [line.split(": ")[1] for line in lines if line.startswith("n/a: ")]
     assert "pearson, spearman" in missing and any(one.startswith("accuracy of one, ") for one in missing)
     for args in (("--resamples", 0), ("--criterion", "good", "--resamples", 19)):
-        assert "n/a: intervals: " in labelled("judge", "agreement", "sure", "--job", 1, *args).out
+        assert "n/a: intervals: " in labelled("judges", "agreement", "sure", "--job", 1, *args).out
 
 
 def test_calibrate_refuses_too_few_labels(labelled: Cli) -> None:
-    help_text = " ".join(labelled("judge", "calibrate", "--help").out.split())
+    help_text = " ".join(labelled("judges", "calibrate", "--help").out.split())
     assert f"at least {MIN_PROMPTS} prompts" in help_text and f"at least {MIN_LABELS} labels" in help_text
-    labelled("job", "submit", "--judge", "sure", "--limit", 3, "--wait")
-    ran = labelled("judge", "calibrate", "sure")
+    labelled("jobs", "submit", "--judge", "sure", "--limit", 3, "--wait")
+    ran = labelled("judges", "calibrate", "sure")
     assert ran.code == 2 and "rubricsvc labels import" in ran.err and "rubricsvc jobs submit" in ran.err
 
 
@@ -181,7 +181,7 @@ def test_agreement_prints_annotators_beside_the_judge(labelled: Cli, tmp_path: P
         for n in range(12)
     ]
     import_labels(labelled, tmp_path / "tones.jsonl", records)
-    asked = ("judge", "agreement", "sure", "--job", 1, "--resamples", 30)
+    asked = ("judges", "agreement", "sure", "--job", 1, "--resamples", 30)
     out = labelled(*asked).out
     annotators = next(line.split() for line in out.splitlines() if line.strip().startswith("annotators  "))
     assert annotators == ["annotators", "12", "0.917", "0.916", "0.916", "0.832", "0.832", "0.839"]
@@ -205,6 +205,6 @@ def test_agreement_prints_annotators_beside_the_judge(labelled: Cli, tmp_path: P
 )
 def test_agreement_and_calibrate_refuse_what_is_not_there(labelled: Cli, args: tuple[str, ...], code: int) -> None:
     if "magic" in args:
-        labelled("job", "submit", "--judge", "sure", "--wait")
-    ran = labelled("judge", *args)
+        labelled("jobs", "submit", "--judge", "sure", "--wait")
+    ran = labelled("judges", *args)
     assert ran.code == code and "hint: " in ran.err, ran.err

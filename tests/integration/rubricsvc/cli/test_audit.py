@@ -114,9 +114,9 @@ def test_audit_attacks_given_data_or_a_job(judged: Cli, tmp_path: Path) -> None:
     assert ran.code == 0 and suites_of(ran)["missed"]["rate"]["n"] == 1, ran.err
     bare = {name: value for name, value in records[0].items() if name != "labels"} | {"id": "q"}
     (tmp_path / "job.jsonl").write_text(json.dumps(bare))
-    assert judged("rubric", "import", "job.jsonl").code == 0
+    assert judged("rubrics", "import", "job.jsonl").code == 0
     (tmp_path / "answers.jsonl").write_text(json.dumps({"prompt_id": "q", "text": "It is right."}))
-    assert judged("job", "submit", "--judge", "wise", "--wait", "answers.jsonl").code == 0
+    assert judged("jobs", "submit", "--judge", "wise", "--wait", "answers.jsonl").code == 0
     ran = judged("judges", "audit", "wise", "--job", 1, "--json")
     assert (ran.code, ran.json["non_default_options"]) == (0, "--job 1"), ran.err
     assert suites_of(ran)["injection"]["rate"]["n"] == 70 and suites_of(ran)["missed"]["passed"] is None

@@ -35,8 +35,8 @@ def ready(cli: Cli, rubric_file: Path) -> Cli:
             ("What is three?", "3", "b"),
         )
     )
-    assert cli("rubric", "import", rubric_file).code == 0
-    assert cli("completion", "import", "-", stdin=stdin).code == 0
+    assert cli("rubrics", "import", rubric_file).code == 0
+    assert cli("completions", "import", "-", stdin=stdin).code == 0
     add_judge(cli)
     return cli
 
@@ -50,62 +50,62 @@ def drain(judge_id: int = 1) -> None:
 
 
 def test_submit_show_and_export(ready: Cli, tmp_path: Path) -> None:
-    ran = ready("job", "submit", "--judge", "quick", "--name", "mine", "--json")
+    ran = ready("jobs", "submit", "--judge", "quick", "--name", "mine", "--json")
     assert ran.code == 0
     assert ran.json["progress"]["total"] == 2
     assert "`rubricsvc jobs wait 1`" in ran.err
     drain()
-    assert ready("job", "show", 1, "--json").json["status"] == "completed"
-    first, second = ready("job", "export", 1).lines
+    assert ready("jobs", "show", 1, "--json").json["status"] == "completed"
+    first, second = ready("jobs", "export", 1).lines
     assert (first["prompt_external_id"], first["rubric"], first["policy"]) == ("one", "first@1", "a")
     assert first["reward"] is not None and first["coverage"] == 1.0 and first["formula"] == "weighted_mean"
     assert [verdict["criterion"] for verdict in first["verdicts"]] == ["c1", "c2"]
     assert first["judge"] == "quick" and len(first["judge_digest"]) == 64
     out = tmp_path / "r.csv"
-    ready("job", "export", 1, "--csv", "--out", out)
+    ready("jobs", "export", 1, "--csv", "--out", out)
     rows = list(csv.DictReader(out.read_text().splitlines()))
     assert [row["completion_id"] for row in rows] == [str(first["completion_id"]), str(second["completion_id"])]
     assert list(json.loads(rows[0]["values"])) == ["c1", "c2"]
-    verdicts = ready("verdict", "list", "--job", 1, "--json").lines
+    verdicts = ready("verdicts", "list", "--job", 1, "--json").lines
     assert len(verdicts) == 3 and {verdict["verdict"]["outcome"] for verdict in verdicts} == {"scored"}
-    assert ready("verdict", "list", "--outcome", "failed", "--json").out == ""
+    assert ready("verdicts", "list", "--outcome", "failed", "--json").out == ""
 
 
 def test_submit_again_gives_the_same_job(ready: Cli) -> None:
-    one = ready("job", "submit", "--judge", "quick", "--json").json["id"]
-    ran = ready("job", "submit", "--judge", "quick", "--json")
+    one = ready("jobs", "submit", "--judge", "quick", "--json").json["id"]
+    ran = ready("jobs", "submit", "--judge", "quick", "--json")
     assert ran.json["id"] == one and "`rubricsvc jobs retry 1`" in ran.err
-    other = ready("job", "submit", "--judge", "quick", "--key", "again", "--json").json["id"]
+    other = ready("jobs", "submit", "--judge", "quick", "--key", "again", "--json").json["id"]
     assert other != one
-    clash = ready("job", "submit", "--judge", "quick", "--key", "again", "--limit", 1)
+    clash = ready("jobs", "submit", "--judge", "quick", "--key", "again", "--limit", 1)
     assert clash.code == 2
 
 
 def test_submit_filters_completions(ready: Cli) -> None:
     def total(*args: object) -> int:
-        return int(ready("job", "submit", "--judge", "quick", "--json", *args).json["progress"]["total"])
+        return int(ready("jobs", "submit", "--judge", "quick", "--json", *args).json["progress"]["total"])
 
     assert total("--limit", 1) == 1
     assert total("--policy", "b") == 1
     assert total("--rubric", "first") == 1
-    ready("rubric", "import", "-", stdin='{"name": "any", "criteria": ["Is kind."]}\n')
+    ready("rubrics", "import", "-", stdin='{"name": "any", "criteria": ["Is kind."]}\n')
     assert total("--rubric", "any") == 3
 
 
 def test_submit_imports_a_file(ready: Cli) -> None:
     stdin = '{"prompt": "What is one?", "text": "uno"}\n{"prompt": "What is two?", "text": "due"}\n'
-    ran = ready("job", "submit", "-", "--judge", "quick", "--json", stdin=stdin)
+    ran = ready("jobs", "submit", "-", "--judge", "quick", "--json", stdin=stdin)
     assert ran.json["progress"]["total"] == 2
-    assert len(ready("completion", "list", "--json").lines) == 5
+    assert len(ready("completions", "list", "--json").lines) == 5
     whole = '{"name": "w", "prompt": "New?", "criteria": ["Is kind."], "completions": ["a", "b"]}\n'
-    assert ready("job", "submit", "-", "--judge", "quick", "--json", stdin=whole).json["progress"]["total"] == 2
+    assert ready("jobs", "submit", "-", "--judge", "quick", "--json", stdin=whole).json["progress"]["total"] == 2
 
 
 def test_submit_of_a_bad_file_stores_nothing(ready: Cli) -> None:
-    ran = ready("job", "submit", "-", "--judge", "quick", stdin='{"prompt": "Q", "text": "a"}\n{"prompt": "Q"}\n')
+    ran = ready("jobs", "submit", "-", "--judge", "quick", stdin='{"prompt": "Q", "text": "a"}\n{"prompt": "Q"}\n')
     assert ran.code == 2 and "<stdin>:2:" in ran.err
-    assert ready("job", "list", "--json").out == ""
-    assert len(ready("completion", "list", "--json").lines) == 3
+    assert ready("jobs", "list", "--json").out == ""
+    assert len(ready("completions", "list", "--json").lines) == 3
 
 
 @pytest.mark.parametrize(
@@ -117,29 +117,29 @@ def test_submit_of_a_bad_file_stores_nothing(ready: Cli) -> None:
     ],
 )
 def test_submit_without_items_is_refused(ready: Cli, args: list[str], code: int) -> None:
-    ran = ready("job", "submit", *args)
+    ran = ready("jobs", "submit", *args)
     assert (ran.code, ran.out) == (code, "")
     assert "'none'" in ran.err
 
 
 def test_retry_reopens_a_cancelled_job(ready: Cli) -> None:
-    ready("job", "submit", "--judge", "quick")
-    assert ready("job", "cancel", 1, "--json").json["status"] == "cancelled"
-    assert ready("job", "watch", 1).code == 1
-    ran = ready("job", "retry", 1, "--json")
+    ready("jobs", "submit", "--judge", "quick")
+    assert ready("jobs", "cancel", 1, "--json").json["status"] == "cancelled"
+    assert ready("jobs", "watch", 1).code == 1
+    ran = ready("jobs", "retry", 1, "--json")
     assert (ran.json["status"], ran.json["progress"]["pending"]) == ("queued", 2)
     drain()
-    watched = ready("job", "watch", 1, "--json")
+    watched = ready("jobs", "watch", 1, "--json")
     assert watched.code == 0
     assert (watched.json["status"], watched.json["rewards"]) == ("completed", 2)
-    assert [row["status"] for row in ready("job", "list", "--status", "completed", "--json").lines] == ["completed"]
+    assert [row["status"] for row in ready("jobs", "list", "--status", "completed", "--json").lines] == ["completed"]
 
 
 def test_watch_exits_with_1_on_failures(ready: Cli) -> None:
     file = Path("bad.yaml")
     file.write_text("{name: odd, prompt: What is one?, criteria: [{text: a, check: {words: {min: 1}}}]}\n")
-    ready("rubric", "import", file)
-    ready("job", "submit", "--judge", "quick", "--rubric", "odd")
+    ready("rubrics", "import", file)
+    ready("jobs", "submit", "--judge", "quick", "--rubric", "odd")
     settings = get_settings()
     db = open_database(settings.database_url)
     with db.write() as session:  # as if the workers had died again and again
@@ -148,31 +148,31 @@ def test_watch_exits_with_1_on_failures(ready: Cli) -> None:
         assert leases.reconcile(session, max_leases=1) == 1
         jobs.finish(session)
     db.close()
-    ran = ready("job", "watch", 1, "--json")
+    ran = ready("jobs", "watch", 1, "--json")
     assert (ran.code, ran.json["status"]) == (1, "completed_with_failures")
-    (line,) = ready("job", "export", 1).lines
+    (line,) = ready("jobs", "export", 1).lines
     assert line["reward"] is None and line["state"] == "failed"
 
 
 def test_show_reports_the_voting_of_a_cascade(ready: Cli) -> None:
     add_judge(ready, "dear", model="n")
     add_judge(ready, "both", mode="cascade", members=["quick", "dear"], band=[0.3, 0.7])
-    ran = ready("job", "submit", "--judge", "both", "--wait", "--json")
+    ran = ready("jobs", "submit", "--judge", "both", "--wait", "--json")
     assert ran.json["status"] == "completed"
-    assert ran.json["voting"] == ready("job", "show", 1, "--json").json["voting"] == {"resolved_early": 1.0}
-    assert "both" in ready("judge", "list").out and "quick" in ready("judge", "show", "both").out
+    assert ran.json["voting"] == ready("jobs", "show", 1, "--json").json["voting"] == {"resolved_early": 1.0}
+    assert "both" in ready("judges", "list").out and "quick" in ready("judges", "show", "both").out
 
 
 def test_wait_scores_in_this_process(ready: Cli) -> None:
-    ran = ready("job", "submit", "--judge", "quick", "--wait", "--json")
+    ran = ready("jobs", "submit", "--judge", "quick", "--wait", "--json")
     assert ran.code == 0
     assert (ran.json["status"], ran.json["rewards"], ran.json["progress"]["failed_verdicts"]) == ("completed", 2, 0)
     assert "job 1: 2/2" in ran.err
-    assert (ran.json["cached_share"], ready("job", "show", 1, "--json").json["cached_share"]) == (0.9, 0.9)
-    again = ready("job", "wait", 1, "--json")
+    assert (ran.json["cached_share"], ready("jobs", "show", 1, "--json").json["cached_share"]) == (0.9, 0.9)
+    again = ready("jobs", "wait", 1, "--json")
     assert again.code == 0
     assert again.json.pop("waited_seconds") >= 0
-    assert again.json.keys() - {"waited_seconds"} == ready("job", "show", 1, "--json").json.keys()
+    assert again.json.keys() - {"waited_seconds"} == ready("jobs", "show", 1, "--json").json.keys()
 
 
 def test_wait_interrupted_at_the_start_hints_how_to_continue(ready: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -180,7 +180,7 @@ def test_wait_interrupted_at_the_start_hints_how_to_continue(ready: Cli, monkeyp
         raise KeyboardInterrupt
 
     monkeypatch.setattr("workers.queue.in_process.embedded_worker", interrupted)
-    ran = ready("job", "submit", "--judge", "quick", "--wait")
+    ran = ready("jobs", "submit", "--judge", "quick", "--wait")
     assert ran.code == 130
     assert "rubricsvc jobs wait 1" in ran.err
 
@@ -196,7 +196,7 @@ def test_wait_warns_of_an_unreachable_broker(ready: Cli, monkeypatch: pytest.Mon
             drain()
 
     monkeypatch.setattr("rubricsvc.cli.waiting.echo", drain_after_warning)
-    ran = ready("job", "submit", "--judge", "quick", "--wait", "--json")
+    ran = ready("jobs", "submit", "--judge", "quick", "--wait", "--json")
     assert (ran.code, ran.json["status"]) == (0, "completed")
     assert "redis://127.0.0.1:" in messages[0] and "rubricsvc jobs wait 1" in messages[1]
 
@@ -205,46 +205,46 @@ def test_watch_ends_when_the_database_stays_unreachable(ready: Cli, monkeypatch:
     def away(*_: object) -> None:
         raise OperationalError("SELECT 1", {}, Exception("server closed the connection"))
 
-    ready("job", "submit", "--judge", "quick")
+    ready("jobs", "submit", "--judge", "quick")
     monkeypatch.setattr("rubricsvc.services.waiting.RETRY_SECONDS", 0.5)
     monkeypatch.setattr("rubricsvc.store.jobs.progress", away)
-    ran = ready("job", "watch", 1)
+    ran = ready("jobs", "watch", 1)
     assert ran.code == 3
     assert ran.err.count("server closed the connection") == 2
     assert "rubricsvc jobs wait 1" in ran.err
 
 
 def test_wait_hints_at_the_export_for_failures_without_verdicts(ready: Cli) -> None:
-    ready("job", "submit", "--judge", "quick", "--limit", 1)
+    ready("jobs", "submit", "--judge", "quick", "--limit", 1)
     db = open_database(get_settings().database_url)
     with db.write() as session:
         [lease] = leases.claim(session, 1, limit=1, worker="w", seconds=60)
         leases.fail(session, lease, "the result cannot be recorded: why")
         jobs.finish(session)
     db.close()
-    ran = ready("job", "wait", 1)
+    ran = ready("jobs", "wait", 1)
     assert ran.code == 1 and "rubricsvc jobs export 1" in ran.err
-    assert ready("job", "export", 1).lines[0]["null_reason"] == "the result cannot be recorded: why"
+    assert ready("jobs", "export", 1).lines[0]["null_reason"] == "the result cannot be recorded: why"
 
 
 def test_commands_exit_with_3_for_an_unknown_job(ready: Cli) -> None:
     for verb in ("show", "watch", "wait", "cancel", "retry", "export"):
-        ran = ready("job", verb, 99)
+        ran = ready("jobs", verb, 99)
         assert (ran.code, ran.out) == (3, "")
 
 
 def test_list_refuses_unknown_states(cli: Cli) -> None:
-    ran = cli("job", "list", "--status", "foo")
+    ran = cli("jobs", "list", "--status", "foo")
     assert ran.code == 2 and "'queued', 'in_progress'" in ran.err
-    assert cli("job", "list", "--status", "completed_with_failures").code == 0
-    ran = cli("verdict", "list", "--outcome", "foo")
+    assert cli("jobs", "list", "--status", "completed_with_failures").code == 0
+    ran = cli("verdicts", "list", "--outcome", "foo")
     assert ran.code == 2 and "'scored', 'abstained', 'failed'" in ran.err
 
 
 def test_out_of_range_limit_and_empty_file_name_are_refused(cli: Cli) -> None:
-    ran = cli("job", "submit", "--judge", "j", "--limit", "9" * 30)
+    ran = cli("jobs", "submit", "--judge", "j", "--limit", "9" * 30)
     assert ran.code == 2 and "--limit" in ran.err
-    ran = cli("rubric", "lint", "")
+    ran = cli("rubrics", "lint", "")
     assert ran.code == 2
 
 
@@ -253,22 +253,22 @@ def test_budget_stops_a_job_until_it_is_raised(ready: Cli) -> None:
     with scripted_server(replace(labels(Yes=0.9, No=0.1), usage=usage)) as server:
         endpoint = {"base_url": server.url, "concurrency": 1, "price": {"prompt": 1000}}
         add_judge(ready, "paid", engine="openai_http", endpoint=endpoint)
-        submitted = ready("job", "submit", "--judge", "paid", "--budget", 0.1, "--wait", "--json")
+        submitted = ready("jobs", "submit", "--judge", "paid", "--budget", 0.1, "--wait", "--json")
         assert (submitted.code, submitted.json["status"], submitted.json["spent_usd"]) == (1, "budget_exhausted", 0)
         assert "rubricsvc jobs retry 1 --budget DOLLARS" in submitted.err
-        shown = ready("job", "show", 1, "--json").json
+        shown = ready("jobs", "show", 1, "--json").json
         assert (shown["status"], shown["spent_usd"], shown["budget_usd"]) == ("budget_exhausted", 0, 0.1)
         assert (shown["reserved_usd"], shown["lost_usd"]) == (0, 0)
-        refused = ready("job", "retry", 1, "--wait")
+        refused = ready("jobs", "retry", 1, "--wait")
         assert refused.code == 2
-        again = ready("job", "retry", 1, "--budget", 20, "--wait", "--json")
+        again = ready("jobs", "retry", 1, "--budget", 20, "--wait", "--json")
         assert (again.code, again.json["status"], again.json["spent_usd"]) == (0, "completed", 0.9)
 
 
 def test_show_reports_dollars_lost_with_killed_workers(ready: Cli) -> None:
     endpoint = {"base_url": "http://127.0.0.1:9/v1", "price": {"prompt": 1, "completion": 1}}
     add_judge(ready, "paid", engine="openai_http", endpoint=endpoint)
-    assert ready("job", "submit", "--judge", "paid", "--budget", 2).code == 0
+    assert ready("jobs", "submit", "--judge", "paid", "--budget", 2).code == 0
 
     def change(*steps: Callable[[Session], object]) -> tuple[list[float], str]:
         db = open_database(get_settings().database_url)
@@ -276,7 +276,7 @@ def test_show_reports_dollars_lost_with_killed_workers(ready: Cli) -> None:
             for step in steps:
                 step(session)
         db.close()
-        shown = ready("job", "show", 1, "--json")
+        shown = ready("jobs", "show", 1, "--json")
         return [shown.json[f"{name}_usd"] for name in ("spent", "reserved", "lost")], shown.err
 
     figures, hint = change(lambda session: budgets.reserve(session, 1, "killed", spent=0.5, held=1.25))
@@ -291,8 +291,8 @@ def test_show_reports_dollars_lost_with_killed_workers(ready: Cli) -> None:
 
 
 def test_submit_refuses_a_budget_for_a_judge_without_price(ready: Cli) -> None:
-    ready("judge", "add", "unknown", "--url", "http://127.0.0.1:9/v1", "--model", "m", "--no-probe")
-    ran = ready("job", "submit", "--judge", "unknown", "--budget", 1)
+    ready("judges", "add", "unknown", "--url", "http://127.0.0.1:9/v1", "--model", "m", "--no-probe")
+    ran = ready("jobs", "submit", "--judge", "unknown", "--budget", 1)
     assert ran.code == 2 and "endpoint.price" in ran.err
 
 
@@ -307,42 +307,42 @@ REQUIRED: dict[str, Any] = {
 
 
 def test_submit_warns_of_required_criteria_of_comparative_judges(ready: Cli) -> None:
-    ready("rubric", "import", "-", stdin=json.dumps(REQUIRED))
+    ready("rubrics", "import", "-", stdin=json.dumps(REQUIRED))
     add_judge(ready, "pairs", mode="comparative")
-    ran = ready("job", "submit", "--judge", "pairs", "--rubric", "strict")
+    ran = ready("jobs", "submit", "--judge", "pairs", "--rubric", "strict")
     assert ran.code == 0
     assert "'sure' of strict@1" in ran.err
     for judge, rubric in (("quick", "strict"), ("pairs", "first")):
-        assert "required" not in ready("job", "submit", "--judge", judge, "--rubric", rubric).err
+        assert "required" not in ready("jobs", "submit", "--judge", judge, "--rubric", rubric).err
 
 
 def test_wait_and_show_report_vetoes(ready: Cli) -> None:
     strict = REQUIRED | {"criteria": [{**REQUIRED["criteria"][1], "key": "long", "check": {"words": {"min": 9}}}]}
-    ready("rubric", "import", "-", stdin=json.dumps(strict))
-    ran = ready("job", "submit", "--judge", "quick", "--rubric", "strict", "--wait", "--json")
+    ready("rubrics", "import", "-", stdin=json.dumps(strict))
+    ran = ready("jobs", "submit", "--judge", "quick", "--rubric", "strict", "--wait", "--json")
     assert (ran.json["mean_reward"], ran.json["vetoed"]) == (0, {"long": 1})
     assert "(long 1)" in ran.err and "rubricsvc jobs export 1" in ran.err
-    shown = ready("job", "show", 1, "--json")
+    shown = ready("jobs", "show", 1, "--json")
     same = ("rewards", "mean_reward", "reasons", "vetoed", "cached_share", "voting")
     assert {name: shown.json[name] for name in same} == {name: ran.json[name] for name in same}
     assert "(long 1)" in shown.err
 
 
 def test_rescore_and_diff_use_stored_verdicts(ready: Cli, rubric_file: Path) -> None:
-    ready("job", "submit", "--judge", "quick")
+    ready("jobs", "submit", "--judge", "quick")
     drain()
-    before = ready("job", "show", 1, "--json").json["mean_reward"]
-    assert ready("job", "rescore", 1, "--json").json["id"] == 1
-    first = ready("rubric", "export", "first").json
+    before = ready("jobs", "show", 1, "--json").json["mean_reward"]
+    assert ready("jobs", "rescore", 1, "--json").json["id"] == 1
+    first = ready("rubrics", "export", "first").json
     first["criteria"][0]["weight"] = 17
     file = Path("heavier.json")
     file.write_text(json.dumps(first))
-    assert ready("rubric", "import", file).code == 0
-    compared = ready("rubric", "diff", "first@1", "first@2", "--on", 1, "--json")
+    assert ready("rubrics", "import", file).code == 0
+    compared = ready("rubrics", "diff", "first@1", "first@2", "--on", 1, "--json")
     assert (compared.code, compared.json["new_missing_verdicts"], compared.json["completions"]) == (0, 0, 1)
-    assert ready("rubric", "diff", "first@1", "first@2", "--on", 1).code == 0
-    assert ready("rubric", "diff", "first@1", "first@2", "--json").code == 2
-    ran = ready("job", "rescore", 1, "--json")
+    assert ready("rubrics", "diff", "first@1", "first@2", "--on", 1).code == 0
+    assert ready("rubrics", "diff", "first@1", "first@2", "--json").code == 2
+    ran = ready("jobs", "rescore", 1, "--json")
     assert (ran.json["id"], ran.json["status"], ran.json["progress"]["done"]) == (2, "completed", 2)
     assert compared.json["mean_change"] == pytest.approx(2 * (ran.json["mean_reward"] - before))
-    assert ready("job", "rescore", 1, "--rubric", "nonsense").code != 0
+    assert ready("jobs", "rescore", 1, "--rubric", "nonsense").code != 0

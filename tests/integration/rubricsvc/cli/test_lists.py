@@ -22,11 +22,11 @@ def filled(cli: Cli, tmp_path: Path) -> Cli:
         for n in (0, 1)
     ]
     (tmp_path / "two.jsonl").write_text("\n".join(map(json.dumps, records)))
-    assert cli("label", "import", "two.jsonl").code == 0
+    assert cli("labels", "import", "two.jsonl").code == 0
     for name in ("a", "b"):
         add_judge(cli, name, model=name)
-        assert cli("job", "submit", "--judge", name, "--limit", 1, "--wait").code == 0
-        assert cli("key", "create", name).code == 0
+        assert cli("jobs", "submit", "--judge", name, "--limit", 1, "--wait").code == 0
+        assert cli("keys", "create", name).code == 0
     return cli
 
 

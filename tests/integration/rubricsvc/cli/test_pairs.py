@@ -25,12 +25,12 @@ TRACE = [
 @pytest.fixture
 def job(cli: Cli) -> Cli:
     """Score a job over two prompts: rewards 0.25, 0.5, 0.5 and 1; and a single completion."""
-    cli("rubric", "import", "-", stdin=json.dumps(RECORD))
+    cli("rubrics", "import", "-", stdin=json.dumps(RECORD))
     add_judge(cli)
     said = [{"text": "one"}, {"text": "one two"}, {"text": "two one"}, {"messages": TRACE}]
     lines = [{"prompt": "Count.", **answer} for answer in said] + [{"prompt": "Alone?", "text": "yes"}]
     stdin = "".join(json.dumps(line) + "\n" for line in lines)
-    assert cli("job", "submit", "-", "--judge", "quick", "--rubric", "short", stdin=stdin).code == 0
+    assert cli("jobs", "submit", "-", "--judge", "quick", "--rubric", "short", stdin=stdin).code == 0
     settings = get_settings()
     db = open_database(settings.database_url)
     Drainer(db, settings).run(1)
@@ -39,7 +39,7 @@ def job(cli: Cli) -> Cli:
 
 
 def test_export_pairs_writes_conversations_with_different_rewards(job: Cli) -> None:
-    ran = job("job", "export", 1, "--pairs")
+    ran = job("jobs", "export", 1, "--pairs")
     assert ran.code == 0
     assert sorted((line["chosen_reward"], line["rejected_reward"]) for line in ran.lines) == [
         (0.5, 0.25),
@@ -56,7 +56,7 @@ def test_export_pairs_writes_conversations_with_different_rewards(job: Cli) -> N
 
 
 def test_export_pairs_leaves_out_pairs_within_the_margin(job: Cli) -> None:
-    assert [line["margin"] for line in job("job", "export", 1, "--pairs", "--min-margin", 0.5).lines] == [
+    assert [line["margin"] for line in job("jobs", "export", 1, "--pairs", "--min-margin", 0.5).lines] == [
         0.75,
         0.5,
         0.5,
@@ -64,17 +64,17 @@ def test_export_pairs_leaves_out_pairs_within_the_margin(job: Cli) -> None:
 
 
 def test_export_pairs_counts_what_it_leaves_out(job: Cli) -> None:
-    ran = job("job", "export", 1, "--pairs", "--min-margin", 0.9)
+    ran = job("jobs", "export", 1, "--pairs", "--min-margin", 0.9)
     assert ran.out == "" and ran.err.startswith("0 pairs; left out: 6 ")
-    assert job("job", "submit", "--judge", "quick", "--rubric", "short", "--limit", 1).code == 0
-    assert job("job", "export", 2, "--pairs").err.startswith("0 pairs: ")
+    assert job("jobs", "submit", "--judge", "quick", "--rubric", "short", "--limit", 1).code == 0
+    assert job("jobs", "export", 2, "--pairs").err.startswith("0 pairs: ")
 
 
 @pytest.mark.parametrize("args", [["--pairs", "--csv"], ["--min-margin", "1"]])
 def test_export_refuses_conflicting_options(job: Cli, args: list[str]) -> None:
-    ran = job("job", "export", 1, *args)
+    ran = job("jobs", "export", 1, *args)
     assert (ran.code, ran.out) == (2, "")
 
 
 def test_export_pairs_of_an_unknown_job_exits_with_3(cli: Cli) -> None:
-    assert cli("job", "export", 7, "--pairs").code == 3
+    assert cli("jobs", "export", 7, "--pairs").code == 3

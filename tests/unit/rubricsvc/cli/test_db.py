@@ -21,13 +21,13 @@ def test_status_and_upgrade_of_an_absent_database(cli: Cli) -> None:
 def test_status_creates_no_file(cli: Cli, tmp_path: Path) -> None:
     assert cli("db", "status").code == 3
     assert not (tmp_path / "books" / "rubricsvc.db").exists()
-    assert cli("rubric", "list").code == 0
+    assert cli("rubrics", "list").code == 0
 
 
 def test_open_database_creates_tables_in_an_empty_file(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "books").mkdir()
     (tmp_path / "books" / "rubricsvc.db").touch()
-    ran, again = cli("rubric", "list"), cli("rubric", "list")
+    ran, again = cli("rubrics", "list"), cli("rubrics", "list")
     assert (ran.code, again.code) == (0, 0)
     assert "rubricsvc.db" in ran.err and "rubricsvc.db" not in again.err
 
@@ -36,5 +36,5 @@ def test_open_database_does_not_upgrade_foreign_tables(cli: Cli, tmp_path: Path)
     (tmp_path / "books").mkdir()
     with closing(sqlite3.connect(tmp_path / "books" / "rubricsvc.db")) as theirs:
         theirs.execute("CREATE TABLE theirs (id INTEGER)")
-    ran = cli("rubric", "list")
+    ran = cli("rubrics", "list")
     assert ran.code == 3 and "`rubricsvc db upgrade`" in ran.err

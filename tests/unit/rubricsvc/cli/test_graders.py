@@ -36,11 +36,11 @@ def written(path: Path, grader: Any) -> Path:
 @pytest.mark.usefixtures("new_machine")
 def test_run_needs_no_judge_or_database_without_models(cli: Cli, tmp_path: Path) -> None:
     file, item = written(tmp_path / "g.json", STRING), written(tmp_path / "item.json", {"answer": "4"})
-    assert cli("grader", "validate", file).out.split() == ["PART", "TYPE", "MODEL", "exact", "string_check", "-"]
-    assert cli("grader", "validate", file, "--json").json == {"grader": STRING}
-    ran = cli("grader", "run", file, "--item", item, "--sample", "-", stdin="4\n")
+    assert cli("graders", "validate", file).out.split() == ["PART", "TYPE", "MODEL", "exact", "string_check", "-"]
+    assert cli("graders", "validate", file, "--json").json == {"grader": STRING}
+    ran = cli("graders", "run", file, "--item", item, "--sample", "-", stdin="4\n")
     assert ran.code == 0 and "reward 1" in ran.out, ran.err
-    ran = cli("grader", "run", "-", "--item", '{"answer": "5"}', "--sample", "4", "--json", stdin=json.dumps(STRING))
+    ran = cli("graders", "run", "-", "--item", '{"answer": "5"}', "--sample", "4", "--json", stdin=json.dumps(STRING))
     assert (ran.code, ran.json["reward"], ran.json["metadata"]["type"]) == (0, 0.0, "string_check")
     assert not (tmp_path / "books").exists()
 
@@ -48,7 +48,7 @@ def test_run_needs_no_judge_or_database_without_models(cli: Cli, tmp_path: Path)
 def test_run_asks_a_judge_at_a_url(cli: Cli, tmp_path: Path) -> None:
     file = written(tmp_path / "g.json", MULTI)
     with scripted_server(text_reply('{"steps": [], "result": 4}')) as server:
-        args = ("grader", "run", file, "--sample", "4", "--item", '{"answer": "4"}', "--judge", server.url)
+        args = ("graders", "run", file, "--sample", "4", "--item", '{"answer": "4"}', "--judge", server.url)
         ran = cli(*args, "--json")
         server.script = labels(A=0.5, F=0.5)
         readout = cli(*args, "--mode", "readout", "--json")
@@ -60,7 +60,7 @@ def test_run_asks_a_judge_at_a_url(cli: Cli, tmp_path: Path) -> None:
 def test_run_without_a_reward_exits_with_1(cli: Cli, tmp_path: Path) -> None:
     file = written(tmp_path / "g.json", MULTI)
     with scripted_server(error(400, "no such model")) as server:
-        args = ("grader", "run", file, "--sample", "4", "--item", '{"answer": "4"}', "--judge", server.url)
+        args = ("graders", "run", file, "--sample", "4", "--item", '{"answer": "4"}', "--judge", server.url)
         ran, table = cli(*args, "--json"), cli(*args)
     assert (ran.code, ran.json["reward"]) == (1, None)
     assert ran.json["metadata"]["errors"]["model_grader_server_error"]
@@ -77,15 +77,15 @@ def test_run_without_a_reward_exits_with_1(cli: Cli, tmp_path: Path) -> None:
 )
 def test_validate_and_run_refuse_invalid_graders(cli: Cli, tmp_path: Path, content: Any, why: str) -> None:
     file = written(tmp_path / "g.json", content)
-    for ran in (cli("grader", "validate", file), cli("grader", "run", file, "--sample", "x")):
+    for ran in (cli("graders", "validate", file), cli("graders", "run", file, "--sample", "x")):
         assert ran.code == 2 and why in ran.err
 
 
 def test_run_refuses_a_missing_judge_and_invalid_items(cli: Cli, tmp_path: Path) -> None:
-    ran = cli("grader", "run", written(tmp_path / "g.json", SCORE), "--sample", "x")
+    ran = cli("graders", "run", written(tmp_path / "g.json", SCORE), "--sample", "x")
     assert ran.code == 2 and "gpt-x" in ran.err and "--judge" in ran.err
     for item, why in (("{", "--item"), ("[1]", "expected a mapping"), ('{"messages": 1}', "messages")):
-        ran = cli("grader", "run", written(tmp_path / "g.json", STRING), "--sample", "x", "--item", item)
+        ran = cli("graders", "run", written(tmp_path / "g.json", STRING), "--sample", "x", "--item", item)
         assert ran.code == 2 and why in ran.err
 
 
@@ -96,8 +96,8 @@ def test_items_with_graders_are_scored_as_jobs(cli: Cli, tmp_path: Path) -> None
     ]
     file = tmp_path / "items.jsonl"
     file.write_text("\n".join(json.dumps({**item, "model_sample": "2"}) for item in items))
-    assert cli("rubric", "import", file, "--format", "openai_grader").code == 0
+    assert cli("rubrics", "import", file, "--format", "openai_grader").code == 0
     add_judge(cli, "none", engine="none", model="none")
-    ran = cli("job", "submit", "--judge", "none", "--wait", "--json")
+    ran = cli("jobs", "submit", "--judge", "none", "--wait", "--json")
     assert ran.code == 0, ran.err
-    assert [line["reward"] for line in cli("job", "export", "1").lines] == [1.0, 0.0]
+    assert [line["reward"] for line in cli("jobs", "export", "1").lines] == [1.0, 0.0]

@@ -10,7 +10,7 @@ import pytest
 
 from tests.cli import Cli, add_judge
 from tests.preference_engine import answers_in, scores
-from tests.scripted_server import ScriptedReply, error, instant, labels, scripted_server, text_reply
+from tests.scripted_server import ScriptedReply, error, labels, scripted_server, text_reply
 from tests.services import free_port
 from tests.tiny_model import tiny_model
 
@@ -45,19 +45,6 @@ def test_add_refuses_a_judge_that_does_not_answer(cli: Cli, answer: ScriptedRepl
         assert ran.code == 3 and reason in ran.err and hint in ran.err
         assert cli("judges", "list", "--json").out == ""
         assert cli("judges", "add", "bad", "--url", server.url, "--model", "m", "--no-probe").code == 0
-
-
-def test_add_tries_written_mode_without_logprobs(cli: Cli) -> None:
-    def script(number: int, body: dict[str, Any]) -> ScriptedReply:
-        if body.get("logprobs"):
-            return error(400, "logprobs are not supported with reasoning models")
-        return instant(number, body)
-
-    with scripted_server(script) as server:
-        add = ("judges", "add", "r", "--url", server.url, "--model", "m")
-        ran = cli(*add)
-        assert ran.code == 3 and "--mode written was tried and works" in ran.err
-        assert cli(*add, "--mode", "written").code == 0
 
 
 def test_add_of_a_known_name_needs_the_same_judge(cli: Cli) -> None:

@@ -23,29 +23,29 @@ def environment(db: Database, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]
 
 
 def test_key_is_valid_from_create_to_revoke(db: Database, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main.run(["key", "create", "trainer", "--expires-in", "30"]) == 0
+    assert main.run(["keys", "create", "trainer", "--expires-in", "30"]) == 0
     secret = capsys.readouterr().out.strip()
     with db.read() as session:
         key = keys.verify(session, secret)
     assert key.expires_at is not None
     assert (key.expires_at - key.created_at).days in {29, 30}
-    assert main.run(["key", "list", "--json"]) == 0
+    assert main.run(["keys", "list", "--json"]) == 0
     listed = capsys.readouterr().out
     assert secret not in listed
     assert json.loads(listed)["name"] == "trainer"
-    assert main.run(["key", "revoke", str(key.id)]) == 0
+    assert main.run(["keys", "revoke", str(key.id)]) == 0
     with db.read() as session, pytest.raises(UnauthorizedError):
         keys.verify(session, secret)
 
 
 @pytest.mark.parametrize("name", ["", "  ", "x" * 5000])
 def test_create_refuses_invalid_names(db: Database, capsys: pytest.CaptureFixture[str], name: str) -> None:
-    assert main.run(["key", "create", name]) == 2
+    assert main.run(["keys", "create", name]) == 2
     assert not capsys.readouterr().out
     with db.read() as session:
         assert keys.page(session) == []
 
 
 def test_revoke_of_an_unknown_key_exits_with_3(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main.run(["key", "revoke", "9"]) == 3
+    assert main.run(["keys", "revoke", "9"]) == 3
     assert "rubricsvc keys list" in capsys.readouterr().err

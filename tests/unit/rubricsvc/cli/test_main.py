@@ -104,7 +104,7 @@ def test_usage_error_exits_with_2(cli: Cli, args: list[str], words: str) -> None
 
 
 def test_not_found_exits_with_3(cli: Cli) -> None:
-    ran = cli("rubric", "show", "nothing")
+    ran = cli("rubrics", "show", "nothing")
     assert ran.code == 3
     error, hint = ran.err.splitlines()[-2:]
     assert error.startswith("error: ") and "'nothing'" in error
@@ -113,14 +113,14 @@ def test_not_found_exits_with_3(cli: Cli) -> None:
 
 def test_invalid_setting_is_named(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RUBRICSVC_PORT", "many")
-    ran = cli("rubric", "list")
+    ran = cli("rubrics", "list")
     assert ran.code == 2
     assert "error: setting RUBRICSVC_PORT: " in ran.err
 
 
 def test_unsupported_database_exits_with_2(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RUBRICSVC_DATABASE_URL", "mysql://x/y")
-    ran = cli("rubric", "list")
+    ran = cli("rubrics", "list")
     assert ran.code == 2
     assert "hint: " in ran.err and "sqlite:///" in ran.err
 
@@ -130,7 +130,7 @@ def test_internal_error_is_one_line_unless_debug(cli: Cli, monkeypatch: pytest.M
         raise ZeroDivisionError("by\nnothing")
 
     monkeypatch.setattr(main_module, "load", broken)
-    ran = cli("rubric", "list")
+    ran = cli("rubrics", "list")
     error, hint = ran.err.splitlines()
     assert (ran.code, error) == (70, "error: ZeroDivisionError: by nothing")
     assert "--debug" in hint
@@ -138,7 +138,7 @@ def test_internal_error_is_one_line_unless_debug(cli: Cli, monkeypatch: pytest.M
         cli("--debug", "rubric", "list")
     monkeypatch.setenv("RUBRICSVC_DEBUG", "1")
     with pytest.raises(ZeroDivisionError):
-        cli("rubric", "list")
+        cli("rubrics", "list")
 
 
 @pytest.mark.parametrize(
@@ -184,24 +184,24 @@ def test_number_beyond_every_id_is_no_internal_error(cli: Cli, args: tuple[str, 
 )
 def test_invalid_settings_are_refused(cli: Cli, monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
     monkeypatch.setenv(f"RUBRICSVC_{name}", value)
-    ran = cli("job", "list")
+    ran = cli("jobs", "list")
     assert ran.code == 2
     assert f"RUBRICSVC_{name}" in ran.err
 
 
 def test_log_level_ignores_case(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RUBRICSVC_LOG_LEVEL", "debug")
-    assert cli("job", "list").code == 0
+    assert cli("jobs", "list").code == 0
 
 
 def test_invalid_setting_hides_the_password(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RUBRICSVC_BROKER_URL", "foo://:hunter2@h/0")
-    assert "hunter2" not in cli("job", "list").err
+    assert "hunter2" not in cli("jobs", "list").err
 
 
 def test_settings_file_that_is_not_toml_is_refused(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "rubricsvc.toml").write_text("port 1\n")
-    ran = cli("job", "list")
+    ran = cli("jobs", "list")
     assert ran.code == 2 and "rubricsvc.toml" in ran.err
 
 
@@ -234,7 +234,7 @@ def test_errors_replace_control_characters(cli: Cli, monkeypatch: pytest.MonkeyP
         raise ConflictError("bad \x1b[31mred")
 
     monkeypatch.setattr(main_module, "load", broken)
-    assert "\x1b" not in cli("rubric", "list").err
+    assert "\x1b" not in cli("rubrics", "list").err
 
 
 def exit_code_with_reader(command: str, reader: str, tmp_path: Path) -> tuple[str, str]:
@@ -263,7 +263,7 @@ def test_closed_stdout_does_not_change_the_exit_code(
     for name in "ab":
         criteria = "".join(f"  - {name} {n} {'x' * 50}\n" for n in range(1000))
         (tmp_path / f"{name}.yaml").write_text(f"name: {name}\ncriteria:\n{criteria}")
-        assert cli("rubric", "import", tmp_path / f"{name}.yaml").code == 0
+        assert cli("rubrics", "import", tmp_path / f"{name}.yaml").code == 0
     exit_code, stderr = exit_code_with_reader(command.format(file=rubrics), reader, tmp_path / "books")
     assert (exit_code, stderr) == (code, "")
 

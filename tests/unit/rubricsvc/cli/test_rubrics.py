@@ -21,21 +21,21 @@ FIRST = {
 
 @pytest.mark.usefixtures("new_machine")
 def test_init_lint_and_import(cli: Cli, tmp_path: Path) -> None:
-    assert cli("rubric", "init", "mine.yaml").code == 0
-    assert cli("rubric", "init", "mine.yaml").code == 2
-    assert cli("rubric", "init", "mine.yaml", "--force").code == 0
-    linted = cli("rubric", "lint", "mine.yaml")
+    assert cli("rubrics", "init", "mine.yaml").code == 0
+    assert cli("rubrics", "init", "mine.yaml").code == 2
+    assert cli("rubrics", "init", "mine.yaml", "--force").code == 0
+    linted = cli("rubrics", "lint", "mine.yaml")
     assert linted.code == 0 and "1 record, no errors" in linted.err
     assert not (tmp_path / "books").exists()
-    imported = cli("rubric", "import", "mine.yaml")
+    imported = cli("rubrics", "import", "mine.yaml")
     assert imported.code == 0
     assert "rubricsvc.db" in imported.err
-    assert cli("rubric", "show", "vaccine-storage", "--json").json["version"] == 1
+    assert cli("rubrics", "show", "vaccine-storage", "--json").json["version"] == 1
 
 
 def test_init_trajectory_is_scored_step_by_step(cli: Cli) -> None:
-    assert cli("rubric", "init", "agent.yaml", "--trajectory").code == 0
-    linted = cli("rubric", "lint", "agent.yaml")
+    assert cli("rubrics", "init", "agent.yaml", "--trajectory").code == 0
+    linted = cli("rubrics", "lint", "agent.yaml")
     assert linted.code == 0 and "1 record, no errors" in linted.err
     step = {"role": "assistant", "content": "Rayleigh scattering."}
     with scripted_server(labels(Yes=0.75, No=0.25)) as server:
@@ -47,8 +47,8 @@ def test_init_trajectory_is_scored_step_by_step(cli: Cli) -> None:
 
 
 def test_import_again_changes_nothing(cli: Cli, rubric_file: Path) -> None:
-    assert cli("rubric", "import", rubric_file, "--json").json == FIRST | {"skipped": []}
-    again = cli("rubric", "import", rubric_file, "--json")
+    assert cli("rubrics", "import", rubric_file, "--json").json == FIRST | {"skipped": []}
+    again = cli("rubrics", "import", rubric_file, "--json")
     assert again.code == 0
     assert again.json["new"] == {"prompts": 0, "rubrics": 0, "completions": 0}
     assert again.json["existing"] == {"prompts": 2, "rubrics": 2, "completions": 0}
@@ -59,24 +59,24 @@ def test_import_of_an_earlier_version_names_the_newest(cli: Cli, tmp_path: Path)
     file = tmp_path / "seven.yaml"
     for text in (_SEVEN, _SEVEN.replace("[a]", "[b]"), _SEVEN):
         file.write_text(text)
-        ran = cli("rubric", "import", file)
+        ran = cli("rubrics", "import", file)
     assert ran.code == 0
     assert "7@1" in ran.err and "version 2" in ran.err
 
 
 def test_import_of_an_invalid_file_stores_nothing(cli: Cli, rubric_file: Path) -> None:
     rubric_file.write_text(rubric_file.read_text() + "- {prompt: x, criteria: []}\n- {prompt: y, criteria: [5]}\n")
-    ran = cli("rubric", "import", rubric_file)
+    ran = cli("rubrics", "import", rubric_file)
     assert ran.code == 2
     assert "rubrics.yaml:3:" in ran.err and "rubrics.yaml:4:" in ran.err
     assert "--skip-invalid" in ran.err and "Traceback" not in ran.err
-    assert cli("rubric", "list", "--json").out == ""
-    assert cli("prompt", "list", "--json").out == ""
+    assert cli("rubrics", "list", "--json").out == ""
+    assert cli("prompts", "list", "--json").out == ""
 
 
 def test_import_skip_invalid_lists_skipped_records(cli: Cli, rubric_file: Path) -> None:
     rubric_file.write_text(rubric_file.read_text() + "- {prompt: x, criteria: []}\n")
-    ran = cli("rubric", "import", rubric_file, "--skip-invalid", "--json")
+    ran = cli("rubrics", "import", rubric_file, "--skip-invalid", "--json")
     assert ran.code == 0
     assert ran.json["new"]["rubrics"] == 2
     assert [skipped["line"] for skipped in ran.json["skipped"]] == [3]
@@ -87,7 +87,7 @@ def test_unknown_check_is_refused(cli: Cli, tmp_path: Path) -> None:
     file = tmp_path / "r.yaml"
     file.write_text("criteria: [{text: a, check: word_cuont}]\n")
     for command in ("lint", "import"):
-        ran = cli("rubric", command, file)
+        ran = cli("rubrics", command, file)
         assert ran.code == 2 and "unknown check 'word_cuont'" in ran.err
 
 
@@ -95,11 +95,11 @@ def test_invalid_checks_are_listed_with_their_lines(cli: Cli, rubric_file: Path)
     bad = "- criteria:\n  - {text: a, check: word_cuont}\n  - {text: b, check: {contains: {}}}\n"
     rubric_file.write_text(rubric_file.read_text() + bad)
     for command in ("lint", "import"):
-        ran = cli("rubric", command, rubric_file)
+        ran = cli("rubrics", command, rubric_file)
         assert ran.code == 2
         assert "unknown check 'word_cuont'" in ran.err and "rubrics.yaml:4:" in ran.err
         assert re.search(r"rubrics.yaml:5:\d+: criteria\[1\].check.contains.terms: ", ran.err)
-    ran = cli("rubric", "import", rubric_file, "--skip-invalid", "--json")
+    ran = cli("rubrics", "import", rubric_file, "--skip-invalid", "--json")
     assert ran.code == 0 and ran.json["new"]["rubrics"] == 2
     assert [skipped["line"] for skipped in ran.json["skipped"]] == [4, 5]
 
@@ -116,7 +116,7 @@ def test_unknown_argument_of_a_check_has_its_line(
 ) -> None:
     (tmp_path / "r.yaml").write_text("\n".join(["criteria:", f"- {lines[0]}", *(f"  {text}" for text in lines[1:])]))
     for command in ("lint", "import"):
-        ran = cli("rubric", command, "r.yaml")
+        ran = cli("rubrics", command, "r.yaml")
         assert ran.code == 2
         assert re.search(rf"r.yaml:{line}:\d+: criteria\[0\].{path}: ", ran.err), ran.err
         assert "did you mean 'pattern'?" in ran.err
@@ -124,28 +124,28 @@ def test_unknown_argument_of_a_check_has_its_line(
 
 def test_rubrics_of_stdin_are_named_stdin(cli: Cli) -> None:
     for _ in range(2):
-        assert cli("rubric", "import", "-", stdin='{"criteria": ["a"]}\n{"criteria": ["b"]}\n').code == 0
-    assert [row["name"] for row in cli("rubric", "list", "--json").lines] == ["stdin", "stdin-2"]
+        assert cli("rubrics", "import", "-", stdin='{"criteria": ["a"]}\n{"criteria": ["b"]}\n').code == 0
+    assert [row["name"] for row in cli("rubrics", "list", "--json").lines] == ["stdin", "stdin-2"]
 
 
 def test_names_come_from_ids_and_file_names(cli: Cli, tmp_path: Path) -> None:
     for file, text in (("2024.yaml", "criteria: [a]\n"), ("a@b.yaml", "criteria: [a]\n"), ("x.yaml", _SEVEN)):
         (tmp_path / file).write_text(text)
-        assert cli("rubric", "import", file).code == 0
-    names = [row["name"] for row in cli("rubric", "list", "--json").lines]
+        assert cli("rubrics", "import", file).code == 0
+    names = [row["name"] for row in cli("rubrics", "list", "--json").lines]
     assert names == ["rubric-2024", "a-b", "rubric-7"]
-    assert cli("prompt", "show", "7", "--json").json["external_id"] == "7"
+    assert cli("prompts", "show", "7", "--json").json["external_id"] == "7"
     for name in ("'7'", "a@b"):
         (tmp_path / "bad.yaml").write_text(f"criteria: [a]\nname: {name}\n")
-        ran = cli("rubric", "import", "bad.yaml")
+        ran = cli("rubrics", "import", "bad.yaml")
         assert ran.code == 2 and "bad.yaml:2:1: name: " in ran.err
 
 
 def test_import_name_is_for_one_rubric(cli: Cli) -> None:
-    ran = cli("rubric", "import", "-", "--name", "piped", "--json", stdin='{"criteria": ["a"]}\n')
+    ran = cli("rubrics", "import", "-", "--name", "piped", "--json", stdin='{"criteria": ["a"]}\n')
     assert ran.code == 0
-    assert [row["name"] for row in cli("rubric", "list", "--json").lines] == ["piped"]
-    two = cli("rubric", "import", "-", "--name", "piped", stdin='{"criteria": ["a"]}\n{"criteria": ["b"]}\n')
+    assert [row["name"] for row in cli("rubrics", "list", "--json").lines] == ["piped"]
+    two = cli("rubrics", "import", "-", "--name", "piped", stdin='{"criteria": ["a"]}\n{"criteria": ["b"]}\n')
     assert two.code == 2 and "--name" in two.err
 
 
@@ -153,47 +153,47 @@ def test_diff_exits_with_1_on_changes(cli: Cli, tmp_path: Path) -> None:
     file = tmp_path / "r.yaml"
     for text in ("Is kind.", "Is very kind."):
         file.write_text(f"name: kind\ncriteria: [{text}]\n")
-        assert cli("rubric", "import", file).code == 0
-    assert [row["version"] for row in cli("rubric", "list", "--name", "kind", "--json").lines] == [1, 2]
-    changed = cli("rubric", "diff", "kind@1", "kind")
+        assert cli("rubrics", "import", file).code == 0
+    assert [row["version"] for row in cli("rubrics", "list", "--name", "kind", "--json").lines] == [1, 2]
+    changed = cli("rubrics", "diff", "kind@1", "kind")
     assert changed.code == 1
     assert "-  text: Is kind." in changed.out and "+  text: Is very kind." in changed.out
-    same = cli("rubric", "diff", "kind", "kind@2")
+    same = cli("rubrics", "diff", "kind", "kind@2")
     assert (same.code, same.out) == (0, "")
-    digest = cli("rubric", "show", "kind@1", "--json").json["digest"]
-    assert cli("rubric", "show", digest[:10], "--json").json["id"] == 1
+    digest = cli("rubrics", "show", "kind@1", "--json").json["digest"]
+    assert cli("rubrics", "show", digest[:10], "--json").json["id"] == 1
 
 
 @pytest.mark.parametrize("flags", [[], ["--yaml"]])
 def test_export_can_be_imported(cli: Cli, rubric_file: Path, tmp_path: Path, flags: list[str]) -> None:
-    cli("rubric", "import", rubric_file)
+    cli("rubrics", "import", rubric_file)
     out = tmp_path / ("out.yaml" if flags else "out.jsonl")
-    assert cli("rubric", "export", *flags, "--out", out).code == 0
-    assert cli("rubric", "import", out, "--json").json["new"] == {"prompts": 0, "rubrics": 0, "completions": 0}
-    assert len(cli("rubric", "export", "first").lines) == 1
-    shown = cli("rubric", "show", "first", "--yaml").out
+    assert cli("rubrics", "export", *flags, "--out", out).code == 0
+    assert cli("rubrics", "import", out, "--json").json["new"] == {"prompts": 0, "rubrics": 0, "completions": 0}
+    assert len(cli("rubrics", "export", "first").lines) == 1
+    shown = cli("rubrics", "show", "first", "--yaml").out
     assert shown.startswith("---\nid: one\nname: first\nprompt: What is one?\n")
 
 
 def test_list_pages_by_id(cli: Cli, rubric_file: Path) -> None:
-    cli("rubric", "import", rubric_file)
-    (first,) = cli("rubric", "list", "--limit", 1, "--json").lines
-    (second,) = cli("rubric", "list", "--after", first["id"], "--json").lines
+    cli("rubrics", "import", rubric_file)
+    (first,) = cli("rubrics", "list", "--limit", 1, "--json").lines
+    (second,) = cli("rubrics", "list", "--after", first["id"], "--json").lines
     assert [first["name"], second["name"]] == ["first", "second"]
-    assert [row["name"] for row in cli("rubric", "list", "--prompt", "two", "--json").lines] == ["second"]
-    table = cli("rubric", "list").out.splitlines()
+    assert [row["name"] for row in cli("rubrics", "list", "--prompt", "two", "--json").lines] == ["second"]
+    table = cli("rubrics", "list").out.splitlines()
     assert table[0].split() == ["ID", "NAME", "VERSION", "DIGEST", "PROMPT_ID", "CRITERIA", "FORMULA", "ORIGIN"]
 
 
 def test_prompts_show_lists_rubrics(cli: Cli, rubric_file: Path) -> None:
-    cli("rubric", "import", rubric_file)
-    assert cli("prompt", "show", "one", "--json").json["rubrics"] == ["first@1"]
-    assert "What is one?" in cli("prompt", "show", "one").out
-    assert [row["text"] for row in cli("prompt", "list", "--json").lines] == ["What is one?", "What is two?"]
+    cli("rubrics", "import", rubric_file)
+    assert cli("prompts", "show", "one", "--json").json["rubrics"] == ["first@1"]
+    assert "What is one?" in cli("prompts", "show", "one").out
+    assert [row["text"] for row in cli("prompts", "list", "--json").lines] == ["What is one?", "What is two?"]
 
 
 def test_lint_describes_records(cli: Cli, rubric_file: Path) -> None:
-    first = cli("rubric", "lint", rubric_file, "--json").lines[0]
+    first = cli("rubrics", "lint", rubric_file, "--json").lines[0]
     assert first == {
         "name": "first",
         "criteria": 2,
@@ -209,14 +209,14 @@ def test_paperbench_tree_survives_export_and_import(cli: Cli, tmp_path: Path) ->
     leaf = {"requirements": "Runs.", "weight": 1, "sub_tasks": [], "score": 1.0, "task_category": "Code Execution"}
     tree = {"id": "r", "requirements": "All.", "weight": 1, "sub_tasks": [leaf | {"id": "a"}, leaf | {"id": "b"}]}
     (tmp_path / "paper.json").write_text(json.dumps(tree))
-    assert cli("rubric", "import", "paper.json").code == 0
-    shown = cli("rubric", "show", "paperbench-paper", "--json").json
+    assert cli("rubrics", "import", "paper.json").code == 0
+    shown = cli("rubrics", "show", "paperbench-paper", "--json").json
     assert (shown["formula"], [c["key"] for c in shown["rubric"]["criteria"]]) == ("tree", ["a", "b"])
-    (tmp_path / "out.jsonl").write_text(cli("rubric", "export", "paperbench-paper").out)
-    assert cli("rubric", "import", "out.jsonl", "--json").json["existing"]["rubrics"] == 1
+    (tmp_path / "out.jsonl").write_text(cli("rubrics", "export", "paperbench-paper").out)
+    assert cli("rubrics", "import", "out.jsonl", "--json").json["existing"]["rubrics"] == 1
 
 
 def test_import_names_the_line_of_an_unknown_formula(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "r.yaml").write_text("criteria: [a]\nformula: helthbench\n")
-    ran = cli("rubric", "import", "r.yaml")
+    ran = cli("rubrics", "import", "r.yaml")
     assert ran.code == 2 and "r.yaml:2:1: formula: " in ran.err

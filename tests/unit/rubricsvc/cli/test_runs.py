@@ -41,7 +41,7 @@ def config(tmp_path: Path, rubric_file: Path) -> Path:
 
 
 def test_runs_start_show_list_and_resume(cli: Cli, config: Path, tmp_path: Path) -> None:
-    ran = cli("run", "start", config, "--json")
+    ran = cli("runs", "start", config, "--json")
     assert ran.code == 0, ran.err
     assert ran.json["steps"] == 3
     assert ran.json["checkpoint"].endswith("step-000003")
@@ -49,26 +49,26 @@ def test_runs_start_show_list_and_resume(cli: Cli, config: Path, tmp_path: Path)
     assert ran.err.count("judges calibrate") == 1
     assert ran.err.count("judges repeatability quick") == 1
     run = tmp_path / "runs" / "first"
-    [listed] = cli("run", "list", "--json").lines
+    [listed] = cli("runs", "list", "--json").lines
     assert (listed["steps_total"], listed["std_floor"]) == (3, 0.0)
-    steps = cli("run", "show", run, "--last", 2, "--json").lines
+    steps = cli("runs", "show", run, "--last", 2, "--json").lines
     assert [step["step"] for step in steps] == [2, 3]
-    assert "REWARD_STD" in cli("run", "show", run, "--last", 2).out
+    assert "REWARD_STD" in cli("runs", "show", run, "--last", 2).out
 
-    again = cli("run", "start", config)
+    again = cli("runs", "start", config)
     assert again.code == 2
     assert "--resume" in again.err
     config.write_text(CONFIG.replace("steps = 3", "steps = 4"))
-    resumed = cli("run", "start", config, "--resume", "--json")
+    resumed = cli("runs", "start", config, "--resume", "--json")
     assert (resumed.code, resumed.json["steps"]) == (0, 4)
 
 
 def test_runs_start_looks_up_stored_judge(cli: Cli, config: Path) -> None:
     inline = '[judge]\nname = "quick"\nengine = "instant"\nmodel = "m"\n'
     config.write_text('judge = "quick"\n' + CONFIG.replace(inline, "").replace("steps = 3", "steps = 1"))
-    assert cli("run", "start", config).code == 3
+    assert cli("runs", "start", config).code == 3
     add_judge(cli)
-    assert cli("run", "start", config).code == 0
+    assert cli("runs", "start", config).code == 0
 
 
 def test_runs_start_takes_std_floor_from_stored_judge(
@@ -76,10 +76,10 @@ def test_runs_start_takes_std_floor_from_stored_judge(
 ) -> None:
     inline = '[judge]\nname = "quick"\nengine = "instant"\nmodel = "m"\n'
     config.write_text('judge = "quick"\n' + CONFIG.replace(inline, "").replace("steps = 3", "steps = 1"))
-    assert cli("judge", "add", "quick", "--engine", "instant", "--model", "m", "--no-probe").code == 0
+    add_judge(cli)
     measured = cli("judges", "repeatability", "quick", "--json")
     assert measured.code == 0, measured.err
-    ran = cli("run", "start", config, "--json")
+    ran = cli("runs", "start", config, "--json")
     assert ran.json["std_floor"] == measured.json["reward"]["value"] == 0.0
     record = json.loads((tmp_path / "runs" / "first" / "config.json").read_text())
     assert record["std_floor_origin"] == "judge"
@@ -89,24 +89,24 @@ def test_runs_start_takes_std_floor_from_stored_judge(
 
 def test_runs_start_prints_and_records_audit_of_judge(cli: Cli, config: Path, tmp_path: Path) -> None:
     inline = '[judge]\nname = "quick"\nengine = "instant"\nmodel = "m"\n'
-    assert "rubricsvc judges add" in cli("run", "start", config).err
+    assert "rubricsvc judges add" in cli("runs", "start", config).err
     config = tmp_path / "second.toml"
     config.write_text('judge = "quick"\n' + CONFIG.replace(inline, ""))
     add_judge(cli)
-    run, record = cli("run", "start", config), tmp_path / "runs" / "second" / "config.json"
+    run, record = cli("runs", "start", config), tmp_path / "runs" / "second" / "config.json"
     assert "rubricsvc judges audit quick" in run.err
     assert json.loads(record.read_text())["judge_audit"] is None
-    assert cli("judge", "audit", "quick").code == 4, "it says yes to everything"
+    assert cli("judges", "audit", "quick").code == 4, "it says yes to everything"
     config.write_text(config.read_text().replace("steps = 3", "steps = 4"))
-    assert "audit 1 of 20" in cli("run", "start", config, "--resume").err
+    assert "audit 1 of 20" in cli("runs", "start", config, "--resume").err
     audit = json.loads(record.read_text())["judge_audit"]
     assert (audit["id"], audit["passed"], audit["rates"]["plain"]) == (1, False, 1.0)
-    assert cli("judge", "audit", "quick", "--max-fpr", "1").code == 0
+    assert cli("judges", "audit", "quick", "--max-fpr", "1").code == 0
     config.write_text(config.read_text().replace("steps = 4", "steps = 5"))
-    assert "audit 2 of 20" in cli("run", "start", config, "--resume").err
+    assert "audit 2 of 20" in cli("runs", "start", config, "--resume").err
     audit = json.loads(record.read_text())["judge_audit"]
     assert (audit["id"], audit["passed"], audit["current"]) == (2, True, True)
-    assert cli("run", "list", "--json").lines[1]["judge_audit"].startswith("passed 20")
+    assert cli("runs", "list", "--json").lines[1]["judge_audit"].startswith("passed 20")
 
 
 def test_runs_start_interrupted_saves_checkpoint(
@@ -122,7 +122,7 @@ def test_runs_start_interrupted_saves_checkpoint(
 
     monkeypatch.setattr(loop, "sample_step", interrupted)
     before = signal.getsignal(signal.SIGINT)
-    ran = cli("run", "start", config, "--json")
+    ran = cli("runs", "start", config, "--json")
     assert ran.code == 130
     assert f"rubricsvc runs start {config} --resume" in ran.err
     assert ran.json["steps"] == 1
@@ -142,18 +142,18 @@ def test_runs_start_interrupted_saves_checkpoint(
 )
 def test_runs_start_names_what_is_wrong(cli: Cli, config: Path, old: str, new: str, named: str) -> None:
     config.write_text(CONFIG.replace(old, new))
-    ran = cli("run", "start", config)
+    ran = cli("runs", "start", config)
     assert ran.code in (2, 3)
     assert named in ran.err
     assert "Traceback" not in ran.err
 
 
 def test_runs_list_and_show_without_runs(cli: Cli, tmp_path: Path) -> None:
-    assert "no runs in runs" in cli("run", "list").err
-    assert cli("run", "show", tmp_path).code == 3
+    assert "no runs in runs" in cli("runs", "list").err
+    assert cli("runs", "show", tmp_path).code == 3
 
 
 def test_runs_start_warns_of_compared_required_criterion(cli: Cli, config: Path, rubric_file: Path) -> None:
     config.write_text(CONFIG.replace('model = "m"', 'model = "m"\nmode = "comparative"').replace("= 3", "= 1"))
     rubric_file.write_text(rubric_file.read_text().replace("Says two.", "{text: Says two., required: true}"))
-    assert "warning: 'c1' is required, and judge quick is comparative" in cli("run", "start", config).err
+    assert "warning: 'c1' is required, and judge quick is comparative" in cli("runs", "start", config).err

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -422,6 +423,13 @@ def test_docs_list_exactly_the_registered_formulas() -> None:
     named = re.findall(r"^\| `(\w+)` \|", text.partition("## Rules for all")[0], flags=re.MULTILINE)
     assert len(named) == len(set(named))
     assert set(named) == set(FORMULAS)
+
+
+def test_docs_name_functions_that_exist() -> None:
+    text = (Path(__file__).resolve().parents[4] / "docs" / "formulas.md").read_text(encoding="utf-8")
+    functions = re.findall(r"`(rubricsvc[\w.]+)\.(\w+)\(", text)
+    assert len(functions) == 4
+    assert all(callable(getattr(import_module(module), name)) for module, name in functions)
 
 
 def test_unknown_formula_error_lists_the_known_ones() -> None:

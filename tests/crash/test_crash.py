@@ -1,4 +1,4 @@
-"""Workers are killed with SIGKILL, again and again, while a job runs. Nothing may be lost, nothing counted twice.
+"""Workers are killed with SIGKILL while a job runs: every item is scored exactly once.
 
 Real worker processes, a real Redis, a judge behind a real socket; on SQLite and on PostgreSQL.
 """
@@ -65,7 +65,7 @@ def status(db: Database, job: int) -> str:
 
 
 @pytest.mark.timeout(500)
-def test_every_item_is_scored_exactly_once(
+def test_workers_score_every_item_once_when_killed(
     each_db: Database, judge_server: tuple[ScriptedServer, Pace], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     server, pace = judge_server
@@ -108,7 +108,7 @@ def test_every_item_is_scored_exactly_once(
 
 
 def check_history(db: Database, job: int) -> tuple[int, int]:
-    """Leases that were lost, verdicts that stand twice; asserts that nothing else is amiss."""
+    """Return lost leases and duplicate verdicts; assert the rest of the history."""
     with db.read() as session:
         progress = jobs.progress(session, job)
         states = set(session.scalars(select(ItemRow.state).where(ItemRow.job_id == job)))
