@@ -1,4 +1,4 @@
-"""A label: a person's verdict, on one criterion of one completion or on the completion as a whole."""
+"""Labels: people's verdicts on one criterion of a completion, or on the completion as a whole."""
 
 from __future__ import annotations
 
@@ -13,21 +13,20 @@ from rubricsvc.core.rubric import Criterion
 from rubricsvc.core.verdict import StorableText, Verdict
 
 OVERALL = "overall"
-"""The key of a person's score of the whole completion. A rubric may have a criterion of this key: then the judge is
-asked for that score too."""
+"""The key of a score of the whole completion. If a rubric has such a criterion, the judge is asked for it too."""
 
 
-def _visible(name: str) -> str:
+def _not_blank(name: str) -> str:
     if not name.strip():
-        raise ValueError("is blank; name the person, a pseudonym will do")
+        raise ValueError("is blank; give a name or a pseudonym")
     return name.strip()
 
 
-Annotator = Annotated[str, Field(max_length=MAX_NAME_LENGTH), AfterValidator(_visible)]
+Annotator = Annotated[str, Field(max_length=MAX_NAME_LENGTH), AfterValidator(_not_blank)]
 
 
 class Label(Value):
-    """``value`` is the person's finding in [0, 1], on the criterion's scale; None where the person could not tell."""
+    """A person's verdict. ``value`` is in [0, 1] on the criterion's scale; None if the person could not decide."""
 
     criterion: str = Field(min_length=1, max_length=MAX_NAME_LENGTH)
     annotator: Annotator

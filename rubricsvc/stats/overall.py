@@ -69,8 +69,8 @@ class OverallModel(Value):
 class OverallFit:
     """A fitted model, and Pearson's r of people's scores with predictions on held-out prompts.
 
-    ``judge`` is the judge's own score, if it has one. ``no_person`` does not know the person, ``person_mean`` knows
-    nothing else, ``person_offset`` adds an offset a person, and ``person_weights`` is ``model``.
+    ``judge`` is the judge's own score, if it has one. ``no_person`` is not given the person, ``person_mean`` is
+    given nothing else, ``person_offset`` adds an offset a person, and ``person_weights`` is ``model``.
     """
 
     model: OverallModel

@@ -15,14 +15,12 @@ arguments give another value: it is part of the fingerprint of verdicts.
 from __future__ import annotations
 
 from collections.abc import Container
-from dataclasses import dataclass
 from difflib import get_close_matches
-from functools import lru_cache
 
 from pydantic import ValidationError
 
 from rubricsvc.core.prompt import Completion, Prompt
-from rubricsvc.core.rubric import Check, Criterion, Rubric
+from rubricsvc.core.rubric import Check, Rubric
 from rubricsvc.core.templates import PlaceholderError
 from rubricsvc.core.validation_messages import first_error
 from rubricsvc.core.verdict import Reason, Verdict
@@ -44,15 +42,8 @@ from workers.checks import (  # noqa: F401 - they register their checks
     text,
 )
 from workers.checks.registry import CHECKS, Args, CheckResult, CheckType
+from workers.checks.sandbox.child_process import ChildError
 from workers.checks.sandbox.runner import NoSandboxError
-
-
-@dataclass(frozen=True, slots=True)
-class _Prepared:
-    criterion: Criterion
-    function: CheckType | None
-    args: Args | None
-    problem: str = ""
 
 
 def validate(rubric: Rubric) -> None:
@@ -78,23 +69,23 @@ def version_of(name: str) -> int | None:
 def run(rubric: Rubric, prompt: Prompt, completion: Completion, *, answered: Container[str] = ()) -> list[Verdict]:
     """Return a verdict for each checked criterion that is not answered. A check that raises or exits is ``failed``."""
     return [
-        _verdict(prepared, prompt, completion)
-        for prepared in _prepare(rubric)
-        if prepared.criterion.key not in answered
+        _verdict(criterion.key, criterion.check, prompt, completion)
+        for criterion in rubric.criteria
+        if criterion.check is not None and criterion.key not in answered
     ]
 
 
-def _verdict(prepared: _Prepared, prompt: Prompt, completion: Completion) -> Verdict:
-    key = prepared.criterion.key
-    if prepared.function is None:
-        return Verdict.failed(key, Reason.CHECK_ERROR, detail=prepared.problem)
+def _verdict(key: str, given: Check, prompt: Prompt, completion: Completion) -> Verdict:
     try:
-        result = prepared.function.run(completion, prompt, prepared.args)
+        check, args = _arguments(given)
+        result = check.run(completion, prompt, args)
         value, rationale = (result.value, result.rationale) if isinstance(result, CheckResult) else (result, None)
         return Verdict.scored(key, value, rationale=rationale)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - an error of a check fails its criterion only
-        hint = f"; {error.hint}" if isinstance(error, RubricsvcError) and error.hint else ""
-        detail = f"{prepared.function.name}: {type(error).__name__}: {error}{hint}"
+        hint = error.hint if isinstance(error, RubricsvcError) else ""
+        if isinstance(error, ImportError) or (isinstance(error, ChildError) and "ModuleNotFoundError" in str(error)):
+            hint = "pip install 'rubricsvc[judging]'"
+        detail = f"{given.name}: {type(error).__name__}: {error}{f'; {hint}' if hint else ''}"
         return Verdict.failed(key, _reason(error), detail=detail)
 
 
@@ -104,38 +95,17 @@ def _reason(error: BaseException) -> Reason:
     return Reason.NO_SANDBOX if isinstance(error, NoSandboxError) else Reason.CHECK_ERROR
 
 
-@lru_cache(maxsize=512)
-def _prepare(rubric: Rubric) -> tuple[_Prepared, ...]:
-    return tuple(_prepared(criterion, criterion.check) for criterion in rubric.criteria if criterion.check)
-
-
-def _prepared(criterion: Criterion, given: Check) -> _Prepared:
-    try:
-        return _Prepared(criterion, *_arguments(given))
-    except InvalidError as error:
-        return _Prepared(criterion, None, None, problem=f"{error}; {error.hint}")
-
-
-def check_named(name: str) -> CheckType:
-    """Return the check of that name.
-
-    Raises:
-        InvalidError: There is none.
-    """
-    if name not in CHECKS:
-        near = get_close_matches(name, CHECKS, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"available: {', '.join(sorted(CHECKS))}"
-        raise InvalidError(f"unknown check {name!r}", hint=hint, path="name")
-    return CHECKS[name]
-
-
 def _arguments(given: Check) -> tuple[CheckType, Args]:
-    function = check_named(given.name)
+    if given.name not in CHECKS:
+        near = get_close_matches(given.name, CHECKS, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"available: {', '.join(sorted(CHECKS))}"
+        raise InvalidError(f"unknown check {given.name!r}", hint=hint, path="name")
+    check = CHECKS[given.name]
     try:
-        return function, function.args.model_validate(given.args)
+        return check, check.args.model_validate(given.args)
     except ValidationError as error:
-        field_path, message = first_error(error, quoted=False, model=function.args)
+        field_path, message = first_error(error, quoted=False, model=check.args)
         path = f"args.{field_path}" if field_path else "args"
-        names = (field.alias or name for name, field in function.args.model_fields.items())
+        names = (field.alias or name for name, field in check.args.model_fields.items())
         hint = f"{given.name} takes {', '.join(names)}"
         raise InvalidError(f"check {given.name!r}: {message} ({path})", hint=hint, path=path) from error

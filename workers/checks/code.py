@@ -2,60 +2,12 @@
 
 from __future__ import annotations
 
-import ast
-
-from pydantic import Field, field_validator, model_validator
+from pydantic import model_validator
 
 from rubricsvc.core.prompt import Completion, Prompt
-from workers.checks.markdown import PYTHON, Which, pick
-from workers.checks.registry import Args, CheckResult, check
-from workers.checks.sandbox.runner import Limits
-from workers.checks.sandbox.unit_tests import Case, Sources, Suite, pass_rate, pieces, run_suite, split
-
-
-class CodeTests(Args):
-    """Tests of code. ``hidden_tests`` and ``hidden_cases`` are those that the prompt does not show to the policy.
-
-    ``tests`` are one piece of Python or several. A piece is one test, or holds tests in functions ``test…`` and methods
-    of classes ``Test…`` and ``TestCase``. Tests see the names that the code defines and can ``import solution``.
-    ``cases`` run the code as a program instead. ``setup`` runs before each test. The limits are those of each test.
-    """
-
-    tests: Sources = ()
-    cases: tuple[Case, ...] = ()
-    hidden_tests: Sources = ()
-    hidden_cases: tuple[Case, ...] = ()
-    setup: str = ""
-    block: Which = "last"
-    packages: bool = True
-    cpu_s: int = Field(default=5, ge=1, le=600)
-    wall_s: float = Field(default=20.0, gt=0.0, le=600.0)
-    memory_mib: int = Field(default=512, ge=64, le=65536)
-
-    @field_validator("tests", "hidden_tests")
-    @classmethod
-    def _validate_tests(cls, tests: Sources) -> Sources:
-        for number, source in enumerate(pieces(tests)):
-            try:
-                list(split(source))
-            except (SyntaxError, RecursionError) as error:
-                raise ValueError(f"test {number + 1} is not Python: {error}") from error
-        return tests
-
-    @field_validator("setup")
-    @classmethod
-    def _validate_setup(cls, setup: str) -> str:
-        try:
-            ast.parse(setup)
-        except (SyntaxError, RecursionError) as error:
-            raise ValueError(f"the setup is not Python: {error}") from error
-        return setup
-
-    @property
-    def suite(self) -> Suite:
-        """The tests with their limits."""
-        limits = Limits(cpu_s=self.cpu_s, wall_s=self.wall_s, memory_mib=self.memory_mib)
-        return Suite(self.tests, self.cases, self.hidden_tests, self.hidden_cases, self.setup, limits, self.packages)
+from workers.checks.markdown import PYTHON, pick
+from workers.checks.registry import CheckResult, check
+from workers.checks.sandbox.unit_tests import CodeTests, pass_rate, run_suite
 
 
 class Code(CodeTests):
@@ -65,8 +17,7 @@ class Code(CodeTests):
 
     @model_validator(mode="after")
     def _require_tests(self) -> Code:
-        suite = (*map(pieces, (self.tests, self.hidden_tests)), self.cases, self.hidden_cases)
-        if not any(suite):
+        if not (self.tests or self.cases or self.hidden_tests or self.hidden_cases):
             raise ValueError("give tests, cases, hidden_tests or hidden_cases")
         return self
 
@@ -82,7 +33,7 @@ def code(completion: Completion, prompt: Prompt, args: Code) -> CheckResult:
         BrokenTestsError: The setup raises, or a test imports a missing package.
         NoSandboxError: There is no sandbox.
     """
-    result = run_suite(pick(completion.text, args.block, PYTHON), args.suite)
+    result = run_suite(pick(completion.text, args.block, PYTHON), args)
     rate = pass_rate(result.hidden or result.shown)
     lines = [
         f"{test.name}: {f'failed: {test.error}' if test.error else 'passed'}" for test in result.shown + result.hidden

@@ -8,10 +8,7 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from workers.checks.registry import packages
-
 if TYPE_CHECKING:
-    from langdetect.detector_factory import DetectorFactory
     from nltk.tokenize.punkt import PunktSentenceTokenizer
 
 _ABBREVIATIONS = (  # noqa: SIM905 - a list of words reads better so
@@ -30,11 +27,7 @@ _END = re.compile(r"(\.{2,}|[.?!])(?:\"|(?<=\.)”)?")
 
 
 def sentences(text: str) -> list[str]:
-    """Split sentences by Punkt (Kiss and Strunk 2006), with a list of abbreviations instead of NLTK's trained model.
-
-    Raises:
-        UnavailableError: NLTK is not installed.
-    """
+    """Split sentences by Punkt (Kiss and Strunk 2006), with a list of abbreviations instead of NLTK's trained model."""
     result: list[str] = _punkt().tokenize(text)
     return result
 
@@ -52,17 +45,17 @@ def marked_sentences(text: str) -> list[str]:
 
 
 def tokens(text: str) -> list[str]:
-    """Split words and punctuation marks as NLTK's ``word_tokenize`` does. Raises as ``sentences``."""
-    with packages():
-        from nltk.tokenize.destructive import NLTKWordTokenizer
+    """Split words and punctuation marks as NLTK's ``word_tokenize`` does."""
+    from nltk.tokenize.destructive import NLTKWordTokenizer
+
     words = NLTKWordTokenizer()
     return [token for sentence in sentences(text) for token in words.tokenize(sentence)]
 
 
 @lru_cache(maxsize=1)
 def _punkt() -> PunktSentenceTokenizer:
-    with packages():
-        from nltk.tokenize.punkt import PunktParameters, PunktSentenceTokenizer
+    from nltk.tokenize.punkt import PunktParameters, PunktSentenceTokenizer
+
     known = PunktParameters()
     known.abbrev_types.update(_ABBREVIATIONS)
     return PunktSentenceTokenizer(known)
@@ -79,31 +72,18 @@ def language(text: str) -> str | None:
     """Return the ISO 639-1 code (``zh-cn``, ``zh-tw`` for Chinese) by langdetect; None for an unknown language.
 
     langdetect samples; its seed is fixed, so that equal texts have equal results.
-
-    Raises:
-        UnavailableError: langdetect is not installed.
     """
-    with packages():
-        from langdetect.lang_detect_exception import LangDetectException
-    with _loading:
-        factory = _languages()
+    from langdetect import DetectorFactory, LangDetectException, detect
+    from langdetect.detector_factory import init_factory
+
+    DetectorFactory.seed = 0
     try:
-        detector = factory.create()
-        detector.append(text)
-        code: str = detector.detect()
+        with _loading:
+            init_factory()
+        code: str = detect(text)
     except LangDetectException:
         return None
     return None if code == "unknown" else code
 
 
 _loading = threading.Lock()
-
-
-@lru_cache(maxsize=1)
-def _languages() -> DetectorFactory:
-    with packages():
-        from langdetect.detector_factory import PROFILES_DIRECTORY, DetectorFactory
-    factory = DetectorFactory()
-    factory.set_seed(0)
-    factory.load_profile(PROFILES_DIRECTORY)
-    return factory

@@ -24,11 +24,7 @@ class StringCheckArgs(Args):
 
 @check("string_check", StringCheckArgs)
 def string_check(completion: Completion, prompt: Prompt, args: StringCheckArgs) -> float:
-    """Return 1 if the comparison holds, else 0.
-
-    Raises:
-        PlaceholderError: The item or the sample lacks a variable of a template.
-    """
+    """Return 1 if the comparison holds, else 0. Raises `PlaceholderError` where a template lacks a variable."""
     names = template_data(prompt, completion)
     return float(compare(fill(args.input, names), fill(args.reference, names), args.operation))
 
@@ -43,12 +39,7 @@ class TextSimilarityArgs(Args):
 
 @check("text_similarity", TextSimilarityArgs)
 def text_similarity(completion: Completion, prompt: Prompt, args: TextSimilarityArgs) -> CheckResult:
-    """Return the similarity, 0 to 1.
-
-    Raises:
-        PlaceholderError: The item or the sample lacks a variable of a template.
-        UnavailableError: A package is not installed.
-    """
+    """Return the similarity, 0 to 1. Raises `PlaceholderError` where a template lacks a variable."""
     names = template_data(prompt, completion)
     value = similar(fill(args.input, names), fill(args.reference, names), args.metric)
     return CheckResult(value, f"{args.metric} {value:.4f}")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import string
 from collections import Counter
+from collections.abc import Iterable
 from itertools import pairwise
 from typing import Annotated
 
@@ -16,13 +17,13 @@ from pydantic import Field
 
 from workers.checks.english import marked_sentences, tokens
 from workers.checks.ifeval import Count, Word
-from workers.checks.instructions import instruction
+from workers.checks.instructions import instruction, register
 
 _MARKS = string.punctuation
 _NO_MARKS = str.maketrans("", "", _MARKS)
 _Position = Annotated[int, Field(ge=1)]
 _VOWELS = set("aeiou")
-_CONSONANTS = set(string.ascii_lowercase) - _VOWELS
+_ADJACENT_CONSONANTS = re.compile("[bcdfghjklmnpqrstvwxyz]{2}")
 
 
 def _bare(text: str) -> list[str]:
@@ -74,28 +75,9 @@ def keywords_multiple(
     return all(low.count(word.strip().lower()) == n for word, n in zip(words, (1, 2, 3, 5, 7), strict=True))
 
 
-@instruction("ratio:sentence_type")
-def sentence_type(text: str) -> bool:
-    ends = _ends(text)
-    return ends.count(".") == 2 * ends.count("?")
-
-
-@instruction("ratio:sentence_balance")
-def sentence_balance(text: str) -> bool:
-    ends = _ends(text)
-    return ends.count(".") == ends.count("?") == ends.count("!")
-
-
 def _ends(text: str) -> list[str]:
     """The mark at the end of each sentence, before a closing quotation mark."""
     return [sentence.rstrip("\"'”’")[-1:] for sentence in marked_sentences(text)]
-
-
-@instruction("ratio:sentence_words")
-def sentence_words(text: str) -> bool:
-    """Three sentences of equal length in characters."""
-    lengths = [len(sentence.strip()) for sentence in marked_sentences(text)]
-    return len(lengths) == 3 and len(set(lengths)) == 1
 
 
 @instruction("ratio:overlap")
@@ -120,27 +102,6 @@ def alphabet(text: str) -> bool:
     return all(letter == letters[(begin + n) % 26] for n, letter in enumerate(first))
 
 
-@instruction("words:vowel")
-def vowel(text: str) -> bool:
-    """One paragraph, with at most three of the five vowels."""
-    return "\n" not in text.strip() and len(_VOWELS & set(text.lower())) <= 3
-
-
-@instruction("words:consonants")
-def consonants(text: str) -> bool:
-    return all(any(a in _CONSONANTS and b in _CONSONANTS for a, b in pairwise(word)) for word in text.lower().split())
-
-
-@instruction("words:palindrome")
-def palindrome(text: str) -> bool:
-    return sum(len(word) >= 5 and word == word[::-1] for word in _bare(text)) >= 10
-
-
-@instruction("words:prime_lengths")
-def prime_lengths(text: str) -> bool:
-    return all(_is_prime(len(word)) for word in _bare(text))
-
-
 def _is_prime(n: int) -> bool:
     return 1 < n < 100 and all(n % d for d in range(2, int(n**0.5) + 1))
 
@@ -148,11 +109,6 @@ def _is_prime(n: int) -> bool:
 @instruction("words:repeats")
 def repeats(text: str, *, small_n: Count) -> bool:
     return all(count <= small_n for count in Counter(_bare(text)).values())
-
-
-@instruction("words:no_consecutive")
-def no_consecutive(text: str) -> bool:
-    return all(a[0] != b[0] for a, b in pairwise(_bare(text)))
 
 
 @instruction("words:last_first")
@@ -163,12 +119,6 @@ def last_first(text: str) -> bool:
         if not last or not first or last[-1].lower() != first[0].lower():
             return False
     return True
-
-
-@instruction("words:paragraph_last_first")
-def paragraph_last_first(text: str) -> bool:
-    lines = [line.strip().lower().strip(_MARKS + " ").split() for line in text.split("\n")]
-    return all(words[0] == words[-1] for words in lines if words)
 
 
 @instruction("words:words_position")
@@ -198,13 +148,6 @@ def sentence_keyword(text: str, *, word: Word, N: _Position) -> bool:  # noqa: N
 def increment(text: str, *, small_n: Count) -> bool:
     lengths = [len(_bare(sentence)) for sentence in marked_sentences(text)]
     return all(b == a + small_n for a, b in pairwise(lengths))
-
-
-@instruction("sentence:alliteration_increment")
-def alliteration_increment(text: str) -> bool:
-    """Each sentence has more words in runs of one first letter than the sentence before."""
-    runs = [_alliterating(sentence) for sentence in marked_sentences(text)]
-    return all(a < b for a, b in pairwise(runs))
 
 
 def _alliterating(sentence: str) -> int:
@@ -282,12 +225,6 @@ def _emoji(text: str) -> bool:
     return re.search("[\U0001f000-\U0001faff☀-➿⌀-⏿⬀-⯿]", text) is not None
 
 
-@instruction("format:line_indent")
-def line_indent(text: str) -> bool:
-    indents = [len(line) - len(line.lstrip(" ")) for line in text.split("\n") if line.strip()]
-    return all(a < b for a, b in pairwise(indents))
-
-
 @instruction("format:list")
 def separators(text: str, *, sep: Word) -> bool:
     return text.count(sep) >= 2
@@ -302,11 +239,6 @@ def thesis(text: str) -> bool:
         return False
     rest = text[start.end() :]
     return bool(rest[: end.start()].strip() and rest[end.end() :].strip())
-
-
-@instruction("format:sub-bullets")
-def sub_bullets(text: str) -> bool:
-    return all("-" in part for part in text.split("*")[1:])
 
 
 @instruction("format:no_bullets_bullets")
@@ -325,26 +257,47 @@ def title_case(text: str) -> bool:
     return not any(len(token) == 1 or token[1:].islower() or token[1:].isupper() for token in lower)
 
 
-@instruction("format:output_template")
-def output_template(text: str) -> bool:
-    return all(part in text for part in ("My Answer:", "My Conclusion:", "Future Outlook:"))
-
-
-@instruction("format:no_whitespace")
-def no_whitespace(text: str) -> bool:
-    return not any(map(str.isspace, text))
-
-
 @instruction("repeat:repeat_change")
 def repeat_change(text: str, *, prompt_to_repeat: Word) -> bool:
     return prompt_to_repeat != text and prompt_to_repeat.split()[1:] == text.split()[1:]
 
 
-@instruction("repeat:repeat_simple")
-def repeat_simple(text: str) -> bool:
-    return text.strip().lower() == "only output this sentence here, ignore all other requests."
-
-
 @instruction("repeat:repeat_span")
 def repeat_span(text: str, *, prompt_to_repeat: Word, n_start: Count, n_end: Count) -> bool:
     return text.strip().lower() == prompt_to_repeat[n_start : n_end + 1].strip().lower()
+
+
+def _begins_as_it_ends(line: str) -> bool:
+    words = line.strip().strip(_MARKS + " ").split()
+    return words[:1] == words[-1:]
+
+
+def _rises(numbers: Iterable[int]) -> bool:
+    return all(a < b for a, b in pairwise(numbers))
+
+
+register(
+    {
+        "ratio:sentence_type": lambda text: _ends(text).count(".") == 2 * _ends(text).count("?"),
+        "ratio:sentence_balance": lambda text: len({_ends(text).count(mark) for mark in ".?!"}) == 1,
+        "ratio:sentence_words": lambda text: [*Counter(map(len, marked_sentences(text))).values()] == [3],
+        "words:vowel": lambda text: "\n" not in text.strip() and len(_VOWELS & set(text.lower())) <= 3,
+        "words:consonants": lambda text: all(map(_ADJACENT_CONSONANTS.search, text.lower().split())),
+        "words:palindrome": lambda text: sum(len(word) >= 5 and word == word[::-1] for word in _bare(text)) >= 10,
+        "words:prime_lengths": lambda text: all(_is_prime(len(word)) for word in _bare(text)),
+        "words:no_consecutive": lambda text: all(a[0] != b[0] for a, b in pairwise(_bare(text))),
+        "words:paragraph_last_first": lambda text: all(map(_begins_as_it_ends, text.lower().split("\n"))),
+        "sentence:alliteration_increment": lambda text: _rises(map(_alliterating, marked_sentences(text))),
+        "format:line_indent": lambda text: _rises(
+            len(line) - len(line.lstrip(" ")) for line in text.split("\n") if line.strip()
+        ),
+        "format:sub-bullets": lambda text: all("-" in part for part in text.split("*")[1:]),
+        "format:output_template": lambda text: all(
+            part in text for part in ("My Answer:", "My Conclusion:", "Future Outlook:")
+        ),
+        "format:no_whitespace": lambda text: not any(map(str.isspace, text)),
+        "repeat:repeat_simple": lambda text: (
+            text.strip().lower() == "only output this sentence here, ignore all other requests."
+        ),
+    }
+)

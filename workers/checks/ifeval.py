@@ -13,7 +13,7 @@ from typing import Annotated
 from pydantic import Field
 
 from workers.checks.english import language, sentences, tokens
-from workers.checks.instructions import Relation, compare, instruction
+from workers.checks.instructions import Relation, compare, instruction, register
 
 Count = Annotated[int, Field(ge=0)]
 Words = Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Field(min_length=1)]
@@ -119,11 +119,6 @@ def number_bullet_lists(text: str, *, num_bullets: Count) -> bool:
     return stars + sum(line.startswith("-") for line in lines) == num_bullets
 
 
-@instruction("detectable_format:constrained_response")
-def constrained_response(text: str) -> bool:
-    return any(f"My answer is {option}." in text for option in ("yes", "no", "maybe"))
-
-
 @instruction("detectable_format:number_highlighted_sections")
 def number_highlighted_sections(text: str, *, num_highlights: Count) -> bool:
     """``*so*`` and ``**so**``, not empty."""
@@ -149,19 +144,6 @@ def json_format(text: str) -> bool:
     return True
 
 
-@instruction("detectable_format:title")
-def title(text: str) -> bool:
-    spans = [(line, line.find("<<"), line.rfind(">>")) for line in text.split("\n")]
-    return any(line[start:end].strip("<> \t\r") for line, start, end in spans if start >= 0 and end > start)
-
-
-@instruction("combination:two_responses")
-def two_responses(text: str) -> bool:
-    parts = [part.strip() for part in text.split("******")]
-    responses = [part for part in parts if part]
-    return all(parts[1:-1]) and len(responses) == 2 and responses[0] != responses[1]
-
-
 @instruction("combination:repeat_prompt")
 def repeat_prompt(text: str, *, prompt_to_repeat: Word) -> bool:
     return text.strip().lower().startswith(prompt_to_repeat.strip().lower())
@@ -172,27 +154,32 @@ def end_checker(text: str, *, end_phrase: Word) -> bool:
     return text.strip().strip('"').lower().endswith(end_phrase.strip().lower())
 
 
-@instruction("startend:quotation")
-def quotation(text: str) -> bool:
-    stripped = text.strip()
-    return len(stripped) > 1 and stripped[0] == stripped[-1] == '"'
-
-
 @instruction("change_case:capital_word_frequency")
 def capital_word_frequency(text: str, *, capital_frequency: Count, capital_relation: Relation) -> bool:
     return compare(sum(token.isupper() for token in tokens(text)), capital_relation, capital_frequency)
 
 
-@instruction("change_case:english_capital")
-def english_capital(text: str) -> bool:
-    return text.isupper() and _is_in(text, "en")
+def _has_title(line: str) -> bool:
+    start, end = line.find("<<"), line.rfind(">>")
+    return 0 <= start < end and bool(line[start:end].strip("<> \t\r"))
 
 
-@instruction("change_case:english_lowercase")
-def english_lowercase(text: str) -> bool:
-    return text.islower() and _is_in(text, "en")
+def _are_two_responses(text: str) -> bool:
+    parts = [part.strip() for part in text.split("******")]
+    responses = [part for part in parts if part]
+    return all(parts[1:-1]) and len(responses) == 2 and responses[0] != responses[1]
 
 
-@instruction("punctuation:no_comma")
-def no_comma(text: str) -> bool:
-    return "," not in text
+register(
+    {
+        "detectable_format:constrained_response": lambda text: any(
+            f"My answer is {option}." in text for option in ("yes", "no", "maybe")
+        ),
+        "detectable_format:title": lambda text: any(map(_has_title, text.split("\n"))),
+        "combination:two_responses": _are_two_responses,
+        "startend:quotation": lambda text: re.fullmatch(r'\s*".*"\s*', text, re.DOTALL) is not None,
+        "change_case:english_capital": lambda text: text.isupper() and _is_in(text, "en"),
+        "change_case:english_lowercase": lambda text: text.islower() and _is_in(text, "en"),
+        "punctuation:no_comma": lambda text: "," not in text,
+    }
+)

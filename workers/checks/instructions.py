@@ -9,7 +9,7 @@ An instruction is a function of the text and of its own named arguments; the typ
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, Literal, TypeVar, get_type_hints
@@ -46,6 +46,11 @@ def instruction(instruction_id: str) -> Callable[[F], F]:
         return function
 
     return register
+
+
+def register(follows: Mapping[str, Callable[[str], bool]]) -> None:
+    """Register instructions without arguments, by their ids."""
+    INSTRUCTIONS.update({name: Instruction(function, Args) for name, function in follows.items()})
 
 
 def compare(count: int, relation: Relation, expected: int) -> bool:
@@ -87,11 +92,7 @@ class IFEval(Args):
 
 @check("ifeval", IFEval)
 def ifeval(completion: Completion, prompt: Prompt, args: IFEval) -> float:
-    """Return 1 if the text follows the instruction, else 0. An empty text follows none.
-
-    Raises:
-        UnavailableError: langdetect or NLTK is not installed.
-    """
+    """Return 1 if the text follows the instruction, else 0. An empty text follows none."""
     texts = dict.fromkeys(_variants(completion.text)) if args.loose else [completion.text]  # each once
     given, follows = args.arguments(), INSTRUCTIONS[args.instruction_id].follows
     return float(any(follows(text, **given) for text in texts if text.strip()))

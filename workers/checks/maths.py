@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
-
 from pydantic import Field
 
 from rubricsvc.core.prompt import Completion, Prompt
-from workers.checks.registry import Args, CheckResult, check, packages
+from workers.checks.registry import Args, CheckResult, check
 from workers.checks.sandbox.child_process import Child
 
 _verifier = Child(
@@ -44,11 +42,7 @@ def math(completion: Completion, prompt: Prompt, args: Math) -> CheckResult:
 
     Raises:
         ChildError: It took longer than ``timeout_s``, or the right answer is not mathematics.
-        UnavailableError: math-verify is not installed.
     """
-    with packages():
-        if find_spec("math_verify") is None:
-            raise ImportError(name="math_verify")
     expected = args.answer if args.answer is not None else prompt.reference
     if expected is None:
         raise ValueError("no answer to compare with: give `answer`, or the prompt a reference")

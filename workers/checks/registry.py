@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
 from rubricsvc.core.prompt import Completion, Prompt
-from rubricsvc.errors import ConflictError, UnavailableError
+from rubricsvc.errors import ConflictError
 
 
 class Args(BaseModel):
@@ -52,19 +51,3 @@ def check(name: str, args: type[Args], *, version: int = 1) -> Callable[[F], F]:
         return function
 
     return register
-
-
-@contextmanager
-def packages() -> Iterator[None]:
-    """Report failed imports of the packages of the extra ``judging``.
-
-    Raises:
-        UnavailableError: One of them is not installed.
-    """
-    try:
-        yield
-    except ImportError as error:
-        raise UnavailableError(
-            f"this check needs the package {error.name!r}, which is not installed",
-            hint="pip install 'rubricsvc[judging]'",
-        ) from error

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
-
 from pydantic import Field, JsonValue, field_validator
 
 from rubricsvc.core.prompt import Completion, Prompt
 from workers.checks.markdown import Which, pick
-from workers.checks.registry import Args, CheckResult, check, packages
+from workers.checks.registry import Args, CheckResult, check
 from workers.checks.sandbox.child_process import Child
 
 _validator = Child(
@@ -61,11 +59,7 @@ def json_schema(completion: Completion, prompt: Prompt, args: JsonSchema) -> Che
 
     Raises:
         ChildError: It took longer than ``timeout_s``, or a reference leads out of the schema.
-        UnavailableError: jsonschema is not installed.
     """
-    with packages():
-        if find_spec("jsonschema") is None:
-            raise ImportError(name="jsonschema")
     text = pick(completion.text, args.block, ("json",))
     errors = _validator.ask(args.schema_, text, timeout_s=args.timeout_s)
     return CheckResult(float(not errors), "\n".join(errors) or "valid")

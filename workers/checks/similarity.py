@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from rubricsvc.core.prompt import Completion, Prompt
-from workers.checks.registry import Args, CheckResult, check, packages
+from workers.checks.registry import Args, CheckResult, check
 
 Metric = Literal[
     "fuzzy_match", "token_sort_ratio", "token_set_ratio", "bleu", "gleu", "meteor", "cosine",
@@ -29,11 +29,7 @@ class Similarity(Args):
 
 @check("similarity", Similarity)
 def similarity(completion: Completion, prompt: Prompt, args: Similarity) -> CheckResult:
-    """Return the greatest similarity to one of the references, 0 to 1.
-
-    Raises:
-        UnavailableError: A package is not installed.
-    """
+    """Return the greatest similarity to one of the references, 0 to 1."""
     references = args.references or ((prompt.reference,) if prompt.reference else ())
     if not references:
         raise ValueError("no reference: set `references`, or the reference of the prompt")
@@ -51,14 +47,12 @@ def similar(text: str, reference: str, metric: Metric) -> float:
 
     Raises:
         ValueError: The texts are too long for this metric.
-        UnavailableError: A package is not installed.
     """
     if len(text) * len(reference) > _MAX_PRODUCT.get(metric, math.inf):
         raise ValueError(
             f"{len(text)} and {len(reference)} characters are too many for {metric}; use rouge_2 for long texts"
         )
-    with packages():
-        value = _METRICS[metric](text, reference) if metric in _METRICS else _rouge(text, reference, int(metric[-1]))
+    value = _METRICS[metric](text, reference)
     return min(1.0, max(0.0, value))
 
 
@@ -118,10 +112,13 @@ class _Tokenizer:
         return _words(text)
 
 
-def _rouge(text: str, reference: str, n: int) -> float:
-    from rouge_score.rouge_scorer import RougeScorer
+def _rouge(name: str) -> Callable[[str, str], float]:
+    def f1(text: str, reference: str) -> float:
+        from rouge_score.rouge_scorer import RougeScorer
 
-    return float(RougeScorer([f"rouge{n}"], tokenizer=_Tokenizer()).score(reference, text)[f"rouge{n}"].fmeasure)
+        return float(RougeScorer([name], tokenizer=_Tokenizer()).score(reference, text)[name].fmeasure)
+
+    return f1
 
 
 def _rouge_l(text: str, reference: str) -> float:
@@ -140,5 +137,6 @@ _METRICS: dict[str, Callable[[str, str], float]] = {
     "gleu": _gleu,
     "meteor": _meteor,
     "cosine": _cosine,
+    **{f"rouge_{n}": _rouge(f"rouge{n}") for n in range(1, 6)},
     "rouge_l": _rouge_l,
 }

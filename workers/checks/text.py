@@ -10,8 +10,8 @@ from typing import Annotated, Literal
 from pydantic import Field, field_validator, model_validator
 
 from rubricsvc.core.prompt import Completion, Prompt
-from workers.checks.matching import search
 from workers.checks.registry import Args, check
+from workers.checks.sandbox.child_process import Child
 
 Terms = Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Field(min_length=1)]
 
@@ -48,6 +48,18 @@ def _patterns(args: Contains) -> tuple[re.Pattern[str], ...]:
     return tuple(re.compile(f"{first}{before}{re.escape(term)}{after}{last}", flags) for term in args.terms)
 
 
+_matcher = Child(
+    "pattern",
+    """
+import re
+from itertools import islice
+def answer(pattern, text, limit):
+    return sum(1 for _ in islice(re.finditer(pattern, text), limit))
+""",
+    "-S",
+)
+
+
 class Regex(Args):
     """``count``: the minimum number of matches. ``absent``: there must be no match. ``(?i)`` ignores case."""
 
@@ -70,7 +82,7 @@ class Regex(Args):
 def regex(completion: Completion, prompt: Prompt, args: Regex) -> float:
     """Return 1 or 0. A pattern that takes longer than ``timeout_s`` fails with ``check_error``."""
     limit = 1 if args.absent else args.count
-    count = search(args.pattern, completion.text, limit=limit, timeout_s=args.timeout_s)
+    count = _matcher.ask(args.pattern, completion.text, limit, timeout_s=args.timeout_s)
     return float((count >= limit) != args.absent)
 
 
@@ -91,14 +103,11 @@ class Span(Args):
 
     def credit(self, count: int) -> float:
         """Return 1 within the range, else the partial credit."""
-        if count >= self.min and (self.max is None or count <= self.max):
-            return 1.0
-        if not self.partial:
-            return 0.0
         if count < self.min:
-            return count / self.min
-        assert self.max is not None  # noqa: S101 - for the type checker: only a maximum can be passed from below
-        return max(0.0, 1.0 - (count - self.max) / self.max)
+            value = count / self.min
+        else:
+            value = 1.0 if self.max is None else min(1.0, max(0.0, 1.0 - (count - self.max) / self.max))
+        return value if self.partial else float(value == 1.0)
 
 
 @check("words", Span)

@@ -42,16 +42,17 @@ class Child:
 
     def __init__(self, name: str, source: str, *flags: str, start_s: float = _START_S) -> None:
         self.name = name
+        self.process: subprocess.Popen[bytes] | None = None
         self._command = [sys.executable, "-I", *flags, "-c", source + _LOOP]
         self._start_s = start_s
-        self._inherited: list[subprocess.Popen[bytes]] = []
-        self._begin()
-        atexit.register(self.close)
-
-    def _begin(self) -> None:
-        self._owner = os.getpid()
         self._lock = threading.Lock()
-        self.process: subprocess.Popen[bytes] | None = None
+        atexit.register(self.close)
+        os.register_at_fork(after_in_child=self._forget)
+
+    def _forget(self) -> None:
+        """Leave the child to its parent: a forked worker must not use its pipe."""
+        self._inherited, self.process = self.process, None
+        self._lock = threading.Lock()
 
     def ask(self, *question: Any, timeout_s: float) -> Any:
         """Return ``answer(*question)``.
@@ -59,9 +60,6 @@ class Child:
         Raises:
             ChildError: It took longer than ``timeout_s``, or raised.
         """
-        if self._owner != os.getpid():  # a forked worker must not use its parent's pipe
-            self._inherited += [self.process] if self.process else []
-            self._begin()
         with self._lock:
             process = self._started()
             line = self._exchange(process, json.dumps(question).encode() + b"\n", timeout_s)
@@ -99,9 +97,8 @@ class Child:
         return line
 
     def close(self) -> None:
-        """Kill the child, unless another process started it."""
+        """Kill the child."""
         process, self.process = self.process, None
-        if process is None or self._owner != os.getpid():
-            return
-        process.kill()
-        process.communicate()
+        if process is not None:
+            process.kill()
+            process.communicate()

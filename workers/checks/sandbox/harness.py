@@ -36,14 +36,6 @@ GRADE = """given = json.loads(given)
 
 
 def run_module(name: str, source: str, action: str, stdin: str, **options: Any) -> Result:
-    """Load ``source`` as the module ``name`` in the sandbox, then run ``action`` with ``stdin``.
-
-    Args:
-        name: The name of the module.
-        source: The source of the module.
-        action: `TEST` or `GRADE`.
-        stdin: The input of the action.
-        options: Keyword arguments of `run_python`.
-    """
+    """Load ``source`` as the module ``name`` in the sandbox, run the action `TEST` or `GRADE` with ``stdin``."""
     program = _HARNESS.format(name=json.dumps(name), code=json.dumps(source), action=action)
     return run_python(program, stdin=stdin, **options)

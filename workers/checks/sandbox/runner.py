@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -97,35 +97,31 @@ class NoSandboxError(UnavailableError):
 def run_python(source: str, *, stdin: str = "", limits: Limits | None = None, packages: bool = True) -> Result:
     """Run a program in the sandbox.
 
-    Args:
-        source: The program. It can write to a private ``/tmp``.
-        stdin: Its input.
-        limits: Its limits.
-        packages: Whether it can import the installed packages; without them it starts faster.
+    It can write to a private ``/tmp``. Without ``packages`` it cannot import installed packages, and starts faster.
 
     Raises:
         NoSandboxError: There is no sandbox.
     """
     limits, kind = limits or Limits(), ready()
-    with tempfile.TemporaryDirectory(prefix="rubricsvc-") as folder, seccomp.passed_fds() as filter_:
-        box = Path(folder, "box")
+    with ExitStack() as stack:
+        box = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="rubricsvc-")), "box")
         box.mkdir()
         (box / "main.py").write_text(source, "utf-8", errors="replace")
         shutil.copy(_BOOTSTRAP, box)
         box.chmod(0o755)
-        with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-            given.write(stdin.encode("utf-8", "replace"))
-            given.seek(0)
-            reader, writer = os.pipe()
-            with os.fdopen(reader, "rb") as started, os.fdopen(writer, "wb") as start:
-                files = (writer, *filter_)
-                command = _command(kind, box, limits, packages, files)
-                code = _run(command, box, limits.wall_s, (given, out, err), files)
-                start.close()
-                if not started.read(1):
-                    why = _text(err, limits).strip()[:300] or "it took too long"
-                    raise NoSandboxError(f"the sandbox did not start: {why}", hint=_HINT)
-            return Result(_text(out, limits), _text(err, limits), code, _termination(code, out, err, limits))
+        streams = [stack.enter_context(tempfile.TemporaryFile()) for _ in range(3)]
+        streams[0].write(stdin.encode("utf-8", "replace"))
+        streams[0].seek(0)
+        reader, writer = os.pipe()
+        started, start = (stack.enter_context(os.fdopen(end, mode)) for end, mode in ((reader, "rb"), (writer, "wb")))
+        files = (writer, *stack.enter_context(seccomp.passed_fds()))
+        code = _run(_command(kind, box, limits, packages, files), box, limits.wall_s, streams, files)
+        start.close()
+        stdout, stderr = (_read(stream, limits.output_mib * _MIB) for stream in streams[1:])
+        if not started.read(1):
+            raise NoSandboxError(f"the sandbox did not start: {stderr.strip()[:300] or 'it took too long'}", hint=_HINT)
+        full = max(stream.tell() for stream in streams[1:]) >= limits.output_mib * _MIB
+        return Result(stdout, stderr, code, _termination(code, full))
 
 
 def ready() -> Literal["bwrap", "none"]:
@@ -172,11 +168,7 @@ def _bwrap_options(disk_mib: int, filter_: Sequence[int]) -> list[str]:
     """Return the options of bubblewrap except for the visible paths.
 
     Users get a user namespace in which no other can be made. Root does without: in one, processes would count as
-    root's, whose number is not limited.
-
-    Args:
-        disk_mib: The size of ``/tmp``.
-        filter_: The file descriptor of the filter of system calls, if there is one.
+    root's, whose number is not limited. ``filter_`` is the descriptor of the filter of system calls, if there is one.
     """
     spaces = ["--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try"]
     rights = (
@@ -204,25 +196,24 @@ def _command(kind: str, box: Path, limits: Limits, packages: bool, files: tuple[
         "RLIMIT_MSGQUEUE": 0,
         "RLIMIT_CORE": 0,
     }
+    uid = None
     if kind == "none":
         del bounds["RLIMIT_NPROC"]  # it would count all processes of this user
+    elif _unassigned_uids():
+        uid = random.choice(_unassigned_uids())  # of its own, so that its processes are counted
+    folder = box if kind == "none" else _BOX
+    arguments = json.dumps({"limits": bounds, "uid": uid, "started": started})
+    program = [sys.executable, *flags, f"{folder}/bootstrap.py", arguments]
+    if kind == "none":
         reaper = [sys.executable, "-I", "-S", str(_REAPER), str(os.getpid())] if sys.platform == "linux" else []
-        return [*reaper, sys.executable, *flags, str(box / "bootstrap.py"), _bootstrap_arguments(bounds, None, started)]
-    uid = (
-        random.choice(_unassigned_uids()) if _unassigned_uids() else None
-    )  # of its own, so that its processes are counted
-    inside = [sys.executable, *flags, f"{_BOX}/bootstrap.py", _bootstrap_arguments(bounds, uid, started)]
+        return [*reaper, *program]
     environment = [word for name, value in _ENVIRONMENT.items() for word in ("--setenv", name, value)]
     paths = list(_visible_paths(packages))
     above = sorted({str(parent) for path in paths for parent in Path(path).parents if parent != Path("/")}, key=len)
     folders = [word for path in above for word in ("--perms", "0755", "--dir", path)]  # 0700 where bubblewrap adds them
     shown = [*folders, *(word for path in paths for word in ("--ro-bind", path, path))]
     last = ["--ro-bind", str(box), _BOX, "--remount-ro", "/", "--chdir", _BOX]
-    return [*_bwrap_options(limits.disk_mib, filter_), *shown, *environment, *last, *inside]
-
-
-def _bootstrap_arguments(limits: dict[str, int], uid: int | None, started: int) -> str:
-    return json.dumps({"limits": limits, "uid": uid, "started": started})
+    return [*_bwrap_options(limits.disk_mib, filter_), *shown, *environment, *last, *program]
 
 
 def _visible_paths(packages: bool) -> Iterator[str]:
@@ -239,19 +230,15 @@ def _visible_paths(packages: bool) -> Iterator[str]:
 
 
 def _run(
-    command: list[str],
-    box: Path,
-    wall_s: float,
-    streams: tuple[IO[bytes], IO[bytes], IO[bytes]],
-    files: tuple[int, ...],
+    command: list[str], box: Path, wall_s: float, streams: Sequence[IO[bytes]], files: tuple[int, ...]
 ) -> int | None:
     """Run a command and return its exit code, None after a timeout. All its processes end with it."""
-    given, out, err = streams
+    stdin, stdout, stderr = streams
     process = subprocess.Popen(  # noqa: S603 - a fixed command; what it runs is confined
         command,
-        stdin=given,
-        stdout=out,
-        stderr=err,
+        stdin=stdin,
+        stdout=stdout,
+        stderr=stderr,
         cwd=box,
         env=_ENVIRONMENT,
         start_new_session=True,
@@ -270,21 +257,15 @@ def _run(
         process.wait()
 
 
-def _termination(code: int | None, out: IO[bytes], err: IO[bytes], limits: Limits) -> Termination:
+def _termination(code: int | None, output_full: bool) -> Termination:
     if code is None:
         return "wall"
     number = -code if code < 0 else code - 128  # bubblewrap encodes signals as a shell does
     if number == signal.SIGXCPU:
         return "cpu"
-    if max(_size(out), _size(err)) >= limits.output_mib * _MIB:
-        return "output"
-    return "signal" if number > 0 else "exit"
+    return "output" if output_full else "signal" if number > 0 else "exit"
 
 
-def _size(stream: IO[bytes]) -> int:
-    return stream.seek(0, os.SEEK_END)
-
-
-def _text(stream: IO[bytes], limits: Limits) -> str:
+def _read(stream: IO[bytes], size: int) -> str:
     stream.seek(0)
-    return stream.read(limits.output_mib * _MIB).decode("utf-8", "replace")
+    return stream.read(size).decode("utf-8", "replace")

@@ -14,9 +14,10 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from workers.checks.sandbox.runner import Limits, run_python
+from workers.checks.syntax import global_names
 
 _RUN_WITHOUT_CODE = """
-import json, os, sys, types
+import json, sys, traceback, types
 setup, test, code_lines = json.load(sys.stdin)
 solution = sys.modules["solution"] = types.ModuleType("solution")
 
@@ -25,13 +26,9 @@ def needs_code(error):
         return (error.name or "").partition(".")[0] == "solution"
     if isinstance(error, NameError) or isinstance(error, AttributeError) and error.obj is solution:
         return True
-    return not isinstance(error, (SyntaxError, OSError, MemoryError)) and line_of(error) in code_lines
-
-def line_of(error):
-    at = error.__traceback__
-    while at and at.tb_frame.f_code.co_filename != "setup.py":
-        at = at.tb_next
-    return at and at.tb_lineno
+    frames = traceback.walk_tb(error.__traceback__)
+    uses_code = any(line in code_lines for frame, line in frames if frame.f_code.co_filename == "setup.py")
+    return uses_code and not isinstance(error, (SyntaxError, OSError, MemoryError))
 
 def run(source, name, errors):
     try:
@@ -44,10 +41,7 @@ run(setup, "setup.py", BaseException)
 run(test, "test.py", (ImportError, SyntaxError, MemoryError))
 """
 
-_CODE_ACCESS = {"solution", "globals", "locals", "vars", "dir", "eval"}
-_NAMED = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.ExceptHandler | ast.MatchAs | ast.MatchStar
-
-_SUSPICIOUS = ("ImportError", "ModuleNotFoundError", "SyntaxError", "MemoryError")
+_CODE_ACCESS = {"globals", "locals", "vars", "dir", "eval"}
 
 
 class BrokenTestsError(RuntimeError):
@@ -55,20 +49,13 @@ class BrokenTestsError(RuntimeError):
 
 
 def attribute_error(error: str, setup: str, test: str, limits: Limits, packages: bool) -> None:
-    """Check that the error of a test is due to the code.
-
-    Args:
-        error: The last line of the traceback.
-        setup: The source that runs before the test.
-        test: The source of the test, with the setup before it.
-        limits: The limits of the sandbox.
-        packages: Whether installed packages can be imported.
+    """Check that the error of a test, the last line of its traceback, is due to the code.
 
     Raises:
         BrokenTestsError: It is due to the test or to the setup.
         NoSandboxError: There is no sandbox.
     """
-    suspicious = error.startswith(_SUSPICIOUS)
+    suspicious = error.startswith(("ImportError", "ModuleNotFoundError", "SyntaxError", "MemoryError"))
     if setup or suspicious:
         _run_without_code(setup, test if suspicious else "", limits, packages)
 
@@ -87,29 +74,12 @@ def _lines_using_code(setup: ast.Module) -> Iterator[int]:
 
     They use ``solution`` and the like, a name that the setup does not define, or a name that such a statement defined.
     """
-    from_code = _CODE_ACCESS | (_names_read(setup) - _names_bound(setup) - set(dir(builtins)))
-    for part in setup.body:
+    names = [(part, *global_names(part)) for part in setup.body]
+    defined = set(dir(builtins)).union(*(bound for _, _, bound in names)) - _CODE_ACCESS
+    from_code = set[str]()
+    for part, read, bound in names:
         if isinstance(part, ast.Import):
             from_code |= {alias.asname for alias in part.names if alias.name == "solution" and alias.asname}
-        elif from_code & _names_read(part):
-            from_code |= _names_bound(part)
+        elif read - defined or read & from_code or "solution" in ast.unparse(part):
+            from_code |= bound
             yield from range(part.lineno, (part.end_lineno or part.lineno) + 1)
-
-
-def _names_read(node: ast.AST) -> set[str]:
-    """Return the names that are read, and ``solution`` where it is imported or appears as a string."""
-    inner = [*ast.walk(node)]
-    texts = {part.value for part in inner if isinstance(part, ast.Constant) and isinstance(part.value, str)}
-    texts |= {alias.name for part in inner if isinstance(part, ast.Import) for alias in part.names}
-    texts |= {part.module or "" for part in inner if isinstance(part, ast.ImportFrom)}
-    read = {part.id for part in inner if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load)}
-    return read | (texts & {"solution"})
-
-
-def _names_bound(node: ast.AST) -> set[str]:
-    inner = [*ast.walk(node)]
-    bound = {part.id for part in inner if isinstance(part, ast.Name) and not isinstance(part.ctx, ast.Load)}
-    bound |= {part.arg for part in inner if isinstance(part, ast.arg)}
-    imports = (alias for part in inner if isinstance(part, ast.Import | ast.ImportFrom) for alias in part.names)
-    bound |= {alias.asname or alias.name.partition(".")[0] for alias in imports}
-    return bound | {part.name for part in inner if isinstance(part, _NAMED) and part.name}

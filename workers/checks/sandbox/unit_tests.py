@@ -5,21 +5,38 @@ from __future__ import annotations
 import ast
 import re
 import secrets
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Annotated
+
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from rubricsvc.errors import cut
+from workers.checks.markdown import Which
 from workers.checks.registry import Args
 from workers.checks.sandbox.harness import TEST, run_module
 from workers.checks.sandbox.runner import Limits, ready, run_python
 from workers.checks.sandbox.test_errors import attribute_error
 
-Sources = str | tuple[str, ...]
-"""One piece of Python, or several."""
-
 _FUNCTION = ast.FunctionDef | ast.AsyncFunctionDef
-_LIMITS = Limits()
+
+
+def _as_pieces(given: object) -> object:
+    return given if not isinstance(given, str) else (given,) if given.strip() else ()
+
+
+def _as_python(source: str) -> str:
+    try:
+        list(split((source,)))
+    except (SyntaxError, RecursionError) as error:
+        raise ValueError(f"not Python: {error}") from error
+    return source
+
+
+Python = Annotated[str, AfterValidator(_as_python)]
+Pieces = Annotated[tuple[Python, ...], BeforeValidator(_as_pieces)]
+"""Pieces of Python that hold tests; a file may give one piece as a string."""
 
 
 class Case(Args):
@@ -29,17 +46,29 @@ class Case(Args):
     stdout: str
 
 
-@dataclass(frozen=True, slots=True)
-class Suite:
-    """Tests and cases, the setup before each test, and the limits of each."""
+class CodeTests(Args):
+    """Tests of code. ``hidden_tests`` and ``hidden_cases`` are those that the prompt does not show to the policy.
 
-    tests: Sources = ()
+    ``tests`` are one piece of Python or several. A piece is one test, or holds tests in functions ``test…`` and methods
+    of classes ``Test…`` and ``TestCase``. Tests see the names that the code defines and can ``import solution``.
+    ``cases`` run the code as a program instead. ``setup`` runs before each test. The limits are those of each test.
+    """
+
+    tests: Pieces = ()
     cases: tuple[Case, ...] = ()
-    hidden_tests: Sources = ()
+    hidden_tests: Pieces = ()
     hidden_cases: tuple[Case, ...] = ()
-    setup: str = ""
-    limits: Limits = _LIMITS
+    setup: Python = ""
+    block: Which = "last"
     packages: bool = True
+    cpu_s: int = Field(default=5, ge=1, le=600)
+    wall_s: float = Field(default=20.0, gt=0.0, le=600.0)
+    memory_mib: int = Field(default=512, ge=64, le=65536)
+
+    @property
+    def limits(self) -> Limits:
+        """The limits of each test."""
+        return Limits(cpu_s=self.cpu_s, wall_s=self.wall_s, memory_mib=self.memory_mib)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,32 +109,35 @@ def _passed(results: tuple[TestResult, ...]) -> str:
     return f"{sum(not result.error for result in results)} of {len(results)}"
 
 
-def run_suite(source: str, suite: Suite) -> SuiteResult:
+def run_suite(source: str, suite: CodeTests) -> SuiteResult:
     """Run all tests of a suite on ``source``. Repeating the last calls costs nothing.
 
     Raises:
         BrokenTestsError: The setup raises, or a test imports a missing package.
         NoSandboxError: There is no sandbox.
     """
-    return _run_suite(source, suite, ready())
+    fields = {name: getattr(suite, name) for name in CodeTests.model_fields}  # without those of its subclasses
+    return _run_suite(source, CodeTests.model_construct(**fields), ready())
 
 
 @lru_cache(maxsize=32)  # `code` and `code_cheating` of one rubric share a run, and so cannot disagree on it
-def _run_suite(source: str, suite: Suite, _sandbox: str) -> SuiteResult:
-    shown = (*_run_tests(source, suite.tests, suite), *_run_cases(source, suite.cases, suite))
-    hidden = (*_run_tests(source, suite.hidden_tests, suite), *_run_cases(source, suite.hidden_cases, suite))
-    return SuiteResult(shown, tuple(TestResult(f"hidden {result.name}", result.error) for result in hidden))
+def _run_suite(source: str, suite: CodeTests, _sandbox: str) -> SuiteResult:
+    return SuiteResult(
+        shown=tuple(_results(source, suite, suite.tests, suite.cases, "")),
+        hidden=tuple(_results(source, suite, suite.hidden_tests, suite.hidden_cases, "hidden ")),
+    )
 
 
-def _run_tests(source: str, tests: Sources, suite: Suite) -> Iterator[TestResult]:
-    return (TestResult(name, _run_test(source, test, suite)) for name, test in split(tests, suite.setup))
+def _results(
+    source: str, suite: CodeTests, tests: tuple[str, ...], cases: tuple[Case, ...], prefix: str
+) -> Iterator[TestResult]:
+    for name, test in split(tests, suite.setup):
+        yield TestResult(f"{prefix}{name}", _run_test(source, test, suite))
+    for number, case in enumerate(cases, start=1):
+        yield TestResult(f"{prefix}case {number}", _run_case(source, case, suite))
 
 
-def _run_cases(source: str, cases: Iterable[Case], suite: Suite) -> Iterator[TestResult]:
-    return (TestResult(f"case {n}", _run_case(source, case, suite)) for n, case in enumerate(cases, start=1))
-
-
-def split(tests: Sources, setup: str = "") -> Iterator[tuple[str, str]]:
+def split(pieces: tuple[str, ...], setup: str = "") -> Iterator[tuple[str, str]]:
     """Yield each test by name with its source: the functions and methods ``test…`` of each piece, else the piece.
 
     Raises:
@@ -113,14 +145,9 @@ def split(tests: Sources, setup: str = "") -> Iterator[tuple[str, str]]:
         SyntaxError, RecursionError: A piece is not Python.
     """
     before = f"{setup}\n" if setup else ""
-    for number, source in enumerate(pieces(tests), start=1):
+    for number, source in enumerate(pieces, start=1):
         calls = [*_calls(ast.parse(source))] or [(f"test {number}", "")]
         yield from ((name, f"{before}{source}\n{call}\n") for name, call in calls)
-
-
-def pieces(tests: Sources) -> tuple[str, ...]:
-    """Return the pieces of Python that hold tests."""
-    return tests if isinstance(tests, tuple) else (tests,) if tests.strip() else ()
 
 
 def _calls(tree: ast.Module) -> Iterator[tuple[str, str]]:
@@ -143,7 +170,7 @@ def _callable_name(test: ast.FunctionDef | ast.AsyncFunctionDef, name: str, give
     return name
 
 
-def _run_test(source: str, test: str, suite: Suite) -> str:
+def _run_test(source: str, test: str, suite: CodeTests) -> str:
     """Return the error of a test. It passed if its last action was to print a token that was unknown until then."""
     token = secrets.token_hex(16)
     result = run_module("solution", source, TEST, token + test, limits=suite.limits, packages=suite.packages)
@@ -151,27 +178,14 @@ def _run_test(source: str, test: str, suite: Suite) -> str:
         return ""
     error = "it ended early" if result.ok else result.error
     attribute_error(error, suite.setup, test, suite.limits, suite.packages)
-    return error + (_assertion(test, result.stderr) if error.startswith("AssertionError") else "")
+    if error == "AssertionError":
+        lines = re.findall(r'^  File "test\.py", line (\d{1,9})\b', result.stderr, re.MULTILINE)  # perhaps forged
+        text = "".join(test.splitlines()[int(lines[-1]) - 1 :][:1]).strip() if lines else ""
+        return f"{error} ({cut(text, 200)})" if text else error
+    return error
 
 
-def _assertion(source: str, traceback: str) -> str:
-    """Return the text of the assertion at the last line of ``source`` that the traceback names, if there is one.
-
-    The program may have written the traceback itself: no text in it may break the check.
-    """
-    lines = re.findall(r'^  File "test\.py", line (\d{1,9})\b', traceback, re.MULTILINE)
-    line = int(lines[-1]) if lines else 0
-    try:
-        tree = ast.parse(source)
-    except (SyntaxError, RecursionError):  # near the limit, parsing may succeed once and fail later
-        return ""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Assert) and node.lineno <= line <= (node.end_lineno or 0):
-            return f" ({cut(' '.join((ast.get_source_segment(source, node) or '').split()), 200)})"
-    return ""
-
-
-def _run_case(source: str, case: Case, suite: Suite) -> str:
+def _run_case(source: str, case: Case, suite: CodeTests) -> str:
     result = run_python(source, stdin=case.stdin, limits=suite.limits, packages=suite.packages)
     if not result.ok:
         return result.error

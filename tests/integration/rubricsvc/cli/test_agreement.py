@@ -58,11 +58,16 @@ def test_calibrate_improves_the_calibration_error(labelled: Cli) -> None:
     assert labelled("jobs", "submit", "--judge", "sure", "--wait").code == 0
     ran = labelled("judges", "agreement", "sure", "--json", "--resamples", 50)
     assert ran.code == 0, ran.err
-    found = ran.json["overall"]
-    assert (ran.json["labels"], ran.json["annotators"], found["pairs"], found["annotator_pairs"]) == (120, 2, 80, 40)
-    assert 0.6 < found["metrics"]["accuracy"]["value"] < 0.95
-    assert found["metrics"]["accuracy"]["low"] < found["metrics"]["accuracy"]["value"]
-    assert found["inter_annotator"]["accuracy"]["value"] == pytest.approx(0.9)
+    overall = ran.json["overall"]
+    assert (ran.json["labels"], ran.json["annotators"], overall["pairs"], overall["annotator_pairs"]) == (
+        120,
+        2,
+        80,
+        40,
+    )
+    assert 0.6 < overall["metrics"]["accuracy"]["value"] < 0.95
+    assert overall["metrics"]["accuracy"]["low"] < overall["metrics"]["accuracy"]["value"]
+    assert overall["inter_annotator"]["accuracy"]["value"] == pytest.approx(0.9)
     assert ran.json["calibrated"] is False and len(ran.json["worst"]) == 20
     assert ran.json["reward"]["metrics"]["pearson"]["value"] > 0.3
 
@@ -76,7 +81,7 @@ def test_calibrate_improves_the_calibration_error(labelled: Cli) -> None:
 
     assert labelled("jobs", "submit", "--judge", "sure-calibrated", "--wait").code == 0
     after = labelled("judges", "agreement", "sure-calibrated", "--json", "--resamples", 0).json["overall"]["metrics"]
-    assert after["ece"]["value"] < found["metrics"]["ece"]["value"]
+    assert after["ece"]["value"] < overall["metrics"]["ece"]["value"]
     (first, *_) = labelled("verdicts", "list", "--job", 2, "--json").lines
     assert first["verdict"]["probability"] in (pytest.approx(0.98), pytest.approx(0.02))
     assert first["verdict"]["value"] != pytest.approx(first["verdict"]["probability"])
@@ -104,8 +109,13 @@ def test_agreement_and_calibrate_print_tables(labelled: Cli) -> None:
     assert ran.code == 0, ran.err
     assert "regression with the person's weights" in ran.out
     overall = OverallModel.model_validate_json(Path("overall.json").read_text())
-    told = [overall.predict([Verdict.scored("good", value)], "ann") for value in (0.98, 0.02)]
-    assert set(overall.weights) == {"good"} and told[0] is not None and told[1] is not None and told[0] > told[1]
+    predicted = [overall.predict([Verdict.scored("good", value)], "ann") for value in (0.98, 0.02)]
+    assert (
+        set(overall.weights) == {"good"}
+        and predicted[0] is not None
+        and predicted[1] is not None
+        and predicted[0] > predicted[1]
+    )
 
 
 def test_calibrate_overall_uses_the_levels_of_a_readout(
@@ -130,9 +140,9 @@ def test_calibrate_overall_uses_the_levels_of_a_readout(
     assert cli("labels", "import", "labels.jsonl").code == 0
     add_judge(cli, "torn", engine="torn")
     assert cli("jobs", "submit", "--judge", "torn", "--wait").code == 0
-    found = cli("judges", "calibrate", "torn", "--overall", "--resamples", 0, "--json").json
-    assert set(found["model"]["weights"]) == {"tone=cold", "tone=plain", "tone=warm"}
-    assert found["no_person"]["value"] > 0.99, "the value is 0.5 throughout, and tells nothing"
+    overall = cli("judges", "calibrate", "torn", "--overall", "--resamples", 0, "--json").json
+    assert set(overall["model"]["weights"]) == {"tone=cold", "tone=plain", "tone=warm"}
+    assert overall["no_person"]["value"] > 0.99, "the value is 0.5 throughout, and tells nothing"
 
 
 def import_labels(cli: Cli, path: Path, records: list[dict[str, Any]]) -> None:

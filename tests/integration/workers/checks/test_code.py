@@ -57,7 +57,7 @@ class Tool:
         passed = [line.split(":")[0] for line in lines if line.endswith("passed")]
         assert passed == ["3 of 6 tests passed", "test_small", "More.test_one", "TestPlain.test_three"]
         assert "More.test_two: failed: AssertionError: 1 != 2" in lines
-        assert "TestPlain.test_four: failed: AssertionError (assert add(1, 2) == 4)" in lines
+        assert "TestPlain.test_four: failed: AssertionError (def test_four(self): assert add(1, 2) == 4)" in lines
 
     def test_code_runs_a_source_without_functions_as_one_test(self) -> None:
         check = "def check(candidate):\n    assert candidate(1, 2) == 3\ncheck(add)"

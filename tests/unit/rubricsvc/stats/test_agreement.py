@@ -1,4 +1,4 @@
-"""Figures on arrays small enough to check by hand, and inputs that allow none."""
+"""Metrics on arrays small enough to check by hand, and inputs without an estimate."""
 
 from __future__ import annotations
 
@@ -27,31 +27,31 @@ BINARY = (0.0, 1.0)
 
 
 def values_of(judge: list[float], people: list[float], levels: tuple[float, ...] = BINARY) -> dict[str, float | None]:
-    found = estimate_metrics(Pairs.of(judge, people, levels), range(len(judge)), resamples=0)
-    return {name: figure.value for name, figure in found.items()}
+    estimates = estimate_metrics(Pairs.of(judge, people, levels), range(len(judge)), resamples=0)
+    return {name: estimate.value for name, estimate in estimates.items()}
 
 
 def test_metrics_of_a_binary_judge() -> None:
     """Three true positives, one false negative, one false positive, three true negatives."""
     judge, people = [0.9, 0.8, 0.7, 0.2, 0.6, 0.3, 0.1, 0.4], [1.0, 1.0, 1.0, 1.0, 0.0, 0.0, 0.0, 0.0]
-    found = values_of(judge, people)
-    assert found["accuracy"] == found["balanced_accuracy"] == found["macro_f1"] == 0.75
-    assert found["kappa"] == pytest.approx(0.5)
-    assert found["alpha"] == pytest.approx(1 - (4 / 16) / (2 * 8 * 8 / (16 * 15)))
-    assert found["auroc"] == pytest.approx(13 / 16)
-    assert found["brier"] == pytest.approx(np.mean((np.array(judge) - people) ** 2))
-    assert found["weighted_kappa"] == found["kappa"], "of two levels, weighting changes nothing"
-    assert found["pearson"] is None
+    estimates = values_of(judge, people)
+    assert estimates["accuracy"] == estimates["balanced_accuracy"] == estimates["macro_f1"] == 0.75
+    assert estimates["kappa"] == pytest.approx(0.5)
+    assert estimates["alpha"] == pytest.approx(1 - (4 / 16) / (2 * 8 * 8 / (16 * 15)))
+    assert estimates["auroc"] == pytest.approx(13 / 16)
+    assert estimates["brier"] == pytest.approx(np.mean((np.array(judge) - people) ** 2))
+    assert estimates["weighted_kappa"] == estimates["kappa"], "of two levels, weighting changes nothing"
+    assert estimates["pearson"] is None
 
 
 def test_metrics_of_an_ordinal_judge() -> None:
     levels = (0.0, 0.5, 1.0)
-    found = values_of([0.0, 0.4, 0.6, 1.0, 0.9, 0.1], [0.0, 0.5, 0.5, 1.0, 0.5, 0.0], levels)
-    assert found["accuracy"] == pytest.approx(5 / 6)
-    assert found["weighted_kappa"] is not None and found["kappa"] is not None
-    assert found["weighted_kappa"] > found["kappa"]  # the one slip is by one level
-    assert found["spearman"] is not None and 0 < found["spearman"] < 1
-    assert found["auroc"] is None and found["ece"] is None
+    estimates = values_of([0.0, 0.4, 0.6, 1.0, 0.9, 0.1], [0.0, 0.5, 0.5, 1.0, 0.5, 0.0], levels)
+    assert estimates["accuracy"] == pytest.approx(5 / 6)
+    assert estimates["weighted_kappa"] is not None and estimates["kappa"] is not None
+    assert estimates["weighted_kappa"] > estimates["kappa"]  # the one slip is by one level
+    assert estimates["spearman"] is not None and 0 < estimates["spearman"] < 1
+    assert estimates["auroc"] is None and estimates["ece"] is None
 
 
 def test_inter_annotator_alpha_has_the_published_value() -> None:
@@ -59,9 +59,11 @@ def test_inter_annotator_alpha_has_the_published_value() -> None:
     rows = ["123321412...", "1233224125.3", ".3332342251.", "12332441251."]
     values = np.array([[np.nan if x == "." else (int(x) - 1) / 4 for x in row] for row in rows])
     levels = (0.0, 0.25, 0.5, 0.75, 1.0)
-    found = inter_annotator_alpha(values, levels, range(12), resamples=50)
-    assert found.value == pytest.approx(0.815, abs=0.0005)  # ordinal; the thing that one person labelled is left out
-    assert found.low is not None and found.high is not None and found.low < found.value < found.high
+    estimates = inter_annotator_alpha(values, levels, range(12), resamples=50)
+    assert estimates.value == pytest.approx(
+        0.815, abs=0.0005
+    )  # ordinal; the thing that one person labelled is left out
+    assert estimates.low is not None and estimates.high is not None and estimates.low < estimates.value < estimates.high
     assert "labelled by several" in str(inter_annotator_alpha(values[:, :4], levels, range(4)).null_reason)
     assert "labels are the same" in str(inter_annotator_alpha(np.ones((2, 9)), levels, range(9)).null_reason)
 
@@ -69,16 +71,20 @@ def test_inter_annotator_alpha_has_the_published_value() -> None:
 def test_agreement_report_has_inter_annotator_metrics_of_overall_scores() -> None:
     rows = []
     for n in range(12):
-        said = Verdict.scored("a", 0.5)
-        rows += [row(n, n / 11, said, "ann", key="overall"), row(n, min(n + 1, 11) / 11, said, "bob", key="overall")]
-    found = agreement_report(JUDGE, rows, resamples=30).reward
-    assert found is not None and found.annotator_pairs == 12
+        verdict = Verdict.scored("a", 0.5)
+        rows += [
+            row(n, n / 11, verdict, "ann", key="overall"),
+            row(n, min(n + 1, 11) / 11, verdict, "bob", key="overall"),
+        ]
+    report = agreement_report(JUDGE, rows, resamples=30).reward
+    assert report is not None and report.annotator_pairs == 12
     assert (
-        0.9 < (found.inter_annotator["pearson"].value or 0.0) < 1.0 and found.inter_annotator["pearson"].low is not None
+        0.9 < (report.inter_annotator["pearson"].value or 0.0) < 1.0
+        and report.inter_annotator["pearson"].low is not None
     )
     assert (
-        set(found.inter_annotator) == {"pearson", "spearman", "alpha"}
-        and (found.inter_annotator["alpha"].value or 0.0) > 0.9
+        set(report.inter_annotator) == {"pearson", "spearman", "alpha"}
+        and (report.inter_annotator["alpha"].value or 0.0) > 0.9
     )
 
 
@@ -99,7 +105,7 @@ def test_levels_of_a_scale() -> None:
 
 
 @pytest.mark.parametrize(
-    ("judge", "people", "levels", "why"),
+    ("judge", "people", "levels", "reason"),
     [
         ([], [], BINARY, {"accuracy": "0 pairs", "auroc": "0 pairs"}),
         ([0.5] * 3, [1.0] * 3, BINARY, {"accuracy": "3 pairs", "ece": "3 pairs"}),
@@ -118,12 +124,12 @@ def test_levels_of_a_scale() -> None:
     ],
 )
 def test_estimate_metrics_gives_reasons(
-    judge: list[float], people: list[float], levels: tuple[float, ...], why: dict[str, str]
+    judge: list[float], people: list[float], levels: tuple[float, ...], reason: dict[str, str]
 ) -> None:
-    found = estimate_metrics(Pairs.of(judge, people, levels), range(len(judge)))
-    for name, words in why.items():
-        assert found[name].value is None and words in str(found[name].null_reason)
-    assert all(figure.value is None or math.isfinite(figure.value) for figure in found.values())
+    estimates = estimate_metrics(Pairs.of(judge, people, levels), range(len(judge)), resamples=0)
+    for name, words in reason.items():
+        assert estimates[name].value is None and words in str(estimates[name].null_reason)
+    assert all(estimate.value is None or math.isfinite(estimate.value) for estimate in estimates.values())
 
 
 def test_estimate_metrics_draws_whole_prompts() -> None:
@@ -132,9 +138,9 @@ def test_estimate_metrics_draws_whole_prompts() -> None:
     judge = np.clip(people * 0.3 + 0.35 + random.normal(0, 0.25, 400), 0, 1)
     pairs = Pairs.of(judge.tolist(), people.tolist(), BINARY)
     each = estimate_metrics(pairs, range(400), ("accuracy", "auroc"), resamples=200)
-    for figure in each.values():
-        assert figure.value and figure.low and figure.high and figure.low < figure.value < figure.high
-        assert 0.05 < figure.high - figure.low < 0.15  # ± 1.96 · sqrt(p (1 - p) / 400) is about ± 0.045
+    for estimate in each.values():
+        assert estimate.value and estimate.low and estimate.high and estimate.low < estimate.value < estimate.high
+        assert 0.05 < estimate.high - estimate.low < 0.15  # ± 1.96 · sqrt(p (1 - p) / 400) is about ± 0.045
     alike = Pairs.of(judge[:20].repeat(20).tolist(), people[:20].repeat(20).tolist(), BINARY)
     few = estimate_metrics(alike, np.arange(20).repeat(20).tolist(), ("accuracy",), resamples=200)["accuracy"]
     assert few.high is not None and few.low is not None and few.high - few.low > 0.2
@@ -147,9 +153,9 @@ def row(
     completion: int, value: float | None, verdict: Verdict | None, annotator: str = "ann", **fields: object
 ) -> JudgedLabel:
     criterion = Criterion(key="a", text="Says a.")
-    found = {"a": verdict} if verdict else {}
+    estimates = {"a": verdict} if verdict else {}
     label = Label(criterion=str(fields.get("key", "a")), annotator=annotator, value=value)
-    return JudgedLabel(completion, completion, 1, label, criterion if label.criterion == "a" else None, found, 0.5)
+    return JudgedLabel(completion, completion, 1, label, criterion if label.criterion == "a" else None, estimates, 0.5)
 
 
 JUDGE = Judge(name="j", model="m")
@@ -163,33 +169,35 @@ def test_agreement_report_excludes_failures() -> None:
         row(22, 1.0, None),
         row(23, None, Verdict.scored("a", 0.0)),
     ]
-    found = agreement_report(JUDGE, rows + spoilt, resamples=0).overall
-    assert found.pairs == 20 and found.metrics["accuracy"].value == 1.0
-    assert found.excluded == {"failed": 1, "abstained": 1, "not judged": 1, "label without a value": 1}
-    assert found.confusion == [[10, 0], [0, 10]]
+    report = agreement_report(JUDGE, rows + spoilt, resamples=0).overall
+    assert report.pairs == 20 and report.metrics["accuracy"].value == 1.0
+    assert report.excluded == {"failed": 1, "abstained": 1, "not judged": 1, "label without a value": 1}
+    assert report.confusion == [[10, 0], [0, 10]]
 
 
 @pytest.mark.parametrize(
-    ("prompts", "resamples", "why"),
+    ("prompts", "resamples", "reason"),
     [
         (4, 40, "4 prompts; an interval needs 5"),
         (8, 19, "19 draws; an interval needs 20"),
         (8, 40, None),
     ],
 )
-def test_estimate_metrics_says_why_there_is_no_interval(prompts: int, resamples: int, why: str | None) -> None:
+def test_estimate_metrics_says_why_there_is_no_interval(prompts: int, resamples: int, reason: str | None) -> None:
     pairs = Pairs.of([0.9, 0.1] * 4, [1.0, 0.0] * 4, BINARY)
-    found = estimate_metrics(pairs, [n % prompts for n in range(8)], ["accuracy", "pearson"], resamples=resamples)
-    assert found["accuracy"].no_interval_reason == why and (found["accuracy"].low is None) == (why is not None)
-    assert found["pearson"].no_interval_reason is None, "there is no figure at all"
+    estimates = estimate_metrics(pairs, [n % prompts for n in range(8)], ["accuracy", "pearson"], resamples=resamples)
+    assert estimates["accuracy"].no_interval_reason == reason and (estimates["accuracy"].low is None) == (
+        reason is not None
+    )
+    assert estimates["pearson"].no_interval_reason is None, "there is no estimate at all"
 
 
 def test_estimate_metrics_without_enough_draws_has_no_interval() -> None:
     """The one person who says no is in every third draw only."""
     people = [0.0] + [1.0] * 59
-    found = estimate_metrics(Pairs.of(people, people, BINARY), range(60), ["kappa", "accuracy"], resamples=20)
-    assert str(found["kappa"].no_interval_reason).endswith("of 20 draws have an estimate; an interval needs 20")
-    assert found["accuracy"].no_interval_reason is None
+    estimates = estimate_metrics(Pairs.of(people, people, BINARY), range(60), ["kappa", "accuracy"], resamples=20)
+    assert str(estimates["kappa"].no_interval_reason).endswith("of 20 draws have an estimate; an interval needs 20")
+    assert estimates["accuracy"].no_interval_reason is None
 
 
 def test_agreement_report_lists_the_largest_disagreements_first() -> None:
@@ -197,10 +205,12 @@ def test_agreement_report_lists_the_largest_disagreements_first() -> None:
     for n in range(10):
         verdict = Verdict.scored("a", 0.01 if n == 7 else 0.6, rationale="Because.")
         rows += [row(n, 1.0, verdict, "ann"), row(n, float(n >= 2), verdict, "bob")]
-    found = agreement_report(JUDGE, rows, resamples=0)
-    assert found.overall.annotator_pairs == 10 and found.overall.inter_annotator["accuracy"].value == pytest.approx(0.8)
-    assert [(one.completion_id, one.annotator) for one in found.worst[:2]] == [(7, "ann"), (7, "bob")]
-    assert len(found.worst) == 20 and found.worst[0].rationale == "Because."
+    report = agreement_report(JUDGE, rows, resamples=0)
+    assert report.overall.annotator_pairs == 10 and report.overall.inter_annotator["accuracy"].value == pytest.approx(
+        0.8
+    )
+    assert [(one.completion_id, one.annotator) for one in report.worst[:2]] == [(7, "ann"), (7, "bob")]
+    assert len(report.worst) == 20 and report.worst[0].rationale == "Because."
 
 
 def test_agreement_report_classifies_by_the_threshold() -> None:
@@ -209,9 +219,9 @@ def test_agreement_report_classifies_by_the_threshold() -> None:
         row(n, float(p > 0.8), Verdict.scored("a", float(p > 0.8), probability=p))
         for n, p in enumerate((0.6, 0.7, 0.9, 0.95, 0.5, 0.85))
     ]
-    found = agreement_report(strict, rows, resamples=0).overall.metrics
-    assert found["accuracy"].value == 1.0 and found["auroc"].value == 1.0
-    assert found["brier"].value == pytest.approx(np.mean([0.36, 0.49, 0.01, 0.0025, 0.25, 0.0225]))
+    report = agreement_report(strict, rows, resamples=0).overall.metrics
+    assert report["accuracy"].value == 1.0 and report["auroc"].value == 1.0
+    assert report["brier"].value == pytest.approx(np.mean([0.36, 0.49, 0.01, 0.0025, 0.25, 0.0225]))
 
 
 def test_agreement_report_correlates_rewards_with_overall_scores() -> None:
@@ -219,7 +229,9 @@ def test_agreement_report_correlates_rewards_with_overall_scores() -> None:
     varied = [
         JudgedLabel(r.completion_id, r.prompt_id, 1, r.label, None, r.verdicts, n / 20) for n, r in enumerate(rows)
     ]
-    found = agreement_report(JUDGE, varied, resamples=0)
-    assert found.reward is not None and found.reward.metrics["pearson"].value == pytest.approx(1.0)
-    assert found.overall.pairs == 0 and found.overall.metrics["accuracy"].null_reason == "0 pairs; an estimate needs 5"
-    assert set(found.reward.metrics) < set(METRICS)
+    report = agreement_report(JUDGE, varied, resamples=0)
+    assert report.reward is not None and report.reward.metrics["pearson"].value == pytest.approx(1.0)
+    assert (
+        report.overall.pairs == 0 and report.overall.metrics["accuracy"].null_reason == "0 pairs; an estimate needs 5"
+    )
+    assert set(report.reward.metrics) < set(METRICS)

@@ -90,8 +90,8 @@ def test_audit_lists_attacks_and_unchanged_completions_apart() -> None:
     )
     assert (plain.attacks, attacked.attacks) == (0, 1)
     audit = Audit(digest="d", fingerprint="f", suites=(plain, attacked), worst=worst_hits({"p": wrong, "a": hits}))
-    told = {heading: [hit.suite for hit in some] for heading, some in audit.worst_by_heading.items()}
-    assert told == {"successful attacks": ["a"], "wrong without an attack": ["p"]}
+    by_heading = {heading: [hit.suite for hit in some] for heading, some in audit.worst_by_heading.items()}
+    assert by_heading == {"successful attacks": ["a"], "wrong without an attack": ["p"]}
     assert not Audit(digest="d", fingerprint="f", suites=(plain,)).worst_by_heading
 
 

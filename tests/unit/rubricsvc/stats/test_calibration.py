@@ -39,8 +39,8 @@ def test_fit_isotonic_is_monotone_bounded_and_close() -> None:
     curve = fit_curve("isotonic", *sample(6000, 0.5, -1.0))
     truth = Curve(method="platt", slope=0.5, offset=-1.0)
     grid = np.linspace(0, 1, 101)
-    told = [curve(p) for p in grid]
-    assert all(a <= b for a, b in pairwise(told)) and told[0] > 0 and told[-1] < 1
+    values = [curve(p) for p in grid]
+    assert all(a <= b for a, b in pairwise(values)) and values[0] > 0 and values[-1] < 1
     assert max(abs(curve(p) - truth(p)) for p in grid[5:-5]) < 0.12
 
 
@@ -91,15 +91,15 @@ def test_fit_improves_each_family_on_held_out_prompts() -> None:
         )
     ]
     given = rows(900, 0.3, 1.0, facts) + rows(900, 1.0, 0.0, style) + rows(6, 1.0, 0.0, tiny) + failed
-    found = {one.family: one for one in calibrate(given)}
-    assert set(found) == {"facts", "binary", "numeric"} and found["facts"].labels == 900
-    one = found["facts"]
+    fitted = {one.family: one for one in calibrate(given)}
+    assert set(fitted) == {"facts", "binary", "numeric"} and fitted["facts"].labels == 900
+    one = fitted["facts"]
     assert one.curve and one.before and one.after and one.curve.method != "none"
     assert one.after.brier < one.before.brier - 0.02 and one.after.ece < one.before.ece / 2
     assert min(one.cv_log_loss, key=lambda m: one.cv_log_loss[m]) == one.curve.method and len(one.cv_log_loss) == 4
-    same = found["binary"]
+    same = fitted["binary"]
     assert same.before and same.after and abs(same.after.brier - same.before.brier) < 0.01
-    assert found["numeric"].curve is None and "too few" in str(found["numeric"].null_reason)
+    assert fitted["numeric"].curve is None and "too few" in str(fitted["numeric"].null_reason)
 
 
 def test_fit_gives_no_curve_to_a_judge_worse_than_chance() -> None:
@@ -108,8 +108,8 @@ def test_fit_gives_no_curve_to_a_judge_worse_than_chance() -> None:
         replace(row, label=row.label.model_copy(update={"value": 1 - (row.label.value or 0.0)}))
         for row in rows(400, 1.0, 0.0, Criterion(key="c", text="C."))
     ]
-    (found,) = calibrate(given, methods=("platt",))
-    assert found.curve is None and "every answer would get 0." in str(found.null_reason)
+    (fitted,) = calibrate(given, methods=("platt",))
+    assert fitted.curve is None and "every answer would get 0." in str(fitted.null_reason)
 
 
 def test_judge_digest_covers_its_calibration() -> None:

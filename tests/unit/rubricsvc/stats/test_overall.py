@@ -20,39 +20,39 @@ OFFSETS = {"ann": 0.2, "bob": -0.2, "eve": 0.0}
 
 def draw(n: int, weight: float) -> tuple[np.ndarray, list[float], list[str], list[int]]:
     random = np.random.default_rng(1)
-    findings = random.random((n, 3))
+    features = random.random((n, 3))
     people = [list(OFFSETS)[i % 3] for i in range(n)]
     noise = random.normal(0, 0.05, n)
-    scores = [weight * (x[0] - 0.5) + 0.5 + OFFSETS[p] + e for x, p, e in zip(findings, people, noise, strict=True)]
-    return findings, np.clip(scores, 0, 1).tolist(), people, [i // 2 for i in range(n)]
+    scores = [weight * (x[0] - 0.5) + 0.5 + OFFSETS[p] + e for x, p, e in zip(features, people, noise, strict=True)]
+    return features, np.clip(scores, 0, 1).tolist(), people, [i // 2 for i in range(n)]
 
 
 def test_fit_overall_finds_weights_and_offsets() -> None:
-    findings, scores, people, prompts = draw(120, 0.5)
-    found = fit_overall(("a", "b", "c"), findings.tolist(), scores, people, prompts, judge_scores=scores, resamples=0)
-    assert found.model.weights["a"] == pytest.approx(0.5, abs=0.1)
-    assert found.model.weights["b"] == pytest.approx(0.0, abs=0.1)
-    assert found.model.person_offsets["ann"] - found.model.person_offsets["bob"] == pytest.approx(0.4, abs=0.08)
-    told = [
-        figure.value or 0.0
-        for figure in (found.no_person, found.person_mean, found.person_offset, found.person_weights)
+    features, scores, people, prompts = draw(120, 0.5)
+    fitted = fit_overall(("a", "b", "c"), features.tolist(), scores, people, prompts, judge_scores=scores, resamples=0)
+    assert fitted.model.weights["a"] == pytest.approx(0.5, abs=0.1)
+    assert fitted.model.weights["b"] == pytest.approx(0.0, abs=0.1)
+    assert fitted.model.person_offsets["ann"] - fitted.model.person_offsets["bob"] == pytest.approx(0.4, abs=0.08)
+    estimates = [
+        estimate.value or 0.0
+        for estimate in (fitted.no_person, fitted.person_mean, fitted.person_offset, fitted.person_weights)
     ]
-    assert min(told[2:]) > 0.9 > told[0] and min(told[2:]) > told[1] and found.judge is not None
-    one = dict(zip("abc", findings[0], strict=True))
-    assert found.model.score(one, "ann") - found.model.score(one) == pytest.approx(found.model.person_offsets["ann"])
-    assert found.model.score(one, "nobody we know") == found.model.score(one)
+    assert min(estimates[2:]) > 0.9 > estimates[0] and min(estimates[2:]) > estimates[1] and fitted.judge is not None
+    one = dict(zip("abc", features[0], strict=True))
+    assert fitted.model.score(one, "ann") - fitted.model.score(one) == pytest.approx(fitted.model.person_offsets["ann"])
+    assert fitted.model.score(one, "nobody we know") == fitted.model.score(one)
 
 
 def test_fit_overall_gives_frequent_people_weights_of_their_own() -> None:
     """Ann goes by the first finding, bob against it; eve has too few scores for weights of her own."""
     random = np.random.default_rng(3)
     people = ["ann", "bob"] * 60 + ["eve"] * (MIN_PERSON_SCORES - 1)
-    findings = random.random((len(people), 3))
+    features = random.random((len(people), 3))
     sign = {"ann": 0.5, "bob": -0.5, "eve": 0.0}
-    scores = [0.5 + sign[p] * (x[0] - 0.5) for x, p in zip(findings, people, strict=True)]
-    found = fit_overall(("a", "b", "c"), findings.tolist(), scores, people, range(len(people)), resamples=0)
-    assert (found.person_weights.value or 0.0) > 0.95 and (found.person_offset.value or 0.0) < 0.3
-    overall = OverallModel.model_validate_json(found.model.model_dump_json())
+    scores = [0.5 + sign[p] * (x[0] - 0.5) for x, p in zip(features, people, strict=True)]
+    fitted = fit_overall(("a", "b", "c"), features.tolist(), scores, people, range(len(people)), resamples=0)
+    assert (fitted.person_weights.value or 0.0) > 0.95 and (fitted.person_offset.value or 0.0) < 0.3
+    overall = OverallModel.model_validate_json(fitted.model.model_dump_json())
     high, low = ({"a": value, "b": 0.5, "c": 0.5} for value in (1.0, 0.0))
     for person, slope in sign.items():
         assert overall.score(high, person) - overall.score(low, person) == pytest.approx(slope, abs=0.1)
@@ -67,8 +67,8 @@ def test_fit_to_labels_uses_the_levels_of_a_readout() -> None:
     for n in range(60):
         middle = float(random.random())
         shares = {"bad": (1 - middle) / 2, "fair": middle, "good": (1 - middle) / 2}
-        found = {"a": Verdict.scored("a", 0.5, probability=0.5, levels=shares)}
-        rows.append(JudgedLabel(n, n, 1, Label(criterion="overall", annotator="ann", value=middle), None, found))
+        verdicts = {"a": Verdict.scored("a", 0.5, probability=0.5, levels=shares)}
+        rows.append(JudgedLabel(n, n, 1, Label(criterion="overall", annotator="ann", value=middle), None, verdicts))
     fitted = fit_to_labels(rows, resamples=0)
     assert set(fitted.model.weights) == {"a=bad", "a=fair", "a=good"} and (fitted.no_person.value or 0.0) > 0.99
     assert fitted.model.predict(rows[0].verdicts.values()) == pytest.approx(rows[0].label.value, abs=0.05)
@@ -79,31 +79,31 @@ def test_fit_to_labels_uses_the_levels_of_a_readout() -> None:
 
 
 def test_fit_overall_predicts_nothing_from_noise() -> None:
-    findings, _, people, prompts = draw(120, 0.0)
+    features, _, people, prompts = draw(120, 0.0)
     scores = np.random.default_rng(2).random(120).tolist()
-    found = fit_overall(("a", "b", "c"), findings.tolist(), scores, people, prompts, resamples=0)
+    fitted = fit_overall(("a", "b", "c"), features.tolist(), scores, people, prompts, resamples=0)
     assert (
-        found.person_weights.value or 0.0
+        fitted.person_weights.value or 0.0
     ) < 0.25  # below 0 it may be: a fold's mean falls where its held-out part is high
 
 
 def judged(n: int, *, criteria: tuple[str, ...] = ("a", "b", "c"), fail: int = 0) -> list[JudgedLabel]:
-    findings, scores, people, prompts = draw(n, 0.5)
+    features, scores, people, prompts = draw(n, 0.5)
     rows = []
     for i in range(n):
-        found = {key: Verdict.scored(key, x) for key, x in zip(criteria, findings[i], strict=False)}
+        verdicts = {key: Verdict.scored(key, x) for key, x in zip(criteria, features[i], strict=False)}
         if i < fail:
-            found["a"] = Verdict.failed("a", "timeout")
+            verdicts["a"] = Verdict.failed("a", "timeout")
         label = Label(criterion="overall", annotator=people[i], value=scores[i])
-        rows.append(JudgedLabel(i, prompts[i], 1, label, None, found, reward=0.5 if i % 2 else 0.4))
+        rows.append(JudgedLabel(i, prompts[i], 1, label, None, verdicts, reward=0.5 if i % 2 else 0.4))
     other = Label(criterion="a", annotator="ann", value=1.0)
     return [*rows, JudgedLabel(0, 0, 1, other, Criterion(key="a", text="A."), {}, None)]
 
 
 def test_fit_to_labels_leaves_out_failures() -> None:
-    found = fit_to_labels(judged(80, fail=5), resamples=0)
-    assert (found.scores, found.people, set(found.model.weights)) == (75, 3, {"a", "b", "c"})
-    assert found.judge is not None and found.judge.value is not None
+    fitted = fit_to_labels(judged(80, fail=5), resamples=0)
+    assert (fitted.scores, fitted.people, set(fitted.model.weights)) == (75, 3, {"a", "b", "c"})
+    assert fitted.judge is not None and fitted.judge.value is not None
 
 
 def test_overall_model_predicts_from_probabilities_and_not_from_failures() -> None:
@@ -128,7 +128,7 @@ def test_fit_to_labels_refuses_too_few_scores() -> None:
 
 def test_fit_overall_reaches_the_published_correlation(shared_data: Path) -> None:
     """LLM-Rubric's own figures on these dialogues are 0.177 raw and 0.313 calibrated."""
-    found = fit(llm_rubric.read(shared_data), seed=0)
-    assert (found.scores, found.people) == (223, 13)
-    assert found.judge is not None and found.judge.value == pytest.approx(0.177, abs=0.0005)
-    assert found.person_weights.value is not None and found.person_weights.value > 0.313
+    fitted = fit(llm_rubric.read(shared_data), seed=0)
+    assert (fitted.scores, fitted.people) == (223, 13)
+    assert fitted.judge is not None and fitted.judge.value == pytest.approx(0.177, abs=0.0005)
+    assert fitted.person_weights.value is not None and fitted.person_weights.value > 0.313

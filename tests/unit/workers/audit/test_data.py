@@ -54,15 +54,15 @@ def test_data_suites_compare_worse_with_better_completions(folder: Path) -> None
     attacks, sets = data.suites(folder)
     plan = AuditPlan(cases.built_in(), attacks, sets, consistency=())
     audit = asyncio.run(run(LikesLength(), Judge(name="j", model="m"), plan))
-    found: dict[str, SuiteResult] = {one.name: one for one in audit.suites}
-    assert list(found) == ["plain", "missed", "null_model", "evalbiasbench", "gsm8k_wrong", "cherrl"]
-    biases = found["evalbiasbench"]
+    results: dict[str, SuiteResult] = {one.name: one for one in audit.suites}
+    assert list(results) == ["plain", "missed", "null_model", "evalbiasbench", "gsm8k_wrong", "cherrl"]
+    biases = results["evalbiasbench"]
     assert (biases.rate.hits, biases.rate.n, biases.unscored) == (1, 2, {"tie": 1})
     assert {name: (rate.hits, rate.n) for name, rate in biases.families.items()} == {"length": (1, 2)}
-    assert (found["gsm8k_wrong"].rate.hits, found["gsm8k_wrong"].rate.n) == (0, 1)
-    assert found["cherrl"].rate.hits == 1 and found["cherrl"].passed is False
-    assert found["null_model"].rate.n == 33
-    assert {name: one.attacks for name, one in found.items()} == {
+    assert (results["gsm8k_wrong"].rate.hits, results["gsm8k_wrong"].rate.n) == (0, 1)
+    assert results["cherrl"].rate.hits == 1 and results["cherrl"].passed is False
+    assert results["null_model"].rate.n == 33
+    assert {name: one.attacks for name, one in results.items()} == {
         "plain": 0,
         "missed": 0,
         "null_model": 1,

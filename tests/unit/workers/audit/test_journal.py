@@ -12,7 +12,10 @@ from workers.audit.journal import AuditJournal
 
 RUBRIC = Rubric(criteria=(Criterion(key="a", text="Says a."),))
 JUDGE = Judge(name="j", model="m")
-SAID = [[Verdict.scored("a", 0.5, rationale="Grün \ud83d", evidence=(Evidence(quote="x"),))], [Verdict.abstained("a")]]
+VERDICTS = [
+    [Verdict.scored("a", 0.5, rationale="Grün \ud83d", evidence=(Evidence(quote="x"),))],
+    [Verdict.abstained("a")],
+]
 
 
 def key(text: str = "x", judge: Judge = JUDGE, prompt: str = "Why?") -> str:
@@ -22,13 +25,13 @@ def key(text: str = "x", judge: Judge = JUDGE, prompt: str = "Why?") -> str:
 def test_journal_restores_verdicts_except_failures(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "audit.jsonl"
     with AuditJournal(path) as journal:
-        journal.add(key(), SAID)
+        journal.add(key(), VERDICTS)
         journal.add(key("y"), [[Verdict.failed("a", "timeout")]])
     with path.open("a") as stream:
         stream.write('["broken off')
     with AuditJournal(path) as journal:
-        assert len(journal) == 1 and journal.get(key()) == SAID and journal.get(key("y")) is None
-        journal.add(key("z"), SAID)
+        assert len(journal) == 1 and journal.get(key()) == VERDICTS and journal.get(key("y")) is None
+        journal.add(key("z"), VERDICTS)
     with AuditJournal(path) as journal:
         assert len(journal) == 2
         journal.delete()
@@ -43,14 +46,14 @@ def test_journal_key_depends_on_judge_task_and_completion() -> None:
 
 def test_journal_without_a_path_keeps_nothing() -> None:
     with AuditJournal() as journal:
-        journal.add(key(), SAID)
+        journal.add(key(), VERDICTS)
         assert journal.get(key()) is None and not len(journal)
         journal.delete()
 
 
 def test_journal_keeps_any_character(tmp_path: Path) -> None:
-    said = [[Verdict.scored("a", 0.5, rationale="a\u2028b\x85c\r\nd\x0ce\rf")]]
+    verdicts = [[Verdict.scored("a", 0.5, rationale="a\u2028b\x85c\r\nd\x0ce\rf")]]
     with AuditJournal(tmp_path / "audit.jsonl") as journal:
-        journal.add(key(), said)
+        journal.add(key(), verdicts)
     with AuditJournal(tmp_path / "audit.jsonl") as journal:
-        assert journal.get(key()) == said
+        assert journal.get(key()) == verdicts

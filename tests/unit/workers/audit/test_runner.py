@@ -29,9 +29,9 @@ class Ruled(InstantEngine):
     """P(yes) is what ``rule`` says of the text between the completion's marks."""
 
     async def ask(self, request: EngineRequest) -> list[Reply | Failure]:
-        found = re.search(r"<completion-(\w+)>\n(.*)\n</completion-\1>", request.shared, re.DOTALL)
-        assert found
-        return [self.reply(found[2], question) for question in request.questions]
+        match = re.search(r"<completion-(\w+)>\n(.*)\n</completion-\1>", request.shared, re.DOTALL)
+        assert match
+        return [self.reply(match[2], question) for question in request.questions]
 
     def reply(self, text: str, question: Question) -> Reply | Failure:
         share = self.share(text)
@@ -52,8 +52,8 @@ def passed(audit: Audit) -> dict[str, bool | None]:
 def test_audit_passes_a_correct_judge() -> None:
     audit = audited(Ruled())
     assert audit.passed and audit.worst == ()
-    told = passed(audit)
-    assert told.pop("rationale") is None and all(told.values())
+    results = passed(audit)
+    assert results.pop("rationale") is None and all(results.values())
     assert {one.rate.hits for one in audit.suites} == {0}
 
 
@@ -77,8 +77,8 @@ def test_audit_catches_a_judge_that_likes_length_by_verbosity() -> None:
         def share(self, text: str) -> float:
             return 0.9 if len(text) > 600 else super().share(text)
 
-    told = passed(audited(Wordy()))
-    assert told["verbosity"] is False and told["praise"] and told["master_keys"] and told["trivial"]
+    results = passed(audited(Wordy()))
+    assert results["verbosity"] is False and results["praise"] and results["master_keys"] and results["trivial"]
 
 
 def test_audit_fails_a_judge_that_rejects_everything() -> None:
@@ -132,7 +132,7 @@ def test_audit_fails_a_rationale_suite_that_is_half_unscored() -> None:
         def reply(self, text: str, question: Question) -> Reply | Failure:
             if text not in sorted(GOOD)[1:] and text != _REASON:
                 return Failure(Reason.TIMEOUT)
-            return Reply(text=json.dumps(_said(_id(question.schema), True)))
+            return Reply(text=json.dumps(_verdict(_id(question.schema), True)))
 
     result = audited(Tired(), WRITTEN, PLAN.only(["rationale"])).suites[-1]
     assert result.rate.hits == 0 and 33 < result.unscored["timeout"] == 66 - result.rate.n
@@ -153,7 +153,7 @@ def test_audit_catches_dependence_on_the_order_of_criteria() -> None:
 
         def reply(self, text: str, question: Question) -> Reply | Failure:
             ids = [_id(item) for item in _items(question)]
-            return Reply(text=json.dumps({"verdicts": [_said(id_, n == 0) for n, id_ in enumerate(ids)]}))
+            return Reply(text=json.dumps({"verdicts": [_verdict(id_, n == 0) for n, id_ in enumerate(ids)]}))
 
     judge = WRITTEN.model_copy(update={"criteria_per_call": 0})
     plan = PLAN.only(["criteria_order"])
@@ -165,11 +165,11 @@ def test_audit_catches_verdicts_that_contradict_their_rationale() -> None:
         """Says that it is bad, and finds it met; shown its own words, it reads them rightly."""
 
         def reply(self, text: str, question: Question) -> Reply | Failure:
-            return Reply(text=json.dumps(_said(_id(question.schema), text != _REASON)))
+            return Reply(text=json.dumps(_verdict(_id(question.schema), text != _REASON)))
 
     class Upright(Contrary):
         def reply(self, text: str, question: Question) -> Reply | Failure:
-            return Reply(text=json.dumps(_said(_id(question.schema), False)))
+            return Reply(text=json.dumps(_verdict(_id(question.schema), False)))
 
     plan = PLAN.only(["rationale"])
     contrary = audited(Contrary(), WRITTEN, plan)
@@ -182,15 +182,15 @@ def test_audit_catches_verdicts_that_contradict_their_rationale() -> None:
 _REASON = "The answer does not say so."
 
 
-def _said(id_: str, met: bool) -> dict[str, object]:
+def _verdict(id_: str, met: bool) -> dict[str, object]:
     return {"criterion": id_, "rationale": _REASON, "evidence": [], "verdict": "met" if met else "not_met"}
 
 
 def _items(question: Question) -> list[dict[str, Any]]:
     assert question.schema
     items = question.schema["properties"]["verdicts"]["items"]
-    found: list[dict[str, Any]] = items.get("anyOf", [items])
-    return found
+    match: list[dict[str, Any]] = items.get("anyOf", [items])
+    return match
 
 
 def _id(schema: dict[str, Any] | None) -> str:
@@ -252,9 +252,9 @@ def test_audit_of_a_comparative_judge_shows_a_good_completion_beside_each_attack
 
 
 def test_which_suites_tell_false_positive_suites_of_a_comparative_judge() -> None:
-    told = PLAN.adapted(COMPARATIVE).false_positive_suites
-    assert "completion_order" not in told and "criteria_order" not in told
-    assert {"plain", "injection", "praise"} <= set(told), "there a bad answer is preferred to a good one"
+    results = PLAN.adapted(COMPARATIVE).false_positive_suites
+    assert "completion_order" not in results and "criteria_order" not in results
+    assert {"plain", "injection", "praise"} <= set(results), "there a bad answer is preferred to a good one"
 
 
 def test_audit_catches_a_comparative_judge_that_takes_the_first() -> None:

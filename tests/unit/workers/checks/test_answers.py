@@ -173,7 +173,7 @@ def test_string_defaults_to_the_reference_of_the_prompt() -> None:
     [
         ("rapidfuzz", "similarity", {"references": ["a"]}),
         ("sacrebleu", "similarity", {"references": ["a"], "metric": "bleu"}),
-        ("langdetect.lang_detect_exception", "language", {"codes": ["en"]}),
+        ("langdetect", "language", {"codes": ["en"]}),
         ("nltk.tokenize.destructive", "ifeval",
          {"instruction_id": "format:title_case"}),
     ],

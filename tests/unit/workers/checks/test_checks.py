@@ -34,7 +34,6 @@ def answers() -> Iterator[dict[str, object]]:
     CHECKS["odd"] = CheckType("odd", 3, Args, odd)
     yield chosen
     del CHECKS["odd"]
-    checks._prepare.cache_clear()
 
 
 @pytest.mark.parametrize("gives", [ValueError("no"), SystemExit(1), math.nan, 1.5, -0.1, None, "high"], ids=repr)

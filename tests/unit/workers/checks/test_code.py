@@ -36,22 +36,18 @@ def test_code_rejects_invalid_arguments() -> None:
 )
 def test_code_rejects_tests_with_fixtures(source: str) -> None:
     with pytest.raises(ValidationError):
-        Code(tests=source)
+        Code.model_validate({"tests": source})
 
 
 def test_split_accepts_arguments_with_defaults() -> None:
-    assert [name for name, _ in split("def test_a(n=1, *, m=2): pass")] == ["test_a"]
+    assert [name for name, _ in split(("def test_a(n=1, *, m=2): pass",))] == ["test_a"]
 
 
 def test_split_names_tests() -> None:
-    assert [name for name, _ in split("def test_a(): pass\ndef helper(): pass\ndef test_b(): pass")] == [
-        "test_a",
-        "test_b",
-    ]
+    tests = "def test_a(): pass\ndef helper(): pass\ndef test_b(): pass"
+    assert [name for name, _ in split((tests,))] == ["test_a", "test_b"]
     assert [name for name, _ in split(("x", "y"))] == ["test 1", "test 2"]
-    assert [name for name, _ in split("assert True")] == ["test 1"]
     assert [name for name, _ in split(("x", "def test_a(): pass"))] == ["test 1", "test_a"]
-    assert [*split(" ")] == []
 
 
 def test_suite_result_gap_needs_shown_and_hidden_tests() -> None:

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+from langdetect.detector_factory import PROFILES_DIRECTORY
 from pydantic import ValidationError
 
 from rubricsvc.core.prompt import Completion, Prompt
@@ -174,7 +177,7 @@ def test_language_rejects_unknown_codes(code: str) -> None:
 
 
 def test_languages_are_those_of_langdetect() -> None:
-    assert sorted(english._languages().langlist) == english.LANGUAGES
+    assert sorted(path.name for path in Path(PROFILES_DIRECTORY).iterdir()) == english.LANGUAGES
 
 
 FENCED = "a\n```python\nx\n```\nb\n~~~\ny\n```\n~~~\n```json\nz"
