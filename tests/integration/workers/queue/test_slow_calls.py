@@ -50,7 +50,7 @@ def judge_at(server: ScriptedServer, **endpoint: Any) -> Judge:
     return Judge(name="http", model="scripted", endpoint=Endpoint(base_url=server.url, **{"max_retries": 0} | endpoint))
 
 
-def test_drain_runs_as_many_slow_calls_as_the_judge_allows(db: Database) -> None:
+def test_drain_runs_concurrent_calls_up_to_the_limit(db: Database) -> None:
     """64 calls of one job, each of a completion of its own, and more than one claim holds."""
     with scripted_server(replace(YES, delay_s=1.0)) as server:
         job = submit_job(db, 64, judge=judge_at(server), rubric=ONE)
@@ -61,7 +61,7 @@ def test_drain_runs_as_many_slow_calls_as_the_judge_allows(db: Database) -> None
         assert jobs.progress(session, job).done == 64
 
 
-def test_drain_is_not_blocked_by_a_stuck_call(db: Database) -> None:
+def test_drain_continues_beside_a_stuck_call(db: Database) -> None:
     def script(_: int, body: dict[str, Any]) -> ScriptedReply:
         return replace(YES, delay_s=600.0) if "answer 3" in body["messages"][-1]["content"] else YES
 
@@ -79,7 +79,7 @@ def test_drain_is_not_blocked_by_a_stuck_call(db: Database) -> None:
 
 
 @pytest.mark.parametrize("retrying", [False, True])
-def test_drain_closes_the_connections_of_a_cancelled_job(db: Database, retrying: bool) -> None:
+def test_cancel_ends_calls_at_the_server(db: Database, retrying: bool) -> None:
     """Those under way are hung up on, and no other is begun: neither those that wait for a slot nor a retry."""
     slow = replace(YES, delay_s=600.0)
     with scripted_server(

@@ -158,7 +158,7 @@ def claim_all(db: Database, seconds: float = 60.0) -> list[Lease]:
         return leases.claim(session, 1, limit=100, worker="w", seconds=seconds)
 
 
-def test_record_keeps_the_settled_verdict_of_another_job(each_db: Database) -> None:
+def test_record_keeps_stored_verdict_of_another_job(each_db: Database) -> None:
     first, second = (submit_job(each_db, 1, judge=JUDGE, key=key) for key in "ab")
     one, two = claim_all(each_db)
     assert (one.job_id, two.job_id) == (first, second)
@@ -172,7 +172,7 @@ def test_record_keeps_the_settled_verdict_of_another_job(each_db: Database) -> N
         assert len(verdicts.page(session)) == 3
 
 
-def test_retry_replaces_failed_verdicts_and_counts_attempts(each_db: Database) -> None:
+def test_record_replaces_failed_verdict_and_counts_attempts(each_db: Database) -> None:
     job = submit_job(each_db, 1, judge=JUDGE)
     taken = claim_all(each_db)
     with each_db.write() as session:
@@ -194,7 +194,7 @@ def test_retry_replaces_failed_verdicts_and_counts_attempts(each_db: Database) -
         assert [row.attempts for row in verdicts.page(session) if row.criterion == "c1"] == [2]
 
 
-def test_reconcile_fails_items_that_lost_three_workers(each_db: Database) -> None:
+def test_reconcile_fails_item_after_max_leases(each_db: Database) -> None:
     job = submit_job(each_db, 1, judge=JUDGE)
     for _ in range(3):
         assert len(claim_all(each_db, seconds=-1.0)) == 1
@@ -207,7 +207,7 @@ def test_reconcile_fails_items_that_lost_three_workers(each_db: Database) -> Non
         assert jobs.get(session, job).status == "completed_with_failures"
 
 
-def test_reconcile_notifies_only_of_unleased_work(each_db: Database) -> None:
+def test_reconcile_publishes_only_unattended_work(each_db: Database) -> None:
     submit_job(each_db, 2, judge=JUDGE)
 
     def message_count() -> int:
@@ -233,7 +233,7 @@ def test_reconcile_notifies_only_of_unleased_work(each_db: Database) -> None:
     assert message_count() == 0  # somebody is at it, and will take the other item too
 
 
-def test_outbox_keeps_notifications_while_the_broker_is_down(db: Database) -> None:
+def test_relay_keeps_messages_of_unreachable_broker(db: Database) -> None:
     submit_job(db, 1, judge=JUDGE)
 
     def away(*_: object) -> None:
@@ -244,7 +244,7 @@ def test_outbox_keeps_notifications_while_the_broker_is_down(db: Database) -> No
     assert outbox.relay(db, lambda *_: None) == 1
 
 
-def test_submit_rejects_a_reused_key_with_other_content(each_db: Database) -> None:
+def test_submit_rejects_key_of_another_job(each_db: Database) -> None:
     submit_job(each_db, 3, judge=JUDGE, key="k")
     with pytest.raises(ConflictError, match="another job"):
         submit_job(each_db, 4, judge=JUDGE, key="k")
@@ -259,7 +259,7 @@ def test_submit_is_idempotent(each_db: Database, change: str) -> None:
         assert jobs.progress(session, first).total == 3
 
 
-def test_record_writes_verdicts_shared_by_two_jobs_once(each_db: Database) -> None:
+def test_record_writes_shared_verdicts_of_a_batch_once(each_db: Database) -> None:
     """One finds a score, the other a failure: the score stands, and both rewards are folded from it."""
     first, second = (submit_job(each_db, 1, judge=JUDGE, key=key) for key in "ab")
     one, two = claim_all(each_db)
@@ -271,7 +271,7 @@ def test_record_writes_verdicts_shared_by_two_jobs_once(each_db: Database) -> No
         assert len(verdicts.page(session)) == 3
 
 
-def test_retry_clears_the_old_reward(db: Database) -> None:
+def test_retry_clears_the_reward(db: Database) -> None:
     job = submit_job(db, 1, judge=JUDGE, rubric=RUBRIC.model_copy(update={"min_coverage": 0.5}))
     (lease,) = claim_all(db)
     part = RUBRIC.model_copy(update={"min_coverage": 0.5})

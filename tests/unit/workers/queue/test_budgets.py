@@ -79,7 +79,7 @@ def worst(server: ScriptedServer) -> float:
 
 
 @pytest.mark.parametrize("workers", [1, 3])
-def test_budget_stops_a_job_before_its_cap(each_db: Database, workers: int) -> None:
+def test_budget_stops_job_below_its_limit(each_db: Database, workers: int) -> None:
     with scripted_server(replace(YES, delay_s=0.01)) as server:
         job = submit_job(each_db, 100, judge=judge_at(server))
         cap = 60 * COST
@@ -99,7 +99,7 @@ def test_budget_stops_a_job_before_its_cap(each_db: Database, workers: int) -> N
     assert failed <= {"budget"}
 
 
-def test_retry_with_a_larger_budget_continues(each_db: Database) -> None:
+def test_retry_continues_with_larger_budget(each_db: Database) -> None:
     with scripted_server(YES) as server:
         job = submit_job(each_db, 20, judge=judge_at(server))
         set_budget(each_db, job, 30 * COST)
@@ -117,7 +117,7 @@ def test_retry_with_a_larger_budget_continues(each_db: Database) -> None:
     assert (row(each_db, job).status, row(each_db, job).spent) == ("completed", pytest.approx(60 * COST))
 
 
-def test_costs_are_counted_without_a_budget(db: Database) -> None:
+def test_spending_is_counted_without_budget(db: Database) -> None:
     with scripted_server(YES) as server:
         job = submit_job(db, 5, judge=judge_at(server))
         drain(db)
@@ -143,9 +143,7 @@ def test_costs_are_counted_without_a_budget(db: Database) -> None:
     ],
     ids=["400", "503", "408", "504", "dropped", "timeout", "no usage", "half a usage", "no JSON"],
 )
-def test_costs_of_calls_without_usage_are_the_maximum(
-    db: Database, script: Sequence[ScriptedReply], counted: int
-) -> None:
+def test_calls_without_usage_cost_their_maximum(db: Database, script: Sequence[ScriptedReply], counted: int) -> None:
     with scripted_server(script) as server:
         job = submit_job(db, 1, judge=judge_at(server, timeout_s=1.0, concurrency=1))
         drain(db)
@@ -153,7 +151,7 @@ def test_costs_of_calls_without_usage_are_the_maximum(
         assert low < row(db, job).spent + 1e-12 <= 2 * COST + counted * worst(server) + 1e-9
 
 
-def test_cancelled_job_counts_costs_of_running_calls(db: Database) -> None:
+def test_cancelled_job_counts_calls_under_way(db: Database) -> None:
     with scripted_server(replace(YES, delay_s=600)) as server:
         job = submit_job(db, 8, judge=judge_at(server))
         set_budget(db, job, 1.0)
@@ -182,7 +180,7 @@ def reconcile(db: Database) -> None:
     Reconciler(db, make_app(settings, db), settings).run_once()
 
 
-def test_budget_counts_reservations_of_killed_workers_as_spent(each_db: Database) -> None:
+def test_reservations_of_killed_worker_count_as_spent(each_db: Database) -> None:
     with scripted_server(YES) as server:
         job = submit_job(each_db, 20, judge=judge_at(server))
         set_budget(each_db, job, 60 * COST)
@@ -202,7 +200,7 @@ def test_budget_counts_reservations_of_killed_workers_as_spent(each_db: Database
     assert (row(each_db, job).status, row(each_db, job).spent) == ("completed", pytest.approx(90 * COST))
 
 
-def test_budget_is_corrected_by_a_worker_that_returns(each_db: Database) -> None:
+def test_silent_worker_corrects_the_sum_when_it_returns(each_db: Database) -> None:
     job = submit_job(each_db, 2, judge=PAID)
     set_budget(each_db, job, 1.0)
 
@@ -219,7 +217,7 @@ def test_budget_is_corrected_by_a_worker_that_returns(each_db: Database) -> None
     assert (row(each_db, job).spent, held(each_db, job)) == (pytest.approx(0.1), 0)
 
 
-def test_budget_keeps_reservations_of_active_workers(each_db: Database) -> None:
+def test_working_worker_keeps_its_reservation(each_db: Database) -> None:
     job = submit_job(each_db, 2, judge=PAID)
     set_budget(each_db, job, 1.0)
     with each_db.write() as session:
@@ -229,7 +227,7 @@ def test_budget_keeps_reservations_of_active_workers(each_db: Database) -> None:
     assert (row(each_db, job).spent, held(each_db, job)) == (0, pytest.approx(0.4))
 
 
-def test_budget_may_not_fall_below_running_calls(each_db: Database) -> None:
+def test_smaller_budget_covers_calls_under_way(each_db: Database) -> None:
     job = submit_job(each_db, 2, judge=PAID)
     set_budget(each_db, job, 1.0)
     with each_db.write() as session:
@@ -250,7 +248,7 @@ def job_budget(db: Database, job: int, worker: str) -> JobBudget:
     return JobBudget(job, write, worker=worker, capped=True)
 
 
-def test_budget_reservation_leaves_a_share_for_other_workers(each_db: Database) -> None:
+def test_worker_leaves_money_for_others(each_db: Database) -> None:
     """What it reserves for calls to come might else be all, and a job would end with its budget unspent."""
     job = submit_job(each_db, 2, judge=PAID)
     set_budget(each_db, job, 1.0)
@@ -270,7 +268,7 @@ def test_budget_reservation_leaves_a_share_for_other_workers(each_db: Database) 
     assert not after.exhausted
 
 
-def test_exhausted_job_ends_without_open_reservations(each_db: Database) -> None:
+def test_job_ends_when_no_worker_can_release_money(each_db: Database) -> None:
     job = submit_job(each_db, 2, judge=PAID)
     set_budget(each_db, job, 1.0)
     with each_db.write() as session:
@@ -297,7 +295,7 @@ def test_exhausted_job_ends_without_open_reservations(each_db: Database) -> None
     assert row(each_db, job).exhausted
 
 
-def test_budget_releases_unused_reservations_during_slow_calls(db: Database) -> None:
+def test_money_reserved_ahead_is_released_during_slow_calls(db: Database) -> None:
     with scripted_server(replace(YES, delay_s=600)) as server:
         job = submit_job(db, 8, judge=judge_at(server))
         set_budget(db, job, 1.0)
@@ -313,7 +311,7 @@ def test_budget_releases_unused_reservations_during_slow_calls(db: Database) -> 
         thread.join(20)
 
 
-def test_budget_is_never_exceeded_by_concurrent_reservations(each_db: Database) -> None:
+def test_workers_never_reserve_more_than_the_budget(each_db: Database) -> None:
     """Eight threads that take as fast as they can."""
     job = submit_job(each_db, 1, judge=PAID)
     set_budget(each_db, job, 1.0)
@@ -338,13 +336,13 @@ def test_budget_is_never_exceeded_by_concurrent_reservations(each_db: Database) 
 
 
 @pytest.mark.parametrize("budget", [0.0, -1.0, float("nan"), float("inf")])
-def test_submit_rejects_invalid_budgets(db: Database, budget: float) -> None:
+def test_budget_rejects_invalid_amounts(db: Database, budget: float) -> None:
     judge = Judge(name="paid", model="m", endpoint=Endpoint(price=PRICE))
     with pytest.raises(InvalidError, match="is not above 0"):
         budgets.check(judge, budget)
 
 
-def test_submit_with_budget_requires_all_prices(db: Database) -> None:
+def test_budget_requires_every_price(db: Database) -> None:
     paid = Judge(name="paid", model="m", endpoint=Endpoint(price=PRICE))
     unknown = Judge(name="unknown", model="m")
     local = [Judge(name=engine, engine=engine, model="m") for engine in FREE]
@@ -357,7 +355,7 @@ def test_submit_with_budget_requires_all_prices(db: Database) -> None:
     assert "endpoint.price" in caught.value.hint
 
 
-def test_registered_engine_has_costs_unless_declared_free() -> None:
+def test_budget_requires_price_of_registered_engine() -> None:
     own = Judge(name="own", engine="my_engine", model="m")
     with pytest.raises(InvalidError, match="unknown price: own"):
         budgets.check(own, 1.0)

@@ -50,7 +50,7 @@ def settings(db: Database, **changes: object) -> Settings:
     return Settings.model_validate({"database_url": db.url, "claim_size": 4, "heartbeat_seconds": 0.05, **changes})
 
 
-def test_drain_scores_a_job_and_stores_all_results(each_db: Database, use: object) -> None:
+def test_drain_scores_all_items(each_db: Database, use: object) -> None:
     use(InstantEngine())
     job = submit_job(each_db, 30, judge=JUDGE)
     assert Drainer(each_db, settings(each_db)).run(1) is True
@@ -61,7 +61,7 @@ def test_drain_scores_a_job_and_stores_all_results(each_db: Database, use: objec
         assert all(row.reward == pytest.approx(0.9) for row in jobs.results(session, job))
 
 
-def test_drain_of_a_retry_asks_failed_criteria_only(each_db: Database, use: object) -> None:
+def test_drain_asks_only_failed_verdicts_on_retry(each_db: Database, use: object) -> None:
     def second_fails(question: Question) -> Reply | Failure:
         return Failure(Reason.TIMEOUT, "slow") if "number 2" in question.text else agreeable(question)
 
@@ -84,7 +84,7 @@ def test_drain_of_a_retry_asks_failed_criteria_only(each_db: Database, use: obje
         assert jobs.get(session, job).status == "completed"
 
 
-def test_drain_of_a_second_job_reuses_verdicts(db: Database, use: object) -> None:
+def test_drain_reuses_verdicts_for_a_second_job(db: Database, use: object) -> None:
     engine = InstantEngine(remember=100)
     use(engine)
     submit_job(db, 5, judge=JUDGE, key="first")
@@ -120,7 +120,7 @@ def leased(db: Database, job: int) -> int:
         return jobs.progress(session, job).leased
 
 
-def test_drain_stops_calls_of_cancelled_jobs(db: Database, use: object) -> None:
+def test_drain_stops_calls_of_cancelled_job(db: Database, use: object) -> None:
     use(Slow())
     job = submit_job(db, 3, judge=JUDGE)
     thread = in_background(db, threading.Event())
@@ -146,7 +146,7 @@ def test_drain_releases_leases_when_stopped(db: Database, use: object) -> None:
         assert jobs.progress(session, job).pending == 3
 
 
-def test_drain_renews_leases_during_calls(db: Database, use: object) -> None:
+def test_drain_renews_leases_of_slow_calls(db: Database, use: object) -> None:
     use(Slow())
     job = submit_job(db, 1, judge=JUDGE)
     stopping = threading.Event()
@@ -163,7 +163,7 @@ def test_drain_renews_leases_during_calls(db: Database, use: object) -> None:
         thread.join(20)
 
 
-def test_drain_survives_a_database_outage(db: Database, use: object) -> None:
+def test_drain_waits_for_unreachable_database(db: Database, use: object) -> None:
     use(InstantEngine())
     job = submit_job(db, 8, judge=JUDGE)
     real, failures = store.record, iter([OperationalError("write", {}, Exception("disk is full"))] * 2)
@@ -179,7 +179,7 @@ def test_drain_survives_a_database_outage(db: Database, use: object) -> None:
         assert jobs.progress(session, job).done == 8
 
 
-def test_drain_isolates_the_error_of_one_item(db: Database, use: object) -> None:
+def test_drain_isolates_an_error_in_one_item(db: Database, use: object) -> None:
     use(InstantEngine())
     job = submit_job(db, 6, judge=JUDGE)
     real = scoring.score
@@ -197,7 +197,7 @@ def test_drain_isolates_the_error_of_one_item(db: Database, use: object) -> None
         assert {row.reason for row in verdicts.page(session, outcome="failed")} == {"engine_error"}
 
 
-def test_drain_isolates_a_result_that_cannot_be_stored(db: Database, use: object) -> None:
+def test_drain_isolates_an_unstorable_result(db: Database, use: object) -> None:
     use(InstantEngine())
     job = submit_job(db, 6, judge=JUDGE)
     real = store.record
@@ -222,7 +222,7 @@ def test_drain_isolates_a_result_that_cannot_be_stored(db: Database, use: object
         assert jobs.get(session, job).status == "completed"
 
 
-def test_drain_stopped_in_an_outage_releases_leases_afterwards(db: Database, use: object) -> None:
+def test_drain_releases_leases_when_database_returns_after_stop(db: Database, use: object) -> None:
     use(InstantEngine())
     job = submit_job(db, 3, judge=JUDGE)
     stopping, away = threading.Event(), threading.Event()
@@ -251,7 +251,7 @@ def test_drain_stopped_in_an_outage_releases_leases_afterwards(db: Database, use
         assert jobs.progress(session, job).pending == 3
 
 
-def test_drain_truncates_error_messages_at_4000_characters(db: Database, use: object) -> None:
+def test_drain_cuts_error_messages(db: Database, use: object) -> None:
     class Wordy(InstantEngine):
         async def ask(self, request: EngineRequest) -> list[Reply | Failure]:
             raise ValueError("x" * 1_000_000)
@@ -269,7 +269,7 @@ def test_drain_truncates_error_messages_at_4000_characters(db: Database, use: ob
     assert all(len(verdict.raw or "") <= 4000 for verdict in found)
 
 
-def test_drain_finishes_running_calls_at_its_time_limit(db: Database, use: object) -> None:
+def test_drain_finishes_started_items_at_its_time_limit(db: Database, use: object) -> None:
     class Brief(InstantEngine):
         async def ask(self, request: EngineRequest) -> list[Reply | Failure]:
             await asyncio.sleep(0.3)
@@ -285,7 +285,7 @@ def test_drain_finishes_running_calls_at_its_time_limit(db: Database, use: objec
     assert progress.done + progress.pending == 12
 
 
-def test_drain_fails_items_of_an_unavailable_engine(db: Database) -> None:
+def test_drain_fails_items_of_unavailable_engine(db: Database) -> None:
     job = submit_job(db, 2, judge=Judge(name="odd", engine="no_such_engine", model="m"))
     assert Drainer(db, settings(db)).run(1) is True
     with db.read() as session:
@@ -293,7 +293,7 @@ def test_drain_fails_items_of_an_unavailable_engine(db: Database) -> None:
         assert "no_such_engine" in str(verdicts.page(session)[0].verdict.detail)
 
 
-def test_drain_fails_only_items_of_an_invalid_rubric(db: Database, use: object) -> None:
+def test_drain_fails_items_of_unreadable_rubric_only(db: Database, use: object) -> None:
     use(InstantEngine())
     job = submit_job(db, 5, judge=JUDGE)
     with db.write() as session:

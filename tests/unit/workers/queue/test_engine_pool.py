@@ -68,7 +68,7 @@ def waits_in_another_drain(db: Database, kept: EnginePool, judge: Judge, server:
     return server.count == before
 
 
-def test_engine_pool_keeps_rate_limits_between_drains(db: Database, kept: EnginePool) -> None:
+def test_pool_keeps_minute_counts_between_drains(db: Database, kept: EnginePool) -> None:
     with scripted_server(YES) as server:
         judge = judge_at(server, requests_per_minute=4)
         submit_job(db, 4, judge=judge, rubric=ONE, key="first")
@@ -77,7 +77,7 @@ def test_engine_pool_keeps_rate_limits_between_drains(db: Database, kept: Engine
         assert server.count == 4
 
 
-def test_engine_pool_keeps_retry_after_between_drains(db: Database, kept: EnginePool) -> None:
+def test_pool_keeps_retry_after_between_drains(db: Database, kept: EnginePool) -> None:
     with scripted_server(error(429, retry_after=60)) as server:
         judge = judge_at(server, max_retries=0, concurrency=1)
         submit_job(db, 1, judge=judge, rubric=ONE, key="first")
@@ -86,7 +86,7 @@ def test_engine_pool_keeps_retry_after_between_drains(db: Database, kept: Engine
         assert waits_in_another_drain(db, kept, judge, server)
 
 
-def test_engine_pool_keeps_server_capabilities(db: Database, kept: EnginePool) -> None:
+def test_pool_keeps_server_capabilities(db: Database, kept: EnginePool) -> None:
     def script(_: int, body: dict[str, Any]) -> ScriptedReply:
         return error(400, "no response_format here") if "response_format" in body else YES
 
@@ -99,7 +99,7 @@ def test_engine_pool_keeps_server_capabilities(db: Database, kept: EnginePool) -
         assert server.probes == 1
 
 
-def test_engine_pool_is_keyed_by_judge_and_endpoint(kept: EnginePool) -> None:
+def test_pool_keys_engines_by_judge_and_endpoint(kept: EnginePool) -> None:
     async def itself(engine: Engine) -> Engine:
         return engine
 
@@ -113,7 +113,7 @@ def test_engine_pool_is_keyed_by_judge_and_endpoint(kept: EnginePool) -> None:
     assert kept.run(judge, itself) is not first
 
 
-def test_engine_pool_locks_work_across_event_loops(db: Database, kept: EnginePool) -> None:
+def test_pool_keeps_locks_usable_between_drains(db: Database, kept: EnginePool) -> None:
     """asyncio's belong to the loop in which they were first waited for."""
     with scripted_server(YES) as server:
         judge = judge_at(server, requests_per_minute=600, tokens_per_minute=10**9)
@@ -124,7 +124,7 @@ def test_engine_pool_locks_work_across_event_loops(db: Database, kept: EnginePoo
                 assert jobs.get(session, job).status == "completed", verdicts.page(session, outcome="failed")
 
 
-def test_engine_pool_retries_an_engine_that_failed_to_start(db: Database, kept: EnginePool) -> None:
+def test_pool_retries_unavailable_engine(db: Database, kept: EnginePool) -> None:
     judge = Judge(name="j", engine="late", model="m")
     submit_job(db, 1, judge=judge, rubric=ONE, key="first")
     drain(db, kept)
@@ -138,7 +138,7 @@ def test_engine_pool_retries_an_engine_that_failed_to_start(db: Database, kept: 
         assert jobs.get(session, job).status == "completed"
 
 
-def test_engine_pool_closes_engines_after_each_drain(kept: EnginePool) -> None:
+def test_pool_closes_connections_after_each_drain(kept: EnginePool) -> None:
     class Counts(InstantEngine):
         closed = 0
 
@@ -156,7 +156,7 @@ def test_engine_pool_closes_engines_after_each_drain(kept: EnginePool) -> None:
             assert engine.closed == times
 
 
-def test_http_engine_reconnects_after_aclose(kept: EnginePool) -> None:
+def test_pooled_http_engine_reconnects(kept: EnginePool) -> None:
     async def ask(engine: Engine) -> list[Reply | Failure]:
         return await engine.ask(EngineRequest("", "u", (Question("Met?", ("Yes", "No")),)))
 

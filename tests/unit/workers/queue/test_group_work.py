@@ -81,7 +81,7 @@ def test_drain_judges_each_group_once_and_whole(each_db: Database, engine: Taste
     assert found == set(group_questions(RUBRIC, JUDGE, group).fingerprints.values())
 
 
-def test_drain_gives_two_workers_the_same_group_verdicts(each_db: Database, engine: Tasteful) -> None:
+def test_group_shared_by_two_workers_gives_equal_verdicts(each_db: Database, engine: Tasteful) -> None:
     job = submit(each_db, prompts_=1)
     with each_db.write() as session:
         elsewhere = leases.claim(session, 1, limit=2, worker="other", seconds=60)
@@ -105,7 +105,7 @@ def test_claim_takes_whole_groups(each_db: Database, engine: Tasteful) -> None:
         assert len(leases.claim(session, 1, limit=100, worker="w", seconds=60)) == 2 * ANSWERS
 
 
-def test_drain_of_a_retry_judges_the_whole_failed_group(db: Database, engine: Tasteful) -> None:
+def test_retry_asks_about_the_whole_failed_group(db: Database, engine: Tasteful) -> None:
     class Lost(Tasteful):
         async def ask(self, request: EngineRequest) -> list[Reply | Failure]:
             return [Failure(Reason.TIMEOUT)] if "question 1" in request.shared else await super().ask(request)
@@ -122,7 +122,7 @@ def test_drain_of_a_retry_judges_the_whole_failed_group(db: Database, engine: Ta
     assert rewards(db, job) == pytest.approx(RIGHT)
 
 
-def test_drain_stops_the_group_call_of_a_cancelled_job(db: Database) -> None:
+def test_cancel_stops_the_call_of_a_group(db: Database) -> None:
     ended = threading.Event()
 
     class Slow(Tasteful):
@@ -150,7 +150,7 @@ def test_drain_stops_the_group_call_of_a_cancelled_job(db: Database) -> None:
     ENGINES.pop("comparing")
 
 
-def test_drain_fails_a_group_of_one_completion(db: Database, engine: Tasteful) -> None:
+def test_group_of_one_completion_fails_with_reason(db: Database, engine: Tasteful) -> None:
     with db.write() as session:
         rubric = rubrics.add(session, RUBRIC, name="shared")
         (id_,) = completions.add_many(session, [(prompts.add(session, Prompt.of("q")).id, Completion(text="a"))])

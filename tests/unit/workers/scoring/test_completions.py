@@ -35,14 +35,14 @@ def outcomes(verdicts: Sequence[Verdict]) -> list[tuple[str, Reason | None]]:
 
 
 @pytest.mark.parametrize("judge", [JUDGE, WRITTEN, WRITTEN.model_copy(update={"criteria_per_call": 1})])
-def test_score_returns_verdicts_in_the_order_of_the_rubric(judge: Judge) -> None:
+def test_score_returns_a_verdict_per_criterion_in_order(judge: Judge) -> None:
     verdicts = scored(make_engine(judge), judge)
     assert outcomes(verdicts) == [("a", None), ("short", None), ("b", None)]
     assert [verdict.value for verdict in verdicts] == [verdicts[0].value, 1.0, verdicts[0].value]
 
 
 @pytest.mark.parametrize("judge", [JUDGE, WRITTEN])
-def test_score_asks_all_criteria_in_one_request(judge: Judge) -> None:
+def test_score_asks_all_criteria_in_one_request_criterion_last(judge: Judge) -> None:
     engine = InstantEngine(remember=5)
     scored(engine, judge)
     (request,) = engine.requests
@@ -55,14 +55,14 @@ def test_score_asks_all_criteria_in_one_request(judge: Judge) -> None:
     assert request.sampling == judge.sampling
 
 
-def test_score_of_a_checked_rubric_asks_nothing() -> None:
+def test_score_of_checks_asks_no_engine() -> None:
     engine = InstantEngine(remember=1)
     verdicts = scored(engine, rubric=Rubric(criteria=(RUBRIC.criteria[1],)))
     assert outcomes(verdicts) == [("short", None)]
     assert engine.requests == []
 
 
-def test_score_reuses_known_verdicts() -> None:
+def test_score_keeps_known_verdicts() -> None:
     engine = InstantEngine(remember=1)
     known = {key: Verdict.scored(key, 0.25) for key in ("a", "short")}
     verdicts = scored(engine, **known)
@@ -71,7 +71,7 @@ def test_score_reuses_known_verdicts() -> None:
     assert "Says how." in engine.requests[0].questions[0].text
 
 
-def test_score_with_all_verdicts_known_asks_nothing() -> None:
+def test_score_of_known_verdicts_asks_no_engine() -> None:
     engine = InstantEngine(remember=1)
     known = {key: Verdict.scored(key, 0.25) for key in RUBRIC.by_key}
     assert scored(engine, **known) == list(known.values())
@@ -79,7 +79,7 @@ def test_score_with_all_verdicts_known_asks_nothing() -> None:
 
 
 @pytest.mark.parametrize("reason", [Reason.TIMEOUT, Reason.UNREACHABLE, Reason.RATE_LIMITED, Reason.TOO_LONG])
-def test_score_keeps_the_reason_of_an_engine_failure(reason: Reason) -> None:
+def test_score_turns_engine_failure_into_failed_verdict(reason: Reason) -> None:
     def answer(question: Question) -> Reply | Failure:
         return Failure(reason, "so it was", raw="503") if "why" in question.text else agreeable(question)
 
@@ -107,13 +107,13 @@ class Short(InstantEngine):
     ("engine", "detail"),
     [(Broken(), "ZeroDivisionError: oops"), (Short(), "ValueError: 1 replies to 2 questions")],
 )
-def test_score_with_a_broken_engine_keeps_the_checks(engine: InstantEngine, detail: str) -> None:
+def test_score_keeps_checks_when_the_engine_raises(engine: InstantEngine, detail: str) -> None:
     verdicts = scored(engine)
     assert outcomes(verdicts) == [("a", Reason.ENGINE_ERROR), ("short", None), ("b", Reason.ENGINE_ERROR)]
     assert verdicts[0].detail == detail
 
 
-def test_score_with_an_invalid_judge_keeps_the_checks() -> None:
+def test_score_keeps_checks_when_the_judge_cannot_be_asked() -> None:
     lost = JUDGE.model_copy(update={"template": "nonsense"})
     verdicts = scored(InstantEngine(), lost)
     assert outcomes(verdicts) == [("a", Reason.ENGINE_ERROR), ("short", None), ("b", Reason.ENGINE_ERROR)]

@@ -57,7 +57,7 @@ def why_and_how(why: float, how: float) -> Script:
     return script
 
 
-def test_panel_asks_each_member_in_its_mode() -> None:
+def test_panel_aggregates_members_of_different_modes() -> None:
     with scripted_server(labels(Yes=0.4, No=0.6)) as one, scripted_server(met) as two:
         panel = Judge(name="p", mode="panel", members=(at(one, "cheap"), at(two, "strong", "written")))
         found = scored(panel)
@@ -69,7 +69,7 @@ def test_panel_asks_each_member_in_its_mode() -> None:
     assert (found["short"].value, found["short"].votes) == (1.0, ())
 
 
-def test_panel_fails_if_fewer_than_half_of_the_members_score() -> None:
+def test_panel_fails_when_fewer_than_half_score() -> None:
     with scripted_server(labels(Yes=0.9, No=0.1)) as up, scripted_server(NO) as down:
         pair = Judge(name="p", mode="panel", voting=Voting(rule="min"), members=(at(up, "a"), at(down, "b")))
         assert scored(pair)["why"].value == pytest.approx(0.9)
@@ -79,7 +79,7 @@ def test_panel_fails_if_fewer_than_half_of_the_members_score() -> None:
     assert [vote.outcome for vote in verdict.votes] == ["scored", "failed", "failed"]
 
 
-def test_cascade_asks_the_next_member_only_if_uncertain() -> None:
+def test_cascade_asks_next_member_only_if_uncertain() -> None:
     with scripted_server(why_and_how(0.95, 0.5)) as one, scripted_server(labels(Yes=0.2, No=0.8)) as two:
         cascade = Judge(name="c", mode="cascade", band=BAND, members=(at(one, "cheap"), at(two, "better")))
         found = scored(cascade)
@@ -94,7 +94,7 @@ def test_cascade_asks_the_next_member_only_if_uncertain() -> None:
     assert usage.prompt == 20
 
 
-def test_cascade_uses_calibrated_probabilities() -> None:
+def test_cascade_uses_calibrated_probability() -> None:
     """0.95 means 0.49 here; whether a threshold makes it 0 or 1 is another matter, and so is a panel around it."""
     curve = Calibration(families={"binary": Curve(method="platt", slope=1.0, offset=-3.0)})
     with scripted_server(labels(Yes=0.95, No=0.05)) as one, scripted_server(labels(Yes=0.1, No=0.9)) as two:
@@ -109,7 +109,7 @@ def test_cascade_uses_calibrated_probabilities() -> None:
     assert (alone.value, alone.calibrated) == (1.0, pytest.approx(0.4862, abs=1e-4))
 
 
-def test_cascade_continues_after_a_failure() -> None:
+def test_cascade_continues_after_failure() -> None:
     with scripted_server(NO) as down, scripted_server(labels(Yes=0.5, No=0.5)) as unsure:
         first_fails = Judge(name="c", mode="cascade", band=BAND, members=(at(down, "a"), at(unsure, "b")))
         assert scored(first_fails)["why"].value == pytest.approx(0.5)
@@ -119,7 +119,7 @@ def test_cascade_continues_after_a_failure() -> None:
     assert [vote.outcome for vote in verdict.votes] == ["scored", "failed"]
 
 
-def test_cascade_may_contain_a_panel() -> None:
+def test_cascade_may_hold_a_panel() -> None:
     with scripted_server(labels(Yes=0.5, No=0.5)) as unsure, scripted_server(labels(Yes=0.9, No=0.1)) as sure:
         panel = Judge(name="p", mode="panel", members=(at(sure, "a"), at(unsure, "b")))
         cascade = Judge(name="c", mode="cascade", band=BAND, members=(at(unsure, "cheap"), panel))
@@ -134,7 +134,7 @@ def test_cascade_may_contain_a_panel() -> None:
     assert found["why"].value == pytest.approx(0.7)
 
 
-def test_questions_digest_covers_members_and_rule() -> None:
+def test_panel_question_holds_members_and_rule() -> None:
     a, b = Judge(name="a", model="a"), Judge(name="b", model="b", mode="written")
     judges = [
         Judge(name="p", mode="panel", members=(a, b)),

@@ -67,7 +67,7 @@ def scored(engine: Engine, asked: Judge, completion: Completion = TRACE, rubric:
     return asyncio.run(score(engine, asked, rubric, PROMPT, completion))
 
 
-def test_trajectory_scores_each_step_and_the_trace() -> None:
+def test_trajectory_keeps_each_step_as_a_vote() -> None:
     engine = Growing()
     progress, honest = scored(engine, judge())
     assert [(vote.by, vote.value) for vote in progress.votes] == [("step 1", 0.1), ("step 2", 0.2), ("step 3", 0.3)]
@@ -82,7 +82,7 @@ def test_trajectory_value_follows_the_rule(rule: str, value: float) -> None:
     assert scored(Growing(), judge(value=rule))[0].value == pytest.approx(value)
 
 
-def test_trajectory_prompts_extend_the_previous_one() -> None:
+def test_trajectory_prompts_extend_each_other() -> None:
     engine = Growing()
     scored(engine, judge())
     shared = [request.shared for request in engine.requests]
@@ -107,14 +107,14 @@ def test_trajectory_fences_tool_results() -> None:
     assert len(re.findall(r"^</agent-[0-9a-f]{8}>$", text, re.M)) == 3
 
 
-def test_trajectory_stride_judges_several_steps_at_a_time() -> None:
+def test_trajectory_groups_steps_into_segments() -> None:
     engine = Growing()
     progress, _ = scored(engine, judge(segment=2))
     assert [vote.by for vote in progress.votes] == ["steps 1 to 2", "step 3"]
     assert len(engine.requests) == 2
 
 
-def test_trajectory_failed_step_is_a_vote_without_value() -> None:
+def test_trajectory_counts_failed_step_as_vote_without_value() -> None:
     progress, _ = scored(Growing(2), judge())
     assert progress.value == pytest.approx(0.2)
     assert [vote.reason for vote in progress.votes] == [None, Reason.TIMEOUT, None]
@@ -125,7 +125,7 @@ def test_trajectory_failed_step_is_a_vote_without_value() -> None:
     assert scored(Growing(1), judge(value="last"))[0].value == 0.3
 
 
-def test_trajectory_stops_after_a_step_that_is_too_long() -> None:
+def test_trajectory_stops_after_too_long_step() -> None:
     engine = Growing(2, reason=Reason.TOO_LONG)
     progress, _ = scored(engine, judge())
     assert len(engine.requests) == 2
@@ -133,14 +133,14 @@ def test_trajectory_stops_after_a_step_that_is_too_long() -> None:
     assert progress.reason == Reason.TOO_LONG
 
 
-def test_trajectory_prompt_reports_loops() -> None:
+def test_trajectory_reports_repetition() -> None:
     stuck = Completion(messages=(call("sky"), result("It is blue.")) * 3)
     progress, _ = scored(Growing(), judge(), stuck)
     assert "the trace repeats: the same step 3 times in a row from step 1" in (progress.detail or "")
     assert "repeats" not in (scored(Growing(), judge())[0].detail or "")
 
 
-def test_trajectory_text_completion_is_one_step() -> None:
+def test_trajectory_treats_plain_answer_as_one_step() -> None:
     engine = Growing()
     progress, _ = scored(engine, judge(), Completion(text="Rayleigh scattering."))
     assert [vote.by for vote in progress.votes] == ["step 1"]
@@ -148,7 +148,7 @@ def test_trajectory_text_completion_is_one_step() -> None:
     assert "(Nothing was written here.)" in engine.requests[-1].shared
 
 
-def test_trajectory_judge_runs_checks() -> None:
+def test_trajectory_keeps_checks() -> None:
     check = Check(name="loops", args={})
     rubric = Rubric(criteria=(*RUBRIC.criteria, Criterion(key="loops", text="No loops.", check=check)))
     found = scored(Growing(), judge(), rubric=rubric)
@@ -159,7 +159,7 @@ def test_trajectory_judge_runs_checks() -> None:
     ]
 
 
-def test_trajectory_written_judge_has_a_rationale_for_each_step() -> None:
+def test_trajectory_written_keeps_rationales_of_steps() -> None:
     asked = judge(written=True).model_copy(update={"thinking": Thinking(), "criteria_per_call": 0})
     progress, _ = scored(InstantEngine(), asked)
     assert [vote.rationale for vote in progress.votes] == ["So it is."] * 3
@@ -176,7 +176,7 @@ def test_trajectory_written_judge_has_a_rationale_for_each_step() -> None:
         {"mode": "trajectory", "require_evidence": True},
     ],
 )
-def test_judge_rejects_contradictory_trajectory_options(fields: dict[str, Any]) -> None:
+def test_trajectory_judge_rejects_contradicting_fields(fields: dict[str, Any]) -> None:
     with pytest.raises(ValidationError, match="trajectory"):
         Judge.model_validate({"name": "t", "model": "m", **fields})
     assert load(judge()).name == "trajectory"
