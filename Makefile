@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 RUN    := OMP_NUM_THREADS=$${OMP_NUM_THREADS:-2} OMP_WAIT_POLICY=$${OMP_WAIT_POLICY:-PASSIVE} $(BIN)/python
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo demo-fast test test-unit test-vllm lint format bench-scoring bench-throttle bench-prefix bench-train bench-judging bench-agreement bench-pairs bench-audit bench-calibration clean
+.PHONY: help install demo demo-fast test test-unit test-vllm lint openapi format bench-scoring bench-throttle bench-prefix bench-train bench-judging bench-agreement bench-pairs bench-audit bench-calibration clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 20
@@ -29,7 +29,7 @@ test: install lint ## everything: lint, types, unit and integration tests, on a 
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.services $(BIN)/python -m pytest -n 2 --dist worksteal tests
 
 test-unit: install ## the unit tests, on few examples where a test makes up its own (under a minute)
-	OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 3 -q tests/unit -m "not model and not integration" --hypothesis-profile=quick -p no:logging
+	OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 3 -q tests/unit --hypothesis-profile=quick -p no:logging
 
 test-vllm: .venv-vllm/.installed ## the tests of vLLM in the worker, on its CPU build (3 minutes, and 3 to install)
 	OMP_NUM_THREADS=1 .venv-vllm/bin/python -m pytest -q tests -m vllm
@@ -39,6 +39,9 @@ lint: install ## style, types, import directions
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+openapi: install ## write docs/openapi.json, which a test compares with the API
+	$(BIN)/python -m tests.openapi
 
 format: install ## let ruff put the code in order
 	$(BIN)/ruff check --fix .

@@ -173,14 +173,8 @@ class StoredCompletion(Stored):
     completion: Completion
 
 
-class StoredCompletionIds(Wire):
-    """Ids of the sent completions, in order."""
-
-    ids: tuple[int, ...]
-
-
-class StoredLabelIds(Wire):
-    """Ids of the sent labels, in order."""
+class StoredIds(Wire):
+    """Ids of the sent completions or labels, in order."""
 
     ids: tuple[int, ...]
 

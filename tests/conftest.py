@@ -1,4 +1,4 @@
-"""Fixtures that more than one room uses."""
+"""Fixtures and settings of the whole test suite."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ settings.register_profile("house", deadline=None)  # no test is about how long s
 settings.register_profile("quick", settings.get_profile("house"), max_examples=20)  # `make test-unit`
 settings.load_profile("house")
 
-SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
+TESTS = Path(__file__).resolve().parent
+SHARED = TESTS.parents[1] / "shared" / "data"
 
 
 @pytest.fixture
@@ -47,7 +48,7 @@ def shared_data() -> Path:
 
 @pytest.fixture
 def sandboxed() -> None:
-    """The test runs code in the sandbox. Where there can be none it skips; where ``CI`` is set, it fails."""
+    """Skip the test if the sandbox is not available; fail it if ``CI`` is set."""
     from workers.checks.sandbox import runner as sandbox
 
     try:
@@ -57,13 +58,14 @@ def sandboxed() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What runs in the sandbox starts processes."""
+    """Mark tests by their folder: ``tests/crash`` needs the services that ``tests/integration`` needs."""
+    marks = {"integration": "integration", "crash": "integration", "model": "model"}
     for item in items:
-        if "sandboxed" in getattr(item, "fixturenames", ()):
-            item.add_marker("integration")
+        if mark := marks.get(item.path.relative_to(TESTS).parts[0]):
+            item.add_marker(mark)
 
 
 def pytest_collection_finish() -> None:
-    """What was imported stays: the collector need not look through it again and again."""
+    """Exempt imported objects from garbage collection, which makes the tests faster."""
     gc.collect()
     gc.freeze()

@@ -11,7 +11,7 @@ from rubricsvc.api.errors import error_responses
 from rubricsvc.api.pagination import After, Limit, paginate
 from rubricsvc.api.request import Db, IdInPath
 from rubricsvc.core.base import Name
-from rubricsvc.schemas import Id, NewCompletions, Page, StoredCompletion, StoredCompletionIds
+from rubricsvc.schemas import Id, NewCompletions, Page, StoredCompletion, StoredIds
 from rubricsvc.store import completions, prompts
 from rubricsvc.store.tables import CompletionRow
 
@@ -26,13 +26,13 @@ def to_schema(row: CompletionRow) -> StoredCompletion:
 
 
 @router.post("", status_code=201, responses=error_responses(404))
-def add(db: Db, new: Json[NewCompletions]) -> StoredCompletionIds:
+def add(db: Db, new: Json[NewCompletions]) -> StoredIds:
     """Store completions of one or several prompts. Identical content for a prompt is stored once."""
     with db.write() as session:
         for prompt_id in {item.prompt_id for item in new.completions}:
             prompts.get(session, prompt_id)
         pairs = ((item.prompt_id, item.completion) for item in new.completions)
-        return StoredCompletionIds(ids=tuple(completions.add_many(session, pairs)))
+        return StoredIds(ids=tuple(completions.add_many(session, pairs)))
 
 
 @router.get("", responses=error_responses())

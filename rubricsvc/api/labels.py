@@ -11,7 +11,7 @@ from rubricsvc.api.errors import error_responses
 from rubricsvc.api.pagination import After, Limit, paginate
 from rubricsvc.api.request import Db
 from rubricsvc.core.base import Name
-from rubricsvc.schemas import Id, NewLabels, Page, StoredLabel, StoredLabelIds
+from rubricsvc.schemas import Id, NewLabels, Page, StoredIds, StoredLabel
 from rubricsvc.store import labels, rubrics
 from rubricsvc.store.tables import LabelRow
 
@@ -30,12 +30,12 @@ def to_schema(row: LabelRow) -> StoredLabel:
 
 
 @router.post("", status_code=201, responses=error_responses(404, 409))
-def add(db: Db, new: Json[NewLabels]) -> StoredLabelIds:
+def add(db: Db, new: Json[NewLabels]) -> StoredIds:
     """Store labels. 409 if the annotator has a different label there, unless ``replace`` is true."""
     with db.write() as session:
         rubric_ids = {ref: rubrics.get(session, ref).id for ref in {item.rubric for item in new.labels}}
         rows = ((item.completion_id, rubric_ids[item.rubric], item.label) for item in new.labels)
-        return StoredLabelIds(ids=tuple(labels.add_many(session, rows, replace=new.replace)))
+        return StoredIds(ids=tuple(labels.add_many(session, rows, replace=new.replace)))
 
 
 @router.get("", responses=error_responses())

@@ -9,7 +9,7 @@ import typer
 
 from rubricsvc.cli.database import database
 from rubricsvc.cli.importing import Language, SkipInvalid, input_file, options_of, report
-from rubricsvc.cli.output import MOST_ROWS, After, Json, Limit, echo, group, show, show_page
+from rubricsvc.cli.output import MOST_ROWS, After, Json, Limit, echo, group, show_page
 from rubricsvc.core.states import JobStatus
 from rubricsvc.errors import InvalidError
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
     from rubricsvc.services.importing import ImportResult
-    from rubricsvc.services.job_reports import JobReport
     from rubricsvc.services.pairs import PairCounts
     from rubricsvc.store.session import Database
 
@@ -107,14 +106,8 @@ def _warn_no_worker(db: Database, job_id: int) -> None:
         echo(f"No worker is running. Start one with `rubricsvc serve`, or score here: `rubricsvc jobs wait {job_id}`.")
 
 
-def print_job(report: JobReport, as_json: bool) -> None:
-    """Print one job, and its hints to stderr."""
-    show(report.data if as_json else report.data | {"voting": report.voting}, as_json)
-    for hint in report.hints:
-        echo(f"hint: {hint}")
-
-
 def _show_job(db: Database, job_id: int, as_json: bool) -> None:
+    from rubricsvc.cli.waiting import print_job
     from rubricsvc.services.job_reports import read_job
 
     print_job(read_job(db, job_id), as_json)

@@ -11,12 +11,20 @@ from typing import TYPE_CHECKING, NoReturn
 
 import typer
 
-from rubricsvc.cli.output import INTERRUPTED, OK, WITH_FAILURES, echo, ignore_broken_pipe, progress_bar
+from rubricsvc.cli.output import INTERRUPTED, OK, WITH_FAILURES, echo, ignore_broken_pipe, progress_bar, show
 from rubricsvc.errors import UnavailableError
 
 if TYPE_CHECKING:
     from rubricsvc.core.judge import Judge
+    from rubricsvc.services.job_reports import JobReport
     from rubricsvc.store.session import Database
+
+
+def print_job(report: JobReport, as_json: bool) -> None:
+    """Print one job, and its hints to stderr."""
+    show(report.data if as_json else report.data | {"voting": report.voting}, as_json)
+    for hint in report.hints:
+        echo(f"hint: {hint}")
 
 
 def wait(db: Database, job_id: int, as_json: bool, *, score: bool = True) -> NoReturn:
@@ -28,7 +36,6 @@ def wait(db: Database, job_id: int, as_json: bool, *, score: bool = True) -> NoR
         as_json: whether to print the job as JSON.
         score: whether to run a worker where the broker stays in this process.
     """
-    from rubricsvc.cli.jobs import print_job
     from rubricsvc.services.job_reports import read_job
     from rubricsvc.services.waiting import ensure_worker, follow, retry_database
 

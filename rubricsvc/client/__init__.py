@@ -8,11 +8,10 @@
         for job in client.iterate(client.jobs.page, status="completed"):
             print(job.id, job.name)
 
-`requests` builds what is sent, `transport` decides what is sent again and parses responses, `nouns` are the
-attributes of a client (``client.jobs``), and `clients` sends.
+`transport` builds requests, retries and parses responses; `nouns` are the attributes of a client (``client.jobs``);
+`clients` sends.
 """
 
-from rubricsvc.client.clients import AsyncClient, Client
-from rubricsvc.client.requests import ScoredCompletion
+from rubricsvc.client.clients import AsyncClient, Client, ScoredCompletion
 
 __all__ = ["AsyncClient", "Client", "ScoredCompletion"]

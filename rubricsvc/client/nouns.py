@@ -1,6 +1,6 @@
 """Methods of the clients, by noun: ``client.jobs.get(3)``, or ``await client.jobs.get(3)``.
 
-Each method is a function that builds a `Request`. `Method` makes it a method of both clients.
+Each method is a function that returns a `Flow`. `Method` makes it a method of both clients.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from urllib.parse import quote
 from pydantic import BaseModel
 
 from rubricsvc import schemas
-from rubricsvc.client.requests import Request
+from rubricsvc.client.transport import Flow, send
 from rubricsvc.core.audit import StoredAudit
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.label import Label
@@ -29,60 +29,65 @@ if TYPE_CHECKING:
 C = TypeVar("C", bound="Client | AsyncClient")
 M = TypeVar("M", bound=BaseModel)
 P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class Noun(Generic[C]):
     """Methods of one noun, bound to a client."""
 
     def __init__(self, client: C) -> None:
-        self.client = client
+        self.run = client.run
 
 
-class Method(Generic[P, M]):
-    """Descriptor that builds a request and sends it: blocking on a `Client`, a coroutine on an `AsyncClient`."""
+class Method(Generic[P, T]):
+    """Descriptor that runs a flow: blocking on a `Client`, as a coroutine on an `AsyncClient`."""
 
-    def __init__(self, build: Callable[P, Request[M]]) -> None:
-        self.build = build
+    def __init__(self, flow: Callable[P, Flow[T]]) -> None:
+        self.flow = flow
 
     @overload
-    def __get__(self, noun: Noun[Client], owner: object = None) -> Callable[P, M]: ...
+    def __get__(self, noun: None, owner: object = None) -> Callable[P, Flow[T]]: ...
     @overload
-    def __get__(self, noun: Noun[AsyncClient], owner: object = None) -> Callable[P, Coroutine[Any, Any, M]]: ...
+    def __get__(self, noun: Client | Noun[Client], owner: object = None) -> Callable[P, T]: ...
+    @overload
+    def __get__(
+        self, noun: AsyncClient | Noun[AsyncClient], owner: object = None
+    ) -> Callable[P, Coroutine[Any, Any, T]]: ...
 
-    def __get__(self, noun: Noun[Any] | None, owner: object = None) -> Any:
+    def __get__(self, noun: Any, owner: object = None) -> Any:
         if noun is None:
-            return self.build
-
-        @wraps(self.build)
-        def send(*args: P.args, **kwargs: P.kwargs) -> Any:
-            return noun.client.send(self.build(*args, **kwargs))
-
-        return send
+            return self.flow
+        return wraps(self.flow)(lambda *args, **kwargs: noun.run(self.flow(*args, **kwargs)))
 
 
-def _segment(ref: int | str) -> str:
-    return quote(str(ref), safe="@/")
+def _get(row: type[M], noun: str, ref: int | str) -> Flow[M]:
+    return send(row, "GET", f"{noun}/{quote(str(ref), safe='@/')}")
+
+
+def _page(row: type[M], path: str, after: int, limit: int, **params: object) -> Flow[Page[M]]:
+    return send(Page[row], "GET", path, {**params, "after": after, "limit": limit})  # type: ignore[valid-type]
 
 
 class Prompts(Noun[C]):
     """Methods of ``client.prompts``."""
 
     @Method
-    def add(prompt: Prompt | str, external_id: str | None = None) -> Request[schemas.StoredPrompt]:
+    def add(prompt: Prompt | str, external_id: str | None = None) -> Flow[schemas.StoredPrompt]:
         """Store a prompt; identical content is stored once."""
         value = Prompt.of(prompt) if isinstance(prompt, str) else prompt
-        body = schemas.NewPrompt(prompt=value, external_id=external_id)
-        return Request(schemas.StoredPrompt, "POST", "prompts", body=body)
+        return send(
+            schemas.StoredPrompt, "POST", "prompts", body=schemas.NewPrompt(prompt=value, external_id=external_id)
+        )
 
     @Method
-    def get(ref: int | str) -> Request[schemas.StoredPrompt]:
+    def get(ref: int | str) -> Flow[schemas.StoredPrompt]:
         """Get a prompt by id or external id."""
-        return Request(schemas.StoredPrompt, "GET", f"prompts/{_segment(ref)}")
+        return _get(schemas.StoredPrompt, "prompts", ref)
 
     @Method
-    def page(*, after: int = 0, limit: int = 100) -> Request[Page[schemas.StoredPrompt]]:
+    def page(*, after: int = 0, limit: int = 100) -> Flow[Page[schemas.StoredPrompt]]:
         """List prompts."""
-        return Request(Page[schemas.StoredPrompt], "GET", "prompts", {"after": after, "limit": limit})
+        return _page(schemas.StoredPrompt, "prompts", after, limit)
 
 
 class Rubrics(Noun[C]):
@@ -91,72 +96,69 @@ class Rubrics(Noun[C]):
     @Method
     def add(
         rubric: Rubric, name: str, *, prompt_id: int | None = None, origin: str = "api"
-    ) -> Request[schemas.StoredRubric]:
+    ) -> Flow[schemas.StoredRubric]:
         """Store a rubric version under a name; identical content is the same version."""
         body = schemas.NewRubric(rubric=rubric, name=name, prompt_id=prompt_id, origin=origin)
-        return Request(schemas.StoredRubric, "POST", "rubrics", body=body)
+        return send(schemas.StoredRubric, "POST", "rubrics", body=body)
 
     @Method
-    def get(ref: int | str) -> Request[schemas.StoredRubric]:
+    def get(ref: int | str) -> Flow[schemas.StoredRubric]:
         """Get a rubric by id, name (newest version), name@version or digest."""
-        return Request(schemas.StoredRubric, "GET", f"rubrics/{_segment(ref)}")
+        return _get(schemas.StoredRubric, "rubrics", ref)
 
     @Method
     def page(
         *, name: str | None = None, prompt_id: int | None = None, after: int = 0, limit: int = 100
-    ) -> Request[Page[schemas.StoredRubric]]:
+    ) -> Flow[Page[schemas.StoredRubric]]:
         """List rubric versions."""
-        params = {"name": name, "prompt_id": prompt_id, "after": after, "limit": limit}
-        return Request(Page[schemas.StoredRubric], "GET", "rubrics", params)
+        return _page(schemas.StoredRubric, "rubrics", after, limit, name=name, prompt_id=prompt_id)
 
 
 class Completions(Noun[C]):
     """Methods of ``client.completions``."""
 
     @Method
-    def add(prompt_id: int, completions: Iterable[Completion | str]) -> Request[schemas.StoredCompletionIds]:
+    def add(prompt_id: int, completions: Iterable[Completion | str]) -> Flow[schemas.StoredIds]:
         """Store completions of one prompt; the response has their ids in order."""
         values = (Completion(text=one) if isinstance(one, str) else one for one in completions)
         items = tuple(schemas.NewCompletion(prompt_id=prompt_id, completion=value) for value in values)
-        body = schemas.NewCompletions(completions=items)
-        return Request(schemas.StoredCompletionIds, "POST", "completions", body=body)
+        return send(schemas.StoredIds, "POST", "completions", body=schemas.NewCompletions(completions=items))
 
     @Method
-    def get(completion_id: int) -> Request[schemas.StoredCompletion]:
+    def get(completion_id: int) -> Flow[schemas.StoredCompletion]:
         """Get a completion."""
-        return Request(schemas.StoredCompletion, "GET", f"completions/{completion_id}")
+        return _get(schemas.StoredCompletion, "completions", completion_id)
 
     @Method
     def page(
         *, prompt_id: int | None = None, policy: str | None = None, after: int = 0, limit: int = 100
-    ) -> Request[Page[schemas.StoredCompletion]]:
+    ) -> Flow[Page[schemas.StoredCompletion]]:
         """List completions."""
-        params = {"prompt_id": prompt_id, "policy": policy, "after": after, "limit": limit}
-        return Request(Page[schemas.StoredCompletion], "GET", "completions", params)
+        return _page(schemas.StoredCompletion, "completions", after, limit, prompt_id=prompt_id, policy=policy)
 
 
 class Judges(Noun[C]):
     """Methods of ``client.judges``."""
 
     @Method
-    def add(judge: Judge) -> Request[schemas.StoredJudge]:
+    def add(judge: Judge) -> Flow[schemas.StoredJudge]:
         """Store a judge under its name."""
-        return Request(schemas.StoredJudge, "POST", "judges", body=schemas.NewJudge(judge=judge))
+        return send(schemas.StoredJudge, "POST", "judges", body=schemas.NewJudge(judge=judge))
 
     @Method
-    def get(ref: int | str) -> Request[schemas.StoredJudge]:
+    def get(ref: int | str) -> Flow[schemas.StoredJudge]:
         """Get a judge by id or name."""
-        return Request(schemas.StoredJudge, "GET", f"judges/{_segment(ref)}")
+        return _get(schemas.StoredJudge, "judges", ref)
 
     @Method
-    def page(*, after: int = 0, limit: int = 100) -> Request[Page[schemas.StoredJudge]]:
+    def page(*, after: int = 0, limit: int = 100) -> Flow[Page[schemas.StoredJudge]]:
         """List judges."""
-        return Request(Page[schemas.StoredJudge], "GET", "judges", {"after": after, "limit": limit})
+        return _page(schemas.StoredJudge, "judges", after, limit)
 
     @Method
-    def audits(judge: int | str, *, after: int = 0, limit: int = 50) -> Request[Page[StoredAudit]]:
+    def audits(judge: int | str, *, after: int = 0, limit: int = 50) -> Flow[Page[StoredAudit]]:
         """List the audits of a judge, oldest first."""
-        return Request(Page[StoredAudit], "GET", f"judges/{_segment(judge)}/audits", {"after": after, "limit": limit})
+        return _page(StoredAudit, f"judges/{quote(str(judge), safe='@/')}/audits", after, limit)
 
 
 class Jobs(Noun[C]):
@@ -170,7 +172,7 @@ class Jobs(Noun[C]):
         name: str = "",
         key: str | None = None,
         budget: float | None = None,
-    ) -> Request[schemas.StoredJob]:
+    ) -> Flow[schemas.StoredJob]:
         """Submit a scoring job.
 
         Args:
@@ -182,53 +184,50 @@ class Jobs(Noun[C]):
         """
         pairs = tuple(schemas.NewItem(completion_id=completion_id, rubric=rubric) for completion_id, rubric in items)
         body = schemas.NewJob(judge=judge, items=pairs, name=name, budget=budget)
-        headers = {"Idempotency-Key": key or uuid.uuid4().hex}
-        return Request(schemas.StoredJob, "POST", "jobs", body=body, headers=headers)
+        return send(schemas.StoredJob, "POST", "jobs", body=body, headers={"Idempotency-Key": key or uuid.uuid4().hex})
 
     @Method
-    def get(job_id: int, *, summary: bool = False) -> Request[schemas.StoredJob]:
+    def get(job_id: int, *, summary: bool = False) -> Flow[schemas.StoredJob]:
         """Get a job. A finished job has its summary; ``summary`` asks for it earlier."""
-        return Request(schemas.StoredJob, "GET", f"jobs/{job_id}", {"summary": summary or None})
+        return send(schemas.StoredJob, "GET", f"jobs/{job_id}", {"summary": summary or None})
 
     @Method
-    def page(*, status: str | None = None, after: int = 0, limit: int = 100) -> Request[Page[schemas.StoredJob]]:
+    def page(*, status: str | None = None, after: int = 0, limit: int = 100) -> Flow[Page[schemas.StoredJob]]:
         """List jobs."""
-        return Request(Page[schemas.StoredJob], "GET", "jobs", {"status": status, "after": after, "limit": limit})
+        return _page(schemas.StoredJob, "jobs", after, limit, status=status)
 
     @Method
-    def items(job_id: int, *, verdicts: bool = True, after: int = 0, limit: int = 100) -> Request[Page[schemas.Item]]:
+    def items(job_id: int, *, verdicts: bool = True, after: int = 0, limit: int = 100) -> Flow[Page[schemas.Item]]:
         """List a job's items: rewards with their verdicts."""
-        params = {"verdicts": verdicts, "after": after, "limit": limit}
-        return Request(Page[schemas.Item], "GET", f"jobs/{job_id}/items", params)
+        return _page(schemas.Item, f"jobs/{job_id}/items", after, limit, verdicts=verdicts)
 
     @Method
     def pairs(
         job_id: int, *, min_margin: float = 0.0, after: int = 0, limit: int = 100
-    ) -> Request[Page[schemas.PreferencePair]]:
+    ) -> Flow[Page[schemas.PreferencePair]]:
         """List a job's preference pairs. A page may be empty without being the last."""
-        params = {"min_margin": min_margin, "after": after, "limit": limit}
-        return Request(Page[schemas.PreferencePair], "GET", f"jobs/{job_id}/pairs", params)
+        return _page(schemas.PreferencePair, f"jobs/{job_id}/pairs", after, limit, min_margin=min_margin)
 
     @Method
-    def cancel(job_id: int) -> Request[schemas.StoredJob]:
+    def cancel(job_id: int) -> Flow[schemas.StoredJob]:
         """Cancel a job; scored items keep their rewards."""
-        return Request(schemas.StoredJob, "POST", f"jobs/{job_id}/cancel")
+        return send(schemas.StoredJob, "POST", f"jobs/{job_id}/cancel")
 
     @Method
     def rescore(
         job_id: int, *, rubrics: Sequence[str | int] = (), budget: float | None = None
-    ) -> Request[schemas.StoredJob]:
+    ) -> Flow[schemas.StoredJob]:
         """Score a job's completions under the newest version of its rubrics, as a new job.
 
         ``rubrics`` are versions to use in place of the newest. Only questions without a stored verdict are asked.
         """
         params = {"rubric": [str(ref) for ref in rubrics] or None, "budget": budget}
-        return Request(schemas.StoredJob, "POST", f"jobs/{job_id}/rescore", params)
+        return send(schemas.StoredJob, "POST", f"jobs/{job_id}/rescore", params)
 
     @Method
-    def retry(job_id: int, *, budget: float | None = None) -> Request[schemas.RetriedJob]:
+    def retry(job_id: int, *, budget: float | None = None) -> Flow[schemas.RetriedJob]:
         """Score failed and cancelled items again."""
-        return Request(schemas.RetriedJob, "POST", f"jobs/{job_id}/retry", {"budget": budget})
+        return send(schemas.RetriedJob, "POST", f"jobs/{job_id}/retry", {"budget": budget})
 
 
 class Verdicts(Noun[C]):
@@ -242,10 +241,33 @@ class Verdicts(Noun[C]):
         outcome: str | None = None,
         after: int = 0,
         limit: int = 100,
-    ) -> Request[Page[schemas.StoredVerdict]]:
+    ) -> Flow[Page[schemas.StoredVerdict]]:
         """List verdicts."""
-        params = {"job_id": job_id, "completion_id": completion_id, "outcome": outcome, "after": after, "limit": limit}
-        return Request(Page[schemas.StoredVerdict], "GET", "verdicts", params)
+        filters = {"job_id": job_id, "completion_id": completion_id, "outcome": outcome}
+        return _page(schemas.StoredVerdict, "verdicts", after, limit, **filters)
+
+
+class Labels(Noun[C]):
+    """Methods of ``client.labels``."""
+
+    @Method
+    def add(labels: Iterable[tuple[int, int | str, Label]], *, replace: bool = False) -> Flow[schemas.StoredIds]:
+        """Store labels, each as (completion id, rubric, label); ``replace`` overwrites earlier ones of an annotator."""
+        items = tuple(schemas.NewLabel(completion_id=id_, rubric=rubric, label=label) for id_, rubric, label in labels)
+        return send(schemas.StoredIds, "POST", "labels", body=schemas.NewLabels(labels=items, replace=replace))
+
+    @Method
+    def page(
+        *,
+        completion_id: int | None = None,
+        rubric_id: int | None = None,
+        annotator: str | None = None,
+        after: int = 0,
+        limit: int = 100,
+    ) -> Flow[Page[schemas.StoredLabel]]:
+        """List labels."""
+        filters = {"completion_id": completion_id, "rubric_id": rubric_id, "annotator": annotator}
+        return _page(schemas.StoredLabel, "labels", after, limit, **filters)
 
 
 class Imports(Noun[C]):
@@ -259,7 +281,7 @@ class Imports(Noun[C]):
         rubric_name: str | None = None,
         replace_labels: bool = False,
         skip_invalid: bool = False,
-    ) -> Request[schemas.ImportedFile]:
+    ) -> Flow[schemas.ImportedFile]:
         """Import a file, whole or not at all.
 
         Args:
@@ -273,41 +295,6 @@ class Imports(Noun[C]):
             FormatError: the file is invalid; ``errors`` lists what is wrong with it.
         """
         file = Path(path)
-        params = {
-            "name": file.name,
-            "format": format,
-            "rubric_name": rubric_name,
-            "replace_labels": replace_labels,
-            "skip_invalid": skip_invalid,
-        }
-        return Request(schemas.ImportedFile, "POST", "imports", params, content=file.read_bytes())
-
-
-class Labels(Noun[C]):
-    """Methods of ``client.labels``."""
-
-    @Method
-    def add(
-        labels: Iterable[tuple[int, int | str, Label]], *, replace: bool = False
-    ) -> Request[schemas.StoredLabelIds]:
-        """Store labels.
-
-        Args:
-            labels: (completion id, rubric, label).
-            replace: overwrite an earlier label of the same annotator.
-        """
-        items = tuple(schemas.NewLabel(completion_id=id_, rubric=rubric, label=label) for id_, rubric, label in labels)
-        return Request(schemas.StoredLabelIds, "POST", "labels", body=schemas.NewLabels(labels=items, replace=replace))
-
-    @Method
-    def page(
-        *,
-        completion_id: int | None = None,
-        rubric_id: int | None = None,
-        annotator: str | None = None,
-        after: int = 0,
-        limit: int = 100,
-    ) -> Request[Page[schemas.StoredLabel]]:
-        """List labels."""
-        filters = {"completion_id": completion_id, "rubric_id": rubric_id, "annotator": annotator}
-        return Request(Page[schemas.StoredLabel], "GET", "labels", {**filters, "after": after, "limit": limit})
+        flags = {"replace_labels": replace_labels, "skip_invalid": skip_invalid}
+        params = {"name": file.name, "format": format, "rubric_name": rubric_name, **flags}
+        return send(schemas.ImportedFile, "POST", "imports", params, body=file.read_bytes())

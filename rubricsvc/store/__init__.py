@@ -1,1 +1,1 @@
-"""The books: tables, and one file of queries per noun. The only SQL; the only commit is in `session`."""
+"""The database: tables, and one module of queries per noun. All SQL is here; only `session` commits."""

@@ -81,11 +81,8 @@ def reserve(
 ) -> Reservation:
     """Write what a worker has spent and holds, and reserve money for its next calls.
 
-    Args:
-        spent: Dollars spent since the worker last wrote.
-        held: Dollars that its calls under way need.
-        least: Dollars to reserve on top, or none.
-        most: Dollars to reserve on top if that leaves enough for other workers.
+    ``spent`` is since the worker last wrote, and ``held`` what its calls under way need. On top, ``least`` is reserved
+    or nothing, and up to ``most`` if that leaves enough for other workers. All in US dollars.
     """
     job = _locked(session, job_id)
     query = select(ReservationRow).where(ReservationRow.job_id == job_id)

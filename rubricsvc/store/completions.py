@@ -1,4 +1,4 @@
-"""Completions: kept once for each prompt, by content."""
+"""Completions: stored once for each prompt, by content."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rubricsvc.store.upsert import add_new, batched
 
 
 def add_many(session: Session, completions: Iterable[tuple[int, Completion]]) -> list[int]:
-    """Keep pairs of (prompt id, completion); their ids, in order. The same content for a prompt is the same row."""
+    """Store pairs of (prompt id, completion); return their ids, in order. Equal content of a prompt is one row."""
     ids: list[int] = []
     for chunk in batched(completions):
         rows = [
@@ -36,13 +36,17 @@ def add_many(session: Session, completions: Iterable[tuple[int, Completion]]) ->
 
 
 def add(session: Session, completion: Completion, prompt_id: int) -> CompletionRow:
-    """Keep one completion of a prompt."""
+    """Store one completion of a prompt."""
     (id_,) = add_many(session, [(prompt_id, completion)])
     return get(session, id_)
 
 
 def get(session: Session, id_: int) -> CompletionRow:
-    """Raises NotFoundError where there is none."""
+    """Return the row.
+
+    Raises:
+        NotFoundError: There is none.
+    """
     row = find(session, CompletionRow, id_)
     if row is None:
         raise missing("completion", id_)
@@ -52,7 +56,7 @@ def get(session: Session, id_: int) -> CompletionRow:
 def page(
     session: Session, *, after: int = 0, limit: int = 50, prompt_id: int | None = None, policy: str | None = None
 ) -> list[CompletionRow]:
-    """Up to ``limit`` completions with ids above ``after``, ascending; of one prompt or policy, where asked."""
+    """Return up to ``limit`` completions with ids above ``after``, ascending; of one prompt or policy."""
     query = select(CompletionRow).where(CompletionRow.id > after).order_by(CompletionRow.id).limit(limit)
     if prompt_id is not None:
         query = query.where(CompletionRow.prompt_id == prompt_id)
@@ -62,7 +66,7 @@ def page(
 
 
 def many(session: Session, ids: Iterable[int]) -> dict[int, tuple[int, Completion]]:
-    """Completion id to (prompt id, completion)."""
+    """Return (prompt id, completion) by completion id."""
     found: dict[int, tuple[int, Completion]] = {}
     for chunk in batched(ids):
         query = select(CompletionRow.id, CompletionRow.prompt_id, CompletionRow.content)

@@ -12,7 +12,7 @@ Group = tuple[int, int]
 
 
 def page(session: Session, job_id: int, *, after: Group = (0, 0), limit: int = 100) -> list[Group]:
-    """Up to ``limit`` groups above ``after``, ascending, of those with two rewards or more."""
+    """Return up to ``limit`` groups above ``after``, ascending, of those with two rewards or more."""
     query = _groups(job_id).where(tuple_(*_GROUP) > after).limit(limit)
     return [(prompt_id, rubric_id) for prompt_id, rubric_id in session.execute(query)]
 
@@ -32,7 +32,7 @@ def _groups(job_id: int) -> Select[int, int]:
 
 
 def members(session: Session, job_id: int, group: Group) -> list[ItemRow]:
-    """The items of a group that have a reward, by id, with their completion and rubric."""
+    """Return the items of a group that have a reward, by id, with their completion and rubric."""
     prompt_id, rubric_id = group
     query = (
         select(ItemRow)

@@ -1,4 +1,4 @@
-"""Finding rows by what people write for them: ids as numbers or digits, and names that the tables have room for."""
+"""References to rows as people write them: ids as numbers or digits, and names."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Row = TypeVar("Row", bound=Base)
 
 
 def id_of(ref: int | str) -> int | None:
-    """The number that ``ref`` is, or writes in plain digits (not ``1_0``, not ``１``); None where it can be no id."""
+    """Return the id that ``ref`` is or writes in ASCII digits (not ``1_0``, not ``１``); None if it is no id."""
     if isinstance(ref, str):
         if not re.fullmatch(r"[0-9]{1,19}", ref):
             return None
@@ -26,13 +26,13 @@ def id_of(ref: int | str) -> int | None:
 
 
 def find(session: Session, table: type[Row], ref: int | str, options: Sequence[ORMOption] = ()) -> Row | None:
-    """The row of this id, if there is one; ``options`` as of ``Session.get``."""
+    """Return the row of this id, if there is one; ``options`` as of ``Session.get``."""
     number = id_of(ref)
     return session.get(table, number, options=options) if number is not None else None
 
 
 def missing(noun: str, ref: int | str) -> NotFoundError:
-    """The error for a row that is not there."""
+    """Return the error for a row that does not exist."""
     hint = f"`rubricsvc {noun}s list` or GET /v1/{noun}s shows what there is"
     return NotFoundError(f"no {noun} {cut(repr(ref), 80)}", hint=hint)
 

@@ -1,4 +1,4 @@
-"""Jobs: submitted once, watched, cancelled, retried. How they are worked off is in `leases`."""
+"""Jobs: submit, read, rescore, cancel, retry. Their items are scored through `leases`."""
 
 from __future__ import annotations
 
@@ -54,9 +54,11 @@ class Progress:
 
     @property
     def finished(self) -> int:
+        """Items that are done, failed or cancelled."""
         return self.done + self.failed + self.cancelled
 
     def as_dict(self) -> dict[str, int]:
+        """Return the fields by name."""
         return asdict(self)
 
 
@@ -69,15 +71,14 @@ def submit(
     name: str = "",
     budget: float | None = None,
 ) -> JobRow:
-    """A job over pairs of (completion id, rubric id), and a bell for it.
+    """Store a job over pairs of (completion id, rubric id), and wake workers for it.
 
-    The same ``key`` gives the same job; without a key the same judge and items do. ``budget`` (US dollars) caps what
-    its judge may cost.
+    The same ``key`` gives the same job; without a key, the same judge and items do. ``budget`` is in US dollars.
 
     Raises:
-        ConflictError: the key was used for other items or another judge.
-        InvalidError: there is nothing to score, a rubric was written for another prompt, a name is too long, or the
-            judge's price is not known.
+        ConflictError: The key was used for other items or another judge.
+        InvalidError: There is nothing to score, a rubric belongs to another prompt, a name is too long, or the judge's
+            price is unknown.
     """
     name_of("a job's name", name, least=0)
     if key is not None:
@@ -100,12 +101,12 @@ def submit(
     if job_id is None:
         job = session.scalars(select(JobRow).where(JobRow.key == values["key"])).one()
         if job.content_key != content_key:
-            raise ConflictError(f"idempotency key {key!r} stands for another job ({job.id})", hint="choose another key")
+            raise ConflictError(f"idempotency key {key!r} belongs to another job: {job.id}", hint="choose another key")
         return job
     rows = [{"job_id": job_id, "judge_id": judge_id, "completion_id": c, "rubric_id": r} for c, r in pairs]
     for chunk in batched(rows):
         session.execute(*insert_rows(session, ItemRow, chunk))
-    _refuse_foreign_rubrics(session, job_id)
+    _reject_foreign_rubrics(session, job_id)
     outbox.publish(session, judge_id, message_count(len(pairs)))
     return get(session, job_id)
 
@@ -117,11 +118,10 @@ def rescore(
 
     Only questions that are not answered yet will be asked. Where no rubric has changed, this is the job itself.
 
-    Args:
-        versions: Rubric versions to use in place of the newest, as `rubrics.get` takes them.
+    ``versions`` are rubric versions to use in place of the newest, as `rubrics.get` takes them.
 
     Raises:
-        InvalidError: The job has no rubric of that name.
+        InvalidError: The job has no rubric of a given name.
     """
     job = get(session, job_id)
     used = select(ItemRow.completion_id, ItemRow.rubric_id, RubricRow.name).join(
@@ -146,7 +146,7 @@ def completion_ids(session: Session, job_id: int) -> list[int]:
     return list(session.scalars(query))
 
 
-def _refuse_foreign_rubrics(session: Session, job_id: int) -> None:
+def _reject_foreign_rubrics(session: Session, job_id: int) -> None:
     query = (
         select(ItemRow.completion_id, RubricRow.name, RubricRow.version)
         .join(CompletionRow, CompletionRow.id == ItemRow.completion_id)
@@ -158,17 +158,21 @@ def _refuse_foreign_rubrics(session: Session, job_id: int) -> None:
         completion_id, name, version = found
         hint = f"score it by a rubric of its own prompt, or keep {name!r} for any prompt: without a prompt_id"
         raise InvalidError(
-            f"rubric {name}@{version} was written for another prompt than completion {completion_id}'s", hint=hint
+            f"rubric {name}@{version} belongs to another prompt than completion {completion_id}", hint=hint
         )
 
 
 def message_count(items: int) -> int:
-    """How many workers to wake for so many items."""
+    """Return how many workers to wake for so many items."""
     return max(1, min(MAX_MESSAGES, items // ITEMS_PER_MESSAGE))
 
 
 def get(session: Session, job_id: int) -> JobRow:
-    """Raises NotFoundError where there is none."""
+    """Return the row.
+
+    Raises:
+        NotFoundError: There is none.
+    """
     job = find(session, JobRow, job_id, [joinedload(JobRow.judge)])
     if job is None:
         raise missing("job", job_id)
@@ -176,7 +180,7 @@ def get(session: Session, job_id: int) -> JobRow:
 
 
 def page(session: Session, *, after: int = 0, limit: int = 50, status: str | None = None) -> list[JobRow]:
-    """Up to ``limit`` jobs with ids above ``after``, ascending; of one status, where asked."""
+    """Return up to ``limit`` jobs with ids above ``after``, ascending; of one status."""
     query = select(JobRow).options(joinedload(JobRow.judge)).where(JobRow.id > after)
     if status is not None:
         query = query.where(JobRow.status == status)
@@ -184,7 +188,7 @@ def page(session: Session, *, after: int = 0, limit: int = 50, status: str | Non
 
 
 def progress(session: Session, job_id: int) -> Progress:
-    """Where the job stands."""
+    """Return the number of items by state, and of verdicts."""
     counted = (func.count(), func.sum(ItemRow.verdicts), func.sum(ItemRow.failed_verdicts))
     query = select(ItemRow.state, *counted).where(ItemRow.job_id == job_id).group_by(ItemRow.state)
     rows = {state: tuple(map(int, sums)) for state, *sums in session.execute(query)}
@@ -195,12 +199,16 @@ def progress(session: Session, job_id: int) -> Progress:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What a job came to. ``mean_reward`` is over the ``rewards`` that there are; ``reasons`` counts failed verdicts.
+    """The results of a job so far.
 
-    ``vetoed`` counts rewards by the required criterion that took them down; ``over_budget`` is what one of the failures
-    for want of money says, and ``reserved`` what of the budget is set aside or lost. ``prompt_tokens`` and
-    ``cached_tokens`` sum what its verdicts cost, where their judge says so; ``voting`` is `core.panel.voting_summary`
-    of a panel, a cascade or a pairwise judge.
+    Attributes:
+        rewards: Number of rewards; ``mean_reward`` is their mean.
+        reasons: Failed verdicts by reason.
+        vetoed: Rewards by the required criterion that reduced them to 0.
+        over_budget: The message of one verdict that failed for its budget.
+        reserved: What of the budget is reserved or lost.
+        prompt_tokens: Tokens read for the job's verdicts, of which ``cached_tokens`` came from a cache.
+        voting: Figures of a panel, a cascade or a pairwise judge; see `core.panel.voting_summary`.
     """
 
     rewards: int
@@ -215,15 +223,15 @@ class Summary:
 
     @property
     def cached_share(self) -> float | None:
-        """The share of the prompts' tokens that the engine had read before; None where it counts none."""
+        """The share of prompt tokens that came from a cache; None if the engine counts none."""
         return round(self.cached_tokens / self.prompt_tokens, 4) if self.prompt_tokens else None
 
 
 def summary(session: Session, job_id: int) -> Summary:
-    """What the job came to so far. It reads every verdict of the job: for once, not for watching."""
+    """Return the results of a job so far. This reads every verdict of the job; watch `progress` instead."""
     rewards = select(func.count(ItemRow.reward), func.avg(ItemRow.reward)).where(ItemRow.job_id == job_id)
-    behind = verdicts.with_verdicts(select(ItemRow.id).where(ItemRow.job_id == job_id))
-    failed = behind.where(VerdictRow.outcome == "failed").with_only_columns(VerdictRow.reason, func.count())
+    with_verdicts = verdicts.with_verdicts(select(ItemRow.id).where(ItemRow.job_id == job_id))
+    failed = with_verdicts.where(VerdictRow.outcome == "failed").with_only_columns(VerdictRow.reason, func.count())
     tokens = [func.sum(VerdictRow.details["usage", name].as_float()) for name in ("prompt", "cached")]
     vetoed = (
         select(ItemRow.vetoed_by, func.count())
@@ -233,17 +241,18 @@ def summary(session: Session, job_id: int) -> Summary:
     )
     count, mean = session.execute(rewards).one()
     reasons = {str(reason): number for reason, number in session.execute(failed.group_by(VerdictRow.reason))}
-    prompt, cached = session.execute(behind.with_only_columns(*tokens)).one()
+    prompt, cached = session.execute(with_verdicts.with_only_columns(*tokens)).one()
     judge = get(session, job_id).judge.value
-    voting = voting_summary(judge, _votes(session, behind)) if judge.members or judge.pairwise else {}
-    told = behind.where(VerdictRow.reason == Reason.BUDGET).with_only_columns(VerdictRow.details["detail"].as_string())
-    poor = session.scalar(told.limit(1)) if Reason.BUDGET in reasons else None
+    voting = voting_summary(judge, _votes(session, with_verdicts)) if judge.members or judge.pairwise else {}
+    details = with_verdicts.with_only_columns(VerdictRow.details["detail"].as_string())
+    over_budget = details.where(VerdictRow.reason == Reason.BUDGET)
+    message = session.scalar(over_budget.limit(1)) if Reason.BUDGET in reasons else None
     return Summary(
         rewards=count,
         mean_reward=mean,
         reasons=reasons,
         vetoed={str(key): number for key, number in session.execute(vetoed)},
-        over_budget=poor,
+        over_budget=message,
         reserved=budgets.reserved_totals(session, job_id),
         prompt_tokens=prompt or 0.0,
         cached_tokens=cached or 0.0,
@@ -251,13 +260,13 @@ def summary(session: Session, job_id: int) -> Summary:
     )
 
 
-def _votes(session: Session, behind: Select[int]) -> Iterator[tuple[Vote, ...]]:
-    for votes in session.scalars(behind.with_only_columns(VerdictRow.details["votes"])):
+def _votes(session: Session, query: Select[int]) -> Iterator[tuple[Vote, ...]]:
+    for votes in session.scalars(query.with_only_columns(VerdictRow.details["votes"])):
         yield tuple(Vote.model_validate(vote) for vote in votes or ())
 
 
 def results(session: Session, job_id: int, *, after: int = 0, limit: int = 100) -> list[ItemRow]:
-    """Up to ``limit`` items with ids above ``after``, ascending, with their completion and rubric."""
+    """Return up to ``limit`` items with ids above ``after``, ascending, with their completion and rubric."""
     query = (
         select(ItemRow)
         .where(ItemRow.job_id == job_id, ItemRow.id > after)
@@ -269,7 +278,7 @@ def results(session: Session, job_id: int, *, after: int = 0, limit: int = 100) 
 
 
 def cancel(session: Session, job_id: int) -> JobRow:
-    """Stop a job. What was scored stays; leased items are taken from their workers, who notice within a heartbeat."""
+    """Stop a job; finished items keep their rewards. Workers drop leased items at their next heartbeat."""
     get(session, job_id)
     _lock(session, job_id)
     session.execute(
@@ -286,12 +295,12 @@ def cancel(session: Session, job_id: int) -> JobRow:
 
 
 def retry(session: Session, job_id: int, *, budget: float | None = None) -> int:
-    """Reopen the failed and cancelled items; how many. Only what is not settled will be asked again.
+    """Reopen the failed and cancelled items; return how many. Only missing and failed verdicts are asked for.
 
-    ``budget`` is the new cap on all that the job costs, what it cost before included.
+    ``budget`` is for the whole job, what it has spent included.
 
     Raises:
-        InvalidError: the budget is used up, and no larger one is given.
+        InvalidError: The budget is used up, and no larger one is given.
     """
     _lock(session, job_id)
     job = get(session, job_id)
@@ -320,14 +329,14 @@ _UNSCORED: dict[str, Any] = {
 
 
 def _lock(session: Session, job_id: int) -> None:
-    """Hold the job's row before its items: `finish` then sees either none of the change or all of it."""
+    """Lock the job's row before its items: `finish` then sees none of the change or all of it."""
     session.execute(select(JobRow.id).where(JobRow.id == job_id).with_for_update())
 
 
 def finish(session: Session, job_ids: Iterable[int] | None = None) -> int:
-    """Close the open jobs (of these, or all) that have nothing left to do; how many.
+    """Close the jobs (of these, or all) that have no open item; return how many.
 
-    Called in a transaction of its own after results were recorded: the last of two workers to commit sees both.
+    Call it in a transaction of its own after recording results: the last of two workers to commit sees both.
     """
     open_item = select(ItemRow.id).where(ItemRow.job_id == JobRow.id, ItemRow.state.in_((PENDING, LEASED))).exists()
     bad_item = select(ItemRow.id).where(ItemRow.job_id == JobRow.id, ItemRow.state == FAILED).exists()

@@ -83,5 +83,5 @@ def get(session: Session, ref: int | str) -> JudgeRow:
 
 
 def page(session: Session, *, after: int = 0, limit: int = 50) -> list[JudgeRow]:
-    """Up to ``limit`` judges with ids above ``after``, ascending."""
+    """Return up to ``limit`` judges with ids above ``after``, ascending."""
     return list(session.scalars(select(JudgeRow).where(JudgeRow.id > after).order_by(JudgeRow.id).limit(limit)))

@@ -1,4 +1,4 @@
-"""API keys. 256 random bits need no slow hash: SHA-256 of the secret is what is kept."""
+"""API keys. 256 random bits need no slow hash: the SHA-256 of the secret is stored."""
 
 from __future__ import annotations
 
@@ -60,7 +60,11 @@ def touch(session: Session, row_id: int) -> None:
 
 
 def revoke(session: Session, row_id: int) -> KeyRow:
-    """Raises NotFoundError where there is no such key."""
+    """Return the row.
+
+    Raises:
+        NotFoundError: There is none.
+    """
     row = find(session, KeyRow, row_id)
     if row is None:
         raise NotFoundError(f"no key {row_id}", hint="`rubricsvc keys list` shows them")
@@ -69,5 +73,5 @@ def revoke(session: Session, row_id: int) -> KeyRow:
 
 
 def page(session: Session, *, after: int = 0, limit: int = 50) -> list[KeyRow]:
-    """Up to ``limit`` keys with ids above ``after``, ascending."""
+    """Return up to ``limit`` keys with ids above ``after``, ascending."""
     return list(session.scalars(select(KeyRow).where(KeyRow.id > after).order_by(KeyRow.id).limit(limit)))

@@ -95,7 +95,7 @@ def page(
     after: int = 0,
     limit: int = 100,
 ) -> list[LabelRow]:
-    """Up to ``limit`` labels with ids above ``after``, ascending; of one completion, rubric or person, where asked."""
+    """Return up to ``limit`` labels with ids above ``after``, ascending; of one completion, rubric or person."""
     query = select(LabelRow).where(LabelRow.id > after).order_by(LabelRow.id).limit(limit)
     if completion_id is not None:
         query = query.where(LabelRow.completion_id == completion_id)

@@ -1,4 +1,4 @@
-"""The queue of record: items are claimed under a lease, recorded under its fence, and returned when it runs out.
+"""The queue: items are claimed under a lease, recorded under its fence, and released when it expires.
 
 ::
 
@@ -6,8 +6,8 @@
        ▲                 │
        └──── release, or the reconciler once lease_until is past ────┘   (cancel takes pending and leased alike)
 
-Each claim raises the item's ``fence``. A worker that was thought dead and comes back holds an old fence: what it
-records is dropped, so that nothing is counted twice.
+Each claim raises the item's ``fence``. A worker that returns after its lease expired has an old fence: its results are
+dropped, so that nothing is counted twice.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ from rubricsvc.store.verdicts import Asked, Name
 REASON_CHARS = 300
 
 GroupKey = tuple[int, int, int]
-"""(job id, rubric id, prompt id): what names a group of completions that are judged side by side."""
+"""(job id, rubric id, prompt id): names a group of completions that are compared."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """The right to score one item until it runs out, and what the item is about."""
+    """The right to score one item for a time."""
 
     item_id: int
     fence: int
@@ -81,7 +81,7 @@ class ItemResult:
 
 
 def _now(session: Session) -> float:
-    """Seconds since the epoch, by the one clock that all workers share: the database's. SQLite has one machine's."""
+    """Return seconds since the epoch by the clock that all workers share: the database's (on SQLite the machine's)."""
     if session.get_bind().dialect.name == "postgresql":
         return float(session.execute(select(func.extract("epoch", func.clock_timestamp()))).scalar_one())
     return time.time()
@@ -97,9 +97,9 @@ def claim(
     whole_groups: bool = False,
     job_id: int | None = None,
 ) -> list[Lease]:
-    """Take up to ``limit`` pending items of this judge (and job), oldest first. Items that others take are skipped.
+    """Claim up to ``limit`` pending items of a judge (and job), oldest first; items being claimed are skipped.
 
-    With ``whole_groups`` the rest of each group that was begun is taken too; see `groups`.
+    With ``whole_groups``, the pending rest of each claimed item's group is claimed too; see `groups`.
     """
     now = _now(session)
     wanted = (
@@ -140,7 +140,7 @@ def claim(
 
 
 def _pending_of_groups(ids: Sequence[int]) -> Select[int]:
-    """The pending items of all groups that these items belong to."""
+    """Select the pending items of the groups that these items belong to."""
     group = (ItemRow.job_id, ItemRow.rubric_id, CompletionRow.prompt_id)
     with_prompt = ItemRow.completion_id == CompletionRow.id
     begun = select(*group).join(CompletionRow, with_prompt).where(ItemRow.id.in_(ids))
@@ -153,7 +153,7 @@ def _pending_of_groups(ids: Sequence[int]) -> Select[int]:
 
 
 def groups(session: Session, keys: Iterable[GroupKey]) -> dict[GroupKey, list[int]]:
-    """The completion ids of each group (ascending): all items of a job with one rubric and prompt, in any state."""
+    """Return the completion ids of each group, ascending: a job's items of one rubric and prompt, in any state."""
     columns = (ItemRow.job_id, ItemRow.rubric_id, CompletionRow.prompt_id)
     found: dict[GroupKey, list[int]] = {}
     for chunk in batched(keys):
@@ -173,13 +173,13 @@ def _held(leases: Sequence[Lease]) -> list[tuple[int, int]]:
 
 
 def held(session: Session, leases: Sequence[Lease]) -> set[int]:
-    """Which of these items are still ours (not cancelled, not given to another)."""
+    """Return the items whose leases are still valid: not cancelled, not claimed by another worker."""
     query = select(ItemRow.id).where(tuple_(ItemRow.id, ItemRow.fence).in_(_held(leases)), ItemRow.state == LEASED)
     return set(session.scalars(query))
 
 
 def renew(session: Session, leases: Sequence[Lease], *, seconds: float) -> None:
-    """Keep what is still ours for ``seconds`` more."""
+    """Extend the valid leases to ``seconds`` from now."""
     now = _now(session)
     session.execute(
         update(ItemRow)
@@ -190,7 +190,7 @@ def renew(session: Session, leases: Sequence[Lease], *, seconds: float) -> None:
 
 
 def release(session: Session, leases: Sequence[Lease]) -> None:
-    """Give back what was not scored: a worker that stops on purpose does not count as lost."""
+    """Release items that were not scored. This does not count as a lost lease."""
     session.execute(
         update(ItemRow)
         .where(tuple_(ItemRow.id, ItemRow.fence).in_(_held(leases)), ItemRow.state == LEASED)
@@ -202,9 +202,9 @@ def release(session: Session, leases: Sequence[Lease]) -> None:
 
 
 def record(session: Session, results: Sequence[ItemResult]) -> list[int]:
-    """Write verdicts and rewards of the items that are still ours; return the item ids written. The rest is dropped.
+    """Write verdicts and rewards of the items whose leases are valid; return their ids. The rest is dropped.
 
-    Where another item settled a verdict in the meantime, that verdict stands and the reward is computed from it.
+    If a verdict was stored by another worker in the meantime, the reward is computed from that one.
     """
     by_item = {result.lease.item_id: result for result in results}
     locked = select(ItemRow.id, ItemRow.fence).where(ItemRow.id.in_(by_item), ItemRow.state == LEASED).with_for_update()
@@ -224,12 +224,12 @@ def record(session: Session, results: Sequence[ItemResult]) -> list[int]:
     return [result.lease.item_id for result in ours]
 
 
-def fail(session: Session, lease: Lease, why: str) -> None:
-    """End an item that is still ours without a result: what was found cannot be recorded, and ``why`` says so."""
+def fail(session: Session, lease: Lease, reason: str) -> None:
+    """Fail an item whose lease is valid and whose result cannot be recorded."""
     session.execute(
         update(ItemRow)
         .where(tuple_(ItemRow.id, ItemRow.fence).in_(_held([lease])), ItemRow.state == LEASED)
-        .values(state=FAILED, lease_until=None, worker=None, null_reason=why[:REASON_CHARS]),
+        .values(state=FAILED, lease_until=None, worker=None, null_reason=reason[:REASON_CHARS]),
         execution_options={"synchronize_session": False},
     )
 
@@ -272,9 +272,9 @@ def _item_columns(result: ItemResult, stored: Mapping[str, Verdict]) -> dict[str
 
 
 def reconcile(session: Session, *, max_leases: int) -> int:
-    """Return the leases that ran out, and ring for work that nobody works on; how many leases were returned.
+    """Release expired leases and wake workers for unattended items; return the number of released leases.
 
-    An item that took ``max_leases`` workers down with it is not tried again: it fails as ``worker_lost``.
+    An item that lost ``max_leases`` leases fails as ``worker_lost``.
     """
     now = _now(session)
     expired = (
@@ -282,24 +282,24 @@ def reconcile(session: Session, *, max_leases: int) -> int:
         .where(ItemRow.state == LEASED, ItemRow.lease_until < now)
         .with_for_update(skip_locked=True)
     )
-    returned = session.execute(expired).all()
-    again = [id_ for id_, lost in returned if lost + 1 < max_leases]
-    poison = [id_ for id_, lost in returned if lost + 1 >= max_leases]
+    rows = session.execute(expired).all()
+    retried = [id_ for id_, lost in rows if lost + 1 < max_leases]
+    failed = [id_ for id_, lost in rows if lost + 1 >= max_leases]
     freed = {"lease_until": None, "worker": None, "lost": ItemRow.lost + 1}
-    for ids, values in ((again, {"state": PENDING}), (poison, {"state": FAILED, "null_reason": _WORKER_LOST})):
+    for ids, values in ((retried, {"state": PENDING}), (failed, {"state": FAILED, "null_reason": _WORKER_LOST})):
         for chunk in batched(ids):
             session.execute(update(ItemRow).where(ItemRow.id.in_(chunk)).values(**freed, **values))
     jobs.finish(session)
     for judge_id in _unattended(session):
         outbox.publish(session, judge_id)
-    return len(returned)
+    return len(rows)
 
 
-_WORKER_LOST = "worker_lost: every worker that took this item died; `jobs retry` tries again"
+_WORKER_LOST = "worker_lost: every worker that claimed this item died; try again with `rubricsvc jobs retry`"
 
 
 def _unattended(session: Session) -> list[int]:
-    """Judges with pending items, no live lease and no bell on its way."""
+    """Return judges with pending items, without a lease and without a message in the outbox."""
     waiting = session.scalars(select(OutboxRow.args).where(OutboxRow.task == outbox.SCORE)).all()
     busy = select(ItemRow.judge_id).where(ItemRow.state == LEASED)
     query = select(ItemRow.judge_id).where(ItemRow.state == PENDING, ItemRow.judge_id.not_in(busy)).distinct()
@@ -307,11 +307,11 @@ def _unattended(session: Session) -> list[int]:
 
 
 def attended(session: Session, judge_ids: Collection[int]) -> bool:
-    """Whether a worker is at work on anything of one of these judges."""
+    """Return whether a worker has a lease on an item of one of these judges."""
     live = (ItemRow.judge_id.in_(judge_ids), ItemRow.state == LEASED, ItemRow.lease_until > _now(session))
     return session.scalar(select(ItemRow.id).where(*live).limit(1)) is not None
 
 
 def judges_with_work(session: Session) -> list[int]:
-    """Judges with pending items: what a worker that starts should look at first."""
+    """Return the judges with pending items."""
     return list(session.scalars(select(ItemRow.judge_id).where(ItemRow.state == PENDING).distinct()))

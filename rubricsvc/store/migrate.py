@@ -16,12 +16,13 @@ from rubricsvc.errors import UnavailableError
 from rubricsvc.store.session import Database
 
 LOCK = 7_215_411_903
-"""The PostgreSQL advisory lock that one migrating process holds: any number that nobody else uses."""
+"""The PostgreSQL advisory lock of a migrating process: an arbitrary number."""
 
 _MIGRATIONS = Path(__file__).resolve().parents[2] / "migrations"
 
 
 def config() -> Config:
+    """Return Alembic's configuration."""
     settings = Config()
     settings.set_main_option("script_location", str(_MIGRATIONS).replace("%", "%%"))
     settings.set_main_option("path_separator", "os")

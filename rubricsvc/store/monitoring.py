@@ -19,14 +19,14 @@ from rubricsvc.store.tables import (
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """``items``: open ones by (judge's name, state). ``bells``: those not yet sent."""
+    """Open items by (judge name, state), and messages in the ``outbox``."""
 
     items: dict[tuple[str, str], int]
     outbox: int
 
 
 def queue(session: Session) -> Queue:
-    """What waits, counted in an index. Every judge is there with both open states: an empty queue reads 0."""
+    """Count open items in an index. Every judge is listed with both open states, also with 0."""
     names = dict(session.execute(select(JudgeRow.id, JudgeRow.name)).all())
     items = {(name, state): 0 for name in names.values() for state in (PENDING, LEASED)}
     open_items = (
@@ -40,6 +40,6 @@ def queue(session: Session) -> Queue:
 
 
 def verdicts(session: Session) -> dict[str, int]:
-    """Verdicts by outcome. This reads the whole table."""
+    """Count verdicts by outcome. This reads the whole table."""
     counted = select(VerdictRow.outcome, func.count()).group_by(VerdictRow.outcome)
     return {"scored": 0, "abstained": 0, "failed": 0, **dict(session.execute(counted).all())}

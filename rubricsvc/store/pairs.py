@@ -15,38 +15,42 @@ from rubricsvc.core.prompt import Completion, Message
 from rubricsvc.store import groups, jobs, prompts
 from rubricsvc.store.tables import ItemRow, JobRow, PromptRow
 
-LOOKED_AT = 200
-"""Items whose pairs are looked for in one page: where all is a tie, it ends too."""
+ITEMS_PER_PAGE = 200
+"""Maximum number of items in one page, so that a page of ties ends too."""
 
 
 @dataclass(frozen=True)
 class Pairs:
-    """The pairs of a group. Left out are ``close`` ones and ties, and those that say the ``same``:
-    of these none is better, whatever they were judged worth."""
+    """The preference pairs of a group.
+
+    Attributes:
+        close: Number of pairs left out for their margin, ties included.
+        same: Number of pairs left out because both completions are equal.
+    """
 
     judge: str
     prompt: PromptRow
     rows: Sequence[ItemRow]
-    said: list[list[dict[str, Any]]]
+    messages: list[list[dict[str, Any]]]
     preferences: list[Preference]
     close: int
     same: int
 
     @cached_property
     def by_chosen(self) -> dict[int, list[Preference]]:
-        """The same by the id of the item that is the chosen one."""
+        """The pairs by the id of the chosen item."""
         found: dict[int, list[Preference]] = {row.id: [] for row in self.rows}
         for pair in self.preferences:
             found[self.rows[pair.chosen].id].append(pair)
         return found
 
     def line(self, pair: Preference) -> dict[str, Any]:
-        """One of them as it is read."""
+        """Return one pair as it is exported."""
         chosen, rejected = self.rows[pair.chosen], self.rows[pair.rejected]
         return {
-            "prompt": [_plain(message) for message in self.prompt.value.messages],
-            "chosen": self.said[pair.chosen],
-            "rejected": self.said[pair.rejected],
+            "prompt": [_openai_message(message) for message in self.prompt.value.messages],
+            "chosen": self.messages[pair.chosen],
+            "rejected": self.messages[pair.rejected],
             "margin": pair.margin,
             "chosen_reward": chosen.reward,
             "rejected_reward": rejected.reward,
@@ -61,29 +65,35 @@ class Pairs:
 
 
 def of_group(session: Session, job: JobRow, group: groups.Group, min_margin: float = 0.0) -> Pairs:
-    """A pair for each two of a group with two rewards or more that differ, and by ``min_margin`` or more."""
+    """Return a pair for each two completions of a group whose rewards differ by ``min_margin`` or more."""
     rows = groups.members(session, job.id, group)
-    said = [_said(row.completion.value) for row in rows]
+    messages = [_messages(row.completion.value) for row in rows]
     apart = list(preferences([row.reward for row in rows if row.reward is not None], min_margin))
-    told = [pair for pair in apart if said[pair.chosen] != said[pair.rejected]]
+    distinct = [pair for pair in apart if messages[pair.chosen] != messages[pair.rejected]]
     prompt = prompts.get(session, group[0])
     return Pairs(
-        job.judge.name, prompt, rows, said, told, close=comb(len(rows), 2) - len(apart), same=len(apart) - len(told)
+        job.judge.name,
+        prompt,
+        rows,
+        messages,
+        distinct,
+        close=comb(len(rows), 2) - len(apart),
+        same=len(apart) - len(distinct),
     )
 
 
 def page(
     session: Session, job_id: int, *, after: int = 0, limit: int = 100, min_margin: float = 0.0
 ) -> tuple[list[dict[str, Any]], int | None]:
-    """Up to ``limit`` pairs whose chosen items have ids above ``after``, ascending, and where to read on, if anywhere.
+    """Return up to ``limit`` pairs whose chosen items have ids above ``after``, ascending, and the next ``after``.
 
-    All pairs of one chosen item are together: a page that begins with one of more than ``limit`` holds them all.
+    A page holds all pairs of a chosen item, if need be more than ``limit``.
     """
     job = jobs.get(session, job_id)
-    rows = jobs.results(session, job_id, after=after, limit=LOOKED_AT + 1)
+    rows = jobs.results(session, job_id, after=after, limit=ITEMS_PER_PAGE + 1)
     known: dict[groups.Group, Pairs] = {}
     found: list[dict[str, Any]] = []
-    for row in rows[:LOOKED_AT]:
+    for row in rows[:ITEMS_PER_PAGE]:
         if row.reward is not None:
             group = row.completion.prompt_id, row.rubric_id
             if group not in known:
@@ -93,22 +103,22 @@ def page(
                 return found, after
             found += map(known[group].line, more)
         after = row.id
-    return found, after if len(rows) > LOOKED_AT else None
+    return found, after if len(rows) > ITEMS_PER_PAGE else None
 
 
-def _said(completion: Completion) -> list[dict[str, Any]]:
-    """What the policy wrote, as chat messages: the whole trajectory, where there is one."""
+def _messages(completion: Completion) -> list[dict[str, Any]]:
+    """Return the completion as chat messages: the whole trajectory, if there is one."""
     if completion.messages:
-        return [_plain(message) for message in completion.messages]
+        return [_openai_message(message) for message in completion.messages]
     return [{"role": "assistant", "content": completion.text}]
 
 
-def _plain(message: Message) -> dict[str, Any]:
-    """A message in OpenAI's shape."""
-    plain = message.model_dump(mode="json", exclude_none=True)
+def _openai_message(message: Message) -> dict[str, Any]:
+    """Return a message in OpenAI's shape."""
+    data = message.model_dump(mode="json", exclude_none=True)
     if message.tool_calls:
-        plain["tool_calls"] = [
+        data["tool_calls"] = [
             {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
             for call in message.tool_calls
         ]
-    return plain
+    return data

@@ -1,4 +1,4 @@
-"""Prompts: kept once, by content."""
+"""Prompts: stored once, by content."""
 
 from __future__ import annotations
 
@@ -61,6 +61,6 @@ def _from_file(session: Session, external_id: str) -> PromptRow | None:
 
 
 def page(session: Session, *, after: int = 0, limit: int = 50) -> list[PromptRow]:
-    """Up to ``limit`` prompts with ids above ``after``, ascending."""
+    """Return up to ``limit`` prompts with ids above ``after``, ascending."""
     query = select(PromptRow).where(PromptRow.id > after).order_by(PromptRow.id).limit(limit)
     return list(session.scalars(query))

@@ -85,7 +85,7 @@ def newest(session: Session, name: str) -> RubricRow:
 def page(
     session: Session, *, after: int = 0, limit: int = 50, name: str | None = None, prompt_id: int | None = None
 ) -> list[RubricRow]:
-    """Up to ``limit`` versions with ids above ``after``, ascending; of one name or prompt, where asked."""
+    """Return up to ``limit`` versions with ids above ``after``, ascending; of one name or prompt."""
     query = select(RubricRow).where(RubricRow.id > after).order_by(RubricRow.id).limit(limit)
     if name is not None:
         query = query.where(RubricRow.name == name)

@@ -1,4 +1,4 @@
-"""The tables. Content that is a core value is kept as its JSON, beside its digest; ``row.value`` gives the value."""
+"""The tables. A core value is stored as JSON beside its digest; ``row.value`` returns the value."""
 
 from __future__ import annotations
 
@@ -41,23 +41,28 @@ QUEUED, IN_PROGRESS, COMPLETED, COMPLETED_WITH_FAILURES, BUDGET_EXHAUSTED = (
 
 
 class UtcDateTime(TypeDecorator[datetime]):
-    """An instant. SQLite keeps no time zone, so that what is read there is marked as the UTC that it is."""
+    """An instant in UTC. SQLite stores no time zone; it is added when read."""
 
     impl = DateTime(timezone=True)
     cache_ok = True
 
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        """Convert to UTC."""
         return value.astimezone(UTC) if value is not None else None
 
     def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        """Add the time zone."""
         return value.replace(tzinfo=UTC) if value is not None and value.tzinfo is None else value
 
 
 def utcnow() -> datetime:
+    """Return the current time in UTC."""
     return datetime.now(UTC)
 
 
 class Base(DeclarativeBase):
+    """The base of all tables: names of constraints, and column types."""
+
     metadata = MetaData(
         naming_convention={
             "ix": "ix_%(table_name)s_%(column_0_N_name)s",
@@ -75,6 +80,8 @@ class Base(DeclarativeBase):
 
 
 class PromptRow(Base):
+    """A prompt; ``external_id`` is its id in the first file that brought it."""
+
     __tablename__ = "prompts"
 
     id: Mapped[int] = mapped_column(primary_key=True)
@@ -85,11 +92,12 @@ class PromptRow(Base):
 
     @property
     def value(self) -> Prompt:
+        """The core value."""
         return Prompt.model_validate(self.content)
 
 
 class PromptIdRow(Base):
-    """A further id of a prompt: the one that it has in another file than the first."""
+    """Another id of a prompt, from another file than the first."""
 
     __tablename__ = "prompt_ids"
 
@@ -98,7 +106,7 @@ class PromptIdRow(Base):
 
 
 class RubricRow(Base):
-    """One version of a named rubric. It belongs to one prompt, or, with no prompt, to whoever asks for it."""
+    """One version of a named rubric, for one prompt or (without ``prompt_id``) for any."""
 
     __tablename__ = "rubrics"
     __table_args__ = (UniqueConstraint("name", "version"), UniqueConstraint("name", "digest"))
@@ -114,10 +122,13 @@ class RubricRow(Base):
 
     @property
     def value(self) -> Rubric:
+        """The core value."""
         return Rubric.model_validate(self.content)
 
 
 class CompletionRow(Base):
+    """A completion of a prompt."""
+
     __tablename__ = "completions"
     __table_args__ = (UniqueConstraint("prompt_id", "digest"),)
 
@@ -132,6 +143,7 @@ class CompletionRow(Base):
 
     @property
     def value(self) -> Completion:
+        """The core value."""
         return Completion.model_validate(self.content)
 
 
@@ -154,14 +166,15 @@ class JudgeRow(Base):
 
     @property
     def value(self) -> Judge:
+        """The core value."""
         return Judge.model_validate(self.content)
 
 
 class JobRow(Base):
-    """A batch of completions to be scored by one judge. ``key`` makes submitting it twice the same as once.
+    """A batch of completions to be scored by one judge. ``key`` makes submission idempotent.
 
-    ``budget`` (US dollars) caps what is ``spent`` and reserved, see `budgets`. Once a job is ``exhausted`` nothing more
-    of it is begun.
+    ``budget`` (US dollars) limits what is ``spent`` and reserved, see `budgets`. Once a job is ``exhausted``, no
+    item of it is started.
     """
 
     __tablename__ = "jobs"
@@ -182,9 +195,9 @@ class JobRow(Base):
 
 
 class ReservationRow(Base):
-    """The US dollars that a worker has reserved of a job's budget, for calls that may be under way.
+    """US dollars of a job's budget that a worker has reserved for its calls.
 
-    Once they are ``lost`` with a worker that was killed, they are counted in the job's ``spent``.
+    When they are ``lost`` with a killed worker, they are counted in the job's ``spent``.
     """
 
     __tablename__ = "reservations"
@@ -198,8 +211,8 @@ class ReservationRow(Base):
 class ItemRow(Base):
     """One completion of a job, under one rubric: the unit of work, of leasing and of reward.
 
-    ``fence`` grows with each lease; only the holder of the newest fence may record. ``lost`` counts leases whose
-    holder fell silent. ``question_set`` and the completion name the verdicts behind the reward; ``verdicts`` counts
+    ``fence`` grows with each lease; only the holder of the newest fence may record. ``lost`` counts
+    expired leases. ``question_set`` and the completion name the verdicts behind the reward; ``verdicts`` counts
     them.
     """
 
@@ -307,6 +320,7 @@ class LabelRow(Base):
 
     @property
     def label(self) -> Label:
+        """The core value."""
         return Label(criterion=self.criterion, annotator=self.annotator, value=self.value, note=self.note)
 
 
@@ -324,12 +338,13 @@ class AuditRow(Base):
 
     @property
     def value(self) -> StoredAudit:
+        """The core value."""
         audit = Audit.model_validate(self.content)
         return StoredAudit(id=self.id, created_at=self.created_at, passed=self.passed, audit=audit)
 
 
 class KeyRow(Base):
-    """An API key; only its SHA-256 is kept, and the last four characters to know it by."""
+    """An API key: the SHA-256 of its secret, and the last four characters to recognize it."""
 
     __tablename__ = "keys"
 
@@ -344,7 +359,7 @@ class KeyRow(Base):
 
 
 class OutboxRow(Base):
-    """A doorbell that is to ring: written with the work it announces, deleted once the broker has it."""
+    """A message to workers: written with the work it announces, deleted when the broker has it."""
 
     __tablename__ = "outbox"
 

@@ -1,4 +1,4 @@
-"""INSERT … ON CONFLICT, alike on both databases."""
+"""INSERT … ON CONFLICT for both databases."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ from rubricsvc.store.tables import Base
 Row = TypeVar("Row", bound=Base)
 
 CHUNK = 500
-"""Rows a statement: SQLite takes 32,766 parameters at most."""
+"""Rows in a statement; SQLite takes 32,766 parameters."""
 
 T = TypeVar("T")
 
 
 def batched(items: Iterable[T], size: int = CHUNK) -> Iterator[list[T]]:
-    """Lists of up to ``size`` items, in order."""
+    """Yield lists of up to ``size`` items, in order."""
     iterator = iter(items)
     while chunk := list(islice(iterator, size)):
         yield chunk
 
 
 def insert(session: Session, table: type[Base]) -> Any:
-    """The dialect's own ``insert``, which knows ``on_conflict_do_nothing`` and ``on_conflict_do_update``."""
+    """Return the dialect's ``insert``, with ``on_conflict_do_nothing`` and ``on_conflict_do_update``."""
     dialect = postgresql if session.get_bind().dialect.name == "postgresql" else sqlite
     return dialect.insert(table)
 
 
 def insert_rows(session: Session, table: type[Base], rows: list[dict[str, Any]]) -> tuple[Any, Any]:
-    """An ``insert`` of many rows with the same columns, and the parameters to execute it with.
+    """Return an ``insert`` of many rows with the same columns, and its parameters.
 
     PostgreSQL is handed one array a column: a VALUES list of thousands of parameters takes its driver longer to parse
     than the server to write.
@@ -52,7 +52,7 @@ def insert_rows(session: Session, table: type[Base], rows: list[dict[str, Any]])
 
 
 def add_new(session: Session, table: type[Base], rows: list[dict[str, Any]]) -> None:
-    """Insert those of the rows (all with the same columns) that are not there yet, and count them in ``added``."""
+    """Insert the rows (all with the same columns) that are new, and count them in ``added``."""
     statement, parameters = insert_rows(session, table, rows)
     statement = statement.on_conflict_do_nothing().execution_options(preserve_rowcount=True)
     done = session.connection().execute(statement, parameters)
@@ -60,20 +60,20 @@ def add_new(session: Session, table: type[Base], rows: list[dict[str, Any]]) -> 
 
 
 def added(session: Session) -> Counter[str]:
-    """How many prompts, rubrics and completions (by the table's name) this session has added, and nobody else."""
+    """Return how many rows this session has added, by table."""
     counts: Counter[str] = session.info.setdefault("added", Counter())
     return counts
 
 
 def _array(column: ColumnElement[Any], values: list[Any]) -> Any:
-    """JSON travels as text: as an array of JSON the driver would have to guess at what is inside."""
+    """Return the values as an array; JSON as text, because the driver cannot tell the types inside."""
     if isinstance(column.type, JSON):
         return cast([json.dumps(value) for value in values], ARRAY(Text))
     return cast(values, ARRAY(column.type))
 
 
 def get_or_add(session: Session, table: type[Row], unique: dict[str, Any], **others: Any) -> tuple[Row, bool]:
-    """The row with these ``unique`` columns, added with the ``others`` if it is not there; and whether it was added."""
+    """Return the row with these ``unique`` columns and whether it was added now, with the ``others``."""
     statement = insert(session, table).values(**unique, **others).on_conflict_do_nothing(index_elements=list(unique))
     new = session.execute(statement.returning(literal(1))).first() is not None
     added(session)[table.__tablename__] += new

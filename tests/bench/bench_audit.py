@@ -18,7 +18,7 @@ from typing import Any
 from rubricsvc.cli.embedded import EMBEDDED, fetch_embedded
 from rubricsvc.core.audit import Audit, Rate
 from rubricsvc.core.judge import Endpoint, Judge
-from tests.bench.shown_attacks import EARLIER_TURNS, TICKED, told
+from tests.bench.shown_attacks import EARLIER_TURNS, TICKED, probabilities
 from tests.conftest import SHARED
 from workers.audit import cases, data, suites
 from workers.audit.plan import AuditPlan
@@ -50,7 +50,9 @@ async def measure(judge: Judge, plan: AuditPlan) -> tuple[Audit, dict[str, Pair]
     engine = make_engine(judge)
     try:
         shown = (
-            {one.name: await told(engine, one) for one in (EARLIER_TURNS, TICKED)} if judge.model == EMBEDDED else {}
+            {one.name: await probabilities(engine, one) for one in (EARLIER_TURNS, TICKED)}
+            if judge.model == EMBEDDED
+            else {}
         )
         return await run(engine, judge, plan, on_progress=on_progress), shown
     finally:

@@ -15,8 +15,6 @@ from tests.rows import RUBRIC, submit_job
 from tests.scripted_server import ScriptedServer, labels, scripted_server
 from tests.worker_process import WorkerProcess
 
-pytestmark = pytest.mark.integration
-
 ITEMS = 20
 KILLS = 3
 PRICE = Price(prompt=10.0, completion=40.0)

@@ -25,8 +25,6 @@ from tests.rows import RUBRIC, submit_job
 from tests.scripted_server import ScriptedReply, ScriptedServer, labels, scripted_server
 from tests.worker_process import WorkerProcess, redis_url
 
-pytestmark = pytest.mark.integration
-
 ITEMS = 300
 KILLS = 30
 WORKERS = 2

@@ -37,8 +37,6 @@ from workers import engines
 from workers.engines.base import Failure, Question, Reply
 from workers.queue.drain import Drainer
 
-pytestmark = pytest.mark.integration
-
 RUBRIC = Rubric(
     criteria=[Criterion(key="a", text="Says a.", weight=3), Criterion(key="pit", text="Is wrong.", weight=-1)]
 )

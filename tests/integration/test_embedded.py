@@ -19,7 +19,6 @@ from tests.scripted_server import ScriptedReply, ScriptedServer, labels, scripte
 from workers.engines import ENGINES
 from workers.queue.in_process import embedded_worker
 
-pytestmark = pytest.mark.integration
 JUDGE = Judge(name="test", engine="test", model="none")
 
 
@@ -55,7 +54,7 @@ def wait_until_done(db: Database, job: int) -> str:
     return "not done in 30 s"
 
 
-def test_work_that_waits_and_work_that_comes_later_are_both_done(each_db: Database) -> None:
+def test_embedded_worker_scores_waiting_and_later_jobs(each_db: Database) -> None:
     early = submit_job(each_db, 10, judge=JUDGE)
     with embedded_worker(settings(each_db), each_db):
         assert wait_until_done(each_db, early) == "completed"
@@ -65,7 +64,7 @@ def test_work_that_waits_and_work_that_comes_later_are_both_done(each_db: Databa
     assert each_db.on_commit is None
 
 
-def test_judges_that_never_answer_hold_up_no_other(db: Database) -> None:
+def test_embedded_worker_is_not_blocked_by_a_silent_judge(db: Database) -> None:
     with scripted_server(ScriptedReply(delay_s=300.0)) as deaf, scripted_server(labels(Yes=0.8, No=0.1)) as well:
         with patch("workers.queue.drain.GRACE_SECONDS", 0.1), embedded_worker(settings(db), db):
             for name in ("deaf", "deafer"):  # each rings three times, which would take three slots
@@ -77,7 +76,7 @@ def test_judges_that_never_answer_hold_up_no_other(db: Database) -> None:
             assert [jobs.progress(session, job).pending for job in (1, 2)] == [100, 100]
 
 
-def test_a_bell_that_rings_while_the_judge_is_worked_for_is_heard(db: Database) -> None:
+def test_embedded_worker_handles_notifications_during_a_drain(db: Database) -> None:
     """The drain may have looked for the last time already."""
     with scripted_server(labels(Yes=0.8, No=0.1)) as server, embedded_worker(settings(db), db):
         for n in range(20):
@@ -89,7 +88,7 @@ def test_a_bell_that_rings_while_the_judge_is_worked_for_is_heard(db: Database) 
     assert set(done) == {"completed"}
 
 
-def test_it_can_be_started_again_but_not_twice_at_once(db: Database) -> None:
+def test_embedded_worker_restarts_but_rejects_a_second_start(db: Database) -> None:
     with (
         embedded_worker(settings(db), db),
         pytest.raises(InvalidError, match="already"),

@@ -16,8 +16,6 @@ from rubricsvc.core.judge import Endpoint, Judge
 from tests.integration.test_serve import service
 from tests.scripted_server import ScriptedReply, ScriptedServer, error, scripted_server
 
-pytestmark = pytest.mark.integration
-
 ITEM = {"question": "The capital of France?", "answer": "Paris"}
 ASKED = [
     {"role": "developer", "content": "You grade answers."},

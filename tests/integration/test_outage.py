@@ -20,8 +20,6 @@ from tests.rows import submit_job
 from tests.scripted_server import ScriptedReply, ScriptedServer, labels, scripted_server
 from tests.services import POSTGRES, Postgres, postgres
 
-pytestmark = pytest.mark.integration
-
 ITEMS = 40
 TIMEOUT = 90.0
 

@@ -19,8 +19,6 @@ from workers.queue.drain import Drainer
 from workers.queue.rescoring import complete_answered
 from workers.queue.reward_changes import reward_changes
 
-pytestmark = pytest.mark.integration
-
 COMPLETIONS = 200
 CRITERIA = tuple(Criterion(key=f"c{n}", text=f"Says thing number {n}.", weight=n) for n in range(1, 10))
 

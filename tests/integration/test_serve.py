@@ -29,8 +29,6 @@ from tests.scripted_server import ScriptedReply, labels, scripted_server
 from tests.services import RABBITMQ, free_port, rabbitmq
 from tests.worker_process import redis_url
 
-pytestmark = pytest.mark.integration
-
 RUBRIC = Rubric(criteria=[Criterion(key="a", text="Says a."), Criterion(key="b", text="Says b.")])
 TIMEOUT = 90.0
 

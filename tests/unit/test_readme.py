@@ -27,7 +27,7 @@ COMMAND_LINES = sorted({line for page in PAGES for line in shown(page) if line.s
 
 
 @pytest.mark.parametrize("line", COMMAND_LINES)
-def test_commands_and_options_exist(line: str) -> None:
+def test_readme_commands_and_options_exist(line: str) -> None:
     _, name, *rest = shlex.split(line)
     if name.startswith("-"):
         return
@@ -40,18 +40,18 @@ def test_commands_and_options_exist(line: str) -> None:
     assert {word.split("=")[0] for word in rest if word.startswith("--")} <= options
 
 
-def test_there_are_commands_to_test() -> None:
+def test_readme_has_commands_to_test() -> None:
     assert len(COMMAND_LINES) >= 10
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_the_list_of_commands_agrees_with_the_commands(name: str) -> None:
+def test_readme_command_list_matches_the_cli(name: str) -> None:
     command = load(name)
     assert getattr(command, "commands", None) or command.callback
     assert name in get_command(app).commands  # type: ignore[attr-defined]
 
 
-def test_make_targets_exist() -> None:
+def test_readme_make_targets_exist() -> None:
     rules = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.M))
     named = {
         word for page in PAGES for word in re.findall(r"(?:`|\$ )make ([a-z]+(?:-[a-z]+)*)", page.read_text("utf-8"))
@@ -59,7 +59,7 @@ def test_make_targets_exist() -> None:
     assert {name for name in named if name != "bench"} <= rules
 
 
-def test_the_tree_is_the_tree() -> None:
+def test_readme_tree_matches_the_repository() -> None:
     (block,) = re.findall(r"^```\n(rubricsvc/.*?)```", README, re.S | re.M)
     path: list[str] = []
     for line in block.splitlines():
@@ -68,7 +68,7 @@ def test_the_tree_is_the_tree() -> None:
         assert (ROOT / "".join(path)).exists(), line
 
 
-def test_the_python_of_the_readme_runs() -> None:
+def test_readme_python_blocks_run() -> None:
     code, _ = re.findall(r"```python\n(.*?)```", README, re.S)  # the second speaks to a service: see test_serve
     scope: dict[str, object] = {}
     *setup, first, second = code.strip().splitlines()

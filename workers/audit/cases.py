@@ -8,11 +8,10 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
-import yaml
-
 from rubricsvc.core.prompt import Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.errors import InvalidError
+from rubricsvc.formats.input_file import InputFile
 from rubricsvc.formats.record import Record
 from rubricsvc.stats.audit import MET_THRESHOLD
 
@@ -49,7 +48,7 @@ class AuditCase:
 @lru_cache
 def built_in() -> tuple[AuditCase, ...]:
     """Return the built-in cases: for each task a bad completion (meets nothing) and a good one (meets all)."""
-    return tuple(_built_in(yaml.safe_load(_FILE.read_text(encoding="utf-8"))))
+    return tuple(_built_in(task for task, _ in InputFile(_FILE).records()))
 
 
 def _built_in(tasks: Iterable[dict[str, object]]) -> Iterator[AuditCase]:

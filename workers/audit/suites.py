@@ -17,16 +17,15 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 
-import yaml
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
 from rubricsvc.core.audit import Measure
 from rubricsvc.core.base import Name, UnitInterval, Value
-from rubricsvc.core.validation_messages import first_error
-from rubricsvc.errors import InvalidError
+from rubricsvc.formats.fields import build
+from rubricsvc.formats.input_file import InputFile
 from workers.audit.cases import AuditCase
 from workers.audit.disguise import DISGUISES
 from workers.judges.untrusted import fence
@@ -114,13 +113,9 @@ def read(path: Path) -> AttackSuite:
     """Read the suite in a file.
 
     Raises:
-        InvalidError: It is not a valid suite; the message names the field.
+        InvalidFileError: It is not a valid suite; ``errors`` names the fields.
     """
-    try:
-        return AttackSuite.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise InvalidError(f"{path}: invalid YAML: {error}", hint="correct the file", path=str(path)) from error
-    except ValidationError as error:
-        field, message = first_error(error)
-        hint = "a suite has name, measure, max_rate and attacks"
-        raise InvalidError(f"{path}: {field} {message}", hint=hint, path=str(path)) from error
+    file = InputFile(path)
+    suites = list(file.parse(partial(build, AttackSuite)))
+    file.errors.raise_if_any()
+    return suites[0]

@@ -1,0 +1,1 @@
+"""The queue: Celery workers that claim, score and record items."""

@@ -28,10 +28,12 @@ class Reconciler:
         self._thread = threading.Thread(target=self._run, name="reconciler", daemon=True)
 
     def start(self) -> Reconciler:
+        """Start the thread; return the reconciler."""
         self._thread.start()
         return self
 
     def stop(self) -> None:
+        """Stop the thread."""
         self._stop.set()
         self._thread.join(10)
 

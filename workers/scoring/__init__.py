@@ -1,0 +1,1 @@
+"""From a completion (or a group, or a trajectory) to verdicts."""

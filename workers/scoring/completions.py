@@ -1,4 +1,4 @@
-"""Score a completion: run the checks, ask the judge about the rest, one verdict for every criterion of the rubric."""
+"""Score completions: run the checks, ask the judge about the rest, return a verdict for every criterion."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from workers import checks, judges
 from workers.engines.base import Engine, EngineRequest, Failure, Reply, error_message
 from workers.engines.panel import member_engines
 from workers.judges.template import SharedPrompt
-from workers.scoring.group_scoring import Group, GroupComparison
+from workers.scoring.group_scoring import ComparedGroup, GroupComparison
 from workers.scoring.questions import group_questions, questions_of
 from workers.scoring.trajectories import score_trajectory
 
 _NOTHING: Mapping[str, Verdict] = {}
 _CHECKERS = ThreadPoolExecutor(4, "checks")
-"""Threads of their own: slow patterns must not keep a worker's heartbeat waiting, which has those of the event loop."""
+"""Separate threads, because a slow pattern must not delay the heartbeat in the event loop's threads."""
 
 
 async def score(
@@ -38,10 +38,10 @@ async def score(
     *,
     known: Mapping[str, Verdict] = _NOTHING,
 ) -> list[Verdict]:
-    """One verdict for each criterion, in the rubric's order; whatever goes wrong is a ``failed`` verdict.
+    """Return one verdict for each criterion, in the rubric's order; every error is a ``failed`` verdict.
 
-    All judged criteria go to the engine in one ask, so that it reads the completion once. ``known`` verdicts, by
-    criterion, stand as they are and are not asked for again.
+    All judged criteria go to the engine in one request, so that it reads the completion once. ``known`` verdicts, by
+    criterion, are returned as they are, and are not asked for again.
     """
     case, questions = _Case(rubric, prompt, completion), questions_of(rubric, judge)
     answered = questions.answered(known)
@@ -59,17 +59,17 @@ async def score_group(
     *,
     known: Sequence[Mapping[str, Verdict]] | None = None,
 ) -> list[list[Verdict]]:
-    """`score` for several completions of one prompt, in their order. A comparative judge is shown them side by side.
+    """Return the verdicts on several completions of one prompt, in their order.
 
-    Its verdicts are relative to the group, which is part of their questions. What is ``known`` of all completions is
-    not asked for again; what is known of some stands.
+    A comparative judge sees them together, and its verdicts are relative to the group. It asks again about a criterion
+    unless the verdicts on all completions are ``known``; known verdicts are returned as they are.
     """
     before = known or [_NOTHING] * len(completions)
     if judge.mode != "comparative":
         each = zip(completions, before, strict=True)
         return await asyncio.gather(*(score(engine, judge, rubric, prompt, one, known=had) for one, had in each))
     questions = group_questions(rubric, judge, completions)
-    group = Group(completions, traces=judge.effective_comparison.traces)
+    group = ComparedGroup(completions, traces=judge.effective_comparison.traces)
     cases = [_Case(rubric, prompt, completion) for completion in completions]
     checked = await asyncio.gather(
         *(_checked(case, questions.answered(had)) for case, had in zip(cases, before, strict=True))
@@ -80,7 +80,7 @@ async def score_group(
         compared = await comparing.verdicts()
     except InvalidError as error:
         compared = [_unasked(comparing.criteria, error) for _ in completions]
-    refused = _unasked(_own_questions(rubric), _NOT_COMPARED)
+    refused = _unasked(_custom_criteria(rubric), _NOT_COMPARED)
     return [
         _named(questions, had, [*of_checks, *of_judge, *refused])
         for had, of_checks, of_judge in zip(before, checked, compared, strict=True)
@@ -88,20 +88,20 @@ async def score_group(
 
 
 def _named(questions: QuestionSet, known: Mapping[str, Verdict], new: Iterable[Verdict]) -> list[Verdict]:
-    """Return a verdict for each criterion: what is known stands, and criteria with one question share its verdict."""
+    """Return a verdict for each criterion: the known one, or the one of its question."""
     by_fingerprint: dict[str, Verdict] = {}
     for key, verdict in [*known.items(), *((verdict.criterion, verdict) for verdict in new)]:
         by_fingerprint.setdefault(questions.fingerprints[key], verdict)
     return [known.get(key) or by_fingerprint[name].on(key) for key, name in questions.fingerprints.items()]
 
 
-def _own_questions(rubric: Rubric) -> list[Criterion]:
+def _custom_criteria(rubric: Rubric) -> list[Criterion]:
     return [criterion for criterion in rubric.criteria if criterion.custom_prompt is not None]
 
 
 _NOT_COMPARED = InvalidError(
-    "a criterion that brings its own question is about one completion, and is not compared",
-    hint="score it by a readout or a written judge",
+    "a criterion with a custom prompt asks about one completion, and is not compared",
+    hint="score it with a readout or written judge",
 )
 
 
@@ -115,19 +115,19 @@ async def _checked(case: _Case, answered: frozenset[str]) -> list[Verdict]:
 
 @dataclass(frozen=True, slots=True)
 class _Case:
-    """What is judged."""
+    """A completion with its prompt and rubric."""
 
     rubric: Rubric
     prompt: Prompt
     completion: Completion
 
     def open(self, answered: frozenset[str]) -> list[Criterion]:
-        """The criteria that a judge is to find on."""
+        """Return the criteria that a judge is to decide."""
         return [c for c in self.rubric.criteria if c.check is None and c.key not in answered]
 
 
 async def _judged(engine: Engine, judge: Judge, case: _Case, answered: frozenset[str]) -> list[Verdict]:
-    """The verdicts on the open criteria, in their order."""
+    """Return the verdicts on the open criteria, in their order."""
     criteria = case.open(answered)
     if not criteria:
         return []
@@ -136,12 +136,12 @@ async def _judged(engine: Engine, judge: Judge, case: _Case, answered: frozenset
     if judge.mode == "cascade":
         return await _cascade(engine, judge, case, answered)
     own = [criterion for criterion in criteria if criterion.custom_prompt is not None]
-    if not own:  # as nearly always: without a task of its own
+    if not own:  # the common case needs no task of its own
         return await _by_template(engine, judge, case, answered, criteria)
     others = [criterion for criterion in criteria if criterion.custom_prompt is None]
     asked = [_by_template(engine, judge, case, answered, others)] if others else []
-    found = await asyncio.gather(*asked, *(_by_own_question(engine, judge, case, criterion) for criterion in own))
-    verdicts = {verdict.criterion: verdict for some in found for verdict in some}
+    groups = await asyncio.gather(*asked, *(_by_custom_prompt(engine, judge, case, criterion) for criterion in own))
+    verdicts = {verdict.criterion: verdict for group in groups for verdict in group}
     return [verdicts[criterion.key] for criterion in criteria]
 
 
@@ -158,8 +158,8 @@ async def _by_template(
         return _unasked(criteria, error)
 
 
-async def _by_own_question(engine: Engine, judge: Judge, case: _Case, criterion: Criterion) -> list[Verdict]:
-    """A criterion that brings its own question is an ask of its own."""
+async def _by_custom_prompt(engine: Engine, judge: Judge, case: _Case, criterion: Criterion) -> list[Verdict]:
+    """Return the verdict on a criterion with a custom prompt, in a request of its own."""
     try:
         plan, shown = judges.custom_prompt_plan(judge, criterion, case.prompt, case.completion)
     except PlaceholderError as error:
@@ -170,32 +170,32 @@ async def _by_own_question(engine: Engine, judge: Judge, case: _Case, criterion:
 
 
 def _unasked(criteria: Iterable[Criterion], error: InvalidError) -> list[Verdict]:
-    """The verdicts of a judge that cannot be asked: for its template, this rubric's scales, or a group of one."""
+    """Return the failed verdicts of a judge that cannot be asked."""
     detail = f"{error}; {error.hint}"
     return [Verdict.failed(criterion.key, Reason.ENGINE_ERROR, detail=detail) for criterion in criteria]
 
 
 async def _panel(engine: Engine, judge: Judge, case: _Case, answered: frozenset[str]) -> list[Verdict]:
-    """All members side by side, folded."""
+    """Ask all members at once, and aggregate their verdicts."""
     members = judge.members or ()
-    seats = zip(member_engines(engine, len(members)), members, strict=True)
-    found = await asyncio.gather(*(_judged(seat, member, case, answered) for seat, member in seats))
+    engines = zip(member_engines(engine, len(members)), members, strict=True)
+    by_member = await asyncio.gather(*(_judged(each, member, case, answered) for each, member in engines))
     rule, names = (judge.voting or Voting()).rule, [member.name for member in members]
     return [
         aggregate(criterion, dict(zip(names, votes, strict=True)), rule)
-        for criterion, votes in zip(case.open(answered), zip(*found, strict=True), strict=True)
+        for criterion, votes in zip(case.open(answered), zip(*by_member, strict=True), strict=True)
     ]
 
 
 async def _cascade(engine: Engine, judge: Judge, case: _Case, answered: frozenset[str]) -> list[Verdict]:
-    """Each member after the other, for what those before it left uncertain."""
+    """Ask the members in turn about what those before left uncertain."""
     members, band = judge.members or (), judge.band or (0.0, 1.0)
     votes: dict[str, dict[str, Verdict]] = {criterion.key: {} for criterion in case.open(answered)}
-    for seat, member in zip(member_engines(engine, len(members)), members, strict=True):
-        found = await _judged(seat, member, case, answered)
-        for verdict in found:
+    for member_engine, member in zip(member_engines(engine, len(members)), members, strict=True):
+        verdicts = await _judged(member_engine, member, case, answered)
+        for verdict in verdicts:
             votes[verdict.criterion][member.name] = verdict
-        answered |= {verdict.criterion for verdict in found if is_confident(verdict, band)}
+        answered |= {verdict.criterion for verdict in verdicts if is_confident(verdict, band)}
     return [resolve_cascade(findings) for findings in votes.values()]
 
 

@@ -1,7 +1,7 @@
-"""Completions of one prompt judged side by side: what is shown together, and the verdicts that come of it.
+"""Completions of one prompt compared with each other: what is shown together, and the verdicts from it.
 
-Nothing depends on the order in which completions are given: they are shuffled by a hash that is seeded with the whole
-group, so that no place is anybody's. Completions with the same text are shown once, and get the same value.
+The order of the completions does not matter: they are shuffled by a hash of the whole group, so that no completion has
+a fixed position. Completions with the same text are shown once and get the same value.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from workers.scoring.questions import group_digest
 
 _NAME_CHARS = 12
 _PAIRS_AT_ONCE = 256
-"""Of one group: each holds the text of its answers, and a hundred answers make ten thousand pairs."""
+"""Concurrent pairs of one group; each holds the text of its answers, and 100 answers make 10,000 pairs."""
 
 
-class Group:
-    """The completions of one prompt that are judged side by side; with ``traces`` by all that they did."""
+class ComparedGroup:
+    """The completions of one prompt that are compared; with ``traces`` by their whole trajectories."""
 
     def __init__(self, completions: Sequence[Completion], *, traces: bool = False) -> None:
         self.completions = tuple(completions)
@@ -41,18 +41,18 @@ class Group:
         seed = group_digest(completions)
         order = {text: digest(seed, text.text) for text in cleaned}
         self.texts = sorted(order, key=lambda text: order[text])
-        """The distinct texts, shuffled."""
+        """The distinct texts, shuffled; a place is an index into them."""
         self.places = [self.texts.index(text) for text in cleaned]
-        """For each completion, which of the texts is its own."""
+        """The place of each completion's text."""
         self.counts = Counter(self.places)
 
     def name(self, place: int) -> str:
-        """A text, by the digest of a completion that has it."""
+        """Return a name for a text: the digest of a completion that has it."""
         mine = zip(self.places, self.completions, strict=True)
         return min(completion.digest for own, completion in mine if own == place)[:_NAME_CHARS]
 
     def shown(self, template: JudgeTemplate, prompt: Prompt, places: Sequence[int]) -> SharedPrompt:
-        """The task and these texts side by side, under letters and in fences of their own."""
+        """Return the prompt with these texts, each under a letter and in a fence of its own."""
         texts = [self.texts[place] for place in places]
         fenced = fence_all("answer", [text.text for text in texts])
         entries, notes = [], []
@@ -65,129 +65,135 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class GroupComparison:
-    """One group under one rubric. ``answered`` criteria are not asked about."""
+    """The comparison of one group under one rubric; ``answered`` criteria are not asked about."""
 
     judge: Judge
     rubric: Rubric
     prompt: Prompt
-    group: Group
+    group: ComparedGroup
     answered: frozenset[str]
     ask: judges.Asker
 
     @property
     def criteria(self) -> list[Criterion]:
-        """Those to be found on; one that brings its own question asks about one completion, and is not."""
+        """The criteria to judge. One with a custom prompt asks about a single completion, and is left out."""
         open_ = (c for c in self.rubric.criteria if c.check is None and c.key not in self.answered)
         return [criterion for criterion in open_ if criterion.custom_prompt is None]
 
     async def verdicts(self) -> list[list[Verdict]]:
-        """For each completion one verdict on each open criterion.
+        """Return for each completion one verdict on each open criterion.
 
         Raises:
-            InvalidError: there is only one completion, or the judge's template cannot be used.
+            InvalidError: There is only one completion, or the judge's template cannot be used.
         """
         if not self.criteria:
             return [[] for _ in self.group.completions]
         if len(self.group.completions) < 2:
             comparative.build_call((), load(self.judge))
         if len(self.group.texts) == 1:
-            found = [[self._tie(criterion) for criterion in self.criteria]]
+            by_place = [[self._tie(criterion) for criterion in self.criteria]]
         elif self.judge.effective_comparison.kind == "pairwise":
-            found = await self._pairwise()
+            by_place = await self._pairwise()
         else:
-            found = await self._groupwise()
-        split = [[_split(verdict, self.group.counts[place]) for verdict in found[place]] for place in self.group.places]
-        return _chosen(split, self.judge.effective_comparison.top_n) if self.judge.effective_comparison.top_n else split
+            by_place = await self._groupwise()
+        split = [
+            [_split(verdict, self.group.counts[place]) for verdict in by_place[place]] for place in self.group.places
+        ]
+        return (
+            _top_chosen(split, self.judge.effective_comparison.top_n)
+            if self.judge.effective_comparison.top_n
+            else split
+        )
 
     def _tie(self, criterion: Criterion) -> Verdict:
-        why = "all completions of the group are the same; the judge was not asked"
-        return Verdict.scored(criterion.key, 0.5, detail=why)
+        detail = "all completions of the group are the same; the judge was not asked"
+        return Verdict.scored(criterion.key, 0.5, detail=detail)
 
     async def _pairwise(self) -> list[list[Verdict]]:
-        """By place: each text against those that it meets."""
-        met = pairings(len(self.group.texts), self.judge.effective_comparison.opponents)
+        """Return the verdicts of each place: its text against those that it is paired with."""
+        paired = pairings(len(self.group.texts), self.judge.effective_comparison.opponents)
         pair, rubric = comparative.pair_judge(self.judge), comparative.pair_rubric(self.rubric)
         plan = judges.plan(pair, rubric, self.answered)
-        orders = [order for a, b in met for order in ((a, b), (b, a))]
-        gate = asyncio.Semaphore(_PAIRS_AT_ONCE)
+        orders = [order for a, b in paired for order in ((a, b), (b, a))]
+        limit = asyncio.Semaphore(_PAIRS_AT_ONCE)
 
-        async def meet(order: tuple[int, int]) -> list[Verdict]:
-            async with gate:
+        async def compare(order: tuple[int, int]) -> list[Verdict]:
+            async with limit:
                 return await self.ask(plan, self.group.shown(plan.template, self.prompt, order))
 
-        found = dict(zip(orders, await asyncio.gather(*map(meet, orders)), strict=True))
+        by_order = dict(zip(orders, await asyncio.gather(*map(compare, orders)), strict=True))
         return [
-            [self._stands(place, number, found) for number in range(len(self.criteria))]
+            [self._pairwise_verdict(place, number, by_order) for number in range(len(self.criteria))]
             for place in range(len(self.group.texts))
         ]
 
-    def _stands(self, place: int, number: int, found: Mapping[tuple[int, int], list[Verdict]]) -> Verdict:
-        """What one text is worth on one criterion, after all its pairs.
+    def _pairwise_verdict(self, place: int, number: int, by_order: Mapping[tuple[int, int], list[Verdict]]) -> Verdict:
+        """Return the verdict on one text and criterion from all its pairs.
 
-        A pair counts where both its orders are scored; the verdict is scored where at least half of the pairs count.
+        A pair counts if both its orders are scored; the verdict is scored if at least half of the pairs count.
         """
         orders = {
-            other: (_halved(found[place, other][number]), _turned(_halved(found[other, place][number])))
-            for other in sorted(second for first, second in found if first == place)
+            other: (_halved(by_order[place, other][number]), _reversed(_halved(by_order[other, place][number])))
+            for other in sorted(second for first, second in by_order if first == place)
         }
         pairs = {self.group.name(other): _pair(*both) for other, both in orders.items()}
         votes = dict(zip(_orders(pairs), chain.from_iterable(orders.values()), strict=True))
         verdict = aggregate(self.criteria[number], pairs, "mean")
-        told: dict[str, object] = {
+        fields: dict[str, object] = {
             "votes": as_votes(votes),
             "detail": join_notes(_order_disagreement(orders.values()), verdict.detail),
         }
         if verdict.outcome == "scored":
-            met = zip(pairs.values(), (self.group.counts[other] for other in orders), strict=True)
-            counted = [(pair.value, count) for pair, count in met if pair.value is not None]
-            told["value"] = win_rate(counted, self.group.counts[place] - 1)
-            told["spread"] = pstdev(vote.value for vote in votes.values() if vote.value is not None)
-        return verdict.model_copy(update=told)
+            weighted = zip(pairs.values(), (self.group.counts[other] for other in orders), strict=True)
+            counted = [(pair.value, count) for pair, count in weighted if pair.value is not None]
+            fields["value"] = win_rate(counted, self.group.counts[place] - 1)
+            fields["spread"] = pstdev(vote.value for vote in votes.values() if vote.value is not None)
+        return verdict.model_copy(update=fields)
 
     async def _groupwise(self) -> list[list[Verdict]]:
-        """By place: all texts at once, or in parts that share some."""
+        """Return the verdicts of each place: all texts at once, or in parts that share some."""
         template, size = load(self.judge), self.judge.effective_comparison.group_size
         divided = overlapping_parts(len(self.group.texts), size)
         asked = (self._part(template, places) for places in divided)
-        found = await asyncio.gather(*asked)
+        by_part = await asyncio.gather(*asked)
         by_criterion = []
         for number in range(len(self.criteria)):
             scores = [
                 dict(zip(places, verdicts[number * len(places) :], strict=False))
-                for places, verdicts in zip(divided, found, strict=True)
+                for places, verdicts in zip(divided, by_part, strict=True)
             ]
             by_criterion.append(self._joined(self.criteria[number], scores))
         return [[verdicts[place] for verdicts in by_criterion] for place in range(len(self.group.texts))]
 
     async def _part(self, template: JudgeTemplate, places: Sequence[int]) -> list[Verdict]:
-        """Criterion by criterion, a verdict for each place."""
+        """Return a verdict for each place, criterion by criterion."""
         calls = comparative.group_calls(self.criteria, len(places), template)
         plan = judges.JudgePlan(self.judge, template, calls, Voting())
         return await self.ask(plan, self.group.shown(template, self.prompt, places))
 
-    def _joined(self, criterion: Criterion, found: Sequence[Mapping[int, Verdict]]) -> dict[int, Verdict]:
-        """By place the verdict on one criterion; ``found`` has those of each part."""
-        if len(found) == 1:
-            return dict(found[0])
-        scored = [{place: v.value for place, v in part.items() if v.value is not None} for part in found]
+    def _joined(self, criterion: Criterion, parts: Sequence[Mapping[int, Verdict]]) -> dict[int, Verdict]:
+        """Return the verdict on one criterion by place, from those of each part."""
+        if len(parts) == 1:
+            return dict(parts[0])
+        scored = [{place: v.value for place, v in part.items() if v.value is not None} for part in parts]
         values = align_scores([part for part in scored if part])
         verdicts = {}
-        for place in sorted({place for part in found for place in part}):
-            votes = {f"part {number}": part[place] for number, part in enumerate(found, start=1) if place in part}
+        for place in sorted({place for part in parts for place in part}):
+            votes = {f"part {number}": part[place] for number, part in enumerate(parts, start=1) if place in part}
             verdict = aggregate(criterion, votes, "mean")
-            told = {"value": values[place]} if verdict.outcome == "scored" else {}
-            verdicts[place] = verdict.model_copy(update=told)
+            fields = {"value": values[place]} if verdict.outcome == "scored" else {}
+            verdicts[place] = verdict.model_copy(update=fields)
         return verdicts
 
 
-def _chosen(found: list[list[Verdict]], n: int) -> list[list[Verdict]]:
-    """The same with 1 on the criteria where a completion is among the best ``n``, and 0 on the others."""
-    columns = [_best(verdicts, n) for verdicts in zip(*found, strict=True)]
+def _top_chosen(by_completion: list[list[Verdict]], n: int) -> list[list[Verdict]]:
+    """Set each value to 1 if the completion is among the best ``n`` on the criterion, else to 0."""
+    columns = [_best(verdicts, n) for verdicts in zip(*by_completion, strict=True)]
     return [list(row) for row in zip(*columns, strict=True)]
 
 
 def _best(verdicts: Sequence[Verdict], n: int) -> list[Verdict]:
-    """All completions on one criterion. The best are chosen from those that have a score."""
+    """Choose the best completions on one criterion, among those with a score."""
     best = top_n({place: verdict.value for place, verdict in enumerate(verdicts) if verdict.value is not None}, n)
     return [
         verdict.model_copy(
@@ -200,7 +206,7 @@ def _best(verdicts: Sequence[Verdict], n: int) -> list[Verdict]:
 
 
 def _pair(first: Verdict, second: Verdict) -> Verdict:
-    """Both orders of a pair as one verdict: scored where both are."""
+    """Return both orders of a pair as one verdict, scored if both are."""
     values = [verdict.value for verdict in (first, second) if verdict.value is not None]
     known = [verdict.latency_s for verdict in (first, second) if verdict.latency_s is not None]
     common = {
@@ -211,36 +217,36 @@ def _pair(first: Verdict, second: Verdict) -> Verdict:
     if len(values) == 2:
         detail = "; ".join(dict.fromkeys(verdict.detail for verdict in (first, second) if verdict.detail)) or None
         return Verdict.scored(first.criterion, fmean(values), detail=detail, **common)
-    lost = [verdict for verdict in (first, second) if verdict.value is None]
-    return min(lost, key=lambda verdict: verdict.outcome != "failed").model_copy(update=common)
+    unscored = [verdict for verdict in (first, second) if verdict.value is None]
+    return min(unscored, key=lambda verdict: verdict.outcome != "failed").model_copy(update=common)
 
 
 def _orders(names: Iterable[str]) -> list[str]:
-    """What the votes of each pair are called."""
+    """Return the names of the votes of each pair."""
     return [f"shown {order} {name}" for name in names for order in ("before", "after")]
 
 
 def _order_disagreement(pairs: Iterable[tuple[Verdict, Verdict]]) -> str:
-    """In how many pairs the two orders name different winners."""
+    """Return in how many pairs the two orders have different winners."""
     values = [(first.value, second.value) for first, second in pairs]
     known = [(first, second) for first, second in values if first is not None and second is not None]
     disagreeing = sum(orders_disagree(*pair) for pair in known)
     return f"the two orders disagree in {disagreeing} of {len(known)} pairs" if disagreeing else ""
 
 
-def _turned(verdict: Verdict) -> Verdict:
-    """The verdict as it is worth to the answer that was shown second."""
-    worth = {"value": verdict.value, "probability": verdict.probability}
-    return verdict.model_copy(update={name: 1 - value for name, value in worth.items() if value is not None})
+def _reversed(verdict: Verdict) -> Verdict:
+    """Return the verdict from the view of the answer that was shown second."""
+    fields = {"value": verdict.value, "probability": verdict.probability}
+    return verdict.model_copy(update={name: 1 - value for name, value in fields.items() if value is not None})
 
 
 def _halved(verdict: Verdict) -> Verdict:
-    """One answer's part of what a pair's question cost."""
+    """Return the verdict with one answer's half of the cost."""
     return _split(verdict, 2)
 
 
 def _split(verdict: Verdict, among: int) -> Verdict:
-    """One's part of a verdict's cost."""
+    """Return the verdict with its share of the cost."""
     return (
         verdict.model_copy(update={"usage": verdict.usage and verdict.usage.divided(among)}) if among > 1 else verdict
     )

@@ -2,8 +2,8 @@
 
 In a question's fingerprint: the criterion as the judge sees it, whatever shares its call, the judge, the text of the
 template and the version of the mode; for a check its name, arguments and version. Not in it: weight, formula,
-``required``, group, key and tags, so that to change one of these asks nobody again. (One exception: the first tag names
-the curve of a calibrated readout, and so decides its value.)
+``required``, group, key and tags: changing one of these asks nothing again. (One exception: the first tag names the
+curve of a calibrated readout, and so decides its value.)
 """
 
 from __future__ import annotations

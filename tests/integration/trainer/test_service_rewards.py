@@ -30,8 +30,6 @@ from workers import engines
 from workers.engines.base import Failure, Question, Reply
 from workers.queue.drain import Drainer
 
-pytestmark = pytest.mark.integration
-
 
 @pytest.fixture
 def engine(db: Database, monkeypatch: pytest.MonkeyPatch) -> Iterator[InstantEngine]:

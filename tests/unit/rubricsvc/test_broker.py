@@ -12,7 +12,7 @@ from rubricsvc.store import outbox
 from rubricsvc.store.session import Database
 
 
-def test_a_worker_in_memory_looks_up_often_enough_to_see_that_it_is_to_stop() -> None:
+def test_memory_transport_bounds_its_wait() -> None:
     """An hour's silence ends the listening, not the test run."""
     with make_celery(Settings(broker_url="memory://")).connection() as connection:
         connection.default_channel.queue_declare("nothing-comes")
@@ -32,7 +32,7 @@ def test_relay_logs_an_unreachable_database(db: Database, monkeypatch: pytest.Mo
     assert [(log["log_level"], "gone" in log["error"]) for log in logs] == [("warning", True)]
 
 
-def test_many_bells_are_sent_in_pieces(db: Database) -> None:
+def test_relay_sends_in_chunks(db: Database) -> None:
     with db.write() as session:
         outbox.publish(session, 1, times=outbox.CHUNK + 1)
     sent: list[str] = []
@@ -40,7 +40,7 @@ def test_many_bells_are_sent_in_pieces(db: Database) -> None:
     assert len(sent) == outbox.CHUNK + 1
 
 
-def test_settings_under_which_leases_run_out_between_two_looks_are_refused() -> None:
+def test_settings_reject_lease_shorter_than_heartbeats() -> None:
     with pytest.raises(ValueError, match="third of lease_seconds"):
         Settings(lease_seconds=1)
     assert Settings(lease_seconds=1.5).heartbeat_seconds == 0.5

@@ -31,7 +31,7 @@ def lines(said: Callable[[], str]) -> list[dict[str, Any]]:
     return [json.loads(line) for line in said().splitlines()]
 
 
-def test_a_line_is_json_with_the_ids_in_force(said: Callable[[], str]) -> None:
+def test_log_line_is_json_with_bound_ids(said: Callable[[], str]) -> None:
     telemetry.configure("INFO")
     with bound_contextvars(job_id=3, item_id=7):
         structlog.get_logger("x").info("scored", reward=0.5)
@@ -43,7 +43,7 @@ def test_a_line_is_json_with_the_ids_in_force(said: Callable[[], str]) -> None:
     assert "job_id" not in later
 
 
-def test_libraries_log_the_same_way(said: Callable[[], str]) -> None:
+def test_log_of_libraries_has_the_same_format(said: Callable[[], str]) -> None:
     telemetry.configure("INFO")
     with bound_contextvars(request_id="r"):
         logging.getLogger("uvicorn.error").info("up on %s", 1, extra={"color_message": "\x1b[1mup"})
@@ -55,7 +55,7 @@ def test_libraries_log_the_same_way(said: Callable[[], str]) -> None:
     assert (late["event"], late["task"]) == ("late", "t")
 
 
-def test_the_level_holds_for_both(said: Callable[[], str]) -> None:
+def test_log_level_applies_to_structlog_and_logging(said: Callable[[], str]) -> None:
     telemetry.configure("warning")
     structlog.get_logger("x").info("no")
     logging.getLogger("y").info("no")
@@ -63,7 +63,7 @@ def test_the_level_holds_for_both(said: Callable[[], str]) -> None:
     assert [line["event"] for line in lines(said)] == ["yes"]
 
 
-def test_an_exception_stays_on_its_line(said: Callable[[], str]) -> None:
+def test_log_exception_is_one_line(said: Callable[[], str]) -> None:
     telemetry.configure("INFO")
     try:
         raise ValueError("broken")
@@ -73,7 +73,7 @@ def test_an_exception_stays_on_its_line(said: Callable[[], str]) -> None:
     assert "ValueError: broken" in line["exception"]
 
 
-def test_warnings_are_logged(said: Callable[[], str]) -> None:
+def test_log_captures_warnings(said: Callable[[], str]) -> None:
     telemetry.configure("INFO")
     with warnings.catch_warnings():
         warnings.simplefilter("always")
@@ -82,7 +82,7 @@ def test_warnings_are_logged(said: Callable[[], str]) -> None:
     assert "old" in line["event"]
 
 
-def test_a_person_gets_words(said: Callable[[], str]) -> None:
+def test_log_to_a_terminal_is_text(said: Callable[[], str]) -> None:
     telemetry.configure("INFO", human=True)
     secret = "in a local variable"
     try:
@@ -97,7 +97,7 @@ def test_a_person_gets_words(said: Callable[[], str]) -> None:
         json.loads(words.splitlines()[0])
 
 
-def test_configuring_twice_logs_once(said: Callable[[], str]) -> None:
+def test_configure_twice_logs_once(said: Callable[[], str]) -> None:
     telemetry.configure("INFO")
     telemetry.configure("INFO")
     structlog.get_logger("x").info("once")

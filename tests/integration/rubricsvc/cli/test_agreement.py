@@ -18,8 +18,6 @@ from tests.instant_engine import InstantEngine
 from workers.engines import ENGINES
 from workers.engines.base import EngineRequest, Failure, Reply
 
-pytestmark = pytest.mark.integration
-
 PROMPTS = 40
 
 

@@ -16,8 +16,6 @@ from workers.audit import cases
 from workers.engines import ENGINES
 from workers.engines.base import EngineRequest, Failure, Reply
 
-pytestmark = pytest.mark.integration
-
 GOOD = [case.text for case in cases.built_in() if case.met] + ["It is right."]
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from rubricsvc.cli.audit_status import status_at_service
 from rubricsvc.core.audit import Audit, Rate, SuiteResult
 from rubricsvc.core.judge import Judge
@@ -22,7 +20,6 @@ def audit(*, rate: float, fingerprint: str = "f") -> Audit:
     return Audit(digest="d", fingerprint=fingerprint, suites=(suite,))
 
 
-@pytest.mark.integration
 def test_status_at_service_has_the_newest_audit(db: Database) -> None:
     with running(db) as url:
         judge = ServiceJudge(service=url, name="j")
@@ -39,7 +36,6 @@ def test_status_at_service_has_the_newest_audit(db: Database) -> None:
     assert found.record["judge_audit"]["rates"] == {"s": 0.5}
 
 
-@pytest.mark.integration
 def test_status_at_service_does_not_wait_for_a_service() -> None:
     judge = ServiceJudge(service=f"http://127.0.0.1:{free_port()}", name="j")
     assert status_at_service(judge).record == {"judge_audit": None}

@@ -21,8 +21,6 @@ from tests.scripted_server import labels, scripted_server
 from tests.services import free_port
 from workers.queue.drain import Drainer
 
-pytestmark = pytest.mark.integration
-
 
 @pytest.fixture
 def ready(cli: Cli, rubric_file: Path) -> Cli:

@@ -9,8 +9,6 @@ import pytest
 
 from tests.cli import Cli, add_judge
 
-pytestmark = pytest.mark.integration
-
 NOUNS = ("prompt", "rubric", "completion", "label", "judge", "job", "verdict", "key")
 
 

@@ -11,8 +11,6 @@ from rubricsvc.store.migrate import open_database
 from tests.cli import Cli, add_judge
 from workers.queue.drain import Drainer
 
-pytestmark = pytest.mark.integration
-
 RECORD = {"name": "short", "criteria": [{"text": "Is long.", "check": {"words": {"min": 4}}}]}
 CALL = {"id": "c1", "type": "function", "function": {"name": "search", "arguments": '{"q": "x"}'}}
 TRACE = [

@@ -6,6 +6,8 @@ import json
 import re
 import tempfile
 from collections.abc import Iterator
+from difflib import unified_diff
+from itertools import islice
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -20,6 +22,7 @@ from rubricsvc.schemas import ErrorBody
 from rubricsvc.settings import Settings
 from rubricsvc.store.session import Database
 from tests.databases import KINDS, fresh_url
+from tests.openapi import SNAPSHOT, document
 
 BODIES: dict[str, dict[str, Any]] = {
     "/v1/prompts": {"prompt": {"messages": [{"role": "user", "content": "q"}], "tags": ["t"]}, "external_id": "e"},
@@ -83,6 +86,12 @@ def test_openapi_operations_declare_error_body(openapi: dict[str, Any]) -> None:
                 assert schema == {"$ref": "#/components/schemas/ErrorBody"}, (name, status)
         assert operation["security"] == [{"HTTPBearer": []}], name
     assert "HTTPValidationError" not in openapi["components"]["schemas"]
+
+
+def test_openapi_is_the_snapshot() -> None:
+    before, now = SNAPSHOT.read_text(encoding="utf-8").splitlines(), document().splitlines()
+    diff = "\n".join(islice(unified_diff(before, now, "docs/openapi.json", "the API", lineterm="", n=5), 60))
+    assert not diff, f"the API has changed: run `make openapi`, and commit docs/openapi.json\n{diff}"
 
 
 def test_docs_page_loads_no_external_resources(http: TestClient) -> None:

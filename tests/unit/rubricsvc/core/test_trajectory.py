@@ -23,7 +23,7 @@ def trace(*messages: Message) -> Completion:
     return Completion(messages=messages)
 
 
-def test_a_step_is_what_the_assistant_does_and_what_comes_of_it() -> None:
+def test_steps_pair_assistant_messages_with_tool_results() -> None:
     opening, closing = Message(role="user", content="Go on."), said("Done.")
     steps = steps_of(trace(opening, *called("a"), *called("b"), closing))
     assert [[message.role for message in step] for step in steps] == [
@@ -55,12 +55,12 @@ def cycles(letters: str) -> list[Cycle]:
         ("aaabbb", [Cycle(1, 1, 3), Cycle(4, 1, 3)]),
     ],
 )
-def test_cycles(letters: str, found: list[Cycle]) -> None:
+def test_cycles_of_examples(letters: str, found: list[Cycle]) -> None:
     assert cycles(letters) == found if letters else LoopDetector(((said(""),),)).cycles == []
 
 
 @given(st.text("ab", min_size=1, max_size=30))
-def test_cycles_never_overlap_and_are_what_they_say(letters: str) -> None:
+def test_cycles_never_overlap_and_repeat_exactly(letters: str) -> None:
     last = 0
     for cycle in cycles(letters):
         block = letters[cycle.first - 1 :][: cycle.period]
@@ -69,7 +69,7 @@ def test_cycles_never_overlap_and_are_what_they_say(letters: str) -> None:
         last = cycle.steps[-1]
 
 
-def test_asking_again_until_something_comes_is_no_cycle() -> None:
+def test_cycles_exclude_polling_with_changing_results() -> None:
     polling = LoopDetector(tuple(steps_of(trace(*called("a", "not yet"), *called("a", "soon"), *called("a", "here")))))
     assert (polling.cycles, polling.share) == ([], 0.0)
     assert polling.repeated_calls == {'search({"q": "a"})': 3}

@@ -131,7 +131,7 @@ def test_judge_digest_ignores_explicit_defaults(mode: Mode, spelt: dict[str, Any
     assert plain.model_copy(update=spelt).digest == plain.digest != plain.model_copy(update=otherwise).digest
 
 
-def test_the_digests_of_judges_never_change() -> None:
+def test_judge_digest_is_stable_across_releases() -> None:
     """Else what is stored would be asked for again."""
     written = Judge(name="w", model="m", mode="written")
     assert JUDGE.digest[:16] == "01838283e8584d58"

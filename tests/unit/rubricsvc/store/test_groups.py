@@ -9,7 +9,7 @@ from rubricsvc.store import completions, groups, jobs, judges, prompts, rubrics
 from rubricsvc.store.session import Database
 
 
-def test_groups_are_paged_and_have_only_what_has_a_reward(each_db: Database) -> None:
+def test_groups_page_lists_groups_with_rewards_only(each_db: Database) -> None:
     with each_db.write() as session:
         two = [rubrics.add(session, Rubric(criteria=(Criterion(key=k, text=k),)), name=k).id for k in "ab"]
         asked = [prompts.add(session, Prompt.of(f"question {n}")).id for n in range(3)]

@@ -28,7 +28,7 @@ def record_two(db: Database) -> None:
         leases.record(session, [item_result(first, RUBRIC, good), item_result(second, RUBRIC, bad)])
 
 
-def test_a_summary_is_what_the_job_came_to(each_db: Database) -> None:
+def test_summary_sums_rewards_failures_and_tokens(each_db: Database) -> None:
     job = submit_job(each_db, 3, judge=JUDGE)
     with each_db.read() as session:
         nothing = jobs.summary(session, job)
@@ -42,14 +42,14 @@ def test_a_summary_is_what_the_job_came_to(each_db: Database) -> None:
     assert (progress.verdicts, progress.failed_verdicts) == (6, 1)
 
 
-def test_watching_a_job_is_one_read_of_its_items_by_index(db: Database) -> None:
+def test_progress_reads_items_by_index(db: Database) -> None:
     job = submit_job(db, 3, judge=JUDGE)
     with plans(db) as found, db.read() as session:
         jobs.progress(session, job)
     assert found == ["SEARCH items USING INDEX ix_items_job (job_id=?)"]
 
 
-def test_counting_the_queue_reads_no_table_of_items(db: Database) -> None:
+def test_queue_counts_in_a_covering_index(db: Database) -> None:
     submit_job(db, 3, judge=JUDGE)
     with plans(db) as found, db.read() as session:
         assert stats.queue(session).items == {("test", "pending"): 3, ("test", "leased"): 0}
@@ -75,7 +75,7 @@ def plans(db: Database) -> Iterator[list[str]]:
             found += [row.detail for row in rows if "items" in row.detail or "verdicts" in row.detail]
 
 
-def test_a_summary_tells_vetoes_and_what_there_was_no_money_for(each_db: Database) -> None:
+def test_summary_counts_vetoes_and_budget_failures(each_db: Database) -> None:
     first, *others = RUBRIC.criteria
     strict = RUBRIC.model_copy(update={"criteria": (first.model_copy(update={"required": True}), *others)})
     job = submit_job(each_db, 3, judge=JUDGE, rubric=strict)

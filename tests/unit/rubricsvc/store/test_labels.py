@@ -54,7 +54,7 @@ def filled(each_db: Database) -> Database:
     return each_db
 
 
-def test_each_label_stands_beside_the_newest_verdict(filled: Database) -> None:
+def test_judged_pairs_each_label_with_the_newest_verdict(filled: Database) -> None:
     said = [
         (1, 1, Label(criterion="a", annotator="ann", value=1.0)),
         (1, 1, Label(criterion="b", annotator="ann", value=1.0)),
@@ -74,7 +74,7 @@ def test_each_label_stands_beside_the_newest_verdict(filled: Database) -> None:
     assert of_no_job == []
 
 
-def test_verdicts_that_another_judge_paid_for_stand_beside_labels_too(filled: Database) -> None:
+def test_judged_includes_verdicts_shared_with_another_judge(filled: Database) -> None:
     with filled.write() as session:
         twin = judges.add(session, Judge(name="dear", model="m", endpoint=Endpoint(price=Price(prompt=1))))
         again = rubrics.add(session, RUBRIC, name="people's file", prompt_id=1)
@@ -89,7 +89,7 @@ def test_verdicts_that_another_judge_paid_for_stand_beside_labels_too(filled: Da
     assert [row.verdict and row.verdict.value for row in of_first] == [0.9, 0.9]
 
 
-def test_a_failure_leaves_no_older_reward(filled: Database) -> None:
+def test_judged_shows_no_older_reward_after_a_failure(filled: Database) -> None:
     with filled.write() as session:
         labels.add_many(session, [(1, 1, Label(criterion="overall", annotator="ann", value=1.0))])
         failed = [Verdict.failed("a", "timeout"), Verdict.failed("b", "timeout")]
@@ -100,7 +100,7 @@ def test_a_failure_leaves_no_older_reward(filled: Database) -> None:
     assert older.reward == pytest.approx(0.1)
 
 
-def test_an_item_that_is_not_scored_yet_hides_nothing(filled: Database) -> None:
+def test_judged_ignores_items_not_scored_yet(filled: Database) -> None:
     with filled.write() as session:
         labels.add_many(session, [(1, 1, Label(criterion="a", annotator="ann", value=1.0))])
         submit(session, 1, 1, [1], "to come")
@@ -109,7 +109,7 @@ def test_an_item_that_is_not_scored_yet_hides_nothing(filled: Database) -> None:
     assert row.verdict is not None and row.verdict.value == 0.9
 
 
-def test_a_batch_that_contradicts_itself_is_refused(filled: Database) -> None:
+def test_labels_add_rejects_contradicting_batch(filled: Database) -> None:
     said = [(1, 1, Label(criterion="a", annotator="ann", value=value)) for value in (1.0, 0.0)]
     with pytest.raises(ConflictError), filled.write() as session:
         labels.add_many(session, said)
@@ -118,7 +118,7 @@ def test_a_batch_that_contradicts_itself_is_refused(filled: Database) -> None:
         assert [row.value for row in labels.page(session)] == [0.0]
 
 
-def test_a_rubric_of_another_prompt_takes_no_label(filled: Database) -> None:
+def test_labels_add_rejects_rubric_of_another_prompt(filled: Database) -> None:
     with filled.write() as session:
         other = prompts.add(session, Prompt.of("When?"))
         completion = completions.add(session, Completion(text="now"), other.id)

@@ -158,7 +158,7 @@ def claim_all(db: Database, seconds: float = 60.0) -> list[Lease]:
         return leases.claim(session, 1, limit=100, worker="w", seconds=seconds)
 
 
-def test_settled_verdict_of_another_job_stands_and_the_reward_follows_it(each_db: Database) -> None:
+def test_record_keeps_stored_verdict_of_another_job(each_db: Database) -> None:
     first, second = (submit_job(each_db, 1, judge=JUDGE, key=key) for key in "ab")
     one, two = claim_all(each_db)
     assert (one.job_id, two.job_id) == (first, second)
@@ -172,7 +172,7 @@ def test_settled_verdict_of_another_job_stands_and_the_reward_follows_it(each_db
         assert len(verdicts.page(session)) == 3
 
 
-def test_a_failed_verdict_gives_way_to_a_retry_and_the_tries_are_counted(each_db: Database) -> None:
+def test_record_replaces_failed_verdict_and_counts_attempts(each_db: Database) -> None:
     job = submit_job(each_db, 1, judge=JUDGE)
     taken = claim_all(each_db)
     with each_db.write() as session:
@@ -194,7 +194,7 @@ def test_a_failed_verdict_gives_way_to_a_retry_and_the_tries_are_counted(each_db
         assert [row.attempts for row in verdicts.page(session) if row.criterion == "c1"] == [2]
 
 
-def test_an_item_that_kills_its_workers_fails_as_worker_lost(each_db: Database) -> None:
+def test_reconcile_fails_item_after_max_leases(each_db: Database) -> None:
     job = submit_job(each_db, 1, judge=JUDGE)
     for _ in range(3):
         assert len(claim_all(each_db, seconds=-1.0)) == 1
@@ -207,7 +207,7 @@ def test_an_item_that_kills_its_workers_fails_as_worker_lost(each_db: Database) 
         assert jobs.get(session, job).status == "completed_with_failures"
 
 
-def test_the_bell_rings_again_only_for_work_that_nobody_has(each_db: Database) -> None:
+def test_reconcile_publishes_only_unattended_work(each_db: Database) -> None:
     submit_job(each_db, 2, judge=JUDGE)
 
     def message_count() -> int:
@@ -233,7 +233,7 @@ def test_the_bell_rings_again_only_for_work_that_nobody_has(each_db: Database) -
     assert message_count() == 0  # somebody is at it, and will take the other item too
 
 
-def test_a_broker_that_is_away_keeps_its_bells(db: Database) -> None:
+def test_relay_keeps_messages_of_unreachable_broker(db: Database) -> None:
     submit_job(db, 1, judge=JUDGE)
 
     def away(*_: object) -> None:
@@ -244,14 +244,14 @@ def test_a_broker_that_is_away_keeps_its_bells(db: Database) -> None:
     assert outbox.relay(db, lambda *_: None) == 1
 
 
-def test_a_key_stands_for_one_job_only(each_db: Database) -> None:
+def test_submit_rejects_key_of_another_job(each_db: Database) -> None:
     submit_job(each_db, 3, judge=JUDGE, key="k")
     with pytest.raises(ConflictError, match="another job"):
         submit_job(each_db, 4, judge=JUDGE, key="k")
 
 
 @pytest.mark.parametrize("change", ["key", "content"])
-def test_submission_is_idempotent(each_db: Database, change: str) -> None:
+def test_submit_is_idempotent(each_db: Database, change: str) -> None:
     key = "k" if change == "key" else None
     first = submit_job(each_db, 3, judge=JUDGE, key=key)
     assert submit_job(each_db, 3, judge=JUDGE, key=key) == first
@@ -259,7 +259,7 @@ def test_submission_is_idempotent(each_db: Database, change: str) -> None:
         assert jobs.progress(session, first).total == 3
 
 
-def test_two_jobs_in_one_batch_write_their_shared_verdicts_once(each_db: Database) -> None:
+def test_record_writes_shared_verdicts_of_a_batch_once(each_db: Database) -> None:
     """One finds a score, the other a failure: the score stands, and both rewards are folded from it."""
     first, second = (submit_job(each_db, 1, judge=JUDGE, key=key) for key in "ab")
     one, two = claim_all(each_db)
@@ -271,7 +271,7 @@ def test_two_jobs_in_one_batch_write_their_shared_verdicts_once(each_db: Databas
         assert len(verdicts.page(session)) == 3
 
 
-def test_a_retried_item_shows_no_old_reward(db: Database) -> None:
+def test_retry_clears_the_reward(db: Database) -> None:
     job = submit_job(db, 1, judge=JUDGE, rubric=RUBRIC.model_copy(update={"min_coverage": 0.5}))
     (lease,) = claim_all(db)
     part = RUBRIC.model_copy(update={"min_coverage": 0.5})

@@ -16,20 +16,20 @@ from rubricsvc.store.session import Database
 from rubricsvc.store.tables import Base
 
 
-def test_schema_is_what_the_tables_say(each_db: Database) -> None:
+def test_migrate_creates_the_schema_of_the_tables(each_db: Database) -> None:
     with each_db.engine.connect() as connection:
         context = MigrationContext.configure(connection, opts={"compare_type": True})
         assert compare_metadata(context, Base.metadata) == []
 
 
-def test_down_and_up_again(each_db: Database) -> None:
+def test_migrate_downgrades_and_upgrades(each_db: Database) -> None:
     migrate.downgrade(each_db, "base")
     assert set(inspect(each_db.engine).get_table_names()) <= {"alembic_version"}
     migrate.upgrade(each_db)
     assert migrate.current(each_db) == migrate.head()
 
 
-def test_two_processes_may_upgrade_at_once(each_db: Database) -> None:
+def test_migrate_upgrades_once_for_concurrent_processes(each_db: Database) -> None:
     migrate.downgrade(each_db, "base")
     faults: list[Exception] = []
 
@@ -51,19 +51,19 @@ def test_two_processes_may_upgrade_at_once(each_db: Database) -> None:
     assert migrate.current(each_db) == migrate.head()
 
 
-def test_an_old_schema_is_refused_with_the_mending(tmp_path: Path) -> None:
+def test_open_database_rejects_old_schema_with_hint(tmp_path: Path) -> None:
     with pytest.raises(UnavailableError) as caught:
         migrate.open_database(f"sqlite:///{tmp_path / 'empty.db'}")
     assert "db upgrade" in caught.value.hint
 
 
 @pytest.mark.parametrize("url", ["nonsense", "mysql://x/y", "sqlite://", "sqlite:///:memory:"])
-def test_other_urls_are_refused(url: str) -> None:
+def test_database_rejects_other_urls(url: str) -> None:
     with pytest.raises(InvalidError):
         Database(url)
 
 
-def test_an_unreachable_server_is_named_without_its_password() -> None:
+def test_open_database_hides_the_password_in_errors() -> None:
     with pytest.raises(UnavailableError) as caught:
         migrate.open_database("postgresql+psycopg://u:secret@127.0.0.1:1/x")
     assert "secret" not in str(caught.value)

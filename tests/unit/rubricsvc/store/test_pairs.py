@@ -28,10 +28,10 @@ def job(each_db: Database) -> int:
 
 
 @pytest.mark.parametrize(("looked_at", "limit"), [(200, 1), (200, 15), (5, 1000), (1, 1)])
-def test_a_page_holds_no_more_than_was_asked_for_and_all_pages_hold_all(
+def test_pairs_page_respects_limit_and_loses_nothing(
     each_db: Database, job: int, monkeypatch: pytest.MonkeyPatch, looked_at: int, limit: int
 ) -> None:
-    monkeypatch.setattr(pairs, "LOOKED_AT", looked_at)
+    monkeypatch.setattr(pairs, "ITEMS_PER_PAGE", looked_at)
     found, sizes, after = [], [], 0
     with each_db.read() as session:
         while True:

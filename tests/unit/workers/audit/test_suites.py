@@ -12,6 +12,7 @@ from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Check, Criterion, Rubric
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import InvalidError
+from rubricsvc.formats import InvalidFileError
 from rubricsvc.formats.record import Record
 from workers.audit import cases, suites
 from workers.audit.cases import AuditCase
@@ -162,16 +163,17 @@ def test_sample_takes_whole_tasks_and_attackable_ones_first() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "path", "code"),
     [
-        ("name: x\nmeasure: met\nmax_rate: 2\nattacks: [{id: a, text: b}]", "max_rate"),
-        ("name: x\nmeasure: felt\nmax_rate: 0.1\nattacks: [{id: a, text: b}]", "measure"),
-        ("name: x\nmeasure: met\nmax_rate: 0.1\nattacks: [{id: a, text: b, disguise: hat}]", "no disguise 'hat'"),
-        ("{", "invalid YAML"),
+        ("name: x\nmeasure: met\nmax_rate: 2\nattacks: [{id: a, text: b}]", "max_rate", "less_than_equal"),
+        ("name: x\nmeasure: felt\nmax_rate: 0.1\nattacks: [{id: a, text: b}]", "measure", "literal_error"),
+        ("name: x\nmeasure: met\nmax_rate: 0.1\nattacks: [{id: a, text: b, disguise: h}]", "attacks[0]", "value_error"),
+        ("{", "", "yaml_invalid"),
     ],
 )
-def test_read_names_the_wrong_field(tmp_path: Path, text: str, words: str) -> None:
-    path = tmp_path / "x.yaml"
-    path.write_text(text)
-    with pytest.raises(InvalidError, match=words):
-        suites.read(path)
+def test_read_names_the_wrong_field(tmp_path: Path, text: str, path: str, code: str) -> None:
+    file = tmp_path / "x.yaml"
+    file.write_text(text)
+    with pytest.raises(InvalidFileError) as caught:
+        suites.read(file)
+    assert [(error.path, error.code) for error in caught.value.errors] == [(path, code)]

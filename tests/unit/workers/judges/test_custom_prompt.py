@@ -179,7 +179,7 @@ def test_panels_ask_each_member_custom_prompts() -> None:
     assert verdict.reason == Reason.ENGINE_ERROR and "comparative judge cannot" in (verdict.detail or "")
 
 
-def test_the_way_of_asking_is_in_the_fingerprint_of_such_rubrics_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fingerprint_has_the_prompt_version_of_custom_prompts_only(monkeypatch: pytest.MonkeyPatch) -> None:
     plain = Rubric(criteria=(Criterion(key="x", text="Is short."),))
     before = [questions_of(rubric, WRITTEN).digest for rubric in (plain, score_model())]
     questions_of.cache_clear()

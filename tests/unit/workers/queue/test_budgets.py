@@ -79,7 +79,7 @@ def worst(server: ScriptedServer) -> float:
 
 
 @pytest.mark.parametrize("workers", [1, 3])
-def test_a_job_stops_before_it_passes_its_cap(each_db: Database, workers: int) -> None:
+def test_budget_stops_job_below_its_limit(each_db: Database, workers: int) -> None:
     with scripted_server(replace(YES, delay_s=0.01)) as server:
         job = submit_job(each_db, 100, judge=judge_at(server))
         cap = 60 * COST
@@ -99,7 +99,7 @@ def test_a_job_stops_before_it_passes_its_cap(each_db: Database, workers: int) -
     assert failed <= {"budget"}
 
 
-def test_a_retry_with_a_larger_budget_goes_on(each_db: Database) -> None:
+def test_retry_continues_with_larger_budget(each_db: Database) -> None:
     with scripted_server(YES) as server:
         job = submit_job(each_db, 20, judge=judge_at(server))
         set_budget(each_db, job, 30 * COST)
@@ -117,7 +117,7 @@ def test_a_retry_with_a_larger_budget_goes_on(each_db: Database) -> None:
     assert (row(each_db, job).status, row(each_db, job).spent) == ("completed", pytest.approx(60 * COST))
 
 
-def test_what_is_spent_is_counted_without_a_budget_too(db: Database) -> None:
+def test_spending_is_counted_without_budget(db: Database) -> None:
     with scripted_server(YES) as server:
         job = submit_job(db, 5, judge=judge_at(server))
         drain(db)
@@ -143,9 +143,7 @@ def test_what_is_spent_is_counted_without_a_budget_too(db: Database) -> None:
     ],
     ids=["400", "503", "408", "504", "dropped", "timeout", "no usage", "half a usage", "no JSON"],
 )
-def test_calls_without_a_count_are_counted_at_their_worst(
-    db: Database, script: Sequence[ScriptedReply], counted: int
-) -> None:
+def test_calls_without_usage_cost_their_maximum(db: Database, script: Sequence[ScriptedReply], counted: int) -> None:
     with scripted_server(script) as server:
         job = submit_job(db, 1, judge=judge_at(server, timeout_s=1.0, concurrency=1))
         drain(db)
@@ -153,7 +151,7 @@ def test_calls_without_a_count_are_counted_at_their_worst(
         assert low < row(db, job).spent + 1e-12 <= 2 * COST + counted * worst(server) + 1e-9
 
 
-def test_a_cancelled_job_counts_what_it_had_under_way(db: Database) -> None:
+def test_cancelled_job_counts_calls_under_way(db: Database) -> None:
     with scripted_server(replace(YES, delay_s=600)) as server:
         job = submit_job(db, 8, judge=judge_at(server))
         set_budget(db, job, 1.0)
@@ -182,7 +180,7 @@ def reconcile(db: Database) -> None:
     Reconciler(db, make_app(settings, db), settings).run_once()
 
 
-def test_what_a_killed_worker_had_reserved_counts_as_spent_and_is_told(each_db: Database) -> None:
+def test_reservations_of_killed_worker_count_as_spent(each_db: Database) -> None:
     with scripted_server(YES) as server:
         job = submit_job(each_db, 20, judge=judge_at(server))
         set_budget(each_db, job, 60 * COST)
@@ -202,7 +200,7 @@ def test_what_a_killed_worker_had_reserved_counts_as_spent_and_is_told(each_db: 
     assert (row(each_db, job).status, row(each_db, job).spent) == ("completed", pytest.approx(90 * COST))
 
 
-def test_a_worker_that_was_silent_and_comes_back_corrects_the_sum(each_db: Database) -> None:
+def test_silent_worker_corrects_the_sum_when_it_returns(each_db: Database) -> None:
     job = submit_job(each_db, 2, judge=PAID)
     set_budget(each_db, job, 1.0)
 
@@ -219,7 +217,7 @@ def test_a_worker_that_was_silent_and_comes_back_corrects_the_sum(each_db: Datab
     assert (row(each_db, job).spent, held(each_db, job)) == (pytest.approx(0.1), 0)
 
 
-def test_a_worker_that_is_at_work_keeps_what_it_has_reserved(each_db: Database) -> None:
+def test_working_worker_keeps_its_reservation(each_db: Database) -> None:
     job = submit_job(each_db, 2, judge=PAID)
     set_budget(each_db, job, 1.0)
     with each_db.write() as session:
@@ -229,7 +227,7 @@ def test_a_worker_that_is_at_work_keeps_what_it_has_reserved(each_db: Database) 
     assert (row(each_db, job).spent, held(each_db, job)) == (0, pytest.approx(0.4))
 
 
-def test_a_smaller_budget_covers_what_is_under_way(each_db: Database) -> None:
+def test_smaller_budget_covers_calls_under_way(each_db: Database) -> None:
     job = submit_job(each_db, 2, judge=PAID)
     set_budget(each_db, job, 1.0)
     with each_db.write() as session:
@@ -250,7 +248,7 @@ def job_budget(db: Database, job: int, worker: str) -> JobBudget:
     return JobBudget(job, write, worker=worker, capped=True)
 
 
-def test_one_worker_leaves_money_for_the_others(each_db: Database) -> None:
+def test_worker_leaves_money_for_others(each_db: Database) -> None:
     """What it reserves for calls to come might else be all, and a job would end with its budget unspent."""
     job = submit_job(each_db, 2, judge=PAID)
     set_budget(each_db, job, 1.0)
@@ -270,7 +268,7 @@ def test_one_worker_leaves_money_for_the_others(each_db: Database) -> None:
     assert not after.exhausted
 
 
-def test_a_job_ends_when_nobody_who_holds_a_lease_can_give_money_back(each_db: Database) -> None:
+def test_job_ends_when_no_worker_can_release_money(each_db: Database) -> None:
     job = submit_job(each_db, 2, judge=PAID)
     set_budget(each_db, job, 1.0)
     with each_db.write() as session:
@@ -297,7 +295,7 @@ def test_a_job_ends_when_nobody_who_holds_a_lease_can_give_money_back(each_db: D
     assert row(each_db, job).exhausted
 
 
-def test_what_is_reserved_ahead_is_given_back_while_calls_are_slow(db: Database) -> None:
+def test_money_reserved_ahead_is_released_during_slow_calls(db: Database) -> None:
     with scripted_server(replace(YES, delay_s=600)) as server:
         job = submit_job(db, 8, judge=judge_at(server))
         set_budget(db, job, 1.0)
@@ -313,7 +311,7 @@ def test_what_is_reserved_ahead_is_given_back_while_calls_are_slow(db: Database)
         thread.join(20)
 
 
-def test_workers_together_never_reserve_more_than_there_is(each_db: Database) -> None:
+def test_workers_never_reserve_more_than_the_budget(each_db: Database) -> None:
     """Eight threads that take as fast as they can."""
     job = submit_job(each_db, 1, judge=PAID)
     set_budget(each_db, job, 1.0)
@@ -338,13 +336,13 @@ def test_workers_together_never_reserve_more_than_there_is(each_db: Database) ->
 
 
 @pytest.mark.parametrize("budget", [0.0, -1.0, float("nan"), float("inf")])
-def test_a_budget_is_a_number_of_dollars(db: Database, budget: float) -> None:
+def test_budget_rejects_invalid_amounts(db: Database, budget: float) -> None:
     judge = Judge(name="paid", model="m", endpoint=Endpoint(price=PRICE))
     with pytest.raises(InvalidError, match="is not above 0"):
         budgets.check(judge, budget)
 
 
-def test_a_budget_needs_every_price(db: Database) -> None:
+def test_budget_requires_every_price(db: Database) -> None:
     paid = Judge(name="paid", model="m", endpoint=Endpoint(price=PRICE))
     unknown = Judge(name="unknown", model="m")
     local = [Judge(name=engine, engine=engine, model="m") for engine in FREE]
@@ -357,7 +355,7 @@ def test_a_budget_needs_every_price(db: Database) -> None:
     assert "endpoint.price" in caught.value.hint
 
 
-def test_an_engine_of_ones_own_costs_until_it_is_said_to_be_free() -> None:
+def test_budget_requires_price_of_registered_engine() -> None:
     own = Judge(name="own", engine="my_engine", model="m")
     with pytest.raises(InvalidError, match="unknown price: own"):
         budgets.check(own, 1.0)

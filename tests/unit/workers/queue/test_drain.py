@@ -50,7 +50,7 @@ def settings(db: Database, **changes: object) -> Settings:
     return Settings.model_validate({"database_url": db.url, "claim_size": 4, "heartbeat_seconds": 0.05, **changes})
 
 
-def test_a_job_is_drained_and_everything_is_written(each_db: Database, use: object) -> None:
+def test_drain_scores_all_items(each_db: Database, use: object) -> None:
     use(InstantEngine())
     job = submit_job(each_db, 30, judge=JUDGE)
     assert Drainer(each_db, settings(each_db)).run(1) is True
@@ -61,7 +61,7 @@ def test_a_job_is_drained_and_everything_is_written(each_db: Database, use: obje
         assert all(row.reward == pytest.approx(0.9) for row in jobs.results(session, job))
 
 
-def test_failures_are_failures_and_a_retry_asks_only_for_them(each_db: Database, use: object) -> None:
+def test_drain_asks_only_failed_verdicts_on_retry(each_db: Database, use: object) -> None:
     def second_fails(question: Question) -> Reply | Failure:
         return Failure(Reason.TIMEOUT, "slow") if "number 2" in question.text else agreeable(question)
 
@@ -84,7 +84,7 @@ def test_failures_are_failures_and_a_retry_asks_only_for_them(each_db: Database,
         assert jobs.get(session, job).status == "completed"
 
 
-def test_a_second_job_on_the_same_completions_asks_nothing(db: Database, use: object) -> None:
+def test_drain_reuses_verdicts_for_a_second_job(db: Database, use: object) -> None:
     engine = InstantEngine(remember=100)
     use(engine)
     submit_job(db, 5, judge=JUDGE, key="first")
@@ -120,7 +120,7 @@ def leased(db: Database, job: int) -> int:
         return jobs.progress(session, job).leased
 
 
-def test_cancelling_a_job_stops_its_calls(db: Database, use: object) -> None:
+def test_drain_stops_calls_of_cancelled_job(db: Database, use: object) -> None:
     use(Slow())
     job = submit_job(db, 3, judge=JUDGE)
     thread = in_background(db, threading.Event())
@@ -133,7 +133,7 @@ def test_cancelling_a_job_stops_its_calls(db: Database, use: object) -> None:
         assert jobs.get(session, job).status == "cancelled"
 
 
-def test_a_stop_gives_the_leases_back(db: Database, use: object) -> None:
+def test_drain_releases_leases_when_stopped(db: Database, use: object) -> None:
     use(Slow())
     job = submit_job(db, 3, judge=JUDGE)
     stopping = threading.Event()
@@ -146,7 +146,7 @@ def test_a_stop_gives_the_leases_back(db: Database, use: object) -> None:
         assert jobs.progress(session, job).pending == 3
 
 
-def test_leases_are_renewed_while_a_call_runs(db: Database, use: object) -> None:
+def test_drain_renews_leases_of_slow_calls(db: Database, use: object) -> None:
     use(Slow())
     job = submit_job(db, 1, judge=JUDGE)
     stopping = threading.Event()
@@ -163,7 +163,7 @@ def test_leases_are_renewed_while_a_call_runs(db: Database, use: object) -> None
         thread.join(20)
 
 
-def test_a_database_that_is_away_for_a_while_costs_nothing(db: Database, use: object) -> None:
+def test_drain_waits_for_unreachable_database(db: Database, use: object) -> None:
     use(InstantEngine())
     job = submit_job(db, 8, judge=JUDGE)
     real, failures = store.record, iter([OperationalError("write", {}, Exception("disk is full"))] * 2)
@@ -179,7 +179,7 @@ def test_a_database_that_is_away_for_a_while_costs_nothing(db: Database, use: ob
         assert jobs.progress(session, job).done == 8
 
 
-def test_a_fault_in_one_item_leaves_its_neighbours_alone(db: Database, use: object) -> None:
+def test_drain_isolates_an_error_in_one_item(db: Database, use: object) -> None:
     use(InstantEngine())
     job = submit_job(db, 6, judge=JUDGE)
     real = scoring.score
@@ -197,7 +197,7 @@ def test_a_fault_in_one_item_leaves_its_neighbours_alone(db: Database, use: obje
         assert {row.reason for row in verdicts.page(session, outcome="failed")} == {"engine_error"}
 
 
-def test_a_result_that_cannot_be_kept_does_not_take_the_batch_along(db: Database, use: object) -> None:
+def test_drain_isolates_an_unstorable_result(db: Database, use: object) -> None:
     use(InstantEngine())
     job = submit_job(db, 6, judge=JUDGE)
     real = store.record
@@ -222,7 +222,7 @@ def test_a_result_that_cannot_be_kept_does_not_take_the_batch_along(db: Database
         assert jobs.get(session, job).status == "completed"
 
 
-def test_a_stop_while_the_database_is_away_gives_the_leases_back_once_it_returns(db: Database, use: object) -> None:
+def test_drain_releases_leases_when_database_returns_after_stop(db: Database, use: object) -> None:
     use(InstantEngine())
     job = submit_job(db, 3, judge=JUDGE)
     stopping, away = threading.Event(), threading.Event()
@@ -251,7 +251,7 @@ def test_a_stop_while_the_database_is_away_gives_the_leases_back_once_it_returns
         assert jobs.progress(session, job).pending == 3
 
 
-def test_what_an_error_says_is_kept_up_to_4000_characters(db: Database, use: object) -> None:
+def test_drain_cuts_error_messages(db: Database, use: object) -> None:
     class Wordy(InstantEngine):
         async def ask(self, request: EngineRequest) -> list[Reply | Failure]:
             raise ValueError("x" * 1_000_000)
@@ -269,7 +269,7 @@ def test_what_an_error_says_is_kept_up_to_4000_characters(db: Database, use: obj
     assert all(len(verdict.raw or "") <= 4000 for verdict in found)
 
 
-def test_when_time_is_up_what_was_begun_is_finished(db: Database, use: object) -> None:
+def test_drain_finishes_started_items_at_its_time_limit(db: Database, use: object) -> None:
     class Brief(InstantEngine):
         async def ask(self, request: EngineRequest) -> list[Reply | Failure]:
             await asyncio.sleep(0.3)
@@ -285,7 +285,7 @@ def test_when_time_is_up_what_was_begun_is_finished(db: Database, use: object) -
     assert progress.done + progress.pending == 12
 
 
-def test_an_engine_that_is_missing_fails_the_work_and_says_why(db: Database) -> None:
+def test_drain_fails_items_of_unavailable_engine(db: Database) -> None:
     job = submit_job(db, 2, judge=Judge(name="odd", engine="no_such_engine", model="m"))
     assert Drainer(db, settings(db)).run(1) is True
     with db.read() as session:
@@ -293,7 +293,7 @@ def test_an_engine_that_is_missing_fails_the_work_and_says_why(db: Database) -> 
         assert "no_such_engine" in str(verdicts.page(session)[0].verdict.detail)
 
 
-def test_a_rubric_that_can_no_longer_be_read_fails_its_items_and_no_others(db: Database, use: object) -> None:
+def test_drain_fails_items_of_unreadable_rubric_only(db: Database, use: object) -> None:
     use(InstantEngine())
     job = submit_job(db, 5, judge=JUDGE)
     with db.write() as session:

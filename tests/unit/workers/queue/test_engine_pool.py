@@ -68,7 +68,7 @@ def waits_in_another_drain(db: Database, kept: EnginePool, judge: Judge, server:
     return server.count == before
 
 
-def test_a_minute_counts_what_an_earlier_drain_began(db: Database, kept: EnginePool) -> None:
+def test_pool_keeps_minute_counts_between_drains(db: Database, kept: EnginePool) -> None:
     with scripted_server(YES) as server:
         judge = judge_at(server, requests_per_minute=4)
         submit_job(db, 4, judge=judge, rubric=ONE, key="first")
@@ -77,7 +77,7 @@ def test_a_minute_counts_what_an_earlier_drain_began(db: Database, kept: EngineP
         assert server.count == 4
 
 
-def test_a_pause_that_was_asked_for_is_kept_by_the_next_drain(db: Database, kept: EnginePool) -> None:
+def test_pool_keeps_retry_after_between_drains(db: Database, kept: EnginePool) -> None:
     with scripted_server(error(429, retry_after=60)) as server:
         judge = judge_at(server, max_retries=0, concurrency=1)
         submit_job(db, 1, judge=judge, rubric=ONE, key="first")
@@ -86,7 +86,7 @@ def test_a_pause_that_was_asked_for_is_kept_by_the_next_drain(db: Database, kept
         assert waits_in_another_drain(db, kept, judge, server)
 
 
-def test_what_a_server_refuses_and_its_template_are_learned_once(db: Database, kept: EnginePool) -> None:
+def test_pool_keeps_server_capabilities(db: Database, kept: EnginePool) -> None:
     def script(_: int, body: dict[str, Any]) -> ScriptedReply:
         return error(400, "no response_format here") if "response_format" in body else YES
 
@@ -99,7 +99,7 @@ def test_what_a_server_refuses_and_its_template_are_learned_once(db: Database, k
         assert server.probes == 1
 
 
-def test_engines_are_kept_by_judge_and_where_it_is(kept: EnginePool) -> None:
+def test_pool_keys_engines_by_judge_and_endpoint(kept: EnginePool) -> None:
     async def itself(engine: Engine) -> Engine:
         return engine
 
@@ -113,7 +113,7 @@ def test_engines_are_kept_by_judge_and_where_it_is(kept: EnginePool) -> None:
     assert kept.run(judge, itself) is not first
 
 
-def test_locks_that_were_waited_for_in_one_drain_hold_in_the_next(db: Database, kept: EnginePool) -> None:
+def test_pool_keeps_locks_usable_between_drains(db: Database, kept: EnginePool) -> None:
     """asyncio's belong to the loop in which they were first waited for."""
     with scripted_server(YES) as server:
         judge = judge_at(server, requests_per_minute=600, tokens_per_minute=10**9)
@@ -124,7 +124,7 @@ def test_locks_that_were_waited_for_in_one_drain_hold_in_the_next(db: Database, 
                 assert jobs.get(session, job).status == "completed", verdicts.page(session, outcome="failed")
 
 
-def test_an_engine_that_could_not_be_made_is_tried_again(db: Database, kept: EnginePool) -> None:
+def test_pool_retries_unavailable_engine(db: Database, kept: EnginePool) -> None:
     judge = Judge(name="j", engine="late", model="m")
     submit_job(db, 1, judge=judge, rubric=ONE, key="first")
     drain(db, kept)
@@ -138,7 +138,7 @@ def test_an_engine_that_could_not_be_made_is_tried_again(db: Database, kept: Eng
         assert jobs.get(session, job).status == "completed"
 
 
-def test_memory_and_connections_are_given_back_after_each_drain(kept: EnginePool) -> None:
+def test_pool_closes_connections_after_each_drain(kept: EnginePool) -> None:
     class Counts(InstantEngine):
         closed = 0
 
@@ -156,7 +156,7 @@ def test_memory_and_connections_are_given_back_after_each_drain(kept: EnginePool
             assert engine.closed == times
 
 
-def test_a_closed_engine_over_http_opens_its_connections_again(kept: EnginePool) -> None:
+def test_pooled_http_engine_reconnects(kept: EnginePool) -> None:
     async def ask(engine: Engine) -> list[Reply | Failure]:
         return await engine.ask(EngineRequest("", "u", (Question("Met?", ("Yes", "No")),)))
 

@@ -69,7 +69,7 @@ def rewards(db: Database, job: int) -> dict[tuple[int, str], float | None]:
 RIGHT = {(prompt, "x" * n): n / 10 for prompt in (1, 2, 3) for n in range(1, ANSWERS + 1)}
 
 
-def test_each_group_is_judged_once_and_whole(each_db: Database, engine: Tasteful) -> None:
+def test_drain_judges_each_group_once_and_whole(each_db: Database, engine: Tasteful) -> None:
     job = submit(each_db)
     assert Drainer(each_db, settings(each_db)).run(1) is True
     assert len(engine.requests) == 3
@@ -81,7 +81,7 @@ def test_each_group_is_judged_once_and_whole(each_db: Database, engine: Tasteful
     assert found == set(group_questions(RUBRIC, JUDGE, group).fingerprints.values())
 
 
-def test_a_group_that_two_workers_share_gives_both_the_same(each_db: Database, engine: Tasteful) -> None:
+def test_group_shared_by_two_workers_gives_equal_verdicts(each_db: Database, engine: Tasteful) -> None:
     job = submit(each_db, prompts_=1)
     with each_db.write() as session:
         elsewhere = leases.claim(session, 1, limit=2, worker="other", seconds=60)
@@ -96,7 +96,7 @@ def test_a_group_that_two_workers_share_gives_both_the_same(each_db: Database, e
     assert list(rewards(each_db, job).values()) == pytest.approx([n / 10 for n in range(1, ANSWERS + 1)])
 
 
-def test_whole_groups_are_claimed_together(each_db: Database, engine: Tasteful) -> None:
+def test_claim_takes_whole_groups(each_db: Database, engine: Tasteful) -> None:
     submit(each_db)
     with each_db.write() as session:
         taken = leases.claim(session, 1, limit=1, worker="w", seconds=60, whole_groups=True)
@@ -105,7 +105,7 @@ def test_whole_groups_are_claimed_together(each_db: Database, engine: Tasteful) 
         assert len(leases.claim(session, 1, limit=100, worker="w", seconds=60)) == 2 * ANSWERS
 
 
-def test_a_retry_asks_about_the_whole_group_that_failed(db: Database, engine: Tasteful) -> None:
+def test_retry_asks_about_the_whole_failed_group(db: Database, engine: Tasteful) -> None:
     class Lost(Tasteful):
         async def ask(self, request: EngineRequest) -> list[Reply | Failure]:
             return [Failure(Reason.TIMEOUT)] if "question 1" in request.shared else await super().ask(request)
@@ -122,7 +122,7 @@ def test_a_retry_asks_about_the_whole_group_that_failed(db: Database, engine: Ta
     assert rewards(db, job) == pytest.approx(RIGHT)
 
 
-def test_a_cancelled_job_stops_the_groups_call(db: Database) -> None:
+def test_cancel_stops_the_call_of_a_group(db: Database) -> None:
     ended = threading.Event()
 
     class Slow(Tasteful):
@@ -150,7 +150,7 @@ def test_a_cancelled_job_stops_the_groups_call(db: Database) -> None:
     ENGINES.pop("comparing")
 
 
-def test_a_job_with_one_completion_of_a_prompt_says_what_it_lacks(db: Database, engine: Tasteful) -> None:
+def test_group_of_one_completion_fails_with_reason(db: Database, engine: Tasteful) -> None:
     with db.write() as session:
         rubric = rubrics.add(session, RUBRIC, name="shared")
         (id_,) = completions.add_many(session, [(prompts.add(session, Prompt.of("q")).id, Completion(text="a"))])

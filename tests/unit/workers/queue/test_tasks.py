@@ -7,7 +7,7 @@ from rubricsvc.store.session import Database
 from workers.queue import tasks
 
 
-def test_a_judge_is_worked_for_once_at_a_time_and_who_rings_meanwhile_is_heard() -> None:
+def test_single_flight_allows_one_drain_and_remembers_requests() -> None:
     doors = tasks.SingleFlight()
     assert doors.enter(1)
     assert doors.enter(2)
@@ -19,7 +19,7 @@ def test_a_judge_is_worked_for_once_at_a_time_and_who_rings_meanwhile_is_heard()
     assert doors.leave(1) is False
 
 
-def test_the_database_is_opened_once_and_closed_in_the_end(db: Database) -> None:
+def test_database_is_opened_once_and_closed_at_exit(db: Database) -> None:
     settings = Settings(database_url=db.url, broker_url="memory://")
     first = tasks.database(settings)
     assert tasks.database(settings) is first

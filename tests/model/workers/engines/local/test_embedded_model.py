@@ -13,8 +13,6 @@ from rubricsvc.core.judge import Sampling
 from workers.engines.base import EngineRequest, Question, Reply
 from workers.engines.local.transformers_engine import TransformersEngine
 
-pytestmark = pytest.mark.model
-
 
 @pytest.fixture(scope="module")
 def tokenizer(embedded: Path) -> Any:

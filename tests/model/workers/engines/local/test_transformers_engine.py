@@ -11,8 +11,6 @@ import torch
 from workers.engines.base import EngineRequest, Question, Reply
 from workers.engines.local.transformers_engine import TransformersEngine
 
-pytestmark = pytest.mark.model
-
 
 def test_label_mass_is_independent_of_the_batch(embedded: Path) -> None:
     engine = TransformersEngine(str(embedded), dtype=torch.float32, device="cpu")

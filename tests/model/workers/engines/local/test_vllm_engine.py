@@ -86,7 +86,7 @@ def test_readout_equals_transformers_and_caches_the_prefix(engine: VllmEngine, e
         assert reply.usage.cached > 0.8 * reply.usage.prompt
 
 
-def test_many_spellings_take_several_calls(engine: VllmEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ask_splits_many_spellings_into_several_calls(engine: VllmEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     (whole,) = replies(engine, ask(*readouts(1)))
     monkeypatch.setattr(vllm_engine, "MAX_LOGPROB_IDS", 2)
     (in_parts,) = replies(engine, ask(*readouts(1)))

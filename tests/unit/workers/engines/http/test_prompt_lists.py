@@ -138,7 +138,7 @@ def test_template_that_changes_texts_is_not_used(render: Any, lists: list[int]) 
     assert running.list_sizes == lists
 
 
-def test_one_prompt_that_is_too_long_fails_alone() -> None:
+def test_prompt_list_fails_only_the_prompt_that_is_too_long() -> None:
     def script(number: int, body: dict[str, Any]) -> ScriptedReply:
         return TOO_LONG if "Criterion 2?" in body["messages"][-1]["content"] else by_number(number, body)
 
@@ -193,7 +193,7 @@ def test_template_probe_has_the_short_deadline(monkeypatch: pytest.MonkeyPatch) 
     assert running.list_sizes == []
 
 
-def test_one_invalid_reply_is_repeated_alone() -> None:
+def test_prompt_list_repeats_only_the_invalid_reply() -> None:
     broken: list[int] = []
 
     def script(number: int, body: dict[str, Any]) -> ScriptedReply:

@@ -121,7 +121,7 @@ def test_greedy_text_equals_transformers_generate(engine: TransformersEngine, re
         assert reply.truncated == (tokenizer.eos_token_id not in ids)
 
 
-def test_many_questions_are_split_into_batches(engine: TransformersEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ask_splits_many_questions_into_batches(engine: TransformersEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     request = EngineRequest("sys", "shared " * 20, tuple(Question(f"is {n} good?", YES_NO) for n in range(9)))
     together = answers(engine, request)
     monkeypatch.setattr(transformers_engine, "BATCH_TOKENS", 40)

@@ -20,8 +20,6 @@ from tests.rows import submit_job
 from tests.scripted_server import ScriptedReply, ScriptedServer, labels, scripted_server
 from workers.queue.drain import Drainer
 
-pytestmark = pytest.mark.integration
-
 ONE = Rubric(criteria=(Criterion(key="met", text="Is good."),))
 YES = labels(Yes=0.9, No=0.1)
 
@@ -52,7 +50,7 @@ def judge_at(server: ScriptedServer, **endpoint: Any) -> Judge:
     return Judge(name="http", model="scripted", endpoint=Endpoint(base_url=server.url, **{"max_retries": 0} | endpoint))
 
 
-def test_as_many_slow_calls_are_under_way_as_the_judge_takes(db: Database) -> None:
+def test_drain_runs_concurrent_calls_up_to_the_limit(db: Database) -> None:
     """64 calls of one job, each of a completion of its own, and more than one claim holds."""
     with scripted_server(replace(YES, delay_s=1.0)) as server:
         job = submit_job(db, 64, judge=judge_at(server), rubric=ONE)
@@ -63,7 +61,7 @@ def test_as_many_slow_calls_are_under_way_as_the_judge_takes(db: Database) -> No
         assert jobs.progress(session, job).done == 64
 
 
-def test_a_stuck_call_holds_up_nobody(db: Database) -> None:
+def test_drain_continues_beside_a_stuck_call(db: Database) -> None:
     def script(_: int, body: dict[str, Any]) -> ScriptedReply:
         return replace(YES, delay_s=600.0) if "answer 3" in body["messages"][-1]["content"] else YES
 
@@ -81,7 +79,7 @@ def test_a_stuck_call_holds_up_nobody(db: Database) -> None:
 
 
 @pytest.mark.parametrize("retrying", [False, True])
-def test_cancelling_a_job_ends_its_calls_at_the_server(db: Database, retrying: bool) -> None:
+def test_cancel_ends_calls_at_the_server(db: Database, retrying: bool) -> None:
     """Those under way are hung up on, and no other is begun: neither those that wait for a slot nor a retry."""
     slow = replace(YES, delay_s=600.0)
     with scripted_server(
