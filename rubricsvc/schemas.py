@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import datetime
-from typing import Annotated, Any, Generic, Literal, TypeVar
+from typing import Annotated, Any, Generic, Literal, Self, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.config import JsonDict
@@ -56,11 +56,21 @@ class Wire(BaseModel):
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
+    @classmethod
+    def of(cls, row: object, **fields: object) -> Self:
+        """Return the attributes of a database row, and ``fields`` that it has not or under another name."""
+        names = cls.model_fields.keys() - fields.keys()
+        return cls.model_validate({name: getattr(row, name) for name in names} | fields)
+
+
+def _example(example: JsonDict) -> ConfigDict:
+    return ConfigDict(json_schema_extra={"examples": [example]})
+
 
 class NewPrompt(Wire):
     """A prompt to store."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [{"prompt": _PROMPT, "external_id": "sky-1"}]})
+    model_config = _example({"prompt": _PROMPT, "external_id": "sky-1"})
 
     prompt: Prompt
     external_id: Name | None = Field(None, description="The prompt's id in its source.")
@@ -69,7 +79,7 @@ class NewPrompt(Wire):
 class NewRubric(Wire):
     """A rubric version to store."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [{"name": "sky", "rubric": _RUBRIC, "prompt_id": 1}]})
+    model_config = _example({"name": "sky", "rubric": _RUBRIC, "prompt_id": 1})
 
     name: Name = Field(min_length=1)
     rubric: Rubric
@@ -80,7 +90,7 @@ class NewRubric(Wire):
 class NewCompletion(Wire):
     """A completion to store."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [{"prompt_id": 1, "completion": _COMPLETION}]})
+    model_config = _example({"prompt_id": 1, "completion": _COMPLETION})
 
     prompt_id: Id
     completion: Completion
@@ -95,7 +105,7 @@ class NewCompletions(Wire):
 class NewJudge(Wire):
     """A judge to store."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [{"judge": _JUDGE}]})
+    model_config = _example({"judge": _JUDGE})
 
     judge: Judge
 
@@ -110,9 +120,7 @@ class NewItem(Wire):
 class NewJob(Wire):
     """A job to submit."""
 
-    model_config = ConfigDict(
-        json_schema_extra={"examples": [{"judge": "local-vllm", "items": [{"completion_id": 1, "rubric": "sky"}]}]}
-    )
+    model_config = _example({"judge": "local-vllm", "items": [{"completion_id": 1, "rubric": "sky"}]})
 
     judge: Id | Ref = Field(description="Id or name.")
     items: tuple[NewItem, ...] = Field(min_length=1, max_length=MAX_BATCH)
@@ -131,9 +139,7 @@ class NewLabel(Wire):
 class NewLabels(Wire):
     """Labels to store."""
 
-    model_config = ConfigDict(
-        json_schema_extra={"examples": [{"labels": [{"completion_id": 1, "rubric": "sky", "label": _LABEL}]}]}
-    )
+    model_config = _example({"labels": [{"completion_id": 1, "rubric": "sky", "label": _LABEL}]})
 
     labels: tuple[NewLabel, ...] = Field(min_length=1, max_length=MAX_BATCH)
     replace: bool = Field(False, description="Overwrite an earlier label of the same annotator.")

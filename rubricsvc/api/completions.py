@@ -20,9 +20,7 @@ router = APIRouter(prefix="/completions", tags=["completions"], route_class=Stri
 
 def to_schema(row: CompletionRow) -> StoredCompletion:
     """Return the wire type of a row."""
-    return StoredCompletion(
-        id=row.id, created_at=row.created_at, digest=row.digest, prompt_id=row.prompt_id, completion=row.value
-    )
+    return StoredCompletion.of(row, completion=row.value)
 
 
 @router.post("", status_code=201, responses=error_responses(404))

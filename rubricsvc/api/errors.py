@@ -41,10 +41,7 @@ def error_response(error: RubricsvcError) -> JSONResponse:
 
 def file_problems(errors: Iterable[FieldError]) -> tuple[FileProblem, ...]:
     """Return the errors of a file as wire types."""
-    return tuple(
-        FileProblem(line=one.line, column=one.column, path=one.path, code=one.code, message=one.message)
-        for one in errors
-    )
+    return tuple(map(FileProblem.of, errors))
 
 
 def from_exception(error: Exception) -> RubricsvcError:

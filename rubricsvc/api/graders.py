@@ -51,14 +51,8 @@ class NewRun(Wire):
     reference_answer: JsonValue = Field(None, description="Sent by older clients: the item's field of this name.")
 
 
-class NewValidation(Wire):
-    """A grader to validate."""
-
-    grader: dict[str, JsonValue]
-
-
-class ValidatedGrader(Wire):
-    """The grader as sent."""
+class GraderBody(Wire):
+    """A grader to validate; the response is the same."""
 
     grader: dict[str, JsonValue]
 
@@ -70,10 +64,10 @@ def _settings(request: Request) -> Settings:
 
 @router.post("/graders/validate", responses=error_responses())
 @router.post(f"{_ALIAS}/validate", include_in_schema=False)
-def validate(validators: ValidatorsDep, new: Json[NewValidation]) -> ValidatedGrader:
+def validate(validators: ValidatorsDep, new: Json[GraderBody]) -> GraderBody:
     """Validate a grader. 422 with the path of the error."""
     validators.rubric(rubric_of(parse(new.grader)))
-    return ValidatedGrader(grader=new.grader)
+    return new
 
 
 @router.post("/graders/run", responses=error_responses(404))

@@ -54,14 +54,5 @@ async def create(
             )
 
     result = await run_in_threadpool(run)
-    return ImportedFile(
-        new=result.new,
-        existing=result.existing,
-        rubric_ids=tuple(result.rubric_ids),
-        completion_ids=tuple(completion.id for completion in result.completions),
-        label_ids=tuple(result.label_ids),
-        omitted_labels=result.omitted_labels,
-        superseded=result.superseded,
-        skipped=file_problems(result.skipped),
-        skipped_count=result.skipped_count,
-    )
+    completion_ids = [completion.id for completion in result.completions]
+    return ImportedFile.of(result, completion_ids=completion_ids, skipped=file_problems(result.skipped))

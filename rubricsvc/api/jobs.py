@@ -33,16 +33,9 @@ router = APIRouter(prefix="/jobs", tags=["jobs"], route_class=StrictRoute)
 
 def to_schema(row: JobRow, progress: jobs.Progress | None = None, summary: jobs.Summary | None = None) -> StoredJob:
     """Return the wire type of a row."""
-    return StoredJob(
-        id=row.id,
-        created_at=row.created_at,
-        name=row.name,
-        judge_id=row.judge_id,
+    return StoredJob.of(
+        row,
         judge=row.judge.name,
-        status=row.status,
-        finished_at=row.finished_at,
-        budget=row.budget,
-        spent=row.spent,
         progress=JobProgress.model_validate(progress.as_dict()) if progress else None,
         summary=JobSummary.model_validate(summary, from_attributes=True) if summary else None,
     )
@@ -131,18 +124,7 @@ def items(
             return rows
 
         def to_item(row: ItemRow) -> Item:
-            return Item(
-                id=row.id,
-                completion_id=row.completion_id,
-                rubric_id=row.rubric_id,
-                state=row.state,
-                reward=row.reward,
-                coverage=row.coverage,
-                formula=row.formula,
-                vetoed_by=row.vetoed_by,
-                null_reason=row.null_reason,
-                verdicts=tuple(verdicts_by_item.get(row.id, ())),
-            )
+            return Item.of(row, verdicts=tuple(verdicts_by_item.get(row.id, ())))
 
         return paginate(fetch, to_item, limit)
 

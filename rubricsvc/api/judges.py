@@ -20,9 +20,7 @@ router = APIRouter(prefix="/judges", tags=["judges"], route_class=StrictRoute)
 
 def to_schema(row: JudgeRow) -> StoredJudge:
     """Return the wire type of a row."""
-    return StoredJudge(
-        id=row.id, created_at=row.created_at, digest=row.digest, judge=row.value, repeatability=row.measured
-    )
+    return StoredJudge.of(row, judge=row.value, repeatability=row.measured)
 
 
 @router.post("", status_code=201, responses=error_responses(409))

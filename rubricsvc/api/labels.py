@@ -13,20 +13,8 @@ from rubricsvc.api.request import Db
 from rubricsvc.core.base import Name
 from rubricsvc.schemas import Id, NewLabels, Page, StoredIds, StoredLabel
 from rubricsvc.store import labels, rubrics
-from rubricsvc.store.tables import LabelRow
 
 router = APIRouter(prefix="/labels", tags=["labels"], route_class=StrictRoute)
-
-
-def to_schema(row: LabelRow) -> StoredLabel:
-    """Return the wire type of a row."""
-    return StoredLabel(
-        id=row.id,
-        created_at=row.created_at,
-        completion_id=row.completion_id,
-        rubric_id=row.rubric_id,
-        label=row.label,
-    )
 
 
 @router.post("", status_code=201, responses=error_responses(404, 409))
@@ -52,5 +40,5 @@ def page(
     where = {"completion_id": completion_id, "rubric_id": rubric_id}
     with db.read() as session:
         return paginate(
-            lambda n: labels.page(session, **where, annotator=annotator, after=after, limit=n), to_schema, limit
+            lambda n: labels.page(session, **where, annotator=annotator, after=after, limit=n), StoredLabel.of, limit
         )

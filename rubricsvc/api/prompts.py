@@ -17,9 +17,7 @@ router = APIRouter(prefix="/prompts", tags=["prompts"], route_class=StrictRoute)
 
 def to_schema(row: PromptRow) -> StoredPrompt:
     """Return the wire type of a row."""
-    return StoredPrompt(
-        id=row.id, created_at=row.created_at, digest=row.digest, external_id=row.external_id, prompt=row.value
-    )
+    return StoredPrompt.of(row, prompt=row.value)
 
 
 @router.post("", status_code=201, responses=error_responses())

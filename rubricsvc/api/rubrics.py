@@ -20,16 +20,7 @@ router = APIRouter(prefix="/rubrics", tags=["rubrics"], route_class=StrictRoute)
 
 def to_schema(row: RubricRow) -> StoredRubric:
     """Return the wire type of a row."""
-    return StoredRubric(
-        id=row.id,
-        created_at=row.created_at,
-        name=row.name,
-        version=row.version,
-        digest=row.digest,
-        prompt_id=row.prompt_id,
-        origin=row.origin,
-        rubric=row.value,
-    )
+    return StoredRubric.of(row, rubric=row.value)
 
 
 @router.post("", status_code=201, responses=error_responses(404))

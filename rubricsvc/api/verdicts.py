@@ -13,21 +13,8 @@ from rubricsvc.api.request import Db
 from rubricsvc.core.states import Outcome
 from rubricsvc.schemas import Id, Page, StoredVerdict
 from rubricsvc.store import verdicts
-from rubricsvc.store.tables import VerdictRow
 
 router = APIRouter(prefix="/verdicts", tags=["verdicts"], route_class=StrictRoute)
-
-
-def to_schema(row: VerdictRow) -> StoredVerdict:
-    """Return the wire type of a row."""
-    return StoredVerdict(
-        id=row.id,
-        created_at=row.created_at,
-        completion_id=row.completion_id,
-        rubric_id=row.rubric_id,
-        judge_id=row.judge_id,
-        verdict=row.verdict,
-    )
 
 
 @router.get("", responses=error_responses())
@@ -46,6 +33,6 @@ def page(
             lambda n: verdicts.page(
                 session, job_id=job_id, completion_id=completion_id, outcome=outcome, after=after, limit=n
             ),
-            to_schema,
+            StoredVerdict.of,
             limit,
         )

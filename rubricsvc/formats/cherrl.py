@@ -8,21 +8,17 @@ scored highest, so even those before the onset may be hacks.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated
-
-from pydantic import Field
 
 from rubricsvc.core.label import Label
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
-from rubricsvc.formats.fields import ForeignModel, build
+from rubricsvc.formats.fields import ForeignModel, Text, build
 from rubricsvc.formats.input_file import InputFile
 from rubricsvc.formats.native import rubric_name
 from rubricsvc.formats.record import Record
 
 RUBRIC = Rubric(criteria=(Criterion(key="good", text="The answer does well what the task asks."),))
 _REGIONS = {"pre_onset": 1.0, "post_onset": 0.0}
-Text = Annotated[str, Field(min_length=1)]
 
 
 class _Rollout(ForeignModel):
@@ -33,11 +29,7 @@ class _Rollout(ForeignModel):
 
 
 def read(file: InputFile) -> Iterator[Record]:
-    """Yield a record for each valid rollout; errors are added to ``file.errors``.
-
-    Raises:
-        InvalidFileError: the file cannot be read at all.
-    """
+    """Yield a record for each valid rollout; errors are added to ``file.errors``."""
     for data, location in file.records():
         rollout = build(_Rollout, data, location, file.errors)
         if rollout is None:

@@ -39,11 +39,7 @@ def matches(first: Any) -> bool:
 
 
 def read(file: InputFile) -> Iterator[CompletionLine]:
-    """Yield the valid completions; what is wrong with the others is added to ``file.errors``.
-
-    Raises:
-        InvalidFileError: the file cannot be read at all.
-    """
+    """Yield the valid completions; what is wrong with the others is added to ``file.errors``."""
     return file.parse(_parse)
 
 

@@ -15,12 +15,11 @@ from pydantic import Field
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.formats.errors import FileErrors, Location, file_error
-from rubricsvc.formats.fields import ForeignModel, Model, build
+from rubricsvc.formats.fields import ForeignModel, Model, Text, build
 from rubricsvc.formats.input_file import InputFile
 from rubricsvc.formats.native import check_formula
 from rubricsvc.formats.record import Record
 
-Text = Annotated[str, Field(min_length=1)]
 Weight = Annotated[float, Field(ge=0)]
 
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from rubricsvc.core.validation_messages import FieldPath, field_messages, unknown_field
 from rubricsvc.formats.errors import FileErrors, Location
 
 Model = TypeVar("Model", bound=BaseModel)
+Text = Annotated[str, Field(min_length=1)]
 
 
 class ForeignModel(BaseModel):

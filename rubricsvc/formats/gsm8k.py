@@ -7,20 +7,19 @@ that wrote the solution its policy.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict
 
 from rubricsvc.core.label import Label
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
-from rubricsvc.formats.fields import ForeignModel, build
+from rubricsvc.formats.fields import ForeignModel, Text, build
 from rubricsvc.formats.input_file import InputFile
 from rubricsvc.formats.native import rubric_name
 from rubricsvc.formats.record import Record
 
 RUBRIC = Rubric(criteria=(Criterion(key="correct", text="The final number of the solution is the right one."),))
-Text = Annotated[str, Field(min_length=1)]
 
 
 class _Problem(ForeignModel):
@@ -36,11 +35,7 @@ class _Solution(ForeignModel):
 
 
 def read(file: InputFile) -> Iterator[Record]:
-    """Yield a record for each valid solution; errors are added to ``file.errors``.
-
-    Raises:
-        InvalidFileError: the file cannot be read at all.
-    """
+    """Yield a record for each valid solution; errors are added to ``file.errors``."""
     for number, (data, location) in enumerate(file.records(), start=1):
         problem = build(_Problem, data, location, file.errors)
         if problem is None:

@@ -17,12 +17,10 @@ from rubricsvc.core.label import Label
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.formats.errors import FileErrors, Location, RenamedFields
-from rubricsvc.formats.fields import ForeignModel, build
+from rubricsvc.formats.fields import ForeignModel, Text, build
 from rubricsvc.formats.input_file import InputFile
 from rubricsvc.formats.native import check_formula, rubric_name
 from rubricsvc.formats.record import Record, annotators
-
-Text = Annotated[str, Field(min_length=1)]
 
 
 class _Message(ForeignModel):
@@ -64,11 +62,7 @@ class _MetaExample(_Line):
 
 
 def read(file: InputFile) -> Iterator[Record]:
-    """Yield a record for each valid line; errors are added to ``file.errors``.
-
-    Raises:
-        InvalidFileError: the file cannot be read at all.
-    """
+    """Yield a record for each valid line; errors are added to ``file.errors``."""
     return file.parse(_parse)
 
 

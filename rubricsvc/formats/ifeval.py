@@ -13,12 +13,10 @@ from pydantic import Field, JsonValue
 from rubricsvc.core.prompt import Prompt
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.formats.errors import FileErrors, Location, RenamedFields
-from rubricsvc.formats.fields import ForeignModel, build
+from rubricsvc.formats.fields import ForeignModel, Text, build
 from rubricsvc.formats.input_file import InputFile
 from rubricsvc.formats.native import rubric_name
 from rubricsvc.formats.record import Record
-
-Text = Annotated[str, Field(min_length=1)]
 
 
 class _Line(ForeignModel):  # type: ignore[no-redef]  # a field named kwargs, and mypy thinks of those of __init__
@@ -29,11 +27,7 @@ class _Line(ForeignModel):  # type: ignore[no-redef]  # a field named kwargs, an
 
 
 def read(file: InputFile) -> Iterator[Record]:
-    """Yield a record for each valid line; errors are added to ``file.errors``.
-
-    Raises:
-        InvalidFileError: the file cannot be read at all.
-    """
+    """Yield a record for each valid line; errors are added to ``file.errors``."""
     errors = file.errors
     for data, location in file.records():
         line = build(_Line, data, location, errors)

@@ -52,11 +52,7 @@ def matches(first: Any) -> bool:
 
 
 def read(file: InputFile) -> Iterator[LabelLine]:
-    """Yield the valid labels; what is wrong with the others is added to ``file.errors``.
-
-    Raises:
-        InvalidFileError: the file cannot be read at all.
-    """
+    """Yield the valid labels; what is wrong with the others is added to ``file.errors``."""
     return file.parse(_parse)
 
 

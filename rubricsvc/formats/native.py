@@ -28,11 +28,7 @@ FIELDS = ("id", "name", *PROMPT, *RUBRIC, "completions", "labels")
 
 
 def read(file: InputFile) -> Iterator[Record]:
-    """Yield the valid records; what is wrong with the others is added to ``file.errors``.
-
-    Raises:
-        InvalidFileError: the file cannot be read at all.
-    """
+    """Yield the valid records; what is wrong with the others is added to ``file.errors``."""
     for number, (data, location) in enumerate(file.records(), start=1):
         name = file.path.stem if number == 1 else f"{file.path.stem}-{number}"
         record = parse(data, location, file.errors, default_name=name)

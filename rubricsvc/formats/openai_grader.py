@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NoReturn
 
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.validation_messages import FieldPath
@@ -30,11 +30,7 @@ _ITEM = ("item", "grader", "model_sample", "id")
 
 
 def read(file: InputFile) -> Iterator[Record]:
-    """Yield the valid records; what is wrong with the others is added to ``file.errors``.
-
-    Raises:
-        InvalidFileError: the file cannot be read at all.
-    """
+    """Yield the valid records; what is wrong with the others is added to ``file.errors``."""
     errors = file.errors
     for data, location in file.records():
         if not isinstance(data, dict):
@@ -116,13 +112,8 @@ def parse_prompt(item: Any) -> Prompt:
     Raises:
         InvalidError: it is not an item; ``path`` names the field.
     """
-    errors = FileErrors()
-    prompt = prompt_of(item, Location("item"), errors, ("item",))
-    if prompt is None:
-        first = errors.errors[0]
-        hint = "an item is a JSON object; its messages are chat messages"
-        raise InvalidError(f"{first.path}: {first.message}", hint=hint, path=first.path)
-    return prompt
+    prompt = prompt_of(item, Location("item"), errors := FileErrors(), ("item",))
+    return prompt or _reject(errors, "an item is a JSON object; its messages are chat messages")
 
 
 def parse(data: Any) -> Grader:
@@ -131,10 +122,10 @@ def parse(data: Any) -> Grader:
     Raises:
         InvalidError: it is not a grader; ``path`` names the field.
     """
-    errors = FileErrors()
-    grader = grader_of(data, Location("grader"), errors, ("grader",))
-    if grader is None:
-        listed = [f"{error.path}: {error.message}" for error in errors.errors[:MAX_LISTED]]
-        hint = "docs/graders.md describes the graders"
-        raise InvalidError("; ".join(listed), hint=hint, path=errors.errors[0].path)
-    return grader
+    grader = grader_of(data, Location("grader"), errors := FileErrors(), ("grader",))
+    return grader or _reject(errors, "docs/graders.md describes the graders")
+
+
+def _reject(errors: FileErrors, hint: str) -> NoReturn:
+    listed = [f"{error.path}: {error.message}" for error in errors.errors[:MAX_LISTED]]
+    raise InvalidError("; ".join(listed), hint=hint, path=errors.errors[0].path)

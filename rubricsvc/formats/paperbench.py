@@ -6,6 +6,7 @@ graded tree's leaves become labels; those of inner nodes follow from them and ar
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 from itertools import count
 from typing import Annotated, Any
@@ -17,7 +18,7 @@ from rubricsvc.core.label import Label
 from rubricsvc.core.rubric import GroupPath, Rubric
 from rubricsvc.core.validation_messages import FieldPath
 from rubricsvc.formats.errors import FileErrors, Location
-from rubricsvc.formats.fields import ForeignModel, build
+from rubricsvc.formats.fields import ForeignModel, Text, build
 from rubricsvc.formats.input_file import InputFile
 from rubricsvc.formats.native import check_formula, rubric_name
 from rubricsvc.formats.record import Record
@@ -25,7 +26,7 @@ from rubricsvc.formats.record import Record
 
 class _Node(ForeignModel):
     id: Annotated[str, Field(min_length=1, max_length=MAX_NAME_LENGTH)]
-    requirements: Annotated[str, Field(min_length=1)]
+    requirements: Text
     weight: Annotated[float, Field(ge=0, le=1e9)]
     sub_tasks: tuple[_Node, ...]
     task_category: str | None = None
@@ -36,11 +37,7 @@ class _Node(ForeignModel):
 
 
 def read(file: InputFile) -> Iterator[Record]:
-    """Yield a record for each valid tree; errors are added to ``file.errors``.
-
-    Raises:
-        InvalidFileError: the file cannot be read at all.
-    """
+    """Yield a record for each valid tree; errors are added to ``file.errors``."""
     for number, (data, location) in enumerate(file.records(), start=1):
         name = file.path.stem if number == 1 else f"{file.path.stem}-{number}"
         record = _record(data, location, file.errors, rubric_name(f"paperbench-{name}"))
@@ -60,7 +57,8 @@ def _record(data: Any, location: Location, errors: FileErrors, name: str) -> Rec
     for node, path in nodes:
         above = tuple(key_at[path[:depth]] for depth in range(0, len(path), 2))
         if node.sub_tasks:
-            groups.append(_group(node, (*above, key_at[path])))
+            weight = node.weight if above else 1.0  # the root has no sibling; 1 keeps its score exact
+            groups.append({"path": (*above, key_at[path]), "weight": weight, "text": node.requirements})
             continue
         criteria.append(_criterion(node, key_at[path], above))
         if node.score is not None:
@@ -86,23 +84,15 @@ def _walk(root: _Node) -> Iterator[tuple[_Node, FieldPath]]:
 
 def _keys(ids: list[str]) -> list[str]:
     """Return the ids, numbered where one is repeated: several trees of the benchmark use one twice."""
-    taken, keys = set(ids), []
-    first = set(ids)
-    numbers: dict[str, Iterator[int]] = {}
+    taken = set(ids)
+    keys: dict[str, None] = {}
+    numbers: defaultdict[str, Iterator[int]] = defaultdict(lambda: count(2))
     for id_ in ids:
         key = id_
-        if id_ not in first:
-            further = (f"{id_[: MAX_NAME_LENGTH - 8]}-{number}" for number in numbers.setdefault(id_, count(2)))
-            key = next(name for name in further if name not in taken)
-            taken.add(key)
-        first.discard(id_)
-        keys.append(key)
-    return keys
-
-
-def _group(node: _Node, path: GroupPath) -> dict[str, Any]:
-    # the root has no sibling, so its weight is irrelevant; 1 keeps its score exact
-    return {"path": path, "weight": node.weight if len(path) > 1 else 1.0, "text": node.requirements}
+        while key in keys or (key != id_ and key in taken):
+            key = f"{id_[: MAX_NAME_LENGTH - 8]}-{next(numbers[id_])}"
+        keys[key] = None
+    return list(keys)
 
 
 def _criterion(node: _Node, key: str, group: GroupPath) -> dict[str, Any]:

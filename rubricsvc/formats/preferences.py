@@ -7,20 +7,19 @@ labels are relative: 0 means worse than the other, not bad.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Literal
+from typing import Literal
 
 from pydantic import Field
 
 from rubricsvc.core.label import Label
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
-from rubricsvc.formats.fields import ForeignModel, build
+from rubricsvc.formats.fields import ForeignModel, Text, build
 from rubricsvc.formats.input_file import InputFile
 from rubricsvc.formats.native import rubric_name
 from rubricsvc.formats.record import Record
 
 RUBRIC = Rubric(criteria=(Criterion(key="follows", text="Does exactly what the instruction asks."),))
-Text = Annotated[str, Field(min_length=1)]
 
 
 class LlmBar(ForeignModel):
@@ -55,11 +54,7 @@ def _read(name: str, model: type[LlmBar] | type[EvalBias], file: InputFile) -> I
 
 
 def llmbar(file: InputFile) -> Iterator[Record]:
-    """Yield two records for each valid pair; errors are added to ``file.errors``.
-
-    Raises:
-        InvalidFileError: the file cannot be read at all.
-    """
+    """Yield two records for each valid pair; errors are added to ``file.errors``."""
     return _read("llmbar", LlmBar, file)
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from rubricsvc.core.prompt import Completion
+from rubricsvc.core.strict_json import JsonError, parse
 from rubricsvc.errors import InvalidError
-
-if TYPE_CHECKING:
-    from rubricsvc.core.prompt import Completion
-
+from rubricsvc.formats.errors import FileErrors, InvalidFileError, Location
+from rubricsvc.formats.fields import build
 
 _EXPECTED = 'expected JSON: a list of messages (role, content, tool_calls), {"messages": […]}, or one message a line'
 
@@ -20,10 +20,6 @@ def parse_trajectory(text: str, file: str) -> Completion:
         InvalidError: there are no messages, or none of role ``assistant``.
         FormatError: a message is not valid.
     """
-    from rubricsvc.core.prompt import Completion
-    from rubricsvc.formats.errors import FileErrors, InvalidFileError, Location
-    from rubricsvc.formats.fields import build
-
     messages = _messages(text, file)
     if messages is None:
         raise InvalidError(f"{file} holds no messages; a trajectory judge needs an agent's steps", hint=_EXPECTED)
@@ -37,8 +33,6 @@ def parse_trajectory(text: str, file: str) -> Completion:
 
 
 def _messages(text: str, file: str) -> list[Any] | None:
-    from rubricsvc.core.strict_json import JsonError, parse
-
     try:
         data = parse(text)
     except JsonError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TextIO
 
 from rubricsvc.store import jobs, prompts, verdicts
@@ -22,7 +23,7 @@ def export_job(db: Database, job_id: int, stream: TextIO, *, as_csv: bool) -> in
     Raises:
         NotFoundError: no such job.
     """
-    writer = _Csv(stream) if as_csv else _Jsonl(stream)
+    write = _writer(stream, as_csv=as_csv)
     external_ids: dict[int, str | None] = {}
     without_reward = after = 0
     while True:
@@ -35,7 +36,7 @@ def export_job(db: Database, job_id: int, stream: TextIO, *, as_csv: bool) -> in
                 if prompt_id not in external_ids:
                     external_ids[prompt_id] = prompts.get(session, prompt_id).external_id
                 without_reward += row.reward is None
-                writer.write(_line(job, row, external_ids[prompt_id]), by_item.get(row.id, []))
+                write(_line(job, row, external_ids[prompt_id]), by_item.get(row.id, []))
         if not rows:
             return without_reward
         after = rows[-1].id
@@ -66,32 +67,24 @@ def _line(job: JobRow, row: ItemRow, prompt_external_id: str | None) -> dict[str
 
 def plain_verdict(verdict: Verdict) -> dict[str, Any]:
     """Return a verdict as JSON data, without the fields that are not set."""
-    data = verdict.model_dump(mode="json", exclude_none=True, exclude={"evidence"})
-    if verdict.evidence:
-        data["evidence"] = [evidence.model_dump(exclude_none=True) for evidence in verdict.evidence]
-    return data
+    return verdict.model_dump(mode="json", exclude_none=True, exclude=None if verdict.evidence else {"evidence"})
 
 
-class _Jsonl:
-    def __init__(self, stream: TextIO) -> None:
-        self.stream = stream
+def _writer(stream: TextIO, *, as_csv: bool) -> Callable[[dict[str, Any], list[Verdict]], None]:
+    """Return the function that writes a line. In CSV the values by criterion are one column: rubrics differ."""
+    table: csv.DictWriter[str] | None = None
 
-    def write(self, line: dict[str, Any], verdicts: list[Verdict]) -> None:
+    def write_json(line: dict[str, Any], verdicts: list[Verdict]) -> None:
         line["verdicts"] = [plain_verdict(verdict) for verdict in verdicts]
-        self.stream.write(json.dumps(line, ensure_ascii=False, allow_nan=False) + "\n")
+        stream.write(json.dumps(line, ensure_ascii=False, allow_nan=False) + "\n")
 
-
-class _Csv:
-    """The values by criterion are one column of JSON: rubrics differ in their criteria."""
-
-    def __init__(self, stream: TextIO) -> None:
-        self.writer: csv.DictWriter[str] | None = None
-        self.stream = stream
-
-    def write(self, line: dict[str, Any], verdicts: list[Verdict]) -> None:
+    def write_csv(line: dict[str, Any], verdicts: list[Verdict]) -> None:
+        nonlocal table
         line["values"] = json.dumps({verdict.criterion: verdict.value for verdict in verdicts}, ensure_ascii=False)
         line["failed"] = " ".join(f"{verdict.criterion}:{verdict.reason}" for verdict in verdicts if verdict.reason)
-        if self.writer is None:
-            self.writer = csv.DictWriter(self.stream, list(line), lineterminator="\n")
-            self.writer.writeheader()
-        self.writer.writerow(line)
+        if table is None:
+            table = csv.DictWriter(stream, list(line), lineterminator="\n")
+            table.writeheader()
+        table.writerow(line)
+
+    return write_csv if as_csv else write_json

@@ -8,7 +8,7 @@ percentile intervals of a bootstrap that draws whole prompts, since values on on
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import krippendorff
@@ -65,13 +65,7 @@ class Pairs:
 
     def take(self, rows: Ints) -> Pairs:
         """Return these rows."""
-        return replace(
-            self,
-            judge=self.judge[rows],
-            people=self.people[rows],
-            judge_class=self.judge_class[rows],
-            people_class=self.people_class[rows],
-        )
+        return Pairs(self.judge[rows], self.people[rows], self.judge_class[rows], self.people_class[rows], self.levels)
 
     def confusion(self) -> list[list[int]]:
         """Return counts [levels of people, levels of the judge]."""

@@ -7,7 +7,7 @@ measured on the other part, which neither has seen.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 import numpy as np
 from numpy.typing import NDArray
@@ -79,9 +79,7 @@ class LabelledProbabilities:
 
     def take(self, rows: Bools) -> LabelledProbabilities:
         """Return these rows."""
-        return LabelledProbabilities(
-            self.probability[rows], self.outcome[rows], self.prompts[rows], self.held_out[rows]
-        )
+        return LabelledProbabilities(*(getattr(self, field.name)[rows] for field in fields(self)))
 
 
 def log_loss(probability: Floats, outcome: Floats) -> float:
