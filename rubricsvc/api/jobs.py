@@ -70,7 +70,7 @@ def submit(
             job = jobs.submit(
                 session, judge_id=judge.id, items=wanted, key=idempotency_key, name=new.name, budget=new.budget
             )
-            if PUBLISHED not in session.info:  # only a new job rings
+            if PUBLISHED not in session.info:  # only a new job publishes
                 response.status_code = 200
     except IntegrityError:
         _reject_unknown_completion(db, new)

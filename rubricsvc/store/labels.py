@@ -35,9 +35,9 @@ def add_many(session: Session, labels: Iterable[LabelEntry], *, replace: bool = 
         add_new(
             session, LabelRow, [{"completion_id": c, "rubric_id": r, **label.model_dump()} for c, r, label in chunk]
         )
-        kept = _stored_rows(session, chunk)
+        stored = _stored_rows(session, chunk)
         for completion_id, rubric_id, label in chunk:
-            row = kept[completion_id, rubric_id, label.criterion, label.annotator]
+            row = stored[completion_id, rubric_id, label.criterion, label.annotator]
             if row.label != label and not (label.note is None and row.value == label.value):
                 if not replace:
                     raise _contradiction(row, label)

@@ -1,4 +1,4 @@
-"""A Celery worker inside the process: from submission to the last verdict, with the doorbell alone to wake it."""
+"""A Celery worker inside the process: from submission to the last verdict, with messages alone to wake it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _instant() -> Iterator[None]:
 
 
 def settings(db: Database) -> Settings:
-    return Settings(database_url=db.url, reconcile_seconds=300)  # so long that only the bell can have woken it
+    return Settings(database_url=db.url, reconcile_seconds=300)  # so long that only the message can have woken it
 
 
 def at(server: ScriptedServer, name: str) -> Judge:
@@ -58,7 +58,7 @@ def test_embedded_worker_scores_waiting_and_later_jobs(each_db: Database) -> Non
     early = submit_job(each_db, 10, judge=JUDGE)
     with embedded_worker(settings(each_db), each_db):
         assert wait_until_done(each_db, early) == "completed"
-        time.sleep(0.5)  # the drain is over: only a new bell can begin another
+        time.sleep(0.5)  # the drain is over: only a new message can begin another
         late = submit_job(each_db, 20, judge=JUDGE)
         assert wait_until_done(each_db, late) == "completed"
     assert each_db.on_commit is None
@@ -67,7 +67,7 @@ def test_embedded_worker_scores_waiting_and_later_jobs(each_db: Database) -> Non
 def test_embedded_worker_is_not_blocked_by_a_silent_judge(db: Database) -> None:
     with scripted_server(ScriptedReply(delay_s=300.0)) as deaf, scripted_server(labels(Yes=0.8, No=0.1)) as well:
         with patch("workers.queue.drain.GRACE_SECONDS", 0.1), embedded_worker(settings(db), db):
-            for name in ("deaf", "deafer"):  # each rings three times, which would take three slots
+            for name in ("deaf", "deafer"):  # each publishes three times, which would take three slots
                 submit_job(db, 100, judge=at(deaf, name))
             wait_for_calls(deaf)
             assert wait_until_done(db, submit_job(db, 20, judge=at(well, "well"))) == "completed"

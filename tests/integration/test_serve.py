@@ -118,10 +118,10 @@ def broker(kind: str, number: int) -> Iterator[str]:
 def test_workers_score_for_a_service_without_worker(tmp_path: Path, kind: str, pool: str, by: str) -> None:
     url = fresh_url(kind, tmp_path)
     with (
-        broker(by, 7 + (kind == "sqlite")) as bell,
+        broker(by, 7 + (kind == "sqlite")) as broker_url,
         scripted_server(labels(Yes=0.75, No=0.25)) as server,
-        service(tmp_path, url, broker_url=bell) as address,
-        command(tmp_path / "worker.log", "worker", f"--pool={pool}", database_url=url, broker_url=bell),
+        service(tmp_path, url, broker_url=broker_url) as address,
+        command(tmp_path / "worker.log", "worker", f"--pool={pool}", database_url=url, broker_url=broker_url),
         Client(address) as client,
     ):
         assert httpx2.get(f"{address}/readyz").status_code == 200
@@ -134,16 +134,16 @@ def test_workers_score_for_a_service_without_worker(tmp_path: Path, kind: str, p
 def test_worker_releases_its_leases_when_stopped(tmp_path: Path, db: Database, pool: str, by: str) -> None:
     """Its judge answers after five minutes: a worker that waited for it would not end in time."""
     log = tmp_path / "worker.log"
-    with broker(by, 9 + (pool == "threads")) as bell, scripted_server(ScriptedReply(delay_s=300.0)) as server:
-        attach(db, Settings(database_url=db.url, broker_url=bell))
+    with broker(by, 9 + (pool == "threads")) as broker_url, scripted_server(ScriptedReply(delay_s=300.0)) as server:
+        attach(db, Settings(database_url=db.url, broker_url=broker_url))
         job = submit_job(db, 40, judge=judge(server.url))
         arguments = ("worker", "--concurrency=2", f"--pool={pool}")
-        with command(log, *arguments, database_url=db.url, broker_url=bell):
+        with command(log, *arguments, database_url=db.url, broker_url=broker_url):
             wait_for(lambda: state(db, job).leased > 0 and server.count > 0)
         stopped = state(db, job)
         assert (stopped.pending, stopped.leased, stopped.verdicts) == (40, 0, 0)
         server.script = labels(Yes=0.75, No=0.25)
-        with command(log, *arguments, database_url=db.url, broker_url=bell):
+        with command(log, *arguments, database_url=db.url, broker_url=broker_url):
             wait_for(lambda: state(db, job).finished == 40)
     ended = state(db, job)
     assert (ended.done, ended.verdicts, ended.failed_verdicts) == (40, 120, 0)

@@ -22,7 +22,7 @@ def make_app(settings: Settings, db: Database | None = None) -> Celery:
 
 
 def with_reconciler(app: Celery, settings: Settings) -> Celery:
-    """Let every worker process of this application keep the queue tidy, and stop between two completions when told."""
+    """Run a reconciler in every worker process, and stop workers between two completions on request."""
     reconcilers: list[Reconciler] = []
 
     def ready(**_: Any) -> None:

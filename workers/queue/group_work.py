@@ -1,7 +1,7 @@
 """A group of completions that a comparative judge judges once for several leases.
 
 The items of one job with the same prompt and rubric are one group. It is judged whole, with all its completions,
-whoever holds their leases: a verdict is relative to its group, and must not depend on how the queue was cut. It is
+leased or not: a verdict is relative to its group, and must not depend on how the queue was cut. It is
 judged once for all the leases that one claim brings; where two claims share a group it is judged twice, and the
 verdicts that are recorded first stand.
 """

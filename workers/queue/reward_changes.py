@@ -28,8 +28,10 @@ class RewardChange:
 
     @property
     def change(self) -> float | None:
-        """The new reward less the old one."""
-        return None if self.old_reward is None or self.new_reward is None else self.new_reward - self.old_reward
+        """The new reward less the old one, to 12 decimals."""
+        if self.old_reward is None or self.new_reward is None:
+            return None
+        return round(self.new_reward - self.old_reward, 12) + 0.0  # + 0.0: no -0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -210,7 +210,7 @@ def test_reconcile_fails_item_after_max_leases(each_db: Database) -> None:
 def test_reconcile_publishes_only_unattended_work(each_db: Database) -> None:
     submit_job(each_db, 2, judge=JUDGE)
 
-    def message_count() -> int:
+    def messages() -> int:
         with each_db.read() as session:
             return session.scalar(select(func.count(OutboxRow.id))) or 0
 
@@ -218,19 +218,19 @@ def test_reconcile_publishes_only_unattended_work(each_db: Database) -> None:
         with each_db.write() as session:
             leases.reconcile(session, max_leases=9)
 
-    assert message_count() == 1  # from the submission, not yet sent
+    assert messages() == 1  # from the submission, not yet sent
     reconcile()
-    assert message_count() == 1
+    assert messages() == 1
     sent: list[list[object]] = []
     assert outbox.relay(each_db, lambda _task, args: sent.append(args)) == 1
     assert sent == [[1]]
     reconcile()
-    assert message_count() == 1  # sent and lost: rung again
+    assert messages() == 1  # sent and lost: published again
     outbox.relay(each_db, lambda *_: None)
     with each_db.write() as session:
         leases.claim(session, 1, limit=1, worker="w", seconds=60)
     reconcile()
-    assert message_count() == 0  # somebody is at it, and will take the other item too
+    assert messages() == 0  # a worker holds a lease, and will claim the other item too
 
 
 def test_relay_keeps_messages_of_unreachable_broker(db: Database) -> None:
