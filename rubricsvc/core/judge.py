@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, AnyHttpUrl, Field, TypeAdapter, ValidationError, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from rubricsvc.core.base import Title, UnitInterval, Value
 from rubricsvc.core.calibration import Calibration
@@ -21,16 +21,10 @@ Rule = Literal["mean", "median", "min", "majority"]
 FREE = frozenset({"transformers_local", "vllm_local", "none"})
 """Engines without costs. Any other, registered ones included, may cost money until its judge has a price (even 0)."""
 
-_HTTP = TypeAdapter(AnyHttpUrl)
-
 
 def _address(url: str) -> str:
-    try:
-        _HTTP.validate_python(url)
-        match = re.match(r"https?://[^/?#]", url, re.IGNORECASE) and not re.search(r"\s", url)
-    except ValidationError:
-        match = None
-    if not match:
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0 or re.search(r"\s", url):
         raise ValueError("expected an http(s) URL with a host, such as http://127.0.0.1:8000/v1")
     return url
 

@@ -193,12 +193,9 @@ _VOTE_FIELDS = Vote.model_fields.keys() - {"by", "detail", "raw"}
 def _as_vote(by: str, verdict: Verdict) -> Vote:
     fields = verdict.model_dump(include=_VOTE_FIELDS)
     if verdict.outcome == "failed":
-        fields |= {"detail": _shortened(verdict.detail), "raw": _shortened(verdict.raw)}
+        fields["detail"] = verdict.detail and cut(verdict.detail, RAW_CHARS)
+        fields["raw"] = verdict.raw and cut(verdict.raw, RAW_CHARS)
     return Vote(by=by, **fields)
-
-
-def _shortened(text: str | None) -> str | None:
-    return text and cut(text, RAW_CHARS)
 
 
 def mean_known(values: Iterable[float | None]) -> float | None:

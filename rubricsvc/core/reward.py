@@ -8,32 +8,16 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from rubricsvc.core.formulas import (
-    FORMULAS,
     Formula,
     FormulaError,
     RawReward,
     UndefinedRewardError,
     Values,
     absolute_weights,
-    formula,
     formula_for,
 )
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.verdict import Verdict
-
-__all__ = [
-    "FORMULAS",
-    "FormulaError",
-    "Reward",
-    "Values",
-    "check_formula",
-    "coverage",
-    "formula",
-    "healthbench_overall",
-    "race_overall",
-    "reward",
-    "reward_or_null",
-]
 
 
 @dataclass(frozen=True)

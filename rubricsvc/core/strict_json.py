@@ -46,7 +46,7 @@ def parse(text: str) -> Any:
         JsonError: it is not JSON, or holds a value that the database cannot store.
     """
     try:
-        data = json.loads(text, object_pairs_hook=_object, parse_constant=_reject_constant)
+        data = json.loads(text, object_pairs_hook=unique_keys, parse_constant=_reject_constant)
     except json.JSONDecodeError as error:
         rest = text[error.pos : error.pos + 20].strip()
         message = f"{error.msg[:1].lower()}{error.msg[1:]}, found {rest!r}" if rest else "ends in the middle of a value"
@@ -85,7 +85,12 @@ def check_storable(data: Any, path: FieldPath = ()) -> None:
         raise JsonError(f"{what} is not finite or too large; write a finite number", "unstorable", path=path)
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the object of these pairs, as an ``object_pairs_hook``.
+
+    Raises:
+        JsonError: a key occurs twice.
+    """
     data = dict(pairs)
     if len(data) < len(pairs):
         keys = [key for key, _ in pairs]

@@ -7,13 +7,13 @@ in the data stay text.
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Mapping
-from typing import Annotated, NoReturn
+from typing import Annotated
 
 from pydantic import AfterValidator, Field, JsonValue
 
+from rubricsvc.core import strict_json
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.verdict import Reason
 from rubricsvc.errors import cut
@@ -119,26 +119,13 @@ def openai_sample(completion: Completion) -> dict[str, JsonValue]:
     ]
     message: dict[str, JsonValue] = {"role": "assistant", "content": completion.text, "tool_calls": tools}
     choice: JsonValue = {"index": 0, "finish_reason": "tool_calls" if tools else "stop", "message": message}
+    try:
+        output_json = strict_json.parse(completion.text)
+    except strict_json.JsonError:
+        output_json = None
     return {
         "output_text": completion.text,
-        "output_json": _parse_json(completion.text),
+        "output_json": output_json,
         "output_tools": tools,
         "choices": [choice],
     }
-
-
-def _parse_json(text: str) -> JsonValue:
-    try:
-        value: JsonValue = json.loads(text, parse_constant=_reject_number, parse_float=_finite_float)
-    except (ValueError, RecursionError):
-        return None
-    return value
-
-
-def _finite_float(digits: str) -> float:
-    """Reject 1e999, which would be infinite."""
-    return float(digits) if math.isfinite(float(digits)) else _reject_number(digits)
-
-
-def _reject_number(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not JSON")

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from hashlib import sha256
 from typing import Any, TextIO
 
-from rubricsvc.core import reward
+from rubricsvc.core import formulas, reward
 from rubricsvc.core.base import MAX_NAME_LENGTH
 from rubricsvc.core.label import OVERALL, Label
 from rubricsvc.core.prompt import Completion, Prompt
@@ -129,7 +129,7 @@ def check_formula(rubric: Rubric, location: Location, errors: FileErrors) -> Rub
     """Return the rubric, or None after adding an error if its formula is unknown or does not allow its weights."""
     try:
         reward.check_formula(rubric)
-    except reward.FormulaError as error:
+    except formulas.FormulaError as error:
         errors.add(location, "formula", str(error), ("formula",))
         return None
     return rubric

@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session, aliased
 
-from rubricsvc.core.reward import FORMULAS, FormulaError, check_formula
+from rubricsvc.core.formulas import FORMULAS, FormulaError
+from rubricsvc.core.reward import check_formula
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.errors import ConflictError, InvalidError, cut
 from rubricsvc.store.ids import find, id_of, missing, name_of

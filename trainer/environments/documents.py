@@ -1,14 +1,12 @@
 """A collection of documents in an SQLite FTS5 index: search it, open it, quote it.
 
 A collection can be made of any texts; one is on every machine, because CPython ships its language reference
-(``pydoc_data.topics``) and the docstrings of its standard library.
+(``pydoc_data.topics``).
 """
 
 from __future__ import annotations
 
 import importlib
-import inspect
-import json
 import re
 import sqlite3
 from collections.abc import Iterable, Iterator
@@ -16,19 +14,13 @@ from pathlib import Path
 from typing import Self
 
 from rubricsvc.core.prompt import Document
-from rubricsvc.errors import FormatError, NotFoundError, UnavailableError
+from rubricsvc.errors import NotFoundError, UnavailableError
 
 PASSAGE_WORDS = 60
 """Target length of a passage, in words."""
 
-LIBRARY = ("argparse", "asyncio", "bisect", "collections", "contextlib", "copy", "dataclasses", "datetime", "decimal",
-           "enum", "fractions", "functools", "heapq", "inspect", "itertools", "json", "logging", "math", "pathlib",
-           "queue", "random", "re", "shutil", "sqlite3", "statistics", "string", "tempfile", "threading", "typing",
-           "weakref")  # fmt: skip
-"""Standard modules whose docstrings are worth asking about."""
-
+_PARAGRAPH_BREAK = re.compile(r"\n\s*\n")
 _UNDERLINE = re.compile(r"^[*=~^-]{3,}$", re.MULTILINE)
-
 _SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z`*“])")
 
 _SCHEMA = """
@@ -126,7 +118,7 @@ def passages(document: Document, words: int = PASSAGE_WORDS) -> Iterator[Documen
 
 def _pieces(text: str, words: int) -> Iterator[tuple[bool, str]]:
     """Yield whether it begins with a heading, and a paragraph or a part of one. Code and grammar keep their lines."""
-    for paragraph in _paragraphs(text):
+    for paragraph in _PARAGRAPH_BREAK.split(text):
         lines = [line for line in _UNDERLINE.sub("", paragraph).splitlines() if line.strip()]
         heading = _UNDERLINE.search(paragraph) is not None
         if any("::=" in line or line.lstrip().startswith((">>>", "+-", "|")) for line in lines):
@@ -143,10 +135,6 @@ def _pieces(text: str, words: int) -> Iterator[tuple[bool, str]]:
             yield heading, " ".join(part)
 
 
-def _paragraphs(text: str) -> list[str]:
-    return re.split(r"\n\s*\n", text)
-
-
 def python_reference() -> Iterator[Document]:
     """Yield CPython's language reference, about 80 long documents, the shortest first: chapters repeat their sections.
 
@@ -160,7 +148,7 @@ def python_reference() -> Iterator[Document]:
     except ImportError as error:
         raise UnavailableError("this Python has no pydoc_data.topics", hint="install CPython's full library") from error
     for name, text in sorted(topics.items(), key=lambda item: (len(item[1]), item[0])):
-        plain = "\n\n".join(_code_in_backticks(paragraph) for paragraph in _paragraphs(text.strip()))
+        plain = "\n\n".join(_code_in_backticks(paragraph) for paragraph in _PARAGRAPH_BREAK.split(text.strip()))
         yield Document(id=name, text=plain, title=plain.splitlines()[0])
 
 
@@ -168,40 +156,3 @@ def _code_in_backticks(paragraph: str) -> str:
     if paragraph.count('"') % 2:
         return paragraph  # a quote inside the code: the pairs are ambiguous
     return re.sub(r'"([^"]+)"', r"`\1`", paragraph)
-
-
-def python_docstrings(modules: Iterable[str] = LIBRARY) -> Iterator[Document]:
-    """Yield the docstrings of the modules' public functions and classes, one document each, ``module.name``."""
-    for module_name in modules:
-        module = importlib.import_module(module_name)
-        public = getattr(module, "__all__", None) or [name for name in vars(module) if not name.startswith("_")]
-        for name in sorted(public):
-            member = getattr(module, name)
-            if not callable(member) or getattr(member, "__module__", None) not in (module_name, f"_{module_name}"):
-                continue
-            if text := inspect.getdoc(member):
-                yield Document(id=f"{module_name}.{name}", text=text, title=f"{module_name}.{name}")
-
-
-def from_folder(folder: Path, pattern: str = "**/*.txt") -> Iterator[Document]:
-    """Yield every text file under ``folder``; its id is the path inside the folder."""
-    for path in sorted(folder.glob(pattern)):
-        if path.is_file():
-            ident = path.relative_to(folder).as_posix()
-            yield Document(id=ident, text=path.read_text(encoding="utf-8"), title=path.stem)
-
-
-def from_jsonl(path: Path) -> Iterator[Document]:
-    """Yield one document for each line: a JSON object with ``id``, ``text`` and an optional ``title``.
-
-    Raises:
-        FormatError: a line is not such an object; ``path`` has the line number.
-    """
-    with path.open(encoding="utf-8") as lines:
-        for number, line in enumerate(lines, start=1):
-            if not line.strip():
-                continue
-            try:
-                yield Document.model_validate(json.loads(line))
-            except ValueError as error:
-                raise FormatError(f"expected an object with id and text: {error}", path=f"{path}:{number}") from error

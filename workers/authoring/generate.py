@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from functools import lru_cache
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
+from rubricsvc.core import strict_json
 from rubricsvc.core.judge import Sampling
 from rubricsvc.core.prompt import Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
@@ -98,10 +98,7 @@ def parse(reply: Reply) -> Rubric:
 
 
 def _from_json(text: str) -> list[GeneratedCriterion]:
-    try:
-        value = _JSON.validate_python(json.loads(text))
-    except RecursionError as error:
-        raise ValueError("the JSON is nested too deeply") from error
+    value = _JSON.validate_python(strict_json.parse(text))
     return value.criteria if isinstance(value, _GeneratedRubric) else value
 
 

@@ -24,12 +24,7 @@ from workers.judges.replies import ParsedReply, repair_question, with_repaired_r
 from workers.judges.requests import AskedCriterion, JudgeCall
 from workers.judges.template import JudgeTemplate, SharedPrompt, load
 
-MODES: dict[str, Any] = {
-    "readout": readout,
-    "written": written,
-    "comparative": comparative,
-    "trajectory": trajectory,
-}
+MODES: dict[str, Any] = {"readout": readout, "written": written, "comparative": comparative, "trajectory": trajectory}
 
 _SHOW_SEVERAL = {"comparative", "trajectory"}
 """Modes that show several texts in the completion's place."""

@@ -130,22 +130,14 @@ def parse(call: JudgeCall, reply: Reply, judge: Judge) -> ParsedReply[dict[str, 
     """Parse a reply into the scores by id."""
 
     def scores(text: str) -> dict[str, GroupScore]:
-        by_id = by_asked_id(call, ((score.answer, score) for score in parse_scores(text)))
+        given = GroupScores.model_validate(last_object(text)).scores
+        by_id = by_asked_id(call, ((score.answer, score) for score in given))
         invalid = [f"{id_}: {score.score:g}" for id_, score in by_id.items() if not 0.0 <= score.score <= 1.0]
         if invalid:
             raise ReplyError(Reason.OUT_OF_RANGE, f"scores must be from 0 to 1, found {', '.join(invalid)}")
         return by_id
 
     return parse_reply(reply, judge, scores)
-
-
-def parse_scores(text: str) -> list[GroupScore]:
-    """Return the scores in the last JSON object of a reply.
-
-    Raises:
-        ValueError: There is no object, it is broken, or it does not have the required form.
-    """
-    return GroupScores.model_validate(last_object(text)).scores
 
 
 def verdicts(

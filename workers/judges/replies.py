@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
+from rubricsvc.core import strict_json
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.panel import total_usage
 from rubricsvc.core.verdict import Reason
@@ -24,6 +25,7 @@ from workers.judges.untrusted import clean
 
 T = TypeVar("T")
 
+_DECODER = json.JSONDecoder(object_pairs_hook=strict_json.unique_keys)
 _ERROR_CHARS = 500
 _BRACE = re.compile(r"[{}]")
 _OBJECT_START = re.compile(r'\{[ \t\n\r]*["}]')
@@ -154,13 +156,3 @@ def last_object(text: str) -> dict[str, Any]:
     if last is None:
         raise ValueError(message)
     return last
-
-
-def _reject_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    repeated = [key for key, count in Counter(key for key, _ in pairs).items() if count > 1]
-    if repeated:
-        raise ValueError(f"duplicate key {repeated[0]!r}")
-    return dict(pairs)
-
-
-_DECODER = json.JSONDecoder(object_pairs_hook=_reject_duplicates)

@@ -38,23 +38,6 @@ _DOCUMENTS = "_documents"
 _FOLDER = Path(__file__).parent / "prompts"
 _HEADING = re.compile(r"^=== (\w+) ===$", re.MULTILINE)
 _PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
-_SCALE = frozenset({"id", "criterion", "levels", "low", "high"})
-_ALLOWED = {
-    "system": frozenset[str](),
-    "shared": frozenset({"prompt", "reference", "documents", "completion"}),
-    "empty": frozenset[str](),
-    "binary": _SCALE,
-    "ordinal": _SCALE,
-    "numeric": _SCALE,
-    "criterion": frozenset({"criteria", "ids"}),
-    "criteria": frozenset({"criteria", "ids"}),
-    "reference": frozenset({"id", "reference"}),
-    "passages": frozenset({"id", "passages"}),
-    "repair": frozenset({"error", "ids"}),
-    "entry": frozenset({"id", "completion"}),
-}
-_SCALES = {"binary", "ordinal", "numeric"}
-_OPTIONAL = {"criteria", "reference", "passages", "repair", "entry"}
 
 
 class TextTemplate:
@@ -189,26 +172,9 @@ def read(name: str) -> JudgeTemplate:
 
 
 def parse(name: str, content: bytes) -> JudgeTemplate:
-    """Parse a template from its file's bytes.
-
-    Raises:
-        InvalidError: A section is missing or unknown, or has an unknown placeholder.
-    """
+    """Parse a template from its file's bytes."""
     bodies = sections(content.decode())
-    required = _ALLOWED.keys() - _OPTIONAL - (_SCALES if "entry" in bodies else set())
-    wrong = sorted((bodies.keys() - _ALLOWED.keys()) | (required - bodies.keys()))
-    if wrong:
-        raise InvalidError(
-            f"template {name!r}: missing or unknown sections: {', '.join(wrong)}", hint=f"use {sorted(_ALLOWED)}"
-        )
     texts = {section: TextTemplate(body) for section, body in bodies.items()}
-    for section, text in texts.items():
-        unknown = sorted(set(text.names) - _ALLOWED[section])
-        if unknown:
-            raise InvalidError(f"template {name!r}, section {section}: unknown placeholder {{{unknown[0]}}}")
-    order = texts["shared"].names
-    if "prompt" not in order or order[-1] != "completion":
-        raise InvalidError(f"template {name!r}, section shared: expected {{prompt}} and, last, {{completion}}")
     paragraphs = [TextTemplate(paragraph) for paragraph in re.split(r"\n{2,}", bodies["shared"])]
     return JudgeTemplate(
         name=name,

@@ -159,13 +159,7 @@ def verdicts(
 
 
 def _verdict(
-    call: JudgeCall,
-    one: AskedCriterion,
-    written: WrittenVerdict,
-    reply: Reply,
-    shown: SharedPrompt,
-    *,
-    evidence: bool,
+    call: JudgeCall, one: AskedCriterion, written: WrittenVerdict, reply: Reply, shown: SharedPrompt, *, evidence: bool
 ) -> Verdict:
     key, scale = one.criterion.key, one.criterion.scale
     quotes = tuple(shown.quotes.locate(quote) for quote in written.evidence if quote.strip())

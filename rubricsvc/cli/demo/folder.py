@@ -32,42 +32,17 @@ FULL = DemoSize()
 FAST = DemoSize(training=8, held_out=4, samples=2, steps=4, generated=1, prompts_per_step=2)
 
 
-@dataclass(frozen=True)
 class DemoFolder:
     """A folder that holds one demo; an interrupted demo continues from what is in it."""
 
-    path: Path
-    size: DemoSize
-    seed: int
-
-    @property
-    def database_url(self) -> str:
-        """SQLite database of the demo."""
-        return f"sqlite:///{self.path / 'demo.db'}"
-
-    @property
-    def documents(self) -> Path:
-        """Index of Python's language reference."""
-        return self.path / "documents.db"
-
-    @property
-    def training(self) -> Path:
-        """Folder of the training run."""
-        return self.path / "training"
-
-    @property
-    def summary(self) -> Path:
-        """Figures, written when the demo has finished."""
-        return self.path / "summary.json"
-
-    @property
-    def report(self) -> Path:
-        """HTML report."""
-        return self.path / "report.html"
-
-    @property
-    def _state(self) -> Path:
-        return self.path / "state.json"
+    def __init__(self, path: Path, size: DemoSize, seed: int) -> None:
+        self.path, self.size, self.seed = path, size, seed
+        self.database_url = f"sqlite:///{path / 'demo.db'}"
+        self.documents = path / "documents.db"
+        self.training = path / "training"
+        self.summary = path / "summary.json"
+        self.report = path / "report.html"
+        self._state = path / "state.json"
 
     def open(self, content: str, *, fresh: bool) -> float:
         """Create the folder, or continue in it; return the seconds that were spent in it before.

@@ -25,7 +25,7 @@ from rubricsvc.store import completions, jobs, judges, prompts, rubrics
 from rubricsvc.store.session import Database
 from trainer import checkpoint, metrics
 from trainer.config import OptimConfig, SamplingConfig, TrainConfig
-from trainer.environments.documents import Documents, python_docstrings, python_reference
+from trainer.environments.documents import Documents, python_reference
 from trainer.generation import generate as generate_completions
 from trainer.loop import train
 from trainer.metrics import Metrics
@@ -65,7 +65,6 @@ def select_questions(folder: DemoFolder) -> list[Question]:
     with Documents(folder.documents) as documents:
         if not len(documents):
             documents.add(python_reference())
-            documents.add(python_docstrings())
         questions = load_questions(documents)
     training = [question for question in questions if not question.held_out][: folder.size.training]
     return training + [question for question in questions if question.held_out][: folder.size.held_out]

@@ -19,8 +19,7 @@ def tensors(length: int, context: int) -> tuple[Tensor, Tensor, Tensor]:
 
 
 @pytest.mark.parametrize(
-    ("length", "context", "masked"),
-    [(1, 7, True), (3, 7, True), (7, 7, True), (1, 7, False), (7, 7, False)],
+    ("length", "context", "masked"), [(1, 7, True), (3, 7, True), (7, 7, True), (1, 7, False), (7, 7, False)]
 )
 def test_grouped_attention_equals_scaled_dot_product_attention(length: int, context: int, masked: bool) -> None:
     query, key, value = tensors(length, context)

@@ -11,16 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rubricsvc.core.reward import (
-    FORMULAS,
-    FormulaError,
-    Reward,
-    check_formula,
-    healthbench_overall,
-    race_overall,
-    reward,
-    reward_or_null,
-)
+from rubricsvc.core.formulas import FORMULAS, FormulaError
+from rubricsvc.core.reward import Reward, check_formula, healthbench_overall, race_overall, reward, reward_or_null
 from rubricsvc.core.rubric import Binary, Criterion, Group, Level, Numeric, Ordinal, Rubric, Scale
 from rubricsvc.core.verdict import Verdict
 from tests.unit.rubricsvc.core.test_reward import rubric, verdicts

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rubricsvc.core.reward import FORMULAS, FormulaError, coverage, formula, reward, reward_or_null
+from rubricsvc.core.formulas import FORMULAS, FormulaError, formula
+from rubricsvc.core.reward import coverage, reward, reward_or_null
 from rubricsvc.core.rubric import Criterion, Group, Rubric
 from rubricsvc.core.verdict import Verdict
 
@@ -37,22 +38,6 @@ def verdicts(*values: float | str | None) -> list[Verdict]:
 def test_reward_is_clipped_where_the_formula_says_so(name: str, expected: float) -> None:
     result = reward(rubric(5, 10, -8), verdicts(1.0, 0.0, 1.0), formula=name)
     assert (result.value, result.formula, result.coverage) == (pytest.approx(expected), name, 1.0)
-
-
-def test_reward_of_a_tree_weighs_groups() -> None:
-    groups = (Group(path=("a",), weight=3), Group(path=("b",), weight=1), Group(path=("a", "x"), weight=2))
-    leaves = [("p", ("a",), 2.0), ("q", ("a", "x"), 5.0), ("r", ("a", "x"), 5.0), ("s", ("b",), 1.0)]
-    tree = Rubric(
-        criteria=tuple(Criterion(key=key, text="…", weight=weight, group=group) for key, group, weight in leaves),
-        groups=groups,
-        formula="tree",
-    )
-    scored = [Verdict.scored(key, value) for key, value in zip("pqrs", (1.0, 1.0, 0.0, 0.5), strict=True)]
-    inner = 0.5
-    a = (2 * 1.0 + 2 * inner) / 4
-    result = reward(tree, scored)
-    assert result.value == pytest.approx((3 * a + 1 * 0.5) / 4)
-    assert math.fsum(result.contributions.values()) == pytest.approx(result.value)
 
 
 def test_coverage_of_a_tree_counts_shares_of_the_root() -> None:

@@ -12,16 +12,7 @@ from hypothesis import strategies as st
 from pydantic import JsonValue, ValidationError
 
 from rubricsvc.core.fingerprint import canonical_json, digest
-from rubricsvc.core.judge import (
-    Comparison,
-    Endpoint,
-    Judge,
-    Mode,
-    Sampling,
-    Thinking,
-    TrajectoryOptions,
-    Voting,
-)
+from rubricsvc.core.judge import Comparison, Endpoint, Judge, Mode, Sampling, Thinking, TrajectoryOptions, Voting
 from rubricsvc.core.prompt import Completion, Message, Prompt, ToolCall
 from rubricsvc.core.rubric import Check, Criterion, Group, Level, Numeric, Ordinal, Rubric
 from rubricsvc.core.verdict import Verdict

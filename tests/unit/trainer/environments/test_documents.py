@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rubricsvc.core.prompt import Document
-from rubricsvc.errors import FormatError, NotFoundError, UnavailableError
-from trainer.environments import documents as module
-from trainer.environments.documents import Documents, from_folder, from_jsonl, passages, python_reference
+from rubricsvc.errors import NotFoundError, UnavailableError
+from trainer.environments.documents import Documents, passages, python_reference
 
 FEW = [
     Document(id="cats", title="Cats", text="Cats\n****\n\nA cat purrs when it is content.\n\nA cat hunts mice."),
@@ -117,30 +115,3 @@ def test_python_reference_is_searchable(reference: Documents) -> None:
     (best,) = reference.search("negative indices adding the length of the sequence", limit=1)
     assert "adding the length of the sequence" in best.text
     assert "`" in best.text and '"' not in best.text
-
-
-def test_python_docstrings_yields_public_functions() -> None:
-    texts = {document.id: document.text for document in module.python_docstrings(["heapq"])}
-    assert "Merge multiple sorted inputs" in texts["heapq.merge"]
-    assert all(texts.values())
-
-
-def test_from_folder_reads_text_files(tmp_path: Path) -> None:
-    (tmp_path / "sub").mkdir()
-    (tmp_path / "sub" / "b.txt").write_text("Bees hum.")
-    (tmp_path / "a.txt").write_text("Ants march.")
-    (tmp_path / "c.png").write_bytes(b"\x00")
-    assert [(d.id, d.title, d.text) for d in from_folder(tmp_path)] == [
-        ("a.txt", "a", "Ants march."),
-        ("sub/b.txt", "b", "Bees hum."),
-    ]
-
-
-def test_from_jsonl_names_the_line_of_a_bad_record(tmp_path: Path) -> None:
-    path = tmp_path / "docs.jsonl"
-    path.write_text(json.dumps({"id": "a", "text": "Ants."}) + "\n\n" + json.dumps({"id": "b"}) + "\n")
-    read = from_jsonl(path)
-    assert next(read) == Document(id="a", text="Ants.")
-    with pytest.raises(FormatError, match="id and text") as caught:
-        next(read)
-    assert caught.value.path == f"{path}:3"

@@ -44,10 +44,7 @@ def replied(reply: str, asked: Judge = GROUP) -> list[list[Verdict]]:
         (scores({"A": 0.1, "B": 0.2}), Reason.WRONG_CRITERIA),
         (scores({"A": 0.1, "B": 0.2, "D": 0.3}), Reason.WRONG_CRITERIA),
         (scores({"A": 0.1, "B": 0.2, "C": 0.3, "D": 0.3}), Reason.WRONG_CRITERIA),
-        (
-            json.dumps({"scores": [{"answer": a, "rationale": "", "score": 1} for a in "ABCA"]}),
-            Reason.WRONG_CRITERIA,
-        ),
+        (json.dumps({"scores": [{"answer": a, "rationale": "", "score": 1} for a in "ABCA"]}), Reason.WRONG_CRITERIA),
         (scores({}), Reason.WRONG_CRITERIA),
         (scores({"A": 0.1, "B": 7, "C": 0.3}), Reason.OUT_OF_RANGE),
         (scores({"A": 0.1, "B": -0.1, "C": 0.3}), Reason.OUT_OF_RANGE),

@@ -12,7 +12,7 @@ from rubricsvc.core.reward import reward
 from rubricsvc.core.rubric import Criterion
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.formats import load
-from trainer.environments.documents import Documents, python_docstrings, python_reference
+from trainer.environments.documents import Documents, python_reference
 from trainer.prompting import with_documents
 from workers import checks
 
@@ -20,7 +20,6 @@ from workers import checks
 def _questions() -> list[Question]:
     with Documents() as documents:
         documents.add(python_reference())
-        documents.add(python_docstrings())
         return load_questions(documents)
 
 
