@@ -61,9 +61,7 @@ async def charge(send: Send, estimate: CallEstimate, price: Price | None) -> Rep
     if price is None:
         return await send()
     budget = current_budget.get()
-    if budget is None:
-        return _with_costs(await send(), price)
-    if not await budget.reserve(estimate.max_cost):
+    if budget is not None and not await budget.reserve(estimate.max_cost):
         detail = f"${estimate.max_cost:.4g}, the maximum cost of this call, exceeds what is left of the job's budget"
         return RequestFailed(Failure(Reason.BUDGET, detail))
     cost = estimate.max_cost
@@ -71,7 +69,8 @@ async def charge(send: Send, estimate: CallEstimate, price: Price | None) -> Rep
         outcome = _with_costs(await send(), price)
         cost = _cost(outcome, estimate.max_cost)
     finally:
-        budget.settle(estimate.max_cost, cost)
+        if budget is not None:
+            budget.settle(estimate.max_cost, cost)
     return outcome
 
 

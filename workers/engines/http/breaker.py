@@ -56,7 +56,7 @@ class Breaker:
         self._failures = 0
         self._opened_at = 0.0
         self._probe_at = 0.0
-        self._trial: asyncio.Future[None] | None = None
+        self._trial = asyncio.Lock()
         self._last_error = ""
         self.is_open = False
 
@@ -64,12 +64,12 @@ class Breaker:
         """Return the outcome of ``call``, made once the server is up, or ``unavailable``."""
         while self.is_open:
             now = time.monotonic()
-            if self._trial is not None:
-                await asyncio.shield(self._trial)
-            elif now >= self._probe_at:
-                outcome = await self._try(call)
-                if outcome is not None:
-                    return outcome
+            if now >= self._probe_at:
+                async with self._trial:
+                    if self.is_open and now >= self._probe_at:  # no other trial has ended meanwhile
+                        outcome = await self._try(call)
+                        if outcome is not None:
+                            return outcome
             elif (left := self._opened_at + self._outage_timeout_s - now) > 0:
                 await asyncio.sleep(min(left, self._probe_at - now))
             else:
@@ -78,20 +78,10 @@ class Breaker:
 
     async def _try(self, call: Call[T]) -> T | RequestFailed | None:
         """Probe the server, then make ``call`` as a trial; None where the probe failed."""
-        self._trial = asyncio.get_running_loop().create_future()
-        outcome: T | RequestFailed | None = None
-        down = False  # a trial that is cancelled proves nothing
-        try:
-            down = not await self._probe()
-            if not down:
-                outcome = self._record(await call())
-                down = _is_up(outcome) is False
-        finally:
-            if down:
-                self._pause_s = min(2 * self._pause_s, _MAX_PROBE_PAUSE_S)
-                self._probe_at = time.monotonic() + self._pause_s
-            self._trial.set_result(None)
-            self._trial = None
+        outcome = self._record(await call()) if await self._probe() else None
+        if outcome is None or _is_up(outcome) is False:
+            self._pause_s = min(2 * self._pause_s, _MAX_PROBE_PAUSE_S)
+            self._probe_at = time.monotonic() + self._pause_s
         return outcome
 
     def _record(self, outcome: T | RequestFailed) -> T | RequestFailed:

@@ -52,7 +52,7 @@ class _BoundedTransport(httpx2.AsyncClient):
 
     def build_request(self, method: str, url: httpx2.URL | str, **parts: Any) -> httpx2.Request:
         """Return a request without httpx's merging of defaults."""
-        body = parts.get("json")
+        body = parts.get("json")  # older versions of the SDK; newer ones set the content
         content = parts.get("content") if body is None else json.dumps(body, ensure_ascii=False).encode()
         return httpx2.Request(method, url, headers=parts.get("headers"), content=content)
 
@@ -115,8 +115,7 @@ class HttpClient:
 
     async def get(self, path: str) -> bytes | RequestFailed:
         """Return the body of ``GET path``, within the short deadline."""
-        url = self._url(path)
-        return await self._call(lambda: self._client.get(url, cast_to=httpx2.Response), self._quick_timeout_s)
+        return await self._call(self._client.get, path, self._quick_timeout_s)
 
     async def post(self, path: str, body: dict[str, Any], *, quick: bool = False) -> bytes | RequestFailed:
         """Return the body of a response with status 2xx. Never raises for errors of the server.
@@ -126,9 +125,7 @@ class HttpClient:
             body: Sent as JSON.
             quick: Apply the short deadline.
         """
-        url, timeout_s = self._url(path), self._quick_timeout_s if quick else self._timeout_s
-        # A raw response: building the SDK's response models costs as much as the request.
-        return await self._call(lambda: self._client.post(url, cast_to=httpx2.Response, body=body), timeout_s)
+        return await self._call(self._client.post, path, self._quick_timeout_s if quick else self._timeout_s, body=body)
 
     async def is_alive(self) -> bool:
         """Return whether the server answers at all; a refusal (4xx) is an answer."""
@@ -139,19 +136,19 @@ class HttpClient:
         """Close the connections. A later call opens new ones."""
         await self._client.close()
 
-    def _url(self, path: str) -> str:
-        """Return the whole URL: the SDK takes a tenth of a call to join it."""
-        return path if "://" in path else self._base + path
-
-    async def _call(self, request: Callable[[], Awaitable[httpx2.Response]], timeout_s: float) -> bytes | RequestFailed:
+    async def _call(
+        self, send: Callable[..., Awaitable[httpx2.Response]], path: str, timeout_s: float, **options: Any
+    ) -> bytes | RequestFailed:
+        url = path if "://" in path else self._base + path  # the SDK takes a tenth of a call to join it
         try:
             async with asyncio.timeout(timeout_s):
-                response = await request()
+                # A raw response: building the SDK's response models costs as much as the request.
+                response = await send(url, cast_to=httpx2.Response, **options)
         except TimeoutError:
             failure = Failure(Reason.TIMEOUT, f"no complete response within {timeout_s:g} s")
             return RequestFailed(failure, retry=True, billable=True)
         except APIStatusError as error:
-            return _refusal(error.status_code, error.response.headers, error.response.content)
+            return _refusal(error)
         except (APIConnectionError, aiohttp.ClientError) as error:
             cause = _root_cause(error)
             failure = Failure(Reason.UNREACHABLE, f"{self._base}: {_describe(cause)}")
@@ -181,27 +178,21 @@ def _describe(error: Exception) -> str:
     return cause.strerror if isinstance(cause, OSError) and cause.strerror else error_message(error)
 
 
-def _refusal(status: int, headers: Mapping[str, str], content: bytes) -> RequestFailed:
-    raw = content[: 4 * RAW_CHARS].decode("utf-8", "replace")[:RAW_CHARS]
-    detail = f"HTTP {status}: {_message_in(content) or raw}"[:RAW_CHARS]
-    if status == 429:
-        failure = Failure(Reason.RATE_LIMITED, detail, raw)
-        return RequestFailed(failure, retry=True, retry_after_s=retry_after(headers), status=status)
-    if status >= 500 or status in (408, 409):
-        failure = Failure(Reason.TIMEOUT if status == 408 else Reason.SERVER_ERROR, detail, raw)
-        late = status in _GATEWAY_TIMEOUTS
-        return RequestFailed(failure, retry=True, retry_after_s=retry_after(headers), status=status, billable=late)
+def _refusal(error: APIStatusError) -> RequestFailed:
+    status, raw = error.status_code, raw_text(error.response.content)
+    message = error.body.get("message") if isinstance(error.body, dict) else None
+    detail = f"HTTP {status}: {message if message and isinstance(message, str) else raw}"[:RAW_CHARS]
+    if status == 429 or status >= 500 or status in (408, 409):
+        reason = {429: Reason.RATE_LIMITED, 408: Reason.TIMEOUT}.get(status, Reason.SERVER_ERROR)
+        pause_s, late = retry_after(error.response.headers), status in _GATEWAY_TIMEOUTS
+        return RequestFailed(Failure(reason, detail, raw), True, pause_s, status, billable=late)
     reason = Reason.TOO_LONG if status == 413 or _OVER_CONTEXT.search(raw) else Reason.REFUSED
     return RequestFailed(Failure(reason, detail, raw), status=0 if reason is Reason.TOO_LONG else status)
 
 
-def _message_in(content: bytes) -> str:
-    """Return the message of an error body in OpenAI's form, or an empty text."""
-    try:
-        message = json.loads(content)["error"]["message"]
-    except (ValueError, LookupError, TypeError, RecursionError):
-        return ""
-    return message if isinstance(message, str) else ""
+def raw_text(body: bytes) -> str:
+    """Return the beginning of a body, of the length that is stored."""
+    return body[: 4 * RAW_CHARS].decode("utf-8", "replace")[:RAW_CHARS]
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:

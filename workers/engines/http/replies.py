@@ -10,7 +10,7 @@ from typing import Any
 from rubricsvc.core.verdict import RAW_CHARS, Reason, Usage
 from rubricsvc.errors import cut
 from workers.engines.base import THINKING_CHARS, Failure, Question, Reply, normalize_token
-from workers.engines.http.client import MAX_BODY_BYTES
+from workers.engines.http.client import MAX_BODY_BYTES, raw_text
 
 PARSE_ERRORS = (ValueError, LookupError, TypeError, AttributeError, RecursionError, OverflowError)
 """The exceptions of reading a JSON text that is not what it should be."""
@@ -20,7 +20,7 @@ _MAX_TOKENS = 1e9
 
 def read_chat_completion(body: bytes, question: Question, max_context: int | None = None) -> Reply | Failure:
     """Return the reply to ``question`` in the body of a ``/v1/chat/completions`` response with status 200."""
-    raw = _beginning(body)
+    raw = raw_text(body)
     if len(body) > MAX_BODY_BYTES:
         return Failure(Reason.UNPARSEABLE, f"the response is larger than {MAX_BODY_BYTES} bytes", raw)
     try:
@@ -54,7 +54,7 @@ def read_completions(body: bytes, questions: Sequence[Question], *, usage_sums_c
         questions: Questions with labels.
         usage_sums_cached: Whether the usage counts the cached tokens of all prompts, or of the last alone.
     """
-    raw = _beginning(body)
+    raw = raw_text(body)
     try:
         data = json.loads(body)
         choices = {choice["index"]: choice for choice in data["choices"]}
@@ -76,10 +76,6 @@ def _completion(choice: dict[str, Any], question: Question, usage: Usage | None,
     except PARSE_ERRORS as error:
         return Failure(Reason.UNPARSEABLE, f"the choice is not a completion: {_describe(error)}", raw)
     return Failure(mass.reason, mass.detail, raw) if isinstance(mass, Failure) else Reply(text, mass, usage=usage)
-
-
-def _beginning(body: bytes) -> str:
-    return body[: 4 * RAW_CHARS].decode("utf-8", "replace")[:RAW_CHARS]
 
 
 def _describe(error: Exception) -> str:

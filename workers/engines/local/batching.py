@@ -23,10 +23,12 @@ class PendingRequest:
         cancelled: Set when the caller stops waiting.
         result: The replies, in the order of the questions.
         replies: Replies and failures so far, by question.
+        failure: The result of questions without a reply.
         token_ids: After ``prepare``: the token ids of each question's conversation.
         asked: After ``prepare``: the questions that go to the model; the others have failed.
         shared: After ``prepare``: how many first tokens the asked questions have in common.
-        prefix: After ``prepare``: these tokens.
+        writes: After ``prepare``: whether a reply is written (or all are readouts).
+        size: After ``prepare``: tokens to compute before the first new token.
     """
 
     def __init__(self, request: EngineRequest) -> None:
@@ -34,46 +36,36 @@ class PendingRequest:
         self.cancelled = Event()
         self.result: Future[Replies] = Future()
         self.replies: dict[int, Reply | Failure] = {}
+        self.failure = CLOSED
         self.prepared = False
 
     def prepare(self, loaded: LoadedModel) -> None:
         """Tokenize the questions and check their lengths and labels."""
-        request = self.request
-        turns = [(request.shared + question.text, *question.turns) for question in request.questions]
-        self.limit = min(loaded.context, request.max_context or loaded.context)
-        self.token_ids = loaded.conversation.encode(request.system, turns, thinking=request.thinking)
-        pairs = enumerate(zip(request.questions, self.token_ids, strict=True))
-        failures = {i: loaded.conversation.check(question, ids, self.limit) for i, (question, ids) in pairs}
-        self.replies = {i: failure for i, failure in failures.items() if failure}
-        self.asked = [i for i in failures if i not in self.replies]
+        questions = self.request.questions
+        self.limit = min(loaded.context, self.request.max_context or loaded.context)
+        self.token_ids = loaded.conversation.encode_request(self.request)
+        for i, (question, ids) in enumerate(zip(questions, self.token_ids, strict=True)):
+            if failure := loaded.conversation.check(question, ids, self.limit):
+                self.replies[i] = failure
+        self.asked = [i for i in range(len(questions)) if i not in self.replies]
         self.shared = shared_length([self.token_ids[i] for i in self.asked])
-        self.prefix = self.token_ids[self.asked[0]][: self.shared] if self.asked else []
+        self.writes = any(not questions[i].labels for i in self.asked)
+        self.size = self.shared + sum(len(self.token_ids[i]) - self.shared for i in self.asked)
         self.prepared = True
 
     @property
-    def writes(self) -> bool:
-        """Whether a reply is written (or all are readouts)."""
-        return any(not self.request.questions[i].labels for i in self.asked)
-
-    @property
-    def size(self) -> int:
-        """Tokens to compute before the first new token."""
-        return self.shared + sum(len(self.token_ids[i]) - self.shared for i in self.asked)
+    def prefix(self) -> list[int]:
+        """The tokens that the asked questions have in common."""
+        return self.token_ids[self.asked[0]][: self.shared] if self.asked else []
 
     def finish(self) -> None:
-        """Set the result; questions without a reply fail as closed."""
+        """Set the result."""
         with suppress(InvalidStateError):  # cancelled by the caller
-            self.result.set_result([self.replies.get(i, CLOSED) for i in range(len(self.request.questions))])
-
-    def fail(self, failure: Failure) -> None:
-        """Fail every question."""
-        self.replies = dict.fromkeys(range(len(self.request.questions)), failure)
+            self.result.set_result([self.replies.get(i, self.failure) for i in range(len(self.request.questions))])
 
 
 def pop_batch(waiting: list[PendingRequest], max_tokens: dict[bool, int]) -> list[PendingRequest]:
-    """Remove from ``waiting`` its oldest request and those that can be computed beside it.
-
-    They are of one kind and of similar length.
+    """Remove from ``waiting`` its oldest request and those of its kind and of similar length, computed beside it.
 
     Args:
         waiting: At least one request, oldest first.
@@ -81,14 +73,10 @@ def pop_batch(waiting: list[PendingRequest], max_tokens: dict[bool, int]) -> lis
     """
     oldest = waiting.pop(0)
     batch, total, longest = [oldest], oldest.size, oldest.size
-    for other in list(waiting):
+    for other in [request for request in waiting if request.writes == oldest.writes]:
         widest = max(longest, other.size)
         padded = widest * (len(batch) + 1)
-        if (
-            other.writes == oldest.writes
-            and padded <= max_tokens[oldest.writes]
-            and total + other.size >= (1 - _MAX_PADDING) * padded
-        ):
+        if padded <= max_tokens[oldest.writes] and total + other.size >= (1 - _MAX_PADDING) * padded:
             waiting.remove(other)
             batch.append(other)
             total, longest = total + other.size, widest

@@ -8,7 +8,7 @@ from typing import Any
 
 from rubricsvc.core.verdict import Reason
 from rubricsvc.errors import InvalidError
-from workers.engines.base import Failure, Question, normalize_token
+from workers.engines.base import EngineRequest, Failure, Question, normalize_token
 
 _PLACES = re.compile("\ue000([0-9]+)\ue000")
 
@@ -54,6 +54,11 @@ class Conversation:
         ]
         ids = self._tokenize({part for parts in filled for part in parts if isinstance(part, str)})
         return [[i for part in parts for i in ([part] if isinstance(part, int) else ids[part])] for parts in filled]
+
+    def encode_request(self, request: EngineRequest) -> list[list[int]]:
+        """Return the token ids of each question's conversation."""
+        turns = [(request.shared + question.text, *question.turns) for question in request.questions]
+        return self.encode(request.system, turns, thinking=request.thinking)
 
     def decode(self, ids: list[int]) -> str:
         """Return the text of ``ids`` without control tokens."""

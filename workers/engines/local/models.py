@@ -11,8 +11,10 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging as transformers_logging
 
+from rubricsvc.core.verdict import Reason
 from rubricsvc.errors import InvalidError, RubricsvcError, UnavailableError
 from rubricsvc.settings import get_settings
+from workers.engines.base import Failure, error_message
 from workers.engines.local.conversation import Conversation
 from workers.engines.local.embedded_model import embedded_model
 
@@ -30,8 +32,7 @@ class LoadedModel:
     eos_ids: frozenset[int]
 
 
-Key = tuple[str, str | None, torch.dtype, str]
-_loaded: WeakValueDictionary[Key, LoadedModel] = WeakValueDictionary()
+_loaded: WeakValueDictionary[tuple[str, str | None, torch.dtype, str], LoadedModel] = WeakValueDictionary()
 
 
 def load(name: str, revision: str | None = None, dtype: torch.dtype = torch.bfloat16, device: str = "") -> LoadedModel:
@@ -51,11 +52,6 @@ def load(name: str, revision: str | None = None, dtype: torch.dtype = torch.bflo
     if (loaded := _loaded.get(key)) is None:
         loaded = _loaded[key] = _load(*key)
     return loaded
-
-
-def is_loaded(name: str) -> bool:
-    """Return whether the model ``name`` is in memory."""
-    return any(key[0] == name for key in _loaded)
 
 
 def default_device() -> str:
@@ -105,6 +101,13 @@ def load_error(name: str, error: Exception) -> UnavailableError:
     return UnavailableError(f"cannot load the model {name!r}: {error}", hint=hint)
 
 
+def model_failure(error: Exception) -> Failure:
+    """Return the failure of a question whose model could not be loaded, or raised ``error``."""
+    if isinstance(error, RubricsvcError):
+        return Failure(Reason.UNREACHABLE, f"{error.message}; {error.hint}" if error.hint else error.message)
+    return Failure(Reason.ENGINE_ERROR, error_message(error))
+
+
 class LoadBackoff:
     """A context for loading: after a failure it repeats the error for a minute instead of loading again."""
 
@@ -117,7 +120,7 @@ class LoadBackoff:
 
     def __exit__(self, _kind: Any, error: BaseException | None, _trace: Any) -> None:
         if isinstance(error, RubricsvcError):
-            self._until, self._error = time.monotonic() + _RETRY_LOAD_S, f"{error.message}; {error.hint}"
+            self._until, self._error = time.monotonic() + _RETRY_LOAD_S, model_failure(error).detail
 
 
 def end_ids(model: Any, tokenizer: Any) -> frozenset[int]:

@@ -8,11 +8,13 @@ similar length, since shorter ones are padded.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from typing import Any, NamedTuple
+from collections import Counter, defaultdict
+from typing import Any
 
 import torch
 from transformers.cache_utils import Cache, DynamicLayer
+
+from rubricsvc.core.judge import Sampling
 
 _SHARED, _PADDING = -1, -2
 
@@ -39,13 +41,18 @@ class PrefixTree:
 
     def extend(self, tokens: dict[Branch, list[int]]) -> torch.Tensor:
         """Append tokens to new or existing branches; return the logits after each, float32 on the CPU [N, V]."""
-        places = _places(tokens)
-        slots = [max(len(tokens[b]) for b in same) for same in _by_slot(places)]
-        ends = torch.tensor(slots).cumsum(0)  # the k-th branches of all rows end in the same column
+        counts: Counter[int] = Counter()
+        slots: dict[Branch, int] = {}  # the k-th branches of all rows share slot k, and end in the same column
+        widths: dict[int, int] = defaultdict(int)
+        for (row, branch), new in tokens.items():
+            slots[row, branch] = slot = counts[row]
+            counts[row] += 1
+            widths[slot] = max(widths[slot], len(new))
+        ends = torch.tensor(list(widths.values())).cumsum(0)
         ids = torch.zeros((len(self._starts), int(ends[-1])), dtype=torch.long)
         owners, positions = torch.full_like(ids, _PADDING), torch.zeros_like(ids)
         for (row, branch), new in tokens.items():
-            end = int(ends[places[row, branch]])
+            end = int(ends[slots[row, branch]])
             span = slice(end - len(new), end)
             start = self._starts[row] + self._lengths[row, branch]
             ids[row, span] = torch.tensor(new)
@@ -63,13 +70,11 @@ class PrefixTree:
             use_cache=True,
             logits_to_keep=(ends - 1).to(device),
         )
-        rows = torch.tensor([row for row, _ in tokens], device=device)
-        kept = torch.tensor(list(places.values()), device=device)
-        logits: torch.Tensor = output.logits[rows, kept]
+        logits: torch.Tensor = output.logits[[row for row, _ in tokens], list(slots.values())]
         return logits.float().cpu()
 
     def prune(self) -> None:
-        """Remove all branches and keep the prefixes."""
+        """Remove all branches; the prefixes stay."""
         self._owners = self._owners[:, : self._width]
         self._lengths.clear()
         for layer in self._cache.layers:
@@ -82,23 +87,6 @@ class PrefixTree:
         visible = ((keys == _SHARED) | (keys == queries)) & (columns[None, :] <= columns[cached:, None])
         mask = torch.zeros(visible.shape, dtype=self._model.dtype).masked_fill_(~visible, float("-inf"))
         return mask[:, None].to(self._model.device)
-
-
-def _places(tokens: dict[Branch, list[int]]) -> dict[Branch, int]:
-    """Return how many branches of its row come before each."""
-    counts: dict[int, int] = defaultdict(int)
-    places: dict[Branch, int] = {}
-    for row, branch in tokens:
-        places[row, branch] = counts[row]
-        counts[row] += 1
-    return places
-
-
-def _by_slot(places: dict[Branch, int]) -> list[list[Branch]]:
-    slots: dict[int, list[Branch]] = defaultdict(list)
-    for branch, place in places.items():
-        slots[place].append(branch)
-    return [slots[place] for place in range(len(slots))]
 
 
 class _Layer(DynamicLayer):  # type: ignore[misc]
@@ -135,27 +123,21 @@ def _write(buffer: torch.Tensor | None, new: torch.Tensor, start: int) -> torch.
     return buffer
 
 
-class Sampler(NamedTuple):
-    """The sampling of the next token. Each branch has its own generator, so that no text depends on the others."""
+class Sampler:
+    """The sampling of one branch's tokens. It has its own generator, so that no text depends on the others."""
 
-    temperature: float
-    top_p: float
-    generator: torch.Generator
-
-    @classmethod
-    def seeded(cls, temperature: float, top_p: float, seed: int | None) -> Sampler:
-        """Return a sampler with a generator of its own; None as seed is a random one."""
-        generator = torch.Generator()
-        if seed is None:
-            generator.seed()
+    def __init__(self, sampling: Sampling, sample: int) -> None:
+        self._sampling = sampling
+        self._generator = torch.Generator()
+        if sampling.seed is None:
+            self._generator.seed()
         else:
-            generator.manual_seed(seed)
-        return cls(temperature, top_p, generator)
+            self._generator.manual_seed(sampling.seed + sample)
 
-    def sample(self, logits: torch.Tensor) -> int:
+    def next_token(self, logits: torch.Tensor) -> int:
         """Return a token id from the logits [V] (float32)."""
-        if self.temperature == 0:
+        if self._sampling.temperature == 0:
             return int(logits.argmax())
-        probabilities, ids = torch.softmax(logits / self.temperature, dim=-1).sort(descending=True)
-        probabilities[probabilities.cumsum(0) - probabilities >= self.top_p] = 0.0
-        return int(ids[torch.multinomial(probabilities, 1, generator=self.generator)])
+        probabilities, ids = torch.softmax(logits / self._sampling.temperature, dim=-1).sort(descending=True)
+        probabilities[probabilities.cumsum(0) - probabilities >= self._sampling.top_p] = 0.0
+        return int(ids[torch.multinomial(probabilities, 1, generator=self._generator)])

@@ -1,23 +1,19 @@
-"""The engine over transformers, in this process: the shared text of a request is encoded once.
-
-Requests of similar length are answered together.
-"""
+"""The engine over transformers, in this process: requests of similar length are answered together."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections import deque
+from collections import defaultdict, deque
 from concurrent.futures import ThreadPoolExecutor
-from itertools import zip_longest
+from dataclasses import replace
 
 import torch
 
-from rubricsvc.core.verdict import Reason, Usage
-from rubricsvc.errors import RubricsvcError
-from workers.engines.base import EngineRequest, Failure, Replies, Reply, error_message
+from rubricsvc.core.verdict import Usage
+from workers.engines.base import EngineRequest, Failure, Replies, Reply
 from workers.engines.local.batching import CLOSED, PendingRequest, pop_batch
-from workers.engines.local.models import LoadBackoff, LoadedModel, load
+from workers.engines.local.models import LoadBackoff, LoadedModel, load, model_failure
 from workers.engines.local.prefix_tree import Branch, PrefixTree, Sampler
 
 TORCH_THREAD = ThreadPoolExecutor(max_workers=1, thread_name_prefix="torch")
@@ -72,9 +68,11 @@ class TransformersEngine:
             self._waiting.append(self._arrived.popleft())
         with torch.inference_mode():
             for pending in list(self._waiting):
-                if failure := self._prepare(pending):
+                try:
+                    self._prepare(pending)
+                except Exception as error:  # noqa: BLE001 - an engine never raises for errors of a model
                     self._waiting.remove(pending)
-                    pending.fail(failure)
+                    pending.failure = _failure(error)
                     pending.finish()
             if not self._waiting:
                 return
@@ -84,22 +82,18 @@ class TransformersEngine:
         for pending in batch:  # after the batch has released the model
             pending.finish()
 
-    def _prepare(self, pending: PendingRequest) -> Failure | None:
+    def _prepare(self, pending: PendingRequest) -> None:
         if pending.cancelled.is_set():
-            return CLOSED
-        try:
-            if not pending.prepared:
-                pending.prepare(self._model())
-        except Exception as error:  # noqa: BLE001 - an engine never raises for errors of a model
-            return _failure(error)
-        return None
+            raise _Cancelled
+        if not pending.prepared:
+            pending.prepare(self._model())
 
     def _answer(self, batch: list[PendingRequest]) -> None:
         try:
-            _Run(self._model(), batch).answer()
+            _Batch(self._model(), batch).answer()
         except Exception as error:  # noqa: BLE001 - as above
             if len(batch) == 1:
-                batch[0].fail(_failure(error))
+                batch[0].failure = _failure(error)
             else:  # a request must not fail for another, or for the memory of all
                 for pending in batch:
                     self._answer([pending])
@@ -112,92 +106,75 @@ class TransformersEngine:
 
 
 def _failure(error: Exception) -> Failure:
-    if isinstance(error, _Cancelled):
-        return CLOSED
-    if isinstance(error, RubricsvcError):
-        return Failure(Reason.UNREACHABLE, f"{error.message}; {error.hint}" if error.hint else error.message)
-    return Failure(Reason.ENGINE_ERROR, error_message(error))
+    return CLOSED if isinstance(error, _Cancelled) else model_failure(error)
 
 
-class _Run:
-    """Requests that are answered together, in the torch thread; request ``row`` is row ``row`` of the batch."""
+class _Batch:
+    """Requests that are answered together, in the torch thread; request ``row`` is row ``row`` of the prefix tree."""
 
-    def __init__(self, loaded: LoadedModel, batch: list[PendingRequest]) -> None:
-        self.loaded, self.batch = loaded, batch
-        self.start = time.perf_counter()
+    def __init__(self, loaded: LoadedModel, requests: list[PendingRequest]) -> None:
+        self._loaded, self._requests = loaded, requests
+        self._start = time.perf_counter()
 
     def answer(self) -> None:
-        """Fill in the replies of all requests."""
-        branches = PrefixTree(self.loaded.model, [pending.prefix for pending in self.batch])
+        """Set the replies of all requests."""
+        tree = PrefixTree(self._loaded.model, [pending.prefix for pending in self._requests])
         for portion in self._portions():
             self._check_stop()
-            logits = dict(zip(portion, branches.extend(portion), strict=True))
-            for row, i in list(logits):
-                if self.batch[row].request.questions[i].labels:
-                    self._readout(row, i, logits.pop((row, i)))
-            self._write(branches, logits)
-            branches.prune()
+            logits = dict(zip(portion, tree.extend(portion), strict=True))
+            for row, i in portion:
+                if self._requests[row].request.questions[i].labels:
+                    self._read_out(row, i, logits.pop((row, i)))
+            self._write(tree, logits)
+            tree.prune()
 
     def _portions(self) -> list[dict[Branch, list[int]]]:
         """Return the questions' own tokens: of each request as many as fit into ``BATCH_TOKENS``, and at least one."""
-        by_row: list[list[dict[Branch, list[int]]]] = []
-        for row, pending in enumerate(self.batch):
-            portions: list[dict[Branch, list[int]]] = []
+        portions: dict[int, dict[Branch, list[int]]] = defaultdict(dict)
+        for row, pending in enumerate(self._requests):
+            number, size = 0, 0
             for i in pending.asked:
                 own = pending.token_ids[i][pending.shared :]
-                if not portions or sum(map(len, portions[-1].values())) + len(own) > BATCH_TOKENS:
-                    portions.append({})
-                portions[-1][row, i] = own
-            by_row.append(portions)
-        return [{b: own for part in parts for b, own in part.items()} for parts in zip_longest(*by_row, fillvalue={})]
+                if size and size + len(own) > BATCH_TOKENS:
+                    number, size = number + 1, 0
+                portions[number][row, i] = own
+                size += len(own)
+        return list(portions.values())
 
-    def _readout(self, row: int, i: int, logits: torch.Tensor) -> None:
-        probabilities = torch.softmax(logits, dim=-1)
-        ids = self.loaded.conversation.label_ids
-        mass = {label: float(probabilities[ids(label)].sum()) for label in self.batch[row].request.questions[i].labels}
-        self._reply(row, i, text=self.loaded.conversation.token_text(int(logits.argmax())), label_mass=mass)
+    def _read_out(self, row: int, i: int, logits: torch.Tensor) -> None:
+        probabilities, conversation = torch.softmax(logits, dim=-1), self._loaded.conversation
+        labels = self._requests[row].request.questions[i].labels
+        mass = {label: float(probabilities[conversation.label_ids(label)].sum()) for label in labels}
+        self._add_reply(row, i, Reply(conversation.token_text(int(logits.argmax())), mass))
 
-    def _write(self, branches: PrefixTree, logits: dict[Branch, torch.Tensor]) -> None:
+    def _write(self, tree: PrefixTree, logits: dict[Branch, torch.Tensor]) -> None:
         """Extend all replies by one token a step, each until its end or its limit."""
-        samplers = {(row, i): self._sampler(row, i) for row, i in logits}
+        requests = {(row, i): self._requests[row].request for row, i in logits}
+        samplers = {(row, i): Sampler(r.sampling, r.questions[i].sample) for (row, i), r in requests.items()}
         texts: dict[Branch, list[int]] = {branch: [] for branch in logits}
         while logits:
             self._check_stop()
             growing: dict[Branch, list[int]] = {}
             for (row, i), scores in logits.items():
-                token, text, pending = samplers[row, i].sample(scores), texts[row, i], self.batch[row]
-                ended = token in self.loaded.eos_ids
+                token, text, pending = samplers[row, i].next_token(scores), texts[row, i], self._requests[row]
+                ended = token in self._loaded.eos_ids
                 if not ended:
                     text.append(token)
                 room = min(pending.request.sampling.max_tokens, pending.limit - len(pending.token_ids[i]))
                 if ended or len(text) >= room:
-                    decoded = self.loaded.conversation.decode(text)
-                    self._reply(row, i, text=decoded, truncated=not ended, written=len(text) + ended)
+                    reply = Reply(self._loaded.conversation.decode(text), truncated=not ended)
+                    self._add_reply(row, i, reply, len(text) + ended)
                 elif not pending.cancelled.is_set():
                     growing[row, i] = [token]
-            logits = dict(zip(growing, branches.extend(growing), strict=True)) if growing else {}
+            logits = dict(zip(growing, tree.extend(growing), strict=True)) if growing else {}
 
-    def _sampler(self, row: int, i: int) -> Sampler:
-        request = self.batch[row].request
-        seed = None if request.sampling.seed is None else request.sampling.seed + request.questions[i].sample
-        return Sampler.seeded(request.sampling.temperature, request.sampling.top_p, seed)
-
-    def _reply(
-        self,
-        row: int,
-        i: int,
-        *,
-        text: str = "",
-        label_mass: dict[str, float] | None = None,
-        truncated: bool = False,
-        written: int = 0,
-    ) -> None:
-        """Store a reply. The first question pays for the prefix; for the others it is cached."""
-        pending = self.batch[row]
+    def _add_reply(self, row: int, i: int, reply: Reply, completion: int = 0) -> None:
+        """Add a reply and its usage. The first question pays for the prefix; for the others it is cached."""
+        pending = self._requests[row]
         cached = 0 if i == pending.asked[0] else pending.shared
-        usage = Usage(prompt=len(pending.token_ids[i]), cached=cached, completion=written)
-        pending.replies[i] = Reply(text, label_mass, truncated, usage, time.perf_counter() - self.start)
+        usage = Usage(prompt=len(pending.token_ids[i]), cached=cached, completion=completion)
+        pending.replies[i] = replace(reply, usage=usage, latency_s=time.perf_counter() - self._start)
 
     def _check_stop(self) -> None:
-        if all(pending.cancelled.is_set() for pending in self.batch):
+        if all(pending.cancelled.is_set() for pending in self._requests):
             raise _Cancelled

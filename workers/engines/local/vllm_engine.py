@@ -20,24 +20,22 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Coroutine
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from multiprocessing import resource_tracker
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from billiard.process import current_process
 
 from rubricsvc.core.verdict import Reason, Usage
-from rubricsvc.errors import InvalidError, RubricsvcError, UnavailableError
+from rubricsvc.errors import InvalidError, UnavailableError
 from rubricsvc.settings import get_settings
 from workers.engines.base import EngineRequest, Failure, Question, Reply, error_message
 from workers.engines.local.conversation import Conversation
-from workers.engines.local.models import LoadBackoff, load_error, model_path, open_tokenizer
+from workers.engines.local.models import LoadBackoff, load_error, model_failure, model_path, open_tokenizer
 
-T = TypeVar("T")
 _Key = tuple[str, str | None]
 
 MAX_LOGPROB_IDS = 128
@@ -97,7 +95,7 @@ class VllmEngine:
 
     async def ask(self, request: EngineRequest) -> list[Reply | Failure]:
         """Return one reply or failure for each question, in order."""
-        return await runtime().run(runtime().ask(self._key, request))
+        return await runtime().ask(self._key, request)
 
     async def aclose(self) -> None:
         """Do nothing: the model stays for the next drain."""
@@ -116,7 +114,7 @@ def runtime() -> _Runtime:
 
 
 class _Runtime:
-    """The event loop of vLLM and its models. All methods except ``run`` and ``shutdown`` run in that loop."""
+    """The event loop of vLLM and its models. All methods except ``ask`` and ``shutdown`` run in that loop."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
@@ -131,24 +129,20 @@ class _Runtime:
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         self._loop.run_forever()
 
-    async def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run ``work`` in this loop and wait in the caller's. Cancelling the caller cancels the work."""
-        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
+    async def ask(self, key: _Key, request: EngineRequest) -> list[Reply | Failure]:
+        """Answer in this loop, and wait in the caller's. Cancelling the caller cancels the work."""
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._ask(key, request), self._loop))
 
     def shutdown(self) -> None:
         """Unload all models."""
-        asyncio.run_coroutine_threadsafe(self._unload(list(self.models)), self._loop).result()
+        asyncio.run_coroutine_threadsafe(self._unload(), self._loop).result()
         gc.collect()  # finalizers would print errors later in the interpreter's shutdown
 
-    async def ask(self, key: _Key, request: EngineRequest) -> list[Reply | Failure]:
-        """Answer with the model ``key``, loaded where it is missing."""
+    async def _ask(self, key: _Key, request: EngineRequest) -> list[Reply | Failure]:
         try:
             return await self._model(key).ask(request)
-        except RubricsvcError as error:
-            failure = Failure(Reason.UNREACHABLE, f"{error.message}; {error.hint}" if error.hint else error.message)
         except Exception as error:  # noqa: BLE001 - an engine never raises for errors of a model
-            failure = Failure(Reason.ENGINE_ERROR, error_message(error))
-        return [failure for _ in request.questions]
+            return [model_failure(error) for _ in request.questions]
 
     def _model(self, key: _Key) -> _Model:
         """Return the model. Loading blocks this loop, which serves vLLM only."""
@@ -172,9 +166,9 @@ class _Runtime:
             self.models.pop(other).stop()
         return _Model.start(model, config, conversation)
 
-    async def _unload(self, keys: list[_Key]) -> None:
-        for key in keys:
-            self.models.pop(key).stop()
+    async def _unload(self) -> None:
+        while self.models:
+            self.models.popitem()[1].stop()
 
 
 @dataclass(eq=False)
@@ -212,14 +206,10 @@ class _Model:
         self.engine.shutdown()
 
     async def ask(self, request: EngineRequest) -> list[Reply | Failure]:
-        turns = [(request.shared + question.text, *question.turns) for question in request.questions]
-        rows = self.conversation.encode(request.system, turns, thinking=request.thinking)
+        pairs = zip(request.questions, self.conversation.encode_request(request), strict=True)
         self.requests += 1
         try:  # together and in order, so that the first question's prefix is cached for the others
-            answers = [
-                self._answer(request, question, row) for question, row in zip(request.questions, rows, strict=True)
-            ]
-            return list(await asyncio.gather(*answers))
+            return list(await asyncio.gather(*(self._answer(request, question, ids) for question, ids in pairs)))
         finally:
             self.requests -= 1
 
@@ -229,15 +219,13 @@ class _Model:
         if failure := self.conversation.check(question, ids, limit):
             return failure
         try:
-            reply = await (
-                self._readout(question, ids) if question.labels else self._write(request, question, ids, limit)
-            )
+            asked = self._readout(question, ids) if question.labels else self._write(request, question, ids, limit)
+            return replace(await asked, latency_s=time.perf_counter() - start)
         except Exception as error:  # noqa: BLE001 - an engine never raises for errors of a model
             reason = Reason.UNREACHABLE if self.engine.errored else Reason.ENGINE_ERROR
             return Failure(reason, error_message(error))
-        return Reply(*reply, latency_s=time.perf_counter() - start)
 
-    async def _readout(self, question: Question, ids: list[int]) -> tuple[str, dict[str, float], bool, Usage]:
+    async def _readout(self, question: Question, ids: list[int]) -> Reply:
         """Read the log-probabilities of the output: ``prompt_logprobs`` would bypass the prefix cache."""
         by_label = {label: self.conversation.label_ids(label) for label in question.labels}
         tokens = sorted({token for spellings in by_label.values() for token in spellings})
@@ -248,11 +236,9 @@ class _Model:
             listed = output.outputs[0].logprobs[0].items()
             probabilities |= {token: math.exp(logprob.logprob) for token, logprob in listed}
         mass = {label: math.fsum(probabilities[token] for token in spellings) for label, spellings in by_label.items()}
-        return self.conversation.token_text(output.outputs[0].token_ids[0]), mass, False, _usage(output)
+        return Reply(self.conversation.token_text(output.outputs[0].token_ids[0]), mass, usage=_usage(output))
 
-    async def _write(
-        self, request: EngineRequest, question: Question, ids: list[int], limit: int
-    ) -> tuple[str, dict[str, float] | None, bool, Usage]:
+    async def _write(self, request: EngineRequest, question: Question, ids: list[int], limit: int) -> Reply:
         from vllm.sampling_params import StructuredOutputsParams
 
         sampling = request.sampling
@@ -267,7 +253,7 @@ class _Model:
             structured_outputs=schema,
         )
         text = output.outputs[0]
-        return text.text, None, text.finish_reason == "length", _usage(output)
+        return Reply(text.text, truncated=text.finish_reason == "length", usage=_usage(output))
 
     async def _generate(self, ids: list[int], **sampling: Any) -> Any:
         """Return the finished output. Cancelling this ends vLLM's work on it."""
