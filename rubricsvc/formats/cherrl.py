@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from rubricsvc.core.label import Label
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
-from rubricsvc.formats.fields import ForeignModel, Text, build
+from rubricsvc.formats.fields import ForeignModel, Text, rows
 from rubricsvc.formats.input_file import InputFile
 from rubricsvc.formats.native import rubric_name
 from rubricsvc.formats.record import Record
@@ -30,10 +30,7 @@ class _Rollout(ForeignModel):
 
 def read(file: InputFile) -> Iterator[Record]:
     """Yield a record for each valid rollout; errors are added to ``file.errors``."""
-    for data, location in file.records():
-        rollout = build(_Rollout, data, location, file.errors)
-        if rollout is None:
-            continue
+    for rollout, location in rows(_Rollout, file):
         region = next((value for name, value in _REGIONS.items() if name in rollout.sample_id), None)
         label = Label(criterion="good", annotator="dataset", value=region)
         completion = Completion(text=rollout.model_output, policy=rollout.run_name, id=rollout.sample_id)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rubricsvc.core.prompt import Completion, Prompt
-from rubricsvc.formats.errors import FileErrors, Location, RenamedFields
+from rubricsvc.formats.errors import FileErrors, Location
 from rubricsvc.formats.fields import build, check_fields
 from rubricsvc.formats.input_file import InputFile
 from rubricsvc.formats.native import PROMPT, prompt_of
@@ -60,8 +60,8 @@ def _parse(data: Any, location: Location, errors: FileErrors) -> CompletionLine 
     fields = {name: data[name] for name in COMPLETION if name in data}
     if "completion" in data:
         fields["text"] = data["completion"]
-    renamed = RenamedFields(errors, {"text": "completion"}) if "completion" in data else errors
-    completion = build(Completion, fields, location, renamed)
+    names = {"text": "completion"} if "completion" in data else {}
+    completion = build(Completion, fields, location, errors, names=names)
     prompt_id = data.get("prompt_id")
     if prompt_id is not None and (isinstance(prompt_id, bool) or not isinstance(prompt_id, int | str)):
         errors.expected(location, "id_type", "an id", prompt_id, ("prompt_id",))

@@ -15,7 +15,7 @@ from pydantic import Field
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.formats.errors import FileErrors, Location, file_error
-from rubricsvc.formats.fields import ForeignModel, Model, Text, build
+from rubricsvc.formats.fields import ForeignModel, Model, Text, build, rows
 from rubricsvc.formats.input_file import InputFile
 from rubricsvc.formats.native import check_formula
 from rubricsvc.formats.record import Record
@@ -94,10 +94,7 @@ def _sibling(file: InputFile, name: str) -> InputFile:
 
 def _rows(model: type[Model], file: InputFile) -> Iterator[tuple[Model, Location]]:
     lines: dict[int, int | None] = {}
-    for data, location in file.records():
-        row = build(model, data, location, file.errors)
-        if row is None:
-            continue
+    for row, location in rows(model, file):
         id_: int = row.id  # type: ignore[attr-defined]  # every model here has one
         if id_ in lines:
             file.errors.add(location, "duplicate_key", f"duplicate id {id_}, first used on line {lines[id_]}", ("id",))

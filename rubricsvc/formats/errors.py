@@ -103,17 +103,6 @@ class FileErrors:
             raise InvalidFileError(self.errors, self.count)
 
 
-class RenamedFields(FileErrors):
-    """Adds errors to another collection, under the names that the fields have in the file."""
-
-    def __init__(self, errors: FileErrors, names: dict[str, str]) -> None:
-        self._errors, self._names = errors, names
-
-    def add(self, location: Location, code: str, message: str, path: FieldPath = ()) -> None:
-        """Add the error with the first step of ``path`` renamed."""
-        self._errors.add(location, code, message, (*(self._names.get(str(step), step) for step in path[:1]), *path[1:]))
-
-
 def file_error(location: Location, code: str, message: str, hint: str = "") -> InvalidFileError:
     """Return the exception for a file that cannot be read any further."""
     error = FieldError(location.file, location.line, location.column, "", code, message)

@@ -16,7 +16,7 @@ from pydantic import Field
 from rubricsvc.core.label import Label
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Rubric
-from rubricsvc.formats.errors import FileErrors, Location, RenamedFields
+from rubricsvc.formats.errors import FileErrors, Location
 from rubricsvc.formats.fields import ForeignModel, Text, build
 from rubricsvc.formats.input_file import InputFile
 from rubricsvc.formats.native import check_formula, rubric_name
@@ -124,7 +124,7 @@ def _prompt(line: _Line, tags: tuple[str, ...], location: Location, errors: File
     if line.canary:
         tags = (*tags, f"canary:{line.canary}")
     messages = [message.model_dump() for message in line.prompt]
-    return build(Prompt, {"messages": messages, "tags": tags}, location, RenamedFields(errors, {"messages": "prompt"}))
+    return build(Prompt, {"messages": messages, "tags": tags}, location, errors, names={"messages": "prompt"})
 
 
 def _rubric(items: list[dict[str, Any]], field: str, location: Location, errors: FileErrors) -> Rubric | None:

@@ -12,8 +12,7 @@ from pydantic import Field, JsonValue
 
 from rubricsvc.core.prompt import Prompt
 from rubricsvc.core.rubric import Rubric
-from rubricsvc.formats.errors import FileErrors, Location, RenamedFields
-from rubricsvc.formats.fields import ForeignModel, Text, build
+from rubricsvc.formats.fields import ForeignModel, Text, build, rows
 from rubricsvc.formats.input_file import InputFile
 from rubricsvc.formats.native import rubric_name
 from rubricsvc.formats.record import Record
@@ -29,26 +28,18 @@ class _Line(ForeignModel):  # type: ignore[no-redef]  # a field named kwargs, an
 def read(file: InputFile) -> Iterator[Record]:
     """Yield a record for each valid line; errors are added to ``file.errors``."""
     errors = file.errors
-    for data, location in file.records():
-        line = build(_Line, data, location, errors)
-        if line is None:
-            continue
+    for line, location in rows(_Line, file):
         if len(line.kwargs) != len(line.instruction_id_list):
             expected = f"expected one for each of the {len(line.instruction_id_list)} instructions"
             errors.add(location, "length", f"{expected}, found {len(line.kwargs)}", ("kwargs",))
             continue
-        record = _record(line, location, errors)
-        if record is not None:
-            yield record
-
-
-def _record(line: _Line, location: Location, errors: FileErrors) -> Record | None:
-    pairs = zip(line.instruction_id_list, line.kwargs, strict=True)
-    criteria = [_criterion(n, name, given) for n, (name, given) in enumerate(pairs, start=1)]
-    prompt = Prompt.of(line.prompt)
-    rubric = build(Rubric, {"criteria": criteria}, location, RenamedFields(errors, {"criteria": "instruction_id_list"}))
-    name = rubric_name(f"ifeval-{line.key}")
-    return None if rubric is None else Record(prompt, rubric, id=str(line.key), name=name, location=location)
+        pairs = zip(line.instruction_id_list, line.kwargs, strict=True)
+        criteria = [_criterion(n, name, given) for n, (name, given) in enumerate(pairs, start=1)]
+        names = {"criteria": "instruction_id_list"}
+        rubric = build(Rubric, {"criteria": criteria}, location, errors, names=names)
+        if rubric is not None:
+            name = rubric_name(f"ifeval-{line.key}")
+            yield Record(Prompt.of(line.prompt), rubric, id=str(line.key), name=name, location=location)
 
 
 def _criterion(number: int, instruction: str, given: dict[str, JsonValue]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from rubricsvc.core.label import OVERALL, Label
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Rubric, level_value
 from rubricsvc.errors import InvalidError
-from rubricsvc.formats.errors import FileErrors, Location, RenamedFields
+from rubricsvc.formats.errors import FileErrors, Location
 from rubricsvc.formats.fields import build, check_fields
 from rubricsvc.formats.input_file import InputFile
 from rubricsvc.formats.record import Record, annotators
@@ -100,7 +100,7 @@ def prompt_of(data: dict[str, Any], location: Location, errors: FileErrors) -> P
     else:
         errors.expected(location, "string_type", "a text or a list of messages", content, ("prompt",))
         return None
-    return build(Prompt, fields, location, RenamedFields(errors, {"messages": "prompt"}))
+    return build(Prompt, fields, location, errors, names={"messages": "prompt"})
 
 
 def _rubric(data: dict[str, Any], location: Location, errors: FileErrors) -> Rubric | None:

@@ -10,7 +10,7 @@ import ast
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import AfterValidator, Field, ValidationInfo, field_validator
+from pydantic import AfterValidator, Field, JsonValue, ValidationInfo, field_validator
 
 from rubricsvc.core import expressions
 from rubricsvc.core.base import Name, Value
@@ -88,26 +88,30 @@ class _Grader(Value):
         return self.name.strip() or self.type
 
 
-class StringCheck(_Grader):
+class _Comparison(_Grader):
+    input: TemplateText
+    reference: TemplateText
+
+    def comparison(self, key: str, **args: JsonValue) -> Criterion:
+        check = Check(name=self.type, args={"input": self.input, "reference": self.reference, **args})
+        return Criterion(key=key, text=self.label, check=check)
+
+
+class StringCheck(_Comparison):
     """A grader that gives 1 where ``input`` matches ``reference``, else 0."""
 
     type: Literal["string_check"]
-    input: TemplateText
-    reference: TemplateText
     operation: Literal["eq", "ne", "like", "ilike"]
 
     def criterion(self, key: str) -> Criterion:
         """Return the grader as a criterion."""
-        args: dict[str, Any] = {"input": self.input, "reference": self.reference, "operation": self.operation}
-        return Criterion(key=key, text=self.label, check=Check(name="string_check", args=args))
+        return self.comparison(key, operation=self.operation)
 
 
-class TextSimilarity(_Grader):
+class TextSimilarity(_Comparison):
     """A grader of the similarity of ``input`` and ``reference``, 0 to 1."""
 
     type: Literal["text_similarity"]
-    input: TemplateText
-    reference: TemplateText
     evaluation_metric: Literal[
         "cosine", "fuzzy_match", "bleu", "gleu", "meteor",
         "rouge_1", "rouge_2", "rouge_3", "rouge_4", "rouge_5", "rouge_l",
@@ -115,8 +119,7 @@ class TextSimilarity(_Grader):
 
     def criterion(self, key: str) -> Criterion:
         """Return the grader as a criterion."""
-        args: dict[str, Any] = {"input": self.input, "reference": self.reference, "metric": self.evaluation_metric}
-        return Criterion(key=key, text=self.label, check=Check(name="text_similarity", args=args))
+        return self.comparison(key, metric=self.evaluation_metric)
 
 
 class Python(_Grader):

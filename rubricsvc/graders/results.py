@@ -76,15 +76,9 @@ def run_of(
     seconds: float,
     unanswered: str = "",
 ) -> GraderRun:
-    """Return the result of a run.
+    """Return the result of a run of ``seconds``.
 
-    Args:
-        grader: The grader.
-        rubric: Its rubric.
-        verdicts: The verdicts on the rubric's criteria.
-        models: The model that was asked, by criterion.
-        seconds: Duration of the run.
-        unanswered: Why verdicts are missing, if any are.
+    ``models`` are the models that were asked, by criterion; ``unanswered`` is why verdicts are missing, if any are.
     """
     by_key = {verdict.criterion: verdict for verdict in verdicts}
     reward = reward_or_null(rubric, by_key.values())

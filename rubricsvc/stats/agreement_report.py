@@ -205,15 +205,14 @@ def _reward_agreement(rows: Sequence[JudgedLabel], resamples: int, seed: int) ->
     """Return the correlation of rewards with ``overall`` labels; None without such labels."""
     if not rows:
         return None
-    used = [(row.reward, row.label.value, row.prompt_id) for row in rows]
-    known = [(reward, value, prompt) for reward, value, prompt in used if reward is not None and value is not None]
-    pairs = Pairs.of([reward for reward, _, _ in known], [value for _, value, _ in known], _TENTHS)
-    prompts = [prompt for _, _, prompt in known]
+    known = [row for row in rows if row.reward is not None and row.label.value is not None]
+    pairs = Pairs.of([row.reward or 0.0 for row in known], [row.label.value or 0.0 for row in known], _TENTHS)
+    prompts = [row.prompt_id for row in known]
     annotator_pairs, inter_annotator = _inter_annotator(rows, _TENTHS, (*CORRELATIONS, "alpha"), resamples, seed)
     return CriterionAgreement(
         "reward",
         len(known),
-        {"no reward": len(used) - len(known)} if len(known) < len(used) else {},
+        {"no reward": len(rows) - len(known)} if len(known) < len(rows) else {},
         estimate_metrics(pairs, prompts, CORRELATIONS, resamples=resamples, seed=seed),
         annotator_pairs=annotator_pairs,
         inter_annotator=inter_annotator,

@@ -225,12 +225,6 @@ def test_async_client_round_trip(url: str, worker: Any) -> None:
     asyncio.run(trip())
 
 
-def test_clients_have_same_methods() -> None:
-    for noun in ("prompts", "rubrics", "completions", "judges", "jobs", "verdicts"):
-        one, other = (vars(type(getattr(client, noun))) for client in (Client(), AsyncClient()))
-        assert {name for name in one if name[0] != "_"} == {name for name in other if name[0] != "_"}
-
-
 class Answers(httpx2.BaseTransport):
     """Gives the answers of a list, one after the other, and keeps the requests."""
 

@@ -18,6 +18,7 @@ from rubricsvc.formats.native import parse as parse_native
 from rubricsvc.formats.native import plain
 from rubricsvc.formats.openai_grader import parse
 from rubricsvc.graders.model import rubric_of
+from tests.unit.rubricsvc.formats.invalid import errors_of
 
 ASKED = [{"role": "user", "content": "Is {{sample.output_text}} right? It is {{item.answer}}."}]
 STRING = {
@@ -174,60 +175,49 @@ def test_read_makes_prompts_of_items(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("grader", "path", "why"),
+    ("grader", "path"),
     [
-        ({**STRING, "type": "vibe_check"}, "type", "expected one of string_check"),
-        ({"name": "x"}, "type", "found nothing"),
-        ({**STRING, "input": "{{item.a + 1}}"}, "input", "unsafe template"),
-        ({**STRING, "reference": "{{secrets.key}}"}, "reference", "unsafe template"),
-        ({**STRING, "operation": "regex"}, "operation", "expected 'eq'"),
-        ({**STRING, "input": 1}, "input", "expected text"),
-        ({**STRING, "input": "x" * 256_001}, "input", "at most 256000"),
-        ({**SIMILAR, "evaluation_metric": "vibes"}, "evaluation_metric", "expected 'cosine'"),
-        ({**SCORE, "range": [1, 1]}, "range", "must be below"),
-        ({**SCORE, "input": []}, "input", "at least 1"),
-        ({**SCORE, "input": [{"role": "tool", "content": "x"}]}, "input[0].role", "expected 'system'"),
-        (
-            {**SCORE, "input": [{"role": "user", "content": [{"type": "input_image", "image_url": "x"}]}]},
-            "input[0].content",
-            "only text",
-        ),
-        ({**LABEL, "passing_labels": ["fine"]}, "passing_labels", "not among the labels"),
-        ({**LABEL, "labels": ["a", "a"]}, "labels", "duplicate label"),
-        ({**LABEL, "labels": ["right", " "]}, "labels", "labels"),
-        ({**PYTHON, "source": ""}, "source", "expected some text"),
-        ({**PYTHON, "source": "#" * 256_001}, "source", "at most 256000"),
-        ({**PYTHON, "source": "def grade(:"}, "source", r"invalid syntax \(grader.py, line 1\)"),
-        ({**PYTHON, "source": "x = 1"}, "source", r"grade\(sample, item\)"),
-        ({**PYTHON, "source": "class A:\n    def grade(self, item): return 1"}, "source", "grade"),
-        ({**PYTHON, "source": "grade = " + "-" * 200_000 + "1"}, "source", "nested"),
-        ({**MULTI, "calculate_output": "same + bad"}, "calculate_output", "'bad'"),
-        ({**MULTI, "calculate_output": "same.__class__"}, "calculate_output", "__class__"),
-        ({**MULTI, "graders": {"same": MULTI}}, "graders.same.type", "found 'multi'"),
-        ({**MULTI, "graders": {"same": {**STRING, "type": "vibes"}}}, "graders.same.type", "found 'vibes'"),
-        (
-            {**MULTI, "graders": {"same": {"name": "x"}}},
-            "graders.same.type",
-            "found nothing",
-        ),
-        ({**STRING, "input": "{{item.answer"}, "input", r"{{item.answer: "),
-        ({**SCORE, "range": [-1e308, 1e308]}, "range", "308"),
-        ({**MULTI, "graders": {}}, "graders", "at least 1"),
-        ({**MULTI, "graders": {"same": {**STRING, "input": "{{x}}"}}}, "graders.same.input", "unsafe template"),
-        ({**MULTI, "graders": {f"g{n}": STRING for n in range(101)}}, "graders", "at most 100"),
-        ({**STRING, "refrence": "x"}, "refrence", "unknown field"),
+        ({**STRING, "type": "vibe_check"}, "type"),
+        ({"name": "x"}, "type"),
+        ({**STRING, "input": "{{item.a + 1}}"}, "input"),
+        ({**STRING, "input": "{{item.answer"}, "input"),
+        ({**STRING, "reference": "{{secrets.key}}"}, "reference"),
+        ({**STRING, "operation": "regex"}, "operation"),
+        ({**STRING, "input": 1}, "input"),
+        ({**STRING, "input": "x" * 256_001}, "input"),
+        ({**STRING, "refrence": "x"}, "refrence"),
+        ({**SIMILAR, "evaluation_metric": "vibes"}, "evaluation_metric"),
+        ({**SCORE, "range": [1, 1]}, "range"),
+        ({**SCORE, "range": [-1e308, 1e308]}, "range"),
+        ({**SCORE, "input": []}, "input"),
+        ({**SCORE, "input": [{"role": "tool", "content": "x"}]}, "input[0].role"),
+        ({**SCORE, "input": [{"role": "user", "content": [{"type": "input_image"}]}]}, "input[0].content"),
+        ({**LABEL, "passing_labels": ["fine"]}, "passing_labels"),
+        ({**LABEL, "labels": ["a", "a"]}, "labels"),
+        ({**LABEL, "labels": ["right", " "]}, "labels"),
+        ({**PYTHON, "source": ""}, "source"),
+        ({**PYTHON, "source": "#" * 256_001}, "source"),
+        ({**PYTHON, "source": "def grade(:"}, "source"),
+        ({**PYTHON, "source": "x = 1"}, "source"),
+        ({**PYTHON, "source": "class A:\n    def grade(self, item): return 1"}, "source"),
+        ({**PYTHON, "source": "grade = " + "-" * 200_000 + "1"}, "source"),
+        ({**MULTI, "calculate_output": "same + bad"}, "calculate_output"),
+        ({**MULTI, "calculate_output": "same.__class__"}, "calculate_output"),
+        ({**MULTI, "graders": {"same": MULTI}}, "graders.same.type"),
+        ({**MULTI, "graders": {"same": {**STRING, "type": "vibes"}}}, "graders.same.type"),
+        ({**MULTI, "graders": {"same": {"name": "x"}}}, "graders.same.type"),
+        ({**MULTI, "graders": {"same": {**STRING, "input": "{{x}}"}}}, "graders.same.input"),
+        ({**MULTI, "graders": {}}, "graders"),
+        ({**MULTI, "graders": {f"g{n}": STRING for n in range(101)}}, "graders"),
     ],
 )
-def test_parse_rejects_invalid_graders_with_their_path(
-    grader: dict[str, Any], path: str, why: str, tmp_path: Path
-) -> None:
-    with pytest.raises(InvalidError, match=why) as error:
+def test_parse_rejects_invalid_graders_with_their_path(grader: dict[str, Any], path: str, tmp_path: Path) -> None:
+    with pytest.raises(InvalidError) as error:
         parse(grader)
     assert error.value.path == f"grader.{path}"
     file = tmp_path / "bad.jsonl"
     file.write_text(json.dumps({"grader": grader, "item": {}}))
-    with pytest.raises(InvalidFileError, match=why):
-        load(file, format="openai_grader")
+    assert (errors_of(file, "openai_grader")[0][2]) == f"grader.{path}"
 
 
 def test_read_rejects_invalid_items(tmp_path: Path) -> None:
