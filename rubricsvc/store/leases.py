@@ -80,7 +80,7 @@ class ItemResult:
                 yield (self.lease.completion_id, self.questions.fingerprints[verdict.criterion]), verdict
 
 
-def _now(session: Session) -> float:
+def database_time(session: Session) -> float:
     """Return seconds since the epoch by the clock that all workers share: the database's (on SQLite the machine's)."""
     if session.get_bind().dialect.name == "postgresql":
         return float(session.execute(select(func.extract("epoch", func.clock_timestamp()))).scalar_one())
@@ -101,7 +101,7 @@ def claim(
 
     With ``whole_groups``, the pending rest of each claimed item's group is claimed too; see `groups`.
     """
-    now = _now(session)
+    now = database_time(session)
     wanted = (
         select(ItemRow.id)
         .where(ItemRow.judge_id == judge_id, ItemRow.state == PENDING)
@@ -180,7 +180,7 @@ def held(session: Session, leases: Sequence[Lease]) -> set[int]:
 
 def renew(session: Session, leases: Sequence[Lease], *, seconds: float) -> None:
     """Extend the valid leases to ``seconds`` from now."""
-    now = _now(session)
+    now = database_time(session)
     session.execute(
         update(ItemRow)
         .where(tuple_(ItemRow.id, ItemRow.fence).in_(_held(leases)), ItemRow.state == LEASED)
@@ -276,7 +276,7 @@ def reconcile(session: Session, *, max_leases: int) -> int:
 
     An item that lost ``max_leases`` leases fails as ``worker_lost``.
     """
-    now = _now(session)
+    now = database_time(session)
     expired = (
         select(ItemRow.id, ItemRow.lost)
         .where(ItemRow.state == LEASED, ItemRow.lease_until < now)
@@ -308,7 +308,7 @@ def _unattended(session: Session) -> list[int]:
 
 def attended(session: Session, judge_ids: Collection[int]) -> bool:
     """Return whether a worker has a lease on an item of one of these judges."""
-    live = (ItemRow.judge_id.in_(judge_ids), ItemRow.state == LEASED, ItemRow.lease_until > _now(session))
+    live = (ItemRow.judge_id.in_(judge_ids), ItemRow.state == LEASED, ItemRow.lease_until > database_time(session))
     return session.scalar(select(ItemRow.id).where(*live).limit(1)) is not None
 
 

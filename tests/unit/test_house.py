@@ -23,7 +23,7 @@ def modules() -> Iterator[Path]:
         yield from sorted((ROOT / room).rglob("*.py"))
 
 
-def test_arrows_point_one_way() -> None:
+def test_imports_follow_the_layers() -> None:
     done = subprocess.run(
         [str(Path(sys.executable).with_name("lint-imports")), "--no-cache"],
         cwd=ROOT,
@@ -34,14 +34,14 @@ def test_arrows_point_one_way() -> None:
     assert done.returncode == 0, done.stdout
 
 
-def test_no_module_needs_itself() -> None:
+def test_imports_have_no_cycles() -> None:
     """Imports inside functions count; those for type checkers do not."""
     graph = grimp.build_graph("rubricsvc", "workers", "trainer", cache_dir=None, exclude_type_checking_imports=True)
     needs = {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
     TopologicalSorter(needs).prepare()
 
 
-def test_modules_fit_on_a_few_screens() -> None:
+def test_modules_are_at_most_400_lines() -> None:
     long = {
         str(path.relative_to(ROOT)): n
         for path in modules()
@@ -50,7 +50,7 @@ def test_modules_fit_on_a_few_screens() -> None:
     assert not long
 
 
-def test_functions_fit_on_a_screen() -> None:
+def test_functions_are_at_most_60_lines() -> None:
     """Counted without the signature: the options of a command are a list, and are read as one."""
     long = []
     for path in modules():
@@ -74,7 +74,7 @@ def imports(path: Path) -> set[str]:
     return found
 
 
-def test_sql_is_written_in_the_store_only() -> None:
+def test_sql_is_in_the_store_only() -> None:
     """Elsewhere SQLAlchemy is known by its errors and by the type of a session, and nothing else."""
     allowed = {"sqlalchemy", "sqlalchemy.exc", "sqlalchemy.orm", "sqlalchemy.orm.Session", "sqlalchemy.make_url"}
     for path in modules():
@@ -85,7 +85,7 @@ def test_sql_is_written_in_the_store_only() -> None:
         assert used <= allowed, path
 
 
-def test_only_the_session_commits() -> None:
+def test_commit_is_called_by_the_session_only() -> None:
     for path in modules():
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "commit":
@@ -93,7 +93,7 @@ def test_only_the_session_commits() -> None:
 
 
 @pytest.mark.parametrize("room", ROOMS)
-def test_every_public_module_says_what_it_is(room: str) -> None:
+def test_modules_have_docstrings(room: str) -> None:
     silent = [
         str(path.relative_to(ROOT))
         for path in sorted((ROOT / room).rglob("*.py"))

@@ -130,14 +130,14 @@ def ready() -> Literal["bwrap", "none"]:
     """
     if get_settings().sandbox == "none":
         return "none"
-    problem = _problem()
+    problem = bubblewrap_problem()
     if problem:
         raise NoSandboxError(f"no sandbox for code: {problem}", hint=_HINT)
     return "bwrap"
 
 
 @lru_cache(maxsize=1)
-def _problem() -> str:
+def bubblewrap_problem() -> str:
     """Return why bubblewrap does not work; empty if it does."""
     if sys.platform != "linux":
         return "bubblewrap is for Linux only"

@@ -51,11 +51,11 @@ def test_doctor_names_missing_packages_of_checks(
 ) -> None:
     monkeypatch.setattr(doctor, "find_spec", lambda name: None if name == "sacrebleu" else object())
     monkeypatch.setenv("PATH", str(tmp_path))
-    sandbox._problem.cache_clear()
+    sandbox.bubblewrap_problem.cache_clear()
     try:
         code, results = diagnose(capsys)
     finally:
-        sandbox._problem.cache_clear()
+        sandbox.bubblewrap_problem.cache_clear()
     assert code == 0
     assert "sacrebleu" in results["checks"]["detail"] and "nltk" not in results["checks"]["detail"]
     assert "apt-get install bubblewrap" in results["sandbox"]["detail"]

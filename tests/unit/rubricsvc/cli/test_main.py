@@ -110,21 +110,21 @@ def test_not_found_exits_with_3(cli: Cli) -> None:
     assert hint.startswith("hint: ") and "`rubricsvc rubrics list`" in hint
 
 
-def test_invalid_setting_is_named(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_setting_that_is_invalid_is_named(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RUBRICSVC_PORT", "many")
     ran = cli("rubrics", "list")
     assert ran.code == 2
     assert "error: setting RUBRICSVC_PORT: " in ran.err
 
 
-def test_unsupported_database_exits_with_2(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_database_that_is_unsupported_exits_with_2(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RUBRICSVC_DATABASE_URL", "mysql://x/y")
     ran = cli("rubrics", "list")
     assert ran.code == 2
     assert "hint: " in ran.err and "sqlite:///" in ran.err
 
 
-def test_internal_error_is_one_line_unless_debug(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_that_is_internal_is_one_line_unless_debug(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(_: str) -> None:
         raise ZeroDivisionError("by\nnothing")
 
@@ -181,7 +181,9 @@ def test_number_beyond_every_id_is_no_internal_error(cli: Cli, args: tuple[str, 
         ("LEASE_SECONDS", "inf"),
     ],
 )
-def test_invalid_settings_are_refused(cli: Cli, monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
+def test_settings_that_are_invalid_are_refused(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, name: str, value: str
+) -> None:
     monkeypatch.setenv(f"RUBRICSVC_{name}", value)
     ran = cli("jobs", "list")
     assert ran.code == 2
@@ -193,7 +195,7 @@ def test_log_level_ignores_case(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> No
     assert cli("jobs", "list").code == 0
 
 
-def test_invalid_setting_hides_the_password(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_setting_error_hides_the_password(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RUBRICSVC_BROKER_URL", "foo://:hunter2@h/0")
     assert "hunter2" not in cli("jobs", "list").err
 
@@ -217,7 +219,7 @@ def test_settings_file_that_is_not_toml_is_refused(cli: Cli, tmp_path: Path) -> 
         ("http://[", 2),
     ],
 )
-def test_invalid_database_exits_with_a_hint(
+def test_database_that_is_invalid_exits_with_a_hint(
     cli: Cli, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...], url: str, code: int
 ) -> None:
     here = Path.cwd()

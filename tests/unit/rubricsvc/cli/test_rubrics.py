@@ -83,7 +83,7 @@ def test_import_skip_invalid_lists_skipped_records(cli: Cli, rubric_file: Path) 
     assert "skipped " in ran.err and "rubrics.yaml:3:15: criteria: " in ran.err
 
 
-def test_unknown_check_is_refused(cli: Cli, tmp_path: Path) -> None:
+def test_checks_that_are_unknown_are_refused(cli: Cli, tmp_path: Path) -> None:
     file = tmp_path / "r.yaml"
     file.write_text("criteria: [{text: a, check: word_cuont}]\n")
     for command in ("lint", "import"):
@@ -91,7 +91,7 @@ def test_unknown_check_is_refused(cli: Cli, tmp_path: Path) -> None:
         assert ran.code == 2 and "unknown check 'word_cuont'" in ran.err
 
 
-def test_invalid_checks_are_listed_with_their_lines(cli: Cli, rubric_file: Path) -> None:
+def test_checks_that_are_invalid_are_listed_with_their_lines(cli: Cli, rubric_file: Path) -> None:
     bad = "- criteria:\n  - {text: a, check: word_cuont}\n  - {text: b, check: {contains: {}}}\n"
     rubric_file.write_text(rubric_file.read_text() + bad)
     for command in ("lint", "import"):
@@ -111,7 +111,7 @@ def test_invalid_checks_are_listed_with_their_lines(cli: Cli, rubric_file: Path)
         (["text: a", "check:", "  name: regex", "  args: {pattern: y,", "    patern: x}"], 6, "check.args.patern"),
     ],
 )
-def test_unknown_argument_of_a_check_has_its_line(
+def test_checks_with_an_unknown_argument_have_its_line(
     cli: Cli, tmp_path: Path, lines: list[str], line: int, path: str
 ) -> None:
     (tmp_path / "r.yaml").write_text("\n".join(["criteria:", f"- {lines[0]}", *(f"  {text}" for text in lines[1:])]))

@@ -57,7 +57,7 @@ def test_score_needs_a_prompt(cli: Cli, tmp_path: Path) -> None:
     assert ran.code == 2 and "--prompt" in ran.err
 
 
-def test_unreachable_server_exits_with_3(cli: Cli, rubric_file: Path) -> None:
+def test_score_exits_with_3_for_an_unreachable_server(cli: Cli, rubric_file: Path) -> None:
     ran = cli(
         "score", "--rubric", rubric_file, "--name", "first", "--completion", "-", "--judge", "http://127.0.0.1:9/v1"
     )
@@ -65,23 +65,23 @@ def test_unreachable_server_exits_with_3(cli: Cli, rubric_file: Path) -> None:
 
 
 @pytest.mark.parametrize("url", ["http://[", "http://", "https://x:port/v1"])
-def test_invalid_url_exits_with_2(cli: Cli, rubric_file: Path, url: str) -> None:
+def test_score_exits_with_2_for_an_invalid_url(cli: Cli, rubric_file: Path, url: str) -> None:
     ran = cli("score", "--rubric", rubric_file, "--name", "first", "--completion", "-", "--judge", url)
     assert ran.code == 2 and "--url: " in ran.err
 
 
 @pytest.mark.parametrize("option", ["--completion", "--prompt"])
-def test_empty_option_exits_with_2(cli: Cli, rubric_file: Path, option: str) -> None:
+def test_score_exits_with_2_for_an_empty_option(cli: Cli, rubric_file: Path, option: str) -> None:
     ran = cli("score", "--rubric", rubric_file, "--completion", "-", "--judge", "embedded", option, "")
     assert ran.code == 2 and option in ran.err
 
 
-def test_unknown_judge_exits_with_3(cli: Cli, rubric_file: Path) -> None:
+def test_score_exits_with_3_for_an_unknown_judge(cli: Cli, rubric_file: Path) -> None:
     ran = cli("score", "--rubric", rubric_file, "--name", "first", "--completion", "-", "--judge", "missing")
     assert ran.code == 3 and "'missing'" in ran.err
 
 
-def test_formula_without_enough_verdicts_gives_no_reward(cli: Cli, tmp_path: Path) -> None:
+def test_score_gives_no_reward_without_enough_verdicts(cli: Cli, tmp_path: Path) -> None:
     rubric = tmp_path / "r.yaml"
     rubric.write_text(
         "{prompt: Q, formula: healthbench, min_coverage: 0,"
@@ -95,7 +95,7 @@ def test_formula_without_enough_verdicts_gives_no_reward(cli: Cli, tmp_path: Pat
 
 
 @pytest.mark.usefixtures("new_machine")
-def test_rubric_of_checks_needs_no_judge(cli: Cli, rubric_file: Path, tmp_path: Path) -> None:
+def test_score_of_a_checked_rubric_needs_no_judge(cli: Cli, rubric_file: Path, tmp_path: Path) -> None:
     rubric = tmp_path / "r.yaml"
     rubric.write_text("{prompt: Q, criteria: [{text: Says x., check: {contains: {terms: [x]}}}]}\n")
     ran = cli("score", "--rubric", rubric, "--completion", "-", "--json", stdin="x")
@@ -105,7 +105,7 @@ def test_rubric_of_checks_needs_no_judge(cli: Cli, rubric_file: Path, tmp_path: 
     assert not (tmp_path / "books").exists()
 
 
-def test_mistyped_path_is_not_read_as_text(cli: Cli, rubric_file: Path) -> None:
+def test_score_does_not_read_a_mistyped_path_as_text(cli: Cli, rubric_file: Path) -> None:
     (rubric_file.parent / "r.yaml").write_text("criteria: [{text: Says x., check: {contains: {terms: [x]}}}]\n")
     ran = cli("score", "--rubric", "r.yaml", "--prompt", "no/such.txt", "--completion", "-", stdin="x")
     assert ran.code == 3 and "'no/such.txt'" in ran.err

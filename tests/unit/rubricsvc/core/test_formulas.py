@@ -424,6 +424,6 @@ def test_docs_name_functions_that_exist() -> None:
     assert all(callable(getattr(import_module(module), name)) for module, name in functions)
 
 
-def test_unknown_formula_error_lists_the_known_ones() -> None:
+def test_formula_error_lists_the_known_formulas() -> None:
     with pytest.raises(FormulaError, match=r"'helthbench'; .* art, .*, weighted_mean"):
         check_formula(rubric(1, formula="helthbench"))

@@ -66,7 +66,7 @@ def test_verdict_value_is_a_number_from_0_to_1(value: float | None) -> None:
         Verdict.scored("a", value)  # type: ignore[arg-type]
 
 
-def test_failed_verdict_has_a_reason_and_no_value() -> None:
+def test_verdict_that_failed_has_a_reason_and_no_value() -> None:
     with pytest.raises(ValidationError):
         Verdict(criterion="a", outcome="failed")
     with pytest.raises(ValidationError):

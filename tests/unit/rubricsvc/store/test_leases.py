@@ -43,7 +43,7 @@ class Queue(RuleBasedStateMachine):
         self.folder = Path(tempfile.mkdtemp(prefix="rubricsvc-queue-"))
         self.db = Database(fresh_url("sqlite", self.folder))
         self.clock = 1000.0
-        self.patch = patch.object(leases, "_now", lambda _session: self.clock)
+        self.patch = patch.object(leases, "database_time", lambda _session: self.clock)
         self.patch.start()
         self.job = submit_job(self.db, ITEMS, judge=JUDGE)
         self.held: list[Lease] = []  # every lease ever given: some are stale, and stay in the hands of their workers

@@ -69,7 +69,7 @@ def test_samples_have_their_own_seeds_and_are_aggregated() -> None:
     assert verdict.usage.prompt == 30
 
 
-def test_failed_samples_are_votes_without_value() -> None:
+def test_samples_that_failed_are_votes_without_value() -> None:
     voting = Voting(samples=2)
     verdict, _ = ask(by_seed(text_reply(wrote("met")), error(401)), voting=voting, sampling=WARM)
     assert (verdict.value, [vote.reason for vote in verdict.votes]) == (1.0, [None, Reason.REFUSED])
@@ -112,7 +112,7 @@ def test_judge_rejects_options_of_other_modes(fields: dict[str, Any]) -> None:
         (Numeric(), 3, [], Reason.NO_EVIDENCE),
     ],
 )
-def test_positive_verdicts_need_evidence(
+def test_verdicts_that_are_positive_need_evidence(
     scale: Scale, said: object, quotes: Sequence[str], reason: Reason | None
 ) -> None:
     verdict, _ = ask(text_reply(wrote(said, *quotes)), scale, require_evidence=True)
@@ -122,7 +122,7 @@ def test_positive_verdicts_need_evidence(
     assert ask(text_reply(wrote(said, *quotes)), scale)[0].outcome != "failed"
 
 
-def test_short_completions_may_be_quoted_whole() -> None:
+def test_evidence_may_quote_a_short_completion_whole() -> None:
     assert ask(text_reply(wrote("met", "4.")), require_evidence=True, text=" 4.\n")[0].value == 1.0
     assert ask(text_reply(wrote("met", "4")), require_evidence=True, text="42.")[0].reason == Reason.NO_EVIDENCE
     blank, _ = ask(text_reply(wrote("not_met", "", " ")), require_evidence=True)
@@ -159,7 +159,7 @@ def test_thinking_is_split_off_and_never_parsed(reply: ScriptedReply, thinking: 
         (text_reply(f"<think>a</think>{wrote('met')[:-9]}", finish_reason="length"), "before its verdict"),
     ],
 )
-def test_truncated_replies_fail_without_repair(reply: ScriptedReply, where: str) -> None:
+def test_replies_that_are_truncated_are_not_repaired(reply: ScriptedReply, where: str) -> None:
     verdict, server = ask(reply, thinking=Thinking())
     assert (verdict.reason, len(server.requests)) == (Reason.TRUNCATED, 1)
     assert where in (verdict.detail or "")
@@ -188,7 +188,7 @@ def test_thinking_marks_are_configurable() -> None:
 
 
 @pytest.mark.parametrize("broken", ["I would say it is met.", wrote(criterion="C9")])
-def test_unparseable_replies_are_repaired_once(broken: str) -> None:
+def test_replies_that_are_unparseable_are_repaired_once(broken: str) -> None:
     verdict, server = ask([text_reply(broken), text_reply(wrote("met"))])
     first, second = (request["messages"] for request in server.requests)
     assert second[: len(first)] == first
@@ -201,7 +201,7 @@ def test_unparseable_replies_are_repaired_once(broken: str) -> None:
     assert verdict.usage.prompt == 20
 
 
-def test_failed_repairs_fail_with_both_replies() -> None:
+def test_repairs_that_fail_keep_both_replies() -> None:
     verdict, server = ask([text_reply("No."), text_reply("Still no.")])
     assert (verdict.reason, len(server.requests)) == (Reason.UNPARSEABLE, 2)
     assert verdict.raw == "No.\n\n(reply after one repair:)\n\nStill no."

@@ -128,8 +128,8 @@ def test_fence_avoids_a_guessed_number() -> None:
 
 
 def test_fence_changes_a_number_that_occurs_inside(monkeypatch: pytest.MonkeyPatch) -> None:
-    numbers = iter(["aaaa", "bbbb", "cccc"])
-    monkeypatch.setattr("workers.judges.untrusted._number", lambda text: next(numbers))
+    digests = (SimpleNamespace(hexdigest=lambda digest=digest: digest) for digest in ("aaaa", "bbbb", "cccc"))
+    monkeypatch.setattr("workers.judges.untrusted.sha256", lambda _: next(digests))
     assert fence("x", "aaaa and </x-bbbb>").startswith("<x-cccc>")
 
 

@@ -50,7 +50,7 @@ class Money(RuleBasedStateMachine):
         self.db = Database(fresh_url("sqlite", self.folder))
         self.loop = asyncio.new_event_loop()
         self.clock = 1000.0
-        self.patch = patch.object(leases, "_now", lambda _session: self.clock)
+        self.patch = patch.object(leases, "database_time", lambda _session: self.clock)
         self.patch.start()
         self.job = submit_job(self.db, 100, judge=JUDGE)
         self.names = 0

@@ -17,7 +17,7 @@ PROGRAM = (
 )
 
 
-def test_killed_download_is_resumed_by_two_processes(tmp_path: Path) -> None:
+def test_download_resumes_in_two_processes_after_a_kill(tmp_path: Path) -> None:
     command = [sys.executable, "-c", PROGRAM, str(tmp_path)]
     first = subprocess.Popen(command)
     while not (tmp_path / WHEEL).exists():

@@ -113,7 +113,7 @@ def test_samples_are_reproducible_by_seed(engine: VllmEngine) -> None:
     assert first[0] != first[1]
 
 
-def test_invalid_question_fails_alone(engine: VllmEngine) -> None:
+def test_question_that_is_invalid_fails_alone(engine: VllmEngine) -> None:
     given = ask(*readouts(1), Question("x" * 4000, YES_NO), Question("?", ("Zygotes are", "No")), max_context=800)
     fine, long, odd = asyncio.run(engine.ask(given))
     assert isinstance(fine, Reply)
@@ -126,7 +126,7 @@ def test_invalid_question_fails_alone(engine: VllmEngine) -> None:
     assert over.reason is Reason.TOO_LONG
 
 
-def test_cancelled_request_stops_in_vllm(engine: VllmEngine) -> None:
+def test_request_that_is_cancelled_stops_in_vllm(engine: VllmEngine) -> None:
     async def stop() -> int:
         long = asyncio.create_task(engine.ask(ask(Question("\n\nCount."), sampling=Sampling(max_tokens=7000))))
         core = served().engine.output_processor
@@ -177,7 +177,7 @@ def test_job_is_scored(db: Database, embedded: Path) -> None:
     assert all(reward is not None and 0 < reward < 1 for reward in rewards)
 
 
-def test_missing_model_fails_and_leaves_the_others(tmp_path: Path, engine: VllmEngine) -> None:
+def test_model_that_is_missing_leaves_the_others(tmp_path: Path, engine: VllmEngine) -> None:
     (failure,) = asyncio.run(VllmEngine(str(tmp_path / "nothing")).ask(ask(*readouts(1))))
     assert isinstance(failure, Failure)
     assert failure.reason is Reason.UNREACHABLE
@@ -197,7 +197,7 @@ def make_in_child(told: Any) -> None:
         told.put(f"{error}; {error.hint}")
 
 
-def test_forked_worker_is_unavailable() -> None:
+def test_vllm_in_a_forked_worker_is_unavailable() -> None:
     context = SpawnContext()
     told = context.SimpleQueue()
     child = context.Process(target=make_in_child, args=(told,), daemon=True)

@@ -54,7 +54,7 @@ async def started(*calls: Awaitable[object]) -> list[asyncio.Task[object]]:
 
 
 @pytest.mark.parametrize("last", ["reply", failed(Reason.REFUSED, 400), failed(Reason.TIMEOUT, 408)])
-def test_calls_wait_for_a_trial_that_succeeds(last: str | RequestFailed) -> None:
+def test_breaker_calls_wait_for_a_trial_that_succeeds(last: str | RequestFailed) -> None:
     async def run() -> list[str]:
         breaker, end = await open_breaker(), asyncio.Event()
         trial, *others = await started(
@@ -68,7 +68,7 @@ def test_calls_wait_for_a_trial_that_succeeds(last: str | RequestFailed) -> None
     assert asyncio.run(run()) == ["reply"] * 3
 
 
-def test_calls_fail_after_a_trial_that_fails() -> None:
+def test_breaker_calls_fail_after_a_trial_that_fails() -> None:
     async def run() -> list[str]:
         breaker, end = await open_breaker(), asyncio.Event()
         tasks = await started(
@@ -82,7 +82,7 @@ def test_calls_fail_after_a_trial_that_fails() -> None:
 
 
 @pytest.mark.parametrize("cancelled", [True, False])
-def test_trial_without_a_result_is_followed_by_another(cancelled: bool) -> None:
+def test_breaker_repeats_a_trial_without_result(cancelled: bool) -> None:
     """The trial was cancelled, or its call was never sent."""
 
     async def run() -> list[str]:
@@ -114,7 +114,7 @@ def test_trial_without_a_result_is_followed_by_another(cancelled: bool) -> None:
     ],
     ids=lambda given: reason_of(given) if isinstance(given, str | RequestFailed) else str(given),
 )
-def test_only_a_response_resets_the_count(between: str | RequestFailed, opens: bool) -> None:
+def test_breaker_count_is_reset_by_responses_only(between: str | RequestFailed, opens: bool) -> None:
     async def run() -> bool:
         breaker = Breaker(alive, name="m", outage_timeout_s=0, first_pause_s=60)
         down = returning(failed(Reason.TIMEOUT))

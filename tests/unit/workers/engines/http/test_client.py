@@ -37,7 +37,7 @@ from workers.engines.http.openai import OpenAIEngine
         (server.POSITIVE, Reason.OUT_OF_RANGE),
     ],
 )
-def test_retryable_errors_are_retried_then_reported(script: ScriptedReply, reason: Reason) -> None:
+def test_client_retries_then_reports_retryable_errors(script: ScriptedReply, reason: Reason) -> None:
     failure, running = failure_of(script, max_retries=2)
     assert failure.reason is reason
     assert running.count == 3
@@ -58,7 +58,7 @@ def test_retryable_errors_are_retried_then_reported(script: ScriptedReply, reaso
         (ScriptedReply("Yes"), Reason.NO_LOGPROBS),
     ],
 )
-def test_permanent_errors_are_not_retried(script: ScriptedReply, reason: Reason) -> None:
+def test_client_does_not_retry_permanent_errors(script: ScriptedReply, reason: Reason) -> None:
     failure, running = failure_of(script, max_retries=3)
     assert failure.reason is reason
     assert running.count == 1
@@ -74,7 +74,7 @@ def test_failure_keeps_status_message_and_body() -> None:
 
 
 @pytest.mark.parametrize("script", [ScriptedReply(delay_s=30), server.SLOW_LORIS])
-def test_silent_or_dripping_server_times_out(script: ScriptedReply) -> None:
+def test_client_times_out_on_a_silent_or_dripping_server(script: ScriptedReply) -> None:
     failure, running = failure_of(script, timeout_s=0.2, max_retries=1)
     assert failure.reason is Reason.TIMEOUT
     assert running.count == 2
@@ -93,7 +93,7 @@ HUGE = b'{"id": "' + b"x" * (MAX_BODY_BYTES + 2**20) + b'"}'
     ],
     ids=["200", "200 packed", "500", "400"],
 )
-def test_huge_body_fails_with_its_beginning(script: ScriptedReply, reason: Reason) -> None:
+def test_body_over_the_limit_fails_with_its_beginning(script: ScriptedReply, reason: Reason) -> None:
     failure, _ = failure_of(script)
     assert failure.reason is reason
     assert failure.raw == HUGE[:RAW_CHARS].decode()
@@ -117,7 +117,7 @@ def test_gzip_reply_is_decoded() -> None:
     assert isinstance(answer, Reply)
 
 
-def test_connection_refused_is_unreachable() -> None:
+def test_client_reports_a_refused_connection_as_unreachable() -> None:
     with socket.socket() as bound:  # a port without a listener
         bound.bind(("127.0.0.1", 0))
         ((answer,),) = ask_at(f"http://127.0.0.1:{bound.getsockname()[1]}/v1", EngineRequest("", "u", (YES_NO,)))
@@ -127,14 +127,14 @@ def test_connection_refused_is_unreachable() -> None:
 
 
 @pytest.mark.parametrize("key", ["sk-1\n", "sk 1", "sk-é"])
-def test_invalid_api_key_is_rejected_without_printing_it(monkeypatch: pytest.MonkeyPatch, key: str) -> None:
+def test_api_key_that_is_invalid_is_not_printed(monkeypatch: pytest.MonkeyPatch, key: str) -> None:
     monkeypatch.setenv("MY_KEY", key)
     with pytest.raises(InvalidError, match="MY_KEY") as caught:
         ask_at("http://127.0.0.1:9/v1", EngineRequest("", "u", (YES_NO,)), api_key_env="MY_KEY")
     assert key.strip() not in str(caught.value)
 
 
-def test_unknown_host_is_unreachable() -> None:
+def test_client_reports_an_unknown_host_as_unreachable() -> None:
     ((answer,),) = ask_at("http://no-such-host.invalid/v1", EngineRequest("", "u", (YES_NO,)))
     assert isinstance(answer, Failure)
     assert answer.reason is Reason.UNREACHABLE
@@ -178,7 +178,7 @@ def test_retry_after_parses_seconds_and_dates(given: str, low: float | None, hig
         assert seconds is not None and low <= seconds <= high
 
 
-def test_unknown_charset_is_ignored() -> None:
+def test_body_with_an_unknown_charset_is_read() -> None:
     broken = ScriptedReply(status=503, headers={"Content-Type": "text/html; charset=zlib"}, body=b"<p>later</p>")
     answer, _ = one([broken, labels(Yes=0.9)], max_retries=1)
     assert isinstance(answer, Reply)

@@ -103,7 +103,7 @@ def test_top_logprobs_adapts_to_the_servers_limit(words: str) -> None:
     assert [body["top_logprobs"] for body in running.requests] == [20, 5, 5]
 
 
-def test_concurrent_refusals_are_all_retried() -> None:
+def test_capabilities_retry_concurrent_refusals() -> None:
     def script(_: int, body: dict[str, Any]) -> ScriptedReply:
         told = error(400, "use 'max_completion_tokens' instead")
         return replace(told, delay_s=0.1) if "max_tokens" in body else labels(Yes=0.9)
@@ -159,7 +159,7 @@ def test_api_key_is_read_from_the_environment(monkeypatch: pytest.MonkeyPatch) -
     assert running.headers[0]["Authorization"] == "Bearer none"
 
 
-def test_invalid_utf8_does_not_raise() -> None:
+def test_reply_of_invalid_utf8_does_not_raise() -> None:
     with scripted_server(labels(Yes=0.9)) as running:
         ((answer,),) = ask_at(running.url, EngineRequest("", "lone surrogate \ud800", (YES_NO,)))
     assert isinstance(answer, Failure | Reply)

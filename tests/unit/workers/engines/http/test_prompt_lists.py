@@ -108,7 +108,7 @@ def test_usage_is_divided_among_prompts(kind: str) -> None:
     )
 
 
-def test_unknown_servers_and_written_judges_get_chat_requests() -> None:
+def test_list_is_not_sent_to_unknown_servers_or_by_written_judges() -> None:
     with scripted_server(labels(Yes=0.9)) as running:
         (answers,) = ask_at(running, readouts(3))
         assert masses(answers) == pytest.approx([0.9] * 3)
@@ -208,7 +208,7 @@ def test_prompt_list_repeats_only_the_invalid_reply() -> None:
     assert running.count == 3 + 1
 
 
-def test_failed_list_is_not_repeated_as_single_requests() -> None:
+def test_list_that_failed_is_not_repeated_as_single_requests() -> None:
     with scripted_server(error(503), kind="vllm") as running:
         (answers,) = ask_at(running, readouts(3), max_retries=1)
     assert [answer.reason for answer in answers if isinstance(answer, Failure)] == [Reason.SERVER_ERROR] * 3
@@ -217,7 +217,7 @@ def test_failed_list_is_not_repeated_as_single_requests() -> None:
 
 
 @pytest.mark.parametrize("body", [b"{}", b"[]", b"no", json.dumps({"choices": [{"index": 0}]}).encode()])
-def test_invalid_list_body_disables_lists(body: bytes) -> None:
+def test_list_with_an_invalid_body_disables_lists(body: bytes) -> None:
     def script(number: int, request: dict[str, Any]) -> ScriptedReply:
         return ScriptedReply(body=body) if number < 3 else by_number(number, request)
 
@@ -246,7 +246,7 @@ def test_thinking_is_disabled_unless_requested(kind: str) -> None:
     assert "chat_template_kwargs" not in thinking
 
 
-def test_unknown_servers_get_no_template_options() -> None:
+def test_template_options_are_not_sent_to_unknown_servers() -> None:
     with scripted_server(by_number) as running:
         ask_at(running, readouts(1), readouts(2))
         assert all("chat_template_kwargs" not in request for request in running.requests)
@@ -274,7 +274,7 @@ def test_template_options_are_dropped_once_refused() -> None:
         assert running.list_sizes == [3]
 
 
-def test_server_that_starts_late_is_probed_again() -> None:
+def test_probe_repeats_for_a_server_that_starts_late() -> None:
     with scripted_server(by_number, kind="vllm") as running:
         running.alive = lambda probes: probes > 1
         running.script = [error(503), labels(Yes=0.5)]
@@ -284,7 +284,7 @@ def test_server_that_starts_late_is_probed_again() -> None:
 
 
 @pytest.mark.parametrize("early", [None, [], ["another"]])
-def test_incomplete_model_list_is_probed_again(early: list[str] | None) -> None:
+def test_probe_repeats_after_an_incomplete_model_list(early: list[str] | None) -> None:
     with scripted_server(by_number, kind="vllm") as running:
         running.models = lambda probes: early if probes == 1 else [MODEL]
         with patch("workers.engines.http.capabilities.PROBE_PAUSE_S", 0.0):

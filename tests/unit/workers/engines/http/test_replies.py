@@ -66,7 +66,7 @@ def test_usage_may_be_missing(usage: dict[str, Any] | None) -> None:
         [7],
     ],
 )
-def test_impossible_usage_is_dropped(usage: Any) -> None:
+def test_usage_that_is_impossible_is_dropped(usage: Any) -> None:
     reply = read_chat_completion(ScriptedReply("fine", usage=usage).payload(), Question(""), max_context=100)
     assert isinstance(reply, Reply)
     assert (reply.text, reply.usage) == ("fine", None)
@@ -113,7 +113,7 @@ def test_usage_over_max_context_is_too_long() -> None:
         ({"Yes": "-1"}, Reason.UNPARSEABLE),
     ],
 )
-def test_invalid_logprobs_fail(logprobs: dict[str, float] | None, reason: Reason) -> None:
+def test_logprobs_that_are_invalid_fail(logprobs: dict[str, float] | None, reason: Reason) -> None:
     failure = read_chat_completion(ScriptedReply(logprobs=logprobs).payload(), YES_NO)
     assert isinstance(failure, Failure)
     assert failure.reason is reason
@@ -139,7 +139,7 @@ json_values = st.recursive(
     json_values,
     st.booleans(),
 )
-def test_invalid_values_never_raise(where: str, junk: Any, asks_labels: bool) -> None:
+def test_parse_never_raises_on_invalid_values(where: str, junk: Any, asks_labels: bool) -> None:
     body = json.loads(labels(Yes=0.5).payload())
     choice = body["choices"][0]
     first = choice["logprobs"]["content"][0]
@@ -158,13 +158,13 @@ def test_invalid_values_never_raise(where: str, junk: Any, asks_labels: bool) ->
 
 @settings(deadline=None)
 @given(st.binary(max_size=40))
-def test_random_bytes_are_unparseable(body: bytes) -> None:
+def test_body_of_random_bytes_is_unparseable(body: bytes) -> None:
     reply = read_chat_completion(body, YES_NO)
     assert isinstance(reply, Failure)
     assert reply.reason is Reason.UNPARSEABLE
 
 
-def test_deeply_nested_body_is_unparseable() -> None:
+def test_body_nested_too_deep_is_unparseable() -> None:
     reply = read_chat_completion(b"[" * 200_000, YES_NO)
     assert isinstance(reply, Failure)
     assert reply.reason is Reason.UNPARSEABLE

