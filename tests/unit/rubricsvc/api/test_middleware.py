@@ -43,9 +43,7 @@ def test_body_limit_is_413(serve: Serve) -> None:
         assert (answer.status_code, answer.json()["error"]["code"]) == (413, "too_large")
 
 
-def test_app_answers_500_with_error_body_to_an_unhandled_exception(
-    http: TestClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_app_answers_500_to_an_unhandled_exception(http: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object, **__: object) -> None:
         raise RuntimeError("secret detail")
 

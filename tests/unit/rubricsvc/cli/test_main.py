@@ -181,9 +181,7 @@ def test_number_beyond_every_id_is_no_internal_error(cli: Cli, args: tuple[str, 
         ("LEASE_SECONDS", "inf"),
     ],
 )
-def test_settings_that_are_invalid_are_refused(
-    cli: Cli, monkeypatch: pytest.MonkeyPatch, name: str, value: str
-) -> None:
+def test_settings_reject_invalid_values(cli: Cli, monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
     monkeypatch.setenv(f"RUBRICSVC_{name}", value)
     ran = cli("jobs", "list")
     assert ran.code == 2

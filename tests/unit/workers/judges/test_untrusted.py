@@ -1,6 +1,7 @@
 import re
 import sys
 import unicodedata
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
