@@ -27,11 +27,7 @@ def code(completion: Completion, prompt: Prompt, args: Code) -> CheckResult:
     """Return the pass rate of the hidden tests, or of the shown tests where none are hidden.
 
     Shown tests do not add to the value beside hidden ones: a table of them would earn it. The rationale has both rates
-    and their gap. Code that fails to load, loops or exits early fails its tests.
-
-    Raises:
-        BrokenTestsError: The setup raises, or a test imports a missing package.
-        NoSandboxError: There is no sandbox.
+    and their gap. Code that fails to load, loops or exits early fails its tests. Raises as `run_suite`.
     """
     result = run_suite(pick(completion.text, args.block, PYTHON), args)
     rate = pass_rate(result.hidden or result.shown)

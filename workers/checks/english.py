@@ -16,8 +16,6 @@ _ABBREVIATIONS = (  # noqa: SIM905 - a list of words reads better so
     "gen col capt cpt lt sgt gov sen rep st ave blvd rd mt ft inc ltd co corp bros dept univ assn jr sr jan feb mar "
     "apr jun jul aug sep sept oct nov dec mon tue wed thu fri sat sun"
 ).split()
-
-
 _INSIDE = re.compile(
     r"\b(?:Mr|Mrs|Ms|Dr|St|Jr|Sr|Co|Inc|Ltd)\."  # around names
     r"|(?:[A-Za-z]\.){2,}|(?<=\s)[A-Za-z]\."  # U.S., e.g., initials
@@ -28,8 +26,7 @@ _END = re.compile(r"(\.{2,}|[.?!])(?:\"|(?<=\.)”)?")
 
 def sentences(text: str) -> list[str]:
     """Split sentences by Punkt (Kiss and Strunk 2006), with a list of abbreviations instead of NLTK's trained model."""
-    result: list[str] = _punkt().tokenize(text)
-    return result
+    return list(_punkt().tokenize(text))
 
 
 def marked_sentences(text: str) -> list[str]:

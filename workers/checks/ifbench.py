@@ -48,12 +48,12 @@ def _has_five_keywords(text: str, *, keyword1: str, keyword2: str, keyword3: str
 
 
 def _ends(text: str) -> list[str]:
-    """The mark at the end of each sentence, before a closing quotation mark."""
+    """Return the mark at the end of each sentence, before a closing quotation mark."""
     return [sentence.rstrip("\"'”’")[-1:] for sentence in marked_sentences(text)]
 
 
 def _overlaps(text: str, reference_text: str, percentage: float) -> bool:
-    """The share of the text's trigrams of characters that the reference has, within two points."""
+    """Compare the share of the text's trigrams of characters that the reference has, within two points."""
     own, other = _trigrams(text), _trigrams(reference_text)
     return bool(own) and abs(100 * len(own & other) / len(own) - percentage) <= 2
 
@@ -74,7 +74,7 @@ def _is_prime(n: int) -> bool:
 
 
 def _continues(pair: tuple[str, str]) -> bool:
-    """The second sentence begins with the last word of the first."""
+    """Return whether the second sentence begins with the last word of the first."""
     last, first = pair[0].rstrip(_MARKS + " ").split(), pair[1].lstrip(_MARKS + " ").split()
     return bool(last and first) and last[-1].lower() == first[0].lower()
 
@@ -85,7 +85,7 @@ def _begins_as_it_ends(line: str) -> bool:
 
 
 def _is_second_from_both_ends(text: str, keyword: str) -> bool:
-    """The second word and the last but one; a mark at the very end is not a word."""
+    """Look at the second word and the last but one; a mark at the very end is not a word."""
     words = [token.lower() for token in tokens(text)]
     if words and words[-1] in _MARKS:
         words = words[:-1]
@@ -93,7 +93,7 @@ def _is_second_from_both_ends(text: str, keyword: str) -> bool:
 
 
 def _is_at_position(text: str, keyword: str, n: int, m: int) -> bool:
-    """The m-th word of the n-th sentence."""
+    """Look at the m-th word of the n-th sentence."""
     sentences = marked_sentences(text)[n - 1 : n]
     words = [token for token in tokens(sentences[0]) if any(map(str.isalnum, token))] if sentences else []
     return len(words) >= m and words[m - 1].lower() == keyword.strip().lower()
@@ -105,7 +105,7 @@ def _is_in_sentence(text: str, word: str, N: int) -> bool:
 
 
 def _alliterating(sentence: str) -> int:
-    """The number of words in runs of one first letter."""
+    """Return the number of words in runs of one first letter."""
     words = [word for raw in sentence.lower().split() if (word := raw.lstrip(_MARKS))]
     same = [a[0] == b[0] for a, b in pairwise(words)]
     return sum(now + (now and not before) for before, now in pairwise([False, *same]))
@@ -150,7 +150,7 @@ def _explains_quotations(text: str) -> bool:
 
 
 def _is_option(text: str, options: str) -> bool:
-    """The answer is one of the options; those that are letters are taken exactly."""
+    """Compare the answer with each of the options; those that are letters are taken exactly."""
     separator = "/" if "/" in options else "or" if "or" in options else ","
     known = [option.strip() for option in options.split(separator)]
     if re.match(r"\W*[aA]\W*[bB]\W*[cC]\W*", options):
@@ -164,7 +164,7 @@ def _has_a_word_per_line(text: str) -> bool:
 
 
 def _has_emojis(text: str) -> bool:
-    """An emoji ends every sentence, or begins the next."""
+    """Look for an emoji at the end of each sentence, or at the start of the next."""
     sentences = [sentence.translate(_NO_MARKS).strip() for sentence in marked_sentences(text)]
     pairs = zip(sentences, [*sentences[1:], ""], strict=True)
     return all(one and (_EMOJI.search(one[-2:]) or _EMOJI.search(following[:1])) for one, following in pairs)

@@ -8,7 +8,6 @@ An instruction is a function of the text and of its own arguments; their names d
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from difflib import get_close_matches
 from inspect import signature
 from typing import Annotated, Any, Literal
@@ -39,23 +38,15 @@ _TYPE_BY_NAME = {name: type_ for type_, names in _TYPES.items() for name in name
 """The types of arguments; the data sets use the same names in all their instructions."""
 
 
-@dataclass(frozen=True, slots=True)
-class Instruction:
-    """The function that decides, and the model of its arguments."""
-
-    follows: Callable[..., bool]
-    args: type[Args]
-
-
-INSTRUCTIONS: dict[str, Instruction] = {}
+INSTRUCTIONS: dict[str, tuple[Callable[..., bool], type[Args]]] = {}
+"""The function that decides, and the model of its arguments, by id."""
 
 
 def register(functions: Mapping[str, Callable[..., bool]]) -> None:
     """Register instructions by their ids."""
     for instruction_id, function in functions.items():
         fields: dict[str, Any] = {name: (_TYPE_BY_NAME[name], ...) for name in [*signature(function).parameters][1:]}
-        model = create_model(instruction_id, __base__=Args, **fields)
-        INSTRUCTIONS[instruction_id] = Instruction(function, model)
+        INSTRUCTIONS[instruction_id] = function, create_model(instruction_id, __base__=Args, **fields)
 
 
 def compare(count: int, relation: Relation, expected: int) -> bool:
@@ -82,7 +73,7 @@ class IFEval(Args):
         try:
             self.arguments()
         except ValidationError as error:
-            args = INSTRUCTIONS[self.instruction_id].args
+            _, args = INSTRUCTIONS[self.instruction_id]
             field_path, message = first_error(error, model=args)
             takes = ", ".join(args.model_fields) or "no kwargs"
             raise ValueError(f"kwargs.{field_path}: {message}; {self.instruction_id} takes {takes}") from error
@@ -91,7 +82,7 @@ class IFEval(Args):
     def arguments(self) -> dict[str, Any]:
         """Return the arguments of the instruction, validated and in their types."""
         given = {name: value for name, value in self.kwargs.items() if value is not None}
-        checked = INSTRUCTIONS[self.instruction_id].args.model_validate(given)
+        checked = INSTRUCTIONS[self.instruction_id][1].model_validate(given)
         return {name: getattr(checked, name) for name in type(checked).model_fields}
 
 
@@ -99,7 +90,7 @@ class IFEval(Args):
 def ifeval(completion: Completion, prompt: Prompt, args: IFEval) -> float:
     """Return 1 if the text follows the instruction, else 0. An empty text follows none."""
     texts = dict.fromkeys(_variants(completion.text)) if args.loose else [completion.text]  # each once
-    given, follows = args.arguments(), INSTRUCTIONS[args.instruction_id].follows
+    given, (follows, _) = args.arguments(), INSTRUCTIONS[args.instruction_id]
     return float(any(follows(text, **given) for text in texts if text.strip()))
 
 

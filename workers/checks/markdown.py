@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
@@ -17,8 +16,7 @@ Which = Literal["last", "first", "all", "whole"]
 """Where a check looks: in one of the fenced blocks, in all of them joined, or in the whole text."""
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
+class Block(NamedTuple):
     """A fenced block; ``language`` is the first word of its info string, in lower case."""
 
     language: str

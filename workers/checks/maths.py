@@ -38,11 +38,7 @@ class Math(Args):
 
 @check("math", Math)
 def math(completion: Completion, prompt: Prompt, args: Math) -> CheckResult:
-    """Return 1 if the last mathematical answer of the text (the boxed one first) equals the right one, else 0.
-
-    Raises:
-        ChildError: It took longer than ``timeout_s``, or the right answer is not mathematics.
-    """
+    """Return 1 if the last mathematical answer of the text (the boxed one first) equals the right one, else 0."""
     expected = args.answer if args.answer is not None else prompt.reference
     if expected is None:
         raise ValueError("no answer to compare with: give `answer`, or the prompt a reference")

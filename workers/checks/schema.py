@@ -55,11 +55,7 @@ class JsonSchema(Args):
 
 @check("json_schema", JsonSchema)
 def json_schema(completion: Completion, prompt: Prompt, args: JsonSchema) -> CheckResult:
-    """Return 1 if the text is valid JSON for the schema, else 0; the rationale lists the errors.
-
-    Raises:
-        ChildError: It took longer than ``timeout_s``, or a reference leads out of the schema.
-    """
+    """Return 1 if the text is valid JSON for the schema, else 0; the rationale lists the errors."""
     text = pick(completion.text, args.block, ("json",))
     errors = _validator.ask(args.schema_, text, timeout_s=args.timeout_s)
     return CheckResult(float(not errors), "\n".join(errors) or "valid")

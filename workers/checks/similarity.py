@@ -45,10 +45,7 @@ def similar(text: str, reference: str, metric: Metric) -> float:
 
     fuzzy_match is rapidfuzz's ``ratio`` (as are its sisters by their names), bleu is sacrebleu's sentence BLEU, gleu is
     NLTK's, rouge_n and rouge_l are F1 values. meteor matches words and stems; synonyms would need WordNet's data.
-    cosine compares word counts, where OpenAI compares embeddings.
-
-    Raises:
-        ValueError: The texts are too long for this metric.
+    cosine compares word counts, where OpenAI compares embeddings. Texts that are too long for a metric are refused.
     """
     if len(text) * len(reference) > _MAX_PRODUCT.get(metric, math.inf):
         sizes = f"{len(text)} and {len(reference)} characters"
@@ -62,7 +59,7 @@ _MAX_PRODUCT = {"fuzzy_match": 2e11, "token_sort_ratio": 2e11, "token_set_ratio"
 
 
 def _words(text: str) -> list[str]:
-    """Runs of letters and digits in lower case, of any script."""
+    """Return the runs of letters and digits in lower case, of any script."""
     return re.findall(r"\w+", text.lower())
 
 

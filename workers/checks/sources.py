@@ -8,8 +8,6 @@ from collections.abc import Iterator
 
 from rubricsvc.core.prompt import Completion, Message, Prompt, ToolCall
 
-OPEN_TOOL = "open"
-
 
 def sources(prompt: Prompt, completion: Completion) -> dict[str, str]:
     """Return the text of each document by id; parts of one document that were opened one by one are joined.
@@ -49,7 +47,7 @@ def _documents(call: ToolCall | None, result: Message) -> Iterator[tuple[str, st
     documents = [entry for entry in documents if all(isinstance(entry.get(key), str) for key in ("id", "text"))]
     if documents:
         yield from ((entry["id"], entry["text"]) for entry in documents)
-    elif call and call.name == OPEN_TOOL and result.content.strip():
+    elif call and call.name == "open" and result.content.strip():
         arguments = _json(call.arguments)
         if isinstance(arguments, dict) and isinstance(arguments.get("id"), str):
             yield arguments["id"], result.content

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from workers.checks.sandbox.unit_tests import CodeTests
@@ -24,7 +25,8 @@ def special_cases(tree: ast.Module, args: CodeTests) -> Iterator[tuple[ast.AST, 
     for case in (*args.cases, *args.hidden_cases):
         expected |= {((repr(case.stdin.strip()),), text) for text in (repr(case.stdout.strip()), case.stdout.strip())}
     expected = {(inputs, out) for inputs, out in expected if not all(map(_COMMON_INPUT.fullmatch, inputs))}
-    for node in (node for part in _parts_in_use(tree, tests) for node in ast.walk(part)):
+    parts = tree.body if args.cases or args.hidden_cases else _parts_in_use(tree, tests)
+    for node in (node for part in parts for node in ast.walk(part)):
         entries, least = _entries(node)
         texts = [(_literals(key), _literal(output)) for key, output in entries]
         answered = {
@@ -102,13 +104,19 @@ def _values(part: ast.stmt) -> list[ast.expr]:
     return []
 
 
-def _parts_in_use(tree: ast.Module, tests: Sequence[ast.Module]) -> list[ast.stmt]:
-    """Return the statements that define what the tests name, and on what that depends; all where there are no tests."""
-    nodes = [node for test in tests for node in ast.walk(test) if isinstance(node, ast.Name | ast.Attribute)]
-    used = {node.id if isinstance(node, ast.Name) else node.attr for node in nodes}
-    names = [(part, *global_names(part)) for part in tree.body]
-    parts = [] if tests else tree.body
-    while added := [(part, read) for part, read, bound in names if bound & used and part not in parts]:
-        parts += [part for part, _ in added]
-        used.update(*(read for _, read in added))
+def _parts_in_use(tree: ast.Module, tests: Sequence[ast.Module]) -> set[ast.stmt]:
+    """Return the statements that define what the tests name, and what those statements depend on."""
+    nodes = [node for test in tests for node in ast.walk(test)]
+    names = [node.id for node in nodes if isinstance(node, ast.Name)]
+    names += [node.attr for node in nodes if isinstance(node, ast.Attribute)]
+    definitions = defaultdict[str, list[tuple[ast.stmt, set[str]]]](list)
+    for part in tree.body:
+        read, bound = global_names(part)
+        for name in bound:
+            definitions[name].append((part, read))
+    parts = set[ast.stmt]()
+    while names:
+        for part, read in definitions.pop(names.pop(), ()):
+            parts.add(part)
+            names += read
     return parts

@@ -100,8 +100,8 @@ def format_(completion: Completion, prompt: Prompt, args: Format) -> CheckResult
     ``code`` is a fenced block that is not empty, ``plain`` a text without headings, fences, bullets, tables, bold and
     code in Markdown.
     """
-    whole = args.kind in ("code", "plain")
-    text = pick(completion.text, "whole" if whole else args.block, _FENCED_AS.get(args.kind, (args.kind,)))
+    languages = ("yaml", "yml") if args.kind == "yaml" else (args.kind,)
+    text = pick(completion.text, "whole" if args.kind in ("code", "plain") else args.block, languages)
     try:
         problem = _problem(args.kind, text)
     except (ValueError, RecursionError, yaml.YAMLError, csv.Error, Xml.ParseError) as error:
@@ -109,7 +109,6 @@ def format_(completion: Completion, prompt: Prompt, args: Format) -> CheckResult
     return CheckResult(float(not problem), problem or f"is {args.kind}")
 
 
-_FENCED_AS = {"yaml": ("yaml", "yml")}
 _MARKUP = {"heading_open", "fence", "bullet_list_open", "table_open", "strong_open", "code_inline"}
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from functools import lru_cache
+from collections.abc import Callable
+from functools import lru_cache, partial
 from itertools import islice
 from typing import Annotated, Literal
 
@@ -111,32 +112,23 @@ class Span(Args):
         return value if self.partial else float(value == 1.0)
 
 
-@check("words", Span)
-def words(completion: Completion, prompt: Prompt, args: Span) -> float:
-    """Return the credit for the number of words, separated by white space."""
-    return args.credit(len(completion.text.split()))
-
-
 SENTENCE_END = re.compile(r"[.!?…](?:[\"'”’)\]]*)(?=\s|\Z)|[。！？]|\n\s*\n|\Z")
+"""Sentences end at ``.!?`` before white space and at blank lines."""
+
+_COUNTS: dict[str, Callable[[str], int]] = {
+    "words": lambda text: len(text.split()),
+    "sentences": lambda text: sum(any(map(str.isalnum, piece)) for piece in SENTENCE_END.split(text)),
+    "paragraphs": lambda text: sum(bool(part.strip()) for part in re.split(r"\n[ \t]*(?=\n)", text)),
+    "characters": lambda text: len(text.strip()),
+}
 
 
-@check("sentences", Span)
-def sentences(completion: Completion, prompt: Prompt, args: Span) -> float:
-    """Return the credit for the number of sentences. They end at ``.!?`` before white space and at blank lines."""
-    pieces = SENTENCE_END.split(completion.text)
-    return args.credit(sum(any(character.isalnum() for character in piece) for piece in pieces))
+def _count_credit(count: Callable[[str], int], completion: Completion, prompt: Prompt, args: Span) -> float:
+    return args.credit(count(completion.text))
 
 
-@check("paragraphs", Span)
-def paragraphs(completion: Completion, prompt: Prompt, args: Span) -> float:
-    """Return the credit for the number of paragraphs, separated by blank lines."""
-    return args.credit(sum(bool(part.strip()) for part in re.split(r"\n[ \t]*(?=\n)", completion.text)))
-
-
-@check("characters", Span)
-def characters(completion: Completion, prompt: Prompt, args: Span) -> float:
-    """Return the credit for the number of characters, without white space at the ends."""
-    return args.credit(len(completion.text.strip()))
+for _name, _count in _COUNTS.items():
+    check(_name, Span)(partial(_count_credit, _count))
 
 
 class String(Args):

@@ -33,12 +33,8 @@ _BOOTSTRAP, _REAPER = (Path(__file__).with_name(name) for name in ("bootstrap.py
 _BOX = "/box"
 _MIB = 1 << 20
 _HINT = "apt-get install bubblewrap; or set RUBRICSVC_SANDBOX=none to run untrusted code with your own permissions"
-_FILES = 64
-"""Maximum open files of a process. Files in memory (memfd) count here only, each up to ``output_mib``."""
-
-_LAST_S = 10.0
-"""Time limit for ending a program that timed out."""
-
+_FILES = 64  # open files of a process; files in memory (memfd) count here only, each up to output_mib
+_LAST_S = 10.0  # for ending a program that timed out
 _ENVIRONMENT = {
     "PATH": "/usr/bin:/bin",
     "HOME": "/tmp",  # noqa: S108 - the sandbox's own

@@ -73,18 +73,19 @@ def passed_fds() -> Iterator[tuple[int, ...]]:
 
 def program(of: Architecture) -> bytes:
     """Return the filter as an array of ``struct sock_filter``. It kills programs that use a foreign ABI."""
+    deny = [_return(_REFUSE | errno.EPERM)]
     arguments = [(_LOAD, 0, 0, _FIRST_ARGUMENT)]
-    spaces = [*arguments, *_when(_HAS_BITS, _NEW_NAMESPACES, _refused(errno.EPERM)), _return(_ALLOW)]
+    spaces = [*arguments, *_when(_HAS_BITS, _NEW_NAMESPACES, deny), _return(_ALLOW)]
     known = [step for family in _FAMILIES for step in _when(_EQUAL, family, [_return(_ALLOW)])]
-    families = [*arguments, *known, *_refused(errno.EAFNOSUPPORT)]
+    families = [*arguments, *known, _return(_REFUSE | errno.EAFNOSUPPORT)]
     steps = [
         (_LOAD, 0, 0, _ARCHITECTURE),
         (_EQUAL, 1, 0, of.audit),
         _return(_KILL),
         (_LOAD, 0, 0, _NUMBER),
         *_when(_HAS_BITS, _X32, [_return(_KILL)]),
-        *_when(_EQUAL, _CLONE3, _refused(errno.ENOSYS)),
-        *(step for number in of.refused for step in _when(_EQUAL, number, _refused(errno.EPERM))),
+        *_when(_EQUAL, _CLONE3, [_return(_REFUSE | errno.ENOSYS)]),
+        *(step for number in of.refused for step in _when(_EQUAL, number, deny)),
         *(step for number in (of.clone, of.unshare) for step in _when(_EQUAL, number, spaces)),
         *(step for number in (of.socket, of.socketpair) for step in _when(_EQUAL, number, families)),
         _return(_ALLOW),
@@ -95,10 +96,6 @@ def program(of: Architecture) -> bytes:
 def _when(comparison: int, operand: int, then: Sequence[_Instruction]) -> list[_Instruction]:
     """Return ``then``, which must end by returning, to run if the comparison with the loaded value holds."""
     return [(comparison, 0, len(then), operand), *then]
-
-
-def _refused(number: int) -> list[_Instruction]:
-    return [_return(_REFUSE | number)]
 
 
 def _return(action: int) -> _Instruction:

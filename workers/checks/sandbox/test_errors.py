@@ -48,20 +48,9 @@ class BrokenTestsError(RuntimeError):
     """The tests or their setup fail without any code."""
 
 
-def attribute_error(error: str, setup: str, test: str, limits: Limits, packages: bool) -> None:
-    """Check that the error of a test, the last line of its traceback, is due to the code.
-
-    Raises:
-        BrokenTestsError: It is due to the test or to the setup.
-        NoSandboxError: There is no sandbox.
-    """
-    suspicious = error.startswith(("ImportError", "ModuleNotFoundError", "SyntaxError", "MemoryError"))
-    if setup or suspicious:
-        _run_without_code(setup, test if suspicious else "", limits, packages)
-
-
 @lru_cache(maxsize=4096)  # errors are not cached: a timeout may be temporary
-def _run_without_code(setup: str, test: str, limits: Limits, packages: bool) -> None:
+def run_without_code(setup: str, test: str, limits: Limits, packages: bool) -> None:
+    """Run a setup and a test that failed. Raise `BrokenTestsError` where they fail without any code."""
     given = json.dumps([setup, test, [*_lines_using_code(ast.parse(setup))]])
     result = run_python(_RUN_WITHOUT_CODE, stdin=given, limits=limits, packages=packages)
     if not result.ok:

@@ -17,7 +17,7 @@ from workers.checks.markdown import Which
 from workers.checks.registry import Args
 from workers.checks.sandbox.harness import TEST, run_module
 from workers.checks.sandbox.runner import Limits, ready, run_python
-from workers.checks.sandbox.test_errors import attribute_error
+from workers.checks.sandbox.test_errors import run_without_code
 
 _FUNCTION = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -176,7 +176,9 @@ def _run_test(source: str, test: str, suite: CodeTests) -> str:
     if result.ok and result.stdout == token:
         return ""
     error = "it ended early" if result.ok else result.error
-    attribute_error(error, suite.setup, test, suite.limits, suite.packages)
+    suspicious = error.startswith(("ImportError", "ModuleNotFoundError", "SyntaxError", "MemoryError"))
+    if suite.setup or suspicious:
+        run_without_code(suite.setup, test if suspicious else "", suite.limits, suite.packages)
     if error == "AssertionError":
         lines = re.findall(r'^  File "test\.py", line (\d{1,9})\b', result.stderr, re.MULTILINE)  # perhaps forged
         text = "".join(test.splitlines()[int(lines[-1]) - 1 :][:1]).strip() if lines else ""
