@@ -1,4 +1,4 @@
-"""What is recorded of a step. Names are TRL's where TRL has one; ``null`` in the file means that there is no number."""
+"""What is recorded of a step. Names are TRL's where TRL has one; ``null`` in the file means no number."""
 
 from __future__ import annotations
 

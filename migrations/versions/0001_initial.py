@@ -16,6 +16,7 @@ Id = sa.BigInteger().with_variant(sa.Integer, "sqlite")
 
 
 def upgrade() -> None:
+    """Create the tables."""
     op.create_table(
         "judges",
         sa.Column("id", Id, nullable=False),
@@ -228,6 +229,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
+    """Drop the tables."""
     op.drop_table("verdicts")
     op.drop_table("reservations")
     op.drop_table("labels")

@@ -33,7 +33,7 @@ def find(session: Session, table: type[Row], ref: int | str, options: Sequence[O
 
 def missing(noun: str, ref: int | str) -> NotFoundError:
     """Return the error for a row that does not exist."""
-    hint = f"`rubricsvc {noun}s list` or GET /v1/{noun}s shows what there is"
+    hint = f"list them with `rubricsvc {noun}s list` or GET /v1/{noun}s"
     return NotFoundError(f"no {noun} {cut(repr(ref), 80)}", hint=hint)
 
 

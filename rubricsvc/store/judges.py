@@ -46,12 +46,12 @@ def set_repeatability(session: Session, judge_id: int, repeatability: Repeatabil
 
 
 def find(session: Session, name: str) -> JudgeRow | None:
-    """The judge of this name, if there is one."""
+    """Return the judge of this name, or None."""
     return session.scalars(select(JudgeRow).where(JudgeRow.name == name)).first()
 
 
 def of_model(session: Session, model: str) -> JudgeRow:
-    """The judge of this name; else the newest one that asks this model about a completion by itself.
+    """Return the judge of this name, or else the newest one that asks this model about single completions.
 
     Raises:
         NotFoundError: there is none.
@@ -66,7 +66,7 @@ def of_model(session: Session, model: str) -> JudgeRow:
 
 
 def of_checks(session: Session) -> JudgeRow:
-    """The judge that asks no model: rubrics of checks alone are scored by it. It is added at first use."""
+    """Return the judge without a model, which scores rubrics of checks alone. It is added at first use."""
     return find(session, CHECKS.name) or add(session, CHECKS)
 
 

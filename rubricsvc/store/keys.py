@@ -21,7 +21,7 @@ def _digest(secret: str) -> str:
 
 
 def create(session: Session, name: str, expires_in: timedelta | None = None) -> tuple[KeyRow, str]:
-    """A new key and its secret, which cannot be had again.
+    """Create a key; return it with its secret, which is not stored.
 
     Raises:
         InvalidError: the name is blank or too long.
@@ -36,7 +36,7 @@ def create(session: Session, name: str, expires_in: timedelta | None = None) -> 
 
 
 def verify(session: Session, secret: str) -> KeyRow:
-    """The key that this secret belongs to.
+    """Return the key that this secret belongs to.
 
     Raises:
         UnauthorizedError: unknown, revoked or expired.

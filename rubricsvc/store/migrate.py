@@ -31,12 +31,12 @@ def config() -> Config:
 
 @cache
 def head() -> str:
-    """The newest revision."""
+    """Return the newest revision."""
     return str(ScriptDirectory.from_config(config()).get_current_head())
 
 
 def current(db: Database) -> str | None:
-    """The revision that the database is at; None for an empty one."""
+    """Return the revision of the database; None for an empty one."""
     with db.engine.connect() as connection:
         return MigrationContext.configure(connection).get_current_revision()
 
@@ -71,7 +71,7 @@ def downgrade(db: Database, revision: str) -> None:
 
 
 def open_database(url: str) -> Database:
-    """A database that is ready to be used.
+    """Return a database that is ready for use.
 
     Raises:
         UnavailableError: it cannot be reached, or its schema is not the newest.
@@ -86,7 +86,7 @@ def open_database(url: str) -> Database:
 
 
 def see_ready(db: Database) -> None:
-    """Raises UnavailableError where the database cannot be reached, or its schema is not the newest."""
+    """Raise UnavailableError if the database cannot be reached, or its schema is not the newest."""
     try:
         found = current(db)
     except (DBAPIError, TypeError) as error:  # TypeError: the driver does not know an option of the URL

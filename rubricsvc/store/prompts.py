@@ -42,7 +42,7 @@ def get(session: Session, ref: int | str) -> PromptRow:
 
 
 def get_as_in_file(session: Session, ref: int | str) -> PromptRow:
-    """What a file means by ``ref``: text is first an id of a file, a number only an id here.
+    """Return the prompt that a file refers to: text is first an external id, a number only a database id.
 
     Raises:
         NotFoundError: there is none.

@@ -96,7 +96,7 @@ def page(
 
 
 def for_prompt(session: Session, prompt_id: int) -> list[RubricRow]:
-    """The newest version of each rubric of this prompt."""
+    """Return the newest version of each rubric of this prompt."""
     newer = aliased(RubricRow)
     superseded = (
         select(newer.id)

@@ -15,7 +15,7 @@ from workers.queue.reconciler import Reconciler
 
 
 def make_app(settings: Settings, db: Database | None = None) -> Celery:
-    """The broker's application with this project's tasks. Without ``db`` each process opens its own database."""
+    """Return the Celery application with the tasks. Without ``db`` each process opens its own database."""
     app = make_celery(settings)
     tasks.register(app, settings, db)
     return app
