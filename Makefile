@@ -29,7 +29,7 @@ test: install lint ## everything: lint, types, unit and integration tests, on a 
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.services $(BIN)/python -m pytest -n 2 --dist worksteal tests
 
 test-unit: install ## the unit tests, on few examples where a test makes up its own (under a minute)
-	OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 3 -q tests/unit --hypothesis-profile=quick -p no:logging
+	OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 2 -q tests/unit --hypothesis-profile=quick -p no:logging
 
 test-vllm: .venv-vllm/.installed ## the tests of vLLM in the worker, on its CPU build (3 minutes, and 3 to install)
 	OMP_NUM_THREADS=1 .venv-vllm/bin/python -m pytest -q tests -m vllm

@@ -169,11 +169,7 @@ def update(state: TrainState, rollouts: Rollouts, rewards_GM: Tensor, step: int)
 
     The first update needs no second forward pass for the old log-probabilities: the policy has not moved yet.
 
-    Args:
-        state: what is trained.
-        rollouts: the completions of the step.
-        rewards_GM: their rewards, NaN where there is none.
-        step: the step's number, from 0, for the learning rate.
+    ``rewards_GM`` are the rewards of the rollouts, NaN where there is none; ``step`` counts from 0.
     """
     optim, temperature = state.config.optim, state.config.sampling.temperature
     advantages_B = grpo.advantages(rewards_GM, state.std_floor).flatten().float().to(state.policy.device)

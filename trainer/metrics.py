@@ -1,4 +1,4 @@
-"""What is recorded of a step. Names are TRL's where TRL has one; ``null`` in the file means no number."""
+"""What is recorded of a step. Names are TRL's where TRL has one; ``null`` in the file is a missing number."""
 
 from __future__ import annotations
 
@@ -125,7 +125,10 @@ class MetricsLog:
 
     def add(self, metrics: Metrics) -> Metrics:
         """Record a step and return it as recorded, with None for NaN and infinity."""
-        recorded = {name: None if _is_non_finite(value) else value for name, value in metrics.items()}
+        recorded = {
+            name: None if isinstance(value, float) and not math.isfinite(value) else value
+            for name, value in metrics.items()
+        }
         self.steps.append(recorded)
         if self._path:
             with self._path.open("a", encoding="utf-8") as file:
@@ -144,7 +147,3 @@ def read(folder: Path) -> list[Metrics]:
 
 def _line(metrics: Metrics) -> str:
     return json.dumps(metrics, allow_nan=False) + "\n"
-
-
-def _is_non_finite(value: Any) -> bool:
-    return isinstance(value, float) and not math.isfinite(value)

@@ -85,14 +85,13 @@ def validated(results: Sequence[ScoredRollout], completions: Sequence[Completion
             f"the reward source returned {len(results)} rewards for {len(completions)} completions",
             hint="return one result for each completion, in the same order",
         )
-    return [_without_non_finite(result) for result in results]
-
-
-def _without_non_finite(result: ScoredRollout) -> ScoredRollout:
-    value = result.reward.value
-    if value is None or math.isfinite(value):
-        return result
-    return replace(result, reward=replace(result.reward, value=None, null_reason=f"the reward is {value}"))
+    checked = []
+    for result in results:
+        value = result.reward.value
+        finite = value is None or math.isfinite(value)
+        null = replace(result.reward, value=None, null_reason=f"the reward is {value}")
+        checked.append(result if finite else replace(result, reward=null))
+    return checked
 
 
 class CallableRewards:

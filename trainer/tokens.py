@@ -76,14 +76,8 @@ def token_logprobs(
 ) -> tuple[Tensor, Tensor]:
     """Return the log-probability of each token and the entropy of the distribution it was sampled from.
 
-    The distribution is softmax(logits / temperature), restricted to the nucleus that the tokens were sampled from and
-    renormalised where there is one (see the module).
-
-    Args:
-        logits_BTV: logits of the policy, any floating type.
-        ids_BT: token ids.
-        temperature: sampling temperature.
-        nucleus_BTK: the nuclei of `sample_tokens`. A token outside its nucleus (padding) gets -inf.
+    The distribution is softmax(logits / temperature), restricted to the nucleus of `sample_tokens` and renormalised
+    where there is one (see the module). A token outside its nucleus (padding) gets -inf.
 
     Returns:
         Log-probabilities [B, T] and entropies [B, T], both in nats; the entropies carry no gradient.

@@ -116,10 +116,8 @@ def voting_summary(judge: Judge, votes: Iterable[Sequence[Vote]]) -> dict[str, f
     ``saved_estimate`` where the last member was never asked; ``saved_over`` is the number of verdicts behind it, where
     others have uncounted tokens.
 
-    Args:
-        judge: The judge.
-        votes: Those of each verdict. They are matched by index, since verdicts are shared with judges whose members
-            have other names.
+    ``votes`` are those of each verdict, matched by index: verdicts are shared with judges whose members have other
+    names.
     """
     cast = [each for each in votes if each]
     figures: dict[str, float | None] = {}

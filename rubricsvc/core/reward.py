@@ -40,12 +40,7 @@ def coverage(rubric: Rubric, judged: Iterable[str], formula: str | None = None) 
     """Return the judged share of the rubric, in [0, 1].
 
     A failed or abstained criterion is not judged. A criterion counts with its absolute weight; in a tree, with its
-    share of the root; under a formula that does not use weights, with 1.
-
-    Args:
-        rubric: The rubric.
-        judged: Keys of the scored criteria.
-        formula: Name of a formula to use instead of the rubric's own.
+    share of the root; under a formula that does not use weights, with 1. ``formula`` replaces the rubric's own.
 
     Raises:
         FormulaError: The formula is unknown, or cannot be applied to this rubric.
@@ -63,12 +58,7 @@ def reward(rubric: Rubric, verdicts: Iterable[Verdict], formula: str | None = No
 
     The value is None where the judged share is under ``rubric.min_coverage``, where a required criterion was not
     judged, and where any was not judged and the formula needs all. A required criterion that fails lowers the value
-    to 0 if it is higher.
-
-    Args:
-        rubric: The rubric.
-        verdicts: At most one for each criterion.
-        formula: Name of a formula to use instead of the rubric's own.
+    to 0 if it is higher. ``formula`` is the name of one to use instead of the rubric's own.
 
     Raises:
         FormulaError: The formula is unknown, or cannot be applied to this rubric.

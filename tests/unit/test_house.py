@@ -6,6 +6,7 @@ import ast
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -21,6 +22,11 @@ LONGEST_FUNCTION = 60
 def modules() -> Iterator[Path]:
     for room in ROOMS:
         yield from sorted((ROOT / room).rglob("*.py"))
+
+
+@cache
+def nodes(path: Path) -> tuple[ast.AST, ...]:
+    return tuple(ast.walk(ast.parse(path.read_text())))
 
 
 def test_imports_follow_the_layers() -> None:
@@ -56,7 +62,7 @@ def test_functions_are_at_most_60_lines() -> None:
     for path in modules():
         if path.is_relative_to(ROOT / "migrations" / "versions"):
             continue  # a schema is one long list
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in nodes(path):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 lines = (node.end_lineno or node.lineno) - node.body[0].lineno + 1
                 if lines > LONGEST_FUNCTION:
@@ -66,7 +72,7 @@ def test_functions_are_at_most_60_lines() -> None:
 
 def imports(path: Path) -> set[str]:
     found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in nodes(path):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -87,7 +93,7 @@ def test_sql_is_in_the_store_only() -> None:
 
 def test_commit_is_called_by_the_session_only() -> None:
     for path in modules():
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in nodes(path):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "commit":
                 assert path == ROOT / "rubricsvc" / "store" / "session.py", path
 

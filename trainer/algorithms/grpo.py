@@ -32,9 +32,7 @@ def advantages(rewards_GM: Tensor, std_floor: float = 0.0) -> Tensor:
 
     A group with fewer than two scored members, or with equal rewards, has no signal: all its advantages are 0.
 
-    Args:
-        rewards_GM: rewards, NaN where there is none.
-        std_floor: smallest divisor, in units of the reward.
+    ``std_floor`` is the smallest divisor, in units of the reward.
     """
     mean_G1, std_G1 = group_statistics(rewards_GM)
     scaled_GM = (rewards_GM - mean_G1) / (std_G1.clamp(min=std_floor) + EPS)
@@ -80,16 +78,9 @@ def loss(
 ) -> Loss:
     """Return this micro-batch's part of L.
 
-    Args:
-        logp_BT: log-probabilities (nats) of the policy, with gradient.
-        old_logp_BT: log-probabilities of the policy that sampled.
-        advantages_B: one advantage for each completion.
-        mask_BT: True at a token of a completion.
-        tokens: N of the whole batch, so that the parts add up to L.
-        clip_low: lower clip of the ratio.
-        clip_high: upper clip of the ratio.
-        kl_beta: weight of the KL penalty.
-        ref_logp_BT: log-probabilities of the reference policy; without them there is no penalty.
+    Log-probabilities are in nats: ``logp_BT`` of the policy, with gradient, ``old_logp_BT`` of the policy that sampled,
+    ``ref_logp_BT`` of the reference policy (without them there is no penalty). ``mask_BT`` is True at a token of a
+    completion. ``tokens`` is N of the whole batch, so that the parts add up to L.
     """
     advantages_B1 = advantages_B.unsqueeze(-1)
     ratio_BT = (logp_BT - old_logp_BT).exp()

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 
 from rubricsvc.core.verdict import Reason
-from workers.engines.base import Engine, EngineRequest, Failure, Reply
+from workers.engines.base import Engine, EngineRequest, Failure, Replies
 
 
 class PanelEngine:
@@ -15,7 +15,7 @@ class PanelEngine:
     def __init__(self, engines: Sequence[Engine]) -> None:
         self.engines = tuple(engines)
 
-    async def ask(self, request: EngineRequest) -> list[Reply | Failure]:
+    async def ask(self, request: EngineRequest) -> Replies:
         """Fail every question."""
         failure = Failure(Reason.ENGINE_ERROR, "a panel has no model of its own; send the request to its members")
         return [failure] * len(request.questions)

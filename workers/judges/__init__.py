@@ -36,13 +36,8 @@ Parsed = ParsedReply[Any] | Failure
 class JudgePlan:
     """How one judge is asked about one rubric, apart from the completion.
 
-    Attributes:
-        judge: The judge.
-        template: Its template.
-        calls: The calls.
-        voting: How often each call is asked, and how the samples are aggregated.
-        mode: The mode that parses the replies, by default the judge's own.
-        answered: Criteria that share calls with open ones, and get no verdict.
+    ``voting`` is how often each call is asked, and how the samples are aggregated. ``mode`` parses the replies, by
+    default the judge's own. ``answered`` are criteria that share calls with open ones, and get no verdict.
     """
 
     judge: Judge

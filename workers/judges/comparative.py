@@ -17,15 +17,21 @@ from functools import lru_cache
 from string import ascii_uppercase
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
-
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.rubric import Criterion, Level, Numeric, Ordinal, Rubric
 from rubricsvc.core.verdict import Reason, Verdict
 from rubricsvc.errors import InvalidError
 from workers.engines.base import Question, Reply
 from workers.judges import readout, written
-from workers.judges.replies import ParsedReply, ReplyError, by_asked_id, last_object, object_schema, parse_reply
+from workers.judges.replies import (
+    ParsedReply,
+    ReplyError,
+    ReplyModel,
+    by_asked_id,
+    last_object,
+    object_schema,
+    parse_reply,
+)
 from workers.judges.requests import AskedCriterion, JudgeCall, join_notes, render_criterion
 from workers.judges.template import JudgeTemplate, SharedPrompt, default_template
 
@@ -46,20 +52,16 @@ PAIR = Ordinal(
 """The scale of a pair; values are those of the completion shown first."""
 
 
-class GroupScore(BaseModel):
+class GroupScore(ReplyModel):
     """What the judge must write about one completion."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
 
     answer: str
     rationale: str
     score: float
 
 
-class GroupScores(BaseModel):
+class GroupScores(ReplyModel):
     """What it must write about a group."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
 
     scores: list[GroupScore]
 

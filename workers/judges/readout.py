@@ -107,6 +107,9 @@ def verdicts(call: JudgeCall, parsed: ParsedReply[Any], judge: Judge, shown: Sha
     criterion = call.asked[0].criterion
     calibrated = judge.calibration.value(criterion, expected) if judge.calibration else None
     probability = expected if calibrated is None else calibrated
+    levels = None
+    if len(call.levels) > 2:
+        levels = {level: min(mass / total, 1.0) for level, mass in zip(call.levels, masses, strict=True)}
     return [
         Verdict.scored(
             criterion.key,
@@ -114,14 +117,8 @@ def verdicts(call: JudgeCall, parsed: ParsedReply[Any], judge: Judge, shown: Sha
             probability=expected,
             calibrated=calibrated,
             answer_mass=min(total, 1.0),
-            levels=_distribution(call.levels, masses, total),
+            levels=levels,
             detail=join_notes(shown.note, call.note),
             **call.usage_fields(reply),
         )
     ]
-
-
-def _distribution(levels: Sequence[str], masses: Sequence[float], total: float) -> dict[str, float] | None:
-    if len(levels) <= 2:
-        return None
-    return {level: min(mass / total, 1.0) for level, mass in zip(levels, masses, strict=True)}

@@ -13,19 +13,21 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
+from pydantic import BaseModel, ConfigDict
+
 from rubricsvc.core import strict_json
-from rubricsvc.core.judge import Judge
+from rubricsvc.core.judge import Judge, Thinking
 from rubricsvc.core.panel import total_usage
 from rubricsvc.core.verdict import Reason
-from workers.engines.base import Failure, Question, Reply
+from workers.engines.base import THINKING_CHARS, Failure, Question, Reply
 from workers.judges.requests import JudgeCall, join_notes
 from workers.judges.template import JudgeTemplate
-from workers.judges.thinking import split_thinking
 from workers.judges.untrusted import clean
 
 T = TypeVar("T")
 
 _DECODER = json.JSONDecoder(object_pairs_hook=strict_json.unique_keys)
+_DEFAULT_THINKING = Thinking()
 _ERROR_CHARS = 500
 _BRACE = re.compile(r"[{}]")
 _OBJECT_START = re.compile(r'\{[ \t\n\r]*["}]')
@@ -39,6 +41,12 @@ class ReplyError(ValueError):
     def __init__(self, reason: Reason, message: str) -> None:
         super().__init__(message)
         self.reason = reason
+
+
+class ReplyModel(BaseModel):
+    """Base of the JSON objects that a judge writes: strict types, and no unknown keys."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +65,9 @@ class ParsedReply(Generic[T]):
 
 
 def parse_reply(reply: Reply, judge: Judge, parse: Callable[[str], T]) -> ParsedReply[T]:
-    """Parse a written reply.
+    """Parse a written reply, thinking included.
 
-    Args:
-        reply: The reply, with its thinking.
-        judge: The judge that was asked.
-        parse: Returns the content of the text, or raises a `ReplyError` or, for ``unparseable``, any ValueError.
+    ``parse`` returns the content of the text, or raises a `ReplyError` or, for ``unparseable``, any ValueError.
     """
     reply = split_thinking(reply, judge.thinking)
     if reply.error:
@@ -73,6 +78,30 @@ def parse_reply(reply: Reply, judge: Judge, parse: Callable[[str], T]) -> Parsed
         return ParsedReply(reply, error=error)
     except ValueError as error:
         return ParsedReply(reply, error=ReplyError(Reason.UNPARSEABLE, str(error)))
+
+
+def split_thinking(reply: Reply, thinking: Thinking | None) -> Reply:
+    """Return the reply with its thinking in a field of its own.
+
+    Thinking ends at the last closing mark: what it quotes before that is part of it. The opening mark may be missing,
+    since many chat templates write it themselves. A judge without thinking options has the default marks. The result
+    has an ``error`` if the reply was cut off, or if the server counted more thinking than the budget.
+    """
+    marks = thinking or _DEFAULT_THINKING
+    before, closed, after = reply.text.rpartition(marks.closes)
+    unclosed = marks.opens in (after if closed else reply.text).split("{", 1)[0]
+    if unclosed or not closed:
+        before, after = (reply.text, "") if unclosed else ("", reply.text)
+    text = "\n".join(filter(None, (reply.thinking, before.strip().removeprefix(marks.opens).strip())))
+    error = ""
+    if reply.truncated or unclosed:
+        where = "inside its thinking" if text and not after else "before its verdict"
+        error = f"the reply was cut off {where}; raise the judge's max_tokens"
+    elif thinking and (reply.thinking_tokens or 0) > thinking.budget_tokens:
+        error = (
+            f"the reply has {reply.thinking_tokens:.0f} thinking tokens, over the budget of {thinking.budget_tokens}"
+        )
+    return replace(reply, text=after, thinking=text[:THINKING_CHARS], error=error)
 
 
 def by_asked_id(call: JudgeCall, items: Iterable[tuple[str, T]]) -> dict[str, T]:

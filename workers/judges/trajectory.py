@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from rubricsvc.core.judge import Judge
-from rubricsvc.core.prompt import Message, Prompt
+from rubricsvc.core.prompt import Prompt
 from rubricsvc.core.trajectory import Step
 from workers.judges import readout, written
 from workers.judges.requests import join_notes
@@ -54,19 +54,17 @@ class TrajectoryPrompt:
 
     def extend(self, name: str, steps: Sequence[Step]) -> SharedPrompt:
         """Return the prompt up to and including these steps; its note is on them alone."""
-        cleaned = [(message, clean(_message_text(message))) for step in steps for message in step]
-        body = "\n".join(self._fenced(message, text) for message, text in cleaned)
+        cleaned, fenced = [], []
+        for message in (message for step in steps for message in step):
+            named = f"[{message.name}]\n{message.text}" if message.role == "tool" and message.name else message.text
+            text = clean(named)
+            mark = fence(_FENCE_NAMES.get(message.role, message.role), text.text)
+            cleaned.append(text)
+            fenced.append(self._template.mark_empty(mark, text.text))
+        body = "\n".join(fenced)
         self._entries.append(self._template.fill("entry", {"id": name.capitalize(), "completion": body}))
-        self._texts.extend(text.text for _, text in cleaned)
-        note = join_notes(*(text.note for _, text in cleaned))
+        self._texts.extend(text.text for text in cleaned)
+        note = join_notes(*(text.note for text in cleaned))
         so_far = "\n\n".join(self._texts)
         answer = CleanText("\n\n".join(self._entries), f"{name}: {note}" if note else "")
         return self._template.render(self._prompt, answer, so_far, so_far)
-
-    def _fenced(self, message: Message, text: CleanText) -> str:
-        name = _FENCE_NAMES.get(message.role, message.role)
-        return self._template.mark_empty(fence(name, text.text), text.text)
-
-
-def _message_text(message: Message) -> str:
-    return f"[{message.name}]\n{message.text}" if message.role == "tool" and message.name else message.text

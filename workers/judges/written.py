@@ -16,14 +16,14 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import Field
 
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.rubric import Binary, Level, Numeric, Ordinal, Scale
 from rubricsvc.core.verdict import Evidence, Reason, Verdict
 from rubricsvc.errors import InvalidError
 from workers.engines.base import Question, Reply
-from workers.judges.replies import ParsedReply, by_asked_id, last_object, object_schema, parse_reply
+from workers.judges.replies import ParsedReply, ReplyModel, by_asked_id, last_object, object_schema, parse_reply
 from workers.judges.requests import AskedCriterion, JudgeCall, join_notes, raw_text, render_criterion
 from workers.judges.template import JudgeTemplate, SharedPrompt
 from workers.judges.untrusted import clean
@@ -36,21 +36,17 @@ CANNOT_TELL = "cannot_tell"
 _MIN_QUOTE_WORDS, _MIN_QUOTE_CHARS = 3, 12
 
 
-class WrittenVerdict(BaseModel):
+class WrittenVerdict(ReplyModel):
     """What the judge must write about one criterion, in this order: the reasons come before the verdict."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
 
     criterion: str
     rationale: str
-    evidence: list[str] = []
+    evidence: list[str] = Field(default_factory=list)
     verdict: str | int | float
 
 
-class WrittenVerdicts(BaseModel):
+class WrittenVerdicts(ReplyModel):
     """What it must write about several."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
 
     verdicts: list[WrittenVerdict]
 

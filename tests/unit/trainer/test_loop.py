@@ -42,29 +42,6 @@ def timeless(steps: Sequence[Metrics]) -> list[Metrics]:
     return [{name: value for name, value in step.items() if name not in TIMES} for step in steps]
 
 
-@pytest.mark.parametrize("seed", [0, 1, 2])
-def test_train_raises_reward_unless_reward_is_constant(seed: int) -> None:
-    sampling = {"prompts_per_step": 4, "group_size": 8, "max_new_tokens": 8}
-    config = tiny_config(steps=20, seed=seed, sampling=sampling)
-    rewards = column("reward", loop.train(tiny_policy(seed), TASKS, REWARDS, config))
-    assert sum(rewards[:5]) / 5 < 0.2
-    assert sum(rewards[-5:]) / 5 > 0.5
-
-    policy = tiny_policy(seed)
-    before = weights(policy)
-    written: list[str] = []
-
-    def constant(_: Prompt, text: str) -> float:
-        written.append(text)
-        return 0.5
-
-    history = loop.train(policy, TASKS, CallableRewards(constant), config)
-    assert all(torch.equal(a, b) for a, b in zip(before, weights(policy), strict=True))
-    assert column("frac_reward_zero_std", history) == [1.0] * 20
-    last = "".join(written[-5 * 32 :])
-    assert last.count("a") / len(last) < 0.2
-
-
 @pytest.mark.parametrize(
     ("dtype", "optim"),
     [(torch.float32, {}), (torch.bfloat16, {"updates_per_batch": 2, "micro_batch": 3, "kl_beta": 0.05})],
@@ -350,8 +327,8 @@ def test_train_refuses_too_long_prompt_before_first_step() -> None:
 @pytest.mark.parametrize("top_p", [0.3, 0.9])
 def test_train_with_top_p_starts_at_ratio_one_and_stays_finite(top_p: float) -> None:
     sampling = {"prompts_per_step": 2, "group_size": 4, "max_new_tokens": 8, "top_p": top_p}
-    optim = {"lr": 3e-2, "updates_per_batch": 4, "micro_batch": 3, "kl_beta": 0.01}
-    history = loop.train(tiny_policy(), TASKS, REWARDS, tiny_config(steps=6, sampling=sampling, optim=optim))
+    optim = {"lr": 3e-2, "updates_per_batch": 2, "micro_batch": 3, "kl_beta": 0.01}
+    history = loop.train(tiny_policy(), TASKS, REWARDS, tiny_config(steps=3, sampling=sampling, optim=optim))
     assert all(math.isfinite(step[name]) for step in history.steps for name in ("loss", "kl", "grad_norm", "entropy"))
     once = tiny_config(steps=1, sampling=sampling)
     first = loop.train(tiny_policy(), TASKS, REWARDS, once).steps[0]

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from rubricsvc.core.prompt import Prompt
-from rubricsvc.errors import InvalidError, UnavailableError
+from rubricsvc.errors import UnavailableError
 from tests.unit.trainer.tiny import PROMPTS, SAMPLING, tiny_policy
 from trainer.policy import Policy
 from trainer.rollouts import Rollouts
@@ -138,12 +138,6 @@ def test_logprobs_of_empty_completion() -> None:
     logp, _ = policy.logprobs(empty.select(torch.arange(12)), 1.0)
     assert logp.shape == (12, 1)
     assert (logp < 0).all()
-
-
-def test_sample_refuses_too_long_prompt() -> None:
-    policy = tiny_policy()
-    with pytest.raises(InvalidError, match=r"60 tokens.*56.*64"):
-        policy.sample([Prompt.of("a" * 60)], 2, SAMPLING, torch.Generator())
 
 
 def test_encode_uses_chat_template_or_plain_text() -> None:

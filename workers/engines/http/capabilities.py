@@ -73,8 +73,8 @@ class ServerCapabilities:
         self.top_logprobs = 20
         self.template_options = True
         self.created_at = time.monotonic()
-        self._model = model
-        self._client = client
+        self.model = model
+        self.client = client
         self._probing = asyncio.Lock()
         self._probe_at = 0.0
 
@@ -121,11 +121,11 @@ class ServerCapabilities:
 
     async def _probe(self) -> None:
         began = time.monotonic()
-        content = await self._client.get("/models")
+        content = await self.client.get("/models")
         owners: list[Any] = []
         if not isinstance(content, RequestFailed):  # which may be a proxy's 404, before a server that is starting
             try:
-                owners = [card.get("owned_by") for card in json.loads(content)["data"] if card["id"] == self._model]
+                owners = [card.get("owned_by") for card in json.loads(content)["data"] if card["id"] == self.model]
                 self.dialect = DIALECTS.get(owners[0]) if owners else None
             except PARSE_ERRORS:
                 owners = []

@@ -71,7 +71,7 @@ class OpenAIEngine:
 
     def _forget_capabilities(self) -> None:
         self._server = ServerCapabilities(self._model, self._client)
-        self.lists = PromptLists(self._model, self._server, self._client, enabled=self._endpoint.prompt_lists)
+        self.lists = PromptLists(self._server, enabled=self._endpoint.prompt_lists)
 
     async def _ask_each(self, request: EngineRequest, questions: Iterable[Question]) -> list[Reply | Failure]:
         return list(await asyncio.gather(*(self._ask_one(request, question) for question in questions)))

@@ -21,7 +21,6 @@ from structlog import get_logger
 from rubricsvc.core.verdict import Reason
 from workers.engines.base import EngineRequest, Failure, RequestFailed
 from workers.engines.http.capabilities import DIALECTS, Dialect, ServerCapabilities
-from workers.engines.http.client import HttpClient
 from workers.engines.http.replies import PARSE_ERRORS
 
 MAX_PROMPTS = 64
@@ -36,19 +35,10 @@ Messages = list[dict[str, str]]
 
 
 class PromptLists:
-    """Whether one server takes lists of prompts, and the chat template to render them.
+    """Whether one server takes lists of prompts (``enabled``), and the chat template to render them."""
 
-    Args:
-        model: The model's name on the server.
-        server: What the server accepts.
-        client: The connection to it.
-        enabled: Whether lists are wanted at all.
-    """
-
-    def __init__(self, model: str, server: ServerCapabilities, client: HttpClient, *, enabled: bool = True) -> None:
-        self._model = model
+    def __init__(self, server: ServerCapabilities, *, enabled: bool = True) -> None:
         self._server = server
-        self._client = client
         self.enabled = enabled
         self._templates: dict[bool, list[str]] = {}
         self._learning = asyncio.Lock()
@@ -75,11 +65,13 @@ class PromptLists:
     def body(self, prompts: Sequence[str]) -> dict[str, Any]:
         """Return the JSON body for at most ``MAX_PROMPTS`` prompts."""
         options = {"max_tokens": 1, "temperature": 0, "logprobs": self._server.top_logprobs}
-        return {"model": self._model, **options, **self.dialect.no_special_tokens, "prompt": [*prompts]}
+        return {"model": self._server.model, **options, **self.dialect.no_special_tokens, "prompt": [*prompts]}
 
     def disable(self, reason: str) -> None:
         """Send no more lists."""
-        log.info("the server takes no lists of prompts; each question is a request", model=self._model, reason=reason)
+        log.info(
+            "the server takes no lists of prompts; each question is a request", model=self._server.model, reason=reason
+        )
         self.enabled = False
 
     async def _template(self, request: EngineRequest) -> list[str] | None:
@@ -142,7 +134,8 @@ class PromptLists:
         return text
 
     async def _post(self, path: str, body: dict[str, Any]) -> Any:
-        content = await self._client.post(self._client.root + path, {"model": self._model, **body}, quick=True)
+        client = self._server.client
+        content = await client.post(client.root + path, {"model": self._server.model, **body}, quick=True)
         if isinstance(content, RequestFailed):
             raise _UnavailableError if content.retry else ValueError(content.failure.detail)
         return json.loads(content)

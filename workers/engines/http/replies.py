@@ -25,7 +25,8 @@ def read_chat_completion(body: bytes, question: Question, max_context: int | Non
         return Failure(Reason.UNPARSEABLE, f"the response is larger than {MAX_BODY_BYTES} bytes", raw)
     try:
         data = json.loads(body)
-        choice, usage = _choice(data), _usage(data)
+        choice, counts = _choice(data), _dict(data.get("usage"))
+        usage = _usage(counts)
         if max_context is not None and usage is not None and usage.prompt > max_context:
             detail = f"the prompt has {usage.prompt:.0f} tokens, max_context is {max_context}"
             return Failure(Reason.TOO_LONG, detail, raw)
@@ -37,8 +38,9 @@ def read_chat_completion(body: bytes, question: Question, max_context: int | Non
             return Failure(Reason.DECLINED, cut(str(refusal), RAW_CHARS), raw)
         if not question.labels:
             thinking = str(message.get("reasoning_content") or message.get("reasoning") or "")[:THINKING_CHARS]
-            count = _thinking_tokens(data)
-            return Reply(str(text), truncated=truncated, usage=usage, thinking=thinking, thinking_tokens=count)
+            count = _dict(counts.get("completion_tokens_details")).get("reasoning_tokens")
+            thought = float(count) if isinstance(count, int | float) else None
+            return Reply(str(text), truncated=truncated, usage=usage, thinking=thinking, thinking_tokens=thought)
         first = ((choice.get("logprobs") or {}).get("content") or [{}])[0]
         mass = _label_mass(first.get("top_logprobs"), question.labels)
     except PARSE_ERRORS as error:
@@ -60,7 +62,7 @@ def read_completions(body: bytes, questions: Sequence[Question], *, usage_sums_c
         choices = {choice["index"]: choice for choice in data["choices"]}
         if sorted(choices) != list(range(len(questions))):
             raise ValueError(f"{len(data['choices'])} choices for {len(questions)} prompts")
-        usage = _share(_usage(data), len(questions), usage_sums_cached)
+        usage = _share(_usage(_dict(data.get("usage"))), len(questions), usage_sums_cached)
     except PARSE_ERRORS as error:
         detail = f"the response is not a list of completions: {_describe(error)}"
         return [Failure(Reason.UNPARSEABLE, detail, raw)] * len(questions)
@@ -93,16 +95,16 @@ def _choice(data: dict[str, Any]) -> dict[str, Any]:
     return choice
 
 
-def _usage(data: dict[str, Any]) -> Usage | None:
+def _dict(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _usage(usage: dict[str, Any]) -> Usage | None:
     """Return the tokens that the server counted; None where a count is missing or impossible.
 
     A verdict does not need them, and a budget charges the maximum, where a count of 0 would be free.
     """
-    usage = data.get("usage")
-    if not isinstance(usage, dict):
-        return None
-    details = usage.get("prompt_tokens_details") or {}
-    cached = details.get("cached_tokens") if isinstance(details, dict) else None
+    cached = _dict(usage.get("prompt_tokens_details")).get("cached_tokens")
     counts: list[Any] = [usage.get("prompt_tokens"), cached or 0, usage.get("completion_tokens")]
     if not all(type(count) in (int, float) and 0 <= count <= _MAX_TOKENS for count in counts):
         return None
@@ -120,13 +122,6 @@ def _share(usage: Usage | None, count: int, usage_sums_cached: bool) -> Usage | 
     cached = usage.cached if usage_sums_cached else usage.cached * max(1, count - 1)
     cached = min(cached, usage.prompt)
     return Usage(prompt=usage.prompt / count, cached=cached / count, completion=usage.completion / count)
-
-
-def _thinking_tokens(data: dict[str, Any]) -> float | None:
-    usage = data.get("usage")
-    details = usage.get("completion_tokens_details") if isinstance(usage, dict) else None
-    count = details.get("reasoning_tokens") if isinstance(details, dict) else None
-    return float(count) if isinstance(count, int | float) else None
 
 
 def _label_mass(listed: list[dict[str, Any]] | None, labels: tuple[str, ...]) -> dict[str, float] | Failure:

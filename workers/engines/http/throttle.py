@@ -122,10 +122,9 @@ class RateLimiter:
             expired = self._reservations.popleft()
             expired.active = False
             self._total -= expired.amount
-        if not self._reservations:
-            self._total = 0.0  # without the remainder of rounding
+        if not self._reservations or self._total + amount <= self._maximum:
             return 0.0
-        return self._reservations[0].at + self._period_s - now if self._total + amount > self._maximum else 0.0
+        return self._reservations[0].at + self._period_s - now
 
 
 class Throttle:

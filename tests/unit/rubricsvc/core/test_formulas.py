@@ -103,12 +103,6 @@ def test_multichallenge_counts_values_from_0_99_as_met() -> None:
     assert value("multichallenge_any", (1, 1), (0.98, 0.2)) == 0.0
 
 
-def test_finance_agent_v2_required_criterion_vetoes() -> None:
-    deal = rubric(1, 9, required=0, formula="finance_agent_v2")
-    assert reward(deal, verdicts(0.0, 1.0)).value == 0.0
-    assert reward(deal, verdicts(1.0, 0.0)).value == 0.1
-
-
 def test_dr_tulu_blend_adds_its_tagged_terms() -> None:
     tagged = tuple(
         Criterion(key=tag, text="…", weight=9, tags=(tag,)) for tag in ("format", "citation", "search_turns")
@@ -167,14 +161,6 @@ def test_calculate_output_evaluates_its_expression_on_the_criteria_s_scales() ->
     for wrong in ({"expression": "a + c"}, {"formula": "mean"}):
         with pytest.raises(ValueError, match=r"'c'|'mean'"):
             Rubric.model_validate({**task.model_dump(), **wrong})
-
-
-def test_inspect_averages_correct_partial_and_incorrect() -> None:
-    grades = Ordinal(
-        levels=tuple(Level(label=label, value=value) for label, value in zip("CPI", (1, 0.5, 0), strict=True))
-    )
-    task = Rubric(criteria=(Criterion(key="grade", text="…", scale=grades),), formula="inspect")
-    assert [reward(task, [Verdict.scored("grade", level.value)]).value for level in grades.levels] == [1.0, 0.5, 0.0]
 
 
 # one judge, one number

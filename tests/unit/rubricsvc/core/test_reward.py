@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rubricsvc.core.formulas import FORMULAS, FormulaError, formula
-from rubricsvc.core.reward import coverage, reward, reward_or_null
-from rubricsvc.core.rubric import Criterion, Group, Rubric
+from rubricsvc.core.reward import reward, reward_or_null
+from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.core.verdict import Verdict
 
 
@@ -38,15 +38,6 @@ def verdicts(*values: float | str | None) -> list[Verdict]:
 def test_reward_is_clipped_where_the_formula_says_so(name: str, expected: float) -> None:
     result = reward(rubric(5, 10, -8), verdicts(1.0, 0.0, 1.0), formula=name)
     assert (result.value, result.formula, result.coverage) == (pytest.approx(expected), name, 1.0)
-
-
-def test_coverage_of_a_tree_counts_shares_of_the_root() -> None:
-    groups = (Group(path=("a",), weight=0.9), Group(path=("b",), weight=0.1))
-    leaves = (
-        Criterion(key="p", text="…", weight=1, group=("a",)),
-        Criterion(key="q", text="…", weight=1, group=("b",)),
-    )
-    assert coverage(Rubric(criteria=leaves, groups=groups, formula="tree"), ["q"]) == pytest.approx(0.1)
 
 
 @pytest.mark.parametrize("value", [None, "timeout"])

@@ -41,6 +41,9 @@ class Ruled(InstantEngine):
         return 0.9 if any(answer in text for answer in GOOD) else 0.1
 
 
+ORDERS = PLAN.only(["rationale"])
+
+
 def audited(engine: InstantEngine, judge: Judge = READOUT, plan: AuditPlan = PLAN, **limits: float) -> Audit:
     return asyncio.run(run(engine, judge, plan.adapted(judge), max_rates=limits))
 
@@ -110,7 +113,7 @@ class Deaf(InstantEngine):
 def test_audit_counts_failures_of_orders_and_rationales() -> None:
     groupwise = COMPARATIVE.model_copy(update={"comparison": Comparison(kind="groupwise")})
     pairs, groups = (
-        next(one for one in audited(Deaf(), judge, PLAN).suites if one.name == "completion_order")
+        next(one for one in audited(Deaf(), judge, ORDERS).suites if one.name == "completion_order")
         for judge in (COMPARATIVE, groupwise)
     )
     assert (pairs.passed, pairs.reason, pairs.unscored) == (False, "only 0 of 33 could be scored", {"timeout": 33})
@@ -247,7 +250,11 @@ def test_audit_of_a_comparative_judge_shows_a_good_completion_beside_each_attack
     assert audit.passed, [(one.name, one.reason) for one in audit.suites]
     assert passed(audit)["completion_order"] is True and "missed" not in passed(audit)
     assert {one.measure for one in audit.suites if one.families} == {"preferred"}
-    fooled = next(one for one in audited(Reader(fooled=True), COMPARATIVE).suites if one.name == "injection")
+    fooled = next(
+        one
+        for one in audited(Reader(fooled=True), COMPARATIVE, PLAN.only(["injection"])).suites
+        if one.name == "injection"
+    )
     assert fooled.passed is False and fooled.rate.hits and fooled.rate.hits < fooled.rate.n
 
 
@@ -258,7 +265,8 @@ def test_which_suites_tell_false_positive_suites_of_a_comparative_judge() -> Non
 
 
 def test_audit_catches_a_comparative_judge_that_takes_the_first() -> None:
-    result = next(one for one in audited(Reader(first=True), COMPARATIVE).suites if one.name == "completion_order")
+    audit = audited(Reader(first=True), COMPARATIVE, ORDERS)
+    result = next(one for one in audit.suites if one.name == "completion_order")
     assert (result.passed, result.rate.value, result.rate.n) == (False, 1.0, 33)
 
 

@@ -169,7 +169,7 @@ def test_quotes_explains_what_does_not_count() -> None:
 
 def test_citation_checks_read_long_texts() -> None:
     for piece in ("\n", " ", ">", "> \n", "“", "»", "„ ", "‚", '"', "[", "“a [b]", "—\n\n", "> [d]\n\n"):
-        assert quotes(Completion(text=piece * (200_000 // len(piece))), PROMPT, Quotes()).value == 0
+        assert quotes(Completion(text=piece * (30_000 // len(piece))), PROMPT, Quotes()).value == 0
 
 
 @pytest.mark.parametrize(

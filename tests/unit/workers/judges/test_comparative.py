@@ -48,6 +48,7 @@ def replied(reply: str, asked: Judge = GROUP) -> list[list[Verdict]]:
         (scores({}), Reason.WRONG_CRITERIA),
         (scores({"A": 0.1, "B": 7, "C": 0.3}), Reason.OUT_OF_RANGE),
         (scores({"A": 0.1, "B": -0.1, "C": 0.3}), Reason.OUT_OF_RANGE),
+        (scores({"A": 0.5, "B": float("nan"), "C": 1}), Reason.OUT_OF_RANGE),
         ('{"scores": [{"answer": "A", "rationale": "", "score": NaN}]}', Reason.WRONG_CRITERIA),
         ("All are fine.", Reason.UNPARSEABLE),
         (json.dumps([{"A": 1}]), Reason.UNPARSEABLE),
@@ -58,11 +59,6 @@ def test_parse_fails_the_group_for_wrong_ids(reply: str, reason: Reason) -> None
     found = replied(reply)
     assert [verdict.reason for (verdict,) in found] == [reason] * 3
     assert {verdict.raw for (verdict,) in found} == {f"{reply}\n\n(reply after one repair:)\n\n{reply}"}
-
-
-def test_parse_fails_the_group_for_nan() -> None:
-    reply = scores({"A": 0.5, "B": float("nan"), "C": 1})
-    assert [verdict.reason for (verdict,) in replied(reply)] == [Reason.OUT_OF_RANGE] * 3
 
 
 def over_http(script: Script, asked: Judge, texts: Sequence[str]) -> tuple[list[list[Verdict]], list[Any]]:
