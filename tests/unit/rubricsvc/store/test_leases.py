@@ -246,7 +246,7 @@ def test_relay_keeps_messages_of_unreachable_broker(db: Database) -> None:
 
 def test_submit_rejects_key_of_another_job(each_db: Database) -> None:
     submit_job(each_db, 3, judge=JUDGE, key="k")
-    with pytest.raises(ConflictError, match="another job"):
+    with pytest.raises(ConflictError):
         submit_job(each_db, 4, judge=JUDGE, key="k")
 
 

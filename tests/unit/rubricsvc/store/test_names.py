@@ -118,5 +118,5 @@ def test_for_prompt_ignores_versions_of_other_prompts(db: Database) -> None:
         mine = rubrics.add(session, ONE, name="r", prompt_id=a)
         rubrics.add(session, TWO, name="r", prompt_id=b)
         assert [row.id for row in rubrics.for_prompt(session, a)] == [mine.id]
-        with pytest.raises(ConflictError, match="another prompt"):
+        with pytest.raises(ConflictError):
             rubrics.add(session, ONE, name="r", prompt_id=b)
