@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rubricsvc.cli.database import database
-from rubricsvc.cli.figures import interval, number
+from rubricsvc.cli.figures import cells
 from rubricsvc.cli.output import (
     Json,
     cell,
     echo,
+    fields_of,
     print_data,
     print_json,
     print_table,
@@ -20,12 +21,12 @@ from rubricsvc.cli.output import (
     shorten,
     show_list,
 )
+from rubricsvc.core.judge import Judge
+from rubricsvc.core.label import JudgedLabel
 from rubricsvc.errors import InvalidError
+from rubricsvc.store import jobs, judges, labels
 
 if TYPE_CHECKING:
-    from rubricsvc.core.judge import Judge
-    from rubricsvc.core.label import JudgedLabel
-    from rubricsvc.stats.agreement import Estimate
     from rubricsvc.stats.agreement_report import AgreementReport, CriterionAgreement, Disagreement
 
 JudgeRef = Annotated[str, typer.Argument(help="Name or id of the judge.", show_default=False)]
@@ -36,8 +37,6 @@ Resamples = Annotated[int, typer.Option(min=0, help="Bootstrap draws of each int
 HEADINGS = {"balanced_accuracy": "balanced", "macro_f1": "f1", "weighted_kappa": "weighted"}
 """Short column titles."""
 MAX_CRITERIA = 30
-MAX_NAMED = 8
-"""Missing estimates in one note."""
 
 
 def agreement(
@@ -70,10 +69,8 @@ def judged_labels(ref: str, job: int | None, criterion: str | None = None) -> tu
     """Return the judge, and the labels beside its verdicts.
 
     Raises:
-        NotFoundError: There is no such judge or job.
         InvalidError: There are no labels, or the judge has scored none of what is labelled.
     """
-    from rubricsvc.store import jobs, judges, labels
 
     with database() as db, db.read() as session:
         row = judges.get(session, ref)
@@ -103,7 +100,6 @@ def _print(report: AgreementReport, full: bool) -> None:
     if report.reward:
         print_data("\nreward and people's overall scores")
         _print_metrics(report.reward)
-    _print_confusion(report.overall)
     if len(report.criteria) > 1:  # one alone is the same as all
         (_print_each if full else _print_criteria)(report.criteria)
     if report.worst:
@@ -112,23 +108,23 @@ def _print(report: AgreementReport, full: bool) -> None:
 
 
 def _disagreement(one: Disagreement) -> dict[str, Any]:
-    return {
-        "completion": one.completion_id,
-        "criterion": shorten(one.criterion, 40),
-        "annotator": shorten(one.annotator, 20),
-        "label": one.label,
-        "judge": one.judge,
-        "reason": shorten(one.rationale or one.note or "-", 60),
-    }
+    texts = {"criterion": shorten(one.criterion, 40), "annotator": shorten(one.annotator, 20)}
+    reason = shorten(one.rationale or one.note or "-", 60)
+    return {"completion": one.completion_id, **texts, **fields_of(one, "label", "judge"), "reason": reason}
 
 
 def _print_metrics(group: CriterionAgreement) -> None:
     rows = [
-        [name, *_cells(group.metrics.get(name)), *_cells(group.inter_annotator.get(name))]
+        [name, *cells(group.metrics.get(name)), *cells(group.inter_annotator.get(name))]
         for name in dict.fromkeys((*group.metrics, *group.inter_annotator))
     ]
     print_table(("metric", "judge", "95%", "annotators", "95%"), rows)
     _print_notes([group])
+    if group.confusion:
+        print_data("\nlevel of people (rows) and judge (columns)")
+        levels = [cell(level) for level in group.levels]
+        counts = [[level, *map(str, row)] for level, row in zip(levels, group.confusion, strict=True)]
+        print_table(("", *levels), counts)
 
 
 def _print_each(criteria: list[CriterionAgreement]) -> None:
@@ -136,55 +132,36 @@ def _print_each(criteria: list[CriterionAgreement]) -> None:
         excluded = f"{sum(group.excluded.values())} excluded, {group.annotator_pairs} pairs of annotators"
         print_data(f"\n{shorten(group.name, 80)}: {group.pairs} pairs, {excluded}")
         _print_metrics(group)
-        _print_confusion(group)
 
 
 def _print_criteria(criteria: list[CriterionAgreement]) -> None:
     """Print the judge's metrics, a line a criterion, with those of annotators among themselves below it."""
-    print_data("")
     shown = criteria[:MAX_CRITERIA]
     names = [name for name in shown[0].metrics if any(group.metrics[name].value is not None for group in shown)]
     rows = []
     for group in shown:
-        numbers = [_cells(group.metrics[name])[0] for name in names]
-        rows.append([shorten(group.name, 40), str(group.pairs), str(sum(group.excluded.values())), *numbers])
+        first = [shorten(group.name, 40), str(group.pairs), str(sum(group.excluded.values()))]
+        rows.append(first + [cells(group.metrics[name])[0] for name in names])
         if group.inter_annotator:
-            numbers = [_cells(group.inter_annotator.get(name))[0] for name in names]
+            numbers = [cells(group.inter_annotator.get(name))[0] for name in names]
             rows.append(["  annotators", str(group.annotator_pairs), "", *numbers])
+    print_data("")
     print_table(("criterion", "pairs", "excluded", *(HEADINGS.get(name, name) for name in names)), rows)
-    _print_notes(shown, intervals=False)
+    _print_notes(shown)
     more = f"{len(criteria) - MAX_CRITERIA} more criteria with --full or --json; " * (len(criteria) > len(shown))
     echo(f"{more}intervals and confusion of each criterion with --full")
 
 
-def _print_notes(groups: list[CriterionAgreement], *, intervals: bool = True) -> None:
-    """Print a line for each reason why something is missing, with what is missing."""
+def _print_notes(groups: list[CriterionAgreement]) -> None:
+    """Print a line for each reason why something is missing, with what is missing; intervals of one group only."""
     missing: dict[str, dict[str, None]] = {}
     for group in groups:
         of = f" of {shorten(group.name, 40)}" if len(groups) > 1 else ""
         for prefix, estimates in (("", group.metrics), ("annotators' ", group.inter_annotator)):
             for name, estimate in estimates.items():
-                if estimate.null_reason and not (prefix and name in missing.get(estimate.null_reason, {})):
+                if estimate.null_reason:
                     missing.setdefault(estimate.null_reason, {})[f"{prefix}{name}{of}"] = None
-                if estimate.no_interval_reason and intervals:
-                    missing.setdefault(estimate.no_interval_reason, {})[f"{prefix}intervals{of}"] = None
+                elif estimate.no_interval_reason and not of:
+                    missing.setdefault(estimate.no_interval_reason, {})[f"{prefix}intervals"] = None
     for reason, names in missing.items():
-        more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
-        print_data(f"n/a: {', '.join(list(names)[:MAX_NAMED])}{more}: {reason}")
-
-
-def _print_confusion(group: CriterionAgreement) -> None:
-    if not group.confusion:
-        return
-    print_data("\nlevel of people (rows) and judge (columns)")
-    levels = [cell(level) for level in group.levels]
-    rows = [[level, *map(str, counts)] for level, counts in zip(levels, group.confusion, strict=True)]
-    print_table(("", *levels), rows)
-
-
-def _cells(estimate: Estimate | None) -> tuple[str, str]:
-    """Return the number and its interval as cells."""
-    if estimate is None:
-        return "", ""
-    missing = "[n/a]" if estimate.value is not None else ""
-    return number(estimate.value, missing="n/a"), interval(estimate.low, estimate.high, missing=missing)
+        print_data(f"n/a: {shorten(', '.join(names), 200)}: {reason}")

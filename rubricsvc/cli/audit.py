@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-import asyncio
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rubricsvc.cli.agreement import JudgeRef
+from rubricsvc.cli.audit_report import print_audit, write_html
 from rubricsvc.cli.database import database
+from rubricsvc.cli.judge_probe import ask
 from rubricsvc.cli.output import NOT_PASSED, OK, Json, echo, exit_with, print_json, progress_bar, shorten
+from rubricsvc.core.audit import Audit
+from rubricsvc.core.judge import Judge
 from rubricsvc.errors import InvalidError
+from rubricsvc.formats import load
+from rubricsvc.settings import get_settings
+from rubricsvc.store import audits, jobs, judges
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from rubricsvc.core.audit import Audit
-    from rubricsvc.core.judge import Judge
     from workers.audit.cases import AuditCase
     from workers.audit.plan import AuditPlan
 
@@ -24,7 +28,7 @@ DEFAULT_PER_ATTACK, DEFAULT_LIMIT = 4, 100
 
 
 def audit(
-    judge: Annotated[str, typer.Argument(help="Name or id of the judge.", show_default=False)],
+    judge: JudgeRef,
     *,
     suite: Annotated[
         list[str] | None, typer.Option(help="Run only this suite; repeatable. Such an audit is not stored.")
@@ -57,18 +61,24 @@ def audit(
     the order of criteria, and verdicts that contradict their rationale. The audit is stored with the judge; `judges
     show` and `runs start` report it. An interrupted audit resumes. Exits with 4 if a suite is not passed.
     """
-    from rubricsvc.cli.audit_report import print_audit, write_html
-    from workers.audit import runner
+    from workers.audit import data as public
+    from workers.audit import runner, suites
+    from workers.audit.plan import AuditPlan
 
-    stored, judge_id = _judge(judge)
+    with database() as db, db.read() as session:
+        row = judges.get(session, judge)
+        stored, judge_id = row.value, row.id
     runner.check_auditable(stored)
-    plan = _plan(_cases(data, format, job, limit), per_attack, data_dir, limit).adapted(stored)
+    attacks, sets = public.suites(data_dir, limit=limit) if data_dir is not None else ((), ())
+    cases = _cases(data, format, job, limit)
+    plan = AuditPlan(cases, (*suites.built_in(), *attacks), sets, per_attack).adapted(stored)
     limits = _limits(plan, max_fpr or [])
     options = _non_default_options(data, job, data_dir, per_attack=per_attack, limit=limit, max_fpr=max_fpr or [])
     result = _run(stored, plan.only(suite) if suite else plan, limits)
     result = result.model_copy(update={"non_default_options": options})
     if suite is None:
-        _store(judge_id, result)
+        with database() as db, db.write() as session:
+            audits.add(session, judge_id, result)
     if out is not None:
         write_html(out, stored, result)
     with exit_with(OK if result.passed else NOT_PASSED):
@@ -80,26 +90,15 @@ def audit(
             echo("not stored: only some of the suites were run")
 
 
-def _judge(ref: str) -> tuple[Judge, int]:
-    from rubricsvc.store import judges
-
-    with database() as db, db.read() as session:
-        row = judges.get(session, ref)
-        return row.value, row.id
-
-
 def _cases(data: Path | None, format: str | None, job: int | None, limit: int) -> tuple[AuditCase, ...]:
     from workers.audit import cases
 
     if data is not None and job is not None:
         raise InvalidError("--data and --job exclude each other", hint="give one of them")
     if data is not None:
-        from rubricsvc.formats import load
-
         return _sample(cases.from_records(load(data, format), source=str(data)), limit)
     if job is None:
         return cases.built_in()
-    from rubricsvc.store import audits, jobs
 
     with database() as db, db.read() as session:
         attackable = cases.empty_completions(audits.tasks_of_job(session, jobs.get(session, job).id))
@@ -115,14 +114,6 @@ def _sample(every: tuple[AuditCase, ...], limit: int) -> tuple[AuditCase, ...]:
     if len(taken) < len(every):
         echo(f"using {len(taken)} of {len(every)} completions; use more with --limit")
     return taken
-
-
-def _plan(cases: tuple[AuditCase, ...], per_attack: int, data_dir: Path | None, limit: int) -> AuditPlan:
-    from workers.audit import data, suites
-    from workers.audit.plan import AuditPlan
-
-    attacks, sets = data.suites(data_dir, limit=limit) if data_dir is not None else ((), ())
-    return AuditPlan(cases, (*suites.built_in(), *attacks), sets, per_attack)
 
 
 def _limits(plan: AuditPlan, given: Sequence[str]) -> dict[str, float]:
@@ -167,32 +158,14 @@ def _non_default_options(
 
 
 def _run(judge: Judge, plan: AuditPlan, limits: dict[str, float]) -> Audit:
-    from rubricsvc.cli.embedded import fetch_if_embedded
-    from rubricsvc.settings import get_settings
     from workers.audit import runner
     from workers.audit.journal import AuditJournal
-    from workers.engines import make_engine
-
-    fetch_if_embedded(judge)
-
-    async def attack() -> Audit:
-        engine = make_engine(judge)
-        try:
-            return await runner.run(engine, judge, plan, max_rates=limits, journal=journal, on_progress=bar.update)
-        finally:
-            await engine.aclose()
 
     path = get_settings().cache_dir / "audits" / f"{judge.digest[:32]}-{plan.digest[:32]}.jsonl"
     with AuditJournal(path) as journal, progress_bar("audit") as bar:
         if len(journal):
             echo(f"resuming an interrupted audit: {len(journal)} completions are judged")
-        result = asyncio.run(attack())
+        options: dict[str, Any] = {"max_rates": limits, "journal": journal, "on_progress": bar.update}
+        result = ask(judge, lambda engine: runner.run(engine, judge, plan, **options))
         journal.delete()
     return result
-
-
-def _store(judge_id: int, result: Audit) -> None:
-    from rubricsvc.store import audits
-
-    with database() as db, db.write() as session:
-        audits.add(session, judge_id, result)

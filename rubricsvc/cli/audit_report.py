@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from rubricsvc.cli.figures import interval, number
-from rubricsvc.cli.output import cell, clean, echo, open_output, print_data, print_table, shorten, show_list
-
-if TYPE_CHECKING:
-    from rubricsvc.core.audit import Audit, Hit, SuiteResult
-    from rubricsvc.core.judge import Judge
+from rubricsvc.cli.figures import cells, number
+from rubricsvc.cli.html_page import render
+from rubricsvc.cli.output import cell, clean, echo, fields_of, open_output, print_data, print_table, shorten, show_list
+from rubricsvc.core.audit import Audit, Hit, SuiteResult
+from rubricsvc.core.judge import Judge
 
 MAX_HITS = 10
 
@@ -22,7 +21,7 @@ def print_audit(judge: Judge, audit: Audit) -> None:
         [_row(suite) for suite in audit.suites],
     )
     families = [
-        [suite.name, cell(family), str(rate.n), number(rate.value), interval(rate.low, rate.high)]
+        [suite.name, cell(family), str(rate.n), *cells(rate)]
         for suite in audit.suites
         for family, rate in suite.families.items()
     ]
@@ -39,7 +38,6 @@ def print_audit(judge: Judge, audit: Audit) -> None:
 
 def write_html(path: Path, judge: Judge, audit: Audit) -> None:
     """Write the report to ``path``. Text of models and attackers is escaped, and the page loads nothing."""
-    from rubricsvc.cli.html_page import render
 
     template = Path(__file__).with_name("audit_report.html.j2")
     filters = {"clean": clean, "number": lambda value: number(value, missing="–"), "percent": _percent}
@@ -61,26 +59,12 @@ def _baseline_note(suite: SuiteResult) -> str:
 
 
 def _row(suite: SuiteResult) -> list[str]:
-    return [
-        suite.name,
-        str(suite.attacks),
-        str(suite.rate.n),
-        number(suite.rate.value),
-        interval(suite.rate.low, suite.rate.high),
-        number(suite.baseline.value) if suite.baseline else "",
-        f"{suite.mean_shift:+.3f}" if suite.mean_shift is not None else "",
-        f"{suite.max_rate:g}",
-        cell(suite.passed),
-        cell(suite.unscored) if suite.passed is not None else str(suite.reason),
-    ]
+    shift = f"{suite.mean_shift:+.3f}" if suite.mean_shift is not None else ""
+    counts = [suite.name, str(suite.attacks), str(suite.rate.n), *cells(suite.rate), cells(suite.baseline)[0], shift]
+    unscored = cell(suite.unscored) if suite.passed is not None else str(suite.reason)
+    return [*counts, f"{suite.max_rate:g}", cell(suite.passed), unscored]
 
 
 def _hit(hit: Hit) -> dict[str, Any]:
-    return {
-        "suite": hit.suite,
-        "attack": shorten(hit.attack, 30),
-        "baseline": hit.baseline,
-        "value": hit.value,
-        "criterion": shorten(hit.criterion, 40),
-        "completion": shorten(hit.completion, 80),
-    }
+    texts = {"criterion": shorten(hit.criterion, 40), "completion": shorten(hit.completion, 80)}
+    return {"suite": hit.suite, "attack": shorten(hit.attack, 30), **fields_of(hit, "baseline", "value"), **texts}

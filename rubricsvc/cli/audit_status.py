@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from rubricsvc.errors import RubricsvcError, UnavailableError
+from rubricsvc.core.audit import StoredAudit
+from rubricsvc.core.judge import Judge
+from rubricsvc.errors import RubricsvcError
 
 if TYPE_CHECKING:
-    from rubricsvc.core.audit import StoredAudit
-    from rubricsvc.core.judge import Judge
     from trainer.config import ServiceJudge
 
 
@@ -65,8 +65,6 @@ def status_at_service(judge: ServiceJudge) -> AuditStatus:
     try:
         with Client(judge.service, timeout=5.0) as client:
             *_, audit = (None, *client.iterate(client.judges.audits, judge=judge.name))
-    except UnavailableError:
-        return AuditStatus(judge.name, missing_reason="the service does not answer yet")
     except RubricsvcError as error:
         return AuditStatus(judge.name, missing_reason=str(error))
     hint = f"make one with `rubricsvc judges audit {judge.name}` at the service"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,11 +11,12 @@ import typer
 
 from rubricsvc.cli.agreement import Job, JudgeRef, Resamples, Seed, judged_labels
 from rubricsvc.cli.database import database
-from rubricsvc.cli.figures import interval, number
+from rubricsvc.cli.figures import cells
 from rubricsvc.cli.output import (
     Json,
     cell,
     echo,
+    fields_of,
     ignore_broken_pipe,
     open_output,
     print_json,
@@ -22,13 +24,13 @@ from rubricsvc.cli.output import (
     show,
     show_list,
 )
+from rubricsvc.core.calibration import Calibration
+from rubricsvc.core.judge import Judge
+from rubricsvc.core.label import JudgedLabel
 from rubricsvc.errors import InvalidError
+from rubricsvc.store import judges
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from rubricsvc.core.judge import Judge
-    from rubricsvc.core.label import JudgedLabel
     from rubricsvc.stats.calibration_fit import FittedFamily
 
 
@@ -97,8 +99,6 @@ def _check(judge: Judge, method: str) -> None:
 
 def _store(judge: Judge, name: str, families: Sequence[FittedFamily]) -> str | None:
     """Store the calibrated judge and return its name; None without a curve."""
-    from rubricsvc.core.calibration import Calibration
-    from rubricsvc.store import judges
 
     curves = {one.family: one.curve for one in families if one.curve is not None}
     if not curves:
@@ -114,11 +114,7 @@ def _curve(one: FittedFamily) -> dict[str, Any] | None:
 
 
 def _row(one: FittedFamily) -> dict[str, Any]:
-    row: dict[str, Any] = {
-        "family": one.family,
-        "labels": one.labels,
-        "method": one.curve.method if one.curve else None,
-    }
+    row = fields_of(one, "family", "labels") | {"method": one.curve and one.curve.method}
     for name in ("ece", "brier", "log_loss"):
         before, after = (getattr(loss, name) if loss else None for loss in (one.before, one.after))
         row[name] = f"{cell(before)} → {cell(after)}"
@@ -135,7 +131,7 @@ def _overall(rows: list[JudgedLabel], out: Path | None, resamples: int, seed: in
     if as_json:
         print_json(asdict(fit) | {"model": fit.model.model_dump(mode="json")})
         return
-    show({"scores": fit.scores, "people": fit.people, "prompts": fit.prompts}, False)
+    show(fields_of(fit, "scores", "people", "prompts"), False)
     estimates = {
         "judge's own score": fit.judge,
         "regression, person unknown": fit.no_person,
@@ -144,10 +140,8 @@ def _overall(rows: list[JudgedLabel], out: Path | None, resamples: int, seed: in
         "regression with the person's weights": fit.person_weights,
     }
     known = {name: estimate for name, estimate in estimates.items() if estimate is not None}
-    print_table(
-        ("pearson with people's overall scores", "r", "95%"),
-        [[name, number(one.value, missing="n/a"), interval(one.low, one.high)] for name, one in known.items()],
-    )
+    table = [[name, *cells(estimate)] for name, estimate in known.items()]
+    print_table(("pearson with people's overall scores", "r", "95%"), table)
     for name, estimate in known.items():
         if estimate.null_reason:
             echo(f"{name}: {estimate.null_reason}")

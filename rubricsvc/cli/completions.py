@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from rubricsvc.cli.database import database
-from rubricsvc.cli.importing import AnyFormat, File, Language, SkipInvalid, import_and_report, options_of
-from rubricsvc.cli.output import After, Json, Limit, clean, group, print_data, print_json, shorten, show, show_page
-
-if TYPE_CHECKING:
-    from rubricsvc.store.tables import CompletionRow
+from rubricsvc.cli.importing import AnyFormat, File, Language, SkipInvalid, import_and_report
+from rubricsvc.cli.output import (
+    After,
+    Json,
+    Limit,
+    clean,
+    fields_of,
+    group,
+    print_data,
+    print_json,
+    shorten,
+    show,
+    show_page,
+)
+from rubricsvc.services.importing import COMPLETIONS, RECORDS
+from rubricsvc.store import completions, prompts
+from rubricsvc.store.tables import CompletionRow
 
 app = group("Completions of prompts.")
 
@@ -28,33 +40,15 @@ def import_(
 
     A file is imported whole or not at all. Importing it again changes nothing.
     """
-    from rubricsvc.services.importing import COMPLETIONS, RECORDS, import_file
 
-    import_and_report(
-        file,
-        as_json,
-        lambda session, source: import_file(
-            session,
-            source,
-            format,
-            kinds=(RECORDS, COMPLETIONS),
-            with_rubrics=False,
-            skip_invalid=skip_invalid,
-            options=options_of(language),
-        ),
-    )
+    options = {"skip_invalid": skip_invalid, "with_rubrics": False, "check": None}
+    import_and_report(file, format, language, as_json, kinds=(RECORDS, COMPLETIONS), **options)
 
 
 def _row(row: CompletionRow) -> dict[str, Any]:
     value = row.value
-    return {
-        "id": row.id,
-        "prompt_id": row.prompt_id,
-        "policy": row.policy,
-        "step": value.step,
-        "external_id": value.id,
-        "characters": len(value.text),
-    }
+    content = {"step": value.step, "external_id": value.id, "characters": len(value.text)}
+    return fields_of(row, "id", "prompt_id", "policy") | content
 
 
 @app.command("list")
@@ -67,7 +61,6 @@ def list_(
     as_json: Json = False,
 ) -> None:
     """List completions."""
-    from rubricsvc.store import completions, prompts
 
     with database() as db, db.read() as session:
         prompt_id = prompts.get(session, prompt).id if prompt is not None else None
@@ -86,7 +79,6 @@ def show_(
     as_json: Json = False,
 ) -> None:
     """Show one completion."""
-    from rubricsvc.store import completions
 
     with database() as db, db.read() as session:
         row = completions.get(session, completion_id)

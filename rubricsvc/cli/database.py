@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
+from sqlalchemy import make_url
+from sqlalchemy.exc import DBAPIError
+
+from rubricsvc import telemetry
 from rubricsvc.cli.output import echo
-
-if TYPE_CHECKING:
-    from rubricsvc.settings import Settings
-    from rubricsvc.store.session import Database
+from rubricsvc.errors import UnavailableError
+from rubricsvc.settings import Settings, get_settings
+from rubricsvc.store import migrate
+from rubricsvc.store.session import Database
 
 
 def open_database(settings: Settings) -> Database:
@@ -21,10 +24,6 @@ def open_database(settings: Settings) -> Database:
     Raises:
         UnavailableError: it cannot be reached, or its schema is not the newest.
     """
-    from sqlalchemy import make_url
-
-    from rubricsvc.store import migrate
-    from rubricsvc.store.session import Database
 
     db = Database(settings.database_url)
     try:
@@ -37,10 +36,6 @@ def open_database(settings: Settings) -> Database:
 
 
 def _is_empty_file(db: Database) -> bool:
-    from sqlalchemy.exc import DBAPIError
-
-    from rubricsvc.errors import UnavailableError
-    from rubricsvc.store import migrate
 
     try:
         return db.engine.dialect.name == "sqlite" and migrate.is_empty(db)
@@ -51,9 +46,7 @@ def _is_empty_file(db: Database) -> bool:
 @contextmanager
 def database() -> Iterator[Database]:
     """Open the configured database; new work is published to a broker that other processes use."""
-    from rubricsvc import telemetry
     from rubricsvc.broker import MEMORY, attach
-    from rubricsvc.settings import get_settings
 
     telemetry.configure("WARNING", human=True)  # to stderr: stdout is for data
 

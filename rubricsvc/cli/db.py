@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from sqlalchemy import make_url
+
 from rubricsvc.cli.output import OK, UNAVAILABLE, Json, echo, exit_with, group, show
+from rubricsvc.settings import get_settings
+from rubricsvc.store import migrate
+from rubricsvc.store.session import Database, sqlite_file
 
 app = group("Database schema.")
 
@@ -10,9 +15,6 @@ app = group("Database schema.")
 @app.command()
 def upgrade() -> None:
     """Upgrade the database to the newest schema."""
-    from rubricsvc.settings import get_settings
-    from rubricsvc.store import migrate
-    from rubricsvc.store.session import Database
 
     db = Database(get_settings().database_url)
     try:
@@ -20,20 +22,13 @@ def upgrade() -> None:
         migrate.upgrade(db)
     finally:
         db.close()
-    if before == newest:
-        echo(f"the schema is up to date ({newest})")
-    else:
-        echo(f"upgraded the schema from {before or 'nothing'} to {newest}")
+    changed = f"upgraded from {before or 'nothing'} to" if before != newest else "up to date:"
+    echo(f"the schema is {changed} {newest}")
 
 
 @app.command()
 def status(as_json: Json = False) -> None:
     """Show the schema version; exit with 3 if it is not the newest."""
-    from sqlalchemy import make_url
-
-    from rubricsvc.settings import get_settings
-    from rubricsvc.store import migrate
-    from rubricsvc.store.session import Database, sqlite_file
 
     db = Database(get_settings().database_url)
     file = sqlite_file(db.url)

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
 from dataclasses import asdict, dataclass
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rubricsvc.cli.output import OK, WITH_FAILURES, Json, clean, exit_with, print_data, print_json
-
-if TYPE_CHECKING:
-    from rubricsvc.core.judge import Judge
-    from rubricsvc.settings import Settings
+from rubricsvc.cli.served_models import served_models
+from rubricsvc.core.judge import Judge
+from rubricsvc.errors import RubricsvcError, UnavailableError
+from rubricsvc.settings import Settings, read_settings
+from rubricsvc.store import judges
+from rubricsvc.store.migrate import open_database
+from rubricsvc.store.session import sqlite_file
+from workers.checks.sandbox.runner import ready
+from workers.engines.local.embedded_model import NAME
 
 MIN_FREE_BYTES = 1_000_000_000
 _PROBE_BYTES = 65_536
@@ -54,143 +59,88 @@ def doctor(as_json: Json = False) -> None:
 
 def diagnose() -> Iterator[Diagnosis]:
     """Run every check, in the order in which failures are best fixed."""
-    from rubricsvc.broker import check_broker, shown
-    from rubricsvc.errors import InvalidError
-    from rubricsvc.settings import read_settings
+    from rubricsvc.broker import check_broker, shown  # loads Celery
 
     try:
         settings = read_settings()
-    except InvalidError as error:
+    except RubricsvcError as error:
         yield Diagnosis("settings", error.message, error.hint)
         return
-    yield Diagnosis("settings", f"database {shown(settings.database_url)}, broker {shown(settings.broker_url)}")
-    yield _database(settings)
-    yield _try("broker", lambda: check_broker(settings.broker_url), "reachable")
-    yield _packages("in-process models", ("torch", "transformers"), "train")
-    yield _packages("checks", _CHECK_PACKAGES, "judging")
-    yield _sandbox()
-    judges = _judges(settings)
-    yield from (_judge(judge, settings) for judge in judges)
-    if not judges:
-        yield Diagnosis("judges", "none; add one with `rubricsvc judges add`")
-    yield from _disk(settings)
+    stored, folders = _judges(settings), {"model cache": settings.cache_dir}
+    with suppress(RubricsvcError):  # reported by the check of the database
+        if (file := sqlite_file(settings.database_url)) is not None:
+            folders["database folder"] = file.parent
+    checks: dict[str, Callable[[], str | None]] = {
+        "settings": lambda: f"database {shown(settings.database_url)}, broker {shown(settings.broker_url)}",
+        "database": lambda: _database(settings),
+        "broker": lambda: check_broker(settings.broker_url),
+        "in-process models": lambda: _packages("train", "torch", "transformers"),
+        "checks": lambda: _packages("judging", *_CHECK_PACKAGES),
+        "sandbox": _sandbox,
+        **{f"judge {judge.name}": partial(_judge, judge, settings) for judge in stored},
+        **({} if stored else {"judges": lambda: "none; add one with `rubricsvc judges add`"}),
+        **{f"disk of the {name}": partial(_free_space, folder) for name, folder in folders.items()},
+    }
+    for check, run in checks.items():
+        try:
+            yield Diagnosis(check, run() or "reachable")
+        except RubricsvcError as error:
+            yield Diagnosis(check, error.message, error.hint or "see the message")
 
 
-def _try(check: str, action: Callable[[], object], detail: str) -> Diagnosis:
-    from rubricsvc.errors import RubricsvcError
-
-    try:
-        action()
-    except RubricsvcError as error:
-        return Diagnosis(check, error.message, error.hint or "see the message")
-    return Diagnosis(check, detail)
-
-
-def _database(settings: Settings) -> Diagnosis:
-    from rubricsvc.store.migrate import open_database
-
-    def open_existing() -> None:
-        if _exists(settings):
-            open_database(settings.database_url).close()
-
-    result = _try("database", open_existing, "reachable, schema up to date")
-    if result.ok and not _exists(settings):
-        return Diagnosis("database", "does not exist yet; created on first use")
-    return result
+def _database(settings: Settings) -> str:
+    if not _exists(settings):
+        return "does not exist yet; created on first use"
+    open_database(settings.database_url).close()
+    return "reachable, schema up to date"
 
 
 def _exists(settings: Settings) -> bool:
     """Return whether the database can be opened without creating a SQLite file."""
-    from rubricsvc.store.session import sqlite_file
-
     file = sqlite_file(settings.database_url)
     return file is None or file.exists()
 
 
-def _packages(check: str, packages: tuple[str, ...], extra: str) -> Diagnosis:
-    missing = [name for name in packages if find_spec(name) is None]
-    if not missing:
-        return Diagnosis(check, "all packages installed")
-    return Diagnosis(check, f"not installed: {', '.join(missing)} (optional: pip install 'rubricsvc[{extra}]')")
+def _packages(extra: str, *packages: str) -> str:
+    missing = ", ".join(name for name in packages if find_spec(name) is None)
+    return f"not installed: {missing} (optional: pip install 'rubricsvc[{extra}]')" if missing else "all installed"
 
 
-def _sandbox() -> Diagnosis:
-    from rubricsvc.errors import UnavailableError
-    from workers.checks.sandbox.runner import ready
-
+def _sandbox() -> str:
     try:
-        isolated = ready() == "bwrap"
+        return "bubblewrap" if ready() == "bwrap" else "disabled: untrusted code runs without isolation"
     except UnavailableError as error:
-        return Diagnosis("sandbox", f"{error.message}; checks that run code fail (optional: {error.hint})")
-    return Diagnosis("sandbox", "bubblewrap" if isolated else "disabled: untrusted code runs without isolation")
+        return f"{error.message}; checks that run code fail (optional: {error.hint})"
 
 
 def _judges(settings: Settings) -> list[Judge]:
-    from rubricsvc.errors import RubricsvcError
-    from rubricsvc.store import judges
-    from rubricsvc.store.migrate import open_database
-
     try:
         if not _exists(settings):
             return []
         db = open_database(settings.database_url)
     except RubricsvcError:  # reported by the check of the database
         return []
-    with contextlib.closing(db), db.read() as session:
+    with closing(db), db.read() as session:
         return [row.value for row in judges.page(session, limit=10_000)]
 
 
-def _judge(judge: Judge, settings: Settings) -> Diagnosis:
+def _judge(judge: Judge, settings: Settings) -> str:
     if judge.engine == "openai_http":
-        return _endpoint(judge)
-    if judge.engine == "transformers_local":
-        return _local_model(judge, settings)
-    return Diagnosis(f"judge {judge.name}", f"engine {judge.engine} is not checked")
-
-
-def _endpoint(judge: Judge) -> Diagnosis:
-    from rubricsvc.cli.served_models import served_models
-    from rubricsvc.errors import RubricsvcError
-
-    check = f"judge {judge.name}"
-    try:
+        url = judge.endpoint.base_url or "api.openai.com"
         served = served_models(judge.endpoint, timeout_s=_JUDGE_SECONDS)
-    except RubricsvcError as error:
-        return Diagnosis(check, error.message, error.hint)
-    url = judge.endpoint.base_url or "api.openai.com"
-    if judge.model not in served:
+        if judge.model in served:
+            return f"{url} serves {judge.model}"
         listed = ", ".join(sorted(served)[:3]) or "none"
-        return Diagnosis(check, f"{url} does not serve {judge.model}", f"use one of its models: {listed}")
-    return Diagnosis(check, f"{url} serves {judge.model}")
-
-
-def _local_model(judge: Judge, settings: Settings) -> Diagnosis:
-    from workers.engines.local.embedded_model import NAME
-
-    check = f"judge {judge.name}"
+        raise UnavailableError(f"{url} does not serve {judge.model}", hint=f"use one of its models: {listed}")
+    if judge.engine != "transformers_local":
+        return f"engine {judge.engine} is not checked"
     if find_spec("torch") is None:
-        return Diagnosis(check, f"{judge.model} needs torch", "pip install 'rubricsvc[train]'")
-    if judge.model != "embedded":
-        is_folder = Path(judge.model).is_dir()
-        return Diagnosis(check, f"model folder {judge.model}" if is_folder else f"{judge.model}, fetched on first use")
-    folder = settings.cache_dir / NAME
-    cached = (folder / "model.safetensors").exists()
-    return Diagnosis(check, f"model files in {folder}" if cached else "model files fetched on first use (93 MB)")
+        raise UnavailableError(f"{judge.model} needs torch", hint="pip install 'rubricsvc[train]'")
+    folder = settings.cache_dir / NAME if judge.model == "embedded" else Path(judge.model)
+    return f"model folder {folder}" if folder.is_dir() else f"{judge.model}, fetched on first use"
 
 
-def _disk(settings: Settings) -> Iterator[Diagnosis]:
-    from rubricsvc.errors import InvalidError
-    from rubricsvc.store.session import sqlite_file
-
-    folders = {"model cache": settings.cache_dir}
-    with contextlib.suppress(InvalidError):  # reported by the check of the database
-        if (file := sqlite_file(settings.database_url)) is not None:
-            folders["database folder"] = file.parent
-    for name, folder in folders.items():
-        yield _free_space(f"disk of the {name}", folder)
-
-
-def _free_space(check: str, folder: Path) -> Diagnosis:
+def _free_space(folder: Path) -> str:
     """Write a file as well: free bytes say nothing of inodes, quotas and read-only disks."""
     existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
     try:
@@ -199,8 +149,9 @@ def _free_space(check: str, folder: Path) -> Diagnosis:
             probe.flush()
             os.fsync(probe.fileno())
     except OSError as error:
-        fix = f"free space in {existing}, make it writable, or set another folder"
-        return Diagnosis(check, f"{existing} cannot be written to: {error.strerror}", fix)
+        hint = f"free space in {existing}, make it writable, or set another folder"
+        raise UnavailableError(f"{existing} cannot be written to: {error.strerror}", hint=hint) from error
     free = shutil.disk_usage(existing).free
-    fix = f"free space on the disk of {existing}" if free < MIN_FREE_BYTES else ""
-    return Diagnosis(check, f"{free / 1e9:.1f} GB free", fix)
+    if free < MIN_FREE_BYTES:
+        raise UnavailableError(f"{free / 1e9:.1f} GB free", hint=f"free space on the disk of {existing}")
+    return f"{free / 1e9:.1f} GB free"

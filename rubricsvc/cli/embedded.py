@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from rubricsvc.cli.output import echo, progress_bar
-
-if TYPE_CHECKING:
-    from rubricsvc.core.judge import Judge
+from rubricsvc.core.judge import Judge
+from rubricsvc.settings import get_settings
+from workers.engines.local.embedded_model import NAME, embedded_model
 
 EMBEDDED = "embedded"
 
@@ -25,8 +23,6 @@ def fetch_if_embedded(judge: Judge) -> None:
 
 def fetch_embedded() -> None:
     """Unpack the embedded model into the cache, with a progress bar, if it is missing."""
-    from rubricsvc.settings import get_settings
-    from workers.engines.local.embedded_model import NAME, embedded_model
 
     cache = get_settings().cache_dir
     if (cache / NAME).is_dir():

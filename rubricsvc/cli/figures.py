@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
 
-def number(value: float | None, *, missing: str = "", digits: int = 3) -> str:
+
+def number(value: float | None, *, missing: str = "n/a", digits: int = 3) -> str:
     """Return the number with fixed digits, or ``missing``."""
     return missing if value is None else f"{value:.{digits}f}"
 
 
-def interval(low: float | None, high: float | None, *, missing: str = "", digits: int = 2) -> str:
-    """Return ``[low, high]``, or ``missing`` without an interval."""
-    return missing if low is None or high is None else f"[{low:.{digits}f}, {high:.{digits}f}]"
+def cells(estimate: Any, *, digits: int = 3) -> tuple[str, str]:
+    """Return the value and the interval ``[low, high]`` of an estimate of any kind; empty cells where there is none."""
+    if estimate is None:
+        return "", ""
+    ends = [number(end, digits=digits - 1) for end in (estimate.low, estimate.high) if end is not None]
+    return number(estimate.value, digits=digits), f"[{', '.join(ends)}]" if ends else ""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from rubricsvc.cli.embedded import EMBEDDED
 from rubricsvc.cli.importing import input_file
+from rubricsvc.cli.judge_add import ApiKeyEnv
 from rubricsvc.cli.judge_probe import score_once
 from rubricsvc.cli.output import (
     OK,
@@ -24,14 +24,15 @@ from rubricsvc.cli.output import (
     print_table,
     shorten,
 )
-from rubricsvc.cli.score import file_or_text, judge_of, no_judge, text_of
+from rubricsvc.cli.score import JudgeOption, Model, file_or_text, judge_of, no_judge, text_of
+from rubricsvc.core import strict_json
+from rubricsvc.core.prompt import Completion, Prompt
+from rubricsvc.core.rubric import Rubric
 from rubricsvc.errors import InvalidError
-
-if TYPE_CHECKING:
-    from rubricsvc.core.prompt import Prompt
-    from rubricsvc.core.rubric import Rubric
-    from rubricsvc.graders.model import Grader
-    from rubricsvc.graders.results import GraderRun
+from rubricsvc.formats.openai_grader import parse, parse_prompt
+from rubricsvc.graders.model import Grader, parts_of, rubric_of
+from rubricsvc.graders.results import GraderRun, run_of
+from workers import checks
 
 app = group("Check and run OpenAI graders, without a database.")
 
@@ -44,7 +45,6 @@ def validate(file: File, as_json: Json = False) -> None:
 
     Check a file of items with their graders with `rubricsvc rubrics lint`.
     """
-    from rubricsvc.graders.model import parts_of
 
     data, grader, _ = _read(file)
     if as_json:
@@ -61,24 +61,19 @@ def run(
     *,
     sample: Annotated[str, typer.Option(help="Text to grade, or a file with it; - is stdin.")],
     item: Annotated[str | None, typer.Option(help="Item of the data set: JSON, or a JSON file.")] = None,
-    judge: Annotated[
-        str | None,
-        typer.Option(help="embedded, the URL of an OpenAI-compatible server, or the name of a judge."),
-    ] = None,
-    model: Annotated[str | None, typer.Option(help="Model at the URL.", show_default="the only one served")] = None,
+    judge: JudgeOption = None,
+    model: Model = None,
     mode: Annotated[
         str | None,
         typer.Option(help="readout or written.", show_default="written, or readout for embedded"),
     ] = None,
-    api_key_env: Annotated[str | None, typer.Option(help="Environment variable of the server's API key.")] = None,
+    api_key_env: ApiKeyEnv = None,
     as_json: Json = False,
 ) -> None:
     """Run a grader on one sample. --json prints the response of OpenAI's API.
 
     Exits with 1 if there is no reward because a part of the grader failed.
     """
-    from rubricsvc.core.prompt import Completion
-    from rubricsvc.graders.results import run_of
 
     _, grader, rubric = _read(file)
     prompt = _item(item)
@@ -86,7 +81,7 @@ def run(
     mode = mode or ("readout" if judge == EMBEDDED else "written")
     judge_value = judge_of(judge, model, mode, api_key_env) if judge is not None else no_judge(rubric)
     started = time.monotonic()
-    verdicts = asyncio.run(score_once(judge_value, rubric, prompt, Completion(text=text)))
+    verdicts = score_once(judge_value, rubric, prompt, Completion(text=text))
     judged = [criterion.key for criterion in rubric.criteria if criterion.custom_prompt]
     models = dict.fromkeys(judged, judge_value.model or judge_value.name)
     result = run_of(grader, rubric, verdicts, models=models, seconds=time.monotonic() - started)
@@ -99,9 +94,6 @@ def run(
 
 def _read(file: str) -> tuple[Any, Grader, Rubric]:
     """Return the data of the only grader in a file, the grader and its rubric."""
-    from rubricsvc.formats.openai_grader import parse
-    from rubricsvc.graders.model import rubric_of
-    from workers import checks
 
     source = input_file(file)
     records = [data for data, _ in source.records()]
@@ -116,12 +108,10 @@ def _read(file: str) -> tuple[Any, Grader, Rubric]:
 
 
 def _item(given: str | None) -> Prompt:
-    from rubricsvc.core.strict_json import JsonError, parse
-    from rubricsvc.formats.openai_grader import parse_prompt
 
     try:
-        return parse_prompt(parse(file_or_text(given)) if given is not None else {})
-    except JsonError as error:
+        return parse_prompt(strict_json.parse(file_or_text(given)) if given is not None else {})
+    except strict_json.JsonError as error:
         raise InvalidError(f"--item: {error}", hint='name a JSON file, or write JSON: \'{"answer": "4"}\'') from None
 
 

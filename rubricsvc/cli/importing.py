@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Container
+from typing import Annotated, Any
 
 import typer
+from sqlalchemy.orm import Session
 
 from rubricsvc.cli.database import database
-from rubricsvc.cli.output import echo, show
+from rubricsvc.cli.output import counted, echo, fields_of, show
 from rubricsvc.errors import InvalidError
-
-if TYPE_CHECKING:
-    from sqlalchemy.orm import Session
-
-    from rubricsvc.formats import InputFile
-    from rubricsvc.services.importing import ImportResult
+from rubricsvc.formats import InputFile
+from rubricsvc.services.importing import LABELS, ImportResult, import_file
+from workers import checks
 
 _FORMATS = (
     "native, healthbench, deep_research_bench, paperbench, ifeval, openai_grader, llmbar, evalbiasbench, gsm8k, cherrl"
@@ -31,8 +29,6 @@ Language = Annotated[str | None, typer.Option(help="DeepResearch Bench: language
 
 def input_file(file: str) -> InputFile:
     """Return the file to read; ``-`` is stdin."""
-    from rubricsvc.formats import InputFile
-
     if not file.strip():
         raise InvalidError("the name of the file is empty", hint="name a file, or - for stdin")
     if file != "-":
@@ -47,21 +43,29 @@ def options_of(language: str | None) -> dict[str, str]:
     return {"language": language} if language is not None else {}
 
 
-def import_and_report(file: str, as_json: bool, run: Callable[[Session, InputFile], ImportResult]) -> None:
-    """Import a file in one transaction with ``run``, and print what was imported."""
-    with database() as db:
-        with db.write() as session:
-            result = run(session, input_file(file))
-        report(result)
-        if as_json:
-            skipped = [
-                {"line": one.line, "column": one.column, "path": one.path, "code": one.code, "message": one.message}
-                for one in result.skipped
-            ]
-            data = {"new": result.new, "existing": result.existing, "skipped": skipped}
-            show({**data, "skipped_count": result.skipped_count}, True)
-        else:
-            show({"new": result.new, "existing": result.existing}, False)
+def import_into(
+    session: Session, file: str, format: str | None, language: str | None, *, kinds: Container[str], **options: Any
+) -> ImportResult:
+    """Import a file in the session's transaction; see `import_file` for the other options."""
+    options = {"check": checks.validate, **options}
+    result = import_file(session, input_file(file), format, kinds=kinds, options=options_of(language), **options)
+    if LABELS in kinds and not result.label_ids:
+        hint = "docs/formats.md describes labels; import files without labels with `rubricsvc rubrics import`"
+        what = "labels, but not the completions that they belong to" if result.omitted_labels else "no labels"
+        raise InvalidError(f"{result.file} has {what}", hint=hint)
+    return result
+
+
+def import_and_report(file: str, format: str | None, language: str | None, as_json: bool, **options: Any) -> None:
+    """Import a file in one transaction, and print what was imported; for ``options`` see `import_into`."""
+    with database() as db, db.write() as session:
+        result = import_into(session, file, format, language, **options)
+    report(result)
+    data = fields_of(result, "new", "existing")
+    if as_json:
+        skipped = [fields_of(error, "line", "column", "path", "code", "message") for error in result.skipped]
+        data |= {"skipped": skipped, "skipped_count": result.skipped_count}
+    show(data, as_json)
 
 
 def report(result: ImportResult) -> None:
@@ -75,5 +79,5 @@ def report(result: ImportResult) -> None:
     for ref, newest in result.superseded.items():
         echo(f"{ref} has this content already, and version {newest} is the newest; refer to it as {ref}")
     if not any(result.new.values()):
-        nouns = [f"{n} {noun.removesuffix('s') if n == 1 else noun}" for noun, n in result.existing.items() if n]
+        nouns = [counted(n, noun.removesuffix("s")) for noun, n in result.existing.items() if n]
         echo(f"{result.file}: {', '.join(nouns) or 'nothing'}, all stored before")

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Any
 
 import typer
 
+from rubricsvc.cli import waiting
 from rubricsvc.cli.database import database
-from rubricsvc.cli.importing import Language, SkipInvalid, input_file, options_of, report
-from rubricsvc.cli.output import MOST_ROWS, After, Json, Limit, echo, group, show_page
+from rubricsvc.cli.importing import Language, SkipInvalid, import_into, report
+from rubricsvc.cli.output import MOST_ROWS, After, Json, Limit, Out, counted, echo, group, open_output, show_page
+from rubricsvc.cli.waiting import print_job
 from rubricsvc.core.states import JobStatus
 from rubricsvc.errors import InvalidError
-
-if TYPE_CHECKING:
-    from sqlalchemy.orm import Session
-
-    from rubricsvc.services.importing import ImportResult
-    from rubricsvc.services.pairs import PairCounts
-    from rubricsvc.store.session import Database
+from rubricsvc.services import submitting
+from rubricsvc.services.exporting import export_job
+from rubricsvc.services.importing import COMPLETIONS, RECORDS
+from rubricsvc.services.job_reports import read_job, summary_row
+from rubricsvc.services.pairs import export_pairs
+from rubricsvc.store import jobs
+from rubricsvc.store.session import Database
 
 app = group("Jobs: batches of completions to score.")
 
@@ -50,25 +51,16 @@ def submit(
 
     Submitting the same judge, completions and rubrics again gives the same job.
     """
-    from rubricsvc.cli import waiting
-    from rubricsvc.services import submitting
 
     with database() as db:
         with db.write() as session:
             imported = None
             if file is not None:
-                imported = _import(session, file, format, skip_invalid=skip_invalid, language=language)
-            submission = submitting.submit(
-                session,
-                judge,
-                imported,
-                rubric=rubric,
-                policy=policy,
-                limit=limit,
-                key=key,
-                name=name,
-                budget=budget,
-            )
+                kinds = (RECORDS, COMPLETIONS)
+                imported = import_into(session, file, format, language, kinds=kinds, skip_invalid=skip_invalid)
+                report(imported)
+            selection: dict[str, Any] = {"rubric": rubric, "policy": policy, "limit": limit}
+            submission = submitting.submit(session, judge, imported, key=key, name=name, budget=budget, **selection)
         job_id, left_out = submission.job_id, submission.selection.no_rubric
         if left_out:
             echo(f"{left_out} completions left out: no rubric{' of this prompt' if rubric else ''}")
@@ -82,33 +74,12 @@ def submit(
         _show_job(db, job_id, as_json)
 
 
-def _import(
-    session: Session, file: str, format: str | None, *, skip_invalid: bool, language: str | None
-) -> ImportResult:
-    from rubricsvc.services.importing import COMPLETIONS, RECORDS, import_file
-    from workers import checks
-
-    result = import_file(
-        session,
-        input_file(file),
-        format,
-        kinds=(RECORDS, COMPLETIONS),
-        skip_invalid=skip_invalid,
-        check=checks.validate,
-        options=options_of(language),
-    )
-    report(result)
-    return result
-
-
 def _warn_no_worker(db: Database, job_id: int) -> None:
     if db.on_commit is None:  # the broker is memory://, and no worker runs in this process
         echo(f"No worker is running. Start one with `rubricsvc serve`, or score here: `rubricsvc jobs wait {job_id}`.")
 
 
 def _show_job(db: Database, job_id: int, as_json: bool) -> None:
-    from rubricsvc.cli.waiting import print_job
-    from rubricsvc.services.job_reports import read_job
 
     print_job(read_job(db, job_id), as_json)
 
@@ -122,8 +93,6 @@ def list_(
     as_json: Json = False,
 ) -> None:
     """List jobs."""
-    from rubricsvc.services.job_reports import summary_row
-    from rubricsvc.store import jobs
 
     with database() as db, db.read() as session:
         show_page(
@@ -145,7 +114,6 @@ def show_(job_id: Id, as_json: Json = False) -> None:
 @app.command()
 def watch(job_id: Id, as_json: Json = False) -> None:
     """Show a job's progress until it ends, without scoring."""
-    from rubricsvc.cli import waiting
 
     with database() as db:
         waiting.wait(db, job_id, as_json, score=False)
@@ -154,7 +122,6 @@ def watch(job_id: Id, as_json: Json = False) -> None:
 @app.command()
 def wait(job_id: Id, as_json: Json = False) -> None:
     """Wait for a job; score it here if no worker can receive it."""
-    from rubricsvc.cli import waiting
 
     with database() as db:
         waiting.wait(db, job_id, as_json)
@@ -163,7 +130,6 @@ def wait(job_id: Id, as_json: Json = False) -> None:
 @app.command()
 def cancel(job_id: Id, as_json: Json = False) -> None:
     """Stop a job; its results so far stay."""
-    from rubricsvc.store import jobs
 
     with database() as db:
         with db.write() as session:
@@ -187,8 +153,6 @@ def rescore(
 
     Stored verdicts are reused: after a change of weights no judge is asked.
     """
-    from rubricsvc.cli import waiting
-    from rubricsvc.store import jobs
     from workers.queue.rescoring import complete_answered
 
     with database() as db:
@@ -197,7 +161,7 @@ def rescore(
         if new_id == job_id:
             echo(f"No rubric of job {job_id} has a newer version; it is the same job.")
         completed = complete_answered(db, new_id)
-        echo(f"{completed} completion{'s' * (completed != 1)} rescored from stored verdicts")
+        echo(f"{counted(completed, 'completion')} rescored from stored verdicts")
         if wait:
             waiting.wait(db, new_id, as_json)
         with db.read() as session:
@@ -208,21 +172,13 @@ def rescore(
 
 
 @app.command()
-def retry(
-    job_id: Id,
-    *,
-    budget: Budget = None,
-    wait: Wait = False,
-    as_json: Json = False,
-) -> None:
+def retry(job_id: Id, *, budget: Budget = None, wait: Wait = False, as_json: Json = False) -> None:
     """Score again what failed or was cancelled. A new budget includes what is spent already."""
-    from rubricsvc.cli import waiting
-    from rubricsvc.store import jobs
 
     with database() as db:
         with db.write() as session:
             reopened = jobs.retry(session, job_id, budget=budget)
-        echo(f"{reopened} completion{'s' * (reopened != 1)} to score again")
+        echo(f"{counted(reopened, 'completion')} to score again")
         if wait:
             waiting.wait(db, job_id, as_json)
         if reopened:
@@ -239,12 +195,9 @@ def export(
         bool, typer.Option("--pairs", help="Write preference pairs (prompt, chosen, rejected) for TRL.")
     ] = False,
     min_margin: Annotated[float, typer.Option(min=0, help="--pairs: minimum difference of the rewards.")] = 0.0,
-    out: Annotated[Path | None, typer.Option(help="Output file.", show_default="stdout")] = None,
+    out: Out = None,
 ) -> None:
     """Write rewards and verdicts as JSON lines, one a completion; or preference pairs."""
-    from rubricsvc.cli.output import open_output
-    from rubricsvc.services.exporting import export_job
-    from rubricsvc.services.pairs import export_pairs
 
     if pairs and as_csv:
         raise InvalidError("--pairs and --csv exclude each other", hint="pairs hold messages: write JSON lines")
@@ -252,15 +205,10 @@ def export(
         raise InvalidError("--min-margin needs --pairs", hint="add --pairs, or leave out --min-margin")
     with database() as db, open_output(out) as stream:
         if pairs:
-            _report_pairs(export_pairs(db, job_id, stream, min_margin=min_margin))
+            pair = export_pairs(db, job_id, stream, min_margin=min_margin)
+            left_out = f"{pair.close} ties or closer than --min-margin, {pair.same} same texts"
+            echo(f"{pair.written} pairs of completions with rewards under one rubric; left out: {left_out}")
             return
         without_reward = export_job(db, job_id, stream, as_csv=as_csv)
     if without_reward:
         echo(f"{without_reward} completions have no reward; null_reason and the verdicts say why")
-
-
-def _report_pairs(counts: PairCounts) -> None:
-    if not (counts.written or counts.close or counts.same):
-        echo("0 pairs: no prompt has two completions with rewards under one rubric")
-        return
-    echo(f"{counts.written} pairs; left out: {counts.close} ties or closer than --min-margin, {counts.same} same texts")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -11,14 +11,23 @@ from rubricsvc.cli.database import database
 from rubricsvc.cli.embedded import EMBEDDED, warn_of_embedded
 from rubricsvc.cli.judge_probe import probe_judge
 from rubricsvc.cli.judge_row import judge_row
-from rubricsvc.cli.output import Json, echo, show
-from rubricsvc.errors import ConflictError, InvalidError
+from rubricsvc.cli.output import Force, Json, echo, show, write_example
+from rubricsvc.cli.served_models import only_served_model
+from rubricsvc.core.base import Value
+from rubricsvc.core.judge import FREE, Judge
+from rubricsvc.core.validation_messages import first_error
+from rubricsvc.errors import InvalidError
+from rubricsvc.formats.judges import load_judges
+from rubricsvc.store import judges
+from workers.judges import validate
 
-if TYPE_CHECKING:
-    from rubricsvc.core.base import Value
-    from rubricsvc.core.judge import Judge
-
-_FILE_HINT = "correct it; `rubricsvc judges init` writes a commented example"
+ApiKeyEnv = Annotated[
+    str | None,
+    typer.Option(
+        help="Environment variable that holds the server's API key.", show_default="OPENAI_API_KEY for api.openai.com"
+    ),
+]
+Probe = Annotated[bool, typer.Option("--probe/--no-probe", help="Ask a test question first.")]
 
 
 def add(
@@ -44,15 +53,9 @@ def add(
             show_default="readout",
         ),
     ] = None,
-    api_key_env: Annotated[
-        str | None,
-        typer.Option(
-            help="Environment variable that holds the server's API key.",
-            show_default="OPENAI_API_KEY for api.openai.com",
-        ),
-    ] = None,
+    api_key_env: ApiKeyEnv = None,
     embedded: Annotated[bool, typer.Option("--embedded", help="Use the embedded 135M model.")] = False,
-    probe: Annotated[bool, typer.Option("--probe/--no-probe", help="Ask a test question first.")] = True,
+    probe: Probe = True,
     as_json: Json = False,
 ) -> None:
     """Add a judge from options, or judges from a file, after a test question.
@@ -80,14 +83,11 @@ def update(
     ref: Annotated[str, typer.Argument(help="Name or id of the judge.")],
     *,
     url: Annotated[str | None, typer.Option(help="New URL of the server.")] = None,
-    api_key_env: Annotated[
-        str | None, typer.Option(help="Environment variable that holds the server's API key.")
-    ] = None,
-    probe: Annotated[bool, typer.Option("--probe/--no-probe", help="Ask a test question first.")] = True,
+    api_key_env: ApiKeyEnv = None,
+    probe: Probe = True,
     as_json: Json = False,
 ) -> None:
     """Change how a judge is reached. Its stored verdicts stay valid."""
-    from rubricsvc.store import judges
 
     with database() as db, db.read() as session:
         judge = judges.get(session, ref).value
@@ -106,15 +106,11 @@ def update(
 
 def init(
     file: Annotated[Path, typer.Argument(help="File to write.")] = Path("judge.yaml"),
-    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
+    force: Force = False,
 ) -> None:
     """Write a commented example of a judge file."""
-    from importlib.resources import files
 
-    if file.exists() and not force:
-        raise ConflictError(f"{file} exists", hint="name another file, or overwrite it with --force")
-    example = files("rubricsvc.formats").joinpath("example_judge.yaml")
-    file.write_text(example.read_text(encoding="utf-8"), encoding="utf-8")
+    write_example("example_judge.yaml", file, force)
     echo(f"wrote {file}; change it, then: rubricsvc judges add -f {file}")
 
 
@@ -125,9 +121,6 @@ def judge_from_options(**fields: Any) -> Judge:
         InvalidError: An option has an invalid value; the message names it.
     """
     from pydantic import ValidationError
-
-    from rubricsvc.core.judge import Judge
-    from rubricsvc.core.validation_messages import first_error
 
     try:
         return Judge.model_validate(fields)
@@ -159,7 +152,6 @@ def _from_options(
         return judge
     if url is None:
         raise InvalidError("no model", hint="name one with --model, or use the embedded one with --embedded")
-    from rubricsvc.cli.served_models import only_served_model
 
     only = only_served_model(judge.endpoint)
     echo(f"no --model: using the only one on the server, {only}")
@@ -167,8 +159,6 @@ def _from_options(
 
 
 def _read(file: Path) -> list[Judge]:
-    from rubricsvc.formats.judges import load_judges
-    from rubricsvc.store import judges
 
     def find(name: str) -> Judge:
         with database() as db, db.read() as session:
@@ -179,7 +169,6 @@ def _read(file: Path) -> list[Judge]:
 
 def _check(judge: Judge) -> None:
     """Check that the judge's template, engine and mode fit, and that no setting is without effect."""
-    from workers.judges import validate
 
     unused = _unused_setting(judge)
     if unused:
@@ -192,7 +181,6 @@ def _check(judge: Judge) -> None:
 
 def _unused_setting(judge: Judge) -> tuple[str, str] | None:
     """Return the first setting that this judge ignores, and what it needs to have an effect."""
-    from rubricsvc.core.judge import FREE
 
     if judge.members:
         return None
@@ -220,7 +208,6 @@ def _changed(value: Value) -> list[str]:
 
 
 def _store(judge: Judge, as_json: bool) -> None:
-    from rubricsvc.store import judges
 
     with database() as db, db.write() as session:
         show(judge_row(judges.add(session, judge)), as_json)

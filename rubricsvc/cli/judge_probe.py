@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Coroutine
+from contextlib import aclosing, suppress
+from typing import Any, TypeVar
 
 from rubricsvc.cli.embedded import fetch_if_embedded
 from rubricsvc.cli.output import echo
+from rubricsvc.cli.served_models import served_models
+from rubricsvc.core.judge import Judge
+from rubricsvc.core.prompt import Completion, Prompt
+from rubricsvc.core.rubric import Criterion, Rubric
+from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import UnavailableError, cut
+from workers.engines import make_engine
+from workers.engines.base import Engine
+from workers.scoring.completions import score_group
 
-if TYPE_CHECKING:
-    from rubricsvc.core.judge import Judge
-    from rubricsvc.core.verdict import Verdict
+Result = TypeVar("Result")
 
 _HINTS = {
     "unreachable": "start the server, or correct --url (it usually ends in /v1)",
@@ -39,7 +46,7 @@ def probe_judge(judge: Judge) -> None:
     Raises:
         UnavailableError: It does not answer; the hint says what to change.
     """
-    verdict = asyncio.run(_probe(_with_endpoint(judge, max_retries=min(judge.endpoint.max_retries, 1))))
+    verdict = _probe(_with_endpoint(judge, max_retries=min(judge.endpoint.max_retries, 1)))
     if verdict.outcome != "failed":
         echo(f"{judge.name} answers: {_summary(verdict)}")
         return
@@ -59,8 +66,6 @@ def _hint(judge: Judge, verdict: Verdict) -> str | None:
     if judge.engine != "openai_http":
         return _LOCAL_HINTS.get(reason) or _HINTS.get(reason)
     if reason == "refused" and not unauthorized:
-        from rubricsvc.cli.served_models import served_models
-
         with suppress(UnavailableError):  # not every server lists them
             if judge.model not in (names := served_models(judge.endpoint)):
                 return f"the server has no model {judge.model!r}; it has {cut(', '.join(names), 400)}"
@@ -73,30 +78,28 @@ def _summary(verdict: Verdict) -> str:
     return verdict.outcome if verdict.value is None else f"{verdict.value:.2f}"
 
 
-async def _probe(judge: Judge) -> Verdict:
-    from rubricsvc.core.prompt import Completion, Prompt
-    from rubricsvc.core.rubric import Criterion, Rubric
-
+def _probe(judge: Judge) -> Verdict:
     rubric = Rubric(criteria=(Criterion(key="greets", text="The answer greets the user."),))
-    completions = [Completion(text="Hello! Nice to meet you.")]
-    if judge.mode == "comparative":
-        completions.append(Completion(text="No."))
-    (verdict,) = await score_once(judge, rubric, Prompt.of("Say hello."), *completions)
+    answers = ["Hello! Nice to meet you.", "No."] if judge.mode == "comparative" else ["Hello! Nice to meet you."]
+    (verdict,) = score_once(judge, rubric, Prompt.of("Say hello."), *(Completion(text=text) for text in answers))
     return verdict
 
 
-async def score_once(judge: Judge, rubric: Any, prompt: Any, completion: Any, *others: Any) -> list[Verdict]:
-    """Score one completion, with ``others`` beside it for a comparative judge, without waiting for an outage."""
-    from workers.engines import make_engine
-    from workers.scoring.completions import score_group
-
-    fetch_if_embedded(judge)
+def score_once(judge: Judge, rubric: Rubric, prompt: Prompt, *completions: Completion) -> list[Verdict]:
+    """Score the first completion, beside the others for a comparative judge, without waiting for an outage."""
     judge = _with_endpoint(judge, outage_timeout_s=0.0)
-    engine = make_engine(judge)
-    try:
-        return (await score_group(engine, judge, rubric, prompt, [completion, *others]))[0]
-    finally:
-        await engine.aclose()
+    return ask(judge, lambda engine: score_group(engine, judge, rubric, prompt, completions))[0]
+
+
+def ask(judge: Judge, action: Callable[[Engine], Coroutine[Any, Any, Result]]) -> Result:
+    """Run an action with the judge's engine in this process."""
+    fetch_if_embedded(judge)
+
+    async def run() -> Result:
+        async with aclosing(make_engine(judge)) as engine:
+            return await action(engine)
+
+    return asyncio.run(run())
 
 
 def _with_endpoint(judge: Judge, **fields: float) -> Judge:

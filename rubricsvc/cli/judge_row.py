@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from rubricsvc.store.tables import AuditRow, JudgeRow
+from rubricsvc.store.tables import AuditRow, JudgeRow
 
 
 def judge_row(row: JudgeRow, audit: AuditRow | None = None) -> dict[str, Any]:

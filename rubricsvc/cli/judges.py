@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -15,9 +15,9 @@ from rubricsvc.cli.judge_add import add, init, update
 from rubricsvc.cli.judge_row import judge_row
 from rubricsvc.cli.output import After, Json, Limit, group, print_json, show, show_page
 from rubricsvc.cli.repeatability import repeatability
-
-if TYPE_CHECKING:
-    from rubricsvc.store.tables import AuditRow, JudgeRow
+from rubricsvc.formats.judges import dump_judge
+from rubricsvc.store import audits, judges
+from rubricsvc.store.tables import AuditRow, JudgeRow
 
 app = group("Judges: add, test and compare them.")
 app.command()(add)
@@ -35,7 +35,6 @@ Ref = Annotated[str, typer.Argument(help="Name or id.")]
 @app.command("list")
 def list_(limit: Limit = 50, after: After = 0, as_json: Json = False) -> None:
     """List judges."""
-    from rubricsvc.store import audits, judges
 
     with database() as db, db.read() as session:
 
@@ -55,13 +54,10 @@ def show_(
     as_json: Json = False,
 ) -> None:
     """Show a judge. With --json its newest audit and its repeatability are complete."""
-    from rubricsvc.store import audits, judges
 
     with database() as db, db.read() as session:
         row = judges.get(session, ref)
         if as_yaml:
-            from rubricsvc.formats.judges import dump_judge
-
             dump_judge(row.value, sys.stdout)
             return
         audit = audits.newest(session, [row.id]).get(row.id)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+from rubricsvc.cli.database import database
 from rubricsvc.cli.output import After, Json, Limit, echo, group, print_data, show_page
-
-if TYPE_CHECKING:
-    from rubricsvc.store.tables import KeyRow
+from rubricsvc.store import keys
+from rubricsvc.store.tables import KeyRow
 
 app = group("API keys of the service.")
 
@@ -21,8 +21,6 @@ def create(
     expires_in: Annotated[int | None, typer.Option(min=1, max=36500, help="Days until the key expires.")] = None,
 ) -> None:
     """Create a key and print its secret, once."""
-    from rubricsvc.cli.database import database
-    from rubricsvc.store import keys
 
     with database() as db, db.write() as session:
         row, secret = keys.create(session, name, timedelta(days=expires_in) if expires_in else None)
@@ -33,8 +31,6 @@ def create(
 @app.command("list")
 def list_(limit: Limit = 50, after: After = 0, as_json: Json = False) -> None:
     """List keys without their secrets."""
-    from rubricsvc.cli.database import database
-    from rubricsvc.store import keys
 
     with database() as db, db.read() as session:
         show_page(
@@ -61,8 +57,6 @@ def _row(row: KeyRow) -> dict[str, Any]:
 @app.command()
 def revoke(key_id: Annotated[int, typer.Argument(help="Id of the key.")]) -> None:
     """Revoke a key, effective immediately."""
-    from rubricsvc.cli.database import database
-    from rubricsvc.store import keys
 
     with database() as db, db.write() as session:
         row = keys.revoke(session, key_id)

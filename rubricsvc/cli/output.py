@@ -8,11 +8,14 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from importlib.resources import files
 from pathlib import Path
 from threading import Event, Thread
 from typing import Annotated, Any, TextIO, TypeVar
 
 import typer
+
+from rubricsvc.errors import ConflictError
 
 Row = TypeVar("Row")
 
@@ -22,6 +25,8 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON, one object a lin
 MOST_ROWS = 1_000_000_000
 Limit = Annotated[int, typer.Option(min=1, max=MOST_ROWS, help="Maximum number of rows.")]
 After = Annotated[int, typer.Option(min=0, help="List only rows with a greater id.")]
+Out = Annotated[Path | None, typer.Option(help="Output file.", show_default="stdout")]
+Force = Annotated[bool, typer.Option("--force", help="Overwrite the file.")]
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2066-\u2069]")
 
@@ -59,9 +64,9 @@ def exit_with(code: int) -> Iterator[None]:
     raise typer.Exit(code)
 
 
-def print_json(data: Any) -> None:
-    """Print one JSON value as one line of data."""
-    print_data(json.dumps(data, ensure_ascii=False, allow_nan=False))
+def print_json(data: Any, stream: TextIO | None = None) -> None:
+    """Print one JSON value as one line, to stdout by default."""
+    print(json.dumps(data, ensure_ascii=False, allow_nan=False), file=stream)
 
 
 def clean(text: str) -> str:
@@ -101,15 +106,7 @@ def show_page(
     *,
     empty: str,
 ) -> None:
-    """Print the first ``limit`` rows of ``fetch(limit + 1)``; a message says how to list further rows.
-
-    Args:
-        fetch: returns at most as many rows as it is asked for.
-        to_record: returns a row's fields; one of them is ``id``.
-        limit: number of rows.
-        as_json: whether to print JSON lines.
-        empty: message for an empty list.
-    """
+    """Print the first ``limit`` rows of ``fetch(limit + 1)``, and on stderr how to list further rows."""
     rows = fetch(limit + 1)
     records = [to_record(row) for row in rows[:limit]]
     show_list(records, as_json, empty=empty)
@@ -135,9 +132,9 @@ def _print_rich_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> N
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for number, name in enumerate(header):
-        last = number == len(header) - 1
-        table.add_column(name, no_wrap=not last)
+    for name in header[:-1]:
+        table.add_column(name, no_wrap=True)
+    table.add_column(header[-1])
     for row in rows:
         table.add_row(*row)
     Console(markup=False, emoji=False, highlight=False).print(table)
@@ -158,10 +155,31 @@ def cell(value: Any) -> str:
     return clean(str(value))
 
 
+def fields_of(value: object, *names: str) -> dict[str, Any]:
+    """Return the attributes of these names."""
+    return {name: getattr(value, name) for name in names}
+
+
+def counted(number: int, noun: str) -> str:
+    """Return the number with the noun, in the plural unless it is one."""
+    return f"{number} {noun}{'s' * (number != 1)}"
+
+
 def shorten(text: str, length: int = 70) -> str:
     """Return ``text`` as one line of at most ``length`` characters."""
     line = " ".join(text.split())
     return line if len(line) <= length else line[: length - 1] + "…"
+
+
+def write_example(name: str, file: Path, force: bool) -> None:
+    """Copy an example of `rubricsvc.formats` to a new file.
+
+    Raises:
+        ConflictError: The file exists, and ``force`` is not set.
+    """
+    if file.exists() and not force:
+        raise ConflictError(f"{file} exists", hint="name another file, or overwrite it with --force")
+    file.write_bytes(files("rubricsvc.formats").joinpath(name).read_bytes())
 
 
 @contextmanager

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from rubricsvc.cli.database import database
 from rubricsvc.cli.output import After, Json, Limit, clean, group, print_data, print_json, shorten, show, show_page
-
-if TYPE_CHECKING:
-    from rubricsvc.store.tables import PromptRow
+from rubricsvc.store import prompts, rubrics
+from rubricsvc.store.tables import PromptRow
 
 app = group("Prompts of the policy.")
 
@@ -22,7 +21,6 @@ def _row(row: PromptRow) -> dict[str, Any]:
 @app.command("list")
 def list_(limit: Limit = 50, after: After = 0, as_json: Json = False) -> None:
     """List prompts."""
-    from rubricsvc.store import prompts
 
     with database() as db, db.read() as session:
         show_page(
@@ -40,7 +38,6 @@ def show_(
     as_json: Json = False,
 ) -> None:
     """Show one prompt with its rubrics."""
-    from rubricsvc.store import prompts, rubrics
 
     with database() as db, db.read() as session:
         row = prompts.get(session, ref)

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-import asyncio
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rubricsvc.cli.agreement import JudgeRef
 from rubricsvc.cli.database import database
-from rubricsvc.cli.figures import interval, number
+from rubricsvc.cli.figures import cells
+from rubricsvc.cli.judge_probe import ask
 from rubricsvc.cli.output import Json, cell, echo, print_json, print_table, progress_bar
+from rubricsvc.core.judge import Judge
+from rubricsvc.core.repeatability import Repeatability
 from rubricsvc.errors import UnavailableError
+from rubricsvc.store import audits, jobs, judges
 
 if TYPE_CHECKING:
-    from rubricsvc.core.judge import Judge
-    from rubricsvc.core.repeatability import Repeatability
     from workers.audit.repeatability import CompletionGroup
 
 
 def repeatability(
-    judge: Annotated[str, typer.Argument(help="Name or id of the judge.", show_default=False)],
+    judge: JudgeRef,
     *,
     job: Annotated[
         int | None, typer.Option(help="Ask about completions of this job.", show_default="built-in cases")
@@ -35,7 +37,6 @@ def repeatability(
     standard deviation of verdict values by kind of scale, and of rewards, with 95 % bootstrap intervals. The result is
     stored with the judge: `judges show` has it, and GRPO does not divide by less. No verdict is stored.
     """
-    from rubricsvc.store import judges
 
     stored, judge_id, groups = _questions(judge, job, limit, seed)
     result = _measure(stored, groups, source=f"job {job}" if job else "built-in cases", repeats=repeats, seed=seed)
@@ -49,20 +50,14 @@ def repeatability(
     if as_json:
         print_json({"judge": stored.name, **result.model_dump(mode="json")})
         return
-    rows = [(kind, deviation) for kind, deviation in [*result.criteria.items(), ("reward", result.reward)]]
-    print_table(
-        ("of", "questions", "std", "95%"),
-        [
-            [kind, str(one.n), number(one.value, missing="n/a", digits=4), interval(one.low, one.high, digits=4)]
-            for kind, one in rows
-        ],
-    )
+    rows = result.criteria | {"reward": result.reward}
+    table = [[kind, str(one.n), *cells(one, digits=4)] for kind, one in rows.items()]
+    print_table(("of", "questions", "std", "95%"), table)
     unscored = f"; without a value: {cell(result.unscored)}" if result.unscored else ""
     echo(f"{stored.name}: {result.completions} completions of {result.source}, asked {repeats} times{unscored}")
 
 
 def _questions(ref: str, job: int | None, limit: int, seed: int) -> tuple[Judge, int, list[CompletionGroup]]:
-    from rubricsvc.store import audits, jobs, judges
     from workers.audit import cases
     from workers.audit.repeatability import group_completions, groups_of_cases
 
@@ -76,21 +71,8 @@ def _questions(ref: str, job: int | None, limit: int, seed: int) -> tuple[Judge,
         return stored, row.id, group_completions(sample)
 
 
-def _measure(judge: Judge, groups: list[CompletionGroup], *, source: str, repeats: int, seed: int) -> Repeatability:
-    from rubricsvc.cli.embedded import fetch_if_embedded
+def _measure(judge: Judge, groups: list[CompletionGroup], **options: Any) -> Repeatability:
     from workers.audit.repeatability import measure
-    from workers.engines import make_engine
-
-    fetch_if_embedded(judge)
-
-    async def run() -> Repeatability:
-        engine = make_engine(judge)
-        try:
-            return await measure(
-                engine, judge, groups, source=source, repeats=repeats, seed=seed, on_progress=bar.update
-            )
-        finally:
-            await engine.aclose()
 
     with progress_bar("repeatability") as bar:
-        return asyncio.run(run())
+        return ask(judge, lambda engine: measure(engine, judge, groups, on_progress=bar.update, **options))

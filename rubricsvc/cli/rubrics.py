@@ -6,20 +6,25 @@ import difflib
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict
+from io import StringIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
+from sqlalchemy.orm import Session
 
 from rubricsvc.cli.database import database
 from rubricsvc.cli.importing import File, Format, Language, SkipInvalid, import_and_report, input_file, options_of
 from rubricsvc.cli.output import (
     OK,
     After,
+    Force,
     Json,
     Limit,
+    counted,
     echo,
     exit_with,
+    fields_of,
     group,
     open_output,
     print_data,
@@ -28,18 +33,19 @@ from rubricsvc.cli.output import (
     show,
     show_list,
     show_page,
+    write_example,
 )
-from rubricsvc.errors import ConflictError, InvalidError
-
-if TYPE_CHECKING:
-    from sqlalchemy.orm import Session
-
-    from rubricsvc.formats import Record
-    from rubricsvc.store.tables import RubricRow
+from rubricsvc.errors import InvalidError
+from rubricsvc.formats import Record, stream
+from rubricsvc.formats.native import dump
+from rubricsvc.services.importing import RECORDS
+from rubricsvc.store import prompts, rubrics
+from rubricsvc.store.tables import RubricRow
+from workers import checks
 
 app = group("Rubrics: weighted criteria for completions.")
 
-MOST_CHANGES = 20
+MOST_ROWS = 20
 
 Ref = Annotated[str, typer.Argument(help="Id, name (newest version), name@version, or 8 or more digits of the digest.")]
 Out = Annotated[Path | None, typer.Option(help="Output file.", show_default="stdout")]
@@ -51,33 +57,26 @@ def init(
     trajectory: Annotated[
         bool, typer.Option("--trajectory", help="Write an example for agents, judged step by step.")
     ] = False,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite the file.")] = False,
+    force: Force = False,
 ) -> None:
     """Write an example rubric to edit."""
-    from importlib.resources import files
 
-    if file.exists() and not force:
-        raise ConflictError(f"{file} exists", hint="name another file, or overwrite it with --force")
-    example = files("rubricsvc.formats").joinpath("example_trajectory.yaml" if trajectory else "example.yaml")
-    file.write_text(example.read_text(encoding="utf-8"), encoding="utf-8")
+    write_example("example_trajectory.yaml" if trajectory else "example.yaml", file, force)
     echo(f"wrote {file}; edit it, then run `rubricsvc rubrics lint {file}`")
 
 
 @app.command()
 def lint(file: File, format: Format = None, language: Language = None, as_json: Json = False) -> None:
     """Check a file and list all errors in it."""
-    from rubricsvc.formats import stream
-    from workers import checks
 
     records = stream(input_file(file), format, check=checks.validate, options=options_of(language))
     rows = [_summary(record) for record in records]
+    show_list(rows if as_json else rows[:MOST_ROWS], as_json)
     if as_json:
-        show_list(rows, True)
         return
-    show_list(rows[:20], False)
-    if len(rows) > 20:
-        echo(f"… and {len(rows) - 20} more")
-    echo(f"{len(rows)} record{'s' * (len(rows) != 1)}, no errors")
+    if len(rows) > MOST_ROWS:
+        echo(f"… and {len(rows) - MOST_ROWS} more")
+    echo(f"{counted(len(rows), 'record')}, no errors")
 
 
 def _summary(record: Record) -> dict[str, Any]:
@@ -106,37 +105,15 @@ def import_(
 
     A file is imported whole or not at all. Importing it again changes nothing.
     """
-    from rubricsvc.services.importing import RECORDS, import_file
-    from workers import checks
 
-    import_and_report(
-        file,
-        as_json,
-        lambda session, source: import_file(
-            session,
-            source,
-            format,
-            kinds=(RECORDS,),
-            rubric_name=name,
-            skip_invalid=skip_invalid,
-            check=checks.validate,
-            options=options_of(language),
-        ),
-    )
+    options = {"skip_invalid": skip_invalid, "rubric_name": name}
+    import_and_report(file, format, language, as_json, kinds=(RECORDS,), **options)
 
 
 def row_of(row: RubricRow) -> dict[str, Any]:
     """Return a rubric's fields in a list."""
-    return {
-        "id": row.id,
-        "name": row.name,
-        "version": row.version,
-        "digest": row.digest[:12],
-        "prompt_id": row.prompt_id,
-        "criteria": len(row.content["criteria"]),
-        "formula": row.content["formula"],
-        "origin": row.origin,
-    }
+    content = {"criteria": len(row.content["criteria"]), "formula": row.content["formula"], "origin": row.origin}
+    return fields_of(row, "id", "name", "version", "digest", "prompt_id") | content
 
 
 @app.command("list")
@@ -148,13 +125,12 @@ def list_(
     as_json: Json = False,
 ) -> None:
     """List rubrics."""
-    from rubricsvc.store import prompts, rubrics
 
     with database() as db, db.read() as session:
         prompt_id = prompts.get(session, prompt).id if prompt is not None else None
         show_page(
             lambda n: rubrics.page(session, after=after, limit=n, name=name, prompt_id=prompt_id),
-            row_of,
+            lambda row: row_of(row) | {"digest": row.digest[:12]},
             limit,
             as_json,
             empty="no rubrics; write an example to import with `rubricsvc rubrics init`",
@@ -168,17 +144,15 @@ def show_(
     as_json: Json = False,
 ) -> None:
     """Show one rubric."""
-    from rubricsvc.formats.native import dump
-    from rubricsvc.store import rubrics
 
     with database() as db, db.read() as session:
         row = rubrics.get(session, ref)
         if as_yaml:
             dump([_record(session, row)], sys.stdout, yaml=True)
         elif as_json:
-            print_json({**row_of(row), "digest": row.digest, "rubric": row.content})
+            print_json(row_of(row) | {"rubric": row.content})
         else:
-            show(row_of(row) | {"digest": row.digest, "min_coverage": row.value.min_coverage}, False)
+            show(row_of(row) | {"min_coverage": row.value.min_coverage}, False)
             print_data("")
             print_table(["key", "weight", "kind", "group", "text"], [_criterion_cells(c) for c in row.value.criteria])
 
@@ -202,7 +176,6 @@ def diff(
 
     With --on JOB, show how the rewards and ranks of its completions change. No judge is asked.
     """
-    from rubricsvc.store import rubrics
 
     if as_json and on is None:
         raise InvalidError("--json is for rewards", hint="add --on JOB")
@@ -230,19 +203,15 @@ def _print_reward_changes(session: Session, job_id: int, old: RubricRow, new: Ru
     if as_json:
         print_json(names | changes.summary | {"by_completion": rows})
         return
-    show_list(sorted(rows, key=lambda row: -abs(row["change"] or 0.0))[:MOST_CHANGES], False)
-    if len(rows) > MOST_CHANGES:
-        echo(f"… and {len(rows) - MOST_CHANGES} more; --json prints all")
+    show_list(sorted(rows, key=lambda row: -abs(row["change"] or 0.0))[:MOST_ROWS], False)
+    if len(rows) > MOST_ROWS:
+        echo(f"… and {len(rows) - MOST_ROWS} more; --json prints all")
     show(names | changes.summary, False)
     if changes.new_missing:
         echo(f"hint: `rubricsvc jobs rescore {job_id} --rubric {names['new']}` asks for the missing verdicts")
 
 
 def _plain_yaml(row: RubricRow) -> list[str]:
-    from io import StringIO
-
-    from rubricsvc.formats import Record
-    from rubricsvc.formats.native import dump
 
     stream = StringIO()
     dump([Record(None, row.value)], stream, yaml=True)
@@ -256,14 +225,12 @@ def export(
     out: Out = None,
 ) -> None:
     """Write rubrics with their prompts in the native format, the newest versions unless one is named."""
-    from rubricsvc.formats.native import dump
 
     with database() as db, db.read() as session, open_output(out) as stream:
         dump((_record(session, row) for row in _rows(session, refs)), stream, yaml=as_yaml)
 
 
 def _rows(session: Session, refs: list[str] | None) -> Iterator[RubricRow]:
-    from rubricsvc.store import rubrics
 
     if refs:
         yield from (rubrics.get(session, ref) for ref in refs)
@@ -275,8 +242,6 @@ def _rows(session: Session, refs: list[str] | None) -> Iterator[RubricRow]:
 
 
 def _record(session: Session, row: RubricRow) -> Record:
-    from rubricsvc.formats import Record
-    from rubricsvc.store import prompts
 
     prompt = prompts.get(session, row.prompt_id) if row.prompt_id is not None else None
     return Record(prompt.value if prompt else None, row.value, id=prompt.external_id if prompt else None, name=row.name)

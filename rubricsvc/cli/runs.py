@@ -13,12 +13,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rubricsvc import telemetry
+from rubricsvc.cli.audit_status import AuditStatus, status_at_service, status_of_stored
+from rubricsvc.cli.database import database
+from rubricsvc.cli.embedded import EMBEDDED, fetch_embedded, warn_of_embedded
 from rubricsvc.cli.output import INTERRUPTED, Json, cell, echo, group, progress_bar, show, show_list
+from rubricsvc.core.judge import Judge
+from rubricsvc.core.repeatability import Repeatability
+from rubricsvc.errors import InvalidError, NotFoundError
+from rubricsvc.formats import load
+from rubricsvc.services.selecting import veto_warning
+from rubricsvc.store import audits, judges
+from workers import checks
 
 if TYPE_CHECKING:
-    from rubricsvc.cli.audit_status import AuditStatus
-    from rubricsvc.core.judge import Judge
-    from rubricsvc.core.repeatability import Repeatability
     from trainer.config import RunConfig, ServiceJudge
     from trainer.metrics import Metrics
     from trainer.rewards import JudgeRewards, Task
@@ -26,15 +34,7 @@ if TYPE_CHECKING:
 
 app = group("Training runs.")
 
-STEP_COLUMNS = (
-    "reward",
-    "reward_std",
-    "unscored_fraction",
-    "entropy",
-    "grad_norm",
-    "completions/mean_length",
-    "step_time",
-)
+METRICS = ("reward", "reward_std", "unscored_fraction", "entropy", "grad_norm", "completions/mean_length", "step_time")
 
 
 @app.command()
@@ -44,7 +44,6 @@ def start(
     as_json: Json = False,
 ) -> None:
     """Train a policy. Ctrl-C stops after the current step and saves a checkpoint."""
-    from rubricsvc import telemetry
     from trainer.config import load_config
 
     telemetry.configure("WARNING", human=True)
@@ -80,16 +79,13 @@ def show_(
     as_json: Json = False,
 ) -> None:
     """Show a run, or the metrics of its last steps."""
-    from rubricsvc.errors import NotFoundError
     from trainer.metrics import read
 
     if not _is_run(folder):
         raise NotFoundError(f"no training run in {folder}", hint="list the runs in ./runs with `rubricsvc runs list`")
     if last:
         steps = read(folder)[-last:]
-        rows = (
-            steps if as_json else [{"step": s["step"], **{name: s.get(name) for name in STEP_COLUMNS}} for s in steps]
-        )
+        rows = steps if as_json else [{name: step.get(name) for name in ("step", *METRICS)} for step in steps]
         show_list(rows, as_json, empty="no step is finished yet")
     else:
         show(_summary(folder), as_json)
@@ -109,16 +105,12 @@ def _judge(config: RunConfig) -> tuple[Judge | ServiceJudge, AuditStatus, Repeat
 
     The repeatability of a service's judge comes with its rewards.
     """
-    from rubricsvc.cli.audit_status import AuditStatus, status_at_service, status_of_stored
-    from rubricsvc.core.judge import Judge
 
     if isinstance(config.judge, Judge):
         hint = "store it with `rubricsvc judges add`, then `judges audit`"
         return config.judge, AuditStatus(config.judge.name, missing_reason=hint), None
     if not isinstance(config.judge, str):
         return config.judge, status_at_service(config.judge), None
-    from rubricsvc.cli.database import database
-    from rubricsvc.store import audits, judges
 
     with database() as db, db.read() as session:
         row = judges.get(session, config.judge)
@@ -127,10 +119,7 @@ def _judge(config: RunConfig) -> tuple[Judge | ServiceJudge, AuditStatus, Repeat
 
 
 def _tasks(config: RunConfig) -> list[Task]:
-    from rubricsvc.errors import InvalidError
-    from rubricsvc.formats import load
     from trainer.rewards import Task
-    from workers import checks
 
     records = load(config.data.path, config.data.format)
     tasks = [Task(record.prompt, record.rubric) for record in records if record.prompt and record.rubric]
@@ -144,8 +133,6 @@ def _tasks(config: RunConfig) -> list[Task]:
 
 
 def _print_plan(config: RunConfig, judge: Judge | ServiceJudge, tasks: list[Task], resume: bool) -> None:
-    from rubricsvc.cli.embedded import EMBEDDED, fetch_embedded, warn_of_embedded
-    from rubricsvc.services.selecting import veto_warning
     from trainer.config import ServiceJudge
 
     sampling, policy = config.sampling, config.policy
@@ -169,7 +156,6 @@ def _print_plan(config: RunConfig, judge: Judge | ServiceJudge, tasks: list[Task
 def _rewards(
     config: RunConfig, judge: Judge | ServiceJudge, repeatability: Repeatability | None
 ) -> JudgeRewards | ServiceRewards:
-    from rubricsvc.core.judge import Judge
     from trainer.rewards import JudgeRewards
     from trainer.service_rewards import ServiceRewards
 
@@ -205,7 +191,7 @@ def _summary(folder: Path) -> dict[str, Any]:
     from trainer.metrics import read
 
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    steps = read(folder)
+    steps, audit = read(folder), config.get("judge_audit")
     rewards = [step["reward"] for step in steps]
     tenth = max(1, len(rewards) // 10)
     saved = checkpoint.steps(folder)
@@ -217,13 +203,9 @@ def _summary(folder: Path) -> dict[str, Any]:
         "reward_last": _mean(rewards[-tenth:]),
         "judge_calibrated": steps[-1].get("judge_calibrated") if steps else None,
         "std_floor": config.get("std_floor"),
-        "judge_audit": _audit_summary(config.get("judge_audit")),
+        "judge_audit": audit and f"{'passed' if audit['passed'] else 'not passed'} {audit['created_at'][:10]}",
         "checkpoint": str(checkpoint.folder(folder, saved[-1])) if saved else None,
     }
-
-
-def _audit_summary(audit: dict[str, Any] | None) -> str | None:
-    return f"{'passed' if audit['passed'] else 'not passed'} {audit['created_at'][:10]}" if audit else None
 
 
 def _mean(values: list[float | None]) -> float | None:

@@ -2,28 +2,54 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from rubricsvc.cli.database import database
 from rubricsvc.cli.embedded import EMBEDDED, warn_of_embedded
-from rubricsvc.cli.judge_add import judge_from_options
+from rubricsvc.cli.judge_add import ApiKeyEnv, judge_from_options
 from rubricsvc.cli.judge_probe import score_once
-from rubricsvc.cli.output import OK, WITH_FAILURES, Json, cell, exit_with, print_data, print_json, print_table, shorten
+from rubricsvc.cli.output import (
+    OK,
+    WITH_FAILURES,
+    Json,
+    cell,
+    exit_with,
+    fields_of,
+    print_data,
+    print_json,
+    print_table,
+    shorten,
+)
+from rubricsvc.cli.served_models import only_served_model
 from rubricsvc.cli.verdicts import reason_of
+from rubricsvc.core.base import MAX_NAME_LENGTH
+from rubricsvc.core.judge import Judge
+from rubricsvc.core.prompt import Completion, Prompt
+from rubricsvc.core.reward import Reward, reward_or_null
+from rubricsvc.core.rubric import Rubric
+from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import InvalidError, NotFoundError
+from rubricsvc.formats import load
+from rubricsvc.formats.trajectory import parse_trajectory
+from rubricsvc.services.exporting import plain_verdict
+from rubricsvc.store import judges
+from rubricsvc.store.judges import CHECKS
+from workers import checks
 
-if TYPE_CHECKING:
-    from rubricsvc.core.judge import Judge
-    from rubricsvc.core.prompt import Completion, Prompt
-    from rubricsvc.core.reward import Reward
-    from rubricsvc.core.rubric import Rubric
-    from rubricsvc.core.verdict import Verdict
+JudgeOption = Annotated[
+    str | None,
+    typer.Option(
+        help="embedded, the URL of an OpenAI-compatible server, or the name of a judge.",
+        show_default="none, if every criterion has a check",
+    ),
+]
+Model = Annotated[str | None, typer.Option(help="Model at the URL.", show_default="the only one served")]
 
 
 def score(
@@ -32,27 +58,18 @@ def score(
     completion: Annotated[
         str, typer.Option(help="File with the text, or with JSON messages for a trajectory judge; - is stdin.")
     ],
-    judge: Annotated[
-        str | None,
-        typer.Option(
-            help="embedded, the URL of an OpenAI-compatible server, or the name of a judge.",
-            show_default="none, if every criterion has a check",
-        ),
-    ] = None,
+    judge: JudgeOption = None,
     prompt: Annotated[str | None, typer.Option(help="Prompt: file or text.", show_default="that of the rubric")] = None,
     name: Annotated[str | None, typer.Option(help="Name of the rubric in a file with several.")] = None,
-    model: Annotated[str | None, typer.Option(help="Model at the URL.", show_default="the only one served")] = None,
+    model: Model = None,
     mode: Annotated[str, typer.Option(help="readout, written or trajectory.")] = "readout",
-    api_key_env: Annotated[str | None, typer.Option(help="Environment variable of the server's API key.")] = None,
+    api_key_env: ApiKeyEnv = None,
     as_json: Json = False,
 ) -> None:
     """Score one completion, without a database.
 
     Exits with 1 if there is no reward because too little could be judged.
     """
-    from rubricsvc.core.prompt import Prompt
-    from rubricsvc.core.reward import reward_or_null
-    from workers import checks
 
     for option, value in (("completion", completion), ("prompt", prompt)):
         if value is not None and not value.strip():
@@ -63,38 +80,25 @@ def score(
     if prompt_value is None:
         raise InvalidError(f"{rubric} has no prompt", hint="add one with --prompt FILE or TEXT")
     judge_value = judge_of(judge, model, mode, api_key_env) if judge is not None else no_judge(rubric_value)
-    verdicts = asyncio.run(score_once(judge_value, rubric_value, prompt_value, _completion(judge_value, completion)))
+    verdicts = score_once(judge_value, rubric_value, prompt_value, _completion(judge_value, completion))
     reward = reward_or_null(rubric_value, verdicts)
     with exit_with(WITH_FAILURES if reward.value is None else OK):
         _print(rubric_value, judge_value, verdicts, reward, as_json)
 
 
 def _completion(judge: Judge, file: str) -> Completion:
-    """Read a text, or the messages of a trajectory for a trajectory judge.
-
-    Raises:
-        InvalidError: the judge is comparative; or it is a trajectory judge, and there are no steps.
-    """
-    from rubricsvc.core.prompt import Completion
-    from rubricsvc.formats.trajectory import parse_trajectory
+    """Read a text, or the messages of a trajectory for a trajectory judge."""
 
     if judge.mode == "comparative":
-        raise InvalidError(
-            f"judge {judge.name!r} compares completions of a prompt, and there is only one",
-            hint="submit several with `rubricsvc jobs submit FILE --judge …`, or use another judge",
-        )
+        hint = "submit several with `rubricsvc jobs submit FILE --judge …`, or use another judge"
+        raise InvalidError(f"judge {judge.name!r} compares completions of a prompt, and there is only one", hint=hint)
     text = text_of(file)
     needs_steps = any(leaf.mode == "trajectory" for leaf in judge.leaf_judges)
     return parse_trajectory(text, file) if needs_steps else Completion(text=text)
 
 
 def no_judge(rubric: Rubric) -> Judge:
-    """Return the judge of a rubric whose criteria are all checked.
-
-    Raises:
-        InvalidError: a criterion is judged.
-    """
-    from rubricsvc.store.judges import CHECKS
+    """Return the judge of a rubric whose criteria are all checked."""
 
     judged = [criterion for criterion in rubric.criteria if criterion.kind == "judged"]
     if judged:
@@ -107,15 +111,14 @@ def no_judge(rubric: Rubric) -> Judge:
 
 def _rubric(path: Path, name: str | None) -> tuple[Rubric, Prompt | None]:
     """Return the only rubric of a file, or the named one, and its prompt."""
-    from rubricsvc.formats import load
 
-    named = [(record.name, record.rubric, record.prompt) for record in load(path) if record.rubric is not None]
-    matches = [(rubric, prompt) for own, rubric, prompt in named if name in (None, own)]
+    records = [(record.name, record.rubric, record.prompt) for record in load(path) if record.rubric is not None]
+    matches = [(rubric, prompt) for own, rubric, prompt in records if name in (None, own)]
     if len(matches) == 1:
         return matches[0]
-    names = shorten(", ".join(own for own, _, _ in named), 200)
     what = "rubrics" if name is None else f"rubrics named {name!r}"
-    hint = f"choose one with --name: {names}" if named else "a rubric needs criteria"
+    names = shorten(", ".join(own for own, _, _ in records), 200)
+    hint = f"choose one with --name: {names}" if records else "a rubric needs criteria"
     raise InvalidError(f"{path} has {len(matches)} {what}, expected one", hint=hint)
 
 
@@ -123,11 +126,7 @@ _PATH = re.compile(r"\S+\.(txt|md|jsonl?|html|py)")
 
 
 def file_or_text(argument: str) -> str:
-    """Return the text of the file of this name, or the argument itself if there is no such file.
-
-    Raises:
-        NotFoundError: there is no such file, and the argument looks like a path.
-    """
+    """Return the text of the file of this name, or the argument itself unless it looks like a path."""
     try:
         is_file = Path(argument).is_file()
     except OSError:  # too long for a file name
@@ -150,19 +149,14 @@ def text_of(file: str) -> str:
 
 def judge_of(judge: str, model: str | None, mode: str, api_key_env: str | None) -> Judge:
     """Return the embedded judge, a judge at a URL, or a stored one."""
-    from rubricsvc.core.base import MAX_NAME_LENGTH
 
     if judge == EMBEDDED:
         warn_of_embedded()
         return judge_from_options(name=EMBEDDED, engine="transformers_local", model=EMBEDDED, mode=mode)
     if judge.startswith(("http://", "https://")):
-        from rubricsvc.cli.served_models import only_served_model
-
         endpoint = {"base_url": judge, "api_key_env": api_key_env}
         chosen = judge_from_options(name=judge[:MAX_NAME_LENGTH], model=model or "?", mode=mode, endpoint=endpoint)
         return chosen if model else chosen.model_copy(update={"model": only_served_model(chosen.endpoint)})
-    from rubricsvc.cli.database import database
-    from rubricsvc.store import judges
 
     with database() as db, db.read() as session:
         return judges.get(session, judge).value
@@ -170,18 +164,9 @@ def judge_of(judge: str, model: str | None, mode: str, api_key_env: str | None) 
 
 def _print(rubric: Rubric, judge: Judge, verdicts: list[Verdict], reward: Reward, as_json: bool) -> None:
     if as_json:
-        from rubricsvc.services.exporting import plain_verdict
-
         fields = asdict(reward)
-        identity = {"name": judge.name, "engine": judge.engine, "model": judge.model, "digest": judge.digest}
-        print_json(
-            {
-                "reward": fields.pop("value"),
-                **fields,
-                "judge": identity,
-                "verdicts": [plain_verdict(v) for v in verdicts],
-            }
-        )
+        data = {"reward": fields.pop("value"), **fields, "judge": fields_of(judge, "name", "engine", "model", "digest")}
+        print_json(data | {"verdicts": [plain_verdict(verdict) for verdict in verdicts]})
         return
     rows = []
     for verdict in verdicts:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from rubricsvc.cli.database import database
-from rubricsvc.cli.output import After, Json, Limit, group, shorten, show_page
+from rubricsvc.cli.output import After, Json, Limit, fields_of, group, shorten, show_page
 from rubricsvc.core.states import Outcome
-
-if TYPE_CHECKING:
-    from rubricsvc.core.verdict import Verdict
-    from rubricsvc.store.tables import VerdictRow
+from rubricsvc.core.verdict import Verdict
+from rubricsvc.services.exporting import plain_verdict
+from rubricsvc.store import jobs, verdicts
+from rubricsvc.store.tables import VerdictRow
 
 app = group("Verdicts of judges, by criterion.")
 
@@ -40,7 +40,6 @@ def list_(
     as_json: Json = False,
 ) -> None:
     """List verdicts."""
-    from rubricsvc.store import jobs, verdicts
 
     with database() as db, db.read() as session:
         if job is not None:
@@ -56,10 +55,8 @@ def list_(
 
 
 def _row(row: VerdictRow, as_json: bool) -> dict[str, Any]:
-    ids = {"id": row.id, "completion_id": row.completion_id, "rubric_id": row.rubric_id, "judge_id": row.judge_id}
+    ids = fields_of(row, "id", "completion_id", "rubric_id", "judge_id")
     if as_json:
-        from rubricsvc.services.exporting import plain_verdict
-
         return ids | {"verdict": plain_verdict(row.verdict)}
     value = row.value if row.value is not None else row.outcome
     return ids | {"criterion": row.criterion, "value": value, "reason": shorten(reason_of(row.verdict), 60)}

@@ -7,17 +7,19 @@ import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 import typer
 
+from rubricsvc import telemetry
+from rubricsvc.cli.embedded import fetch_if_embedded
 from rubricsvc.cli.output import INTERRUPTED, OK, WITH_FAILURES, echo, ignore_broken_pipe, progress_bar, show
+from rubricsvc.core.judge import Judge
 from rubricsvc.errors import UnavailableError
-
-if TYPE_CHECKING:
-    from rubricsvc.core.judge import Judge
-    from rubricsvc.services.job_reports import JobReport
-    from rubricsvc.store.session import Database
+from rubricsvc.services.job_reports import JobReport, read_job
+from rubricsvc.settings import get_settings
+from rubricsvc.store.session import Database
+from workers.engines import make_engine
 
 
 def print_job(report: JobReport, as_json: bool) -> None:
@@ -36,7 +38,6 @@ def wait(db: Database, job_id: int, as_json: bool, *, score: bool = True) -> NoR
         as_json: whether to print the job as JSON.
         score: whether to run a worker where the broker stays in this process.
     """
-    from rubricsvc.services.job_reports import read_job
     from rubricsvc.services.waiting import ensure_worker, follow, retry_database
 
     started, first = time.monotonic(), None
@@ -73,10 +74,6 @@ def _continue_hint(job_id: int) -> Iterator[None]:
 
 def _start_worker(db: Database, judge: Judge) -> AbstractContextManager[None]:
     """Start a worker in this process, once the judge's engine could be made: its errors belong to the terminal."""
-    from rubricsvc import telemetry
-    from rubricsvc.cli.embedded import fetch_if_embedded
-    from rubricsvc.settings import get_settings
-    from workers.engines import make_engine
     from workers.queue.in_process import embedded_worker
 
     fetch_if_embedded(judge)
