@@ -71,7 +71,6 @@ def judged_labels(ref: str, job: int | None, criterion: str | None = None) -> tu
     Raises:
         InvalidError: There are no labels, or the judge has scored none of what is labelled.
     """
-
     with database() as db, db.read() as session:
         row = judges.get(session, ref)
         if job is not None:

@@ -38,7 +38,6 @@ def print_audit(judge: Judge, audit: Audit) -> None:
 
 def write_html(path: Path, judge: Judge, audit: Audit) -> None:
     """Write the report to ``path``. Text of models and attackers is escaped, and the page loads nothing."""
-
     template = Path(__file__).with_name("audit_report.html.j2")
     filters = {"clean": clean, "number": lambda value: number(value, missing="–"), "percent": _percent}
     page = render(template, filters, judge=judge, audit=audit)

@@ -99,7 +99,6 @@ def _check(judge: Judge, method: str) -> None:
 
 def _store(judge: Judge, name: str, families: Sequence[FittedFamily]) -> str | None:
     """Store the calibrated judge and return its name; None without a curve."""
-
     curves = {one.family: one.curve for one in families if one.curve is not None}
     if not curves:
         return None

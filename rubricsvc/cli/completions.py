@@ -40,7 +40,6 @@ def import_(
 
     A file is imported whole or not at all. Importing it again changes nothing.
     """
-
     options = {"skip_invalid": skip_invalid, "with_rubrics": False, "check": None}
     import_and_report(file, format, language, as_json, kinds=(RECORDS, COMPLETIONS), **options)
 
@@ -61,11 +60,11 @@ def list_(
     as_json: Json = False,
 ) -> None:
     """List completions."""
-
     with database() as db, db.read() as session:
         prompt_id = prompts.get(session, prompt).id if prompt is not None else None
+        rows = completions.page(session, after=after, limit=limit + 1, prompt_id=prompt_id, policy=policy)
         show_page(
-            lambda n: completions.page(session, after=after, limit=n, prompt_id=prompt_id, policy=policy),
+            rows,
             lambda row: _row(row) | {"text": row.value.text if as_json else shorten(row.value.text, 50)},
             limit,
             as_json,
@@ -74,12 +73,8 @@ def list_(
 
 
 @app.command("show")
-def show_(
-    completion_id: Annotated[int, typer.Argument(help="Id of the completion.")],
-    as_json: Json = False,
-) -> None:
+def show_(completion_id: Annotated[int, typer.Argument(help="Id of the completion.")], as_json: Json = False) -> None:
     """Show one completion."""
-
     with database() as db, db.read() as session:
         row = completions.get(session, completion_id)
         if as_json:

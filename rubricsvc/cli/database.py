@@ -24,7 +24,6 @@ def open_database(settings: Settings) -> Database:
     Raises:
         UnavailableError: it cannot be reached, or its schema is not the newest.
     """
-
     db = Database(settings.database_url)
     try:
         if _is_empty_file(db):
@@ -36,7 +35,6 @@ def open_database(settings: Settings) -> Database:
 
 
 def _is_empty_file(db: Database) -> bool:
-
     try:
         return db.engine.dialect.name == "sqlite" and migrate.is_empty(db)
     except (DBAPIError, UnavailableError, TypeError):  # `migrate.open_database` raises it with a hint

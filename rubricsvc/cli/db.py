@@ -15,7 +15,6 @@ app = group("Database schema.")
 @app.command()
 def upgrade() -> None:
     """Upgrade the database to the newest schema."""
-
     db = Database(get_settings().database_url)
     try:
         before, newest = migrate.current(db), migrate.head()
@@ -29,7 +28,6 @@ def upgrade() -> None:
 @app.command()
 def status(as_json: Json = False) -> None:
     """Show the schema version; exit with 3 if it is not the newest."""
-
     db = Database(get_settings().database_url)
     file = sqlite_file(db.url)
     absent = file is not None and not file.exists()

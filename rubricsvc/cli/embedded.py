@@ -23,7 +23,6 @@ def fetch_if_embedded(judge: Judge) -> None:
 
 def fetch_embedded() -> None:
     """Unpack the embedded model into the cache, with a progress bar, if it is missing."""
-
     cache = get_settings().cache_dir
     if (cache / NAME).is_dir():
         return

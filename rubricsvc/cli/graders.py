@@ -45,7 +45,6 @@ def validate(file: File, as_json: Json = False) -> None:
 
     Check a file of items with their graders with `rubricsvc rubrics lint`.
     """
-
     data, grader, _ = _read(file)
     if as_json:
         print_json({"grader": data})
@@ -64,8 +63,7 @@ def run(
     judge: JudgeOption = None,
     model: Model = None,
     mode: Annotated[
-        str | None,
-        typer.Option(help="readout or written.", show_default="written, or readout for embedded"),
+        str | None, typer.Option(help="readout or written.", show_default="written, or readout for embedded")
     ] = None,
     api_key_env: ApiKeyEnv = None,
     as_json: Json = False,
@@ -74,7 +72,6 @@ def run(
 
     Exits with 1 if there is no reward because a part of the grader failed.
     """
-
     _, grader, rubric = _read(file)
     prompt = _item(item)
     text = text_of(sample) if sample == "-" else file_or_text(sample)
@@ -94,7 +91,6 @@ def run(
 
 def _read(file: str) -> tuple[Any, Grader, Rubric]:
     """Return the data of the only grader in a file, the grader and its rubric."""
-
     source = input_file(file)
     records = [data for data, _ in source.records()]
     source.errors.raise_if_any()
@@ -108,7 +104,6 @@ def _read(file: str) -> tuple[Any, Grader, Rubric]:
 
 
 def _item(given: str | None) -> Prompt:
-
     try:
         return parse_prompt(strict_json.parse(file_or_text(given)) if given is not None else {})
     except strict_json.JsonError as error:

@@ -51,7 +51,6 @@ def submit(
 
     Submitting the same judge, completions and rubrics again gives the same job.
     """
-
     with database() as db:
         with db.write() as session:
             imported = None
@@ -80,7 +79,6 @@ def _warn_no_worker(db: Database, job_id: int) -> None:
 
 
 def _show_job(db: Database, job_id: int, as_json: bool) -> None:
-
     print_job(read_job(db, job_id), as_json)
 
 
@@ -93,14 +91,10 @@ def list_(
     as_json: Json = False,
 ) -> None:
     """List jobs."""
-
     with database() as db, db.read() as session:
+        rows = jobs.page(session, after=after, limit=limit + 1, status=status)
         show_page(
-            lambda n: jobs.page(session, after=after, limit=n, status=status),
-            summary_row,
-            limit,
-            as_json,
-            empty="no jobs; submit one with `rubricsvc jobs submit --judge NAME`",
+            rows, summary_row, limit, as_json, empty="no jobs; submit one with `rubricsvc jobs submit --judge NAME`"
         )
 
 
@@ -114,7 +108,6 @@ def show_(job_id: Id, as_json: Json = False) -> None:
 @app.command()
 def watch(job_id: Id, as_json: Json = False) -> None:
     """Show a job's progress until it ends, without scoring."""
-
     with database() as db:
         waiting.wait(db, job_id, as_json, score=False)
 
@@ -122,7 +115,6 @@ def watch(job_id: Id, as_json: Json = False) -> None:
 @app.command()
 def wait(job_id: Id, as_json: Json = False) -> None:
     """Wait for a job; score it here if no worker can receive it."""
-
     with database() as db:
         waiting.wait(db, job_id, as_json)
 
@@ -130,7 +122,6 @@ def wait(job_id: Id, as_json: Json = False) -> None:
 @app.command()
 def cancel(job_id: Id, as_json: Json = False) -> None:
     """Stop a job; its results so far stay."""
-
     with database() as db:
         with db.write() as session:
             jobs.cancel(session, job_id)
@@ -174,7 +165,6 @@ def rescore(
 @app.command()
 def retry(job_id: Id, *, budget: Budget = None, wait: Wait = False, as_json: Json = False) -> None:
     """Score again what failed or was cancelled. A new budget includes what is spent already."""
-
     with database() as db:
         with db.write() as session:
             reopened = jobs.retry(session, job_id, budget=budget)
@@ -198,7 +188,6 @@ def export(
     out: Out = None,
 ) -> None:
     """Write rewards and verdicts as JSON lines, one a completion; or preference pairs."""
-
     if pairs and as_csv:
         raise InvalidError("--pairs and --csv exclude each other", hint="pairs hold messages: write JSON lines")
     if min_margin and not pairs:

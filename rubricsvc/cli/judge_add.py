@@ -88,7 +88,6 @@ def update(
     as_json: Json = False,
 ) -> None:
     """Change how a judge is reached. Its stored verdicts stay valid."""
-
     with database() as db, db.read() as session:
         judge = judges.get(session, ref).value
     if judge.members:
@@ -105,11 +104,9 @@ def update(
 
 
 def init(
-    file: Annotated[Path, typer.Argument(help="File to write.")] = Path("judge.yaml"),
-    force: Force = False,
+    file: Annotated[Path, typer.Argument(help="File to write.")] = Path("judge.yaml"), force: Force = False
 ) -> None:
     """Write a commented example of a judge file."""
-
     write_example("example_judge.yaml", file, force)
     echo(f"wrote {file}; change it, then: rubricsvc judges add -f {file}")
 
@@ -159,7 +156,6 @@ def _from_options(
 
 
 def _read(file: Path) -> list[Judge]:
-
     def find(name: str) -> Judge:
         with database() as db, db.read() as session:
             return judges.get(session, name).value
@@ -169,7 +165,6 @@ def _read(file: Path) -> list[Judge]:
 
 def _check(judge: Judge) -> None:
     """Check that the judge's template, engine and mode fit, and that no setting is without effect."""
-
     unused = _unused_setting(judge)
     if unused:
         setting, needs = unused
@@ -181,7 +176,6 @@ def _check(judge: Judge) -> None:
 
 def _unused_setting(judge: Judge) -> tuple[str, str] | None:
     """Return the first setting that this judge ignores, and what it needs to have an effect."""
-
     if judge.members:
         return None
     comparison = judge.effective_comparison
@@ -208,6 +202,5 @@ def _changed(value: Value) -> list[str]:
 
 
 def _store(judge: Judge, as_json: bool) -> None:
-
     with database() as db, db.write() as session:
         show(judge_row(judges.add(session, judge)), as_json)

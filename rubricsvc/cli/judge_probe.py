@@ -35,7 +35,7 @@ _HINTS = {
 
 _LOCAL_HINTS = {
     "unreachable": "check --model: `embedded`, or the folder or hub name of an instruction-tuned model"
-    " (a base model has no chat template)",
+    " (a base model has no chat template)"
 }
 """The same if the model runs in this process."""
 

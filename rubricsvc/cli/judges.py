@@ -17,7 +17,6 @@ from rubricsvc.cli.output import After, Json, Limit, group, print_json, show, sh
 from rubricsvc.cli.repeatability import repeatability
 from rubricsvc.formats.judges import dump_judge
 from rubricsvc.store import audits, judges
-from rubricsvc.store.tables import AuditRow, JudgeRow
 
 app = group("Judges: add, test and compare them.")
 app.command()(add)
@@ -35,16 +34,11 @@ Ref = Annotated[str, typer.Argument(help="Name or id.")]
 @app.command("list")
 def list_(limit: Limit = 50, after: After = 0, as_json: Json = False) -> None:
     """List judges."""
-
     with database() as db, db.read() as session:
-
-        def fetch(count: int) -> list[tuple[JudgeRow, AuditRow | None]]:
-            rows = judges.page(session, after=after, limit=count)
-            newest = audits.newest(session, [row.id for row in rows])
-            return [(row, newest.get(row.id)) for row in rows]
-
+        rows = judges.page(session, after=after, limit=limit + 1)
+        newest = audits.newest(session, [row.id for row in rows])
         empty = "no judges; add one with `rubricsvc judges add NAME --embedded`"
-        show_page(fetch, lambda both: judge_row(*both), limit, as_json, empty=empty)
+        show_page(rows, lambda row: judge_row(row, newest.get(row.id)), limit, as_json, empty=empty)
 
 
 @app.command("show")
@@ -54,7 +48,6 @@ def show_(
     as_json: Json = False,
 ) -> None:
     """Show a judge. With --json its newest audit and its repeatability are complete."""
-
     with database() as db, db.read() as session:
         row = judges.get(session, ref)
         if as_yaml:

@@ -21,7 +21,6 @@ def create(
     expires_in: Annotated[int | None, typer.Option(min=1, max=36500, help="Days until the key expires.")] = None,
 ) -> None:
     """Create a key and print its secret, once."""
-
     with database() as db, db.write() as session:
         row, secret = keys.create(session, name, timedelta(days=expires_in) if expires_in else None)
     echo(f"key {row.id} for {row.name}; the secret is not shown again:")
@@ -31,15 +30,9 @@ def create(
 @app.command("list")
 def list_(limit: Limit = 50, after: After = 0, as_json: Json = False) -> None:
     """List keys without their secrets."""
-
     with database() as db, db.read() as session:
-        show_page(
-            lambda n: keys.page(session, after=after, limit=n),
-            _row,
-            limit,
-            as_json,
-            empty="no keys; create one with `rubricsvc keys create NAME`",
-        )
+        rows = keys.page(session, after=after, limit=limit + 1)
+        show_page(rows, _row, limit, as_json, empty="no keys; create one with `rubricsvc keys create NAME`")
 
 
 def _row(row: KeyRow) -> dict[str, Any]:
@@ -57,7 +50,6 @@ def _row(row: KeyRow) -> dict[str, Any]:
 @app.command()
 def revoke(key_id: Annotated[int, typer.Argument(help="Id of the key.")]) -> None:
     """Revoke a key, effective immediately."""
-
     with database() as db, db.write() as session:
         row = keys.revoke(session, key_id)
     echo(f"revoked key {row.id} ({row.name})")

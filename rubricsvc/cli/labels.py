@@ -39,7 +39,6 @@ def import_(
 
     A file is imported whole or not at all. Importing it again changes nothing.
     """
-
     options = {"skip_invalid": skip_invalid, "replace_labels": replace}
     import_and_report(file, format, language, as_json, kinds=(RECORDS, LABELS), **options)
 
@@ -55,11 +54,11 @@ def list_(
     as_json: Json = False,
 ) -> None:
     """List labels."""
-
     with database() as db, db.read() as session:
         where = _where(session, completion, rubric, annotator)
+        rows = labels.page(session, after=after, limit=limit + 1, **where)
         show_page(
-            lambda n: labels.page(session, after=after, limit=n, **where),
+            rows,
             lambda row: fields_of(row, *COLUMNS) | ({} if as_json else {"note": shorten(row.note or "-", 50)}),
             limit,
             as_json,
@@ -69,14 +68,9 @@ def list_(
 
 @app.command()
 def export(
-    *,
-    completion: Completion = None,
-    rubric: Rubric = None,
-    annotator: Annotator = None,
-    out: Out = None,
+    *, completion: Completion = None, rubric: Rubric = None, annotator: Annotator = None, out: Out = None
 ) -> None:
     """Write labels as JSON lines that `rubricsvc labels import` reads."""
-
     with database() as db, db.read() as session, open_output(out) as stream:
         names: dict[int, str] = {}
         for row in _all(session, _where(session, completion, rubric, annotator)):
@@ -88,7 +82,6 @@ def export(
 
 
 def _where(session: Session, completion: int | None, rubric: str | None, annotator: str | None) -> dict[str, Any]:
-
     if completion is not None:
         completions.get(session, completion)
     rubric_id = rubrics.get(session, rubric).id if rubric is not None else None
@@ -96,7 +89,6 @@ def _where(session: Session, completion: int | None, rubric: str | None, annotat
 
 
 def _all(session: Session, where: dict[str, Any]) -> Iterator[LabelRow]:
-
     after = 0
     while rows := labels.page(session, after=after, limit=PAGE, **where):
         yield from rows

@@ -99,15 +99,9 @@ def show_list(rows: Iterable[dict[str, Any]], as_json: bool, *, empty: str = "no
 
 
 def show_page(
-    fetch: Callable[[int], Sequence[Row]],
-    to_record: Callable[[Row], dict[str, Any]],
-    limit: int,
-    as_json: bool,
-    *,
-    empty: str,
+    rows: Sequence[Row], to_record: Callable[[Row], dict[str, Any]], limit: int, as_json: bool, *, empty: str
 ) -> None:
-    """Print the first ``limit`` rows of ``fetch(limit + 1)``, and on stderr how to list further rows."""
-    rows = fetch(limit + 1)
+    """Print the first ``limit`` rows, and on stderr how to list further ones; a row more than that says they exist."""
     records = [to_record(row) for row in rows[:limit]]
     show_list(records, as_json, empty=empty)
     if len(rows) > limit:
@@ -211,37 +205,31 @@ class ProgressBar:
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-        self._live, self._description, self._note = live, description, ""
+        self._live, self._description, self._state = live, description, (0, 0, "")
         columns = (TextColumn("{task.description}", markup=False), BarColumn(bar_width=20), MofNCompleteColumn())
         ends = (TimeRemainingColumn(), TextColumn("{task.fields[note]}", markup=False))
         # training steps may take minutes: the speed is estimated over an hour
-        self.rich = Progress(
-            *columns, *ends, console=Console(stderr=True), speed_estimate_period=3600, disable=not live
-        )
+        console = Console(stderr=True)
+        self.rich = Progress(*columns, *ends, console=console, speed_estimate_period=3600, disable=not live)
         self._task = self.rich.add_task(description, total=None, note="")
 
     def update(self, done: int, total: int, note: str) -> None:
         """Show that ``done`` of ``total`` units are finished."""
-        task = self.rich.tasks[0]
-        before = (task.completed, task.total, self._note)
-        self._note = note
+        before, self._state = self._state, (done, total, note)
         self.rich.update(self._task, completed=done, total=total, note=note)
-        if not self._live and done == total and before != (done, total, note):
+        if not self._live and done == total and before != self._state:
             self.print_line()
 
     def print_line(self) -> None:
         """Print the state as one line."""
+        done, total, note = self._state
         task = self.rich.tasks[0]
-        count = f"{task.completed:g}/{task.total:g}" if task.total else ""
-        left = "" if task.completed == task.total else self._remaining()
-        echo(f"{self._description}: {', '.join(filter(None, (count, left, self._note)))}")
-
-    def _remaining(self) -> str:
-        task = self.rich.tasks[0]
-        if task.time_remaining is None:
-            return f"{task.elapsed or 0:.0f} s elapsed"
-        minutes, seconds = divmod(round(task.time_remaining), 60)
-        return f"about {minutes}:{seconds:02} left"
+        left = "" if total and done == total else f"{task.elapsed or 0:.0f} s elapsed"
+        if left and task.time_remaining is not None:
+            minutes, seconds = divmod(round(task.time_remaining), 60)
+            left = f"about {minutes}:{seconds:02} left"
+        count = f"{done}/{total}" if total else ""
+        echo(f"{self._description}: {', '.join(filter(None, (count, left, note)))}")
 
 
 @contextmanager

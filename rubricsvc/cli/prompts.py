@@ -21,10 +21,10 @@ def _row(row: PromptRow) -> dict[str, Any]:
 @app.command("list")
 def list_(limit: Limit = 50, after: After = 0, as_json: Json = False) -> None:
     """List prompts."""
-
     with database() as db, db.read() as session:
+        rows = prompts.page(session, after=after, limit=limit + 1)
         show_page(
-            lambda n: prompts.page(session, after=after, limit=n),
+            rows,
             lambda row: _row(row) | {"text": row.value.text if as_json else shorten(row.value.text)},
             limit,
             as_json,
@@ -34,11 +34,9 @@ def list_(limit: Limit = 50, after: After = 0, as_json: Json = False) -> None:
 
 @app.command("show")
 def show_(
-    ref: Annotated[str, typer.Argument(help="Id, or the id in the imported file.")],
-    as_json: Json = False,
+    ref: Annotated[str, typer.Argument(help="Id, or the id in the imported file.")], as_json: Json = False
 ) -> None:
     """Show one prompt with its rubrics."""
-
     with database() as db, db.read() as session:
         row = prompts.get(session, ref)
         names = [f"{rubric.name}@{rubric.version}" for rubric in rubrics.for_prompt(session, row.id)]

@@ -37,7 +37,6 @@ def repeatability(
     standard deviation of verdict values by kind of scale, and of rewards, with 95 % bootstrap intervals. The result is
     stored with the judge: `judges show` has it, and GRPO does not divide by less. No verdict is stored.
     """
-
     stored, judge_id, groups = _questions(judge, job, limit, seed)
     result = _measure(stored, groups, source=f"job {job}" if job else "built-in cases", repeats=repeats, seed=seed)
     if result.reward.value is None and not any(one.n for one in result.criteria.values()):

@@ -60,7 +60,6 @@ def init(
     force: Force = False,
 ) -> None:
     """Write an example rubric to edit."""
-
     write_example("example_trajectory.yaml" if trajectory else "example.yaml", file, force)
     echo(f"wrote {file}; edit it, then run `rubricsvc rubrics lint {file}`")
 
@@ -68,7 +67,6 @@ def init(
 @app.command()
 def lint(file: File, format: Format = None, language: Language = None, as_json: Json = False) -> None:
     """Check a file and list all errors in it."""
-
     records = stream(input_file(file), format, check=checks.validate, options=options_of(language))
     rows = [_summary(record) for record in records]
     show_list(rows if as_json else rows[:MOST_ROWS], as_json)
@@ -105,7 +103,6 @@ def import_(
 
     A file is imported whole or not at all. Importing it again changes nothing.
     """
-
     options = {"skip_invalid": skip_invalid, "rubric_name": name}
     import_and_report(file, format, language, as_json, kinds=(RECORDS,), **options)
 
@@ -125,11 +122,11 @@ def list_(
     as_json: Json = False,
 ) -> None:
     """List rubrics."""
-
     with database() as db, db.read() as session:
         prompt_id = prompts.get(session, prompt).id if prompt is not None else None
+        rows = rubrics.page(session, after=after, limit=limit + 1, name=name, prompt_id=prompt_id)
         show_page(
-            lambda n: rubrics.page(session, after=after, limit=n, name=name, prompt_id=prompt_id),
+            rows,
             lambda row: row_of(row) | {"digest": row.digest[:12]},
             limit,
             as_json,
@@ -144,7 +141,6 @@ def show_(
     as_json: Json = False,
 ) -> None:
     """Show one rubric."""
-
     with database() as db, db.read() as session:
         row = rubrics.get(session, ref)
         if as_yaml:
@@ -176,7 +172,6 @@ def diff(
 
     With --on JOB, show how the rewards and ranks of its completions change. No judge is asked.
     """
-
     if as_json and on is None:
         raise InvalidError("--json is for rewards", hint="add --on JOB")
     with database() as db, db.read() as session:
@@ -212,7 +207,6 @@ def _print_reward_changes(session: Session, job_id: int, old: RubricRow, new: Ru
 
 
 def _plain_yaml(row: RubricRow) -> list[str]:
-
     stream = StringIO()
     dump([Record(None, row.value)], stream, yaml=True)
     return stream.getvalue().splitlines()
@@ -225,13 +219,11 @@ def export(
     out: Out = None,
 ) -> None:
     """Write rubrics with their prompts in the native format, the newest versions unless one is named."""
-
     with database() as db, db.read() as session, open_output(out) as stream:
         dump((_record(session, row) for row in _rows(session, refs)), stream, yaml=as_yaml)
 
 
 def _rows(session: Session, refs: list[str] | None) -> Iterator[RubricRow]:
-
     if refs:
         yield from (rubrics.get(session, ref) for ref in refs)
         return
@@ -242,6 +234,5 @@ def _rows(session: Session, refs: list[str] | None) -> Iterator[RubricRow]:
 
 
 def _record(session: Session, row: RubricRow) -> Record:
-
     prompt = prompts.get(session, row.prompt_id) if row.prompt_id is not None else None
     return Record(prompt.value if prompt else None, row.value, id=prompt.external_id if prompt else None, name=row.name)

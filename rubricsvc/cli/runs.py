@@ -105,7 +105,6 @@ def _judge(config: RunConfig) -> tuple[Judge | ServiceJudge, AuditStatus, Repeat
 
     The repeatability of a service's judge comes with its rewards.
     """
-
     if isinstance(config.judge, Judge):
         hint = "store it with `rubricsvc judges add`, then `judges audit`"
         return config.judge, AuditStatus(config.judge.name, missing_reason=hint), None

@@ -70,7 +70,6 @@ def score(
 
     Exits with 1 if there is no reward because too little could be judged.
     """
-
     for option, value in (("completion", completion), ("prompt", prompt)):
         if value is not None and not value.strip():
             raise InvalidError(f"--{option} is empty", hint="name a text file")
@@ -88,7 +87,6 @@ def score(
 
 def _completion(judge: Judge, file: str) -> Completion:
     """Read a text, or the messages of a trajectory for a trajectory judge."""
-
     if judge.mode == "comparative":
         hint = "submit several with `rubricsvc jobs submit FILE --judge …`, or use another judge"
         raise InvalidError(f"judge {judge.name!r} compares completions of a prompt, and there is only one", hint=hint)
@@ -99,7 +97,6 @@ def _completion(judge: Judge, file: str) -> Completion:
 
 def no_judge(rubric: Rubric) -> Judge:
     """Return the judge of a rubric whose criteria are all checked."""
-
     judged = [criterion for criterion in rubric.criteria if criterion.kind == "judged"]
     if judged:
         models = [one.custom_prompt.model for one in judged if one.custom_prompt and one.custom_prompt.model]
@@ -111,7 +108,6 @@ def no_judge(rubric: Rubric) -> Judge:
 
 def _rubric(path: Path, name: str | None) -> tuple[Rubric, Prompt | None]:
     """Return the only rubric of a file, or the named one, and its prompt."""
-
     records = [(record.name, record.rubric, record.prompt) for record in load(path) if record.rubric is not None]
     matches = [(rubric, prompt) for own, rubric, prompt in records if name in (None, own)]
     if len(matches) == 1:
@@ -149,7 +145,6 @@ def text_of(file: str) -> str:
 
 def judge_of(judge: str, model: str | None, mode: str, api_key_env: str | None) -> Judge:
     """Return the embedded judge, a judge at a URL, or a stored one."""
-
     if judge == EMBEDDED:
         warn_of_embedded()
         return judge_from_options(name=EMBEDDED, engine="transformers_local", model=EMBEDDED, mode=mode)

@@ -25,8 +25,7 @@ def serve(
         ),
     ] = None,
     port: Annotated[
-        int | None,
-        typer.Option(min=0, max=65535, help="Port to listen on.", show_default="RUBRICSVC_PORT, else 8321"),
+        int | None, typer.Option(min=0, max=65535, help="Port to listen on.", show_default="RUBRICSVC_PORT, else 8321")
     ] = None,
     worker: Annotated[
         bool, typer.Option("--worker/--no-worker", help="Score in this process too, with the broker memory://.")

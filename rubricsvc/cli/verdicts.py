@@ -40,18 +40,12 @@ def list_(
     as_json: Json = False,
 ) -> None:
     """List verdicts."""
-
     with database() as db, db.read() as session:
         if job is not None:
             jobs.get(session, job)
         where: dict[str, Any] = {"job_id": job, "completion_id": completion, "outcome": outcome, "after": after}
-        show_page(
-            lambda n: verdicts.page(session, **where, limit=n),
-            lambda row: _row(row, as_json),
-            limit,
-            as_json,
-            empty="no verdicts",
-        )
+        rows = verdicts.page(session, **where, limit=limit + 1)
+        show_page(rows, lambda row: _row(row, as_json), limit, as_json, empty="no verdicts")
 
 
 def _row(row: VerdictRow, as_json: bool) -> dict[str, Any]:

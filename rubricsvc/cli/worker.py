@@ -21,8 +21,7 @@ def worker(
         int, typer.Option(min=1, max=1000, help="Judges scored for at once, each with many concurrent requests.")
     ] = 2,
     pool: Annotated[
-        Pool,
-        typer.Option(help="threads share a local model; prefork uses more cores; solo is sequential."),
+        Pool, typer.Option(help="threads share a local model; prefork uses more cores; solo is sequential.")
     ] = Pool.THREADS,
 ) -> None:
     """Score submitted jobs until stopped. Needs Redis or RabbitMQ as broker."""
