@@ -117,11 +117,7 @@ def _sample(every: tuple[AuditCase, ...], limit: int) -> tuple[AuditCase, ...]:
 
 
 def _limits(plan: AuditPlan, given: Sequence[str]) -> dict[str, float]:
-    """Return limits by suite; a bare rate is the limit of all rates of false positives.
-
-    Raises:
-        InvalidError: A rate is not a number from 0 to 1, or there is no such suite.
-    """
+    """Return limits by suite; a bare rate is the limit of all rates of false positives."""
     general: dict[str, float] = {}
     by_suite: dict[str, float] = {}
     for text in given:

@@ -19,10 +19,7 @@ from rubricsvc.store.session import Database
 def open_database(settings: Settings) -> Database:
     """Open the database of the settings, and create it if it is an absent or empty SQLite file.
 
-    Any other schema that is not the newest is left to `rubricsvc db upgrade`: its data may be shared.
-
-    Raises:
-        UnavailableError: it cannot be reached, or its schema is not the newest.
+    Any other schema that is not the newest is an error, left to `rubricsvc db upgrade`: its data may be shared.
     """
     db = Database(settings.database_url)
     try:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from pydantic import ValidationError
 
 from rubricsvc.cli.database import database
 from rubricsvc.cli.embedded import EMBEDDED, warn_of_embedded
@@ -112,12 +113,7 @@ def init(
 
 
 def judge_from_options(**fields: Any) -> Judge:
-    """Return a judge from the values of options.
-
-    Raises:
-        InvalidError: An option has an invalid value; the message names it.
-    """
-    from pydantic import ValidationError
+    """Return a judge from the values of options; an error names the option."""
 
     try:
         return Judge.model_validate(fields)
@@ -137,17 +133,15 @@ def _from_options(
 ) -> Judge:
     if name is None:
         raise InvalidError("no name", hint="give NAME, or a judge file with --file")
-    url = endpoint["base_url"]
     if embedded:
-        conflicting = next((option for option, value in (("--url", url), ("--model", model)) if value), None)
-        if conflicting:
-            raise InvalidError(f"--embedded and {conflicting} exclude each other", hint="give one of them")
+        if endpoint["base_url"] or model:
+            raise InvalidError("--embedded excludes --url and --model", hint="give one of them")
         warn_of_embedded()
         return judge_from_options(name=name, engine="transformers_local", model=EMBEDDED, mode=mode)
     judge = judge_from_options(name=name, model=model or "unknown", mode=mode, endpoint=endpoint)
     if model is not None:
         return judge
-    if url is None:
+    if endpoint["base_url"] is None:
         raise InvalidError("no model", hint="name one with --model, or use the embedded one with --embedded")
 
     only = only_served_model(judge.endpoint)

@@ -50,13 +50,11 @@ def probe_judge(judge: Judge) -> None:
     if verdict.outcome != "failed":
         echo(f"{judge.name} answers: {_summary(verdict)}")
         return
-    reason, detail = str(verdict.reason), f": {verdict.detail}" if verdict.detail else ""
-    hint = _hint(judge, verdict)
-    if hint:
-        raise UnavailableError(
-            f"judge {judge.name!r} does not answer: {reason}{detail}", hint=f"{hint} (--no-probe skips the question)"
-        )
-    echo(f"{judge.name} answers, but without a verdict: {reason}{detail}")
+    problem = f"{verdict.reason}: {verdict.detail}" if verdict.detail else str(verdict.reason)
+    if hint := _hint(judge, verdict):
+        hint = f"{hint} (--no-probe skips the question)"
+        raise UnavailableError(f"judge {judge.name!r} does not answer: {problem}", hint=hint)
+    echo(f"{judge.name} answers, but without a verdict: {problem}")
     echo("hint: it is added, as its next answer may be better; else use more tokens, another mode or another model")
 
 

@@ -117,7 +117,9 @@ def run(args: Sequence[str]) -> int:
     from typer._click.exceptions import NoArgsIsHelpError, UsageError  # typer has no public name for them
 
     try:
-        _reject_non_utf8(args)
+        for number, arg in enumerate(args, start=1):
+            if not arg.isascii() and arg.encode(errors="replace").decode() != arg:
+                raise InvalidError(f"argument {number} is not UTF-8 text: {arg!a}", hint="encode it as UTF-8")
         code = get_command(app).main(list(args), prog_name="rubricsvc", standalone_mode=False)
         with ignore_broken_pipe():
             sys.stdout.flush()
@@ -132,17 +134,12 @@ def run(args: Sequence[str]) -> int:
         return _fail("interrupted", "", INTERRUPTED)
     except Exception as error:
         expected = _expected_error(error)
-        if expected is None and ("--debug" in args or os.environ.get("RUBRICSVC_DEBUG")):
+        if expected is not None:
+            return _fail(*expected)
+        if "--debug" in args or os.environ.get("RUBRICSVC_DEBUG"):
             raise
-        return _fail(*(expected or _internal_error(error)))
-
-
-def _reject_non_utf8(args: Sequence[str]) -> None:
-    for number, arg in enumerate(args, start=1):
-        try:
-            arg.encode()
-        except UnicodeEncodeError:
-            raise InvalidError(f"argument {number} is not UTF-8 text: {arg!a}", hint="encode it as UTF-8") from None
+        hint = "this is a bug: report it with the traceback that --debug or RUBRICSVC_DEBUG=1 shows"
+        return _fail(f"{type(error).__name__}: {cut(' '.join(str(error).split()), 500)}", hint, INTERNAL_ERROR)
 
 
 def _expected_error(error: Exception) -> tuple[str, str, int] | None:
@@ -160,12 +157,6 @@ def _expected_error(error: Exception) -> tuple[str, str, int] | None:
     if kind == "sqlalchemy.exc.OperationalError":
         return f"the database does not answer: {error.orig}", "run `rubricsvc doctor`", UNAVAILABLE  # type: ignore[attr-defined]
     return None
-
-
-def _internal_error(error: Exception) -> tuple[str, str, int]:
-    line = " ".join(str(error).split())
-    hint = "this is a bug: report it with the traceback that --debug or RUBRICSVC_DEBUG=1 shows"
-    return f"{type(error).__name__}: {cut(line, 500)}", hint, INTERNAL_ERROR
 
 
 def _extra(package: str | None) -> str:

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import signal
+import threading
+import time
 from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING, Annotated
 
+import structlog
 import typer
 
-if TYPE_CHECKING:
-    import threading
+from rubricsvc import telemetry
+from rubricsvc.cli.database import open_database
+from rubricsvc.settings import Settings, get_settings
+from rubricsvc.store.session import Database
 
+if TYPE_CHECKING:
     import uvicorn
 
-    from rubricsvc.settings import Settings
-    from rubricsvc.store.session import Database
+log = structlog.get_logger("rubricsvc.serve")
 
 
 def serve(
@@ -32,10 +38,6 @@ def serve(
     ] = True,
 ) -> None:
     """Serve the HTTP API until stopped. The database is created on first use."""
-    from rubricsvc import telemetry
-    from rubricsvc.cli.database import open_database
-    from rubricsvc.settings import get_settings
-
     given = {name: value for name, value in (("host", host), ("port", port)) if value is not None}
     settings = get_settings().model_copy(update=given)
     telemetry.configure(settings.log_level)
@@ -44,10 +46,6 @@ def serve(
 
 
 def _serve(settings: Settings, db: Database, *, worker: bool) -> None:
-    import signal
-    import threading
-
-    import structlog
     import uvicorn
 
     from rubricsvc.api.app import create_app
@@ -56,7 +54,6 @@ def _serve(settings: Settings, db: Database, *, worker: bool) -> None:
     from rubricsvc.broker import MEMORY, attach
     from workers import checks, judges
 
-    log = structlog.get_logger("rubricsvc.serve")
     if not needs_key(settings) and not is_loopback(settings.host):
         log.warning("the service is open to other machines without API keys", hint="unset RUBRICSVC_REQUIRE_KEY")
     app = create_app(settings, db, validators=Validators(rubric=checks.validate, judge=judges.validate))
@@ -102,10 +99,6 @@ def _start_worker(
 
     If it fails, the service ends: it would accept jobs that are never scored.
     """
-    import time
-
-    import structlog
-
     while not server.started:
         if server.should_exit:
             return
@@ -114,7 +107,7 @@ def _start_worker(
         from workers.queue.in_process import embedded_worker
 
         stack.enter_context(embedded_worker(settings, db))
-    except Exception:  # noqa: BLE001 - an exception in this thread would be lost
-        structlog.get_logger("rubricsvc.serve").exception("the worker did not start", hint="or use --no-worker")
+    except Exception:
+        log.exception("the worker did not start", hint="or use --no-worker")
         worker_failed.set()
         server.should_exit = True

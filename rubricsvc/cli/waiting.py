@@ -32,11 +32,7 @@ def print_job(report: JobReport, as_json: bool) -> None:
 def wait(db: Database, job_id: int, as_json: bool, *, score: bool = True) -> NoReturn:
     """Show a job's progress until it has ended, then the job; exit 1 unless it completed.
 
-    Args:
-        db: the database.
-        job_id: the job.
-        as_json: whether to print the job as JSON.
-        score: whether to run a worker where the broker stays in this process.
+    With ``score``, a worker runs here if the broker stays in this process.
     """
     from rubricsvc.services.waiting import ensure_worker, follow, retry_database
 
