@@ -114,7 +114,6 @@ def init(
 
 def judge_from_options(**fields: Any) -> Judge:
     """Return a judge from the values of options; an error names the option."""
-
     try:
         return Judge.model_validate(fields)
     except ValidationError as error:
