@@ -43,7 +43,7 @@ lint: install ## style, types, import directions
 openapi: install ## write docs/openapi.json, which a test compares with the API
 	$(BIN)/python -m tests.openapi
 
-format: install ## let ruff put the code in order
+format: install ## format the code with ruff
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
@@ -71,7 +71,7 @@ bench-pairs: install ## the embedded judge comparing two answers, beside one by 
 bench-calibration: install ## several findings to a person's overall score, on LLM-Rubric's dialogues
 	$(RUN) -m tests.bench.bench_calibration
 
-bench-audit: install ## the red team on the embedded judge, and two shown attacks
+bench-audit: install ## attacks on the embedded judge, and two shown attacks
 	$(RUN) -m tests.bench.bench_audit
 
 .venv-trl/.installed: constraints.txt

@@ -76,8 +76,7 @@ def add(
         _check(judge)
         if probe and not judge.members:
             probe_judge(judge)
-    for judge in judges:
-        _store(judge, as_json)
+    _store(judges, as_json)
 
 
 def update(
@@ -101,7 +100,7 @@ def update(
     judge = judge_from_options(**fields | {"endpoint": fields["endpoint"] | changes})
     if probe:
         probe_judge(judge)
-    _store(judge, as_json)
+    _store([judge], as_json)
 
 
 def init(
@@ -194,6 +193,9 @@ def _changed(value: Value) -> list[str]:
     return [name for name, field in type(value).model_fields.items() if getattr(value, name) != field.get_default()]
 
 
-def _store(judge: Judge, as_json: bool) -> None:
+def _store(added: list[Judge], as_json: bool) -> None:
+    """Store all judges or none, and print them."""
     with database() as db, db.write() as session:
-        show(judge_row(judges.add(session, judge)), as_json)
+        rows = [judge_row(judges.add(session, judge)) for judge in added]
+    for row in rows:
+        show(row, as_json)

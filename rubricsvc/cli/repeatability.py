@@ -26,16 +26,17 @@ def repeatability(
     job: Annotated[
         int | None, typer.Option(help="Ask about completions of this job.", show_default="built-in cases")
     ] = None,
-    limit: Annotated[int, typer.Option(min=1, help="Maximum completions of the job; a random sample.")] = 40,
+    limit: Annotated[int, typer.Option(min=1, help="Maximum completions; of a job a random sample.")] = 40,
     repeats: Annotated[int, typer.Option(min=2, max=100, help="Number of times each question is asked.")] = 5,
     seed: Annotated[int, typer.Option(help="Seed of the sample, the orders and the intervals.")] = 0,
     as_json: Json = False,
 ) -> None:
     """Measure how far a judge's verdicts and rewards vary when it is asked the same again.
 
-    The questions are asked in other batches and orders, and a judge that samples draws with other seeds. Reports the
+    The questions are asked in other batches and orders, and sampling judges use other seeds. Reports the
     standard deviation of verdict values by kind of scale, and of rewards, with 95 % bootstrap intervals. The result is
-    stored with the judge: `judges show` has it, and GRPO does not divide by less. No verdict is stored.
+    stored with the judge: `judges show` has it, and GRPO takes it as the least deviation that
+    it divides by. It replaces an earlier measurement. No verdict is stored.
     """
     stored, judge_id, groups = _questions(judge, job, limit, seed)
     result = _measure(stored, groups, source=f"job {job}" if job else "built-in cases", repeats=repeats, seed=seed)
@@ -46,6 +47,7 @@ def repeatability(
         )
     with database() as db, db.write() as session:
         judges.set_repeatability(session, judge_id, result)
+    echo(f"stored with judge {stored.name!r}, in place of any earlier measurement")
     if as_json:
         print_json({"judge": stored.name, **result.model_dump(mode="json")})
         return
@@ -64,7 +66,7 @@ def _questions(ref: str, job: int | None, limit: int, seed: int) -> tuple[Judge,
         row = judges.get(session, ref)
         stored = row.value
         if job is None:
-            return stored, row.id, groups_of_cases(cases.built_in())
+            return stored, row.id, groups_of_cases(cases.built_in())[:limit]
         compares = stored.mode == "comparative"
         sample = audits.sample_of_job(session, jobs.get(session, job).id, limit, whole_groups=compares, seed=seed)
         return stored, row.id, group_completions(sample)

@@ -43,7 +43,10 @@ def load_judges(path: Path, find: FindJudge) -> list[Judge]:
                         return None
                     members[number] = judge.model_dump(mode="json", exclude_defaults=True)
             data = data | {"members": members}
-        return build(Judge, data, location, errors)
+        read = build(Judge, data, location, errors)
+        if read is not None and read.name in judges:
+            errors.add(location, "duplicate", f"the file has two judges named {read.name!r}", ("name",))
+        return read
 
     for judge in file.parse(parse):
         judges[judge.name] = judge

@@ -70,7 +70,7 @@ def hints(job: JobRow, progress: Progress, summary: Summary) -> Iterator[str]:
             f" ({criteria}); `rubricsvc jobs export {job.id}` shows which"
         )
     if summary.voting.get("saved", 0.0) < 0:
-        yield "the cascade cost more than its last judge alone: narrow its --band, or use the last judge"
+        yield "the cascade cost more than its last judge alone: add one with a narrower `band`, or use the last judge"
 
 
 def _budget_hint(job: JobRow, summary: Summary) -> str:

@@ -40,7 +40,7 @@ class Cites(Args):
     min: int = Field(default=1, ge=1)
 
 
-@check("cites", Cites, version=2)
+@check("cites", Cites, version=3)
 def cites(completion: Completion, prompt: Prompt, args: Cites) -> float:
     """Return min(1, cited/min) × cited/(cited + unknown), over distinct ids.
 
@@ -75,7 +75,7 @@ class Quotes(Args):
     cited: bool = True
 
 
-@check("quotes", Quotes, version=5)
+@check("quotes", Quotes, version=6)
 def quotes(completion: Completion, prompt: Prompt, args: Quotes) -> CheckResult:
     """Return min(1, true/min) × true/all, over distinct passages in quotation marks and block quotes.
 
@@ -193,7 +193,7 @@ class Supported(Args):
     overlap: float = Field(default=0.0, ge=0.0, le=1.0)
 
 
-@check("supported", Supported, version=2)
+@check("supported", Supported, version=3)
 def supported(completion: Completion, prompt: Prompt, args: Supported) -> CheckResult:
     """Return the share of sentences with citations that all resolve, over ``min``.
 

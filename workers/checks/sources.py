@@ -8,20 +8,27 @@ from collections.abc import Iterator
 
 from rubricsvc.core.prompt import Completion, Message, Prompt, ToolCall
 
+_PART_SEPARATOR = "\n␞\n"
+"""No quotation spans it, so that a policy cannot splice a sentence from parts of its choice."""
+
 
 def sources(prompt: Prompt, completion: Completion) -> dict[str, str]:
-    """Return the text of each document by id; parts of one document that were opened one by one are joined.
+    """Return the text of each document by id. A quotation must stand in one of the parts that were opened.
 
     Opened is a document in the result of a tool: the result of the tool ``open`` for the document that its argument
     ``id`` names, and any result that is JSON with the strings ``id`` and ``text``, or a list of such. A result that is
-    empty or JSON with ``error`` opens nothing.
+    empty, JSON with an ``error``, or any other JSON object opens nothing. Only ``open`` adds to a document of the
+    prompt: a tool that echoes its arguments must not.
     """
-    documents = [(document.id, document.text) for document in prompt.documents]
-    documents += [document for call, result in _results(completion) for document in _documents(call, result)]
     texts = defaultdict[str, list[str]](list)
-    for name, text in documents:
-        texts[name].append(text)
-    return {name: "\n".join(parts) for name, parts in texts.items()}
+    for document in prompt.documents:
+        texts[document.id].append(document.text)
+    given = set(texts)
+    for call, result in _results(completion):
+        for name, text in _documents(call, result):
+            if name not in given or (call and call.name == "open"):
+                texts[name].append(text)
+    return {name: _PART_SEPARATOR.join(parts) for name, parts in texts.items()}
 
 
 def _results(completion: Completion) -> Iterator[tuple[ToolCall | None, Message]]:
@@ -40,14 +47,14 @@ def _results(completion: Completion) -> Iterator[tuple[ToolCall | None, Message]
 
 def _documents(call: ToolCall | None, result: Message) -> Iterator[tuple[str, str]]:
     content = _json(result.content)
-    if isinstance(content, dict) and "error" in content:
+    if isinstance(content, dict) and content.get("error"):
         return
     entries = content if isinstance(content, list) else [content]
     documents = [entry for entry in entries if isinstance(entry, dict)]
     documents = [entry for entry in documents if all(isinstance(entry.get(key), str) for key in ("id", "text"))]
     if documents:
         yield from ((entry["id"], entry["text"]) for entry in documents)
-    elif call and call.name == "open" and result.content.strip():
+    elif call and call.name == "open" and result.content.strip() and not isinstance(content, dict):
         arguments = _json(call.arguments)
         if isinstance(arguments, dict) and isinstance(arguments.get("id"), str):
             yield arguments["id"], result.content

@@ -1,4 +1,4 @@
-"""Repair of the queue: leases of dead workers, what these may have spent, and work that no worker was told of."""
+"""Repair of the queue: leases of dead workers, what these may have spent, and work without a message."""
 
 from __future__ import annotations
 

@@ -221,6 +221,8 @@ ANSWER = 'It says "reclaims storage occupied by dead tuples" [page-7].'
         ({"name": "open", "arguments": {"id": "page-8"}}, PAGE, 0),
         ({"name": "fetch", "arguments": {"id": "page-7"}}, PAGE, 0),
         (OPEN, '{"error": "no such document"}', 0),
+        (OPEN, '{"status": 404, "detail": "reclaims storage occupied by dead tuples"}', 0),
+        (OPEN, f'{{"id": "page-7", "text": "{PAGE}", "error": null}}', 1),
         (OPEN, " ", 0),
         ({"name": "open", "arguments": "page-7"}, PAGE, 0),
         ({"name": "open", "arguments": {"id": 7}}, PAGE, 0),
@@ -248,7 +250,22 @@ def test_citations_do_not_resolve_what_the_assistant_writes_itself() -> None:
     assert cites(completion, PROMPT, Cites()) == 0
 
 
-def test_quotes_joins_the_parts_of_a_document() -> None:
+def test_quotes_rejects_a_sentence_spliced_from_two_parts() -> None:
+    parts = [
+        trajectory(OPEN, text, ANSWER).messages[:3] for text in ("In 1950 the new drug is", "never safe, they said.")
+    ]
+    answer = '"the new drug is never safe" [page-7]'
+    completion = Completion(messages=(*parts[0], *parts[1]), text=answer)
+    assert quotes(completion, Prompt.of("q"), Quotes(words=3)).value == 0
+
+
+def test_quotes_ignores_what_other_tools_add_to_a_document_of_the_prompt() -> None:
+    prompt = Prompt.of("q").model_copy(update={"documents": (Document(id="page-7", text="Nothing of the kind."),)})
+    echoed = trajectory({"name": "python", "arguments": {}}, f'{{"id": "page-7", "text": "{PAGE}"}}', ANSWER)
+    assert quotes(echoed, prompt, Quotes()).value == 0
+
+
+def test_quotes_finds_a_passage_in_any_opened_part() -> None:
     parts = [trajectory(OPEN, text, ANSWER).messages[:3] for text in ("Another part.", PAGE)]
     completion = Completion(messages=(*parts[0], *parts[1]), text=ANSWER)
     assert quotes(completion, Prompt.of("q"), Quotes()).value == 1
