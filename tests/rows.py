@@ -29,7 +29,7 @@ def submit_job(db: Database, items: int, *, judge: Judge, rubric: Rubric = RUBRI
 
 
 def questions(rubric: Rubric, way: str = "") -> QuestionSet:
-    """A question for each criterion; ``way`` tells apart ways of asking."""
+    """A question for each criterion; ``way`` distinguishes ways of asking."""
     return QuestionSet({criterion.key: digest(way, criterion.key) for criterion in rubric.criteria})
 
 

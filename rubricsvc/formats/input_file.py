@@ -109,7 +109,7 @@ class InputFile:
     def _read(self) -> Iterator[Document]:
         suffix = self.path.suffix.lower()
         opened = self._open()
-        with nullcontext(opened) if self.is_stream else opened as stream:  # whoever opened a stream closes it
+        with nullcontext(opened) if self.is_stream else opened as stream:  # the caller closes its stream
             if suffix in (".jsonl", ".ndjson") or (
                 suffix not in (".yaml", ".yml", ".json") and stream.peek(HEAD).lstrip().startswith(b"{")
             ):

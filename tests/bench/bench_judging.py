@@ -161,8 +161,8 @@ def autorubric(python: str, base_url: str) -> Iterator[Callable[[Case], dict[str
             assert other.stdin is not None
             assert other.stdout is not None
             criteria = [criterion.text for criterion in case.rubric.criteria]
-            told = {"base_url": base_url, "model": NAME, "criteria": criteria, "task": TASK}
-            print(json.dumps(told | {"completion": case.completion.text}), file=other.stdin, flush=True)
+            context = {"base_url": base_url, "model": NAME, "criteria": criteria, "task": TASK}
+            print(json.dumps(context | {"completion": case.completion.text}), file=other.stdin, flush=True)
             found: dict[str, Any] = json.loads(other.stdout.readline())
             return found
 
@@ -267,8 +267,8 @@ def main() -> None:
     faster = ratios(figures)
     for case, by_side in faster.items():
         print(f"{case}: times faster than AutoRubric:", ", ".join(f"{side} {by}" for side, by in by_side.items()))
-    told = {"bench": "judging", "gemm_gflops": round(peak / 1e9, 1), **setting, "faster": faster}
-    print(json.dumps(told | {"metrics": [asdict(one) for one in figures]}))
+    context = {"bench": "judging", "gemm_gflops": round(peak / 1e9, 1), **setting, "faster": faster}
+    print(json.dumps(context | {"metrics": [asdict(one) for one in figures]}))
 
 
 if __name__ == "__main__":

@@ -140,7 +140,7 @@ def test_calibrate_overall_uses_the_levels_of_a_readout(
     assert cli("jobs", "submit", "--judge", "torn", "--wait").code == 0
     overall = cli("judges", "calibrate", "torn", "--overall", "--resamples", 0, "--json").json
     assert set(overall["model"]["weights"]) == {"tone=cold", "tone=plain", "tone=warm"}
-    assert overall["no_person"]["value"] > 0.99, "the value is 0.5 throughout, and tells nothing"
+    assert overall["no_person"]["value"] > 0.99, "the value is 0.5 throughout, without information"
 
 
 def import_labels(cli: Cli, path: Path, records: list[dict[str, Any]]) -> None:

@@ -167,7 +167,7 @@ def test_audit_resumes_after_an_interruption(judged: Cli, monkeypatch: pytest.Mo
 @pytest.mark.parametrize(
     ("args", "code"),
     [
-        (("nobody",), 3),
+        (("unknown",), 3),
         (("wise", "--suite", "x"), 2),
         (("wise", "--max-fpr", "much"), 2),
         (("wise", "--max-fpr", "injection=1.5"), 2),

@@ -70,7 +70,7 @@ def test_jobs_submit_without_key_is_idempotent_by_content(filled: TestClient) ->
 @pytest.mark.parametrize(
     "change",
     [
-        {"judge": "nobody"},
+        {"judge": "unknown"},
         {"items": [{"completion_id": 1, "rubric": "none"}]},
         {"items": [{"completion_id": 1, "rubric": "r"}, {"completion_id": 77, "rubric": "r"}]},
     ],

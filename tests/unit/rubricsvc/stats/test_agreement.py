@@ -146,7 +146,7 @@ def test_estimate_metrics_draws_whole_prompts() -> None:
     assert few.high is not None and few.low is not None and few.high - few.low > 0.2
     assert (
         estimate_metrics(pairs, [1] * 400, ("accuracy",))["accuracy"].low is None
-    )  # one prompt tells nothing of others
+    )  # one prompt gives no estimate for others
 
 
 def row(

@@ -40,7 +40,7 @@ def test_fit_overall_finds_weights_and_offsets() -> None:
     assert min(estimates[2:]) > 0.9 > estimates[0] and min(estimates[2:]) > estimates[1] and fitted.judge is not None
     one = dict(zip("abc", features[0], strict=True))
     assert fitted.model.score(one, "ann") - fitted.model.score(one) == pytest.approx(fitted.model.person_offsets["ann"])
-    assert fitted.model.score(one, "nobody we know") == fitted.model.score(one)
+    assert fitted.model.score(one, "unknown person") == fitted.model.score(one)
 
 
 def test_fit_overall_gives_frequent_people_weights_of_their_own() -> None:
@@ -57,7 +57,7 @@ def test_fit_overall_gives_frequent_people_weights_of_their_own() -> None:
     for person, slope in sign.items():
         assert overall.score(high, person) - overall.score(low, person) == pytest.approx(slope, abs=0.1)
     average = np.mean([overall.score(high, person) for person in people])
-    assert overall.score(high) == pytest.approx(average), "whoever is unknown is as people are on average"
+    assert overall.score(high) == pytest.approx(average), "an unknown person scores as the average"
 
 
 def test_fit_to_labels_uses_the_levels_of_a_readout() -> None:
