@@ -348,6 +348,13 @@ def finish(session: Session, job_ids: Iterable[int] | None = None) -> int:
     return len(closed.all())
 
 
+def drop_repaired_failures(session: Session, job_ids: Iterable[int]) -> None:
+    """Mark those of these finished jobs as completed whose last failed item is repaired."""
+    bad_item = select(ItemRow.id).where(ItemRow.job_id == JobRow.id, ItemRow.state == FAILED).exists()
+    repaired = update(JobRow).where(JobRow.id.in_(list(job_ids)), JobRow.status == COMPLETED_WITH_FAILURES, ~bad_item)
+    session.execute(repaired.values(status=COMPLETED), execution_options={"synchronize_session": False})
+
+
 def _fresh(session: Session, job_id: int) -> JobRow:
     session.expire_all()
     return get(session, job_id)

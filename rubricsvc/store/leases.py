@@ -35,6 +35,8 @@ from rubricsvc.store.tables import (
     ItemRow,
     JobRow,
     OutboxRow,
+    QuestionRow,
+    RubricRow,
 )
 from rubricsvc.store.upsert import batched
 from rubricsvc.store.verdicts import Asked, Name
@@ -214,14 +216,43 @@ def record(session: Session, results: Sequence[ItemResult]) -> list[int]:
     verdicts.add_questions(session, (result.questions for result in ours))
     new, shared = _distinct(ours)
     in_order = [new[name] for name in sorted(new)]  # one order for all writers: two cannot block each other
-    written = verdicts.write(session, in_order) if new else set()
-    uncontested = written - shared
+    written = verdicts.write(session, in_order) if new else {}
+    uncontested = written.keys() - shared
     contested = [result for result in ours if any(name not in uncontested for name, _ in result.new)]
     read = verdicts.known(session, [result.asked for result in contested])
     stored = {result.lease.item_id: found for result, found in zip(contested, read, strict=True)}
     rows = [_item_columns(result, stored.get(result.lease.item_id, {})) for result in ours]
     session.execute(update(ItemRow), rows)
+    replaced = [name for name, attempts in written.items() if attempts > 1 and new[name][3].outcome != "failed"]
+    _recompute(session, replaced)
     return [result.lease.item_id for result in ours]
+
+
+def _recompute(session: Session, replaced: Sequence[Name]) -> None:
+    """Recompute the rewards of failed items whose failed verdicts were replaced, in whatever job they are.
+
+    An item's reward is always that of the verdicts that are read for it. Items that are locked are being retried.
+    """
+    rubrics: dict[int, Rubric] = {}
+    for chunk in batched(replaced):
+        sharing = (
+            select(ItemRow.id)
+            .join(QuestionRow, QuestionRow.question_set == ItemRow.question_set)
+            .where(ItemRow.state == FAILED, tuple_(ItemRow.completion_id, QuestionRow.fingerprint).in_(chunk))
+        )
+        locked = (
+            select(ItemRow.id, ItemRow.job_id, ItemRow.rubric_id)
+            .where(ItemRow.id.in_(sharing), ItemRow.state == FAILED)
+            .order_by(ItemRow.id)
+            .with_for_update(skip_locked=True)
+        )
+        items = session.execute(locked).all()
+        for id_ in {item.rubric_id for item in items} - rubrics.keys():
+            rubrics[id_] = session.get_one(RubricRow, id_).value
+        current = verdicts.for_items(session, [item.id for item in items])
+        if rows := [{"id": item.id, **_reward_columns(rubrics[item.rubric_id], current[item.id])} for item in items]:
+            session.execute(update(ItemRow), rows)
+            jobs.drop_repaired_failures(session, {item.job_id for item in items})
 
 
 def fail(session: Session, lease: Lease, reason: str) -> None:
@@ -253,14 +284,20 @@ def _distinct(results: Sequence[ItemResult]) -> tuple[dict[Name, tuple[Name, int
 
 def _item_columns(result: ItemResult, stored: Mapping[str, Verdict]) -> dict[str, object]:
     final = {verdict.criterion: verdict for verdict in result.verdicts} | dict(stored)
-    folded = reward_or_null(result.rubric, final.values())
-    failed = sum(verdict.outcome == "failed" for verdict in final.values())
     return {
         "id": result.lease.item_id,
-        "state": FAILED if failed else DONE,
         "lease_until": None,
         "worker": None,
         "question_set": result.questions.digest,
+        **_reward_columns(result.rubric, final.values()),
+    }
+
+
+def _reward_columns(rubric: Rubric, final: Collection[Verdict]) -> dict[str, object]:
+    folded = reward_or_null(rubric, final)
+    failed = sum(verdict.outcome == "failed" for verdict in final)
+    return {
+        "state": FAILED if failed else DONE,
         "reward": folded.value,
         "coverage": folded.coverage,
         "formula": folded.formula,

@@ -65,12 +65,12 @@ def known(session: Session, asked: Iterable[Asked]) -> list[dict[str, Verdict]]:
     return found
 
 
-def write(session: Session, verdicts: Iterable[tuple[Name, int, int, Verdict]]) -> set[Name]:
-    """Store (name, rubric id, judge id, verdict) in bulk; return the names that were written.
+def write(session: Session, verdicts: Iterable[tuple[Name, int, int, Verdict]]) -> dict[Name, int]:
+    """Store (name, rubric id, judge id, verdict) in bulk; return the attempts of each name that was written.
 
     A settled verdict stays (ON CONFLICT DO NOTHING); a failed one is replaced, and its attempts are counted.
     """
-    written: set[Name] = set()
+    written: dict[Name, int] = {}
     for chunk in batched(verdicts):
         new, parameters = insert_rows(session, VerdictRow, [_columns(*row) for row in chunk])
         changed = {name: new.excluded[name] for name in ("outcome", "value", "reason", "details", "created_at")}
@@ -78,8 +78,8 @@ def write(session: Session, verdicts: Iterable[tuple[Name, int, int, Verdict]]) 
             index_elements=["completion_id", "fingerprint", "sample"],
             set_={**changed, "attempts": VerdictRow.attempts + 1},
             where=VerdictRow.outcome == "failed",
-        ).returning(VerdictRow.completion_id, VerdictRow.fingerprint)
-        written.update((completion_id, name) for completion_id, name in session.execute(statement, parameters))
+        ).returning(VerdictRow.completion_id, VerdictRow.fingerprint, VerdictRow.attempts)
+        written |= {(id_, name): attempts for id_, name, attempts in session.execute(statement, parameters)}
     return written
 
 

@@ -180,3 +180,31 @@ def test_reward_changes_compares_versions_without_asking(each_db: Database, serv
     assert server.count == asked
     job_id, _ = shop.rescore(versions=["r@2"])
     assert [one.new_reward for one in changes.completions] == shop.rewards(job_id)
+
+
+def test_record_recomputes_items_whose_failed_verdict_another_job_replaces(each_db: Database) -> None:
+    """The reward of a finished item is always that of the verdicts that are shown with it."""
+    down = [True]
+
+    def unreadable_while_down(number: int, body: dict[str, Any]) -> ScriptedReply:
+        asked_second = "number 2" in json.dumps(body)
+        return ScriptedReply("?", logprobs={"?": -0.01}) if down[0] and asked_second else labels(Yes=0.75, No=0.25)
+
+    with scripted_server(unreadable_while_down) as running:
+        shop = Shop(each_db, running, size=1, criteria=CRITERIA[:2])
+        with each_db.read() as session:
+            (item,) = jobs.results(session, shop.job_id)
+            assert (item.state, item.reward, jobs.get(session, shop.job_id).status) == (
+                "failed",
+                None,
+                "completed_with_failures",
+            )
+        down[0] = False
+        other = shop.add((CRITERIA[1].model_copy(update={"key": "other", "weight": -3}),), name="other")
+        with each_db.write() as session:
+            jobs.submit(session, judge_id=shop.judge_id, items=[(shop.completion_ids[0], other)])
+        assert shop.work() == 1
+    with each_db.read() as session:
+        (item,) = jobs.results(session, shop.job_id)
+        assert (item.state, item.reward, item.coverage, item.failed_verdicts) == ("done", pytest.approx(0.75), 1.0, 0)
+        assert jobs.get(session, shop.job_id).status == "completed"
