@@ -16,7 +16,7 @@ from rubricsvc.settings import Settings
 from rubricsvc.store import completions, jobs, judges, leases, prompts, rubrics, verdicts
 from rubricsvc.store.session import Database
 from tests.preference_engine import Tasteful, answers_in
-from tests.unit.workers.queue.test_drain import in_background, wait_for
+from tests.integration.workers.queue.test_drain import in_background, wait_for
 from workers.engines import ENGINES
 from workers.engines.base import Engine, EngineRequest, Failure, Reply
 from workers.queue.drain import Drainer
