@@ -15,7 +15,8 @@ from rubricsvc.store.session import Database
 from tests.databases import KINDS, fresh_url
 
 settings.register_profile("house", deadline=None)  # no test is about how long something took
-settings.register_profile("quick", settings.get_profile("house"), max_examples=20, stateful_step_count=20)  # `make test-unit`
+# for `make test-unit`
+settings.register_profile("quick", settings.get_profile("house"), max_examples=20, stateful_step_count=20)
 settings.load_profile("house")
 
 TESTS = Path(__file__).resolve().parent

@@ -15,8 +15,8 @@ from rubricsvc.core.verdict import Reason
 from rubricsvc.settings import Settings
 from rubricsvc.store import completions, jobs, judges, leases, prompts, rubrics, verdicts
 from rubricsvc.store.session import Database
-from tests.preference_engine import Tasteful, answers_in
 from tests.integration.workers.queue.test_drain import in_background, wait_for
+from tests.preference_engine import Tasteful, answers_in
 from workers.engines import ENGINES
 from workers.engines.base import Engine, EngineRequest, Failure, Reply
 from workers.queue.drain import Drainer
