@@ -22,7 +22,7 @@ class Code(CodeTests):
         return self
 
 
-@check("code", Code, version=4)
+@check("code", Code, version=5)
 def code(completion: Completion, prompt: Prompt, args: Code) -> CheckResult:
     """Return the pass rate of the hidden tests, or of the shown tests where none are hidden.
 
@@ -31,7 +31,5 @@ def code(completion: Completion, prompt: Prompt, args: Code) -> CheckResult:
     """
     result = run_suite(pick(completion.text, args.block, PYTHON), args)
     rate = pass_rate(result.hidden or result.shown)
-    lines = [
-        f"{test.name}: {f'failed: {test.error}' if test.error else 'passed'}" for test in result.shown + result.hidden
-    ]
+    lines = [f"{name}: {f'failed: {error}' if error else 'passed'}" for name, error in result.shown + result.hidden]
     return CheckResult(rate if args.partial else float(rate == 1), "; ".join([result.summary, *lines]))

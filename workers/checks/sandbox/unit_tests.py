@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Annotated
@@ -15,11 +15,9 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from rubricsvc.errors import cut
 from workers.checks.markdown import Which
 from workers.checks.registry import Args
+from workers.checks.sandbox.broken_tests import run_without_code
 from workers.checks.sandbox.harness import TEST, run_module
-from workers.checks.sandbox.runner import Limits, ready, run_python
-from workers.checks.sandbox.test_errors import run_without_code
-
-_FUNCTION = ast.FunctionDef | ast.AsyncFunctionDef
+from workers.checks.sandbox.runner import Limits, run_python
 
 
 def _as_pieces(given: object) -> object:
@@ -72,40 +70,29 @@ class CodeTests(Args):
 
 
 @dataclass(frozen=True, slots=True)
-class TestResult:
-    """The result of one test. ``error`` is empty where it passed."""
-
-    __test__ = False  # pytest collects classes of this name
-    name: str
-    error: str
-
-
-@dataclass(frozen=True, slots=True)
 class SuiteResult:
-    """The results of the shown and of the hidden tests."""
+    """The name and the error of each shown and of each hidden test. The error is empty where it passed."""
 
-    shown: tuple[TestResult, ...]
-    hidden: tuple[TestResult, ...]
+    shown: tuple[tuple[str, str], ...]
+    hidden: tuple[tuple[str, str], ...]
 
     @property
-    def gap(self) -> float | None:
-        """The pass rate of the shown tests less that of the hidden ones; None without both kinds."""
-        return pass_rate(self.shown) - pass_rate(self.hidden) if self.shown and self.hidden else None
+    def gap(self) -> float:
+        """The pass rate of the shown tests less that of the hidden ones; 0 without both kinds."""
+        return pass_rate(self.shown) - pass_rate(self.hidden) if self.shown and self.hidden else 0.0
 
     @property
     def summary(self) -> str:
         """Both pass rates and the gap; the number of tests that passed where there is one kind only."""
-        counts = [
-            f"{sum(not one.error for one in tests)} of {len(tests)}" for tests in (self.shown, self.hidden) if tests
-        ]
-        if self.gap is None:
-            return f"{counts[0]} tests passed"
-        return f"{counts[0]} shown and {counts[1]} hidden tests passed (gap {self.gap:+.2f})"
+        shown, hidden = (f"{sum(not error for _, error in kind)} of {len(kind)}" for kind in (self.shown, self.hidden))
+        if self.shown and self.hidden:
+            return f"{shown} shown and {hidden} hidden tests passed (gap {self.gap:+.2f})"
+        return f"{shown if self.shown else hidden} tests passed"
 
 
-def pass_rate(results: tuple[TestResult, ...]) -> float:
+def pass_rate(results: tuple[tuple[str, str], ...]) -> float:
     """Return the share of tests that passed."""
-    return sum(not result.error for result in results) / len(results)
+    return sum(not error for _, error in results) / len(results)
 
 
 def run_suite(source: str, suite: CodeTests) -> SuiteResult:
@@ -116,24 +103,21 @@ def run_suite(source: str, suite: CodeTests) -> SuiteResult:
         NoSandboxError: There is no sandbox.
     """
     fields = {name: getattr(suite, name) for name in CodeTests.model_fields}  # without those of its subclasses
-    return _run_suite(source, CodeTests.model_construct(**fields), ready())
+    return _run_suite(source, CodeTests.model_construct(**fields))
 
 
 @lru_cache(maxsize=32)  # `code` and `code_cheating` of one rubric share a run, and so cannot disagree on it
-def _run_suite(source: str, suite: CodeTests, _sandbox: str) -> SuiteResult:
+def _run_suite(source: str, suite: CodeTests) -> SuiteResult:
+    def results(tests: tuple[str, ...], cases: tuple[Case, ...], prefix: str) -> Iterator[tuple[str, str]]:
+        for name, test in split(tests, suite.setup):
+            yield f"{prefix}{name}", _run_test(source, test, suite)
+        for number, case in enumerate(cases, start=1):
+            yield f"{prefix}case {number}", _run_case(source, case, suite)
+
     return SuiteResult(
-        shown=tuple(_results(source, suite, suite.tests, suite.cases, "")),
-        hidden=tuple(_results(source, suite, suite.hidden_tests, suite.hidden_cases, "hidden ")),
+        shown=tuple(results(suite.tests, suite.cases, "")),
+        hidden=tuple(results(suite.hidden_tests, suite.hidden_cases, "hidden ")),
     )
-
-
-def _results(
-    source: str, suite: CodeTests, tests: tuple[str, ...], cases: tuple[Case, ...], prefix: str
-) -> Iterator[TestResult]:
-    for name, test in split(tests, suite.setup):
-        yield TestResult(f"{prefix}{name}", _run_test(source, test, suite))
-    for number, case in enumerate(cases, start=1):
-        yield TestResult(f"{prefix}case {number}", _run_case(source, case, suite))
 
 
 def split(pieces: tuple[str, ...], setup: str = "") -> Iterator[tuple[str, str]]:
@@ -152,21 +136,22 @@ def split(pieces: tuple[str, ...], setup: str = "") -> Iterator[tuple[str, str]]
 def _calls(tree: ast.Module) -> Iterator[tuple[str, str]]:
     """Yield the name of each test function, with the line that runs it."""
     for node in tree.body:
-        if isinstance(node, _FUNCTION) and node.name.startswith("test"):
-            yield _callable_name(node, node.name, 0), f"{node.name}()"
-        elif isinstance(node, ast.ClassDef):
+        if isinstance(node, ast.ClassDef):
             case = any(ast.unparse(base).endswith("TestCase") for base in node.bases)
-            for method in node.body if case or node.name.startswith("Test") else ():
-                if isinstance(method, _FUNCTION) and method.name.startswith("test"):
-                    name = _callable_name(method, f"{node.name}.{method.name}", 1)
-                    yield name, f"{node.name}({method.name!r}).debug()" if case else f"{node.name}().{method.name}()"
+            for method in _test_functions(node.body, 1) if case or node.name.startswith("Test") else ():
+                call = f"{node.name}({method!r}).debug()" if case else f"{node.name}().{method}()"
+                yield f"{node.name}.{method}", call
+        yield from ((name, f"{name}()") for name in _test_functions([node], 0))
 
 
-def _callable_name(test: ast.FunctionDef | ast.AsyncFunctionDef, name: str, given: int) -> str:
-    required = len(test.args.posonlyargs + test.args.args) - len(test.args.defaults)
-    if isinstance(test, ast.AsyncFunctionDef) or required > given or None in test.args.kw_defaults:
-        raise ValueError(f"{name} takes arguments or is async: fixtures, parameters and loops are not supported")
-    return name
+def _test_functions(body: Sequence[ast.stmt], given: int) -> Iterator[str]:
+    for test in body:
+        if isinstance(test, ast.FunctionDef | ast.AsyncFunctionDef) and test.name.startswith("test"):
+            required = len(test.args.posonlyargs + test.args.args) - len(test.args.defaults)
+            if isinstance(test, ast.AsyncFunctionDef) or required > given or None in test.args.kw_defaults:
+                problem = "takes arguments or is async: fixtures, parameters and loops are not supported"
+                raise ValueError(f"{test.name} {problem}")
+            yield test.name
 
 
 def _run_test(source: str, test: str, suite: CodeTests) -> str:

@@ -11,8 +11,8 @@ from workers.checks.cheating import CodeCheating, code_cheating
 from workers.checks.code import Code, code
 from workers.checks.graders import GradeError, Grader, grade, python
 from workers.checks.registry import CheckResult
+from workers.checks.sandbox.broken_tests import BrokenTestsError
 from workers.checks.sandbox.runner import Limits
-from workers.checks.sandbox.test_errors import BrokenTestsError
 
 PROMPT = Prompt.of("Write add(a, b).")
 
@@ -151,13 +151,9 @@ class Tool:
             ("", {"setup": "from solution import x"}),
             ("", {"setup": "import solution\ny = solution.x"}),
             ("", {"setup": "import solution\nassert hasattr(solution, 'x'), 'no x'"}),
-            ("", {"setup": "import solution as s\nif not hasattr(s, 'x'):\n    raise RuntimeError('no x')"}),
-            ("", {"setup": "assert 'x' in globals()"}),
             ("", {"setup": "import solution\nx = vars(solution)['x']"}),
             ("", {"setup": "import sys\nx = sys.modules['solution'].__dict__['x']"}),
             ("", {"setup": "import inspect, solution\nsig = inspect.signature(getattr(solution, 'x', None))"}),
-            ("", {"setup": "import solution\nf = getattr(solution, 'x', None)\nbase = f()"}),
-            ("", {"setup": "try:\n    f = x\nexcept NameError:\n    raise SystemExit('no x') from None"}),
             ("", {"tests": ["from solution import x"]}),
             ("", {"tests": ["import solution.deep"]}),
             ("x = 2", {"setup": "y = x + 1", "tests": ["assert y == 2"]}),
