@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
+from itertools import cycle
 from typing import Any, Protocol
 
 from rubricsvc.core.judge import Sampling
@@ -31,7 +33,7 @@ class Question:
     """The last part of a request: the criterion.
 
     Attributes:
-        text: Follows ``EngineRequest.shared`` in the first user turn.
+        text: The end of the first user turn.
         labels: Where given, the engine reports the probability of each label as the next token, summed over its
             spellings in the vocabulary (``Yes``, `` yes``, …). Where empty, the model writes a reply.
         schema: JSON schema of the reply, enforced where the engine supports it.
@@ -65,6 +67,16 @@ class EngineRequest:
     max_context: int | None = None
     thinking: bool = False
 
+    def turns(self, question: Question) -> tuple[str, ...]:
+        """Return the turns after the system's: user, assistant, …, ending with the user's."""
+        return (self.shared + question.text, *question.turns)
+
+
+def chat_messages(system: str, turns: Iterable[str]) -> list[dict[str, str]]:
+    """Return a chat: the system's turn, unless empty, then ``turns`` of user and assistant."""
+    messages = [{"role": "system", "content": system}] if system else []
+    return messages + [{"role": role, "content": turn} for role, turn in zip(cycle(("user", "assistant")), turns)]
+
 
 @dataclass(frozen=True, slots=True)
 class Reply:
@@ -74,11 +86,9 @@ class Reply:
         text: The reply; for a question with labels a likely next token, whatever the labels are.
         label_mass: Probability by label; the remainder to 1 lies outside the labels. None without labels.
         truncated: Whether the reply was cut off at ``max_tokens``.
-        usage: Token counts, where the engine has them.
-        thinking: Reasoning that the server sent apart from the reply.
+        thinking: Reasoning that the server sent apart from the reply; ``thinking_tokens`` where it counts them.
         note: A remark for the verdict's detail.
         first_text: The reply that this one repairs.
-        thinking_tokens: Tokens of reasoning, where the server counts them.
         error: Why the reply cannot be used.
     """
 
@@ -109,7 +119,7 @@ class RequestFailed:
 
     Attributes:
         retry: Whether the same call may succeed later.
-        retry_after_s: Seconds that the server asked to wait (``Retry-After``).
+        retry_after_s: ``Retry-After``.
         status: HTTP status; 0 where there is none or it says nothing of the server.
         billable: Whether the server may have done the work all the same, and charge for it.
     """
@@ -122,12 +132,15 @@ class RequestFailed:
 
 
 Replies = list[Reply | Failure]
+Outcome = Replies | RequestFailed
+Send = Callable[[], Awaitable[Outcome]]
+"""One call to a server."""
 
 
 class Engine(Protocol):
     """A model that answers questions. One instance serves many requests at once, in one event loop."""
 
-    async def ask(self, request: EngineRequest) -> list[Reply | Failure]:
+    async def ask(self, request: EngineRequest) -> Replies:
         """Return one reply or failure for each question, in order. Never raises for errors of a model or a server."""
         ...
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
-from threading import Event
 
 from rubricsvc.core.verdict import Reason
 from workers.engines.base import EngineRequest, Failure, Replies, Reply
@@ -17,33 +16,27 @@ _MAX_PADDING = 0.2
 
 
 class PendingRequest:
-    """A request that waits for its result.
+    """A request, its replies so far by question, and the ``failure`` of those without one.
 
     Attributes:
-        cancelled: Set when the caller stops waiting.
-        result: The replies, in the order of the questions.
-        replies: Replies and failures so far, by question.
-        failure: The result of questions without a reply.
-        token_ids: After ``prepare``: the token ids of each question's conversation.
-        asked: After ``prepare``: the questions that go to the model; the others have failed.
-        shared: After ``prepare``: how many first tokens the asked questions have in common.
-        writes: After ``prepare``: whether a reply is written (or all are readouts).
-        size: After ``prepare``: tokens to compute before the first new token.
+        result: Done when the request has been answered, or its caller waits no longer.
+        asked: The questions that go to the model; the others have failed.
+        shared: How many first tokens the asked questions have in common.
+        writes: Whether a reply is written (or all are readouts).
+        size: Tokens to compute before the first new token.
     """
 
     def __init__(self, request: EngineRequest) -> None:
         self.request = request
-        self.cancelled = Event()
         self.result: Future[Replies] = Future()
         self.replies: dict[int, Reply | Failure] = {}
         self.failure = CLOSED
-        self.prepared = False
 
     def prepare(self, loaded: LoadedModel) -> None:
-        """Tokenize the questions and check their lengths and labels."""
+        """Tokenize the questions, check their lengths and labels, and set the attributes for the batch."""
         questions = self.request.questions
         self.limit = min(loaded.context, self.request.max_context or loaded.context)
-        self.token_ids = loaded.conversation.encode_request(self.request)
+        self.token_ids = loaded.conversation.encode(self.request)
         for i, (question, ids) in enumerate(zip(questions, self.token_ids, strict=True)):
             if failure := loaded.conversation.check(question, ids, self.limit):
                 self.replies[i] = failure
@@ -51,25 +44,18 @@ class PendingRequest:
         self.shared = shared_length([self.token_ids[i] for i in self.asked])
         self.writes = any(not questions[i].labels for i in self.asked)
         self.size = self.shared + sum(len(self.token_ids[i]) - self.shared for i in self.asked)
-        self.prepared = True
-
-    @property
-    def prefix(self) -> list[int]:
-        """The tokens that the asked questions have in common."""
-        return self.token_ids[self.asked[0]][: self.shared] if self.asked else []
+        self.prefix = self.token_ids[self.asked[0]][: self.shared] if self.asked else []
 
     def finish(self) -> None:
         """Set the result."""
-        with suppress(InvalidStateError):  # cancelled by the caller
+        with suppress(InvalidStateError):  # the caller waits no longer
             self.result.set_result([self.replies.get(i, self.failure) for i in range(len(self.request.questions))])
 
 
 def pop_batch(waiting: list[PendingRequest], max_tokens: dict[bool, int]) -> list[PendingRequest]:
-    """Remove from ``waiting`` its oldest request and those of its kind and of similar length, computed beside it.
+    """Remove from ``waiting`` its first request, the oldest, and those of its kind and of similar length.
 
-    Args:
-        waiting: At least one request, oldest first.
-        max_tokens: Tokens of a batch, padding included, by ``PendingRequest.writes``.
+    ``max_tokens`` limits the tokens of a batch, padding included, by ``PendingRequest.writes``.
     """
     oldest = waiting.pop(0)
     batch, total, longest = [oldest], oldest.size, oldest.size

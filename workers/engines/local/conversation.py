@@ -8,7 +8,7 @@ from typing import Any
 
 from rubricsvc.core.verdict import Reason
 from rubricsvc.errors import InvalidError
-from workers.engines.base import EngineRequest, Failure, Question, normalize_token
+from workers.engines.base import EngineRequest, Failure, Question, chat_messages, normalize_token
 
 _PLACES = re.compile("\ue000([0-9]+)\ue000")
 
@@ -39,26 +39,15 @@ class Conversation:
             )
         self._templates: dict[tuple[bool, int, bool], list[str | int]] = {}
 
-    def encode(self, system: str, conversations: list[tuple[str, ...]], *, thinking: bool = False) -> list[list[int]]:
-        """Return the token ids of each conversation, up to the begin of the assistant's reply.
-
-        Args:
-            system: The system turn; none where empty.
-            conversations: The turns of each conversation: user, assistant, …, user.
-            thinking: Whether the template lets the model think first.
-        """
-        filled = [
-            [part if isinstance(part, int) else _fill(part, (system, *turns)) for part in template]
-            for turns in conversations
-            for template in (self._template(bool(system), len(turns), thinking),)
-        ]
+    def encode(self, request: EngineRequest) -> list[list[int]]:
+        """Return the token ids of each question's conversation, up to the begin of the assistant's reply."""
+        filled = []
+        for question in request.questions:
+            texts = (request.system, *request.turns(question))
+            template = self._template(bool(request.system), len(texts) - 1, request.thinking)
+            filled.append([part if isinstance(part, int) else _fill(part, texts) for part in template])
         ids = self._tokenize({part for parts in filled for part in parts if isinstance(part, str)})
         return [[i for part in parts for i in ([part] if isinstance(part, int) else ids[part])] for parts in filled]
-
-    def encode_request(self, request: EngineRequest) -> list[list[int]]:
-        """Return the token ids of each question's conversation."""
-        turns = [(request.shared + question.text, *question.turns) for question in request.questions]
-        return self.encode(request.system, turns, thinking=request.thinking)
 
     def decode(self, ids: list[int]) -> str:
         """Return the text of ``ids`` without control tokens."""
@@ -73,13 +62,7 @@ class Conversation:
         return self._ids_by_label.get(normalize_token(label), [])
 
     def check(self, question: Question, ids: list[int], limit: int) -> Failure | None:
-        """Return why a model with a context of ``limit`` tokens cannot answer ``question``; None where it can.
-
-        Args:
-            question: The question.
-            ids: The token ids of its conversation.
-            limit: The context in tokens, at least one of reply included.
-        """
+        """Return why a model whose context is ``limit`` tokens, the reply included, cannot answer ``question``."""
         if len(ids) >= limit:
             return Failure(Reason.TOO_LONG, f"the prompt has {len(ids)} tokens, the context is {limit} with the reply")
         for label in question.labels:
@@ -97,22 +80,18 @@ class Conversation:
     def _template(self, with_system: bool, turns: int, thinking: bool) -> list[str | int]:
         key = (with_system, turns, thinking)
         if key not in self._templates:
-            places = list(range(0 if with_system else 1, turns + 1))
+            system, *others = (f"\ue000{place}\ue000" for place in range(turns + 1))
+            messages = chat_messages(system if with_system else "", others)
             # Thinking would take the place of the answer as the next token; other templates ignore the argument.
             rendered = self.tokenizer.apply_chat_template(
-                [{"role": _role(place), "content": f"\ue000{place}\ue000"} for place in places],
-                tokenize=False,
-                add_generation_prompt=True,
-                enable_thinking=thinking,
+                messages, tokenize=False, add_generation_prompt=True, enable_thinking=thinking
             )
-            if [int(place) for place in _PLACES.findall(rendered)] != places:
+            if [place[0] for place in _PLACES.finditer(rendered)] != [message["content"] for message in messages]:
                 raise InvalidError("the model's chat template does not render the system and user texts once each")
-            self._templates[key] = [self._added.get(part, part) for part in self._split(rendered) if part]
+            longest_first = "|".join(map(re.escape, sorted(self._added, key=len, reverse=True)))
+            parts: list[str] = re.split(f"({longest_first})", rendered) if longest_first else [rendered]
+            self._templates[key] = [self._added.get(part, part) for part in parts if part]
         return self._templates[key]
-
-    def _split(self, rendered: str) -> list[str]:
-        longest_first = sorted(self._added, key=len, reverse=True)
-        return re.split(f"({'|'.join(map(re.escape, longest_first))})", rendered) if self._added else [rendered]
 
     def _tokenize(self, texts: set[str] | list[str]) -> dict[str, list[int]]:
         if not texts:
@@ -120,10 +99,6 @@ class Conversation:
         batch = list(texts)
         encoded = self.tokenizer(batch, add_special_tokens=False, split_special_tokens=True)
         return dict(zip(batch, encoded["input_ids"], strict=True))
-
-
-def _role(place: int) -> str:
-    return ("assistant", "user")[place % 2] if place else "system"
 
 
 def _fill(part: str, texts: tuple[str, ...]) -> str:

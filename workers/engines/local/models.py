@@ -36,22 +36,29 @@ _loaded: WeakValueDictionary[tuple[str, str | None, torch.dtype, str], LoadedMod
 
 
 def load(name: str, revision: str | None = None, dtype: torch.dtype = torch.bfloat16, device: str = "") -> LoadedModel:
-    """Load a model, or return the one that is in memory.
-
-    Args:
-        name: ``embedded``, a folder, or a name on the model hub.
-        revision: A revision on the hub.
-        dtype: The type of the weights.
-        device: CUDA where there is one, else the CPU.
+    """Load a model (``embedded``, a folder or a name on the hub), or return the one that is in memory.
 
     Raises:
         UnavailableError: The model cannot be fetched or read.
         InvalidError: The engine does not support its kind of attention.
     """
     key = (name, revision, dtype, device or default_device())
-    if (loaded := _loaded.get(key)) is None:
-        loaded = _loaded[key] = _load(*key)
-    return loaded
+    if (loaded := _loaded.get(key)) is not None:
+        return loaded
+    model, tokenizer = open_pretrained(name, dtype, revision=revision, attn_implementation="sdpa")
+    config = model.config.get_text_config()
+    kinds = set(getattr(config, "layer_types", None) or ())
+    if kinds - {"full_attention"} or (not kinds and getattr(config, "sliding_window", None)):
+        raise InvalidError(
+            f"the model {name!r} has layers without full attention, whose prefix cannot be shared",
+            hint="serve it with vLLM, and use the engine openai_http",
+        )
+    model = model.eval().to(key[-1])
+    if dtype != torch.float32:
+        model.set_output_embeddings(_Float32Head(model.get_output_embeddings()))
+    ends = end_ids(model, tokenizer)
+    loaded = LoadedModel(model, Conversation(tokenizer), config.max_position_embeddings, ends)
+    return _loaded.setdefault(key, loaded)
 
 
 def default_device() -> str:
@@ -60,12 +67,7 @@ def default_device() -> str:
 
 
 def open_pretrained(name: str, dtype: torch.dtype, **options: Any) -> tuple[Any, Any]:
-    """Return a causal language model on the CPU, and its tokenizer.
-
-    Args:
-        name: As for ``load``.
-        dtype: The type of the weights.
-        **options: Arguments of transformers' ``from_pretrained``.
+    """Return a causal language model on the CPU, and its tokenizer; ``options`` are those of ``from_pretrained``.
 
     Raises:
         UnavailableError: The model cannot be fetched or read.
@@ -127,22 +129,6 @@ def end_ids(model: Any, tokenizer: Any) -> frozenset[int]:
     """Return the tokens that end a reply: the tokenizer's, and those of the model's generation settings."""
     ends = getattr(model.generation_config, "eos_token_id", None)
     return frozenset({tokenizer.eos_token_id, *(ends if isinstance(ends, list) else [ends])} - {None})
-
-
-def _load(name: str, revision: str | None, dtype: torch.dtype, device: str) -> LoadedModel:
-    model, tokenizer = open_pretrained(name, dtype, revision=revision, attn_implementation="sdpa")
-    config = model.config.get_text_config()
-    kinds = set(getattr(config, "layer_types", None) or ())
-    if kinds - {"full_attention"} or (not kinds and getattr(config, "sliding_window", None)):
-        raise InvalidError(
-            f"the model {name!r} has layers without full attention, whose prefix cannot be shared",
-            hint="serve it with vLLM, and use the engine openai_http",
-        )
-    model = model.eval().to(device)
-    if dtype != torch.float32:
-        model.set_output_embeddings(_Float32Head(model.get_output_embeddings()))
-    ends = end_ids(model, tokenizer)
-    return LoadedModel(model, Conversation(tokenizer), config.max_position_embeddings, ends)
 
 
 class _Float32Head(torch.nn.Module):

@@ -11,8 +11,8 @@ from dataclasses import replace
 import torch
 
 from rubricsvc.core.verdict import Usage
-from workers.engines.base import EngineRequest, Failure, Replies, Reply
-from workers.engines.local.batching import CLOSED, PendingRequest, pop_batch
+from workers.engines.base import EngineRequest, Replies, Reply
+from workers.engines.local.batching import PendingRequest, pop_batch
 from workers.engines.local.models import LoadBackoff, LoadedModel, load, model_failure
 from workers.engines.local.prefix_tree import Branch, PrefixTree, Sampler
 
@@ -25,10 +25,6 @@ BATCH_TOKENS = 2048
 MAX_BATCH_TOKENS = {"cpu": {False: 768, True: 8192}, "cuda": {False: 16384, True: 16384}}
 """Tokens of several requests that are computed at once, by device and by whether replies are written. A CPU is no
 faster beyond some hundred tokens; a step of writing costs it nearly the same for one reply as for many."""
-
-
-class _Cancelled(Exception):  # noqa: N818 - not an error
-    """No caller waits for the batch."""
 
 
 class TransformersEngine:
@@ -51,29 +47,22 @@ class TransformersEngine:
         self._arrived.append(pending)
         TORCH_THREAD.submit(self._answer_next)
         try:
-            return await asyncio.wrap_future(pending.result)
+            return await asyncio.wrap_future(pending.result)  # cancelling the caller cancels it, which stops the work
         finally:
-            pending.cancelled.set()  # a cancelled request stops at the thread's next step
             self._running.discard(pending)
 
     async def aclose(self) -> None:
-        """Stop running requests at their next step, and release the model."""
+        """End running requests, whose computation stops at its next step, and release the model."""
         for pending in self._running:
-            pending.cancelled.set()
+            pending.finish()
         self._loaded, self._backoff = None, LoadBackoff()
 
     def _answer_next(self) -> None:
         """Answer the oldest request and those that can be computed with it. Submitted once for each request."""
-        while self._arrived:
-            self._waiting.append(self._arrived.popleft())
         with torch.inference_mode():
-            for pending in list(self._waiting):
-                try:
-                    self._prepare(pending)
-                except Exception as error:  # noqa: BLE001 - an engine never raises for errors of a model
-                    self._waiting.remove(pending)
-                    pending.failure = _failure(error)
-                    pending.finish()
+            while self._arrived:
+                self._prepare(self._arrived.popleft())
+            self._waiting = [pending for pending in self._waiting if not pending.result.done()]
             if not self._waiting:
                 return
             device = self._model().model.device.type
@@ -83,17 +72,21 @@ class TransformersEngine:
             pending.finish()
 
     def _prepare(self, pending: PendingRequest) -> None:
-        if pending.cancelled.is_set():
-            raise _Cancelled
-        if not pending.prepared:
+        if pending.result.done():
+            return
+        try:
             pending.prepare(self._model())
+            self._waiting.append(pending)
+        except Exception as error:  # noqa: BLE001 - an engine never raises for errors of a model
+            pending.failure = model_failure(error)
+            pending.finish()
 
     def _answer(self, batch: list[PendingRequest]) -> None:
         try:
             _Batch(self._model(), batch).answer()
         except Exception as error:  # noqa: BLE001 - as above
             if len(batch) == 1:
-                batch[0].failure = _failure(error)
+                batch[0].failure = model_failure(error)
             else:  # a request must not fail for another, or for the memory of all
                 for pending in batch:
                     self._answer([pending])
@@ -103,10 +96,6 @@ class TransformersEngine:
             with self._backoff:
                 self._loaded = load(*self._key)
         return self._loaded
-
-
-def _failure(error: Exception) -> Failure:
-    return CLOSED if isinstance(error, _Cancelled) else model_failure(error)
 
 
 class _Batch:
@@ -120,7 +109,8 @@ class _Batch:
         """Set the replies of all requests."""
         tree = PrefixTree(self._loaded.model, [pending.prefix for pending in self._requests])
         for portion in self._portions():
-            self._check_stop()
+            if self._is_over():
+                return
             logits = dict(zip(portion, tree.extend(portion), strict=True))
             for row, i in portion:
                 if self._requests[row].request.questions[i].labels:
@@ -152,8 +142,7 @@ class _Batch:
         requests = {(row, i): self._requests[row].request for row, i in logits}
         samplers = {(row, i): Sampler(r.sampling, r.questions[i].sample) for (row, i), r in requests.items()}
         texts: dict[Branch, list[int]] = {branch: [] for branch in logits}
-        while logits:
-            self._check_stop()
+        while logits and not self._is_over():
             growing: dict[Branch, list[int]] = {}
             for (row, i), scores in logits.items():
                 token, text, pending = samplers[row, i].next_token(scores), texts[row, i], self._requests[row]
@@ -164,7 +153,7 @@ class _Batch:
                 if ended or len(text) >= room:
                     reply = Reply(self._loaded.conversation.decode(text), truncated=not ended)
                     self._add_reply(row, i, reply, len(text) + ended)
-                elif not pending.cancelled.is_set():
+                elif not pending.result.done():
                     growing[row, i] = [token]
             logits = dict(zip(growing, tree.extend(growing), strict=True)) if growing else {}
 
@@ -175,6 +164,5 @@ class _Batch:
         usage = Usage(prompt=len(pending.token_ids[i]), cached=cached, completion=completion)
         pending.replies[i] = replace(reply, usage=usage, latency_s=time.perf_counter() - self._start)
 
-    def _check_stop(self) -> None:
-        if all(pending.cancelled.is_set() for pending in self._requests):
-            raise _Cancelled
+    def _is_over(self) -> bool:
+        return all(pending.result.done() for pending in self._requests)

@@ -38,9 +38,6 @@ from workers.engines.local.models import LoadBackoff, load_error, model_failure,
 
 _Key = tuple[str, str | None]
 
-MAX_LOGPROB_IDS = 128
-"""vLLM's limit of ``logprob_token_ids``; labels with more spellings take further calls."""
-
 _ENVIRONMENT = {
     "VLLM_LOGGING_LEVEL": "ERROR",
     "VLLM_LOGGING_STREAM": "ext://sys.stderr",  # stdout is for the output of commands
@@ -94,7 +91,7 @@ class VllmEngine:
         self._key = (model, revision)
 
     async def ask(self, request: EngineRequest) -> list[Reply | Failure]:
-        """Return one reply or failure for each question, in order."""
+        """Return one reply or failure for each question, in order, from the model of this process."""
         return await runtime().ask(self._key, request)
 
     async def aclose(self) -> None:
@@ -106,8 +103,8 @@ _runtimes: list[_Runtime] = []
 
 
 def runtime() -> _Runtime:
-    """Return the runtime of this process. Drains call this from several threads."""
-    with _lock:
+    """Return the runtime of this process."""
+    with _lock:  # drains run in several threads
         if not _runtimes:
             _runtimes.append(_Runtime())
         return _runtimes[0]
@@ -183,11 +180,6 @@ class _Model:
 
     @classmethod
     def start(cls, model: str, config: Any, conversation: Conversation) -> _Model:
-        """Load a model.
-
-        Raises:
-            UnavailableError: The memory is too small, or vLLM does not support the model.
-        """
         from vllm.v1.engine.async_llm import AsyncLLM
 
         others = set(multiprocessing.active_children())
@@ -200,13 +192,12 @@ class _Model:
         return cls(engine, conversation, config.model_config.max_model_len, guard)
 
     def stop(self) -> None:
-        """Unload the model."""
         self.guard.kill()
         self.guard.communicate()
         self.engine.shutdown()
 
     async def ask(self, request: EngineRequest) -> list[Reply | Failure]:
-        pairs = zip(request.questions, self.conversation.encode_request(request), strict=True)
+        pairs = zip(request.questions, self.conversation.encode(request), strict=True)
         self.requests += 1
         try:  # together and in order, so that the first question's prefix is cached for the others
             return list(await asyncio.gather(*(self._answer(request, question, ids) for question, ids in pairs)))
@@ -229,14 +220,11 @@ class _Model:
         """Read the log-probabilities of the output: ``prompt_logprobs`` would bypass the prefix cache."""
         by_label = {label: self.conversation.label_ids(label) for label in question.labels}
         tokens = sorted({token for spellings in by_label.values() for token in spellings})
-        probabilities: dict[int, float] = {}
-        for first in range(0, len(tokens), MAX_LOGPROB_IDS):
-            some = tokens[first : first + MAX_LOGPROB_IDS]
-            output = await self._generate(ids, max_tokens=1, temperature=0.0, logprob_token_ids=some)
-            listed = output.outputs[0].logprobs[0].items()
-            probabilities |= {token: math.exp(logprob.logprob) for token, logprob in listed}
-        mass = {label: math.fsum(probabilities[token] for token in spellings) for label, spellings in by_label.items()}
-        return Reply(self.conversation.token_text(output.outputs[0].token_ids[0]), mass, usage=_usage(output))
+        output = await self._generate(ids, max_tokens=1, temperature=0.0, logprob_token_ids=tokens)
+        first = output.outputs[0]
+        listed = first.logprobs[0]
+        mass = {label: sum(math.exp(listed[token].logprob) for token in by_label[label]) for label in by_label}
+        return Reply(self.conversation.token_text(first.token_ids[0]), mass, usage=_usage(output))
 
     async def _write(self, request: EngineRequest, question: Question, ids: list[int], limit: int) -> Reply:
         from vllm.sampling_params import StructuredOutputsParams
@@ -267,11 +255,7 @@ class _Model:
 
 
 def machine_options() -> dict[str, Any]:
-    """Return ``RUBRICSVC_VLLM_OPTIONS``.
-
-    Raises:
-        InvalidError: It has an option that may change verdicts.
-    """
+    """Return ``RUBRICSVC_VLLM_OPTIONS``, none of which may change verdicts."""
     options = get_settings().vllm_options
     if wrong := sorted(options.keys() - _MACHINE_OPTIONS):
         raise InvalidError(
@@ -282,12 +266,6 @@ def machine_options() -> dict[str, Any]:
 
 
 def _config(model: str, revision: str | None) -> Any:
-    """Return vLLM's configuration of the model.
-
-    Raises:
-        InvalidError: An option may change verdicts.
-        UnavailableError: The model cannot be fetched or read, or this vLLM has no such option.
-    """
     for name, value in _ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     from vllm import AsyncEngineArgs

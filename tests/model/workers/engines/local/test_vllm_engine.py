@@ -86,13 +86,6 @@ def test_readout_equals_transformers_and_caches_the_prefix(engine: VllmEngine, e
         assert reply.usage.cached > 0.8 * reply.usage.prompt
 
 
-def test_ask_splits_many_spellings_into_several_calls(engine: VllmEngine, monkeypatch: pytest.MonkeyPatch) -> None:
-    (whole,) = replies(engine, ask(*readouts(1)))
-    monkeypatch.setattr(vllm_engine, "MAX_LOGPROB_IDS", 2)
-    (in_parts,) = replies(engine, ask(*readouts(1)))
-    assert in_parts.label_mass == pytest.approx(whole.label_mass, abs=1e-3)
-
-
 def test_reply_follows_its_schema_and_reports_truncation(engine: VllmEngine) -> None:
     question = Question("\n\nReply with a JSON object: why, and the verdict.", schema=SCHEMA)
     (reply,) = replies(engine, ask(question, sampling=Sampling(max_tokens=200)))
