@@ -136,7 +136,6 @@ def _overall(rows: list[JudgedLabel], out: Path | None, resamples: int, seed: in
         "regression, person unknown": fit.no_person,
         "mean of the person": fit.person_mean,
         "regression with the person's offset": fit.person_offset,
-        "regression with the person's weights": fit.person_weights,
     }
     known = {name: estimate for name, estimate in estimates.items() if estimate is not None}
     table = [[name, *cells(estimate)] for name, estimate in known.items()]

@@ -112,52 +112,38 @@ def voting_summary(judge: Judge, votes: Iterable[Sequence[Vote]]) -> dict[str, f
 
     A panel has ``effective_votes``, and ``mean_spread`` of the standard deviations of its members' values. A pairwise
     judge has ``order_disagreement``, the share of pairs whose two orders have different winners. A cascade has
-    ``resolved_early``, the share of verdicts without its last member, and ``saved`` (see `saved_share`), or
-    ``saved_estimate`` where the last member was never asked; ``saved_over`` is the number of verdicts behind it, where
-    others have uncounted tokens.
+    ``resolved_early``, the share of verdicts without its last member, and ``saved`` (see `saved_share`).
 
     ``votes`` are those of each verdict, matched by index: verdicts are shared with judges whose members have other
     names.
     """
     cast = [each for each in votes if each]
+    members = judge.members or ()
     figures: dict[str, float | None] = {}
     if judge.mode == "panel":
         figures = {"effective_votes": effective_votes(cast), "mean_spread": mean_known(map(_spread, cast))}
     elif judge.mode == "cascade":
-        early = [len(each) < len(judge.members or ()) for each in cast]
-        members = judge.members or ()
-        counted = [each for each in cast if all(vote.usage for vote in each)]
-        asked = any(len(each) == len(members) for each in counted)
-        share = saved_share(counted, members)
-        figures = {
-            "resolved_early": fmean(early) if early else None,
-            "saved" if asked else "saved_estimate": share,
-            "saved_over": len(counted) if share is not None and len(counted) < len(cast) else None,
-        }
+        early = mean_known(len(each) < len(members) for each in cast)
+        figures = {"resolved_early": early, "saved": saved_share(cast, members)}
     elif judge.pairwise:
         figures = {"order_disagreement": mean_known(one for each in cast for one in _order_disagreement(each))}
     return {name: round(value, 4) for name, value in figures.items() if value is not None}
 
 
-def saved_share(votes: Sequence[Sequence[Vote]], members: Sequence[Judge]) -> float | None:
+def saved_share(votes: Iterable[Sequence[Vote]], members: Sequence[Judge]) -> float | None:
     """Return the share of cost that a cascade saved over always asking its last member; negative if it cost more.
 
     Costs are in US dollars where all members have a price, else in tokens. The last member's cost of a verdict is its
-    mean; where it was never asked, that of the first member's tokens at the last one's price, which underestimates a
-    member that writes more. None where prices are missing for that, or tokens were not counted.
+    mean. Verdicts with uncounted tokens are left out. None where the last member has no cost.
     """
     prices = [member.endpoint.price for member in members]
-    priced = None not in prices
-    if not priced:
-        prices = [Price(prompt=1e6, completion=1e6)] * len(members)
-    calls = [(at, prices[at], vote.usage) for each in votes for at, vote in enumerate(each)]
-    costs = [(at, price.cost_of(usage)) for at, price, usage in calls if usage and price]
-    last = [cost for at, cost in costs if at == len(members) - 1]
-    if not last and priced and (last_price := prices[-1]):
-        last = [last_price.cost_of(usage) for at, _, usage in calls if at == 0 and usage]
-    if len(costs) < len(calls) or not sum(last):
-        return None
-    return 1 - sum(cost for _, cost in costs) / (fmean(last) * len(votes))
+    rates = [price for price in prices if price]
+    if len(rates) < len(prices):
+        rates = [Price(prompt=1e6, completion=1e6)] * len(prices)
+    calls = ([(rate, vote.usage) for rate, vote in zip(rates, each, strict=False)] for each in votes)
+    costs = [[rate.cost_of(usage) for rate, usage in each if usage] for each in calls if all(u for _, u in each)]
+    last = [cost[-1] for cost in costs if len(cost) == len(members)]
+    return 1 - sum(map(sum, costs)) / (fmean(last) * len(costs)) if sum(last) else None
 
 
 def _spread(votes: Sequence[Vote]) -> float | None:

@@ -94,16 +94,6 @@ def describe_voting(voting: dict[str, float], judge: Judge) -> dict[str, Any]:
         )
     if voting.get("saved", 0.0) < 0:
         shown["saved"] = f"nothing (it cost {-voting['saved']:.0%} more)"
-    if "saved_estimate" in voting:
-        shown["saved_estimate"] = (
-            f"{voting['saved_estimate']:.0%}, if the last judge's replies are as long as the first's"
-        )
-    elif "resolved_early" in voting and "saved" not in voting:
-        unused = "the last judge was never asked; set endpoint.price of each member to estimate it"
-        shown["saved"] = "unknown: " + (
-            unused if voting["resolved_early"] == 1 else "a server reported no token counts"
-        )
-    if (counted := shown.pop("saved_over", None)) is not None:
-        name = "saved" if "saved" in shown else "saved_estimate"
-        shown[name] = f"{shown[name]}, over the {counted:g} verdicts with token counts"
+    if "resolved_early" in voting and "saved" not in voting:
+        shown["saved"] = "unknown: the last judge was never asked, or a server reported no token counts"
     return shown

@@ -22,7 +22,6 @@ ROWS = {
     "no_person": "regression, person unknown",
     "person_mean": "mean of the person",
     "person_offset": "regression, person's offset known",
-    "person_weights": "regression, person's weights known",
 }
 
 

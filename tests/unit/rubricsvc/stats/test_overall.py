@@ -11,7 +11,7 @@ from rubricsvc.core.label import JudgedLabel, Label
 from rubricsvc.core.rubric import Criterion
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import InvalidError
-from rubricsvc.stats.overall import MIN_PERSON_SCORES, OverallModel, fit_overall, fit_to_labels
+from rubricsvc.stats.overall import OverallModel, fit_overall, fit_to_labels
 from tests import llm_rubric
 from tests.bench.bench_calibration import fit
 
@@ -33,31 +33,12 @@ def test_fit_overall_finds_weights_and_offsets() -> None:
     assert fitted.model.weights["a"] == pytest.approx(0.5, abs=0.1)
     assert fitted.model.weights["b"] == pytest.approx(0.0, abs=0.1)
     assert fitted.model.person_offsets["ann"] - fitted.model.person_offsets["bob"] == pytest.approx(0.4, abs=0.08)
-    estimates = [
-        estimate.value or 0.0
-        for estimate in (fitted.no_person, fitted.person_mean, fitted.person_offset, fitted.person_weights)
-    ]
-    assert min(estimates[2:]) > 0.9 > estimates[0] and min(estimates[2:]) > estimates[1] and fitted.judge is not None
+    known = (fitted.no_person, fitted.person_mean, fitted.person_offset)
+    unknown, mean, offset = (estimate.value or 0.0 for estimate in known)
+    assert offset > 0.9 > unknown and offset > mean and fitted.judge is not None
     one = dict(zip("abc", features[0], strict=True))
     assert fitted.model.score(one, "ann") - fitted.model.score(one) == pytest.approx(fitted.model.person_offsets["ann"])
     assert fitted.model.score(one, "unknown person") == fitted.model.score(one)
-
-
-def test_fit_overall_gives_frequent_people_weights_of_their_own() -> None:
-    """Ann goes by the first finding, bob against it; eve has too few scores for weights of her own."""
-    random = np.random.default_rng(3)
-    people = ["ann", "bob"] * 60 + ["eve"] * (MIN_PERSON_SCORES - 1)
-    features = random.random((len(people), 3))
-    sign = {"ann": 0.5, "bob": -0.5, "eve": 0.0}
-    scores = [0.5 + sign[p] * (x[0] - 0.5) for x, p in zip(features, people, strict=True)]
-    fitted = fit_overall(("a", "b", "c"), features.tolist(), scores, people, range(len(people)), resamples=0)
-    assert (fitted.person_weights.value or 0.0) > 0.95 and (fitted.person_offset.value or 0.0) < 0.3
-    overall = OverallModel.model_validate_json(fitted.model.model_dump_json())
-    high, low = ({"a": value, "b": 0.5, "c": 0.5} for value in (1.0, 0.0))
-    for person, slope in sign.items():
-        assert overall.score(high, person) - overall.score(low, person) == pytest.approx(slope, abs=0.1)
-    average = np.mean([overall.score(high, person) for person in people])
-    assert overall.score(high) == pytest.approx(average), "an unknown person scores as the average"
 
 
 def test_fit_to_labels_uses_the_levels_of_a_readout() -> None:
@@ -82,9 +63,8 @@ def test_fit_overall_predicts_nothing_from_noise() -> None:
     features, _, people, prompts = draw(120, 0.0)
     scores = np.random.default_rng(2).random(120).tolist()
     fitted = fit_overall(("a", "b", "c"), features.tolist(), scores, people, prompts, resamples=0)
-    assert (
-        fitted.person_weights.value or 0.0
-    ) < 0.25  # below 0 it may be: a fold's mean falls where its held-out part is high
+    # it may be below 0: a fold's mean falls where its held-out part is high
+    assert (fitted.person_offset.value or 0.0) < 0.25
 
 
 def judged(n: int, *, criteria: tuple[str, ...] = ("a", "b", "c"), fail: int = 0) -> list[JudgedLabel]:
@@ -117,12 +97,12 @@ def test_overall_model_predicts_from_probabilities_and_not_from_failures() -> No
 
 
 def test_fit_to_labels_refuses_too_few_scores() -> None:
-    with pytest.raises(InvalidError, match="at least 30 overall scores on at least 10 prompts, found 12 on 6"):
+    with pytest.raises(InvalidError, match=r"\b12\b.*\b6\b"):
         fit_to_labels(judged(12))
     apart = judged(40, criteria=("a",)) + judged(40, criteria=("z",))
-    with pytest.raises(InvalidError, match="share no criterion"):
+    with pytest.raises(InvalidError, match="criterion"):
         fit_to_labels(apart)
-    with pytest.raises(InvalidError, match="found 0 on 0"):
+    with pytest.raises(InvalidError, match=r"\b0\b.*\b0\b"):
         fit_to_labels([])
 
 
@@ -131,4 +111,4 @@ def test_fit_overall_reaches_the_published_correlation(shared_data: Path) -> Non
     fitted = fit(llm_rubric.read(shared_data), seed=0)
     assert (fitted.scores, fitted.people) == (223, 13)
     assert fitted.judge is not None and fitted.judge.value == pytest.approx(0.177, abs=0.0005)
-    assert fitted.person_weights.value is not None and fitted.person_weights.value > 0.313
+    assert fitted.person_offset.value is not None and fitted.person_offset.value > 0.313
