@@ -41,32 +41,25 @@ def errors_of(data: dict[str, object]) -> ValidationError:
 
 
 @pytest.mark.parametrize(
-    ("data", "path", "code", "message"),
+    ("data", "path", "code", "quoted"),
     [
-        ({}, ("name",), "missing", "is missing"),
-        ({"name": 5}, ("name",), "string_type", "expected text, found 5; put it in quotes"),
-        ({"name": "a", "pets": []}, ("pets",), "too_short", "expected a list of at least 1, found an empty list"),
-        ({"name": "a", "nme": "b"}, ("nme",), "extra_forbidden", "unknown field; did you mean 'name'?"),
-        ({"name": "a", "secret": "bad"}, ("secret",), "value_error", "must be good, found 'bad'"),
-        (
-            {"name": "a", "pets": [{"kind": "cow"}]},
-            ("pets", 0, "kind"),
-            "union_tag_invalid",
-            "expected 'cat', 'dog', found 'cow'",
-        ),
-        (
-            {"name": "a", "pets": [{"kind": "cat", "lives": 10}]},
-            ("pets", 0, "lives"),  # without the name of the union's member
-            "less_than_equal",
-            "expected a number at most 9, found 10",
-        ),
+        ({}, ("name",), "missing", ""),
+        ({"name": 5}, ("name",), "string_type", "5"),
+        ({"name": "a", "pets": []}, ("pets",), "too_short", "1"),
+        ({"name": "a", "nme": "b"}, ("nme",), "extra_forbidden", "'name'"),
+        ({"name": "a", "secret": "bad"}, ("secret",), "value_error", "'bad'"),
+        ({"name": "a", "pets": [{"kind": "cow"}]}, ("pets", 0, "kind"), "union_tag_invalid", "'cat', 'dog'"),
+        ({"name": "a", "pets": [{"lives": 1}]}, ("pets", 0, "kind"), "union_tag_not_found", ""),
+        # without the name of the union's member
+        ({"name": "a", "pets": [{"kind": "cat", "lives": 10}]}, ("pets", 0, "lives"), "less_than_equal", "10"),
     ],
 )
-def test_field_messages_give_path_code_and_message(
-    data: dict[str, object], path: tuple[str | int, ...], code: str, message: str
+def test_field_messages_give_path_code_and_value(
+    data: dict[str, object], path: tuple[str | int, ...], code: str, quoted: str
 ) -> None:
     (one,) = field_messages(errors_of(data), model=Home, data=data)
-    assert (one.path, one.code, one.message) == (path, code, message)
+    assert (one.path, one.code) == (path, code)
+    assert quoted in one.message
 
 
 def test_field_messages_leave_out_the_length_of_a_list_with_invalid_items() -> None:

@@ -144,7 +144,7 @@ def test_ifeval_loose_ignores_first_and_last_line_and_asterisks() -> None:
         ({"instruction_id": "punctuation:no_comma", "kwargs": {"n": 3}}, "kwargs.n: unknown field; expected none"),
         (
             {"instruction_id": "detectable_content:number_placeholders", "kwargs": {"num_placeholders": 2.5}},
-            "kwargs.num_placeholders: expected a whole number",
+            "kwargs.num_placeholders",
         ),
         (
             {"instruction_id": "keywords:frequency", "kwargs": {"keyword": "a", "frequency": 1, "relation": "around"}},
