@@ -16,23 +16,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from rubricsvc.core import expressions
 from rubricsvc.core.rubric import Numeric, Ordinal, Rubric, Scale, on_scale
-from rubricsvc.core.tree import TreeError, grade, root_shares
+from rubricsvc.core.tree import grade, root_shares
 
 Values = dict[str, float]
 """Numbers by criterion key; verdict values hold the judged criteria only, in the rubric's order."""
 
-
-@dataclass(frozen=True)
-class RawReward:
-    """A reward before the clip, and the criteria's contributions, which sum to it up to rounding."""
-
-    value: float
-    contributions: Values
-
+RawReward = tuple[float, Values]
+"""A reward before the clip, and the criteria's contributions, which sum to it up to rounding."""
 
 Compute = Callable[[Rubric, Values], RawReward | Values]
 ComputeT = TypeVar("ComputeT", bound=Compute)
@@ -62,53 +56,50 @@ class Formula:
     """A registered formula.
 
     ``weights`` gives the weight of each criterion in the coverage. With ``complete``, every criterion must be judged.
-    With ``groups``, the formula uses `Rubric.groups`; any other formula rejects rubrics that declare some.
+    With ``groups``, the formula uses `Rubric.groups`; any other formula rejects rubrics that declare some. Without
+    ``pitfalls``, it rejects negative weights.
     """
 
     name: str
     compute: Compute
-    clip: tuple[float, float] | None
-    weights: Weights
-    complete: bool
-    groups: bool
+    clip: tuple[float, float] | None = None
+    weights: Weights = absolute_weights
+    complete: bool = False
+    groups: bool = False
+    pitfalls: bool = True
 
 
 FORMULAS: dict[str, Formula] = {}
 
 
-def formula(
-    *names: str,
-    clip: tuple[float, float] | None = None,
-    weights: Weights = absolute_weights,
-    complete: bool = False,
-    groups: bool = False,
-) -> Callable[[ComputeT], ComputeT]:
+def formula(*names: str, **options: Any) -> Callable[[ComputeT], ComputeT]:
     """Register the decorated function under ``names``; see `Formula` for the options."""
 
     def register(function: ComputeT) -> ComputeT:
-        for name in names:
-            FORMULAS[name] = Formula(name, function, clip, weights, complete, groups)
+        FORMULAS.update({name: Formula(name, function, **options) for name in names})
         return function
 
     return register
 
 
-def formula_for(rubric: Rubric, name: str | None = None) -> Formula:
-    """Return the formula called ``name``, by default the rubric's own.
+def formula_for(rubric: Rubric, name: str) -> Formula:
+    """Return the formula called ``name``.
 
     Raises:
-        FormulaError: The name is unknown, or the rubric declares groups that the formula would ignore.
+        FormulaError: The name is unknown, or the formula cannot be applied to the rubric's groups or weights.
     """
-    name = name or rubric.formula
-    if name not in FORMULAS:
+    how = FORMULAS.get(name)
+    if how is None:
         raise FormulaError(f"unknown formula {name!r}; expected one of {', '.join(sorted(FORMULAS))}")
-    if rubric.groups and not FORMULAS[name].groups:
+    if rubric.groups and not how.groups:
         path = "/".join(rubric.groups[0].path)
         raise FormulaError(
             f"formula {name!r} ignores groups, and the rubric declares group {path!r}; remove the groups, or use "
             + " or ".join(sorted(known for known, one in FORMULAS.items() if one.groups))
         )
-    return FORMULAS[name]
+    if not how.pitfalls and (pitfall := next((c for c in rubric.criteria if c.weight < 0), None)):
+        raise FormulaError(f"{name} takes no negative weights; criterion {pitfall.key!r} has weight {pitfall.weight:g}")
+    return how
 
 
 def _weighted(rubric: Rubric, values: Values) -> Values:
@@ -117,38 +108,22 @@ def _weighted(rubric: Rubric, values: Values) -> Values:
 
 def _divide(contributions: Values, total: float) -> RawReward:
     """Divide once, after the sum, so that the reward of a completion that meets everything is exactly 1."""
-    return RawReward(
-        math.fsum(contributions.values()) / total, {key: part / total for key, part in contributions.items()}
-    )
-
-
-def _scale(factor: float, raw: RawReward) -> RawReward:
-    return RawReward(factor * raw.value, {key: factor * part for key, part in raw.contributions.items()})
+    return math.fsum(contributions.values()) / total, {key: part / total for key, part in contributions.items()}
 
 
 def _positive_sum(rubric: Rubric, values: Values) -> float:
     return math.fsum(rubric.by_key[key].weight for key in values if rubric.by_key[key].weight > 0)
 
 
-def _reject_negative_weights(rubric: Rubric, name: str) -> None:
-    negative = next((criterion for criterion in rubric.criteria if criterion.weight < 0), None)
-    if negative is not None:
-        raise FormulaError(
-            f"{name} takes no negative weights; criterion {negative.key!r} has weight {negative.weight:g}"
-        )
-
-
 @formula("weighted_mean", "ldc", "autorubric", clip=(0.0, 1.0))
 def weighted_mean(rubric: Rubric, values: Values) -> RawReward:
     """Compute Σ w·v / Σ_{w>0} w, clipped to [0, 1].
 
-    A rubric of pitfalls only is 1 + Σ w·v / Σ|w|: a completion without any of them gets 1.
+    A rubric of pitfalls only is 1 + Σ w·v / Σ|w|: a completion without any of them gets 1. Where no positive criterion
+    was judged, the absence of pitfalls must not become full marks.
     """
-    if positive := _positive_sum(rubric, values):
-        return _divide(_weighted(rubric, values), positive)
     if any(criterion.weight > 0 for criterion in rubric.criteria):
-        # no positive criterion was judged: the absence of pitfalls must not become full marks
-        raise FormulaError("weighted_mean needs a judged criterion with a positive weight")
+        return healthbench(rubric, values)
     weights = {key: abs(rubric.by_key[key].weight) for key in values}
     return _divide({key: weight * (1.0 - values[key]) for key, weight in weights.items()}, math.fsum(weights.values()))
 
@@ -164,7 +139,7 @@ def healthbench(rubric: Rubric, values: Values) -> RawReward:
     """Compute Σ w·v / Σ_{w>0} w without a clip, so that it may be negative (HealthBench, arXiv 2505.08775)."""
     positive = _positive_sum(rubric, values)
     if not positive:
-        raise FormulaError("healthbench needs a judged criterion with a positive weight")
+        raise FormulaError("weighted_mean and healthbench need a judged criterion with a positive weight")
     return _divide(_weighted(rubric, values), positive)
 
 
@@ -187,21 +162,18 @@ def dr_tulu_blend(rubric: Rubric, values: Values) -> RawReward:
 
     The rubric's term is `dr_tulu`; each other term is one criterion, such as a check, with the tag of that name.
     """
-    tags = {c.key: tag for c in rubric.criteria for tag in c.tags if tag in _DR_TULU_SHARES}
-    rest = {key: value for key, value in values.items() if key not in tags}
-    if (
-        sorted(tags.values()) != sorted(_DR_TULU_SHARES)
-        or min(rubric.by_key[key].weight for key in tags) < 0
-        or not rest
-    ):
+    tagged = [(c, tag) for c in rubric.criteria for tag in c.tags if tag in _DR_TULU_SHARES]
+    terms = {c.key: _DR_TULU_SHARES[tag] * values[c.key] for c, tag in tagged}
+    rest = {key: value for key, value in values.items() if key not in terms}
+    tags = sorted(tag for _, tag in tagged)
+    if tags != sorted(_DR_TULU_SHARES) or not rest or len(terms) < len(tags) or any(c.weight < 0 for c, _ in tagged):
         names = ", ".join(map(repr, _DR_TULU_SHARES))
         raise FormulaError(
             f"dr_tulu_blend takes one criterion, without a negative weight, for each of the tags {names}; and others"
         )
-    base = _scale(0.5, dr_tulu(rubric, rest))
-    terms = {key: _DR_TULU_SHARES[tag] * values[key] for key, tag in tags.items()}
-    contributions = base.contributions | terms
-    return RawReward(math.fsum((base.value, *terms.values())), {key: contributions[key] for key in values})
+    base, parts = dr_tulu(rubric, rest)
+    halves = {key: 0.5 * part for key, part in parts.items()}
+    return math.fsum((0.5 * base, *terms.values())), {key: (halves | terms)[key] for key in values}
 
 
 @formula("open_instruct")
@@ -213,11 +185,14 @@ def open_instruct(rubric: Rubric, values: Values) -> RawReward:
 @formula("open_instruct_reward")
 def open_instruct_reward(rubric: Rubric, values: Values) -> RawReward:
     """Compute `open_instruct` times its ``verification_reward`` of 10."""
-    return _scale(10.0, open_instruct(rubric, values))
+    value, parts = open_instruct(rubric, values)
+    return 10.0 * value, {key: 10.0 * part for key, part in parts.items()}
 
 
 @formula("rar_explicit", "rlcf", "openjudge", "multichallenge_weighted")
 @formula("gandalf", complete=True)
+@formula("verifiers", pitfalls=False)
+@formula("finance_agent_v2", pitfalls=False, complete=True)
 def signed_mean(rubric: Rubric, values: Values) -> RawReward:
     """Compute Σ w·v / Σ w, with signed weights in both sums (Rubrics as Rewards, arXiv 2507.17746)."""
     weights = [rubric.by_key[key].weight for key in values]
@@ -227,100 +202,70 @@ def signed_mean(rubric: Rubric, values: Values) -> RawReward:
     return _divide(_weighted(rubric, values), total)
 
 
-@formula("verifiers")
-@formula("finance_agent_v2", complete=True)
-def verifiers(rubric: Rubric, values: Values) -> RawReward:
-    """Compute Σ w·v / Σ w, for weights of 0 and more."""
-    _reject_negative_weights(rubric, "this formula")
-    return signed_mean(rubric, values)
-
-
-@formula("tree", "paperbench", "race", weights=root_shares, groups=True)
-def tree(rubric: Rubric, values: Values) -> RawReward:
-    """Compute parent = Σ w·child / Σ w from the leaves to the root (PaperBench, arXiv 2504.01848).
-
-    Weights must be 0 or more. A node's sums run over the children that hold a judged leaf.
-    """
-    _reject_negative_weights(rubric, "tree")
-    return _grade(rubric, values)
-
-
+@formula("tree", "paperbench", "race", pitfalls=False, weights=root_shares, groups=True)
 @formula("tree_pitfalls", clip=(0.0, 1.0), weights=root_shares, groups=True)
-def tree_pitfalls(rubric: Rubric, values: Values) -> RawReward:
-    """Compute parent = max(0, Σ w·child / Σ_{w>0} w) from the leaves to the root.
+def tree(rubric: Rubric, values: Values) -> RawReward:
+    """Compute parent = max(0, Σ w·child / Σ_{w>0} w) from the leaves to the root (PaperBench, arXiv 2504.01848).
 
-    A negative leaf subtracts within its node, and no further: a node is at least 0. A node of negative leaves only is
-    1 + Σ w·v / Σ|w|. Without negative weights this is `tree`.
+    A node's sums run over the children that hold a judged leaf. With `tree_pitfalls`, a negative leaf subtracts within
+    its node, and no further: a node is at least 0. A node of negative leaves only is 1 + Σ w·v / Σ|w|.
     """
-    return _grade(rubric, values)
+    graded = grade(rubric, values)
+    if graded is None:
+        raise FormulaError("no judged criterion counts: a weight of 0 lies between each of them and the root")
+    return graded
 
 
-def _grade(rubric: Rubric, values: Values) -> RawReward:
-    try:
-        return RawReward(*grade(rubric, values))
-    except TreeError as error:
-        raise FormulaError(str(error)) from None
-
-
-@formula("mean", "inspect", "multichallenge_mean", weights=unweighted)
-def mean(rubric: Rubric, values: Values) -> RawReward:
+@formula("mean", "inspect", "multichallenge_mean", weights=unweighted, pitfalls=False)
+def mean(_rubric: Rubric, values: Values) -> RawReward:
     """Compute Σ v / n; weights are not used."""
-    _reject_negative_weights(rubric, "mean")
     return _divide(values, len(values))
 
 
-@formula("tinker", weights=unweighted)
+@formula("tinker", weights=unweighted, pitfalls=False)
 def tinker(rubric: Rubric, values: Values) -> RawReward:
     """Compute the mean of the criteria, + 0.1·(v − 1) for each that is tagged ``format`` (tinker-cookbook)."""
-    _reject_negative_weights(rubric, "tinker")
     penalties = {key: 0.1 * (value - 1.0) for key, value in values.items() if "format" in rubric.by_key[key].tags}
     rest = {key: value for key, value in values.items() if key not in penalties}
     if not rest:
         raise FormulaError("tinker needs a judged criterion that is not tagged 'format'")
-    base = _divide(rest, len(rest))
-    return RawReward(base.value + math.fsum(penalties.values()), base.contributions | penalties)
+    base, parts = _divide(rest, len(rest))
+    return base + math.fsum(penalties.values()), parts | penalties
 
 
-@formula("geometric_mean", weights=unweighted)
-def geometric_mean(rubric: Rubric, values: Values) -> RawReward:
+@formula("geometric_mean", weights=unweighted, pitfalls=False)
+def geometric_mean(_rubric: Rubric, values: Values) -> RawReward:
     """Compute (Π v)^(1/n), contributed in equal parts; weights are not used."""
-    _reject_negative_weights(rubric, "geometric_mean")
     value = math.prod(value ** (1.0 / len(values)) for value in values.values())
-    return RawReward(value, dict.fromkeys(values, value / len(values)))
+    return value, dict.fromkeys(values, value / len(values))
 
 
-@formula("min", "multichallenge_min", weights=unweighted)
-def minimum(rubric: Rubric, values: Values) -> RawReward:
+@formula("min", "multichallenge_min", weights=unweighted, pitfalls=False)
+def minimum(_rubric: Rubric, values: Values) -> Values:
     """Return the lowest value, contributed by its criterion; weights are not used."""
-    return _decided_by(min, rubric, values)
+    return _decided_by(min(values, key=values.__getitem__), values)
 
 
-@formula("max", "multichallenge_max", weights=unweighted)
-def maximum(rubric: Rubric, values: Values) -> RawReward:
+@formula("max", "multichallenge_max", weights=unweighted, pitfalls=False)
+def maximum(_rubric: Rubric, values: Values) -> Values:
     """Return the highest value, contributed by its criterion; weights are not used."""
-    return _decided_by(max, rubric, values)
+    return _decided_by(max(values, key=values.__getitem__), values)
 
 
-_MET_THRESHOLD = 0.99
-"""Value from which NeMo Gym's MultiChallenge counts a criterion as met."""
-
-
-@formula("multichallenge_all", weights=unweighted)
-def all_met(rubric: Rubric, values: Values) -> RawReward:
+@formula("multichallenge_all", weights=unweighted, pitfalls=False)
+def all_met(rubric: Rubric, values: Values) -> Values:
     """Return 1 where every value is at least 0.99, else 0 (NeMo Gym, MultiChallenge)."""
-    return _decided_by(min, rubric, {key: float(value >= _MET_THRESHOLD) for key, value in values.items()})
+    return minimum(rubric, {key: float(value >= 0.99) for key, value in values.items()})
 
 
-@formula("multichallenge_any", weights=unweighted)
-def any_met(rubric: Rubric, values: Values) -> RawReward:
+@formula("multichallenge_any", weights=unweighted, pitfalls=False)
+def any_met(rubric: Rubric, values: Values) -> Values:
     """Return 1 where any value is at least 0.99, else 0 (NeMo Gym, MultiChallenge)."""
-    return _decided_by(max, rubric, {key: float(value >= _MET_THRESHOLD) for key, value in values.items()})
+    return maximum(rubric, {key: float(value >= 0.99) for key, value in values.items()})
 
 
-def _decided_by(choose: Callable[..., str], rubric: Rubric, values: Values) -> RawReward:
-    _reject_negative_weights(rubric, "this formula")
-    key = choose(values, key=values.__getitem__)
-    return RawReward(values[key], dict.fromkeys(values, 0.0) | {key: values[key]})
+def _decided_by(criterion: str, values: Values) -> Values:
+    return dict.fromkeys(values, 0.0) | {criterion: values[criterion]}
 
 
 @formula("calculate_output", weights=unweighted, complete=True)
@@ -337,7 +282,7 @@ def calculate_output(rubric: Rubric, values: Values) -> RawReward:
         value = expressions.evaluate(rubric.expression, numbers) if rubric.expression else sum(numbers.values())
     except expressions.UndefinedError as error:
         raise UndefinedRewardError(str(error)) from None
-    return RawReward(value, dict.fromkeys(values, value / len(values)))
+    return value, dict.fromkeys(values, value / len(values))
 
 
 _UNIT = Numeric(low=0.0, high=1.0)
@@ -354,10 +299,9 @@ _RATINGS: dict[str, dict[tuple[float, ...], Numeric]] = {
 
 
 def _register_rating(name: str, ranges: dict[tuple[float, ...], Numeric]) -> None:
-    @formula(name, weights=unweighted)
+    @formula(name, weights=unweighted, pitfalls=False)
     def rating(rubric: Rubric, values: Values) -> Values:
         """Return the number of the only criterion; its weight is not used."""
-        _reject_negative_weights(rubric, name)
         reward_range = ranges.get(_scale_points(rubric.criteria[0].scale)) if len(rubric.criteria) == 1 else None
         if reward_range is None:
             scales = " or ".join(dict.fromkeys(f"{points[0]:g} to {points[-1]:g}" for points in ranges))

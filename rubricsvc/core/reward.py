@@ -6,11 +6,11 @@ import math
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from statistics import fmean
 
 from rubricsvc.core.formulas import (
     Formula,
     FormulaError,
-    RawReward,
     UndefinedRewardError,
     Values,
     absolute_weights,
@@ -36,23 +36,6 @@ class Reward:
     null_reason: str | None = None
 
 
-def coverage(rubric: Rubric, judged: Iterable[str], formula: str | None = None) -> float:
-    """Return the judged share of the rubric, in [0, 1].
-
-    A failed or abstained criterion is not judged. A criterion counts with its absolute weight; in a tree, with its
-    share of the root; under a formula that does not use weights, with 1. ``formula`` replaces the rubric's own.
-
-    Raises:
-        FormulaError: The formula is unknown, or cannot be applied to this rubric.
-    """
-    weights = formula_for(rubric, formula).weights(rubric)
-    keys = set(judged)
-    if len(keys) == len(weights):
-        return 1.0
-    total = math.fsum(weights.values())
-    return math.fsum(weights[key] for key in keys) / total if total else 0.0
-
-
 def reward(rubric: Rubric, verdicts: Iterable[Verdict], formula: str | None = None) -> Reward:
     """Return the reward of one completion.
 
@@ -64,24 +47,33 @@ def reward(rubric: Rubric, verdicts: Iterable[Verdict], formula: str | None = No
         FormulaError: The formula is unknown, or cannot be applied to this rubric.
         ValueError: A verdict is on a criterion that the rubric does not have, or two are on the same one.
     """
-    how = formula_for(rubric, formula)
+    how = formula_for(rubric, formula or rubric.formula)
     by_key = _by_criterion(rubric, verdicts)
     values = {key: by_key[key].value for key in rubric.by_key if key in by_key}
     judged: Values = {key: value for key, value in values.items() if value is not None}
-    covered = coverage(rubric, judged, how.name)
+    covered = _coverage(rubric, judged, how)
     why = _null_reason(rubric, judged, covered, how)
     if why is not None:
         return Reward(None, covered, how.name, null_reason=why)
     raw = how.compute(rubric, judged)
-    if not isinstance(raw, RawReward):
-        raw = RawReward(math.fsum(raw.values()), raw)
-    if not math.isfinite(raw.value):
+    value, contributions = (math.fsum(raw.values()), raw) if isinstance(raw, dict) else raw
+    if not math.isfinite(value):
         raise FormulaError("the weights are too far apart: the reward is not finite")
     veto = next((c.key for c in rubric.criteria if c.required and (judged[c.key] >= 0.5) == (c.weight < 0)), None)
-    value = raw.value if veto is None else min(raw.value, 0.0)
+    if veto is not None:
+        value = min(value, 0.0)
     if how.clip is not None:
         value = min(max(value, how.clip[0]), how.clip[1])
-    return Reward(value, covered, how.name, raw.contributions, vetoed_by=veto)
+    return Reward(value, covered, how.name, contributions, vetoed_by=veto)
+
+
+def _coverage(rubric: Rubric, judged: Values, how: Formula) -> float:
+    """Return the judged share of the rubric, in [0, 1]; a failed or abstained criterion is not judged."""
+    if len(judged) == len(rubric.criteria):
+        return 1.0
+    weights = how.weights(rubric)
+    total = math.fsum(weights.values())
+    return math.fsum(weights[key] for key in judged) / total if total else 0.0
 
 
 def _null_reason(rubric: Rubric, judged: Values, covered: float, how: Formula) -> str | None:
@@ -106,38 +98,19 @@ def check_formula(rubric: Rubric) -> None:
         reward(rubric, [Verdict.scored(criterion.key, 1.0) for criterion in rubric.criteria])
 
 
-def race_overall(target: Reward, reference: Reward) -> Reward:
-    """Return RACE's overall score of two completions, target / (target + reference) (arXiv 2506.11763).
-
-    0.5 is a draw. The value is None where one of the two is, and where both are 0.
-
-    Raises:
-        FormulaError: One of them is negative.
-    """
-    covered = min(target.coverage, reference.coverage)
-    if target.value is None or reference.value is None:
-        return Reward(None, covered, "race_overall", null_reason=target.null_reason or reference.null_reason)
-    if min(target.value, reference.value) < 0:
-        raise FormulaError(f"race_overall needs rewards of 0 or more, found {target.value} and {reference.value}")
-    both = target.value + reference.value
-    if not both:
-        return Reward(None, covered, "race_overall", null_reason="target and reference are both 0")
-    contributions = {key: part / both for key, part in target.contributions.items()}
-    return Reward(target.value / both, covered, "race_overall", contributions, vetoed_by=target.vetoed_by)
+def race_overall(target: float, reference: float) -> float | None:
+    """Return RACE's overall score, target / (target + reference) (arXiv 2506.11763); None where both rewards are 0."""
+    both = target + reference
+    return target / both if both else None
 
 
-def healthbench_overall(samples: Iterable[Reward]) -> Reward:
+def healthbench_overall(rewards: Iterable[float | None]) -> float | None:
     """Return HealthBench's score of a model, the mean over its samples clipped to [0, 1] (arXiv 2505.08775).
 
-    Samples without a reward are left out; ``coverage`` is the share of the others. The value is None where there are
-    no others.
+    Samples without a reward are left out; the score is None where there are no others.
     """
-    values = [sample.value for sample in samples]
-    known = [value for value in values if value is not None]
-    covered = len(known) / max(len(values), 1)
-    if not known:
-        return Reward(None, covered, "healthbench_overall", null_reason="no sample has a reward")
-    return Reward(min(max(math.fsum(known) / len(known), 0.0), 1.0), covered, "healthbench_overall")
+    known = [value for value in rewards if value is not None]
+    return min(max(fmean(known), 0.0), 1.0) if known else None
 
 
 def reward_or_null(rubric: Rubric, verdicts: Iterable[Verdict]) -> Reward:

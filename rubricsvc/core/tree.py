@@ -13,10 +13,6 @@ _Children = dict[GroupPath, dict[_Node, float]]
 """The children of each inner node with their weights, in the rubric's order."""
 
 
-class TreeError(ValueError):
-    """No judged leaf counts in the root."""
-
-
 def root_shares(rubric: Rubric) -> dict[str, float]:
     """Return each leaf's share of the root by absolute weight; all are 0 where a weight of 0 cuts off every leaf."""
     children = _children(rubric)
@@ -28,16 +24,13 @@ def root_shares(rubric: Rubric) -> dict[str, float]:
     return {key: shares[key] for key in rubric.by_key}
 
 
-def grade(rubric: Rubric, values: Mapping[str, float]) -> tuple[float, dict[str, float]]:
-    """Return the root's score and the contribution of each leaf in ``values`` to it.
+def grade(rubric: Rubric, values: Mapping[str, float]) -> tuple[float, dict[str, float]] | None:
+    """Return the root's score and the contribution of each leaf in ``values``; None if none of them counts in the root.
 
     An inner node is max(0, Σ w·child / Σ_{w>0} w) over the children that hold a leaf of ``values``; the root has no
     floor. A node whose leaves all have negative weights is 1 + Σ w·v / Σ|w|. A node whose weights are all zero scores
     0. A node whose positive weights all belong to leaves that were not judged was not judged either. Leaves under a
     node at the floor contribute 0.
-
-    Raises:
-        TreeError: No leaf of ``values`` counts in the root.
     """
     children = _children(rubric)
     scores: dict[_Node, float] = dict(values.items())
@@ -49,7 +42,7 @@ def grade(rubric: Rubric, values: Mapping[str, float]) -> tuple[float, dict[str,
             scores[path], parts[path] = graded
     shares = root_shares(rubric)
     if () not in scores or not any(shares[key] for key in values):
-        raise TreeError("no judged criterion counts: a weight of 0 lies between each of them and the root")
+        return None
     contributions: dict[_Node, float] = {(): 1.0}
     for path in sorted(parts, key=len):
         for child, part in parts[path].items():
