@@ -1,25 +1,9 @@
-"""Errors of the project.
-
-::
-
-    RubricsvcError                 stable ``code``, HTTP ``status``, and a ``hint`` how to fix it
-    ├── NotFoundError       404    unknown prompt, rubric, completion, judge, job or key
-    ├── ConflictError       409    the name or idempotency key is taken
-    ├── InvalidError        422    invalid input; ``path`` is the field
-    │   ├── FormatError     422    invalid file; ``path`` is file and line
-    │   ├── MalformedError  400    the request is not valid JSON
-    │   └── TooLargeError   413    the request body exceeds the limit
-    ├── UnauthorizedError   401    missing, wrong, expired or revoked API key
-    ├── ForbiddenError      403    cross-site request
-    └── UnavailableError    503    database, broker, judge or model unavailable
-
-A failed verdict is not an error but a value, ``Verdict.failed``.
-"""
+"""Errors of the project. A failed verdict is not an error but a value, ``Verdict.failed``."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 MAX_MESSAGE_CHARS = 4000
 """A message may quote a whole file."""
@@ -34,10 +18,19 @@ def cut(text: str, max_chars: int) -> str:
 
 
 class RubricsvcError(Exception):
-    """Base class. ``str()`` is the message, ``hint`` how to fix it, ``path`` where it is."""
+    """Base class. ``str()`` is the message, ``hint`` how to fix it, ``path`` where it is.
+
+    ``code`` is stable, ``status`` the status of the response over HTTP. A subclass without a code has its parent's.
+    """
 
     code = "error"
     status = 500
+    by_code: ClassVar[dict[str, type[RubricsvcError]]] = {}
+
+    def __init_subclass__(cls, *, code: str = "", status: int = 0) -> None:
+        if code:
+            cls.code, cls.status = code, status
+            cls.by_code[code] = cls
 
     def __init__(self, message: str, *, hint: str = "", path: str = "") -> None:
         self.message = cut(message, MAX_MESSAGE_CHARS)
@@ -46,64 +39,42 @@ class RubricsvcError(Exception):
         self.path = cut(path, 200)
 
 
-class NotFoundError(RubricsvcError, LookupError):
-    """An unknown id or name."""
-
-    code = "not_found"
-    status = 404
+class NotFoundError(RubricsvcError, LookupError, code="not_found", status=404):
+    """An unknown prompt, rubric, completion, judge, job or key."""
 
 
-class ConflictError(RubricsvcError):
+class ConflictError(RubricsvcError, code="conflict", status=409):
     """A name or idempotency key that is taken."""
 
-    code = "conflict"
-    status = 409
+
+class InvalidError(RubricsvcError, ValueError, code="invalid", status=422):
+    """Invalid input; ``path`` is the field."""
 
 
-class InvalidError(RubricsvcError, ValueError):
-    """Invalid input."""
+class FormatError(InvalidError, code="format", status=422):
+    """An invalid file; ``path`` is file and line.
 
-    code = "invalid"
-    status = 422
+    ``errors`` has each error with ``line``, ``column``, ``path``, ``code`` and ``message``.
+    """
 
-
-class FormatError(InvalidError):
-    """An invalid file. ``errors`` has each error with ``line``, ``column``, ``path``, ``code`` and ``message``."""
-
-    code = "format"
     errors: Sequence[Any] = ()
 
 
-class MalformedError(InvalidError):
+class MalformedError(InvalidError, code="malformed", status=400):
     """A request that is not valid JSON."""
 
-    code = "malformed"
-    status = 400
 
-
-class TooLargeError(InvalidError):
+class TooLargeError(InvalidError, code="too_large", status=413):
     """A request body over the limit."""
 
-    code = "too_large"
-    status = 413
+
+class UnauthorizedError(RubricsvcError, code="unauthorized", status=401):
+    """A missing, wrong, expired or revoked API key."""
 
 
-class UnauthorizedError(RubricsvcError):
-    """A missing or invalid API key."""
-
-    code = "unauthorized"
-    status = 401
-
-
-class ForbiddenError(RubricsvcError):
+class ForbiddenError(RubricsvcError, code="forbidden", status=403):
     """A cross-site request."""
 
-    code = "forbidden"
-    status = 403
 
-
-class UnavailableError(RubricsvcError):
+class UnavailableError(RubricsvcError, code="unavailable", status=503):
     """A database, broker, judge or model that does not respond."""
-
-    code = "unavailable"
-    status = 503

@@ -16,7 +16,7 @@ from rubricsvc.core.label import Label
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.repeatability import Repeatability
 from rubricsvc.core.rubric import Rubric
-from rubricsvc.core.states import ItemState, JobStatus
+from rubricsvc.core.states import ItemState, JobStatus, Outcome
 from rubricsvc.core.verdict import Verdict
 
 MAX_LIMIT = 1000
@@ -58,13 +58,81 @@ class Wire(BaseModel):
 
     @classmethod
     def of(cls, row: object, **fields: object) -> Self:
-        """Return the attributes of a database row, and ``fields`` that it has not or under another name."""
+        """Return the attributes of a database row and ``fields``. What is in neither is the row's ``value``."""
         names = cls.model_fields.keys() - fields.keys()
-        return cls.model_validate({name: getattr(row, name) for name in names} | fields)
+        values = {name: getattr(row, name) if hasattr(row, name) else row.value for name in names}  # type: ignore[attr-defined]
+        return cls.model_validate(values | fields)
 
 
 def _example(example: JsonDict) -> ConfigDict:
     return ConfigDict(json_schema_extra={"examples": [example]})
+
+
+class Paging(BaseModel):
+    """Parameters of every list."""
+
+    after: Whole = Field(0, ge=0, le=MAX_ID, description="`next` of the previous page")
+    limit: Whole = Field(50, ge=1, le=MAX_LIMIT, description="maximum rows")
+
+
+class RubricFilters(Paging):
+    """Parameters of the list of rubric versions."""
+
+    name: Name | None = Field(None, description="Filter by name.")
+    prompt_id: Id | None = Field(None, description="Filter by prompt.")
+
+
+class CompletionFilters(Paging):
+    """Parameters of the list of completions."""
+
+    prompt_id: Id | None = Field(None, description="Filter by prompt.")
+    policy: Name | None = Field(None, description="Filter by policy.")
+
+
+class JobFilters(Paging):
+    """Parameters of the list of jobs."""
+
+    status: JobStatus | None = None
+
+
+class JobQuery(BaseModel):
+    """Parameters of a job."""
+
+    summary: bool = Field(False, description="Include the summary of an unfinished job.")
+
+
+class ItemFilters(Paging):
+    """Parameters of the list of a job's items."""
+
+    limit: Whole = Field(100, ge=1, le=MAX_LIMIT, description="maximum rows")
+    verdicts: bool = Field(True, description="Include the verdicts.")
+
+
+class PairFilters(Paging):
+    """Parameters of the list of a job's preference pairs."""
+
+    limit: Whole = Field(
+        100, ge=1, le=MAX_LIMIT, description="Maximum pairs; those of one chosen completion stay together."
+    )
+    min_margin: float = Field(0.0, ge=0, description="Minimum difference of rewards. Ties are excluded.")
+
+
+class VerdictFilters(Paging):
+    """Parameters of the list of verdicts."""
+
+    limit: Whole = Field(100, ge=1, le=MAX_LIMIT, description="maximum rows")
+    job_id: Id | None = None
+    completion_id: Id | None = None
+    outcome: Outcome | None = None
+
+
+class LabelFilters(Paging):
+    """Parameters of the list of labels."""
+
+    limit: Whole = Field(100, ge=1, le=MAX_LIMIT, description="maximum rows")
+    completion_id: Id | None = None
+    rubric_id: Id | None = None
+    annotator: Name | None = None
 
 
 class NewPrompt(Wire):

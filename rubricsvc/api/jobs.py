@@ -6,27 +6,30 @@ from typing import Annotated
 
 from fastapi import APIRouter, Header, Query, Response
 from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import Session
 
 from rubricsvc.api.body import Json, StrictRoute
 from rubricsvc.api.errors import error_responses
-from rubricsvc.api.pagination import After, Limit, paginate
+from rubricsvc.api.pagination import paginate
 from rubricsvc.api.request import Db, IdInPath
-from rubricsvc.core.states import JobStatus
-from rubricsvc.core.verdict import Verdict
 from rubricsvc.schemas import (
     Item,
+    ItemFilters,
+    JobFilters,
     JobProgress,
+    JobQuery,
     JobSummary,
     NewJob,
     Page,
+    PairFilters,
     PreferencePair,
     RetriedJob,
     StoredJob,
-    Whole,
 )
-from rubricsvc.store import completions, jobs, judges, pairs, rubrics, verdicts
+from rubricsvc.store import completions, jobs, judges, pairs, rubrics
 from rubricsvc.store.session import PUBLISHED, Database
-from rubricsvc.store.tables import ItemRow, JobRow
+from rubricsvc.store.tables import JobRow
+from rubricsvc.store.verdicts import for_items
 
 router = APIRouter(prefix="/jobs", tags=["jobs"], route_class=StrictRoute)
 
@@ -86,63 +89,36 @@ def _reject_unknown_completion(db: Database, new: NewJob) -> None:
 
 
 @router.get("", responses=error_responses())
-def page(
-    db: Db, status: Annotated[JobStatus | None, Query()] = None, after: After = 0, limit: Limit = 50
-) -> Page[StoredJob]:
+def page(db: Db, query: Annotated[JobFilters, Query()]) -> Page[StoredJob]:
     """List jobs, oldest first."""
-    with db.read() as session:
-        return paginate(lambda n: jobs.page(session, after=after, limit=n, status=status), to_schema, limit)
+    return paginate(db, jobs.page, to_schema, query)
 
 
 @router.get("/{job_id}", responses=error_responses(404))
-def get(
-    db: Db,
-    job_id: IdInPath,
-    summary: Annotated[bool, Query(description="Include the summary of an unfinished job.")] = False,
-) -> StoredJob:
+def get(db: Db, job_id: IdInPath, query: Annotated[JobQuery, Query()]) -> StoredJob:
     """Get a job with its progress, and with its summary once it is finished."""
-    return _load(db, job_id, summary=summary)
+    return _load(db, job_id, summary=query.summary)
 
 
 @router.get("/{job_id}/items", responses=error_responses(404))
-def items(
-    db: Db,
-    job_id: IdInPath,
-    with_verdicts: Annotated[bool, Query(alias="verdicts", description="Include the verdicts.")] = True,
-    after: After = 0,
-    limit: Limit = 100,
-) -> Page[Item]:
+def items(db: Db, job_id: IdInPath, query: Annotated[ItemFilters, Query()]) -> Page[Item]:
     """List items: one reward per completion, with its verdicts."""
-    with db.read() as session:
+
+    def fetch(session: Session, *, verdicts: bool, **paging: int) -> list[Item]:
         jobs.get(session, job_id)
-        verdicts_by_item: dict[int, list[Verdict]] = {}
+        rows = jobs.results(session, job_id, **paging)
+        by_item = for_items(session, [row.id for row in rows]) if verdicts else {}
+        return [Item.of(row, verdicts=tuple(by_item.get(row.id, ()))) for row in rows]
 
-        def fetch(n: int) -> list[ItemRow]:
-            rows = jobs.results(session, job_id, after=after, limit=n)
-            if with_verdicts:
-                verdicts_by_item.update(verdicts.for_items(session, [row.id for row in rows[:limit]]))
-            return rows
-
-        def to_item(row: ItemRow) -> Item:
-            return Item.of(row, verdicts=tuple(verdicts_by_item.get(row.id, ())))
-
-        return paginate(fetch, to_item, limit)
+    return paginate(db, fetch, lambda item: item, query)
 
 
 @router.get("/{job_id}/pairs", responses=error_responses(404))
-def preference_pairs(
-    db: Db,
-    job_id: IdInPath,
-    min_margin: Annotated[float, Query(ge=0, description="Minimum difference of rewards. Ties are excluded.")] = 0.0,
-    after: After = 0,
-    limit: Annotated[
-        Whole, Query(ge=1, le=1000, description="Maximum pairs; those of one chosen completion stay together.")
-    ] = 100,
-) -> Page[PreferencePair]:
+def preference_pairs(db: Db, job_id: IdInPath, query: Annotated[PairFilters, Query()]) -> Page[PreferencePair]:
     """List preference pairs: two completions of a prompt with different rewards."""
     with db.read() as session:
-        rows, following = pairs.page(session, job_id, after=after, limit=limit, min_margin=min_margin)
-        return Page(data=tuple(map(PreferencePair.model_validate, rows)), next=following)
+        rows, following = pairs.page(session, job_id, **query.model_dump())
+    return Page(data=tuple(map(PreferencePair.model_validate, rows)), next=following)
 
 
 @router.post("/{job_id}/cancel", responses=error_responses(404))

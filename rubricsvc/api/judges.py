@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from sqlalchemy.orm import Session
 
 from rubricsvc.api.body import Json, StrictRoute
 from rubricsvc.api.errors import error_responses
-from rubricsvc.api.pagination import After, Limit, paginate
+from rubricsvc.api.pagination import paginate
 from rubricsvc.api.request import Db, RefInPath, ValidatorsDep
 from rubricsvc.core.audit import StoredAudit
 from rubricsvc.core.judge import Endpoint, Judge
 from rubricsvc.errors import ConflictError, InvalidError
-from rubricsvc.schemas import NewJudge, Page, StoredJudge
+from rubricsvc.schemas import NewJudge, Page, Paging, StoredJudge
 from rubricsvc.store import audits, judges
-from rubricsvc.store.tables import JudgeRow
+from rubricsvc.store.tables import AuditRow
 
 router = APIRouter(prefix="/judges", tags=["judges"], route_class=StrictRoute)
-
-
-def to_schema(row: JudgeRow) -> StoredJudge:
-    """Return the wire type of a row."""
-    return StoredJudge.of(row, judge=row.value, repeatability=row.measured)
 
 
 @router.post("", status_code=201, responses=error_responses(409))
@@ -40,7 +38,7 @@ def add(db: Db, validators: ValidatorsDep, new: Json[NewJudge]) -> StoredJudge:
                 "change the endpoint on the server with `rubricsvc judges update NAME --url …`, or choose another name"
             )
             raise ConflictError(f"judge {new.judge.name!r} has another endpoint", hint=hint)
-        return to_schema(judges.add(session, new.judge))
+        return StoredJudge.of(judges.add(session, new.judge))
 
 
 def _endpoints(judge: Judge) -> list[Endpoint]:
@@ -49,22 +47,23 @@ def _endpoints(judge: Judge) -> list[Endpoint]:
 
 
 @router.get("", responses=error_responses())
-def page(db: Db, after: After = 0, limit: Limit = 50) -> Page[StoredJudge]:
+def page(db: Db, query: Annotated[Paging, Query()]) -> Page[StoredJudge]:
     """List judges, oldest first."""
-    with db.read() as session:
-        return paginate(lambda n: judges.page(session, after=after, limit=n), to_schema, limit)
+    return paginate(db, judges.page, StoredJudge.of, query)
 
 
 @router.get("/{ref:path}/audits", responses=error_responses(404))
-def page_audits(db: Db, ref: RefInPath, after: After = 0, limit: Limit = 50) -> Page[StoredAudit]:
+def page_audits(db: Db, ref: RefInPath, query: Annotated[Paging, Query()]) -> Page[StoredAudit]:
     """List the audits of a judge, oldest first. The last one counts."""
-    with db.read() as session:
-        judge_id = judges.get(session, ref).id
-        return paginate(lambda n: audits.page(session, judge_id, after=after, limit=n), lambda row: row.value, limit)
+
+    def fetch(session: Session, **paging: int) -> list[AuditRow]:
+        return audits.page(session, judges.get(session, ref).id, **paging)
+
+    return paginate(db, fetch, lambda row: row.value, query)
 
 
 @router.get("/{ref:path}", responses=error_responses(404))
 def get(db: Db, ref: RefInPath) -> StoredJudge:
     """Get a judge by id or name."""
     with db.read() as session:
-        return to_schema(judges.get(session, ref))
+        return StoredJudge.of(judges.get(session, ref))

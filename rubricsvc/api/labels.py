@@ -8,10 +8,9 @@ from fastapi import APIRouter, Query
 
 from rubricsvc.api.body import Json, StrictRoute
 from rubricsvc.api.errors import error_responses
-from rubricsvc.api.pagination import After, Limit, paginate
+from rubricsvc.api.pagination import paginate
 from rubricsvc.api.request import Db
-from rubricsvc.core.base import Name
-from rubricsvc.schemas import Id, NewLabels, Page, StoredIds, StoredLabel
+from rubricsvc.schemas import LabelFilters, NewLabels, Page, StoredIds, StoredLabel
 from rubricsvc.store import labels, rubrics
 
 router = APIRouter(prefix="/labels", tags=["labels"], route_class=StrictRoute)
@@ -27,18 +26,6 @@ def add(db: Db, new: Json[NewLabels]) -> StoredIds:
 
 
 @router.get("", responses=error_responses())
-def page(
-    db: Db,
-    *,
-    completion_id: Annotated[Id | None, Query()] = None,
-    rubric_id: Annotated[Id | None, Query()] = None,
-    annotator: Annotated[Name | None, Query()] = None,
-    after: After = 0,
-    limit: Limit = 100,
-) -> Page[StoredLabel]:
+def page(db: Db, query: Annotated[LabelFilters, Query()]) -> Page[StoredLabel]:
     """List labels, oldest first. Filter by completion, rubric version or annotator."""
-    where = {"completion_id": completion_id, "rubric_id": rubric_id}
-    with db.read() as session:
-        return paginate(
-            lambda n: labels.page(session, **where, annotator=annotator, after=after, limit=n), StoredLabel.of, limit
-        )
+    return paginate(db, labels.page, StoredLabel.of, query)

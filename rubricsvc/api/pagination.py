@@ -3,31 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Annotated, Protocol, TypeVar
+from typing import Any, TypeVar
 
-from fastapi import Query
-
-from rubricsvc.core.base import MAX_ID
-from rubricsvc.schemas import MAX_LIMIT, Page, Whole
-
-After = Annotated[Whole, Query(ge=0, le=MAX_ID, description="`next` of the previous page")]
-Limit = Annotated[Whole, Query(ge=1, le=MAX_LIMIT, description="maximum rows")]
-
-
-class HasId(Protocol):
-    """A row of a response."""
-
-    @property
-    def id(self) -> int:
-        """Database id."""
-
+from rubricsvc.core.audit import StoredAudit
+from rubricsvc.schemas import Item, Page, Paging, Stored
+from rubricsvc.store.session import Database
 
 Row = TypeVar("Row")
-Data = TypeVar("Data", bound=HasId)
+Data = TypeVar("Data", bound=Stored | Item | StoredAudit)
 
 
-def paginate(fetch: Callable[[int], Sequence[Row]], to_schema: Callable[[Row], Data], limit: int) -> Page[Data]:
-    """Return one page of the rows of ``fetch(limit)``. One extra row is read to know whether more follow."""
-    rows = fetch(limit + 1)
-    data = tuple(to_schema(row) for row in rows[:limit])
-    return Page(data=data, next=data[-1].id if len(rows) > limit else None)
+def paginate(
+    db: Database, fetch: Callable[..., Sequence[Row]], to_schema: Callable[[Row], Data], query: Paging
+) -> Page[Data]:
+    """Return one page of the rows of ``fetch(session, **query)``. One extra row is read to know whether more follow."""
+    parameters: dict[str, Any] = query.model_dump() | {"limit": query.limit + 1}
+    with db.read() as session:
+        rows = fetch(session, **parameters)
+        data = tuple(to_schema(row) for row in rows[: query.limit])
+    return Page(data=data, next=data[-1].id if len(rows) > query.limit else None)

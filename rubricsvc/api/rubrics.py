@@ -8,19 +8,12 @@ from fastapi import APIRouter, Query
 
 from rubricsvc.api.body import Json, StrictRoute
 from rubricsvc.api.errors import error_responses
-from rubricsvc.api.pagination import After, Limit, paginate
+from rubricsvc.api.pagination import paginate
 from rubricsvc.api.request import Db, RefInPath, ValidatorsDep
-from rubricsvc.core.base import Name
-from rubricsvc.schemas import Id, NewRubric, Page, StoredRubric
+from rubricsvc.schemas import NewRubric, Page, RubricFilters, StoredRubric
 from rubricsvc.store import prompts, rubrics
-from rubricsvc.store.tables import RubricRow
 
 router = APIRouter(prefix="/rubrics", tags=["rubrics"], route_class=StrictRoute)
-
-
-def to_schema(row: RubricRow) -> StoredRubric:
-    """Return the wire type of a row."""
-    return StoredRubric.of(row, rubric=row.value)
 
 
 @router.post("", status_code=201, responses=error_responses(404))
@@ -30,26 +23,18 @@ def add(db: Db, validators: ValidatorsDep, new: Json[NewRubric]) -> StoredRubric
     with db.write() as session:
         if new.prompt_id is not None:
             prompts.get(session, new.prompt_id)
-        return to_schema(rubrics.add(session, new.rubric, name=new.name, prompt_id=new.prompt_id, origin=new.origin))
+        row = rubrics.add(session, new.rubric, name=new.name, prompt_id=new.prompt_id, origin=new.origin)
+        return StoredRubric.of(row)
 
 
 @router.get("", responses=error_responses())
-def page(
-    db: Db,
-    name: Annotated[Name | None, Query(description="Filter by name.")] = None,
-    prompt_id: Annotated[Id | None, Query(description="Filter by prompt.")] = None,
-    after: After = 0,
-    limit: Limit = 50,
-) -> Page[StoredRubric]:
+def page(db: Db, query: Annotated[RubricFilters, Query()]) -> Page[StoredRubric]:
     """List rubric versions, oldest first."""
-    with db.read() as session:
-        return paginate(
-            lambda n: rubrics.page(session, after=after, limit=n, name=name, prompt_id=prompt_id), to_schema, limit
-        )
+    return paginate(db, rubrics.page, StoredRubric.of, query)
 
 
 @router.get("/{ref:path}", responses=error_responses(404))
 def get(db: Db, ref: RefInPath) -> StoredRubric:
     """Get a version by id, name (newest version), name@version, or at least 8 digits of its digest."""
     with db.read() as session:
-        return to_schema(rubrics.get(session, ref))
+        return StoredRubric.of(rubrics.get(session, ref))

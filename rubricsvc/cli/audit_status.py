@@ -64,7 +64,7 @@ def status_at_service(judge: ServiceJudge) -> AuditStatus:
 
     try:
         with Client(judge.service, timeout=5.0) as client:
-            *_, audit = (None, *client.iterate(client.judges.audits, judge=judge.name))
+            *_, audit = (None, *client.iterate(client.judges.audits, judge.name))
     except RubricsvcError as error:
         return AuditStatus(judge.name, missing_reason=str(error))
     hint = f"make one with `rubricsvc judges audit {judge.name}` at the service"

@@ -4,14 +4,13 @@
 
     with Client() as client:
         for scored in client.score("Why is the sky blue?", rubric, ["Air scatters…", "The sea…"], judge="local-vllm"):
-            print(scored.value, scored.coverage)
+            print(scored.reward, scored.coverage)
         for job in client.iterate(client.jobs.page, status="completed"):
             print(job.id, job.name)
 
-`transport` builds requests, retries and parses responses; `nouns` are the attributes of a client (``client.jobs``);
-`clients` sends.
+A method is written once, as a coroutine: `transport` sends and retries, `nouns` are the attributes of a client.
 """
 
-from rubricsvc.client.clients import AsyncClient, Client, ScoredCompletion
+from rubricsvc.client.clients import AsyncClient, Client
 
-__all__ = ["AsyncClient", "Client", "ScoredCompletion"]
+__all__ = ["AsyncClient", "Client"]

@@ -1,7 +1,4 @@
-"""Requests, retries and responses as flows, shared by both clients.
-
-A flow is a generator that yields the arguments of a request, or seconds to sleep; it is resumed with the response. A
-client runs it, blocking or in an event loop.
+"""Requests, retries and responses, shared by both clients.
 
 Every request may be sent twice without doing anything twice (content is stored once, a job carries an
 Idempotency-Key). So all are retried on a lost connection and on 429, 502, 503 and 504, after ``Retry-After`` or an
@@ -11,79 +8,123 @@ exponentially growing delay. Other errors are raised as the class of `rubricsvc.
 from __future__ import annotations
 
 import random
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Coroutine, Mapping
+from functools import wraps
+from inspect import isawaitable
 from itertools import count
-from typing import Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, overload
+from urllib.parse import quote
 
 import httpx2
 from pydantic import BaseModel, ValidationError
 
-from rubricsvc import errors
 from rubricsvc.errors import FormatError, RubricsvcError, UnavailableError
-from rubricsvc.schemas import ErrorBody
-from rubricsvc.settings import secret
+from rubricsvc.schemas import ErrorBody, Page, Paging
+
+if TYPE_CHECKING:
+    from rubricsvc.client.clients import AsyncClient, Client
 
 RETRIES = 5
 MAX_DELAY_S = 30.0
 _RETRIED_STATUS = {429, 502, 503, 504}
 
+C = TypeVar("C", bound="Client | AsyncClient")
 M = TypeVar("M", bound=BaseModel)
+P = ParamSpec("P")
 T = TypeVar("T")
 
-Result = httpx2.Response | httpx2.TransportError
-Flow: TypeAlias = Generator[dict[str, Any] | float, Any, T]
+
+class Noun(Generic[C]):
+    """Methods of one noun, bound to a client."""
+
+    def __init__(self, client: Any) -> None:
+        self.client = client
+
+    async def send(
+        self,
+        returns: type[M],
+        method: str,
+        path: str,
+        *,
+        body: BaseModel | bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+        params: Mapping[str, object] | None = None,
+    ) -> M:
+        """Send a request, with retries, and return its response as a ``returns``. No parameter is sent as None.
+
+        Raises:
+            RubricsvcError: the service's error, or UnavailableError if there was no response.
+        """
+        if isinstance(body, BaseModel):
+            body, headers = body.model_dump_json().encode(), {"Content-Type": "application/json", **(headers or {})}
+        query = {name: value for name, value in (params or {}).items() if value is not None}
+        for attempt in count():
+            retry_after = ""
+            try:
+                request = self.client.http.request(method, path, params=query, headers=headers, content=body)
+                response: httpx2.Response = await _result(request)
+            except httpx2.TransportError as error:
+                if attempt == RETRIES:
+                    hint = "check that `rubricsvc serve` runs, and the URL"
+                    raise UnavailableError(f"the service cannot be reached: {error}", hint=hint) from error
+            else:
+                if response.status_code not in _RETRIED_STATUS or attempt == RETRIES:
+                    break
+                retry_after = response.headers.get("retry-after", "")
+            backoff = 0.2 * 2.0**attempt * random.uniform(0.5, 1.0)
+            await self.sleep(min(MAX_DELAY_S, float(retry_after) if retry_after.isdecimal() else backoff))
+        if not response.is_success:
+            raise error_of(response)
+        return returns.model_validate_json(response.content, extra="ignore")  # a newer service may send more fields
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait."""
+        await _result(self.client.pause(seconds))
 
 
-def http_options(base_url: str, api_key: str | None, timeout: float) -> dict[str, Any]:
-    """Return the constructor arguments of the httpx2 client. ``api_key`` defaults to ``RUBRICSVC_API_KEY``."""
-    key = api_key or secret("RUBRICSVC_API_KEY")
-    headers = {"Authorization": f"Bearer {key}"} if key else {}
-    return {"base_url": base_url.rstrip("/") + "/v1/", "headers": headers, "timeout": timeout}
+async def _result(value: Any) -> Any:
+    """Return the result of a call: that of a blocking client is the value, that of the other an awaitable."""
+    return await value if isawaitable(value) else value
 
 
-def send(
-    returns: type[M],
-    method: str,
-    path: str,
-    params: Mapping[str, Any] | None = None,
-    *,
-    body: BaseModel | bytes | None = None,
-    headers: Mapping[str, str] | None = None,
-) -> Flow[M]:
-    """Send a request, with retries, and return its response as a ``returns``. Parameters that are None are not sent.
+class Method(Generic[P, T]):
+    """Descriptor that makes a coroutine function a method: blocking on a `Client`, a coroutine on an `AsyncClient`."""
 
-    Raises:
-        RubricsvcError: the service's error, or UnavailableError if there was no response.
+    def __init__(self, function: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]) -> None:
+        self.function = function
+
+    @overload
+    def __get__(self, noun: None, owner: object = None) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]: ...
+    @overload
+    def __get__(self, noun: Noun[Client], owner: object = None) -> Callable[P, T]: ...
+    @overload
+    def __get__(self, noun: Noun[AsyncClient], owner: object = None) -> Callable[P, Coroutine[Any, Any, T]]: ...
+
+    def __get__(self, noun: Any, owner: object = None) -> Any:
+        if noun is None:
+            return self.function
+        return wraps(self.function)(lambda *args, **kwargs: noun.client.run(self.function(noun, *args, **kwargs)))
+
+
+def reader(returns: type[M], path: str, fields: Callable[P, object]) -> Method[Concatenate[int | str, P], M]:
+    """Make a method that reads something by an id or name, the ``{}`` of the path.
+
+    Its other parameters are the ``fields`` of a class (`object` has none), which the service validates.
     """
-    json = isinstance(body, BaseModel)
-    request = {
-        "method": method,
-        "url": path,
-        "params": {name: value for name, value in (params or {}).items() if value is not None},
-        "headers": {**({"Content-Type": "application/json"} if json else {}), **(headers or {})},
-        "content": body.model_dump_json().encode() if isinstance(body, BaseModel) else body,
-    }
-    for attempt in count():
-        result: Result = yield request
-        if (delay := _retry_delay(result, attempt)) is None:
-            break
-        yield delay
-    if not isinstance(result, httpx2.Response):
-        hint = "check that `rubricsvc serve` runs, and the URL"
-        raise UnavailableError(f"the service cannot be reached: {result}", hint=hint)
-    if not result.is_success:
-        raise error_of(result)
-    return returns.model_validate_json(result.content, extra="ignore")  # a newer service may send more fields
+
+    async def read(self: Noun[Any], ref: int | str, /, *_: P.args, **params: P.kwargs) -> M:
+        return await self.send(returns, "GET", path.format(quote(str(ref), safe="@/")), params=params)
+
+    return Method(read)
 
 
-def _retry_delay(result: Result, attempt: int) -> float | None:
-    """Return the seconds to wait before the next attempt, or None if ``result`` is final."""
-    response = result if isinstance(result, httpx2.Response) else None
-    if attempt >= RETRIES or (response is not None and response.status_code not in _RETRIED_STATUS):
-        return None
-    backoff = min(MAX_DELAY_S, 0.2 * 2.0**attempt) * random.uniform(0.5, 1.0)
-    seconds = response.headers.get("retry-after", "") if response is not None else ""
-    return min(MAX_DELAY_S, float(seconds)) if seconds.isdecimal() else backoff
+def lister(row: type[M], path: str, fields: Callable[P, Paging]) -> Method[P, Page[M]]:
+    """Make the method that lists rows; see `reader`."""
+
+    async def page(self: Noun[Any], /, *_: P.args, **params: P.kwargs) -> Page[M]:
+        return await self.send(Page[row], "GET", path, params=params)  # type: ignore[valid-type]
+
+    return Method(page)
 
 
 def error_of(response: httpx2.Response) -> RubricsvcError:
@@ -95,15 +136,11 @@ def error_of(response: httpx2.Response) -> RubricsvcError:
         message = f"HTTP {response.status_code}: {response.text[:200]}"
         error = kind(message, hint="check that the URL leads to rubricsvc")
     else:
-        kind = {cls.code: cls for cls in error_types()}.get(problem.code, RubricsvcError)
-        error = kind(problem.message, hint=problem.hint, path=problem.path)
+        error = RubricsvcError.by_code.get(problem.code, RubricsvcError)(
+            problem.message, hint=problem.hint, path=problem.path
+        )
         error.code = problem.code
         if isinstance(error, FormatError):
             error.errors = problem.errors
     error.status = response.status_code
     return error
-
-
-def error_types() -> list[type[RubricsvcError]]:
-    """Return the classes of `rubricsvc.errors`. A subclass defined elsewhere arrives as its parent."""
-    return [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, RubricsvcError)]

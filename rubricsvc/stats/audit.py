@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from rubricsvc.core.audit import Hit, Measure, Rate, SuiteResult
 from rubricsvc.core.verdict import Verdict
@@ -52,7 +53,7 @@ def suite_result(
 
     Without findings the suite did not apply, and ``not_applicable`` is the reason.
     """
-    header = {"name": name, "description": description, "measure": measure, "max_rate": max_rate}
+    header: dict[str, Any] = {"name": name, "description": description, "measure": measure, "max_rate": max_rate}
     if not findings:
         return SuiteResult(**header, rate=rate(0, 0), reason=not_applicable), []
     unscored = Counter(reason for finding in findings if (reason := _unscored_reason(finding, measure)))

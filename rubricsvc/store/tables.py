@@ -292,15 +292,9 @@ class VerdictRow(Base):
 
     def verdict_on(self, criterion: str) -> Verdict:
         """Return the verdict as one on ``criterion`` of the rubric that asks the same question."""
-        return Verdict(
-            criterion=criterion,
-            outcome=self.outcome,
-            value=self.value,
-            reason=self.reason,
-            sample=self.sample,
-            fingerprint=self.fingerprint,
-            **self.details,
-        )
+        names = ("outcome", "value", "reason", "sample", "fingerprint")
+        fields = {name: getattr(self, name) for name in names}
+        return Verdict.model_validate({"criterion": criterion, **fields, **self.details})
 
 
 class LabelRow(Base):

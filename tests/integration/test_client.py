@@ -154,19 +154,18 @@ def test_client_raises_errors_of_service(client: Client) -> None:
 def test_client_score_returns_rewards(client: Client, worker: Any) -> None:
     seen: list[StoredJob] = []
     scored = client.score("Why?", RUBRIC, ["one", "two", "one"], JUDGE, timeout=60, on_progress=seen.append)
-    assert [answer.value for answer in scored] == [pytest.approx(2 / 3)] * 3
-    assert scored[0].contributions == {"a": 1.0, "pit": pytest.approx(-1 / 3)}
+    assert [answer.reward for answer in scored] == [pytest.approx(2 / 3)] * 3
     assert [verdict.criterion for verdict in scored[0].verdicts] == ["a", "pit"]
     assert scored[0].completion_id == scored[2].completion_id != scored[1].completion_id
     assert seen[-1].status == "completed"
     again = client.score("Why?", RUBRIC, ["two"], "instant", timeout=60)  # by the judge's name, from what is known
-    assert again[0].value == scored[1].value
+    assert again[0].reward == scored[1].reward
 
 
 def test_client_score_failed_judge_has_no_value(client: Client, worker: Any) -> None:
     worker(lambda _question: Failure("timeout", "too slow"))
     (answer,) = client.score(Prompt.of("Why?"), RUBRIC, ["one"], JUDGE, timeout=60)
-    assert answer.value is None
+    assert answer.reward is None
     assert answer.coverage == 0.0
     assert answer.null_reason
     assert {verdict.outcome for verdict in answer.verdicts} == {"failed"}
@@ -176,7 +175,7 @@ def test_client_score_shares_rubric_between_prompts(client: Client, worker: Call
     worker(None)
     for question in ("Why?", "How?"):
         (scored,) = client.score(question, RUBRIC, ["one"], JUDGE, timeout=30)
-        assert scored.value is not None
+        assert scored.reward is not None
     with pytest.raises(ConflictError, match="no prompt"):
         client.rubrics.add(RUBRIC, f"rubric-{RUBRIC.digest[:12]}", prompt_id=1)
 
@@ -214,7 +213,7 @@ def test_async_client_round_trip(url: str, worker: Any) -> None:
     async def trip() -> None:
         async with AsyncClient(url) as client:
             scored = await client.score("Why?", RUBRIC, ["one", "two"], JUDGE, timeout=60)
-            assert [answer.value for answer in scored] == [pytest.approx(2 / 3)] * 2
+            assert [answer.reward for answer in scored] == [pytest.approx(2 / 3)] * 2
             rows = [row.verdict.criterion async for row in client.iterate(client.verdicts.page, limit=1)]
             assert sorted(rows) == ["a", "a", "pit", "pit"]
             with pytest.raises(NotFoundError):
@@ -308,7 +307,8 @@ def test_client_ignores_unknown_response_fields() -> None:
 
 
 def test_client_error_of_restores_class() -> None:
-    for kind in transport.error_types():
-        body = {"error": {"code": kind.code, "message": "m", "hint": "h", "path": "p"}}
+    assert RubricsvcError.by_code["not_found"] is NotFoundError
+    for code, kind in RubricsvcError.by_code.items():
+        body = {"error": {"code": code, "message": "m", "hint": "h", "path": "p"}}
         error = transport.error_of(httpx2.Response(kind.status, json=body))
         assert (type(error), error.status, error.path) == (kind, kind.status, "p")

@@ -78,7 +78,7 @@ def test_serve_creates_the_database_scores_and_stops(tmp_path: Path) -> None:
         Client(address) as client,
     ):
         scored = client.score("Why?", RUBRIC, [f"answer {n}" for n in range(20)], judge(server.url), timeout=TIMEOUT)
-    assert [answer.value for answer in scored] == [pytest.approx(0.75, abs=1e-6)] * 20
+    assert [answer.reward for answer in scored] == [pytest.approx(0.75, abs=1e-6)] * 20
     assert server.count == 40
 
 
@@ -127,7 +127,7 @@ def test_workers_score_for_a_service_without_worker(tmp_path: Path, kind: str, p
         assert httpx2.get(f"{address}/readyz").status_code == 200
         texts = [f"answer {n}" for n in range(50)]
         scored = client.score("Why?", RUBRIC, texts, judge(server.url), timeout=TIMEOUT)
-    assert [answer.value for answer in scored] == [pytest.approx(0.75, abs=1e-6)] * 50
+    assert [answer.reward for answer in scored] == [pytest.approx(0.75, abs=1e-6)] * 50
 
 
 @pytest.mark.parametrize(("pool", "by"), [("prefork", "redis"), ("threads", "redis"), ("prefork", "rabbitmq")])
