@@ -26,6 +26,8 @@ class RubricsvcError(Exception):
     code = "error"
     status = 500
     by_code: ClassVar[dict[str, type[RubricsvcError]]] = {}
+    errors: Sequence[Any] = ()
+    """Of a file: each with ``line``, ``column``, ``path``, ``code`` and ``message``."""
 
     def __init_subclass__(cls, *, code: str = "", status: int = 0) -> None:
         if code:
@@ -52,12 +54,7 @@ class InvalidError(RubricsvcError, ValueError, code="invalid", status=422):
 
 
 class FormatError(InvalidError, code="format", status=422):
-    """An invalid file; ``path`` is file and line.
-
-    ``errors`` has each error with ``line``, ``column``, ``path``, ``code`` and ``message``.
-    """
-
-    errors: Sequence[Any] = ()
+    """An invalid file; ``path`` is file and line."""
 
 
 class MalformedError(InvalidError, code="malformed", status=400):

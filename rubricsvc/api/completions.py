@@ -10,7 +10,8 @@ from rubricsvc.api.body import Json, StrictRoute
 from rubricsvc.api.errors import error_responses
 from rubricsvc.api.pagination import paginate
 from rubricsvc.api.request import Db, IdInPath
-from rubricsvc.schemas import CompletionFilters, NewCompletions, Page, StoredCompletion, StoredIds
+from rubricsvc.queries import CompletionFilters
+from rubricsvc.schemas import NewCompletions, Page, StoredCompletion, StoredIds
 from rubricsvc.store import completions, prompts
 
 router = APIRouter(prefix="/completions", tags=["completions"], route_class=StrictRoute)

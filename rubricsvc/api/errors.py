@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Any
 
@@ -16,7 +16,6 @@ from starlette.exceptions import HTTPException
 
 from rubricsvc.core.validation_messages import FieldPath, field_messages
 from rubricsvc.errors import InvalidError, MalformedError, RubricsvcError, TooLargeError, UnavailableError
-from rubricsvc.formats.errors import FieldError, InvalidFileError
 from rubricsvc.schemas import ErrorBody, FileProblem, Problem
 
 log = structlog.get_logger(__name__)
@@ -30,18 +29,12 @@ def error_responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 def error_response(error: RubricsvcError) -> JSONResponse:
     """Return the response of an error."""
-    errors = file_problems(error.errors) if isinstance(error, InvalidFileError) else ()
-    problem = Problem(code=error.code, message=error.message, hint=error.hint, path=error.path, errors=errors)
-    headers = (
-        {"WWW-Authenticate": "Bearer"} if error.status == 401 else {"Retry-After": "1"} if error.status == 503 else {}
-    )
-    content = ErrorBody(error=problem).model_dump(exclude={"error": {"errors"}} if not errors else None)
-    return JSONResponse(content, error.status, headers)
+    problem = Problem.of(error, errors=tuple(map(FileProblem.of, error.errors)))
+    content = ErrorBody(error=problem).model_dump(exclude={"error": {"errors"}} if not problem.errors else None)
+    return JSONResponse(content, error.status, _HEADERS.get(error.status))
 
 
-def file_problems(errors: Iterable[FieldError]) -> tuple[FileProblem, ...]:
-    """Return the errors of a file as wire types."""
-    return tuple(map(FileProblem.of, errors))
+_HEADERS = {401: {"WWW-Authenticate": "Bearer"}, 503: {"Retry-After": "1"}}
 
 
 def from_exception(error: Exception) -> RubricsvcError:
@@ -70,9 +63,9 @@ def install(app: FastAPI) -> None:
     def handle(_request: Request, error: Exception) -> JSONResponse:
         return error_response(from_exception(error))
 
-    for kind in (RubricsvcError, RequestValidationError, HTTPException, OperationalError, InterfaceError, DataError):
+    database_errors = (OperationalError, InterfaceError, DataError, OverflowError)
+    for kind in (RubricsvcError, RequestValidationError, HTTPException, *database_errors):
         app.add_exception_handler(kind, handle)
-    app.add_exception_handler(OverflowError, handle)
 
 
 def _of_validation(raised: Sequence[Any]) -> RubricsvcError:
@@ -103,10 +96,16 @@ def _dotted(path: FieldPath) -> str:
 
 def _of_http(error: HTTPException) -> RubricsvcError:
     """Convert an error of the framework: unknown route, wrong method, body too large."""
-    if error.status_code == TooLargeError.status:
-        return TooLargeError(str(error.detail), hint="split the request into smaller ones")
-    status = HTTPStatus(error.status_code)
-    kind = MalformedError if status == 400 else RubricsvcError
-    made = kind(str(error.detail), hint="see /docs for the endpoints and methods")
-    made.status, made.code = status.value, made.code if status == 400 else status.name.lower()
-    return made
+    message = str(error.detail)
+    match error.status_code:
+        case 413:
+            return TooLargeError(message, hint="split the request into smaller ones")
+        case 400:
+            return MalformedError(message, hint=_SEE_DOCS)
+        case status:
+            made = RubricsvcError(message, hint=_SEE_DOCS)
+            made.status, made.code = status, HTTPStatus(status).name.lower()
+            return made
+
+
+_SEE_DOCS = "see /docs for the endpoints and methods"

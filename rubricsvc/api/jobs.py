@@ -12,20 +12,8 @@ from rubricsvc.api.body import Json, StrictRoute
 from rubricsvc.api.errors import error_responses
 from rubricsvc.api.pagination import paginate
 from rubricsvc.api.request import Db, IdInPath
-from rubricsvc.schemas import (
-    Item,
-    ItemFilters,
-    JobFilters,
-    JobProgress,
-    JobQuery,
-    JobSummary,
-    NewJob,
-    Page,
-    PairFilters,
-    PreferencePair,
-    RetriedJob,
-    StoredJob,
-)
+from rubricsvc.queries import ItemFilters, JobFilters, JobQuery, PairFilters
+from rubricsvc.schemas import Item, JobProgress, JobSummary, NewJob, Page, PreferencePair, RetriedJob, StoredJob
 from rubricsvc.store import completions, jobs, judges, pairs, rubrics
 from rubricsvc.store.session import PUBLISHED, Database
 from rubricsvc.store.tables import JobRow

@@ -14,7 +14,8 @@ from rubricsvc.api.request import Db, RefInPath, ValidatorsDep
 from rubricsvc.core.audit import StoredAudit
 from rubricsvc.core.judge import Endpoint, Judge
 from rubricsvc.errors import ConflictError, InvalidError
-from rubricsvc.schemas import NewJudge, Page, Paging, StoredJudge
+from rubricsvc.queries import Paging
+from rubricsvc.schemas import NewJudge, Page, StoredJudge
 from rubricsvc.store import audits, judges
 from rubricsvc.store.tables import AuditRow
 

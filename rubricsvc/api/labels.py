@@ -10,7 +10,8 @@ from rubricsvc.api.body import Json, StrictRoute
 from rubricsvc.api.errors import error_responses
 from rubricsvc.api.pagination import paginate
 from rubricsvc.api.request import Db
-from rubricsvc.schemas import LabelFilters, NewLabels, Page, StoredIds, StoredLabel
+from rubricsvc.queries import LabelFilters
+from rubricsvc.schemas import NewLabels, Page, StoredIds, StoredLabel
 from rubricsvc.store import labels, rubrics
 
 router = APIRouter(prefix="/labels", tags=["labels"], route_class=StrictRoute)

@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from rubricsvc.core.audit import StoredAudit
-from rubricsvc.schemas import Item, Page, Paging, Stored
+from rubricsvc.queries import Paging
+from rubricsvc.schemas import Item, Page, Stored
 from rubricsvc.store.session import Database
 
 Row = TypeVar("Row")

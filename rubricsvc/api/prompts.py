@@ -10,7 +10,8 @@ from rubricsvc.api.body import Json, StrictRoute
 from rubricsvc.api.errors import error_responses
 from rubricsvc.api.pagination import paginate
 from rubricsvc.api.request import Db, RefInPath
-from rubricsvc.schemas import NewPrompt, Page, Paging, StoredPrompt
+from rubricsvc.queries import Paging
+from rubricsvc.schemas import NewPrompt, Page, StoredPrompt
 from rubricsvc.store import prompts
 
 router = APIRouter(prefix="/prompts", tags=["prompts"], route_class=StrictRoute)

@@ -1,17 +1,18 @@
-"""Dependencies of endpoints: database, validators, path parameters."""
+"""Dependencies of endpoints: database, settings, validators, path parameters."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import Depends, Path, Request
 
 from rubricsvc.core.base import MAX_ID
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.rubric import Rubric
-from rubricsvc.schemas import Whole
+from rubricsvc.queries import Whole
+from rubricsvc.settings import Settings
 from rubricsvc.store.session import Database
 
 
@@ -31,19 +32,17 @@ class Validators:
     judge: Callable[[Judge], None] = _accept
 
 
-def _validators(request: Request) -> Validators:
-    validators: Validators = request.app.state.validators
-    return validators
+def _state(name: str) -> Any:
+    """Return the dependency on an attribute of ``app.state``."""
+
+    async def read(request: Request) -> Any:
+        return getattr(request.app.state, name)
+
+    return Depends(read)
 
 
-ValidatorsDep = Annotated[Validators, Depends(_validators)]
-
-
-def _db(request: Request) -> Database:
-    db: Database = request.app.state.db
-    return db
-
-
-Db = Annotated[Database, Depends(_db)]
+Db = Annotated[Database, _state("db")]
+SettingsDep = Annotated[Settings, _state("settings")]
+ValidatorsDep = Annotated[Validators, _state("validators")]
 IdInPath = Annotated[Whole, Path(ge=1, le=MAX_ID)]
 RefInPath = Annotated[str, Path(min_length=1, max_length=220)]

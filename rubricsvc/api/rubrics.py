@@ -10,7 +10,8 @@ from rubricsvc.api.body import Json, StrictRoute
 from rubricsvc.api.errors import error_responses
 from rubricsvc.api.pagination import paginate
 from rubricsvc.api.request import Db, RefInPath, ValidatorsDep
-from rubricsvc.schemas import NewRubric, Page, RubricFilters, StoredRubric
+from rubricsvc.queries import RubricFilters
+from rubricsvc.schemas import NewRubric, Page, StoredRubric
 from rubricsvc.store import prompts, rubrics
 
 router = APIRouter(prefix="/rubrics", tags=["rubrics"], route_class=StrictRoute)

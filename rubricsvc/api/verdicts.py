@@ -10,7 +10,8 @@ from rubricsvc.api.body import StrictRoute
 from rubricsvc.api.errors import error_responses
 from rubricsvc.api.pagination import paginate
 from rubricsvc.api.request import Db
-from rubricsvc.schemas import Page, StoredVerdict, VerdictFilters
+from rubricsvc.queries import VerdictFilters
+from rubricsvc.schemas import Page, StoredVerdict
 from rubricsvc.store import verdicts
 
 router = APIRouter(prefix="/verdicts", tags=["verdicts"], route_class=StrictRoute)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Any, Concatenate
 
-from rubricsvc import schemas
-from rubricsvc.client.transport import C, Method, Noun, lister, reader
+from rubricsvc import queries, schemas
+from rubricsvc.client.transport import C, Method, Noun, P, lister, reader
 from rubricsvc.core.audit import StoredAudit
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.label import Label
@@ -19,7 +20,7 @@ class Prompts(Noun[C]):
     """Methods of ``client.prompts``. A prompt is named by id or external id."""
 
     get = reader(schemas.StoredPrompt, "prompts/{}", object)
-    page = lister(schemas.StoredPrompt, "prompts", schemas.Paging)
+    page = lister(schemas.StoredPrompt, "prompts", queries.Paging)
 
     @Method
     async def add(self, prompt: Prompt | str, external_id: str | None = None) -> schemas.StoredPrompt:
@@ -33,7 +34,7 @@ class Rubrics(Noun[C]):
     """Methods of ``client.rubrics``. A version is named by id, name (the newest), name@version or digest."""
 
     get = reader(schemas.StoredRubric, "rubrics/{}", object)
-    page = lister(schemas.StoredRubric, "rubrics", schemas.RubricFilters)
+    page = lister(schemas.StoredRubric, "rubrics", queries.RubricFilters)
 
     @Method
     async def add(self, rubric: Rubric, name: str, *, prompt_id: int | None = None) -> schemas.StoredRubric:
@@ -46,7 +47,7 @@ class Completions(Noun[C]):
     """Methods of ``client.completions``."""
 
     get = reader(schemas.StoredCompletion, "completions/{}", object)
-    page = lister(schemas.StoredCompletion, "completions", schemas.CompletionFilters)
+    page = lister(schemas.StoredCompletion, "completions", queries.CompletionFilters)
 
     @Method
     async def add(self, prompt_id: int, completions: Iterable[Completion | str]) -> schemas.StoredIds:
@@ -61,8 +62,8 @@ class Judges(Noun[C]):
     """Methods of ``client.judges``. A judge is named by id or name."""
 
     get = reader(schemas.StoredJudge, "judges/{}", object)
-    page = lister(schemas.StoredJudge, "judges", schemas.Paging)
-    audits = reader(schemas.Page[StoredAudit], "judges/{}/audits", schemas.Paging)
+    page = lister(schemas.StoredJudge, "judges", queries.Paging)
+    audits = reader(schemas.Page[StoredAudit], "judges/{}/audits", queries.Paging)
 
     @Method
     async def add(self, judge: Judge) -> schemas.StoredJudge:
@@ -73,10 +74,10 @@ class Judges(Noun[C]):
 class Jobs(Noun[C]):
     """Methods of ``client.jobs``. A page of ``pairs`` may be empty without being the last."""
 
-    get = reader(schemas.StoredJob, "jobs/{}", schemas.JobQuery)
-    page = lister(schemas.StoredJob, "jobs", schemas.JobFilters)
-    items = reader(schemas.Page[schemas.Item], "jobs/{}/items", schemas.ItemFilters)
-    pairs = reader(schemas.Page[schemas.PreferencePair], "jobs/{}/pairs", schemas.PairFilters)
+    get = reader(schemas.StoredJob, "jobs/{}", queries.JobQuery)
+    page = lister(schemas.StoredJob, "jobs", queries.JobFilters)
+    items = reader(schemas.Page[schemas.Item], "jobs/{}/items", queries.ItemFilters)
+    pairs = reader(schemas.Page[schemas.PreferencePair], "jobs/{}/pairs", queries.PairFilters)
 
     @Method
     async def submit(
@@ -122,13 +123,13 @@ class Jobs(Noun[C]):
 class Verdicts(Noun[C]):
     """Methods of ``client.verdicts``."""
 
-    page = lister(schemas.StoredVerdict, "verdicts", schemas.VerdictFilters)
+    page = lister(schemas.StoredVerdict, "verdicts", queries.VerdictFilters)
 
 
 class Labels(Noun[C]):
     """Methods of ``client.labels``."""
 
-    page = lister(schemas.StoredLabel, "labels", schemas.LabelFilters)
+    page = lister(schemas.StoredLabel, "labels", queries.LabelFilters)
 
     @Method
     async def add(self, labels: Iterable[tuple[int, int | str, Label]], *, replace: bool = False) -> schemas.StoredIds:
@@ -138,27 +139,20 @@ class Labels(Noun[C]):
         return await self.send(schemas.StoredIds, "POST", "labels", body=body)
 
 
-class Imports(Noun[C]):
-    """Methods of ``client.imports``."""
-
-    @Method
-    async def create(
-        self,
-        path: str | Path,
-        format: str | None = None,
-        *,
-        rubric_name: str | None = None,
-        replace_labels: bool = False,
-        skip_invalid: bool = False,
-    ) -> schemas.ImportedFile:
+def _importer(fields: Callable[P, object]) -> Method[Concatenate[str | Path, P], schemas.ImportedFile]:
+    async def create(self: Noun[Any], path: str | Path, /, *_: P.args, **params: P.kwargs) -> schemas.ImportedFile:
         """Import a file of any format of docs/formats.md (but no folder), whole or not at all.
-
-        ``rubric_name`` is for a file with one rubric. ``replace_labels`` overwrites earlier labels of the same people.
-        ``skip_invalid`` lists the errors of invalid records in ``skipped``, instead of rejecting the file.
 
         Raises:
             FormatError: the file is invalid; ``errors`` lists what is wrong with it.
         """
-        flags = {"replace_labels": replace_labels, "skip_invalid": skip_invalid}
-        params = {"name": Path(path).name, "format": format, "rubric_name": rubric_name, **flags}
-        return await self.send(schemas.ImportedFile, "POST", "imports", body=Path(path).read_bytes(), params=params)
+        content, query = Path(path).read_bytes(), {"name": Path(path).name, **params}
+        return await self.send(schemas.ImportedFile, "POST", "imports", body=content, params=query)
+
+    return Method(create)
+
+
+class Imports(Noun[C]):
+    """Methods of ``client.imports``."""
+
+    create = _importer(queries.ImportQuery)

@@ -18,8 +18,9 @@ from urllib.parse import quote
 import httpx2
 from pydantic import BaseModel, ValidationError
 
-from rubricsvc.errors import FormatError, RubricsvcError, UnavailableError
-from rubricsvc.schemas import ErrorBody, Page, Paging
+from rubricsvc.errors import RubricsvcError, UnavailableError
+from rubricsvc.queries import Paging
+from rubricsvc.schemas import ErrorBody, Page
 
 if TYPE_CHECKING:
     from rubricsvc.client.clients import AsyncClient, Client
@@ -136,11 +137,8 @@ def error_of(response: httpx2.Response) -> RubricsvcError:
         message = f"HTTP {response.status_code}: {response.text[:200]}"
         error = kind(message, hint="check that the URL leads to rubricsvc")
     else:
-        error = RubricsvcError.by_code.get(problem.code, RubricsvcError)(
-            problem.message, hint=problem.hint, path=problem.path
-        )
-        error.code = problem.code
-        if isinstance(error, FormatError):
-            error.errors = problem.errors
+        kind = RubricsvcError.by_code.get(problem.code, RubricsvcError)
+        error = kind(problem.message, hint=problem.hint, path=problem.path)
+        error.code, error.errors = problem.code, problem.errors
     error.status = response.status_code
     return error

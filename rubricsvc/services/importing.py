@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from io import BytesIO
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rubricsvc import formats
 from rubricsvc.errors import InvalidError, NotFoundError
 from rubricsvc.formats import completions as completion_lines
 from rubricsvc.formats import labels as label_lines
 from rubricsvc.formats.errors import FieldError, file_error
+from rubricsvc.formats.input_file import InputFile
 from rubricsvc.store import completions, labels, prompts, rubrics
 from rubricsvc.store.upsert import added
 
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     from rubricsvc.core.label import Label
     from rubricsvc.core.prompt import Completion, Prompt
     from rubricsvc.core.rubric import Rubric
-    from rubricsvc.formats import InputFile, Record, RubricCheck
+    from rubricsvc.formats import Record, RubricCheck
     from rubricsvc.formats.completions import CompletionLine
 
 RECORDS, COMPLETIONS, LABELS = "records", "completions", "labels"
@@ -106,6 +108,11 @@ def import_file(
         )
         importer.add_completions(importer.records(records, with_rubrics, rubric_name))
     return importer.finish(kind)
+
+
+def import_content(session: Session, content: bytes, *, name: str, **options: Any) -> ImportResult:
+    """Import a file called ``name`` with this content; for ``options`` see `import_file`."""
+    return import_file(session, InputFile(name, stream=BytesIO(content)), **options)
 
 
 class _Importer:

@@ -78,5 +78,5 @@ def test_client_imports_a_file(http: TestClient, tmp_path: Path) -> None:
         assert client.imports.create(path).completion_ids == (1,)
         path.write_text(INVALID)
         with pytest.raises(FormatError) as caught:
-            client.imports.create(path, "native")
+            client.imports.create(path, format="native")
     assert [one.path for one in caught.value.errors] == ["prompt"]

@@ -1,0 +1,102 @@
+"""Query parameters of the HTTP API: endpoints read requests by these classes, client methods take their fields."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+from pydantic import BaseModel, BeforeValidator, Field
+from pydantic_core import PydanticCustomError
+
+from rubricsvc.core.base import MAX_ID, Name
+from rubricsvc.core.states import JobStatus, Outcome
+
+MAX_LIMIT = 1000
+
+
+def _plain_digits(value: object) -> object:
+    """Reject integers in URLs that are not plain ASCII digits; Python accepts ``1_0`` and ``１`` too."""
+    if isinstance(value, str) and not re.fullmatch(r"-?[0-9]{1,20}", value):
+        raise PydanticCustomError("plain_digits", "expected a whole number in plain digits")
+    return value
+
+
+Whole = Annotated[int, BeforeValidator(_plain_digits)]
+Id = Annotated[Whole, Field(ge=1, le=MAX_ID)]
+
+
+class Paging(BaseModel):
+    """Parameters of every list."""
+
+    after: Whole = Field(0, ge=0, le=MAX_ID, description="`next` of the previous page")
+    limit: Whole = Field(50, ge=1, le=MAX_LIMIT, description="maximum rows")
+
+
+class RubricFilters(Paging):
+    """Parameters of the list of rubric versions."""
+
+    name: Name | None = Field(None, description="Filter by name.")
+    prompt_id: Id | None = Field(None, description="Filter by prompt.")
+
+
+class CompletionFilters(Paging):
+    """Parameters of the list of completions."""
+
+    prompt_id: Id | None = Field(None, description="Filter by prompt.")
+    policy: Name | None = Field(None, description="Filter by policy.")
+
+
+class JobFilters(Paging):
+    """Parameters of the list of jobs."""
+
+    status: JobStatus | None = None
+
+
+class JobQuery(BaseModel):
+    """Parameters of a job."""
+
+    summary: bool = Field(False, description="Include the summary of an unfinished job.")
+
+
+class ItemFilters(Paging):
+    """Parameters of the list of a job's items."""
+
+    limit: Whole = Field(100, ge=1, le=MAX_LIMIT, description="maximum rows")
+    verdicts: bool = Field(True, description="Include the verdicts.")
+
+
+class PairFilters(Paging):
+    """Parameters of the list of a job's preference pairs."""
+
+    limit: Whole = Field(
+        100, ge=1, le=MAX_LIMIT, description="Maximum pairs; those of one chosen completion stay together."
+    )
+    min_margin: float = Field(0.0, ge=0, description="Minimum difference of rewards. Ties are excluded.")
+
+
+class VerdictFilters(Paging):
+    """Parameters of the list of verdicts."""
+
+    limit: Whole = Field(100, ge=1, le=MAX_LIMIT, description="maximum rows")
+    job_id: Id | None = None
+    completion_id: Id | None = None
+    outcome: Outcome | None = None
+
+
+class LabelFilters(Paging):
+    """Parameters of the list of labels."""
+
+    limit: Whole = Field(100, ge=1, le=MAX_LIMIT, description="maximum rows")
+    completion_id: Id | None = None
+    rubric_id: Id | None = None
+    annotator: Name | None = None
+
+
+class ImportQuery(BaseModel):
+    """Parameters of an import."""
+
+    name: Name = Field("file", description="File name; its ending selects YAML, JSON or JSONL.")
+    format: Name | None = Field(None, description="A format of docs/formats.md; detected by default.")
+    rubric_name: Name | None = Field(None, description="Name of the rubric, for a file with one.")
+    replace_labels: bool = Field(False, description="Overwrite earlier labels of the same people.")
+    skip_invalid: bool = Field(False, description="Skip invalid records instead of rejecting the file.")

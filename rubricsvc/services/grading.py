@@ -1,0 +1,111 @@
+"""Run an OpenAI grader on one sample, as jobs of one completion.
+
+The grader is stored as a rubric and the item as a prompt. All of it is content-addressed, so that the same run is the
+same jobs, and a repeated request retries what failed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from rubricsvc.core.prompt import Completion
+from rubricsvc.core.rubric import Criterion, Rubric
+from rubricsvc.formats.native import rubric_name
+from rubricsvc.formats.openai_grader import parse, parse_prompt
+from rubricsvc.graders.model import Grader, rubric_of
+from rubricsvc.graders.results import GraderRun, run_of
+from rubricsvc.store import completions, jobs, judges, leases, prompts, rubrics, verdicts
+from rubricsvc.store.tables import COMPLETED
+
+if TYPE_CHECKING:
+    from sqlalchemy.orm import Session
+
+    from rubricsvc.formats import RubricCheck
+    from rubricsvc.store.session import Database
+    from rubricsvc.store.tables import JudgeRow
+
+
+@dataclass
+class PendingRun:
+    """A run in progress. ``models``: criterion key to model name."""
+
+    grader: Grader
+    rubric: Rubric
+    models: dict[str, str] = field(default_factory=dict)
+    job_ids: list[int] = field(default_factory=list)
+    judge_ids: list[int] = field(default_factory=list)
+
+
+def parse_checked(data: Mapping[str, Any], check: RubricCheck) -> tuple[Grader, Rubric]:
+    """Return a grader and its rubric.
+
+    Raises:
+        InvalidError: it is not a grader, or ``check`` refuses its rubric; ``path`` names the field.
+    """
+    grader = parse(data)
+    rubric = rubric_of(grader)
+    check(rubric)
+    return grader, rubric
+
+
+def submit(
+    db: Database, grader: Mapping[str, Any], item: Mapping[str, Any], sample: str, check: RubricCheck
+) -> PendingRun:
+    """Store grader, item and sample, and submit one job per judge.
+
+    Raises:
+        InvalidError: the grader or the item is invalid.
+        NotFoundError: no judge has the grader's model.
+    """
+    run = PendingRun(*parse_checked(grader, check))
+    prompt = parse_prompt(item)
+    with db.write() as session:
+        prompt_id = prompts.add(session, prompt).id
+        (completion_id,) = completions.add_many(session, [(prompt_id, Completion(text=sample))])
+        for judge, rubric in _split_by_judge(session, run.rubric):
+            name = rubric_name(f"grader {run.grader.label}")
+            rubric_id = rubrics.add(session, rubric, name=name, origin="grader").id
+            job = jobs.submit(session, judge_id=judge.id, items=[(completion_id, rubric_id)], name=name)
+            if job.finished_at is not None and job.status != COMPLETED:
+                jobs.retry(session, job.id)  # scored verdicts are kept
+            run.job_ids.append(job.id)
+            run.judge_ids.append(judge.id)
+            asked = [criterion.key for criterion in rubric.criteria if criterion.custom_prompt]
+            run.models |= dict.fromkeys(asked, judge.value.model or judge.name)
+    return run
+
+
+def _split_by_judge(session: Session, rubric: Rubric) -> Iterator[tuple[JudgeRow, Rubric]]:
+    """Yield each judge with its part of the rubric: one per model, the checks with the first of them."""
+    asked = {
+        criterion.key: judges.of_model(session, criterion.custom_prompt.model or "")
+        for criterion in rubric.criteria
+        if criterion.custom_prompt is not None
+    }
+    first = next(iter(asked.values()), None) or judges.of_checks(session)
+    parts: dict[JudgeRow, list[Criterion]] = {}
+    for criterion in rubric.criteria:
+        parts.setdefault(asked.get(criterion.key, first), []).append(criterion)
+    for judge, criteria in parts.items():
+        yield judge, rubric if len(parts) == 1 else Rubric(criteria=tuple(criteria), formula="mean")
+
+
+def state(db: Database, run: PendingRun) -> Literal["finished", "attended", "unattended"]:
+    """Return whether the jobs are finished, or else whether a worker works for their judges."""
+    with db.read() as session:
+        progress = [jobs.progress(session, job_id) for job_id in run.job_ids]
+        if not any(one.pending + one.leased for one in progress):
+            return "finished"
+        return "attended" if leases.attended(session, run.judge_ids) else "unattended"
+
+
+def result(db: Database, run: PendingRun, seconds: float) -> GraderRun:
+    """Return the result of a run that took ``seconds``."""
+    with db.read() as session:
+        items = [row for job_id in run.job_ids for row in jobs.results(session, job_id)]
+        by_item = verdicts.for_items(session, [row.id for row in items])
+    unanswered = next((row.null_reason or row.state for row in items if row.id not in by_item), "")
+    answers = [verdict for row in items for verdict in by_item.get(row.id, [])]
+    return run_of(run.grader, run.rubric, answers, models=run.models, seconds=seconds, unanswered=unanswered)
