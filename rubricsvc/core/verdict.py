@@ -22,6 +22,8 @@ class Reason(StrEnum):
     TRUNCATED = "truncated"  # the reply was cut off before its verdict
     UNPARSEABLE = "unparseable"
     WRONG_CRITERIA = "wrong_criteria"  # a criterion is missing, unknown or answered twice
+    CONTRADICTORY = "contradictory"  # a reply has two different verdicts on a criterion
+    TEMPLATE_COPIED = "template_copied"  # a reply repeats the words of the judge's template
     OUT_OF_RANGE = "out_of_range"  # NaN, infinite or off the scale
     NO_ANSWER = "no_answer"  # too little probability on the labels
     NO_LOGPROBS = "no_logprobs"

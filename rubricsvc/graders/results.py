@@ -119,7 +119,15 @@ def _describe_failure(verdict: Verdict) -> str:
     return ": ".join(filter(None, (str(verdict.reason or verdict.outcome), verdict.detail)))
 
 
-_PARSE_ERRORS = {Reason.TRUNCATED, Reason.UNPARSEABLE, Reason.WRONG_CRITERIA, Reason.OUT_OF_RANGE, Reason.NO_ANSWER}
+_PARSE_ERRORS = {
+    Reason.TRUNCATED,
+    Reason.UNPARSEABLE,
+    Reason.WRONG_CRITERIA,
+    Reason.CONTRADICTORY,
+    Reason.TEMPLATE_COPIED,
+    Reason.OUT_OF_RANGE,
+    Reason.NO_ANSWER,
+}
 _FLAGS: dict[Reason | None, str] = {
     Reason.NO_VARIABLE: "invalid_variable_error",
     Reason.NOT_JSON: "sample_parse_error",

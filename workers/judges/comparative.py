@@ -28,14 +28,14 @@ from workers.judges.replies import (
     ReplyError,
     ReplyModel,
     by_asked_id,
-    last_object,
     object_schema,
+    parse_items,
     parse_reply,
 )
 from workers.judges.requests import AskedCriterion, JudgeCall, join_notes, render_criterion
-from workers.judges.template import JudgeTemplate, SharedPrompt, default_template
+from workers.judges.template import JudgeTemplate, SharedPrompt, default_template, load
 
-VERSION = f"1, {readout.VERSION}, {written.VERSION}"
+VERSION = f"2, {readout.VERSION}, {written.VERSION}"
 """Part of the questions' fingerprint. Raise it when the same group would be shown in another way, or the same replies
 made into other scores."""
 
@@ -132,7 +132,7 @@ def parse(call: JudgeCall, reply: Reply, judge: Judge) -> ParsedReply[dict[str, 
     """Parse a reply into the scores by id."""
 
     def scores(text: str) -> dict[str, GroupScore]:
-        given = GroupScores.model_validate(last_object(text)).scores
+        given = parse_items(text, lambda value: GroupScores.model_validate(value).scores, lambda s: (s.answer, s.score))
         by_id = by_asked_id(call, ((score.answer, score) for score in given))
         invalid = [f"{id_}: {score.score:g}" for id_, score in by_id.items() if not 0.0 <= score.score <= 1.0]
         if invalid:
@@ -147,6 +147,8 @@ def verdicts(
 ) -> list[Verdict]:
     """Return one verdict for each completion of the group, in the order of their ids."""
     scores, reply = parsed.content or {}, parsed.reply
+    if load(judge).repeated_by(*(score.rationale for score in scores.values())):
+        return call.failed(Reason.TEMPLATE_COPIED, "the reply repeats the words of the judge's template", reply, shown)
     common = {
         "thinking": reply.thinking or None,
         "detail": join_notes(reply.note, shown.note, call.note),

@@ -24,17 +24,18 @@ from rubricsvc.core.verdict import Reason, Verdict
 from rubricsvc.errors import InvalidError
 from workers.engines.base import Question, Reply
 from workers.judges import readout
-from workers.judges.replies import ParsedReply, ReplyError, last_object, object_schema, parse_reply
+from workers.judges.replies import ParsedReply, ReplyError, object_schema, parse_items, parse_reply
 from workers.judges.requests import AskedCriterion, JudgeCall, join_notes
 from workers.judges.template import JudgeTemplate, SharedPrompt, TextTemplate, sections
 from workers.judges.untrusted import clean
 from workers.judges.written import value_on_scale
 
-VERSION = "1"
+VERSION = "2"
 """As in the other modes: raise it when the same prompt would be sent, or the same reply parsed, in another way."""
 
 _FILE = Path(__file__).parent / "prompts" / "custom" / "endings.txt"
 _MODES = ("readout", "written")
+_EXAMPLE_STEP = "what you look at: what you find"
 
 
 @lru_cache
@@ -141,6 +142,8 @@ def parse(call: JudgeCall, reply: Reply, judge: Judge) -> ParsedReply[dict[str, 
 
     def fields(text: str) -> dict[str, Any]:
         result, reasoning = _result(text, labels)
+        if _EXAMPLE_STEP in reasoning:
+            raise ReplyError(Reason.TEMPLATE_COPIED, "the reply repeats the example of a step")
         try:
             value = _value(result, criterion)
         except ValueError as error:
@@ -174,11 +177,15 @@ def _result(text: str, labels: tuple[str, ...]) -> tuple[Any, str]:
         return bare, ""
     with suppress(ValueError):
         return float(bare), ""
-    reply = last_object(text)
-    if "result" not in reply:
-        raise ValueError("the reply's JSON object has no key 'result'")
+    (reply,) = parse_items(text, _with_result, lambda one: ("the result", one["result"]))
     steps = reply.get("steps")
     return reply["result"], "\n".join(map(_step_text, steps)) if isinstance(steps, list) else ""
+
+
+def _with_result(value: dict[str, Any]) -> list[dict[str, Any]]:
+    if "result" not in value:
+        raise ValueError("the reply's JSON object has no key 'result'")
+    return [value]
 
 
 def _step_text(step: Any) -> str:

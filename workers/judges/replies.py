@@ -1,7 +1,7 @@
 """Written replies: parsed once, and sent back once with their error where they cannot be parsed.
 
-A judge's reply ends with one JSON object. It must answer exactly the ids that were asked, each once: otherwise the
-judge lost count, and its verdicts may belong elsewhere.
+A judge's reply ends with one JSON object, which no object before it may contradict. It must answer exactly the ids that
+were asked, each once: otherwise the judge lost count, and its verdicts may belong elsewhere.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ _DEFAULT_THINKING = Thinking()
 _ERROR_CHARS = 500
 _BRACE = re.compile(r"[{}]")
 _OBJECT_START = re.compile(r'\{[ \t\n\r]*["}]')
-_MAX_BROKEN = 100
-"""Broken JSON objects in one reply. Each is read to its break, and all must be cheap together."""
+_MAX_OBJECTS = 100
+"""JSON objects in one reply, broken ones included. Each is read to its end, and all must be cheap together."""
 
 
 class ReplyError(ValueError):
@@ -151,37 +151,65 @@ def object_schema(properties: dict[str, Any]) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
 
 
-def last_object(text: str) -> dict[str, Any]:
-    """Return the JSON object that ends a reply; code fences and words may surround it.
+def parse_items(
+    text: str, items: Callable[[dict[str, Any]], list[T]], claim: Callable[[T], tuple[str, object]]
+) -> list[T]:
+    """Return what the JSON object says that ends a reply; code fences and words may surround it.
 
-    An object inside a broken one does not count, and neither does one that braces follow: such a reply may be quoting
-    a verdict that the completion wrote.
+    An object before it that says something else is a contradiction: one of the two may be quoted from the completion.
+
+    Args:
+        text: The reply without its thinking.
+        items: Returns what an object says, or raises a ValueError if it has another form.
+        claim: Returns what an item decides, and what it says of it.
 
     Raises:
-        ValueError: There is no such object, it repeats a key, or the reply has too many broken ones.
+        ReplyError: The reply contradicts itself (``contradictory``).
+        ValueError: No object of the form ends the reply.
     """
-    last: dict[str, Any] | None = None
-    message, depth, position, broken = "no JSON object ends the reply", 0, 0, 0
+    *earlier, last = json_objects(text)
+    final = items(last)
+    decided = dict(map(claim, final))
+    for value in earlier:
+        try:
+            before = dict(map(claim, items(value)))
+        except ValueError:  # an object of another form says nothing
+            continue
+        if changed := [id_ for id_ in decided if id_ in before and before[id_] != decided[id_]]:
+            raise ReplyError(Reason.CONTRADICTORY, f"the reply has two verdicts on {', '.join(changed)}")
+    return final
+
+
+def json_objects(text: str) -> list[dict[str, Any]]:
+    """Return the JSON objects of a reply that ends with one. An object inside a broken one does not count.
+
+    Raises:
+        ValueError: Braces follow the last object, it repeats a key, or the reply has too many objects.
+    """
+    objects: list[dict[str, Any]] = []
+    message, depth, position, count, complete = "no JSON object ends the reply", 0, 0, 0, False
     while (brace := _BRACE.search(text, position)) is not None:
-        last, position = None, brace.end()
+        complete, position = False, brace.end()
         if brace.group() == "}":
             depth -= 1
             continue
         if _OBJECT_START.match(text, brace.start()) is None:
             depth += 1
             continue
-        if broken == _MAX_BROKEN:
-            raise ValueError(f"more than {_MAX_BROKEN} broken JSON objects; {message}")
+        if count == _MAX_OBJECTS:
+            raise ValueError(f"more than {_MAX_OBJECTS} JSON objects; {message}")
+        count += 1
         try:
-            value, end = _DECODER.raw_decode(text, brace.start())
+            value, position = _DECODER.raw_decode(text, brace.start())
         except RecursionError:
             raise ValueError("the JSON is nested too deeply") from None
         except ValueError as error:
             message = f"broken JSON: {error}" if depth == 0 else message
-            depth, broken = depth + 1, broken + 1
+            depth += 1
             continue
-        position = end
-        last = value if depth == 0 else None
-    if last is None:
+        if depth == 0:
+            objects.append(value)
+            complete = True
+    if not complete:
         raise ValueError(message)
-    return last
+    return objects

@@ -37,6 +37,8 @@ from workers.judges.untrusted import CleanText, QuoteIndex, clean, fence
 _DOCUMENTS = "_documents"
 _FOLDER = Path(__file__).parent / "prompts"
 _HEADING = re.compile(r"^=== (\w+) ===$", re.MULTILINE)
+_INSTRUCTIONS = ("criterion", "criteria")
+_MIN_COPIED_WORDS = 4
 _PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
 
 
@@ -44,6 +46,7 @@ class TextTemplate:
     """A text with ``{placeholders}``, split once so that filling is a join."""
 
     def __init__(self, text: str) -> None:
+        self.text = text
         self._parts = _PLACEHOLDER.split(text)
         self.names = self._parts[1::2]
 
@@ -118,6 +121,16 @@ class JudgeTemplate:
         """Whether it shows several texts in the completion's place."""
         return "entry" in self.texts
 
+    def repeated_by(self, *texts: str) -> bool:
+        """Return whether one of the judge's texts has its words from the instructions of the template."""
+        copied = (words for words in map(_words, texts) if len(words) >= _MIN_COPIED_WORDS)
+        return any(" ".join(words) in self._instructions for words in copied)
+
+    @cached_property
+    def _instructions(self) -> str:
+        sections = [self.texts[name].text for name in _INSTRUCTIONS if name in self.texts]
+        return " ".join(_words("\n".join([self.system, *sections])))
+
     def mark_empty(self, fenced: str, text: str) -> str:
         """Return the fenced text, with a note under it where ``text`` is blank."""
         return fenced if text.strip() else f"{fenced}\n{self.empty}"
@@ -134,6 +147,10 @@ class JudgeTemplate:
                 path="judge.template",
             )
         return self.texts[section].fill(values)
+
+
+def _words(text: str) -> list[str]:
+    return re.findall(r"\w+", text.casefold())
 
 
 def _documents(prompt: Prompt) -> CleanText:

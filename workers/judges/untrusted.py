@@ -37,23 +37,26 @@ _INVISIBLE = re.compile(
 _SUSPECT = re.compile(f"[{_HIDDEN}\u200c\u200d\ufe0e\ufe0f]")  # one class, many times faster than the alternatives
 # Tokenizers that normalise read full-width and small signs as the plain ones.
 _LEFT, _RIGHT = "<\uff1c\ufe64", ">\uff1e\ufe65"
-_OPENING = f"[\uff3b{_LEFT}"  # to look for these first is many times faster
+_OPENING = f"[]\uff3b{_LEFT}"  # to look for these first is many times faster
 _WORDS = (  # control tokens that look like tags; none of them is a tag of HTML but <s>
-    r"s|[be]o[a-z]|(?:start|end|begin)_of_\w+|</?SYS|(?i:(?:bos|eos|eop|eot|pad|unk|cls|sep|mask)(?:_token)?)|sop"
-    r"|fim[_-]\w+|think|tool_(?:calls?|responses?|sep|results?)|arg_(?:key|value)|\w+_soft_token|seed:\w+"
+    r"s|[be]o[a-z]|(?:start|end|begin)_(?:of|function)_\w+|</?SYS|sop|role|escape"
+    r"|(?i:(?:bos|eos|eop|eot|pad|unk|cls|sep|mask)(?:_token)?)|(?:seed|minimax):\w+|longcat_\w+|\[\S{1,64}\]"
+    r"|fim[_-]\w+|think|tool_(?:calls?|responses?|sep|results?)|arg_(?:key|value)|\w+_soft_token"
     r"|(?:unused|reserved|extra_id|special|SPECIAL|control|custom_token|special_token|unused_token)[_-]?\d+"
 )
 _SQUARE = (
     r"INST|THINK|SYSTEM_PROMPT|MODEL_SETTINGS|AVAILABLE_TOOLS|TOOL_(?:CALLS|RESULTS|CONTENT)|[gs]MASK|@?[BE]OS@?|EOT"
-    r"|(?:start|end)_header_id|(?:extra_id|control)_\d+|\|\w+\|"
+    r"|(?:start|end)_header_id|(?:extra_id|control)_\d+|\|\w+\||PREFIX|SUFFIX|MIDDLE|IMG(?:_BREAK|_END)?|(?:BEGIN_)?AUDIO"
 )
 _ROLE_TOKEN = re.compile(
     rf"[{_LEFT}](?=/?[|｜][^\s{_LEFT}{_RIGHT}][^\n{_LEFT}{_RIGHT}]{{0,64}}[{_RIGHT}]"  # <|im_end|>, <｜User｜>, <|turn>
     rf"|[^\s{_LEFT}{_RIGHT}]{{1,64}}[|｜][{_RIGHT}]"  # <turn|>
     rf"|/?(?:{_WORDS})[{_RIGHT}])"
     rf"|[\[\uff3b](?=/?(?:{_SQUARE})[\]\uff3d])"
+    r"|\](?=~!?b[\[\]])|\[(?=e~\[)"
 )
-"""Covers Llama, Qwen, Mistral, Gemma, DeepSeek, GLM, Phi, gpt-oss, Granite, Command, Kimi, EXAONE and Seed."""
+"""Covers Llama, Qwen, Mistral, Gemma, DeepSeek, GLM, Phi, gpt-oss, Granite, Command, Kimi, EXAONE, Seed,
+MiniMax, Ling and LongCat."""
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 

@@ -2,7 +2,8 @@
 
 One criterion is answered by one object, several of a call by ``{"verdicts": [...]}``. Missing, unknown and repeated ids
 fail the whole call as ``wrong_criteria``. A verdict off its scale fails that criterion alone, as ``out_of_range``. A
-reply that cannot be parsed is sent back once with its error (see `replies`).
+reply that cannot be parsed is sent back once with its error (see `replies`). A verdict with the template's own words as
+rationale or quote fails as ``template_copied``.
 
 With ``Judge.require_evidence``, a verdict with a quote that is not in the completion fails as ``no_evidence``, and so
 does one above the lowest level of its scale without a quote of three words, twelve characters, or all of a shorter
@@ -23,12 +24,12 @@ from rubricsvc.core.rubric import Binary, Level, Numeric, Ordinal, Scale
 from rubricsvc.core.verdict import Evidence, Reason, Verdict
 from rubricsvc.errors import InvalidError
 from workers.engines.base import Question, Reply
-from workers.judges.replies import ParsedReply, ReplyModel, by_asked_id, last_object, object_schema, parse_reply
+from workers.judges.replies import ParsedReply, ReplyModel, by_asked_id, object_schema, parse_items, parse_reply
 from workers.judges.requests import AskedCriterion, JudgeCall, join_notes, raw_text, render_criterion
-from workers.judges.template import JudgeTemplate, SharedPrompt
+from workers.judges.template import JudgeTemplate, SharedPrompt, load
 from workers.judges.untrusted import clean
 
-VERSION = "3"
+VERSION = "4"
 """Part of the questions' fingerprint. Raise it when the same rubric would be asked in other words, or the same reply
 parsed in another way: by a change of the level names, the schema, the cleaning in ``untrusted``, or the parsing."""
 
@@ -134,30 +135,39 @@ def parse(call: JudgeCall, reply: Reply, judge: Judge) -> ParsedReply[dict[str, 
 
 
 def parse_verdicts(text: str) -> list[WrittenVerdict]:
-    """Return the verdicts in the last JSON object of a reply.
+    """Return the verdicts in the JSON object that ends a reply.
 
     Raises:
+        ReplyError: The reply contradicts itself.
         ValueError: There is no object, it is broken, or it does not have the required form.
     """
-    value = last_object(text)
-    if "verdicts" in value:
-        return WrittenVerdicts.model_validate(value).verdicts
-    return [WrittenVerdict.model_validate(value)]
+    return parse_items(text, _items, lambda one: (one.criterion, one.verdict))
+
+
+def _items(value: dict[str, Any]) -> list[WrittenVerdict]:
+    return (
+        WrittenVerdicts.model_validate(value).verdicts
+        if "verdicts" in value
+        else [WrittenVerdict.model_validate(value)]
+    )
 
 
 def verdicts(
     call: JudgeCall, parsed: ParsedReply[dict[str, WrittenVerdict]], judge: Judge, shown: SharedPrompt
 ) -> list[Verdict]:
     """Return one verdict for each criterion of the call."""
-    written = parsed.content or {}
-    evidence = bool(judge.require_evidence)
-    return [_verdict(call, one, written[one.id], parsed.reply, shown, evidence=evidence) for one in call.asked]
+    return [_verdict(call, one, parsed, judge, shown) for one in call.asked]
 
 
 def _verdict(
-    call: JudgeCall, one: AskedCriterion, written: WrittenVerdict, reply: Reply, shown: SharedPrompt, *, evidence: bool
+    call: JudgeCall,
+    one: AskedCriterion,
+    parsed: ParsedReply[dict[str, WrittenVerdict]],
+    judge: Judge,
+    shown: SharedPrompt,
 ) -> Verdict:
     key, scale = one.criterion.key, one.criterion.scale
+    written, reply = (parsed.content or {})[one.id], parsed.reply
     quotes = tuple(shown.quotes.locate(quote) for quote in written.evidence if quote.strip())
     detail = join_notes(reply.note, shown.note, call.note)
     fields: dict[str, Any] = {
@@ -166,17 +176,21 @@ def _verdict(
         "thinking": reply.thinking or None,
         **call.usage_fields(reply),
     }
+
+    def failed(reason: Reason, message: str) -> Verdict:
+        return Verdict.failed(key, reason, **fields, detail=join_notes(message, detail), raw=raw_text(reply))
+
+    if load(judge).repeated_by(written.rationale, *(quote.quote for quote in quotes if quote.start is None)):
+        return failed(Reason.TEMPLATE_COPIED, "the reply repeats the words of the judge's template")
     try:
         value = value_on_scale(scale, written.verdict)
     except ValueError as error:
-        fields |= {"detail": join_notes(str(error), detail), "raw": raw_text(reply)}
-        return Verdict.failed(key, Reason.OUT_OF_RANGE, **fields)
+        return failed(Reason.OUT_OF_RANGE, str(error))
     if value is None:
         return Verdict.abstained(key, detail=detail, **fields)
     positive = value > min(_level_values(scale).values(), default=0.0)
-    if evidence and (missing := _missing_evidence(quotes, shown.completion, positive=positive)):
-        fields |= {"detail": join_notes(missing, detail), "raw": raw_text(reply)}
-        return Verdict.failed(key, Reason.NO_EVIDENCE, **fields)
+    if judge.require_evidence and (missing := _missing_evidence(quotes, shown.completion, positive=positive)):
+        return failed(Reason.NO_EVIDENCE, missing)
     return Verdict.scored(key, value, detail=detail, **fields)
 
 

@@ -50,6 +50,7 @@ def replied(reply: str, asked: Judge = GROUP) -> list[list[Verdict]]:
         (scores({"A": 0.1, "B": -0.1, "C": 0.3}), Reason.OUT_OF_RANGE),
         (scores({"A": 0.5, "B": float("nan"), "C": 1}), Reason.OUT_OF_RANGE),
         ('{"scores": [{"answer": "A", "rationale": "", "score": NaN}]}', Reason.WRONG_CRITERIA),
+        (scores({"A": 0, "B": 0, "C": 0}) + scores({"A": 0, "B": 0, "C": 1}), Reason.CONTRADICTORY),
         ("All are fine.", Reason.UNPARSEABLE),
         (json.dumps([{"A": 1}]), Reason.UNPARSEABLE),
         (json.dumps({"A": 1, "B": 1, "C": 1}), Reason.UNPARSEABLE),
@@ -59,6 +60,12 @@ def test_parse_fails_the_group_for_wrong_ids(reply: str, reason: Reason) -> None
     found = replied(reply)
     assert [verdict.reason for (verdict,) in found] == [reason] * 3
     assert {verdict.raw for (verdict,) in found} == {f"{reply}\n\n(reply after one repair:)\n\n{reply}"}
+
+
+def test_verdicts_fail_the_group_for_words_of_the_template() -> None:
+    each = [{"answer": id_, "rationale": "your reasons in one sentence", "score": 1} for id_ in "ABC"]
+    found = replied(json.dumps({"scores": each}))
+    assert [verdict.reason for (verdict,) in found] == [Reason.TEMPLATE_COPIED] * 3
 
 
 def over_http(script: Script, asked: Judge, texts: Sequence[str]) -> tuple[list[list[Verdict]], list[Any]]:

@@ -95,6 +95,11 @@ def test_parse_takes_bare_labels_and_other_steps() -> None:
         ('{"result": ', Reason.UNPARSEABLE),
         ('{"score": 7}', Reason.UNPARSEABLE),
         ('{"result": 7} {"result": 1', Reason.UNPARSEABLE),
+        (result(1) + result(7), Reason.CONTRADICTORY),
+        (
+            result(7, steps=[{"description": "what you look at", "conclusion": "what you find"}]),
+            Reason.TEMPLATE_COPIED,
+        ),
         (result(11), Reason.OUT_OF_RANGE),
         (result(-1), Reason.OUT_OF_RANGE),
         (result(True), Reason.OUT_OF_RANGE),

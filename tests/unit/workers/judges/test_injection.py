@@ -79,10 +79,12 @@ def test_completions_that_are_long_are_not_cut() -> None:
 
 def test_verdicts_quoted_from_a_completion_do_not_count() -> None:
     own = {"criterion": "C1", "rationale": "It only claims to be good.", "evidence": [FAKE], "verdict": "not_met"}
-    verdicts = run(InstantEngine(lambda _: Reply(text=f"The answer says {FAKE}\n{json.dumps(own)}")), FAKE, WRITTEN)
-    assert verdicts[0].value == 0.0
+    verdicts = run(InstantEngine(lambda _: Reply(text=json.dumps(own))), FAKE, WRITTEN)
+    assert [verdict.value for verdict in verdicts] == [0.0, 0.0]
     assert verdicts[0].evidence[0].start == 0
-    assert verdicts[1].value == 0.0
+    for reply in (f"The answer says {FAKE}\n{json.dumps(own)}", f"{json.dumps(own)}\nThe answer says {FAKE}"):
+        verdicts = run(InstantEngine(lambda _, reply=reply: Reply(text=reply)), FAKE, WRITTEN)  # type: ignore[misc]
+        assert [verdict.reason for verdict in verdicts] == [Reason.CONTRADICTORY] * 2
 
 
 def test_verdicts_faked_by_a_completion_do_not_count() -> None:

@@ -60,7 +60,10 @@ ROLE_TOKENS = r"""
 <image_soft_token>  <|tool>  <|"|>  <｜tool▁calls▁begin｜>  <｜DSML｜invoke name="x">  </｜DSML｜invoke>  [gMASK]  <sop>
 <eop>  <|observation|>  <arg_key>  <|im_sep|>  <|channel|>  <|return|>  <|start_of_role|>  <fim_prefix>  <fim-suffix>
 <BOS_TOKEN>  <|START_OF_TURN_TOKEN|>  <PAD>  <extra_id_7>  <|im_user|>  [EOS]  [|assistant|]  <seed:eos>  ＜|im_end|>
-<|im_end|＞  ＜｜User｜＞  ﹤/s﹥  ［INST］
+<|im_end|＞  ＜｜User｜＞  ﹤/s﹥  ［INST］  ]~b]  ]~!b[  [e~[  <minimax:tool_call>  <role>
+</role>  <[begin▁of▁sentence]>
+<longcat_s>  </longcat_tool_call>  <start_function_call>  <end_function_response>  <escape>  <|im_assistant|>
+<|media_pad|>  [PREFIX]  [SUFFIX]  [MIDDLE]  [IMG_BREAK]  [BEGIN_AUDIO]
 """
 """Role tokens of chat templates, separated by two blanks."""
 

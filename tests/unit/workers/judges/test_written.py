@@ -16,6 +16,7 @@ from workers.engines.base import Reply
 from workers.judges import JudgePlan, composition, replies, written
 from workers.judges.requests import AskedCriterion, JudgeCall
 from workers.judges.template import SharedPrompt, load
+from workers.judges.template import read as read_template
 from workers.judges.untrusted import clean
 
 JUDGE = Judge(name="j", model="m", mode="written")
@@ -186,13 +187,58 @@ def test_parse_fails_anything_else_with_the_raw_reply(text: str) -> None:
         "```json\n{0}\n```",
         "Let me think. The answer uses the set {{1, 2}}.\n{0}\nThat is my verdict.",
         "<think>{{ what a mess {1}</think>\n{0}",
-        "First I thought {1}, but no:\n{0}",
+        '{{"note": 1}}\n{0}\n{0}',
     ],
 )
 def test_parse_takes_the_last_object(reply: str) -> None:
     text = reply.format(json.dumps(finding(verdict="not_met")), json.dumps(finding(verdict="met")))
     (verdict,) = read(call(), text)
     assert verdict.value == 0.0
+
+
+@pytest.mark.parametrize(
+    "reply", ["{0}\n{1}", "{1}\n{0}", "First I thought {1}, but no:\n{0}", "{0}\nThe answer says: {1}"]
+)
+def test_parse_fails_replies_with_two_different_verdicts(reply: str) -> None:
+    """The completion may hold a verdict of its own, which the judge quotes before or after its verdict."""
+    text = reply.format(json.dumps(finding(verdict="not_met")), json.dumps(finding(verdict="met")))
+    assert reasons(read(call(), text)) == [Reason.CONTRADICTORY]
+    several = json.dumps({"verdicts": [finding(1), finding(2)]})
+    assert reasons(read(call(2), f"{text}\n{several}")) == [Reason.CONTRADICTORY] * 2
+
+
+EXAMPLE = {"rationale": "your reasons in one or two sentences", "evidence": ["exact words quoted from the answer"]}
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        EXAMPLE,
+        {"rationale": f"<{EXAMPLE['rationale']}>."},
+        {"evidence": EXAMPLE["evidence"]},
+        {"rationale": "Give reasons first, and the verdict last!", "verdict": "cannot_tell"},
+    ],
+    ids=["example", "in brackets", "quote", "instruction"],
+)
+def test_verdicts_fail_on_words_of_the_template(fields: dict[str, object]) -> None:
+    for count in (1, 2):
+        verdicts = read(call(count), json.dumps({"verdicts": [finding(n) | fields for n in range(1, count + 1)]}))
+        assert reasons(verdicts) == [Reason.TEMPLATE_COPIED] * count
+        assert verdicts[0].raw
+
+
+def test_verdicts_may_quote_words_of_the_template_from_the_completion() -> None:
+    quote = str(EXAMPLE["rationale"])
+    (verdict,) = read(call(), json.dumps(finding(evidence=[quote])), original=f"Write: {quote}.")
+    assert verdict.outcome == "scored"
+
+
+@pytest.mark.parametrize("name", ["written", "pairwise_written", "trajectory_written", "groupwise"])
+def test_example_of_a_reply_is_no_json(name: str) -> None:
+    template = read_template(name)
+    for section in {"criterion", "criteria"} & template.texts.keys():
+        with pytest.raises(ValueError, match="broken JSON"):
+            replies.json_objects(template.fill(section, {"criteria": "", "ids": "C1"}))
 
 
 def no_duplicates(pairs: list[tuple[str, object]]) -> dict[str, object]:
@@ -224,16 +270,16 @@ def slow_last_object(reply: str) -> dict[str, object] | None:
     st.text(alphabet='{}[]":, \\a1\n', max_size=40)
     | st.lists(st.sampled_from(['{"a": 1}', "{", "}", '{"', '"', ":", "{ }"])).map("".join)
 )
-def test_last_object_equals_a_slow_search(text: str) -> None:
+def test_json_objects_equals_a_slow_search(text: str) -> None:
     try:
-        found = replies.last_object(text)
+        found: dict[str, object] | None = replies.json_objects(text)[-1]
     except ValueError:
         found = None
     assert found == slow_last_object(text)
 
 
 @pytest.mark.parametrize("piece", ["{", "{ ", "}", '{"', '{"a":', '{"a": "', "{}", '{"a": [0, '])
-def test_last_object_is_cheap_on_broken_pieces(piece: str) -> None:
+def test_json_objects_is_cheap_on_many_pieces(piece: str) -> None:
     text = piece * (400_000 // len(piece))
     (verdict,) = read(call(), text + "{")
     assert verdict.reason is Reason.UNPARSEABLE
