@@ -92,7 +92,7 @@ def run(
 def _read(file: str) -> tuple[Any, Grader, Rubric]:
     """Return the data of the only grader in a file, the grader and its rubric."""
     source = input_file(file)
-    records = [data for data, _ in source.records()]
+    records = [entry.data for entry in source.entries()]
     source.errors.raise_if_any()
     if len(records) != 1:
         hint = "import items with their graders: rubricsvc rubrics import FILE --format openai_grader"

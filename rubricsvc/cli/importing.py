@@ -38,17 +38,12 @@ def input_file(file: str) -> InputFile:
     return InputFile("stdin", stream=sys.stdin.buffer, name="<stdin>")
 
 
-def options_of(language: str | None) -> dict[str, str]:
-    """Return the options of the format."""
-    return {"language": language} if language is not None else {}
-
-
 def import_into(
     session: Session, file: str, format: str | None, language: str | None, *, kinds: Container[str], **options: Any
 ) -> ImportResult:
     """Import a file in the session's transaction; see `import_file` for the other options."""
     options = {"check": checks.validate, **options}
-    result = import_file(session, input_file(file), format, kinds=kinds, options=options_of(language), **options)
+    result = import_file(session, input_file(file), format, kinds=kinds, language=language, **options)
     if LABELS in kinds and not result.label_ids:
         hint = "docs/formats.md describes labels; import files without labels with `rubricsvc rubrics import`"
         what = "labels, but not the completions that they belong to" if result.omitted_labels else "no labels"

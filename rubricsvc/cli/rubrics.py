@@ -14,7 +14,7 @@ import typer
 from sqlalchemy.orm import Session
 
 from rubricsvc.cli.database import database
-from rubricsvc.cli.importing import File, Format, Language, SkipInvalid, import_and_report, input_file, options_of
+from rubricsvc.cli.importing import File, Format, Language, SkipInvalid, import_and_report, input_file
 from rubricsvc.cli.output import (
     OK,
     After,
@@ -67,7 +67,7 @@ def init(
 @app.command()
 def lint(file: File, format: Format = None, language: Language = None, as_json: Json = False) -> None:
     """Check a file and list all errors in it."""
-    records = stream(input_file(file), format, check=checks.validate, options=options_of(language))
+    records = stream(input_file(file), format, check=checks.validate, language=language)
     rows = [_summary(record) for record in records]
     show_list(rows if as_json else rows[:MOST_ROWS], as_json)
     if as_json:

@@ -12,6 +12,7 @@ import typer
 
 from rubricsvc.cli.database import database
 from rubricsvc.cli.embedded import EMBEDDED, warn_of_embedded
+from rubricsvc.cli.importing import input_file
 from rubricsvc.cli.judge_add import ApiKeyEnv, judge_from_options
 from rubricsvc.cli.judge_probe import score_once
 from rubricsvc.cli.output import (
@@ -36,7 +37,7 @@ from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import InvalidError, NotFoundError
 from rubricsvc.formats import load
-from rubricsvc.formats.trajectory import parse_trajectory
+from rubricsvc.formats.completions import read_trajectory
 from rubricsvc.services.exporting import plain_verdict
 from rubricsvc.store import judges
 from rubricsvc.store.judges import CHECKS
@@ -90,9 +91,8 @@ def _completion(judge: Judge, file: str) -> Completion:
     if judge.mode == "comparative":
         hint = "submit several with `rubricsvc jobs submit FILE --judge …`, or use another judge"
         raise InvalidError(f"judge {judge.name!r} compares completions of a prompt, and there is only one", hint=hint)
-    text = text_of(file)
     needs_steps = any(leaf.mode == "trajectory" for leaf in judge.leaf_judges)
-    return parse_trajectory(text, file) if needs_steps else Completion(text=text)
+    return read_trajectory(input_file(file)) if needs_steps else Completion(text=text_of(file))
 
 
 def no_judge(rubric: Rubric) -> Judge:

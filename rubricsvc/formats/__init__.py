@@ -6,13 +6,12 @@ found, and raised as one ``InvalidFileError``. With ``skip_invalid`` the invalid
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
+from rubricsvc.core import reward
+from rubricsvc.core.formulas import FormulaError
 from rubricsvc.core.rubric import Rubric
-from rubricsvc.core.validation_messages import FieldPath
 from rubricsvc.errors import InvalidError
 from rubricsvc.formats import (
     cherrl,
@@ -25,43 +24,46 @@ from rubricsvc.formats import (
     paperbench,
     preferences,
 )
-from rubricsvc.formats.errors import FieldError, FileErrors, InvalidFileError, Location, file_error
+from rubricsvc.formats.entry import Entry
+from rubricsvc.formats.errors import FieldError, InvalidFileError, Location, file_error
 from rubricsvc.formats.input_file import InputFile
 from rubricsvc.formats.record import Record
 
 __all__ = ["FORMATS", "FieldError", "InputFile", "InvalidFileError", "Record", "Records", "detect", "load", "stream"]
 
-FORMATS: dict[str, Callable[..., Iterator[Record]]] = {
-    "native": native.read,
-    "healthbench": healthbench.read,
-    "deep_research_bench": deep_research_bench.read,
-    "paperbench": paperbench.read,
-    "ifeval": ifeval.read,
-    "openai_grader": openai_grader.read,
-    "llmbar": preferences.llmbar,
-    "evalbiasbench": preferences.evalbiasbench,
-    "gsm8k": gsm8k.read,
-    "cherrl": cherrl.read,
-}
 
-_FIELDS_OF: dict[str, tuple[set[str], ...]] = {
-    "healthbench": ({"prompt_id", "rubrics"}, {"prompt_id", "binary_labels"}),
-    "deep_research_bench": ({"criterions", "dimension_weight"}, {"topic", "language", "prompt"}, {"article", "prompt"}),
-    "paperbench": ({"requirements", "weight", "sub_tasks"},),
-    "ifeval": ({"prompt", "instruction_id_list", "kwargs"},),
+def _each(read: Callable[[Entry], Iterable[Record]]) -> Callable[[InputFile], Iterator[Record]]:
+    return lambda file: file.parse(read)
+
+
+FORMATS: dict[str, Callable[..., Iterator[Record]]] = {
+    "native": _each(native.read),
+    "healthbench": _each(healthbench.read),
+    "deep_research_bench": deep_research_bench.read,
+    "paperbench": _each(paperbench.read),
+    "ifeval": _each(ifeval.read),
+    "openai_grader": _each(openai_grader.read),
+    "llmbar": _each(preferences.llmbar),
+    "evalbiasbench": _each(preferences.evalbiasbench),
+    "gsm8k": _each(gsm8k.read),
+    "cherrl": _each(cherrl.read),
+}
+"""Each yields the valid records of a file, and adds the errors of the others to ``file.errors``."""
+
+_FIELDS_OF = {
+    "native": ("criteria", "prompt completions"),
+    "healthbench": ("prompt_id rubrics", "prompt_id binary_labels"),
+    "deep_research_bench": ("criterions dimension_weight", "topic language prompt", "article prompt"),
+    "paperbench": ("requirements weight sub_tasks",),
+    "ifeval": ("prompt instruction_id_list kwargs",),
     "openai_grader": (
-        {"item", "grader"},
-        {"testing_criteria"},
-        {"reinforcement", "type"},
-        {"type", "input"},
-        {"type", "source"},
-        {"type", "graders"},
+        *("item grader", "testing_criteria", "reinforcement type"),
+        *("type input", "type source", "type graders"),
     ),
-    "llmbar": ({"input", "output_1", "output_2", "label"},),
-    "evalbiasbench": ({"bias", "instruction", "response1", "response2"},),
-    "gsm8k": ({"question", "ground_truth"},),
-    "cherrl": ({"sample_id", "prompt_input", "model_output"},),
-    "native": ({"criteria"}, {"prompt", "completions"}),
+    "llmbar": ("input output_1 output_2 label",),
+    "evalbiasbench": ("bias instruction response1 response2",),
+    "gsm8k": ("question ground_truth",),
+    "cherrl": ("sample_id prompt_input model_output",),
 }
 """The fields that identify a format: a record with all fields of one set has that format."""
 
@@ -74,28 +76,28 @@ RubricCheck = Callable[[Rubric], None]
 class Records(list[Record]):
     """The records of a file, and the errors of those that were ``skipped``."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.skipped: list[FieldError] = []
+    def __init__(self, records: Iterable[Record], skipped: list[FieldError]) -> None:
+        super().__init__(records)
+        self.skipped = skipped
 
 
-def load(path: str | Path, format: str | None = None, *, skip_invalid: bool = False, **options: str) -> Records:
+def load(
+    path: str | Path, format: str | None = None, *, skip_invalid: bool = False, language: str | None = None
+) -> Records:
     """Return all records of a file, or (DeepResearch Bench) of a folder.
 
     Args:
         path: the file.
         format: a name in ``FORMATS``; by default it is recognized by the file's ending and fields.
         skip_invalid: leave invalid records out and list their errors in ``.skipped``, instead of rejecting the file.
-        options: of the format, such as ``language="en"`` for DeepResearch Bench.
+        language: of the tasks of DeepResearch Bench, ``en`` or ``zh``.
 
     Raises:
         InvalidFileError: the file is invalid (``.errors`` lists what is wrong), missing, or of an unknown format.
-        InvalidError: the format or the option does not exist.
+        InvalidError: the format does not exist, or has no languages.
     """
-    file, records = InputFile(path), Records()
-    records.extend(stream(file, format, skip_invalid=skip_invalid, options=options))
-    records.skipped = file.errors.errors
-    return records
+    file = InputFile(path)
+    return Records(stream(file, format, skip_invalid=skip_invalid, language=language), file.errors.errors)
 
 
 def stream(
@@ -104,7 +106,7 @@ def stream(
     *,
     skip_invalid: bool = False,
     check: RubricCheck | None = None,
-    options: Mapping[str, str] | None = None,
+    language: str | None = None,
 ) -> Iterator[Record]:
     """Yield the records of a file one by one, as `load` does. Use them only once it has ended without an error.
 
@@ -113,19 +115,20 @@ def stream(
         format: as in `load`.
         skip_invalid: as in `load`.
         check: is called with each rubric; an InvalidError that it raises is an error of the record.
-        options: as in `load`.
+        language: as in `load`.
     """
     name = format or detect(file)
     if name not in FORMATS:
         raise InvalidError(f"unknown format {name!r}", hint=f"expected one of {', '.join(FORMATS)}", path="format")
-    read: Callable[..., Iterator[Record]] = FORMATS[name]
-    options = options or {}
-    _check_options(name, read, options)
+    if language is not None and name != "deep_research_bench":
+        message, hint = f"format {name} has no option 'language'", "only deep_research_bench has languages"
+        raise InvalidError(message, hint=hint, path="language")
+    options = {"language": language} if language is not None else {}
     errors, count = file.errors, 0
-    for record in read(file, **options):
+    for record in FORMATS[name](file, **options):
         before = errors.count
-        if check is not None and record.rubric is not None:
-            _check_rubric(record.rubric, record.location or file.location, errors, check)
+        if record.rubric is not None:
+            errors.add(*_rubric_errors(record.rubric, record.location, check))
         if errors.count == before:
             count += 1
             if skip_invalid or not errors.count:
@@ -136,25 +139,22 @@ def stream(
         raise file_error(file.location, "no_records", "has no valid record")
 
 
-def _check_rubric(rubric: Rubric, location: Location, errors: FileErrors, check: RubricCheck) -> None:
+def _rubric_errors(rubric: Rubric, location: Location, check: RubricCheck | None) -> Iterator[FieldError]:
+    try:
+        reward.check_formula(rubric)
+    except FormulaError as error:
+        yield location.error("formula", str(error), ("formula",))
+    if check is None:
+        return
     for number, criterion in enumerate(rubric.criteria):
         try:
             check(rubric.model_copy(update={"criteria": (criterion,)}))  # one by one, to report every error
         except InvalidError as error:
             steps = [int(step) if step.isdecimal() else step for step in error.path.split(".")[2:]]
-            name = criterion.check.name if criterion.check else ""
-            if location.root + (short := ("criteria", number, "check", name)) in location.positions:
-                path: FieldPath = (*short, *steps[2:])  # written as {name: {arguments}}
-            else:
-                path = ("criteria", number, *steps)
-            errors.add(location, "check", f"{error}; {error.hint}", path)
-
-
-def _check_options(name: str, read: Callable[..., Any], options: Mapping[str, str]) -> None:
-    known = list(inspect.signature(read).parameters)[1:]
-    for option in options.keys() - set(known):
-        hint = f"options of {name}: {', '.join(known)}" if known else f"{name} has no options"
-        raise InvalidError(f"format {name} has no option {option!r}", hint=hint, path=option)
+            short = ("check", criterion.check.name if criterion.check else "")  # written as {name: {arguments}}
+            if (*location.root, "criteria", number, *short) in location.positions:
+                steps[:2] = short
+            yield location.error("check", f"{error}; {error.hint}", ("criteria", number, *steps))
 
 
 def detect(file: InputFile) -> str:
@@ -170,10 +170,10 @@ def detect(file: InputFile) -> str:
         raise file_error(file.location, "unknown_format", message, _NAME_IT)
     first = file.first()
     fields = set(first) if isinstance(first, dict) else set()
-    matching = [name for name, sets in _FIELDS_OF.items() if any(known <= fields for known in sets)]
+    matching = [name for name, sets in _FIELDS_OF.items() if any(fields.issuperset(one.split()) for one in sets)]
     if len(matching) == 1:
         return matching[0]
-    if file.path.suffix.lower() in (".yaml", ".yml") or file.errors.count:
+    if first is None or file.path.suffix.lower() in (".yaml", ".yml") or file.errors.count:
         return "native"  # no other format is YAML; and after a line that is not JSON, its error is what matters
     message = f"its first record has the fields {', '.join(sorted(fields)[:6])}" if fields else "has no fields"
     raise file_error(file.location, "unknown_format", f"unknown format: {message}", _NAME_IT)

@@ -12,8 +12,7 @@ from collections.abc import Iterator
 from rubricsvc.core.label import Label
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
-from rubricsvc.formats.fields import ForeignModel, Text, rows
-from rubricsvc.formats.input_file import InputFile
+from rubricsvc.formats.entry import Entry, ForeignModel, Text
 from rubricsvc.formats.native import rubric_name
 from rubricsvc.formats.record import Record
 
@@ -28,16 +27,13 @@ class _Rollout(ForeignModel):
     model_output: str
 
 
-def read(file: InputFile) -> Iterator[Record]:
-    """Yield a record for each valid rollout; errors are added to ``file.errors``."""
-    for rollout, location in rows(_Rollout, file):
-        region = next((value for name, value in _REGIONS.items() if name in rollout.sample_id), None)
-        label = Label(criterion="good", annotator="dataset", value=region)
-        completion = Completion(text=rollout.model_output, policy=rollout.run_name, id=rollout.sample_id)
-        name = rubric_name(rollout.sample_id)
-        yield Record(Prompt.of(_task(rollout.prompt_input)), RUBRIC, (completion,), (label,), name, name, location)
-
-
-def _task(text: str) -> str:
-    r"""Return the prompt without the role words around it, with line breaks for the two characters ``\n``."""
-    return text.replace("\\n", "\n").removeprefix("user\n").removesuffix("\nassistant")
+def read(entry: Entry) -> Iterator[Record]:
+    """Yield the record of a rollout."""
+    rollout = entry.build(_Rollout, entry.data)
+    # the prompt has role words around it, and the two characters \n for a line break
+    task = rollout.prompt_input.replace("\\n", "\n").removeprefix("user\n").removesuffix("\nassistant")
+    region = next((value for name, value in _REGIONS.items() if name in rollout.sample_id), None)
+    label = Label(criterion="good", annotator="dataset", value=region)
+    completion = Completion(text=rollout.model_output, policy=rollout.run_name, id=rollout.sample_id)
+    name = rubric_name(rollout.sample_id)
+    yield Record(Prompt.of(task), RUBRIC, (completion,), (label,), name, name, entry.location)

@@ -8,27 +8,25 @@ in the database; a number: in the database), the answer as ``completion`` or ``t
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
+from rubricsvc.core.base import Value
 from rubricsvc.core.prompt import Completion, Prompt
-from rubricsvc.formats.errors import FileErrors, Location
-from rubricsvc.formats.fields import build, check_fields
+from rubricsvc.errors import InvalidError
+from rubricsvc.formats.entry import Entry, Id
+from rubricsvc.formats.errors import InvalidFileError, Location
 from rubricsvc.formats.input_file import InputFile
-from rubricsvc.formats.native import PROMPT, prompt_of
+from rubricsvc.formats.native import PROMPT, prompt_fields
 
-COMPLETION = ("text", "messages", "policy", "step", "sampling", "id")
-FIELDS = (*PROMPT, "prompt_id", "completion", *COMPLETION)
+FIELDS = (*PROMPT, "prompt_id", "completion", *Completion.model_fields)
 
 
-@dataclass(frozen=True, slots=True)
-class CompletionLine:
+class CompletionLine(Value):
     """A completion with its ``prompt`` or its ``prompt_id``."""
 
     completion: Completion
-    prompt: Prompt | None
-    prompt_id: int | str | None
-    location: Location
+    prompt: Prompt | None = None
+    prompt_id: Id | None = None
 
 
 def matches(first: Any) -> bool:
@@ -38,33 +36,46 @@ def matches(first: Any) -> bool:
     return bool(first.keys() & {"prompt", "prompt_id"} and first.keys() & {"completion", "text", "messages"})
 
 
-def read(file: InputFile) -> Iterator[CompletionLine]:
-    """Yield the valid completions; what is wrong with the others is added to ``file.errors``."""
-    return file.parse(_parse)
-
-
-def _parse(data: Any, location: Location, errors: FileErrors) -> CompletionLine | None:
-    before = errors.count
-    if not isinstance(data, dict):
-        errors.expected(location, "dict_type", "a mapping with prompt and completion", data)
-        return None
-    check_fields(data, FIELDS, location, errors)
+def read(entry: Entry) -> Iterator[tuple[CompletionLine, Location]]:
+    """Yield the completion; what is wrong with it is added to the entry."""
+    data = entry.mapping(FIELDS)
     if ("prompt" in data) == ("prompt_id" in data):
         both = "prompt" in data
-        errors.add(location, "missing", f"expected prompt or prompt_id, found {'both' if both else 'neither'}")
+        entry.add("missing", f"expected prompt or prompt_id, found {'both' if both else 'neither'}")
     texts = [name for name in ("completion", "text") if name in data]
     if len(texts) > 1 or not (texts or "messages" in data):
         message = f"expected completion (or text, or messages), found {' and '.join(texts) or 'none'}"
-        errors.add(location, "missing", message)
-    prompt = prompt_of(data, location, errors) if "prompt" in data else None
-    fields = {name: data[name] for name in COMPLETION if name in data}
+        entry.add("missing", message)
+    completion = {name: data[name] for name in Completion.model_fields if name in data}
     if "completion" in data:
-        fields["text"] = data["completion"]
-    names = {"text": "completion"} if "completion" in data else {}
-    completion = build(Completion, fields, location, errors, names=names)
-    prompt_id = data.get("prompt_id")
-    if prompt_id is not None and (isinstance(prompt_id, bool) or not isinstance(prompt_id, int | str)):
-        errors.expected(location, "id_type", "an id", prompt_id, ("prompt_id",))
-    if completion is None or errors.count > before:
-        return None
-    return CompletionLine(completion, prompt, prompt_id, location)
+        completion["text"] = data["completion"]
+    fields = {"completion": completion, "prompt_id": data.get("prompt_id")}
+    if "prompt" in data:
+        fields["prompt"] = prompt_fields(entry, data)
+    nested: dict[str, dict[str, str]] = {
+        "prompt": {"messages": "prompt"},
+        "completion": {"text": texts[0] if texts else "text"},
+    }
+    yield entry.build(CompletionLine, fields, nested=nested), entry.location
+
+
+_TRAJECTORY = 'expected JSON: a list of messages (role, content, tool_calls), {"messages": […]}, or one message a line'
+
+
+def read_trajectory(file: InputFile) -> Completion:
+    """Return the trajectory in a file: a list of messages, a mapping with ``messages``, or a message a line.
+
+    Raises:
+        InvalidError: there is no message of role ``assistant``.
+        FormatError: a message is not valid.
+    """
+    data = [entry.data for entry in file.entries()]
+    file.errors.raise_if_any()
+    messages = data[0]["messages"] if len(data) == 1 and isinstance(data[0], dict) and "messages" in data[0] else data
+    try:
+        completion = Entry(data, file.location).build(Completion, {"messages": messages})
+    except InvalidFileError as error:
+        raise InvalidFileError(list(error.errors), hint=_TRAJECTORY) from None
+    if not any(message.role == "assistant" for message in completion.messages):
+        raise InvalidError(f"{file.name} has no message with role: assistant, so there are no steps", hint=_TRAJECTORY)
+    return completion

@@ -7,19 +7,21 @@ without ``reports_``. Option ``language`` (``en`` or ``zh``) selects the tasks o
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Annotated
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Annotated, TypeVar
 
 from pydantic import Field
 
 from rubricsvc.core.prompt import Completion, Prompt
-from rubricsvc.core.rubric import Rubric
-from rubricsvc.formats.errors import FileErrors, Location, file_error
-from rubricsvc.formats.fields import ForeignModel, Model, Text, build, rows
+from rubricsvc.core.rubric import Criterion, Group, Rubric
+from rubricsvc.formats.entry import Entry, ForeignModel, Text
+from rubricsvc.formats.errors import InvalidFileError, Location, file_error
 from rubricsvc.formats.input_file import InputFile
-from rubricsvc.formats.native import check_formula
 from rubricsvc.formats.record import Record
 
+T = TypeVar("T")
 Weight = Annotated[float, Field(ge=0)]
 
 
@@ -40,7 +42,7 @@ class _Criteria(ForeignModel):
     id: int
     prompt: str = ""
     dimension_weight: Annotated[dict[str, Weight], Field(min_length=1)]
-    criterions: Annotated[dict[str, list[_Item]], Field(min_length=1)]
+    criterions: dict[str, Annotated[list[_Item], Field(min_length=1)]]
 
 
 class _Report(ForeignModel):
@@ -57,84 +59,81 @@ def read(file: InputFile, *, language: str | None = None) -> Iterator[Record]:
     if file.is_stream:  # its path is not a path of this machine
         hint = "import the folder with `rubricsvc rubrics import FOLDER`"
         raise file_error(file.location, "is_stream", "DeepResearch Bench is a folder, not a single file", hint)
-    errors = file.errors
-    queries = list(_rows(_Query, _sibling(file, "query.jsonl")))
-    languages = sorted({row.language for row, _ in queries})
+    folder = file.path if file.is_folder else file.path.parent
+    queries = _rows(file, folder / "query.jsonl", _query)
+    languages = sorted({query.language for query, _ in queries.values()})
     if language is not None and language not in languages:
         hint = f"it has {', '.join(languages)}"
         raise file_error(file.location, "no_records", f"has no task in language {language!r}", hint)
-    wanted = {row.id for row, _ in queries if language in (None, row.language)}
-    criteria = {row.id: (row, location) for row, location in _rows(_Criteria, _sibling(file, "criteria.jsonl"))}
-    reports = _reports(file, wanted, {row.id for row, _ in queries})
-    for query, location in queries:
-        if query.id not in wanted:
-            continue
-        if query.id not in criteria:
-            errors.add(location, "unknown_task", f"task {query.id} has no line in criteria.jsonl")
-            continue
-        row, row_location = criteria[query.id]
-        if row.prompt and row.prompt != query.prompt:
-            message = f"is not the prompt that task {query.id} has in query.jsonl"
-            errors.add(row_location, "value_error", message, ("prompt",))
-            continue
-        rubric = _rubric(row, row_location, errors)
-        if rubric is not None:
-            prompt = Prompt.of(query.prompt, tags=[tag for tag in (query.topic, query.language) if tag])
-            name = f"deep-research-bench-{query.id}"
-            yield Record(prompt, rubric, tuple(reports.get(query.id, ())), id=name, name=name, location=row_location)
-
-
-def _sibling(file: InputFile, name: str) -> InputFile:
-    folder = file.path if file.is_folder else file.path.parent
-    if not (folder / name).is_file():
-        hint = "expected a folder with query.jsonl, criteria.jsonl and reports_*.jsonl"
-        raise file_error(Location(str(folder)), "not_found", f"has no {name}", hint)
-    return InputFile(folder / name, errors=file.errors)
-
-
-def _rows(model: type[Model], file: InputFile) -> Iterator[tuple[Model, Location]]:
-    lines: dict[int, int | None] = {}
-    for row, location in rows(model, file):
-        id_: int = row.id  # type: ignore[attr-defined]  # every model here has one
-        if id_ in lines:
-            file.errors.add(location, "duplicate_key", f"duplicate id {id_}, first used on line {lines[id_]}", ("id",))
-            continue
-        lines[id_] = location.line
-        yield row, location
-
-
-def _reports(file: InputFile, wanted: set[int], known: set[int]) -> dict[int, list[Completion]]:
-    completions: dict[int, list[Completion]] = {}
-    folder = file.path if file.is_folder else file.path.parent
+    tasks = _rows(file, folder / "criteria.jsonl", _task)
+    reports = defaultdict(list)
     for path in sorted(folder.glob("reports_*.jsonl")):
-        policy = path.stem.removeprefix("reports_")
-        for row, location in _rows(_Report, InputFile(path, errors=file.errors)):
-            if row.id in wanted:
-                completions.setdefault(row.id, []).append(Completion(text=row.article, policy=policy))
-            elif row.id not in known:
-                file.errors.add(location, "unknown_task", f"task {row.id} has no line in query.jsonl", ("id",))
-    return completions
+        for id_, (article, location) in _rows(file, path, _article).items():
+            reports[id_].append(Completion(text=article, policy=path.stem.removeprefix("reports_")))
+            if id_ not in queries:
+                file.errors.add(location.error("unknown_task", f"task {id_} has no line in query.jsonl", ("id",)))
+    for id_, (query, query_location) in queries.items():
+        if language not in (None, query.language):
+            continue
+        if id_ not in tasks:
+            file.errors.add(query_location.error("unknown_task", f"task {id_} has no line in criteria.jsonl"))
+            continue
+        (asked, rubric), location = tasks[id_]
+        if asked and asked != query.prompt:
+            message = f"is not the prompt that task {id_} has in query.jsonl"
+            file.errors.add(location.error("value_error", message, ("prompt",)))
+            continue
+        prompt = Prompt.of(query.prompt, tags=[tag for tag in (query.topic, query.language) if tag])
+        name = f"deep-research-bench-{id_}"
+        yield Record(prompt, rubric, tuple(reports[id_]), id=name, name=name, location=location)
 
 
-def _rubric(row: _Criteria, location: Location, errors: FileErrors) -> Rubric | None:
-    weights, items = row.dimension_weight, row.criterions
-    for name in weights.keys() ^ items.keys():
-        missing = "criterions" if name in weights else "dimension_weight"
-        errors.add(location, "missing", f"dimension {name!r} is missing", (missing,))
-    for name in (name for name, own in items.items() if not own):
-        errors.add(location, "too_short", "expected at least one criterion, found an empty list", ("criterions", name))
-    if weights.keys() != items.keys() or not all(items.values()):
-        return None
-    criteria = [
-        {
-            "key": f"{dimension}-{number}",
-            "text": f"{item.criterion}: {item.explanation}" if item.explanation else item.criterion,
-            "weight": item.weight,
-            "group": [dimension],
-        }
-        for dimension in weights
-        for number, item in enumerate(items[dimension], start=1)
-    ]
-    groups = [{"path": [dimension], "weight": weight} for dimension, weight in weights.items()]
-    rubric = build(Rubric, {"criteria": criteria, "groups": groups, "formula": "tree"}, location, errors)
-    return None if rubric is None else check_formula(rubric, location, errors)
+def _rows(file: InputFile, path: Path, read: Callable[[Entry], tuple[int, T]]) -> dict[int, tuple[T, Location]]:
+    """Return the rows of a file of the folder by id; errors are added to ``file.errors``."""
+    if not path.is_file():
+        hint = "expected a folder with query.jsonl, criteria.jsonl and reports_*.jsonl"
+        raise file_error(Location(str(path.parent)), "not_found", f"has no {path.name}", hint)
+    rows: dict[int, tuple[T, Location]] = {}
+
+    def add(entry: Entry) -> list[None]:
+        id_, row = read(entry)
+        if id_ in rows:
+            entry.add("duplicate_key", f"duplicate id {id_}, first used on line {rows[id_][1].line}", ("id",))
+        else:
+            rows[id_] = row, entry.location
+        return []
+
+    list(InputFile(path, errors=file.errors).parse(add))
+    return rows
+
+
+def _query(entry: Entry) -> tuple[int, _Query]:
+    query = entry.build(_Query, entry.data)
+    return query.id, query
+
+
+def _article(entry: Entry) -> tuple[int, str]:
+    report = entry.build(_Report, entry.data)
+    return report.id, report.article
+
+
+def _task(entry: Entry) -> tuple[int, tuple[str, Rubric]]:
+    """Return the id of a task, with its prompt and its rubric."""
+    row = entry.build(_Criteria, entry.data)
+    for name in row.dimension_weight.keys() ^ row.criterions.keys():
+        missing = "criterions" if name in row.dimension_weight else "dimension_weight"
+        entry.add("missing", f"dimension {name!r} is missing", (missing,))
+    if entry.errors:
+        raise InvalidFileError(entry.errors)
+    criteria = tuple(
+        Criterion(
+            key=f"{dimension}-{number}",
+            text=f"{item.criterion}: {item.explanation}" if item.explanation else item.criterion,
+            weight=item.weight,
+            group=(dimension,),
+        )
+        for dimension in row.dimension_weight
+        for number, item in enumerate(row.criterions[dimension], start=1)
+    )
+    groups = tuple(Group(path=(dimension,), weight=weight) for dimension, weight in row.dimension_weight.items())
+    return row.id, (row.prompt, Rubric(criteria=criteria, groups=groups, formula="tree"))

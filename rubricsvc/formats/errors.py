@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
-from rubricsvc.core.validation_messages import FieldPath, describe
+from rubricsvc.core.validation_messages import FieldPath
 from rubricsvc.errors import FormatError, cut
 
 MAX_LISTED = 20
@@ -29,12 +28,13 @@ class Location:
     positions: Mapping[FieldPath, tuple[int, int]] = field(default_factory=dict)
     root: FieldPath = ()
 
-    def position(self, path: FieldPath = ()) -> tuple[int | None, int | None]:
-        """Return line and column of a field, or of the closest field around it whose position is known."""
+    def error(self, code: str, message: str, path: FieldPath = ()) -> FieldError:
+        """Return an error in a field, at its position or that of the closest field around it."""
         full = self.root + path
         while full not in self.positions and len(full) > len(self.root):
             full = full[:-1]
-        return self.positions.get(full, (self.line, self.column))
+        line, column = self.positions.get(full, (self.line, self.column))
+        return FieldError(self.file, line, column, cut(_format_path(path), 200), code, cut(message, 600))
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class FieldError:
         return ":".join(str(part) for part in (self.file, self.line, self.column) if part is not None)
 
     def __str__(self) -> str:
-        return f"{self.location}: {self.path}: {self.message}" if self.path else f"{self.location}: {self.message}"
+        return ": ".join(filter(None, (self.location, self.path, self.message)))
 
 
 class InvalidFileError(FormatError):
@@ -65,17 +65,18 @@ class InvalidFileError(FormatError):
 
     def __init__(
         self,
-        errors: list[FieldError],
-        count: int = 1,
+        errors: Sequence[FieldError],
+        count: int | None = None,
         *,
         hint: str = "correct them, or leave the invalid records out with --skip-invalid (skip_invalid=True)",
     ) -> None:
         lines = [str(error) for error in errors[:MAX_LISTED]]
+        count = count or len(errors)
         if count > len(lines):
             lines.append(f"… and {count - len(lines)} more")
         head = f"{count} errors in {errors[0].file}:\n  " if count > 1 else ""
         super().__init__(head + "\n  ".join(lines), hint=hint, path=errors[0].location)
-        self.errors: Sequence[FieldError] = errors
+        self.errors = errors
 
 
 class FileErrors:
@@ -85,17 +86,10 @@ class FileErrors:
         self.errors: list[FieldError] = []
         self.count = 0
 
-    def add(self, location: Location, code: str, message: str, path: FieldPath = ()) -> None:
-        """Add an error in the record at ``location``, in its field ``path``."""
-        self.count += 1
-        if len(self.errors) < MAX_KEPT:
-            line, column = location.position(path)
-            error = FieldError(location.file, line, column, cut(format_path(path), 200), code, cut(message, 600))
-            self.errors.append(error)
-
-    def expected(self, location: Location, code: str, what: str, value: Any, path: FieldPath = ()) -> None:
-        """Add the error "expected ``what``, found ``value``"."""
-        self.add(location, code, f"expected {what}, found {describe(value)}", path)
+    def add(self, *errors: FieldError) -> None:
+        """Add errors."""
+        self.count += len(errors)
+        self.errors += errors[: MAX_KEPT - len(self.errors)]
 
     def raise_if_any(self) -> None:
         """Raise InvalidFileError if there are errors."""
@@ -105,13 +99,9 @@ class FileErrors:
 
 def file_error(location: Location, code: str, message: str, hint: str = "") -> InvalidFileError:
     """Return the exception for a file that cannot be read any further."""
-    error = FieldError(location.file, location.line, location.column, "", code, message)
-    return InvalidFileError([error], hint=hint)
+    return InvalidFileError([location.error(code, message)], hint=hint)
 
 
-def format_path(path: FieldPath) -> str:
-    """Return a path as text: ``criteria[2].weight``."""
-    text = ""
-    for step in path:
-        text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
-    return text
+def _format_path(path: FieldPath) -> str:
+    steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
+    return "".join(steps).removeprefix(".")

@@ -7,26 +7,16 @@ that wrote the solution its policy.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from pydantic import ConfigDict
 
 from rubricsvc.core.label import Label
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
-from rubricsvc.formats.fields import ForeignModel, Text, build
-from rubricsvc.formats.input_file import InputFile
-from rubricsvc.formats.native import rubric_name
+from rubricsvc.formats.entry import Entry, ForeignModel, Text
 from rubricsvc.formats.record import Record
 
 RUBRIC = Rubric(criteria=(Criterion(key="correct", text="The final number of the solution is the right one."),))
-
-
-class _Problem(ForeignModel):
-    model_config = ConfigDict(extra="allow")
-
-    question: Text
-    ground_truth: Text
 
 
 class _Solution(ForeignModel):
@@ -34,17 +24,19 @@ class _Solution(ForeignModel):
     is_correct: bool
 
 
-def read(file: InputFile) -> Iterator[Record]:
-    """Yield a record for each valid solution; errors are added to ``file.errors``."""
-    for number, (data, location) in enumerate(file.records(), start=1):
-        problem = build(_Problem, data, location, file.errors)
-        if problem is None:
-            continue
-        prompt, name = Prompt.of(problem.question, reference=problem.ground_truth), f"gsm8k-{number}"
-        others: dict[str, Any] = problem.model_extra or {}
-        for policy, row in others.items():
-            solution = build(_Solution, row, location, file.errors, (policy,))
-            if solution is not None:
-                completion = Completion(text=solution.solution, policy=policy)
-                label = Label(criterion="correct", annotator="dataset", value=float(solution.is_correct))
-                yield Record(prompt, RUBRIC, (completion,), (label,), name, rubric_name(name), location)
+class _Problem(ForeignModel):
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, _Solution]
+
+    question: Text
+    ground_truth: Text
+
+
+def read(entry: Entry) -> Iterator[Record]:
+    """Yield a record for each solution of a problem."""
+    problem, name = entry.build(_Problem, entry.data), f"gsm8k-{entry.number}"
+    prompt = Prompt.of(problem.question, reference=problem.ground_truth)
+    for policy, solution in problem.__pydantic_extra__.items():
+        completion = Completion(text=solution.solution, policy=policy)
+        label = Label(criterion="correct", annotator="dataset", value=float(solution.is_correct))
+        yield Record(prompt, RUBRIC, (completion,), (label,), name, name, entry.location)

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import codecs
 import io
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
-from itertools import chain
+from itertools import chain, count
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar, cast
 
+from pydantic import ValidationError
+
+from rubricsvc.core.validation_messages import field_messages
 from rubricsvc.formats import json_records, yaml_records
-from rubricsvc.formats.errors import FileErrors, Location, file_error
-from rubricsvc.formats.json_records import Document
+from rubricsvc.formats.entry import Entry
+from rubricsvc.formats.errors import FileErrors, InvalidFileError, Location, file_error
 
 T = TypeVar("T")
 
@@ -21,22 +25,14 @@ MAX_LINE = 64 * 1024 * 1024
 MAX_TEXT = 256 * 1024 * 1024
 """Bytes of a file that is not JSONL."""
 HEAD = 8192
-
-_MAGIC = {
-    b"\x1f\x8b": "gzip-compressed; unpack it first (gunzip)",
-    b"\x28\xb5\x2f\xfd": "zstd-compressed; unpack it first (unzstd)",
-    b"PK\x03\x04": "a ZIP archive or spreadsheet; unpack it, or export it as JSONL",
-    b"PAR1": "a Parquet file; convert it to JSONL first",
-    b"SQLite format 3\x00": "a SQLite database; export it as JSONL",
-    b"%PDF": "a PDF",
-}
+_KINDS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "json", ".yaml": "yaml", ".yml": "yaml"}
 
 
 class InputFile:
     """A file to read, or a folder.
 
     Its records are YAML, JSON or JSONL by the ending of its name. With another ending they are JSONL if the first
-    character is ``{``, else YAML.
+    character is ``{`` (JSON if the line ends there), else YAML.
     """
 
     def __init__(
@@ -51,15 +47,15 @@ class InputFile:
             errors: the collection that errors are added to; an own one by default.
         """
         self.path = Path(path)
-        self.name = name or str(path)
+        self.location = Location(name or str(path))
         self.errors = errors if errors is not None else FileErrors()
         self._stream = stream
-        self._records: Iterator[Document] | None = None
+        self._entries: Iterator[Entry] | None = None
 
     @property
-    def location(self) -> Location:
-        """The file as a whole."""
-        return Location(self.name)
+    def name(self) -> str:
+        """What messages call the file."""
+        return self.location.file
 
     @property
     def is_stream(self) -> bool:
@@ -75,83 +71,93 @@ class InputFile:
         """Return the data of the first record that can be read, without consuming it; None if there is none.
 
         Raises:
-            InvalidFileError: as `records`.
+            InvalidFileError: as `entries`.
         """
-        records = self.records()
-        first = next(records, None)
-        self._records = records if first is None else chain((first,), records)
-        return None if first is None else first[0]
+        entries = self.entries()
+        for first in entries:
+            self._entries = chain((first,), entries)
+            return first.data
+        return None
 
-    def records(self) -> Iterator[Document]:
+    def entries(self) -> Iterator[Entry]:
         """Return the iterator over the records. There is one: each record is read once.
 
         A line that is not JSON is added to ``errors``.
 
         Raises:
-            InvalidFileError: the file is missing, not readable, empty, not text in UTF-8, too large, or as a whole not
-                YAML or JSON.
+            InvalidFileError: the file is missing, not readable, not text in UTF-8, too large, or as a whole not YAML or
+                JSON.
         """
-        if self._records is None:
-            self._records = self._read()
-        return self._records
+        if self._entries is None:
+            self._entries = self._read()
+        return self._entries
 
-    def parse(self, parse: Callable[[Any, Location, FileErrors], T | None]) -> Iterator[T]:
-        """Yield what ``parse`` makes of each record. Where it returns None, it has added an error.
+    def parse(self, parse: Callable[[Entry], Iterable[T]]) -> Iterator[T]:
+        """Yield what ``parse`` makes of each record without errors; the errors of the others are added to ``errors``.
 
         Raises:
-            InvalidFileError: as `records`.
+            InvalidFileError: as `entries`.
         """
-        for data, location in self.records():
-            parsed = parse(data, location, self.errors)
-            if parsed is not None:
-                yield parsed
+        for entry in self.entries():
+            parsed: list[T] = []
+            try:
+                parsed = list(parse(entry))
+            except InvalidFileError:
+                pass  # of this record; the entry has the errors
+            except ValidationError as error:  # of a value that was made of valid fields
+                for one in field_messages(error):
+                    entry.add(one.code, one.message, one.path)
+            self.errors.add(*entry.errors)
+            if not entry.errors:
+                yield from parsed
 
-    def _read(self) -> Iterator[Document]:
-        suffix = self.path.suffix.lower()
+    def _read(self) -> Iterator[Entry]:
+        stem, kind = self.path.stem, _KINDS.get(self.path.suffix.lower())
         opened = self._open()
         with nullcontext(opened) if self.is_stream else opened as stream:  # the caller closes its stream
-            if suffix in (".jsonl", ".ndjson") or (
-                suffix not in (".yaml", ".yml", ".json") and stream.peek(HEAD).lstrip().startswith(b"{")
-            ):
-                yield from json_records.read_lines(_lines(stream), self.name, self.errors)
-            elif suffix == ".json":
-                yield from json_records.read_document(self._text(stream), self.name)
+            self._begin(stream)
+            if kind is None and (start := re.match(rb"\s*\{([ \r]*\n)?", stream.peek(HEAD))):
+                kind = "json" if start[1] else "jsonl"
+            if kind == "jsonl":
+                documents = json_records.read_lines(self._lines(stream), self.name, self.errors)
+            elif kind == "json":
+                documents = json_records.read_document(self._text(stream), self.name)
             else:
-                yield from yaml_records.read(self._text(stream), self.name)
+                documents = yaml_records.read(self._text(stream), self.name)
+            for number, (data, location) in enumerate(documents, start=1):
+                yield Entry(data, location, stem if number == 1 else f"{stem}-{number}", number)
 
     def _open(self) -> io.BufferedReader[Any]:
-        """Open the file, past a byte order mark."""
         try:
-            stream = self.path.open("rb", buffering=HEAD) if self._stream is None else self._stream
-        except FileNotFoundError:
-            raise file_error(self.location, "not_found", "no such file", "check the path") from None
-        except IsADirectoryError:
-            raise file_error(self.location, "is_folder", "is a folder, expected a file", "name a file in it") from None
+            stream = self._stream or self.path.open("rb", buffering=HEAD)
         except OSError as error:
-            raise file_error(self.location, "not_readable", f"cannot be read: {error.strerror}") from error
+            code = {FileNotFoundError: "not_found", IsADirectoryError: "is_folder"}.get(type(error), "not_readable")
+            hint = "check the path" if code != "is_folder" else "name a file in it"
+            raise file_error(self.location, code, f"cannot be read: {error.strerror}", hint) from error
         if not isinstance(stream, io.BufferedReader):
             stream = io.BufferedReader(cast(io.RawIOBase, stream), HEAD)
-        try:
-            head = stream.peek(HEAD)
-            self._check_is_text(head)
-            if head.startswith(codecs.BOM_UTF8):
-                stream.read(len(codecs.BOM_UTF8))
-        except BaseException:
-            if not self.is_stream:
-                stream.close()
-            raise
         return stream
 
-    def _check_is_text(self, head: bytes) -> None:
-        for magic, what in _MAGIC.items():
-            if head.startswith(magic):
-                raise file_error(self.location, "not_text", f"is {what}")
+    def _begin(self, stream: io.BufferedReader[Any]) -> None:
+        """Check that the file is text, and skip a byte order mark."""
+        head = stream.peek(HEAD)
         if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
             raise file_error(self.location, "encoding", "is UTF-16, expected UTF-8", "save it as UTF-8")
         if b"\0" in head:
-            raise file_error(self.location, "not_text", "is a binary file, expected text in UTF-8")
-        if len(head) < HEAD and not head.removeprefix(codecs.BOM_UTF8).strip():
-            raise file_error(self.location, "no_records", "is empty, expected at least one record")
+            hint = "unpack it if it is compressed, or convert it to JSONL"
+            raise file_error(self.location, "not_text", "is a binary file, expected text in UTF-8", hint)
+        if head.startswith(codecs.BOM_UTF8):
+            stream.read(len(codecs.BOM_UTF8))
+
+    def _lines(self, stream: BinaryIO) -> Iterator[bytes]:
+        for number in count(1):
+            line = stream.readline(MAX_LINE + 1)
+            if len(line) > MAX_LINE:
+                location = Location(self.name, number)
+                raise file_error(location, "line_too_long", "line is too long; expected one record on a line")
+            if not line:
+                return
+            yield line
 
     def _text(self, stream: BinaryIO) -> str:
         data = stream.read(MAX_TEXT + 1)
@@ -163,14 +169,3 @@ class InputFile:
         except UnicodeDecodeError as error:
             location = Location(self.name, data.count(b"\n", 0, error.start) + 1)
             raise file_error(location, "encoding", json_records.not_utf8(error), "save the file as UTF-8") from None
-
-
-def _lines(stream: BinaryIO) -> Iterator[bytes | None]:
-    """Yield the lines; None for one that is longer than ``MAX_LINE``."""
-    while line := stream.readline(MAX_LINE + 1):
-        if len(line) <= MAX_LINE:
-            yield line
-            continue
-        while line and not line.endswith(b"\n"):
-            line = stream.readline(MAX_LINE)
-        yield None

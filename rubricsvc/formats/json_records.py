@@ -16,27 +16,17 @@ Document = tuple[Any, Location]
 _GAP = re.compile(r"[\s,]*")
 
 
-def read_lines(lines: Iterable[bytes | None], file: str, errors: FileErrors) -> Iterator[Document]:
-    """Yield one record for each line that is not blank. A line that is not JSON is added to ``errors``.
-
-    Args:
-        lines: the lines of the file; None for one that is too long.
-        file: its name in messages.
-        errors: where errors are added.
-    """
+def read_lines(lines: Iterable[bytes], file: str, errors: FileErrors) -> Iterator[Document]:
+    """Yield one record for each line that is not blank. A line that is not JSON is added to ``errors``."""
     for number, line in enumerate(lines, start=1):
-        location = Location(file, number)
-        if line is None:
-            errors.add(location, "line_too_long", "line is too long; expected one record on a line")
-        elif line.strip():
-            try:
-                data = parse(line.decode().rstrip())
-            except UnicodeDecodeError as error:
-                errors.add(location, "encoding", f"{not_utf8(error)}; save the file as UTF-8")
-            except JsonError as error:
-                errors.add(Location(file, number, error.column), error.code, str(error), error.path)
-            else:
-                yield data, location
+        if not line.strip():
+            continue
+        try:
+            yield parse(line.decode().rstrip()), Location(file, number)
+        except UnicodeDecodeError as error:
+            errors.add(Location(file, number).error("encoding", f"{not_utf8(error)}; save the file as UTF-8"))
+        except JsonError as error:
+            errors.add(Location(file, number, error.column).error(error.code, str(error), error.path))
 
 
 def read_document(text: str, file: str) -> Iterator[Document]:
@@ -49,10 +39,11 @@ def read_document(text: str, file: str) -> Iterator[Document]:
         data = parse(text)
     except JsonError as error:
         raise file_error(Location(file, error.line, error.column), error.code, str(error)) from None
+    start = len(text) - len(text.lstrip())
     if not isinstance(data, list):
-        yield data, Location(file, 1 + text[: len(text) - len(text.lstrip())].count("\n"))
+        yield data, Location(file, 1 + text.count("\n", 0, start))
         return
-    decoder, end, line = json.JSONDecoder(), text.index("[") + 1, 1 + text.count("\n", 0, text.index("["))
+    decoder, end, line = json.JSONDecoder(), start + 1, 1 + text.count("\n", 0, start)
     for item in data:  # decoded once more to learn where each ends
         start = _GAP.match(text, end).end()  # type: ignore[union-attr]  # it matches the empty text too
         line += text.count("\n", end, start)

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TextIO
 
 from rubricsvc.core.judge import Judge
 from rubricsvc.errors import RubricsvcError
 from rubricsvc.formats import yaml_records
-from rubricsvc.formats.errors import FileErrors, Location
-from rubricsvc.formats.fields import build
+from rubricsvc.formats.entry import Entry
 from rubricsvc.formats.input_file import InputFile
 
-FindJudge = Callable[[str], Judge]
 
-
-def load_judges(path: Path, find: FindJudge) -> list[Judge]:
+def load_judges(path: Path, find: Callable[[str], Judge]) -> list[Judge]:
     """Read the judges of a file, or of stdin for ``-``.
 
     Args:
@@ -31,24 +28,24 @@ def load_judges(path: Path, find: FindJudge) -> list[Judge]:
     file = InputFile("judge.yaml", stream=sys.stdin.buffer, name="<stdin>") if str(path) == "-" else InputFile(path)
     judges: dict[str, Judge] = {}
 
-    def parse(data: Any, location: Location, errors: FileErrors) -> Judge | None:
+    def read(entry: Entry) -> Iterator[Judge]:
+        data = entry.data
         if isinstance(data, dict) and isinstance(data.get("members"), list):
-            members = list(data["members"])
-            for number, member in enumerate(members):
+            data = {**data, "members": list(data["members"])}
+            for number, member in enumerate(data["members"]):
                 if isinstance(member, str):
                     try:
                         judge = judges.get(member) or find(member)
                     except RubricsvcError as error:
-                        errors.add(location, "not_found", str(error), ("members", number))
-                        return None
-                    members[number] = judge.model_dump(mode="json", exclude_defaults=True)
-            data = data | {"members": members}
-        read = build(Judge, data, location, errors)
-        if read is not None and read.name in judges:
-            errors.add(location, "duplicate", f"the file has two judges named {read.name!r}", ("name",))
-        return read
+                        entry.add("not_found", str(error), ("members", number))
+                        return
+                    data["members"][number] = judge.model_dump(mode="json", exclude_defaults=True)
+        judge = entry.build(Judge, data)
+        if judge.name in judges:
+            entry.add("duplicate_key", f"the file has two judges named {judge.name!r}", ("name",))
+        yield judge
 
-    for judge in file.parse(parse):
+    for judge in file.parse(read):
         judges[judge.name] = judge
     file.errors.raise_if_any()
     return list(judges.values())

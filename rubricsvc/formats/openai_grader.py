@@ -13,36 +13,34 @@ An item's ``messages`` are the prompt; without messages, the prompt is the item 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from typing import Any, NoReturn
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
 
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.validation_messages import FieldPath
 from rubricsvc.errors import InvalidError
-from rubricsvc.formats.errors import MAX_LISTED, FileErrors, Location
-from rubricsvc.formats.fields import build, check_fields
-from rubricsvc.formats.input_file import InputFile
+from rubricsvc.formats.entry import Entry
+from rubricsvc.formats.errors import InvalidFileError, Location
 from rubricsvc.formats.native import rubric_name
 from rubricsvc.formats.record import Record
 from rubricsvc.graders.model import GRADERS, Grader, rubric_of
 
+T = TypeVar("T")
+
 _ITEM = ("item", "grader", "model_sample", "id")
 
 
-def read(file: InputFile) -> Iterator[Record]:
-    """Yield the valid records; what is wrong with the others is added to ``file.errors``."""
-    errors = file.errors
-    for data, location in file.records():
-        if not isinstance(data, dict):
-            errors.expected(location, "dict_type", "a grader or an item", data)
-        elif "item" in data or "messages" in data or not (graders_data := _graders_in(data)):
-            record = _item(data if "item" in data else {"item": data}, location, errors)
-            yield from (record,) if record else ()
-        else:
-            graders = (grader_of(one, location, errors, path) for path, one in graders_data)
-            yield from (
-                Record(None, rubric_of(one), name=rubric_name(one.label), location=location) for one in graders if one
-            )
+def read(entry: Entry) -> Iterator[Record]:
+    """Yield the records of graders, or the one of an item."""
+    data = entry.data
+    if not isinstance(data, dict):
+        entry.expected("dict_type", "a grader or an item", data)
+    elif "item" in data or "messages" in data or not (graders := _graders_in(data)):
+        yield _item(Entry(data if "item" in data else {"item": data}, entry.location, errors=entry.errors))
+    else:
+        for path, one in graders:
+            grader = _grader(entry, one, path)
+            yield Record(None, rubric_of(grader), name=rubric_name(grader.label), location=entry.location)
 
 
 _GRADER_PATHS: tuple[FieldPath, ...] = (("grader",), ("reinforcement", "grader"), ("method", "reinforcement", "grader"))
@@ -61,49 +59,42 @@ def _graders_in(data: dict[str, Any]) -> list[tuple[FieldPath, Any]]:
     return [((), data)] if "type" in data and data.keys() & {"name", "input", "source", "graders"} else []
 
 
-def _item(data: dict[str, Any], location: Location, errors: FileErrors) -> Record | None:
-    before = errors.count
-    check_fields(data, _ITEM, location, errors)
-    item = data.get("item", {})
-    grader = grader_of(data["grader"], location, errors, ("grader",)) if "grader" in data else None
-    prompt = prompt_of(item, location, errors, ("item",))
+def _item(entry: Entry) -> Record:
+    data = entry.mapping(_ITEM)
+    prompt = _prompt(entry, data["item"])
+    grader = _grader(entry, data["grader"], ("grader",)) if "grader" in data else None
     sample = data.get("model_sample")
     if sample is not None and not isinstance(sample, str):
-        errors.expected(location, "string_type", "text", sample, ("model_sample",))
-    if errors.count > before or prompt is None:
-        return None
-    number = data.get("id", item.get("id"))
-    name = rubric_name(f"{grader.label} {prompt.digest[:12]}") if grader else ""  # each prompt has its own rubric
+        entry.expected("string_type", "text", sample, ("model_sample",))
+    id_ = data.get("id", data["item"].get("id"))
     return Record(
         prompt,
         rubric_of(grader) if grader else None,
-        (Completion(text=sample),) if sample is not None else (),
-        id=str(number) if isinstance(number, str | int) and number != "" else None,
-        name=name,
-        location=location,
+        (Completion(text=sample),) if isinstance(sample, str) else (),
+        id=str(id_) if isinstance(id_, str | int) and id_ != "" else None,
+        name=rubric_name(f"{grader.label} {prompt.digest[:12]}") if grader else "",  # each prompt has its own rubric
+        location=entry.location,
     )
 
 
-def prompt_of(item: Any, location: Location, errors: FileErrors, path: FieldPath = ()) -> Prompt | None:
-    """Return the prompt of an item, or None after adding its errors."""
+def _prompt(entry: Entry, item: Any) -> Prompt:
     if not isinstance(item, dict):
-        errors.expected(location, "dict_type", "a mapping", item, path)
-        return None
+        entry.expected("dict_type", "a mapping", item, ("item",))
+        raise InvalidFileError(entry.errors)
     messages = item.get("messages") or [{"role": "user", "content": json.dumps(item, ensure_ascii=False)}]
-    return build(Prompt, {"messages": messages, "item": item}, location, errors, path)
+    return entry.build(Prompt, {"messages": messages, "item": item}, ("item",))
 
 
-def grader_of(data: Any, location: Location, errors: FileErrors, path: FieldPath = ()) -> Grader | None:
-    """Return the grader in plain data, or None after adding its errors."""
+def _grader(entry: Entry, data: Any, path: FieldPath) -> Grader:
     kind = data.get("type") if isinstance(data, dict) else None
     if not isinstance(kind, str) or kind not in GRADERS:
-        errors.expected(location, "grader_type", f"one of {', '.join(GRADERS)}", kind, (*path, "type"))
-        return None
+        entry.expected("grader_type", f"one of {', '.join(GRADERS)}", kind, (*path, "type"))
+        raise InvalidFileError(entry.errors)
     parts = data.get("graders")
     if isinstance(parts, dict) and isinstance(parts.get("type"), str):
         alone = parts.get("name") or parts["type"]  # one grader, as the type in OpenAI's client has it
         data = {**data, "graders": {str(alone): parts}}
-    return build(GRADERS[kind], data, location, errors, path)
+    return entry.build(GRADERS[kind], data, path)
 
 
 def parse_prompt(item: Any) -> Prompt:
@@ -112,8 +103,7 @@ def parse_prompt(item: Any) -> Prompt:
     Raises:
         InvalidError: it is not an item; ``path`` names the field.
     """
-    prompt = prompt_of(item, Location("item"), errors := FileErrors(), ("item",))
-    return prompt or _reject(errors, "an item is a JSON object; its messages are chat messages")
+    return _parse(lambda entry: _prompt(entry, item), "an item is a JSON object; its messages are chat messages")
 
 
 def parse(data: Any) -> Grader:
@@ -122,10 +112,12 @@ def parse(data: Any) -> Grader:
     Raises:
         InvalidError: it is not a grader; ``path`` names the field.
     """
-    grader = grader_of(data, Location("grader"), errors := FileErrors(), ("grader",))
-    return grader or _reject(errors, "docs/graders.md describes the graders")
+    return _parse(lambda entry: _grader(entry, data, ("grader",)), "docs/graders.md describes the graders")
 
 
-def _reject(errors: FileErrors, hint: str) -> NoReturn:
-    listed = [f"{error.path}: {error.message}" for error in errors.errors[:MAX_LISTED]]
-    raise InvalidError("; ".join(listed), hint=hint, path=errors.errors[0].path)
+def _parse(read: Callable[[Entry], T], hint: str) -> T:
+    try:
+        return read(Entry(None, Location("")))
+    except InvalidFileError as error:
+        message = "; ".join(f"{one.path}: {one.message}" for one in error.errors)
+        raise InvalidError(message, hint=hint, path=error.errors[0].path) from None

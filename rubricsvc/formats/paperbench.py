@@ -9,18 +9,16 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 from itertools import count
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import Field
 
 from rubricsvc.core.base import MAX_NAME_LENGTH, UnitInterval
 from rubricsvc.core.label import Label
-from rubricsvc.core.rubric import GroupPath, Rubric
+from rubricsvc.core.rubric import Criterion, Group, Rubric
 from rubricsvc.core.validation_messages import FieldPath
-from rubricsvc.formats.errors import FileErrors, Location
-from rubricsvc.formats.fields import ForeignModel, Text, build
-from rubricsvc.formats.input_file import InputFile
-from rubricsvc.formats.native import check_formula, rubric_name
+from rubricsvc.formats.entry import Entry, ForeignModel, Text
+from rubricsvc.formats.native import rubric_name
 from rubricsvc.formats.record import Record
 
 
@@ -36,40 +34,30 @@ class _Node(ForeignModel):
     explanation: str | None = None
 
 
-def read(file: InputFile) -> Iterator[Record]:
-    """Yield a record for each valid tree; errors are added to ``file.errors``."""
-    for number, (data, location) in enumerate(file.records(), start=1):
-        name = file.path.stem if number == 1 else f"{file.path.stem}-{number}"
-        record = _record(data, location, file.errors, rubric_name(f"paperbench-{name}"))
-        if record is not None:
-            yield record
-
-
-def _record(data: Any, location: Location, errors: FileErrors, name: str) -> Record | None:
-    before = errors.count
-    root = build(_Node, data, location, errors)
-    if root is None:
-        return None
-    nodes = list(_walk(root))
+def read(entry: Entry) -> Iterator[Record]:
+    """Yield the record of a tree."""
+    nodes = list(_walk(entry.build(_Node, entry.data)))
     key_at = dict(zip((path for _, path in nodes), _keys([node.id for node, _ in nodes]), strict=True))
     graded = any(node.score is not None for node, _ in nodes)
     criteria, groups, labels = [], [], []
     for node, path in nodes:
+        key = key_at[path]
         above = tuple(key_at[path[:depth]] for depth in range(0, len(path), 2))
         if node.sub_tasks:
             weight = node.weight if above else 1.0  # the root has no sibling; 1 keeps its score exact
-            groups.append({"path": (*above, key_at[path]), "weight": weight, "text": node.requirements})
+            groups.append(Group(path=(*above, key), weight=weight, text=node.requirements))
             continue
-        criteria.append(_criterion(node, key_at[path], above))
+        tags = tuple(tag for tag in (node.task_category, node.finegrained_task_category) if tag)
+        criteria.append(Criterion(key=key, text=node.requirements, weight=node.weight, group=above, tags=tags))
         if node.score is not None:
-            labels.append(_label(node, key_at[path]))
+            is_valid = node.valid_score is None or node.valid_score  # the benchmark counts an invalid one as 0
+            value = node.score if is_valid else None
+            labels.append(Label(criterion=key, annotator="person 1", value=value, note=node.explanation))
         elif graded:
-            errors.add(location, "missing", "is missing, though other nodes have one", (*path, "score"))
-    rubric = build(Rubric, {"criteria": criteria, "groups": groups, "formula": "tree"}, location, errors)
-    built = [build(Label, label, location, errors) for label in labels]
-    if rubric is None or check_formula(rubric, location, errors) is None or errors.count > before:
-        return None
-    return Record(None, rubric, labels=tuple(filter(None, built)), name=name, location=location)
+            entry.add("missing", "is missing, though other nodes have one", (*path, "score"))
+    rubric = Rubric(criteria=tuple(criteria), groups=tuple(groups), formula="tree")
+    name = rubric_name(f"paperbench-{entry.name}")
+    yield Record(None, rubric, labels=tuple(labels), name=name, location=entry.location)
 
 
 def _walk(root: _Node) -> Iterator[tuple[_Node, FieldPath]]:
@@ -93,14 +81,3 @@ def _keys(ids: list[str]) -> list[str]:
             key = f"{id_[: MAX_NAME_LENGTH - 8]}-{next(numbers[id_])}"
         keys[key] = None
     return list(keys)
-
-
-def _criterion(node: _Node, key: str, group: GroupPath) -> dict[str, Any]:
-    tags = [tag for tag in (node.task_category, node.finegrained_task_category) if tag]
-    return {"key": key, "text": node.requirements, "weight": node.weight, "group": group, "tags": tags}
-
-
-def _label(node: _Node, key: str) -> dict[str, Any]:
-    is_valid = node.valid_score is None or node.valid_score  # the benchmark counts an invalid one as 0
-    value = node.score if is_valid else None
-    return {"criterion": key, "annotator": "person 1", "value": value, "note": node.explanation}

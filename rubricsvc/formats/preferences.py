@@ -14,17 +14,13 @@ from pydantic import Field
 from rubricsvc.core.label import Label
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
-from rubricsvc.formats.fields import ForeignModel, Text, build
-from rubricsvc.formats.input_file import InputFile
-from rubricsvc.formats.native import rubric_name
+from rubricsvc.formats.entry import Entry, ForeignModel, Text
 from rubricsvc.formats.record import Record
 
 RUBRIC = Rubric(criteria=(Criterion(key="follows", text="Does exactly what the instruction asks."),))
 
 
-class LlmBar(ForeignModel):
-    """A line of LLMBar."""
-
+class _LlmBar(ForeignModel):
     instruction: Text = Field(alias="input")
     first: str = Field(alias="output_1")
     second: str = Field(alias="output_2")
@@ -32,9 +28,7 @@ class LlmBar(ForeignModel):
     bias: str = ""
 
 
-class EvalBias(ForeignModel):
-    """A line of EvalBiasBench. ``bias`` is the bias that it tests; it becomes the prompt's tag."""
-
+class _EvalBias(ForeignModel):
     instruction: Text
     first: str = Field(alias="response1")
     second: str = Field(alias="response2")
@@ -42,22 +36,18 @@ class EvalBias(ForeignModel):
     bias: str
 
 
-def _read(name: str, model: type[LlmBar] | type[EvalBias], file: InputFile) -> Iterator[Record]:
-    for number, (data, location) in enumerate(file.records(), start=1):
-        pair = build(model, data, location, file.errors)
-        if pair is None:
-            continue
-        prompt, id_ = Prompt.of(pair.instruction, tags=(pair.bias,) if pair.bias else ()), f"{name}-{number}"
-        for number_in_pair, text in ((1, pair.first), (2, pair.second)):
-            label = Label(criterion="follows", annotator="person 1", value=float(pair.label == number_in_pair))
-            yield Record(prompt, RUBRIC, (Completion(text=text),), (label,), id_, rubric_name(id_), location)
+def llmbar(entry: Entry) -> Iterator[Record]:
+    """Yield two records for a pair."""
+    return _records(entry, entry.build(_LlmBar, entry.data), f"llmbar-{entry.number}")
 
 
-def llmbar(file: InputFile) -> Iterator[Record]:
-    """Yield two records for each valid pair; errors are added to ``file.errors``."""
-    return _read("llmbar", LlmBar, file)
+def evalbiasbench(entry: Entry) -> Iterator[Record]:
+    """Yield two records for a pair. The bias that it tests becomes the prompt's tag."""
+    return _records(entry, entry.build(_EvalBias, entry.data), f"evalbiasbench-{entry.number}")
 
 
-def evalbiasbench(file: InputFile) -> Iterator[Record]:
-    """Yield two records for each valid pair, as `llmbar` does."""
-    return _read("evalbiasbench", EvalBias, file)
+def _records(entry: Entry, pair: _LlmBar | _EvalBias, name: str) -> Iterator[Record]:
+    prompt = Prompt.of(pair.instruction, tags=(pair.bias,) if pair.bias else ())
+    for number, text in ((1, pair.first), (2, pair.second)):
+        label = Label(criterion="follows", annotator="person 1", value=float(pair.label == number))
+        yield Record(prompt, RUBRIC, (Completion(text=text),), (label,), name, name, entry.location)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from rubricsvc.core.label import Label
@@ -26,13 +25,4 @@ class Record:
     labels: tuple[Label, ...] = ()
     id: str | None = None
     name: str = ""
-    location: Location | None = field(default=None, compare=False, repr=False)
-
-
-def annotators(names: Iterable[str | None]) -> list[str]:
-    """Return a name for each person: ``person 1``, ``person 2``, … for those without one or with a taken one."""
-    unique: list[str] = []
-    for number, name in enumerate(names, start=1):
-        own = name.strip() if name else ""
-        unique.append(own if own and own not in unique else f"{own or 'person'} {number}")
-    return unique
+    location: Location = field(default=Location(""), compare=False, repr=False)

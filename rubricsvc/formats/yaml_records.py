@@ -50,19 +50,20 @@ def read(text: str, file: str) -> Iterator[Document]:
         for node in yaml.compose_all(text, _Loader):
             builder = _Builder(file)
             data = builder.build(node, ())
-            if isinstance(data, list):
-                for number, item in enumerate(data):
-                    yield item, Location(file, *builder.positions[(number,)], builder.positions, (number,))
-            else:
-                yield data, Location(file, *builder.positions[()], builder.positions)
+            items = [((), data)] if not isinstance(data, list) else [((n,), item) for n, item in enumerate(data)]
+            for root, item in items:
+                yield item, Location(file, *builder.positions[root], builder.positions, root)
     except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        location = Location(file, mark.line + 1, mark.column + 1) if mark else Location(file)
+        location = Location(file, *_position(error.problem_mark or error.context_mark))
         raise file_error(location, "yaml_invalid", f"{error.problem or error.context}", _HINT) from None
     except yaml.reader.ReaderError as error:
         character = chr(error.character) if isinstance(error.character, int) else error.character
         location = Location(file, text.count("\n", 0, error.position) + 1)
         raise file_error(location, "yaml_invalid", f"character {character!r} is not allowed in YAML") from None
+
+
+def _position(mark: Any) -> tuple[int, int]:
+    return mark.line + 1, mark.column + 1
 
 
 def _check_depth(text: str, file: str) -> None:
@@ -71,10 +72,8 @@ def _check_depth(text: str, file: str) -> None:
     for event in yaml.parse(text, _Loader):
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
         if depth > MAX_DEPTH:
-            mark: Any = event.start_mark
-            raise file_error(
-                Location(file, mark.line + 1, mark.column + 1), "too_deep", f"is nested deeper than {MAX_DEPTH}"
-            )
+            location = Location(file, *_position(event.start_mark))
+            raise file_error(location, "too_deep", f"is nested deeper than {MAX_DEPTH}")
 
 
 class _Builder:
@@ -83,44 +82,37 @@ class _Builder:
     def __init__(self, file: str) -> None:
         self.file = file
         self.positions: dict[FieldPath, tuple[int, int]] = {}
-        self._open: set[int] = set()
         self._seen: set[int] = set()
         self._aliased = 0
 
     def build(self, node: Any, path: FieldPath) -> Any:
         """Return the data of a node."""
-        self.positions.setdefault(path, (node.start_mark.line + 1, node.start_mark.column + 1))
+        self.positions.setdefault(path, _position(node.start_mark))
         self._aliased += id(node) in self._seen
         self._seen.add(id(node))
         if self._aliased > MAX_ALIASED:
             raise self._error(node, "too_many_aliases", f"aliases add more than {MAX_ALIASED} values")
-        if id(node) in self._open:
-            raise self._error(node, "recursive_alias", "an alias names a value that contains it")
+        if len(path) > MAX_DEPTH:  # without aliases `_check_depth` has excluded it
+            message = f"aliases are nested deeper than {MAX_DEPTH}: one may name a value that contains it"
+            raise self._error(node, "recursive_alias", message)
         kind = node.tag.removeprefix(_PREFIX)
         if isinstance(node, yaml.ScalarNode):
             return self._scalar(node, kind)
         if kind not in ("map", "seq"):
             raise self._tag_error(node)
-        self._open.add(id(node))
         if isinstance(node, yaml.SequenceNode):
-            data: Any = [self.build(item, (*path, number)) for number, item in enumerate(node.value)]
-        else:
-            data = {}
-            for key_node, item in node.value:
-                key = self._key(key_node, data)
-                self.positions[(*path, key)] = (key_node.start_mark.line + 1, key_node.start_mark.column + 1)
-                data[key] = self.build(item, (*path, key))
-        self._open.discard(id(node))
+            return [self.build(item, (*path, number)) for number, item in enumerate(node.value)]
+        data: dict[str, Any] = {}
+        for key_node, item in node.value:
+            if not isinstance(key_node, yaml.ScalarNode):
+                raise self._error(key_node, "yaml_invalid", "a key must be text")
+            key = self._scalar(key_node, "str")
+            if key in data:
+                message = f"duplicate key {key!r} in one mapping; keep one of them"
+                raise self._error(key_node, "duplicate_key", message)
+            self.positions[(*path, key)] = _position(key_node.start_mark)
+            data[key] = self.build(item, (*path, key))
         return data
-
-    def _key(self, node: Any, data: dict[str, Any]) -> str:
-        key = self._scalar(node, node.tag.removeprefix(_PREFIX)) if isinstance(node, yaml.ScalarNode) else None
-        if key is None:
-            raise self._error(node, "yaml_invalid", "a key must be text")
-        text = str(key).lower() if isinstance(key, bool) else str(key)
-        if text in data:
-            raise self._error(node, "duplicate_key", f"duplicate key {text!r} in one mapping; keep one of them")
-        return text
 
     def _scalar(self, node: Any, kind: str) -> Any:
         text = node.value
@@ -145,7 +137,7 @@ class _Builder:
         return self._error(node, "yaml_tag", f"tag {tag} is not allowed; write plain text, numbers, lists and mappings")
 
     def _error(self, node: Any, code: str, message: str) -> InvalidFileError:
-        return file_error(Location(self.file, node.start_mark.line + 1, node.start_mark.column + 1), code, message)
+        return file_error(Location(self.file, *_position(node.start_mark)), code, message)
 
 
 _ESCAPED = re.compile(r"[^\n\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, field
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from rubricsvc.core.rubric import Rubric
     from rubricsvc.formats import Record, RubricCheck
     from rubricsvc.formats.completions import CompletionLine
+    from rubricsvc.formats.errors import Location
 
 RECORDS, COMPLETIONS, LABELS = "records", "completions", "labels"
 
@@ -69,7 +70,7 @@ def import_file(
     replace_labels: bool = False,
     skip_invalid: bool = False,
     check: RubricCheck | None = None,
-    options: Mapping[str, str] | None = None,
+    language: str | None = None,
 ) -> ImportResult:
     """Import a file into the session's transaction, whole or not at all. Importing it again changes nothing.
 
@@ -83,16 +84,16 @@ def import_file(
         replace_labels: overwrite earlier labels of the same people.
         skip_invalid: skip invalid records instead of raising.
         check: checks each rubric, see `formats.stream`.
-        options: options of the format.
+        language: of the tasks, see `formats.load`.
 
     Raises:
         InvalidFileError: the file is invalid, or refers to prompts, completions or rubrics that do not exist.
-        InvalidError: the format or option is unknown, or ``rubric_name`` is given for several rubrics.
+        InvalidError: the format is unknown or has no languages, or ``rubric_name`` is given for several rubrics.
         ConflictError: a person's label differs from an earlier one, and ``replace_labels`` is not set.
     """
     importer = _Importer(session, file, skip_invalid, replace_labels)
     kind = format if format in (COMPLETIONS, LABELS) else RECORDS
-    if format is None and not options and not file.is_folder:
+    if format is None and language is None and not file.is_folder:
         first = file.first()
         if COMPLETIONS in kinds and completion_lines.matches(first):
             kind = COMPLETIONS
@@ -103,9 +104,8 @@ def import_file(
     elif kind == COMPLETIONS:
         importer.add_completions(importer.lines())
     else:
-        records = formats.stream(
-            file, format, skip_invalid=skip_invalid, check=check if with_rubrics else None, options=options
-        )
+        check = check if with_rubrics else None
+        records = formats.stream(file, format, skip_invalid=skip_invalid, check=check, language=language)
         importer.add_completions(importer.records(records, with_rubrics, rubric_name))
     return importer.finish(kind)
 
@@ -149,8 +149,8 @@ class _Importer:
 
     def lines(self) -> Iterator[tuple[int, Completion]]:
         """Yield the completions of a file of completions, with their prompt ids."""
-        for line in completion_lines.read(self.file):
-            prompt_id = self._prompt_of(line)
+        for line, location in self.file.parse(completion_lines.read):
+            prompt_id = self._prompt_of(line, location)
             if prompt_id is not None and (self.skip_invalid or not self.file.errors.count):
                 yield prompt_id, line.completion
 
@@ -171,7 +171,7 @@ class _Importer:
     def add_labels(self) -> None:
         """Add the labels of a file of labels."""
         known: dict[int | str, tuple[int, Rubric]] = {}
-        for line in label_lines.read(self.file):
+        for line, location in self.file.parse(label_lines.read):
             try:
                 if line.rubric not in known:
                     row = rubrics.get(self.session, line.rubric)
@@ -180,7 +180,8 @@ class _Importer:
                 label = (line.completion_id, rubric_id, line.resolve(rubric))
                 self.result.label_ids += labels.add_many(self.session, [label], replace=self.replace_labels)
             except (NotFoundError, InvalidError) as error:
-                self.file.errors.add(line.location, error.code, str(error), (error.path,) if error.path else ())
+                path = (error.path,) if error.path else ()
+                self.file.errors.add(location.error(error.code, str(error), path))
 
     def finish(self, kind: str) -> ImportResult:
         """Return the result, with what is new and what existed.
@@ -206,7 +207,7 @@ class _Importer:
                 result.existing[noun] = len(ids) - result.new[noun]
         return result
 
-    def _prompt_of(self, line: CompletionLine) -> int | None:
+    def _prompt_of(self, line: CompletionLine, location: Location) -> int | None:
         if line.prompt is not None:
             return self._add_prompt(line.prompt, None)
         ref = line.prompt_id or ""
@@ -214,7 +215,8 @@ class _Importer:
             try:
                 self._prompt_refs[ref] = prompts.get_as_in_file(self.session, ref).id
             except NotFoundError:
-                self.file.errors.add(line.location, "not_found", f"no prompt {ref!r} in the database", ("prompt_id",))
+                message = f"no prompt {ref!r} in the database"
+                self.file.errors.add(location.error("not_found", message, ("prompt_id",)))
                 return None
         return self._prompt_refs[ref]
 

@@ -48,7 +48,7 @@ class AuditCase:
 @lru_cache
 def built_in() -> tuple[AuditCase, ...]:
     """Return the built-in cases: for each task a bad completion (meets nothing) and a good one (meets all)."""
-    return tuple(_built_in(task for task, _ in InputFile(_FILE).records()))
+    return tuple(_built_in(entry.data for entry in InputFile(_FILE).entries()))
 
 
 def _built_in(tasks: Iterable[dict[str, object]]) -> Iterator[AuditCase]:

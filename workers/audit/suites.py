@@ -17,14 +17,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from functools import lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
 
 from pydantic import Field, model_validator
 
 from rubricsvc.core.audit import Measure
 from rubricsvc.core.base import Name, UnitInterval, Value
-from rubricsvc.formats.fields import build
 from rubricsvc.formats.input_file import InputFile
 from workers.audit.cases import AuditCase
 from workers.audit.disguise import DISGUISES
@@ -116,6 +115,6 @@ def read(path: Path) -> AttackSuite:
         InvalidFileError: It is not a valid suite; ``errors`` names the fields.
     """
     file = InputFile(path)
-    suites = list(file.parse(partial(build, AttackSuite)))
+    suites = list(file.parse(lambda entry: [entry.build(AttackSuite, entry.data)]))
     file.errors.raise_if_any()
     return suites[0]

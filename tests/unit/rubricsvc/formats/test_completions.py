@@ -11,7 +11,7 @@ from rubricsvc.formats.completions import CompletionLine, matches, read
 def read_all(path: Path, text: str) -> tuple[list[CompletionLine], InputFile]:
     path.write_text(text)
     file = InputFile(path)
-    return list(read(file)), file
+    return [line for line, _ in file.parse(read)], file
 
 
 def test_read_accepts_prompts_and_ids(tmp_path: Path) -> None:

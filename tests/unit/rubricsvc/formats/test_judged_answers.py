@@ -69,7 +69,7 @@ def test_read_labels_rollouts_by_region(tmp_path: Path) -> None:
         (LLMBAR, {"label": 3}, "label", "literal_error"),
         (LLMBAR, {"output_2": None}, "output_2", "string_type"),
         (EVALBIAS, {"response1": 7}, "response1", "string_type"),
-        (GSM8K, {"small": "A: 5"}, "small", "dict_type"),
+        (GSM8K, {"small": "A: 5"}, "small", "model_type"),
         (GSM8K, {"small": {"solution": "A: 5"}}, "small.is_correct", "missing"),
         (CHERRL, {"run_name": ""}, "run_name", "string_too_short"),
     ],

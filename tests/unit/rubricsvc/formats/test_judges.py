@@ -70,4 +70,4 @@ def test_load_judges_collects_the_errors_of_all_judges(tmp_path: Path) -> None:
 def test_load_judges_rejects_two_judges_of_one_name(tmp_path: Path) -> None:
     with pytest.raises(InvalidFileError) as caught:
         load(tmp_path / "judge.yaml", "name: a\nmodel: m1\n---\nname: a\nmodel: m2\n")
-    assert [(error.path, error.code) for error in caught.value.errors] == [("name", "duplicate")]
+    assert [(error.path, error.code) for error in caught.value.errors] == [("name", "duplicate_key")]

@@ -239,7 +239,7 @@ def test_docs_name_every_field_and_have_valid_examples(tmp_path: Path) -> None:
     for (kind, block), read in zip(blocks, (native.read, completions.read, labels.read), strict=True):
         path = write(tmp_path, f"example.{kind}l" if kind == "json" else "example.yaml", block)
         file = InputFile(path)
-        assert list(read(file)) and not file.errors.count
+        assert list(file.parse(read)) and not file.errors.count
 
 
 def test_rubric_name_keeps_long_ids_apart() -> None:

@@ -13,8 +13,6 @@ from rubricsvc.core.rubric import Numeric, Rubric
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import InvalidError
 from rubricsvc.formats import InvalidFileError, load
-from rubricsvc.formats.errors import FileErrors, Location
-from rubricsvc.formats.native import parse as parse_native
 from rubricsvc.formats.native import plain
 from rubricsvc.formats.openai_grader import parse
 from rubricsvc.graders.model import rubric_of
@@ -72,8 +70,8 @@ def test_read_makes_a_rubric_of_each_grader(grader: dict[str, Any], tmp_path: Pa
         (record,) = records
         assert record.rubric == rubric_of(parse(grader))
         assert (record.prompt, record.name) == (None, grader["name"])
-    again = parse_native(json.loads(json.dumps(plain(record))), Location("x"), FileErrors())
-    assert again is not None and again.rubric == record.rubric
+    path.write_text(json.dumps(plain(record)))
+    assert load(path, format="native")[0].rubric == record.rubric
 
 
 def test_rubric_of_converts_each_part() -> None:
@@ -157,8 +155,8 @@ def test_read_accepts_graders_in_evals_and_jobs(holder: dict[str, Any], tmp_path
     assert [other.name for other in others] == (["all"] if "testing_criteria" in holder else [])
     bad = json.dumps(holder).replace("{{item.answer}}", "{{item}}")
     path.write_text(bad)
-    with pytest.raises(InvalidFileError, match=r"(testing_criteria\[0\]|grader)\.reference: unsafe template"):
-        load(path, format="openai_grader")
+    ((_, _, field, _),) = errors_of(path, "openai_grader")
+    assert field.endswith(("testing_criteria[0].reference", "grader.reference"))
 
 
 def test_read_makes_prompts_of_items(tmp_path: Path) -> None:
