@@ -38,7 +38,7 @@ def read(entry: Entry) -> Iterator[Record]:
 
 
 def _criterion(number: int, instruction: str, given: dict[str, JsonValue]) -> Criterion:
-    kwargs = {name: value for name, value in given.items() if value is not None}
+    kwargs: dict[str, JsonValue] = {name: value for name, value in given.items() if value is not None}
     arguments = ", ".join(f"{name}={value}" for name, value in kwargs.items())
     return Criterion(
         key=f"{number}-{instruction}",
