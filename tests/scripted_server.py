@@ -121,7 +121,6 @@ CUT_OFF = ScriptedReply(cut=True)  # fewer bytes than Content-Length says
 TRUNCATED_JSON = ScriptedReply(body=ScriptedReply().payload()[:60])  # a whole answer with half a JSON text
 NOT_JSON = ScriptedReply(body=b"<html>proxy</html>")
 NO_CHOICES = ScriptedReply(extra={"choices": []})
-WRONG_ID = ScriptedReply(extra={"id": 17})
 NAN = ScriptedReply("Yes", {"Yes": math.nan, "No": -1.0})
 POSITIVE = ScriptedReply("Yes", {"Yes": 0.5})
 SLOW_LORIS = ScriptedReply(drip_s=0.05)

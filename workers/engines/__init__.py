@@ -33,11 +33,7 @@ def register(name: str) -> Callable[[Factory], Factory]:
 
 
 def factory_of(judge: Judge) -> Factory:
-    """Return the factory of a judge's engine.
-
-    Raises:
-        InvalidError: The engine is unknown.
-    """
+    """Return the factory of a judge's engine; an unknown engine is an `InvalidError`."""
     if judge.engine not in ENGINES:
         hint = f"the engines are {', '.join(sorted(ENGINES))}"
         raise InvalidError(f"unknown engine {cut(repr(judge.engine), 80)}", hint=hint, path="judge.engine")
@@ -52,7 +48,7 @@ def make_engine(judge: Judge) -> Engine:
         UnavailableError: The engine requires a package that is not installed.
     """
     if judge.members:
-        return PanelEngine([make_engine(member) for member in judge.members])
+        return PanelEngine(*map(make_engine, judge.members))
     factory = factory_of(judge)
     try:
         return factory(judge)
@@ -86,6 +82,4 @@ def _vllm_local(judge: Judge) -> Engine:
 
 @register("none")
 def _none(judge: Judge) -> Engine:
-    from workers.engines.null import NullEngine
-
-    return NullEngine()
+    return PanelEngine()

@@ -14,7 +14,7 @@ THINKING_CHARS = 16_000
 """Characters of a judge's thinking that are stored."""
 
 
-def error_message(error: Exception) -> str:
+def error_message(error: BaseException | None) -> str:
     """Return the type and text of an unexpected exception, cut to the stored length."""
     return f"{type(error).__name__}: {error}"[:RAW_CHARS]
 
@@ -53,11 +53,8 @@ class EngineRequest:
     """All questions about one completion.
 
     The model reads ``system``, then ``shared + question.text`` as the user's turn. ``system`` and ``shared`` are the
-    same bytes for every question, so that an engine can encode them once.
-
-    Attributes:
-        max_context: Longest prompt in tokens; longer ones fail as ``too_long``.
-        thinking: Whether the model may reason before it replies.
+    same bytes for every question, so that an engine can encode them once. ``max_context`` is the longest prompt in
+    tokens; longer ones fail as ``too_long``.
     """
 
     system: str
@@ -86,7 +83,7 @@ class Reply:
         text: The reply; for a question with labels a likely next token, whatever the labels are.
         label_mass: Probability by label; the remainder to 1 lies outside the labels. None without labels.
         truncated: Whether the reply was cut off at ``max_tokens``.
-        thinking: Reasoning that the server sent apart from the reply; ``thinking_tokens`` where it counts them.
+        thinking: Reasoning that the server sent apart from the reply.
         note: A remark for the verdict's detail.
         first_text: The reply that this one repairs.
         error: Why the reply cannot be used.
@@ -119,7 +116,6 @@ class RequestFailed:
 
     Attributes:
         retry: Whether the same call may succeed later.
-        retry_after_s: ``Retry-After``.
         status: HTTP status; 0 where there is none or it says nothing of the server.
         billable: Whether the server may have done the work all the same, and charge for it.
     """

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Protocol
 
 from rubricsvc.core.judge import Price
 from rubricsvc.core.verdict import Reason
-from workers.engines.base import EngineRequest, Failure, Question, Replies, Reply, RequestFailed
-
-Send = Callable[[], Awaitable[Replies | RequestFailed]]
+from workers.engines.base import EngineRequest, Failure, Outcome, Question, Reply, RequestFailed, Send
 
 _TEMPLATE_TOKENS = 256
 """Tokens that a chat template may add to a conversation."""
@@ -44,7 +41,7 @@ class CallEstimate:
         """Estimate at four characters a token; the maximum assumes one token a byte and replies of full length."""
         tokens, max_cost = 0, 0.0
         for question in questions:
-            texts = (request.system, request.shared, question.text, *question.turns)
+            texts = (request.system, *request.turns(question))
             reply = 1 if question.labels else request.sampling.max_tokens
             tokens += sum(map(len, texts)) // 4 + reply
             if price:
@@ -53,7 +50,7 @@ class CallEstimate:
         return cls(tokens, max_cost)
 
 
-async def charge(send: Send, estimate: CallEstimate, price: Price | None) -> Replies | RequestFailed:
+async def charge(send: Send, estimate: CallEstimate, price: Price | None) -> Outcome:
     """Return the outcome of ``send`` with its cost, or fail with ``budget`` where its maximum cost is not covered.
 
     A call whose tokens the server does not count, or that is cut off, costs its maximum; a refusal costs nothing.
@@ -66,27 +63,20 @@ async def charge(send: Send, estimate: CallEstimate, price: Price | None) -> Rep
         return RequestFailed(Failure(Reason.BUDGET, detail))
     cost = estimate.max_cost
     try:
-        outcome = _with_costs(await send(), price)
-        cost = _cost(outcome, estimate.max_cost)
+        outcome = await send()
+        if not isinstance(outcome, RequestFailed):
+            share = estimate.max_cost / len(outcome)
+            outcome = [_with_cost(reply, price) for reply in outcome]
+            cost = sum(reply.usage.cost if isinstance(reply, Reply) and reply.usage else share for reply in outcome)
+        elif not outcome.billable:
+            cost = 0.0
     finally:
         if budget is not None:
             budget.settle(estimate.max_cost, cost)
     return outcome
 
 
-def _with_costs(outcome: Replies | RequestFailed, price: Price) -> Replies | RequestFailed:
-    if isinstance(outcome, RequestFailed):
-        return outcome
-    return [
-        replace(reply, usage=reply.usage.model_copy(update={"cost": price.cost_of(reply.usage)}))
-        if isinstance(reply, Reply) and reply.usage
-        else reply
-        for reply in outcome
-    ]
-
-
-def _cost(outcome: Replies | RequestFailed, max_cost: float) -> float:
-    if isinstance(outcome, RequestFailed):
-        return max_cost if outcome.billable else 0.0
-    share = max_cost / len(outcome)
-    return sum(reply.usage.cost if isinstance(reply, Reply) and reply.usage else share for reply in outcome)
+def _with_cost(reply: Reply | Failure, price: Price) -> Reply | Failure:
+    if isinstance(reply, Failure) or reply.usage is None:
+        return reply
+    return replace(reply, usage=reply.usage.model_copy(update={"cost": price.cost_of(reply.usage)}))

@@ -1,30 +1,28 @@
-"""The engines of a panel's or a cascade's members."""
+"""Engines without a model of their own: of a panel or a cascade, and of a judge that only runs checks."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 
 from rubricsvc.core.verdict import Reason
 from workers.engines.base import Engine, EngineRequest, Failure, Replies
 
 
 class PanelEngine:
-    """One engine for each member, in order. Requests go to the members, not to the panel."""
+    """One engine for each member, in order; none for checks. Requests go to the members, not to the panel."""
 
-    def __init__(self, engines: Sequence[Engine]) -> None:
-        self.engines = tuple(engines)
+    def __init__(self, *members: Engine) -> None:
+        self.members = members
 
     async def ask(self, request: EngineRequest) -> Replies:
-        """Fail every question."""
-        failure = Failure(Reason.ENGINE_ERROR, "a panel has no model of its own; send the request to its members")
-        return [failure] * len(request.questions)
+        """Fail every question as ``refused``."""
+        return [Failure(Reason.REFUSED, "this judge has no model of its own")] * len(request.questions)
 
     async def aclose(self) -> None:
         """Close the members' engines."""
-        await asyncio.gather(*(engine.aclose() for engine in self.engines))
+        await asyncio.gather(*(member.aclose() for member in self.members))
 
 
 def member_engines(engine: Engine, count: int) -> tuple[Engine, ...]:
     """Return the engines of ``count`` members; an engine that is no panel serves all of them."""
-    return engine.engines if isinstance(engine, PanelEngine) else (engine,) * count
+    return engine.members if isinstance(engine, PanelEngine) else (engine,) * count

@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +15,7 @@ from workers.engines.http.client import HttpClient
 from workers.engines.http.replies import PARSE_ERRORS
 
 PROBE_PAUSE_S = 2.0
-"""Seconds until a server that did not answer a probe is probed again, or twice the time that the probe took."""
+"""Seconds until a server that did not answer a probe is probed again."""
 
 _NEWER_NAME = re.compile("max_completion_tokens")
 _FEWER = re.compile(
@@ -29,16 +30,19 @@ _NO_OPTIONS = re.compile(r"chat_template(?!_kwargs[\\'\"]*: *\{)")
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """The parameters in which servers of one kind differ."""
+    """The parameters in which servers of one kind differ.
+
+    Attributes:
+        no_special_tokens: Adds no token, such as the one that begins a text.
+        keep_special_tokens: Leaves out no token of a text.
+        text_field: The field of ``/detokenize`` with the text.
+        usage_sums_cached: Whether the usage of a list counts the cached tokens of all prompts, or of the last alone.
+    """
 
     no_special_tokens: dict[str, Any]
-    """Adds no token, such as the one that begins a text."""
     keep_special_tokens: dict[str, Any]
-    """Leaves out no token of a text."""
     text_field: str
-    """The field of ``/detokenize`` with the text."""
     usage_sums_cached: bool
-    """Whether the usage of a list counts the cached tokens of all its prompts, or of the last alone."""
 
 
 DIALECTS = {
@@ -60,9 +64,7 @@ class ServerCapabilities:
         probed: Whether the server has named its kind.
         structured_output: Whether it accepts ``response_format``.
         limit_field: Its name of the limit of new tokens.
-        top_logprobs: Tokens that it lists with their log-probabilities.
         template_options: Whether its chat template accepts options.
-        created_at: When this was made, by ``time.monotonic``.
     """
 
     def __init__(self, model: str, client: HttpClient) -> None:
@@ -88,29 +90,35 @@ class ServerCapabilities:
         """Whether the server failed a moment ago and is not probed now."""
         return time.monotonic() < self._probe_at
 
-    def mark_away(self, began: float) -> None:
-        """Postpone the next probe after a failed one that ``began`` then (`time.monotonic`)."""
-        now = time.monotonic()
-        self._probe_at = now + PROBE_PAUSE_S * max(1.0, now - began)
+    def mark_away(self) -> None:
+        """Postpone the next probe after a failed one."""
+        self._probe_at = time.monotonic() + PROBE_PAUSE_S
 
     async def probe(self) -> None:
         """Ask the server for its kind, unless it is known or the last probe has just failed."""
         if self.probed:
             return
         async with self._probing:
-            if not self.probed and not self.is_away:
-                await self._probe()
+            if self.probed or self.is_away:
+                return
+            content = await self.client.get("/models")
+            try:  # a failure may be a proxy's 404, before a server that is starting
+                cards = [] if isinstance(content, RequestFailed) else json.loads(content)["data"]
+                owners = [card.get("owned_by") for card in cards if card["id"] == self.model]
+                self.dialect = DIALECTS.get(owners[0])
+                self.probed = True
+            except PARSE_ERRORS:
+                self.mark_away()
 
-    def learn(self, refusal: str, request_text: str) -> bool:
+    def learn(self, refusal: str, texts: Sequence[str]) -> bool:
         """Adapt to the message of a refusal, and return whether the request may now succeed.
 
-        A pattern that occurs in the request itself is ignored: servers quote the request in their errors.
+        A pattern that occurs in the texts of the request is ignored: servers quote the request in their errors.
         """
-
-        def search(pattern: re.Pattern[str]) -> re.Match[str] | None:
-            return None if pattern.search(request_text) else pattern.search(refusal)
-
-        newer_name, fewer, no_options = map(search, (_NEWER_NAME, _FEWER, _NO_OPTIONS))
+        newer_name, fewer, no_options = (
+            None if any(map(pattern.search, texts)) else pattern.search(refusal)
+            for pattern in (_NEWER_NAME, _FEWER, _NO_OPTIONS)
+        )
         if newer_name:  # OpenAI's newer models accept this name only
             self.limit_field = "max_completion_tokens"
         if fewer and int(fewer[1]) > 1:
@@ -118,18 +126,3 @@ class ServerCapabilities:
         if no_options:
             self.template_options = False
         return bool(newer_name or fewer or no_options)
-
-    async def _probe(self) -> None:
-        began = time.monotonic()
-        content = await self.client.get("/models")
-        owners: list[Any] = []
-        if not isinstance(content, RequestFailed):  # which may be a proxy's 404, before a server that is starting
-            try:
-                owners = [card.get("owned_by") for card in json.loads(content)["data"] if card["id"] == self.model]
-                self.dialect = DIALECTS.get(owners[0]) if owners else None
-            except PARSE_ERRORS:
-                owners = []
-        if owners:
-            self.probed = True
-        else:
-            self.mark_away(began)

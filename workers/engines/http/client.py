@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import json
+import re
 from collections.abc import Awaitable, Callable, Mapping
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
-from re import IGNORECASE
-from re import compile as regex
 from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
@@ -32,11 +28,7 @@ _KEEP_ALIVE_S = 4.0
 _GATEWAY_TIMEOUTS = (408, 504, 524)
 """A gateway's own time limits (524 is Cloudflare's): the server behind it may finish the work and charge for it."""
 
-_OVER_CONTEXT = regex(r"context.{0,3}(length|size|window)|maximum model length|max_model_len", IGNORECASE)
-
-
-_TRANSFER_HEADERS = {"content-encoding", "content-length", "transfer-encoding", "content-type"}
-"""Headers of a body in transit. Here it is decoded, may be cut, and is read as UTF-8 whatever a server declares."""
+_OVER_CONTEXT = re.compile(r"context.{0,3}(length|size|window)|maximum model length|max_model_len", re.IGNORECASE)
 
 
 class _BoundedTransport(httpx2.AsyncClient):
@@ -47,14 +39,13 @@ class _BoundedTransport(httpx2.AsyncClient):
 
     def __init__(self, base_url: str) -> None:
         super().__init__(trust_env=False, transport=httpx2.AsyncBaseTransport())  # unused: `send` is replaced
-        self._proxy = _proxy_of(base_url)  # once: the lookup takes as long as a call
+        parts = urlsplit(base_url)  # once: the lookup takes as long as a call
+        self._proxy = None if proxy_bypass(parts.hostname or "") else getproxies().get(parts.scheme)
         self._session: aiohttp.ClientSession | None = None
 
     def build_request(self, method: str, url: httpx2.URL | str, **parts: Any) -> httpx2.Request:
         """Return a request without httpx's merging of defaults."""
-        body = parts.get("json")  # older versions of the SDK; newer ones set the content
-        content = parts.get("content") if body is None else json.dumps(body, ensure_ascii=False).encode()
-        return httpx2.Request(method, url, headers=parts.get("headers"), content=content)
+        return httpx2.Request(method, url, headers=parts.get("headers"), content=parts.get("content"))
 
     async def send(self, request: httpx2.Request, **_: Any) -> httpx2.Response:
         """Send a request and return its response, with a bounded body."""
@@ -78,8 +69,8 @@ class _BoundedTransport(httpx2.AsyncClient):
                 if len(body) > MAX_BODY_BYTES:
                     response.close()
                     break
-            headers = [(name, value) for name, value in response.headers.items()]
-            headers = [header for header in headers if header[0].lower() not in _TRANSFER_HEADERS]
+            # Not of the body in transit: here it is decoded, may be cut, and is read as UTF-8 whatever is declared.
+            headers = {"Retry-After": response.headers.get("Retry-After", "")}
             return httpx2.Response(response.status, headers=headers, content=bytes(body), request=request)
 
     async def aclose(self) -> None:
@@ -91,10 +82,7 @@ class _BoundedTransport(httpx2.AsyncClient):
 
 
 class HttpClient:
-    """OpenAI's client for one server. Connections are kept open between calls.
-
-    Each call has one deadline, ``endpoint.timeout_s``, and a shorter one where the model is not used.
-    """
+    """OpenAI's client for one server. A call has one deadline; that of a ``quick`` one, without the model, is short."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._base = (endpoint.base_url or "https://api.openai.com/v1").rstrip("/")
@@ -114,17 +102,11 @@ class HttpClient:
         return self._base.removesuffix("/v1")
 
     async def get(self, path: str) -> bytes | RequestFailed:
-        """Return the body of ``GET path``, within the short deadline."""
+        """Return the body of the response to a quick ``GET path``."""
         return await self._call(self._client.get, path, self._quick_timeout_s)
 
     async def post(self, path: str, body: dict[str, Any], *, quick: bool = False) -> bytes | RequestFailed:
-        """Return the body of a response with status 2xx. Never raises for errors of the server.
-
-        Args:
-            path: Under the base URL, or a whole URL.
-            body: Sent as JSON.
-            quick: Apply the short deadline.
-        """
+        """Return the body of a response to ``POST path``, a path under the base URL or a whole URL."""
         return await self._call(self._client.post, path, self._quick_timeout_s if quick else self._timeout_s, body=body)
 
     async def is_alive(self) -> bool:
@@ -133,7 +115,7 @@ class HttpClient:
         return not isinstance(content, RequestFailed) or 0 < content.status < 500
 
     async def aclose(self) -> None:
-        """Close the connections. A later call opens new ones."""
+        """Close the connections."""
         await self._client.close()
 
     async def _call(
@@ -150,7 +132,7 @@ class HttpClient:
         except APIStatusError as error:
             return _refusal(error)
         except (APIConnectionError, aiohttp.ClientError) as error:
-            cause = _root_cause(error)
+            cause = error.__cause__ if isinstance(error, APIConnectionError) else error  # the SDK wraps timeouts only
             failure = Failure(Reason.UNREACHABLE, f"{self._base}: {_describe(cause)}")
             return RequestFailed(failure, retry=True, billable=not isinstance(cause, aiohttp.ClientConnectorError))
         except Exception as error:  # noqa: BLE001 - an engine never raises for errors of a server
@@ -158,24 +140,12 @@ class HttpClient:
         return response.content
 
 
-def _proxy_of(url: str) -> str | None:
-    parts = urlsplit(url)
-    return None if proxy_bypass(parts.hostname or "") else getproxies().get(parts.scheme)
-
-
-def _root_cause(error: Exception) -> Exception:
-    """Return aiohttp's exception: the SDK reports a dropped connection as a timeout."""
-    while isinstance(error.__cause__, Exception) and not isinstance(error, aiohttp.ClientError):
-        error = error.__cause__
-    return error
-
-
-def _describe(error: Exception) -> str:
+def _describe(error: BaseException | None) -> str:
     """Return the system's own message: aiohttp's mentions ssl even without TLS."""
     cause = getattr(error, "os_error", error)
     if isinstance(cause, ConnectionRefusedError):
         return "connection refused"
-    return cause.strerror if isinstance(cause, OSError) and cause.strerror else error_message(error)
+    return getattr(cause, "strerror", None) or error_message(cause)
 
 
 def _refusal(error: APIStatusError) -> RequestFailed:
@@ -196,13 +166,9 @@ def raw_text(body: bytes) -> str:
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Return the seconds of the ``Retry-After`` header, which holds seconds or a date."""
-    text = headers.get("Retry-After", "")
+    """Return the seconds of the ``Retry-After`` header; None for a date."""
     try:
-        seconds = float(text)
+        seconds = float(headers.get("Retry-After", ""))
     except ValueError:
-        try:
-            seconds = (parsedate_to_datetime(text) - datetime.now(UTC)).total_seconds()
-        except (ValueError, TypeError, OverflowError):
-            return None
+        return None
     return seconds if seconds >= 0 else None

@@ -7,14 +7,15 @@ import re
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from itertools import chain, cycle
+from functools import partial
+from itertools import chain
 from typing import Any, TypeGuard
 
 from structlog import get_logger
 
 from rubricsvc.core.judge import Endpoint
 from rubricsvc.core.verdict import Reason
-from workers.engines.base import EngineRequest, Failure, Question, Replies, Reply, RequestFailed
+from workers.engines.base import EngineRequest, Failure, Outcome, Question, Replies, Reply, RequestFailed, chat_messages
 from workers.engines.budget import CallEstimate
 from workers.engines.http.breaker import Breaker
 from workers.engines.http.capabilities import ServerCapabilities
@@ -48,22 +49,21 @@ class OpenAIEngine:
         self._model = model
         self._endpoint = endpoint
         self._client = HttpClient(endpoint)
-        timeout_s = endpoint.outage_timeout_s
-        breaker = Breaker(self._client.is_alive, name=model, outage_timeout_s=timeout_s, first_pause_s=first_pause_s)
+        pause_s, timeout_s = 4 * first_pause_s, endpoint.outage_timeout_s
+        breaker = Breaker(self._client.is_alive, name=model, outage_timeout_s=timeout_s, pause_s=pause_s)
         self.throttle = Throttle(endpoint, breaker, first_pause_s=first_pause_s)
         self._forget_capabilities()
 
-    async def ask(self, request: EngineRequest) -> list[Reply | Failure]:
+    async def ask(self, request: EngineRequest) -> Replies:
         """Return one reply or failure for each question, in order."""
         if time.monotonic() >= self._server.created_at + CAPABILITIES_TTL_S:
             self._forget_capabilities()
-        lists = self.lists
-        if len(request.questions) < 2 or not (prompts := await lists.prompts(request)):
-            return await self._ask_each(request, request.questions)
-        pairs = [(q, text) for q, text in zip(request.questions, prompts, strict=True) if isinstance(text, str)]
-        parts = [zip(*pairs[n : n + MAX_PROMPTS], strict=True) for n in range(0, len(pairs), MAX_PROMPTS)]
-        replies = chain.from_iterable(await asyncio.gather(*(self._ask_list(lists, request, *part) for part in parts)))
-        return [prompt if isinstance(prompt, Failure) else next(replies) for prompt in prompts]
+        lists, questions = self.lists, request.questions
+        if len(questions) < 2 or not (prompts := await lists.prompts(request)):
+            return await self._ask_each(request, questions)
+        slices = [slice(n, n + MAX_PROMPTS) for n in range(0, len(prompts), MAX_PROMPTS)]
+        parts = (self._ask_list(lists, request, questions[part], prompts[part]) for part in slices)
+        return [*chain.from_iterable(await asyncio.gather(*parts))]
 
     async def aclose(self) -> None:
         """Close the connections."""
@@ -73,12 +73,12 @@ class OpenAIEngine:
         self._server = ServerCapabilities(self._model, self._client)
         self.lists = PromptLists(self._server, enabled=self._endpoint.prompt_lists)
 
-    async def _ask_each(self, request: EngineRequest, questions: Iterable[Question]) -> list[Reply | Failure]:
+    async def _ask_each(self, request: EngineRequest, questions: Iterable[Question]) -> Replies:
         return list(await asyncio.gather(*(self._ask_one(request, question) for question in questions)))
 
     async def _ask_list(
-        self, lists: PromptLists, request: EngineRequest, questions: tuple[Question, ...], prompts: tuple[str, ...]
-    ) -> list[Reply | Failure]:
+        self, lists: PromptLists, request: EngineRequest, questions: tuple[Question, ...], prompts: list[str]
+    ) -> Replies:
         """Ask in one call, and those that failed one by one: one prompt that is too long fails the whole list."""
 
         def read(content: bytes) -> Replies:
@@ -102,7 +102,8 @@ class OpenAIEngine:
         # A server without a reasoning parser would apply the schema to the thinking, too.
         structured = self._server.structured_output and question.schema is not None and not request.thinking
         outcome = await self._chat(request, question, structured)
-        if _is_invalid(outcome) and self._server.learn(outcome.failure.detail, _text_of(request, question)):
+        texts = (request.system, *request.turns(question))
+        if _is_invalid(outcome) and self._server.learn(outcome.failure.detail, texts):
             outcome = await self._chat(request, question, structured)
         if _is_invalid(outcome) and structured:
             plain = await self._chat(request, question, structured=False)
@@ -118,31 +119,28 @@ class OpenAIEngine:
             return replace(failure, reason=Reason.NO_LOGPROBS)
         return failure
 
-    async def _chat(self, request: EngineRequest, question: Question, structured: bool) -> Replies | RequestFailed:
-        def read(content: bytes) -> Replies | RequestFailed:
+    async def _chat(self, request: EngineRequest, question: Question, structured: bool) -> Outcome:
+        def read(content: bytes) -> Outcome:
             reply = read_chat_completion(content, question, request.max_context)
             if isinstance(reply, Failure):
                 return RequestFailed(reply, retry=reply.reason in _RETRYABLE, billable=True)
             return [reply]
 
-        def body() -> dict[str, Any]:
-            return self._body(request, question, structured)
-
+        body = partial(self._body, request, question, structured)
         return await self._post("/chat/completions", body, read, request, (question,))
 
     async def _post(
         self,
         path: str,
         body: Callable[[], dict[str, Any]],
-        read: Callable[[bytes], Replies | RequestFailed],
+        read: Callable[[bytes], Outcome],
         request: EngineRequest,
         questions: tuple[Question, ...],
-    ) -> Replies | RequestFailed:
-        async def send() -> Replies | RequestFailed:
+    ) -> Outcome:
+        async def send() -> Outcome:
             await self._server.probe()  # the server may have come up while this call waited
-            content = body()
             start = time.perf_counter()
-            response = await self._client.post(path, content)
+            response = await self._client.post(path, body())
             outcome = response if isinstance(response, RequestFailed) else read(response)
             if isinstance(outcome, RequestFailed):
                 return outcome
@@ -152,10 +150,8 @@ class OpenAIEngine:
         return await self.throttle.call(send, CallEstimate.of(request, questions, self._endpoint.price))
 
     def _body(self, request: EngineRequest, question: Question, structured: bool) -> dict[str, Any]:
-        messages = [{"role": "system", "content": request.system}] if request.system else []
-        turns = (request.shared + question.text, *question.turns)
-        messages += [{"role": role, "content": turn} for role, turn in zip(cycle(("user", "assistant")), turns)]
         server = self._server
+        messages = chat_messages(request.system, request.turns(question))
         body: dict[str, Any] = {"model": self._model, "messages": messages}
         if not request.thinking:
             body |= server.no_thinking
@@ -174,9 +170,5 @@ class OpenAIEngine:
         return body
 
 
-def _is_invalid(outcome: Replies | RequestFailed) -> TypeGuard[RequestFailed]:
+def _is_invalid(outcome: Outcome) -> TypeGuard[RequestFailed]:
     return isinstance(outcome, RequestFailed) and outcome.status in (400, 422)
-
-
-def _text_of(request: EngineRequest, question: Question) -> str:
-    return "\n".join((request.system, request.shared + question.text, *question.turns))

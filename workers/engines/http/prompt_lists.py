@@ -12,14 +12,12 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-import time
 from collections.abc import Sequence
 from typing import Any
 
 from structlog import get_logger
 
-from rubricsvc.core.verdict import Reason
-from workers.engines.base import EngineRequest, Failure, RequestFailed
+from workers.engines.base import EngineRequest, RequestFailed, chat_messages
 from workers.engines.http.capabilities import DIALECTS, Dialect, ServerCapabilities
 from workers.engines.http.replies import PARSE_ERRORS
 
@@ -30,8 +28,6 @@ _PLACEHOLDERS = ("Qsystem0Q", "Quser1Q")
 _PLACEHOLDER = re.compile("Q(?:system|user)([01])Q")
 
 log = get_logger(__name__)
-
-Messages = list[dict[str, str]]
 
 
 class PromptLists:
@@ -48,19 +44,20 @@ class PromptLists:
         """The server's dialect; vLLM's where it is unknown."""
         return self._server.dialect or DIALECTS["vllm"]
 
-    async def prompts(self, request: EngineRequest) -> list[str | Failure]:
-        """Return each question's prompt, or ``too_long``; an empty list where they have to be asked one by one."""
+    async def prompts(self, request: EngineRequest) -> list[str]:
+        """Return each question's prompt; an empty list where they have to be asked one by one."""
         if not self.enabled or not all(question.labels and not question.turns for question in request.questions):
             return []
         async with self._learning:
             template = await self._template(request)
         if template is None:
             return []
-        texts = [_render(template, request.system, request.shared + question.text) for question in request.questions]
+        prompts = [_render(template, request.system, *request.turns(question)) for question in request.questions]
         try:
-            return list(await asyncio.gather(*(self._checked(text, request.max_context) for text in texts)))
+            fit = await asyncio.gather(*(self._fits(prompt, request.max_context) for prompt in prompts))
         except (_UnavailableError, *PARSE_ERRORS):
-            return []  # the server counts the tokens of a single question
+            return []
+        return prompts if all(fit) else []  # the server counts the tokens of a single question
 
     def body(self, prompts: Sequence[str]) -> dict[str, Any]:
         """Return the JSON body for at most ``MAX_PROMPTS`` prompts."""
@@ -69,9 +66,7 @@ class PromptLists:
 
     def disable(self, reason: str) -> None:
         """Send no more lists."""
-        log.info(
-            "the server takes no lists of prompts; each question is a request", model=self._server.model, reason=reason
-        )
+        log.info("the server takes no lists of prompts", model=self._server.model, reason=reason)
         self.enabled = False
 
     async def _template(self, request: EngineRequest) -> list[str] | None:
@@ -86,11 +81,10 @@ class PromptLists:
         return self._templates.get(with_system) if self.enabled else None
 
     async def _learn(self, request: EngineRequest) -> None:
-        began = time.monotonic()
         try:
             self._templates[bool(request.system)] = await self._verified_template(request)
         except _UnavailableError:
-            self._server.mark_away(began)
+            self._server.mark_away()
         except PARSE_ERRORS as error:
             if self._server.no_thinking and "chat_template" in str(error):
                 self._server.template_options = False
@@ -98,29 +92,27 @@ class PromptLists:
             else:
                 self.disable(repr(error))
 
-    async def _checked(self, text: str, limit: int | None) -> str | Failure:
-        if limit is None or len(text.encode("utf-8", "replace")) <= limit:  # a token is a byte or more
-            return text
-        count = len(await self._token_ids(text))
-        if count <= limit:
-            return text
-        return Failure(Reason.TOO_LONG, f"the prompt has {count} tokens, max_context is {limit}")
+    async def _fits(self, prompt: str, max_context: int | None) -> bool:
+        if max_context is None or len(prompt.encode("utf-8", "replace")) <= max_context:  # a token is a byte or more
+            return True
+        return len(await self._token_ids(prompt)) <= max_context
 
     async def _verified_template(self, request: EngineRequest) -> list[str]:
-        rendered = await self._token_ids(_messages(_PLACEHOLDERS[0] if request.system else "", _PLACEHOLDERS[1]))
+        system, user = _PLACEHOLDERS
+        rendered = await self._token_ids(chat_messages(system if request.system else "", [user]))
         text = await self._text(rendered)
-        user = request.shared + request.questions[0].text
-        expected = await self._token_ids(_messages(request.system, user))
+        turns = request.turns(request.questions[0])
+        expected = await self._token_ids(chat_messages(request.system, turns))
         # A server that adds a text's first token itself would have it twice.
         for first_token in ("", await self._text(rendered[:1])):
             parts = _PLACEHOLDER.split(text.removeprefix(first_token))
             if parts[1::2] != (["0", "1"] if request.system else ["1"]):
                 raise ValueError("the chat template does not render the system and user texts once each")
-            if await self._token_ids(_render(parts, request.system, user)) == expected:
+            if await self._token_ids(_render(parts, request.system, *turns)) == expected:
                 return parts
         raise ValueError("the chat template changes the texts")
 
-    async def _token_ids(self, source: str | Messages) -> list[int]:
+    async def _token_ids(self, source: str | list[dict[str, str]]) -> list[int]:
         if isinstance(source, str):
             body = self.dialect.no_special_tokens | {"prompt": source}
         else:
@@ -130,8 +122,7 @@ class PromptLists:
 
     async def _text(self, ids: list[int]) -> str:
         body = self.dialect.keep_special_tokens | {"tokens": ids}
-        text: str = (await self._post("/detokenize", body))[self.dialect.text_field]
-        return text
+        return str((await self._post("/detokenize", body))[self.dialect.text_field])
 
     async def _post(self, path: str, body: dict[str, Any]) -> Any:
         client = self._server.client
@@ -143,11 +134,6 @@ class PromptLists:
 
 class _UnavailableError(Exception):
     """The server did not answer."""
-
-
-def _messages(system: str, user: str) -> Messages:
-    before = [{"role": "system", "content": system}] if system else []
-    return [*before, {"role": "user", "content": user}]
 
 
 def _render(parts: list[str], system: str, user: str) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from operator import itemgetter
 from typing import Any
 
 from rubricsvc.core.verdict import RAW_CHARS, Reason, Usage
@@ -25,7 +26,7 @@ def read_chat_completion(body: bytes, question: Question, max_context: int | Non
         return Failure(Reason.UNPARSEABLE, f"the response is larger than {MAX_BODY_BYTES} bytes", raw)
     try:
         data = json.loads(body)
-        choice, counts = _choice(data), _dict(data.get("usage"))
+        choice, counts = data["choices"][0], _dict(data.get("usage"))
         usage = _usage(counts)
         if max_context is not None and usage is not None and usage.prompt > max_context:
             detail = f"the prompt has {usage.prompt:.0f} tokens, max_context is {max_context}"
@@ -42,57 +43,40 @@ def read_chat_completion(body: bytes, question: Question, max_context: int | Non
             thought = float(count) if isinstance(count, int | float) else None
             return Reply(str(text), truncated=truncated, usage=usage, thinking=thinking, thinking_tokens=thought)
         first = ((choice.get("logprobs") or {}).get("content") or [{}])[0]
-        mass = _label_mass(first.get("top_logprobs"), question.labels)
+        listed = [(entry["token"], entry["logprob"]) for entry in first.get("top_logprobs") or ()]
+        return _readout(listed, question.labels, raw, str(text), usage)
     except PARSE_ERRORS as error:
         return Failure(Reason.UNPARSEABLE, f"the response is not a chat completion: {_describe(error)}", raw)
-    return Failure(mass.reason, mass.detail, raw) if isinstance(mass, Failure) else Reply(str(text), mass, usage=usage)
 
 
 def read_completions(body: bytes, questions: Sequence[Question], *, usage_sums_cached: bool) -> list[Reply | Failure]:
-    """Return the replies in the body of a ``/v1/completions`` response with status 200, in the order of ``questions``.
+    """Return the replies to ``questions`` with labels in the body of a ``/v1/completions`` response with status 200.
 
-    Args:
-        body: The body, with one choice for each question.
-        questions: Questions with labels.
-        usage_sums_cached: Whether the usage counts the cached tokens of all prompts, or of the last alone.
+    With ``usage_sums_cached`` its usage counts the cached tokens of all prompts, else of the last alone.
     """
-    raw = raw_text(body)
+    raw, count = raw_text(body), len(questions)
     try:
         data = json.loads(body)
-        choices = {choice["index"]: choice for choice in data["choices"]}
-        if sorted(choices) != list(range(len(questions))):
-            raise ValueError(f"{len(data['choices'])} choices for {len(questions)} prompts")
-        usage = _share(_usage(_dict(data.get("usage"))), len(questions), usage_sums_cached)
+        choices = sorted(data["choices"], key=itemgetter("index"))
+        if len(choices) != count:
+            raise ValueError(f"{len(choices)} choices for {count} prompts")
+        usage = _share(_usage(_dict(data.get("usage"))), count, usage_sums_cached)
+        return [
+            _readout(_first_tokens(choice), question.labels, raw, str(choice.get("text") or ""), usage)
+            for choice, question in zip(choices, questions, strict=True)
+        ]
     except PARSE_ERRORS as error:
         detail = f"the response is not a list of completions: {_describe(error)}"
-        return [Failure(Reason.UNPARSEABLE, detail, raw)] * len(questions)
-    return [_completion(choices[n], question, usage, raw) for n, question in enumerate(questions)]
+        return [Failure(Reason.UNPARSEABLE, detail, raw)] * count
 
 
-def _completion(choice: dict[str, Any], question: Question, usage: Usage | None, raw: str) -> Reply | Failure:
-    try:
-        listed = ((choice.get("logprobs") or {}).get("top_logprobs") or [{}])[0] or {}
-        entries = [{"token": token, "logprob": logprob} for token, logprob in listed.items()]
-        mass = _label_mass(entries, question.labels)
-        text = str(choice.get("text") or "")
-    except PARSE_ERRORS as error:
-        return Failure(Reason.UNPARSEABLE, f"the choice is not a completion: {_describe(error)}", raw)
-    return Failure(mass.reason, mass.detail, raw) if isinstance(mass, Failure) else Reply(text, mass, usage=usage)
+def _first_tokens(choice: dict[str, Any]) -> Collection[tuple[str, float]]:
+    listed = (choice.get("logprobs") or {}).get("top_logprobs") or [None]
+    return (listed[0] or {}).items()
 
 
 def _describe(error: Exception) -> str:
     return f"no field {error}" if isinstance(error, KeyError) else str(error)
-
-
-def _choice(data: dict[str, Any]) -> dict[str, Any]:
-    if not isinstance(data.get("id", ""), str):
-        raise ValueError(f"its id is {data['id']!r}")
-    if not data["choices"]:
-        raise ValueError("it has no choices")
-    choice: dict[str, Any] = data["choices"][0]
-    if choice.get("index", 0) != 0:
-        raise ValueError(f"its first choice has index {choice['index']!r}")
-    return choice
 
 
 def _dict(value: Any) -> dict[str, Any]:
@@ -124,22 +108,23 @@ def _share(usage: Usage | None, count: int, usage_sums_cached: bool) -> Usage | 
     return Usage(prompt=usage.prompt / count, cached=cached / count, completion=usage.completion / count)
 
 
-def _label_mass(listed: list[dict[str, Any]] | None, labels: tuple[str, ...]) -> dict[str, float] | Failure:
-    """Return the probability of each label as the first token, summed over its spellings among the listed tokens.
+def _readout(
+    listed: Collection[tuple[str, float]], labels: tuple[str, ...], raw: str, text: str, usage: Usage | None
+) -> Reply | Failure:
+    """Return a reply with the probability of each label as the first token, summed over its spellings in ``listed``.
 
     A label that is not listed counts as 0: its probability is less than that of the last token listed.
     """
     if not listed:
         advice = "enable top_logprobs (vLLM: --max-logprobs 20), or use a judge with mode `written`"
-        return Failure(Reason.NO_LOGPROBS, f"the server sent no log-probabilities; {advice}")
+        return Failure(Reason.NO_LOGPROBS, f"the server sent no log-probabilities; {advice}", raw)
     mass = dict.fromkeys(labels, 0.0)
     by_token = {normalize_token(label): label for label in labels}
-    for entry in listed:
-        logprob = entry["logprob"]
+    for token, logprob in listed:
         if isinstance(logprob, bool) or not isinstance(logprob, int | float):
             raise TypeError(f"log-probability {cut(repr(logprob), 80)} is not a number")
         if math.isnan(logprob) or logprob > 1e-3:  # slightly over 0 is rounding
-            return Failure(Reason.OUT_OF_RANGE, f"log-probability {logprob} of token {entry['token']!r}")
-        if (label := by_token.get(normalize_token(entry["token"]))) is not None:
+            return Failure(Reason.OUT_OF_RANGE, f"log-probability {logprob} of token {token!r}", raw)
+        if (label := by_token.get(normalize_token(token))) is not None:
             mass[label] = min(1.0, mass[label] + math.exp(logprob))
-    return mass
+    return Reply(text, mass, usage=usage)

@@ -6,26 +6,24 @@ import asyncio
 import random
 import time
 from collections import deque
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from rubricsvc.core.judge import Endpoint
 from rubricsvc.core.verdict import Reason
-from workers.engines.base import Replies, Reply, RequestFailed
-from workers.engines.budget import CallEstimate, Send, charge
-from workers.engines.http.breaker import Breaker
+from workers.engines.base import Outcome, Replies, Reply, RequestFailed, Send
+from workers.engines.budget import CallEstimate, charge
+from workers.engines.http.breaker import DOWN, Breaker
 
 _MAX_RETRY_AFTER_S = 120.0
 _MAX_BACKOFF_S = 8.0
 _POLL_S = 0.25
 """How often a full rate limiter is checked again: a corrected reservation may have made room."""
 
-_OVERLOAD = (Reason.RATE_LIMITED, Reason.SERVER_ERROR, Reason.TIMEOUT, Reason.UNREACHABLE)
+_OVERLOAD = (Reason.RATE_LIMITED, *DOWN)
 
 
 class AdaptiveConcurrency:
-    """A limit of calls in progress, at most ``maximum``: additive increase, multiplicative decrease (as in TCP).
+    """A limit of calls in progress (``async with``), at most ``maximum``: additive increase, multiplicative decrease.
 
     It starts at the maximum; each round of successful calls adds one, a round with an overloaded call halves it.
     """
@@ -42,14 +40,11 @@ class AdaptiveConcurrency:
         """The current limit."""
         return int(self._limit)
 
-    @asynccontextmanager
-    async def slot(self) -> AsyncIterator[None]:
-        """Hold one of the slots, first come first served."""
+    async def __aenter__(self) -> None:
         await self._semaphore.acquire()
-        try:
-            yield
-        finally:
-            self._release()
+
+    async def __aexit__(self, *_: object) -> None:
+        self._release()
 
     def succeeded(self) -> None:
         """Count a successful call."""
@@ -59,11 +54,7 @@ class AdaptiveConcurrency:
             self._release()
 
     def overloaded(self, began: float) -> None:
-        """Count a call that failed under load; one that ``began`` before the last halving says nothing of the limit.
-
-        Args:
-            began: When the call began, by ``time.monotonic``.
-        """
+        """Count a call that failed under load; one that ``began`` before the last halving says nothing of the limit."""
         if began >= self._halved_at:
             before = self.limit
             self._halved_at = time.monotonic()
@@ -77,13 +68,12 @@ class AdaptiveConcurrency:
             self._semaphore.release()
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True)
 class Reservation:
-    """An ``amount`` reserved at a time; ``active`` until the period has passed."""
+    """An ``amount`` reserved at a time."""
 
     at: float
     amount: float
-    active: bool = True
 
 
 class RateLimiter:
@@ -112,16 +102,14 @@ class RateLimiter:
 
     def correct(self, reservation: Reservation, amount: float) -> None:
         """Replace the reserved amount by the actual one."""
-        if reservation.active:
+        if reservation.at + self._period_s > time.monotonic():
             self._total += amount - reservation.amount
             reservation.amount = amount
 
     def _wait_s(self, amount: float) -> float:
         now = time.monotonic()
         while self._reservations and self._reservations[0].at + self._period_s <= now:
-            expired = self._reservations.popleft()
-            expired.active = False
-            self._total -= expired.amount
+            self._total -= self._reservations.popleft().amount
         if not self._reservations or self._total + amount <= self._maximum:
             return 0.0
         return self._reservations[0].at + self._period_s - now
@@ -130,10 +118,7 @@ class RateLimiter:
 class Throttle:
     """The limits that all calls of one engine share. Waiting uses up none of a call's retries.
 
-    Args:
-        endpoint: The limits, the number of retries and the price.
-        breaker: The circuit breaker of the server.
-        first_pause_s: Seconds before the first retry; doubled for each further one.
+    ``first_pause_s`` is the pause before a call's first retry; it is doubled for each further one.
     """
 
     def __init__(self, endpoint: Endpoint, breaker: Breaker, *, first_pause_s: float) -> None:
@@ -146,10 +131,10 @@ class Throttle:
         self._requests = RateLimiter(endpoint.requests_per_minute) if endpoint.requests_per_minute else None
         self._tokens = RateLimiter(endpoint.tokens_per_minute) if endpoint.tokens_per_minute else None
 
-    async def call(self, send: Send, estimate: CallEstimate) -> Replies | RequestFailed:
+    async def call(self, send: Send, estimate: CallEstimate) -> Outcome:
         """Return the outcome of ``send``, repeated up to the retries of the endpoint."""
         for attempt in range(self._max_retries + 1):
-            async with self.concurrency.slot():
+            async with self.concurrency:
                 outcome = await self._breaker.call(lambda: self._limited(send, estimate))
             if not isinstance(outcome, RequestFailed) or not outcome.retry or attempt == self._max_retries:
                 break
@@ -158,7 +143,7 @@ class Throttle:
                 await asyncio.sleep(pause_s * random.uniform(0.75, 1.0))
         return outcome
 
-    async def _limited(self, send: Send, estimate: CallEstimate) -> Replies | RequestFailed:
+    async def _limited(self, send: Send, estimate: CallEstimate) -> Outcome:
         while (left := self._paused_until - time.monotonic()) > 0:
             await asyncio.sleep(left)
         if self._requests:
@@ -166,10 +151,10 @@ class Throttle:
         reservation = await self._tokens.reserve(estimate.tokens) if self._tokens else None
         began = time.monotonic()
         outcome = await charge(send, estimate, self._price)
-        if self._tokens and reservation and (tokens := _tokens_of(outcome)) is not None:
-            self._tokens.correct(reservation, tokens)
         if not isinstance(outcome, RequestFailed):
             self.concurrency.succeeded()
+            if self._tokens and reservation and (tokens := _tokens_of(outcome)) is not None:
+                self._tokens.correct(reservation, tokens)
         elif outcome.failure.reason in _OVERLOAD:
             self.concurrency.overloaded(began)
             if outcome.retry_after_s is not None:
@@ -178,11 +163,9 @@ class Throttle:
         return outcome
 
 
-def _tokens_of(outcome: Replies | RequestFailed) -> float | None:
+def _tokens_of(replies: Replies) -> float | None:
     """Return the tokens that the server counted; None where it did not count them."""
-    if isinstance(outcome, RequestFailed):
-        return None
-    usages = [reply.usage for reply in outcome if isinstance(reply, Reply)]
+    usages = [reply.usage for reply in replies if isinstance(reply, Reply)]
     if not usages or None in usages:
         return None
     return sum(usage.prompt + usage.completion for usage in usages if usage)

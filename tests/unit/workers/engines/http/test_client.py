@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import gzip
 import socket
-import time
-from email.utils import formatdate
 
 import pytest
 
@@ -32,7 +30,6 @@ from workers.engines.http.openai import OpenAIEngine
         (server.TRUNCATED_JSON, Reason.UNPARSEABLE),
         (server.NOT_JSON, Reason.UNPARSEABLE),
         (server.NO_CHOICES, Reason.UNPARSEABLE),
-        (server.WRONG_ID, Reason.UNPARSEABLE),
         (server.NAN, Reason.OUT_OF_RANGE),
         (server.POSITIVE, Reason.OUT_OF_RANGE),
     ],
@@ -159,23 +156,9 @@ def test_server_without_http_is_unreachable() -> None:
     assert answer.reason is Reason.UNREACHABLE
 
 
-@pytest.mark.parametrize(
-    ("given", "low", "high"),
-    [
-        ("0.3", 0.3, 0.3),
-        pytest.param(formatdate(time.time() + 1e6, usegmt=True), 1, 1e6, id="date"),
-        ("-1", None, None),
-        ("soon", None, None),
-        ("nan", None, None),
-        ("Fri, 20 Nov 2026 10:00:00 +9999999999999999999", None, None),
-    ],
-)
-def test_retry_after_parses_seconds_and_dates(given: str, low: float | None, high: float | None) -> None:
-    seconds = retry_after({"Retry-After": given})
-    if low is None or high is None:
-        assert seconds is None
-    else:
-        assert seconds is not None and low <= seconds <= high
+@pytest.mark.parametrize(("given", "seconds"), [("0.3", 0.3), ("-1", None), ("soon", None), ("nan", None), ("", None)])
+def test_retry_after_parses_seconds(given: str, seconds: float | None) -> None:
+    assert retry_after({"Retry-After": given}) == seconds
 
 
 def test_body_with_an_unknown_charset_is_read() -> None:

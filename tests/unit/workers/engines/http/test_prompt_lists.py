@@ -148,30 +148,23 @@ def test_prompt_list_fails_only_the_prompt_that_is_too_long() -> None:
     assert masses([*answers[:2], answers[3]]) == pytest.approx([0.01, 0.02, 0.04])
 
 
-@pytest.mark.parametrize("counted", [10, 100_000])
-def test_max_context_is_checked_for_each_prompt(counted: int) -> None:
-    """The server's tokens are characters. What it says of the whole list tells nothing of one."""
-    tails = ["1?", "x" * 1000 + " 2?", "é" * 400 + " 3?"]
-    request = EngineRequest("", "Criterion ", tuple(Question(tail, YES_NO) for tail in tails), max_context=600)
+def test_prompt_over_max_context_fails_alone() -> None:
+    """The server's tokens are characters. It counts them for single requests; a list has none that is too long."""
+    long, short = "x" * 1000 + " 2?", "é" * 400 + " 3?"
+    mixed, fitting = (
+        EngineRequest("", "Criterion ", tuple(Question(tail, YES_NO) for tail in tails), max_context=600)
+        for tails in (["1?", long, short], ["1?", short])
+    )
 
     def script(number: int, body: dict[str, Any]) -> ScriptedReply:
-        return replace(by_number(number, body), usage={"prompt_tokens": counted, "completion_tokens": 1})
+        usage = {"prompt_tokens": len(body["messages"][-1]["content"]), "completion_tokens": 1}
+        return replace(by_number(number, body), usage=usage)
 
     with scripted_server(script, kind="vllm") as running:
-        for first, second, third in ask_at(running, request, request):
-            assert isinstance(second, Failure) and second.reason is Reason.TOO_LONG
-            assert masses([first, third]) == pytest.approx([0.02, 0.04])
-    assert running.list_sizes == [2, 2]
-    assert running.count == 4  # what is too long is never sent
-
-
-def test_prompts_over_max_context_are_not_sent() -> None:
-    long, short = (replace(readouts(3, shared=text), max_context=600) for text in ("long " * 1000, "short "))
-    with scripted_server(by_number, kind="vllm") as running:
-        refused, answers = ask_at(running, long, short)
-    assert [str(answer.reason) for answer in refused if isinstance(answer, Failure)] == ["too_long"] * 3
-    assert masses(answers) == pytest.approx([0.01, 0.02, 0.03])
-    assert (running.list_sizes, running.count) == ([3], 3)
+        (first, second, third), answers = ask_at(running, mixed, fitting)
+    assert isinstance(second, Failure) and second.reason is Reason.TOO_LONG
+    assert masses([first, third]) == masses(answers) == pytest.approx([0.02, 0.04])
+    assert running.list_sizes == [2]
 
 
 def test_list_with_invalid_logprobs_is_repeated_as_single_requests() -> None:

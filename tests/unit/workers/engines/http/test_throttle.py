@@ -44,7 +44,7 @@ def test_concurrency_never_exceeds_a_limit_that_moves() -> None:
 
         async def call(number: int) -> None:
             nonlocal busy
-            async with concurrency.slot():
+            async with concurrency:
                 busy += 1
                 early = number <= 20  # those that began before the halving may still be in progress
                 most[early] = max(most[early], busy)
@@ -65,7 +65,7 @@ def test_concurrency_keeps_the_slot_of_a_cancelled_waiter() -> None:
         concurrency = AdaptiveConcurrency(1)
 
         async def call(hold: asyncio.Event) -> None:
-            async with concurrency.slot():
+            async with concurrency:
                 await hold.wait()
 
         first, second = asyncio.Event(), asyncio.Event()
@@ -75,7 +75,7 @@ def test_concurrency_keeps_the_slot_of_a_cancelled_waiter() -> None:
         await tasks[0]  # the slot is handed to the second, which has not run yet
         tasks[1].cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        async with asyncio.timeout(5), concurrency.slot():
+        async with asyncio.timeout(5), concurrency:
             pass
 
     asyncio.run(run())
