@@ -14,10 +14,9 @@ from rubricsvc.cli.waiting import print_job
 from rubricsvc.core.states import JobStatus
 from rubricsvc.errors import InvalidError
 from rubricsvc.services import submitting
-from rubricsvc.services.exporting import export_job
+from rubricsvc.services.exporting import export_job, export_pairs
 from rubricsvc.services.importing import COMPLETIONS, RECORDS
 from rubricsvc.services.job_reports import read_job, summary_row
-from rubricsvc.services.pairs import export_pairs
 from rubricsvc.store import jobs
 from rubricsvc.store.session import Database
 

@@ -22,7 +22,7 @@ from rubricsvc.core.judge import Judge
 from rubricsvc.core.repeatability import Repeatability
 from rubricsvc.errors import InvalidError, NotFoundError
 from rubricsvc.formats import load
-from rubricsvc.services.selecting import veto_warning
+from rubricsvc.services.submitting import veto_warning
 from rubricsvc.store import audits, judges
 from workers import checks
 

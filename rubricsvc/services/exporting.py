@@ -1,53 +1,69 @@
-"""Export the results of a job: each reward with its verdicts and where it comes from."""
+"""Export the results of a job, page by page: memory does not grow with the job."""
 
 from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TextIO
 
-from rubricsvc.store import jobs, prompts, verdicts
+from rubricsvc.store import groups, jobs, pairs, verdicts
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from rubricsvc.core.verdict import Verdict
     from rubricsvc.store.session import Database
     from rubricsvc.store.tables import ItemRow, JobRow
 
-PAGE = 200
+RESULTS_PER_PAGE = 200
+GROUPS_PER_PAGE = 100
 
 
 def export_job(db: Database, job_id: int, stream: TextIO, *, as_csv: bool) -> int:
     """Write a line of JSON or CSV for each completion and rubric; return how many of them have no reward.
 
+    A CSV has the values by criterion in one column, since rubrics differ.
+
     Raises:
         NotFoundError: no such job.
     """
-    write = _writer(stream, as_csv=as_csv)
-    external_ids: dict[int, str | None] = {}
-    without_reward = after = 0
+    table: csv.DictWriter[str] | None = None
+    without_reward = 0
+    for line, found in _results(db, job_id):
+        without_reward += line["reward"] is None
+        if not as_csv:
+            _write_json(stream, line | {"verdicts": [plain_verdict(verdict) for verdict in found]})
+            continue
+        line["values"] = json.dumps({verdict.criterion: verdict.value for verdict in found}, ensure_ascii=False)
+        line["failed"] = " ".join(f"{verdict.criterion}:{verdict.reason}" for verdict in found if verdict.reason)
+        if table is None:
+            table = csv.DictWriter(stream, list(line), lineterminator="\n")
+            table.writeheader()
+        table.writerow(line)
+    return without_reward
+
+
+def _results(db: Database, job_id: int) -> Iterator[tuple[dict[str, Any], list[Verdict]]]:
+    after = 0
     while True:
-        with db.read() as session:  # one page each, so that memory does not grow with the job
+        with db.read() as session:
             job = jobs.get(session, job_id)
-            rows = jobs.results(session, job_id, after=after, limit=PAGE)
+            rows = jobs.results(session, job_id, after=after, limit=RESULTS_PER_PAGE)
             by_item = verdicts.for_items(session, [row.id for row in rows])
-            for row in rows:
-                prompt_id = row.completion.prompt_id
-                if prompt_id not in external_ids:
-                    external_ids[prompt_id] = prompts.get(session, prompt_id).external_id
-                without_reward += row.reward is None
-                write(_line(job, row, external_ids[prompt_id]), by_item.get(row.id, []))
+            page = [(_line(job, row), by_item.get(row.id, [])) for row in rows]
         if not rows:
-            return without_reward
+            return
+        yield from page
         after = rows[-1].id
 
 
-def _line(job: JobRow, row: ItemRow, prompt_external_id: str | None) -> dict[str, Any]:
+def _line(job: JobRow, row: ItemRow) -> dict[str, Any]:
     completion = row.completion.content
     return {
         "job_id": job.id,
         "prompt_id": row.completion.prompt_id,
-        "prompt_external_id": prompt_external_id,
+        "prompt_external_id": row.completion.prompt.external_id,
         "completion_id": row.completion_id,
         "completion_external_id": completion.get("id"),
         "policy": row.completion.policy,
@@ -70,21 +86,39 @@ def plain_verdict(verdict: Verdict) -> dict[str, Any]:
     return verdict.model_dump(mode="json", exclude_none=True, exclude=None if verdict.evidence else {"evidence"})
 
 
-def _writer(stream: TextIO, *, as_csv: bool) -> Callable[[dict[str, Any], list[Verdict]], None]:
-    """Return the function that writes a line. In CSV the values by criterion are one column: rubrics differ."""
-    table: csv.DictWriter[str] | None = None
+@dataclass
+class PairCounts:
+    """How many pairs were written, and left out because rewards are ``close`` or texts the ``same``."""
 
-    def write_json(line: dict[str, Any], verdicts: list[Verdict]) -> None:
-        line["verdicts"] = [plain_verdict(verdict) for verdict in verdicts]
-        stream.write(json.dumps(line, ensure_ascii=False, allow_nan=False) + "\n")
+    written: int = 0
+    close: int = 0
+    same: int = 0
 
-    def write_csv(line: dict[str, Any], verdicts: list[Verdict]) -> None:
-        nonlocal table
-        line["values"] = json.dumps({verdict.criterion: verdict.value for verdict in verdicts}, ensure_ascii=False)
-        line["failed"] = " ".join(f"{verdict.criterion}:{verdict.reason}" for verdict in verdicts if verdict.reason)
-        if table is None:
-            table = csv.DictWriter(stream, list(line), lineterminator="\n")
-            table.writeheader()
-        table.writerow(line)
 
-    return write_csv if as_csv else write_json
+def export_pairs(db: Database, job_id: int, stream: TextIO, *, min_margin: float) -> PairCounts:
+    """Write a JSON line for each two completions of a prompt whose rewards differ by at least ``min_margin``.
+
+    A line has prompt, chosen and rejected as lists of messages, as TRL reads them.
+
+    Raises:
+        NotFoundError: no such job.
+    """
+    counts, after = PairCounts(), (0, 0)
+    while True:
+        with db.read() as session:
+            job = jobs.get(session, job_id)
+            page = groups.page(session, job_id, after=after, limit=GROUPS_PER_PAGE)
+            for group in page:
+                found = pairs.of_group(session, job, group, min_margin)
+                for pair in found.preferences:
+                    _write_json(stream, found.line(pair))
+                counts.written += len(found.preferences)
+                counts.close += found.close
+                counts.same += found.same
+        if not page:
+            return counts
+        after = page[-1]
+
+
+def _write_json(stream: TextIO, line: dict[str, Any]) -> None:
+    stream.write(json.dumps(line, ensure_ascii=False, allow_nan=False) + "\n")

@@ -1,18 +1,29 @@
-"""Submit completions for scoring."""
+"""Select completions with their rubrics, and submit them for scoring."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING
 
-from rubricsvc.services.selecting import Selection, select, veto_warning
-from rubricsvc.store import jobs, judges, rubrics
+from rubricsvc.errors import InvalidError
+from rubricsvc.store import completions, jobs, judges, rubrics
 from rubricsvc.store.session import PUBLISHED
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
+    from rubricsvc.core.judge import Judge
     from rubricsvc.services.importing import ImportResult
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """``pairs`` of (completion id, rubric id), and how many completions have ``no_rubric`` and are left out."""
+
+    pairs: list[tuple[int, int]]
+    no_rubric: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,18 +48,10 @@ def submit(
     name: str = "",
     budget: float | None = None,
 ) -> Submission:
-    """Submit selected completions to a judge; the same judge, completions and rubrics give the same job.
+    """Submit the completions that `select` selects to a judge, in a session to write in.
 
-    Args:
-        session: a session to write in.
-        judge_ref: name or id of the judge.
-        imported: score the completions of this import; all stored ones by default.
-        rubric: score by this rubric; by default by all rubrics of each prompt.
-        policy: score the completions of this policy.
-        limit: maximum number of completions.
-        key: idempotency key.
-        name: name of the job.
-        budget: maximum cost in US dollars.
+    The same judge, completions and rubrics give the same job; so does the same idempotency ``key``. ``budget`` is in US
+    dollars.
 
     Raises:
         NotFoundError: no such judge or rubric.
@@ -63,3 +66,73 @@ def submit(
         warning = veto_warning(judge.value, required)
     job = jobs.submit(session, judge_id=judge.id, items=selection.pairs, key=key, name=name, budget=budget)
     return Submission(job.id, PUBLISHED in session.info, selection, warning)  # only a new job is published
+
+
+def select(
+    session: Session,
+    imported: ImportResult | None = None,
+    *,
+    rubric: str | None = None,
+    policy: str | None = None,
+    limit: int | None = None,
+) -> Selection:
+    """Select completions with rubrics: of an import, or of all stored ones.
+
+    Args:
+        session: the session to read in.
+        imported: the import whose completions are selected; all completions by default.
+        rubric: score by this rubric; by default by the newest versions of all rubrics of each prompt.
+        policy: select the completions of this policy.
+        limit: maximum number of completions that have a rubric.
+
+    Raises:
+        NotFoundError: no such rubric.
+        InvalidError: nothing is selected.
+    """
+    one = rubrics.get(session, rubric) if rubric is not None else None
+
+    @cache
+    def rubric_ids(prompt_id: int) -> list[int]:
+        if one is None:
+            return [row.id for row in rubrics.for_prompt(session, prompt_id)]
+        return [one.id] if one.prompt_id in (None, prompt_id) else []
+
+    pairs: list[tuple[int, int]] = []
+    selected = no_rubric = 0
+    for completion_id, prompt_id in _completions(session, imported, policy):
+        if ids := rubric_ids(prompt_id):
+            pairs += ((completion_id, rubric_id) for rubric_id in ids)
+            selected += 1
+        else:
+            no_rubric += 1
+        if selected == limit:
+            break
+    if not pairs:
+        of = f" of policy {policy!r}" if policy is not None else ""
+        raise InvalidError(
+            f"nothing to score: no completion{of} has a rubric",
+            hint="see `rubricsvc rubrics list` and `rubricsvc completions list`, or name a rubric with --rubric",
+        )
+    return Selection(pairs, no_rubric)
+
+
+def _completions(session: Session, imported: ImportResult | None, policy: str | None) -> Iterator[tuple[int, int]]:
+    """Yield (completion id, prompt id)."""
+    if imported is not None:
+        yield from dict.fromkeys((c.id, c.prompt_id) for c in imported.completions if policy in (None, c.policy))
+        return
+    after = 0
+    while rows := completions.page(session, after=after, limit=500, policy=policy):
+        yield from ((row.id, row.prompt_id) for row in rows)
+        after = rows[-1].id
+
+
+def veto_warning(judge: Judge, required: Sequence[str]) -> str | None:
+    """Return a warning if a comparative judge judges ``required`` criteria: it vetoes about half of each group."""
+    if judge.mode != "comparative" or not required:
+        return None
+    more = f" and {len(required) - 1} more" if len(required) > 1 else ""
+    return (
+        f"{required[0]}{more} is required, and judge {judge.name} is comparative: its values are relative, so"
+        " about half of each group is vetoed. Use `required` with checks, or with a readout or written judge."
+    )

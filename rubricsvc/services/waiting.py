@@ -42,16 +42,12 @@ def ensure_worker(
             yield
         return
     if is_open:
-        _warn_no_worker(job_id, notify)
+        try:
+            check_broker(get_settings().broker_url)
+        except UnavailableError as error:
+            notify(f"{error.message}; job {job_id} is stored and waits for a worker")
+            notify(f"hint: start it, or score here: RUBRICSVC_BROKER_URL=memory:// rubricsvc jobs wait {job_id}")
     yield
-
-
-def _warn_no_worker(job_id: int, notify: Notify) -> None:
-    try:
-        check_broker(get_settings().broker_url)
-    except UnavailableError as error:
-        notify(f"{error.message}; job {job_id} is stored and waits for a worker")
-        notify(f"hint: start the broker, or score here: RUBRICSVC_BROKER_URL=memory:// rubricsvc jobs wait {job_id}")
 
 
 def follow(db: Database, job_id: int, notify: Notify = lambda _: None) -> Iterator[Progress]:

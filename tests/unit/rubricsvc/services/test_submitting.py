@@ -1,4 +1,4 @@
-"""Which completions a job scores."""
+"""Which completions a job scores, and its submission."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from rubricsvc.core.judge import Judge
 from rubricsvc.errors import InvalidError, NotFoundError
 from rubricsvc.formats import InputFile
 from rubricsvc.services.importing import ImportResult, import_file
-from rubricsvc.services.selecting import Selection, select, veto_warning
+from rubricsvc.services.submitting import Selection, select, submit, veto_warning
+from rubricsvc.store import jobs, judges
 from rubricsvc.store.session import Database
 
 FILE = """\
@@ -51,3 +52,26 @@ def test_veto_warning_is_for_comparative_judges() -> None:
     assert "'c1' and 1 more" in (veto_warning(comparative, ["'c1'", "'c2'"]) or "")
     assert veto_warning(comparative, []) is None
     assert veto_warning(Judge(name="j", model="m"), ["'c1'"]) is None
+
+
+def test_submit_gives_the_same_job_again(db: Database, imported: ImportResult) -> None:
+    with db.write() as session:
+        judges.add(session, Judge(name="j", model="m"))
+    found = []
+    for name in ("first", "again"):
+        with db.write() as session:
+            found.append(submit(session, "j", imported, name=name))
+    assert [(one.job_id, one.is_new, one.warning) for one in found] == [(1, True, None), (1, False, None)]
+    assert found[0].selection == Selection([(1, 1), (2, 1)], no_rubric=1)
+    with db.read() as session:
+        assert jobs.get(session, 1).name == "first"
+
+
+def test_submit_warns_of_required_criteria_of_a_comparative_judge(db: Database, tmp_path: Path) -> None:
+    (tmp_path / "file.yaml").write_text("{prompt: P?, criteria: [{text: a, required: true}], completions: [x]}")
+    with db.write() as session:
+        judges.add(session, Judge(name="j", model="m", mode="comparative"))
+        import_file(session, InputFile(tmp_path / "file.yaml"))
+        assert "c1" in (submit(session, "j").warning or "")
+        with pytest.raises(NotFoundError):
+            submit(session, "none")
