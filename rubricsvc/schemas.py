@@ -47,10 +47,10 @@ class Wire(BaseModel):
 
     @classmethod
     def of(cls, row: object, **fields: object) -> Self:
-        """Return the attributes of a database row and ``fields``. What is in neither is the row's ``value``."""
+        """Return the attributes of a row or value, and ``fields``. What is in neither is the row's ``value``."""
         names = cls.model_fields.keys() - fields.keys()
         values = {name: getattr(row, name) if hasattr(row, name) else row.value for name in names}  # type: ignore[attr-defined]
-        return cls.model_validate(values | fields)
+        return cls.model_validate(values | fields, from_attributes=True)
 
 
 def _example(example: JsonDict) -> ConfigDict:

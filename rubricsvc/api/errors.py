@@ -16,7 +16,7 @@ from starlette.exceptions import HTTPException
 
 from rubricsvc.core.validation_messages import FieldPath, field_messages
 from rubricsvc.errors import InvalidError, MalformedError, RubricsvcError, TooLargeError, UnavailableError
-from rubricsvc.schemas import ErrorBody, FileProblem, Problem
+from rubricsvc.schemas import ErrorBody, Problem
 
 log = structlog.get_logger(__name__)
 
@@ -29,7 +29,7 @@ def error_responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 def error_response(error: RubricsvcError) -> JSONResponse:
     """Return the response of an error."""
-    problem = Problem.of(error, errors=tuple(map(FileProblem.of, error.errors)))
+    problem = Problem.of(error)
     content = ErrorBody(error=problem).model_dump(exclude={"error": {"errors"}} if not problem.errors else None)
     return JSONResponse(content, error.status, _HEADERS.get(error.status))
 

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Depends, Query, Request
 from rubricsvc.api.errors import error_responses
 from rubricsvc.api.request import Db, ValidatorsDep
 from rubricsvc.queries import ImportQuery
-from rubricsvc.schemas import FileProblem, ImportedFile
+from rubricsvc.schemas import ImportedFile
 from rubricsvc.services.importing import import_content
 
 router = APIRouter(prefix="/imports", tags=["imports"])
@@ -31,5 +31,4 @@ def create(
     """
     with db.write() as session:
         result = import_content(session, content, check=validators.rubric, **query.model_dump())
-    completion_ids = [completion.id for completion in result.completions]
-    return ImportedFile.of(result, completion_ids=completion_ids, skipped=tuple(map(FileProblem.of, result.skipped)))
+    return ImportedFile.of(result, completion_ids=[completion.id for completion in result.completions])

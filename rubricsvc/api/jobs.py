@@ -13,7 +13,7 @@ from rubricsvc.api.errors import error_responses
 from rubricsvc.api.pagination import paginate
 from rubricsvc.api.request import Db, IdInPath
 from rubricsvc.queries import ItemFilters, JobFilters, JobQuery, PairFilters
-from rubricsvc.schemas import Item, JobProgress, JobSummary, NewJob, Page, PreferencePair, RetriedJob, StoredJob
+from rubricsvc.schemas import Item, NewJob, Page, PreferencePair, RetriedJob, StoredJob
 from rubricsvc.store import completions, jobs, judges, pairs, rubrics
 from rubricsvc.store.session import PUBLISHED, Database
 from rubricsvc.store.tables import JobRow
@@ -22,22 +22,16 @@ from rubricsvc.store.verdicts import for_items
 router = APIRouter(prefix="/jobs", tags=["jobs"], route_class=StrictRoute)
 
 
-def to_schema(row: JobRow, progress: jobs.Progress | None = None, summary: jobs.Summary | None = None) -> StoredJob:
-    """Return the wire type of a row."""
-    return StoredJob.of(
-        row,
-        judge=row.judge.name,
-        progress=JobProgress.model_validate(progress.as_dict()) if progress else None,
-        summary=JobSummary.model_validate(summary, from_attributes=True) if summary else None,
-    )
+def _of(row: JobRow, **fields: object) -> StoredJob:
+    return StoredJob.of(row, **({"judge": row.judge.name, "progress": None, "summary": None} | fields))
 
 
 def _load(db: Database, job_id: int, *, summary: bool = False) -> StoredJob:
     """Return a job with its progress. A summary reads every verdict, so this runs outside of write transactions."""
     with db.read() as session:
         job = jobs.get(session, job_id)
-        summary_ = jobs.summary(session, job_id) if summary or job.finished_at else None
-        return to_schema(job, jobs.progress(session, job_id), summary_)
+        results = jobs.summary(session, job_id) if summary or job.finished_at else None
+        return _of(job, progress=jobs.progress(session, job_id), summary=results)
 
 
 @router.post("", status_code=201, responses={**error_responses(404, 409), 200: {"model": StoredJob}})
@@ -79,7 +73,7 @@ def _reject_unknown_completion(db: Database, new: NewJob) -> None:
 @router.get("", responses=error_responses())
 def page(db: Db, query: Annotated[JobFilters, Query()]) -> Page[StoredJob]:
     """List jobs, oldest first."""
-    return paginate(db, jobs.page, to_schema, query)
+    return paginate(db, jobs.page, _of, query)
 
 
 @router.get("/{job_id}", responses=error_responses(404))

@@ -63,7 +63,7 @@ class RequestContext:
 
 
 class BodyLimit:
-    """Reject bodies of more than ``limit`` bytes: by Content-Length, or while reading."""
+    """Reject bodies of more than ``limit`` bytes while they are read."""
 
     def __init__(self, app: ASGIApp, limit: int) -> None:
         self.app = app
@@ -71,25 +71,14 @@ class BodyLimit:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one ASGI connection."""
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
-            return
-        message_text = f"the request body exceeds {self.limit} bytes"
-        declared = Headers(scope=scope).get("content-length", "")
-        if declared.isdecimal() and int(declared[:20]) > self.limit:
-            error = TooLargeError(message_text, hint="split the request into smaller ones")
-            await errors.error_response(error)(scope, receive, send)
-            return
         seen = 0
 
         async def receive_limited() -> Message:
             nonlocal seen
             message = await receive()
             seen += len(message.get("body", b""))
-            if seen > self.limit:
-                raise HTTPException(
-                    TooLargeError.status, message_text
-                )  # the only exception that FastAPI passes on here
+            if seen > self.limit:  # HTTPException is the only exception that FastAPI passes on here
+                raise HTTPException(TooLargeError.status, f"the request body exceeds {self.limit} bytes")
             return message
 
         await self.app(scope, receive_limited, send)

@@ -140,7 +140,7 @@ def test_client_iterate_reads_all_pages(client: Client) -> None:
 
 
 def test_client_raises_errors_of_service(client: Client) -> None:
-    with pytest.raises(NotFoundError, match="no job 7") as caught:
+    with pytest.raises(NotFoundError, match="7") as caught:
         client.jobs.get(7)
     assert caught.value.hint
     client.judges.add(JUDGE)
@@ -176,7 +176,7 @@ def test_client_score_shares_rubric_between_prompts(client: Client, worker: Call
     for question in ("Why?", "How?"):
         (scored,) = client.score(question, RUBRIC, ["one"], JUDGE, timeout=30)
         assert scored.reward is not None
-    with pytest.raises(ConflictError, match="no prompt"):
+    with pytest.raises(ConflictError):
         client.rubrics.add(RUBRIC, f"rubric-{RUBRIC.digest[:12]}", prompt_id=1)
 
 
@@ -192,7 +192,7 @@ def test_client_wait_raises_timeout(client: Client) -> None:
 def test_client_proxy_error_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rubricsvc.client.transport.MAX_DELAY_S", 0.0)
     transport = httpx2.MockTransport(lambda _request: httpx2.Response(502, text="Bad Gateway"))
-    with Client("http://proxy", transport=transport) as client, pytest.raises(UnavailableError, match="HTTP 502"):
+    with Client("http://proxy", transport=transport) as client, pytest.raises(UnavailableError, match="502"):
         client.jobs.get(1)
 
 
@@ -268,7 +268,7 @@ def test_client_retry_sends_same_idempotency_key(slept: list[float]) -> None:
     transport = Answers(
         httpx2.ConnectError("lost"), httpx2.ReadError("lost"), httpx2.Response(404, text="nothing here")
     )
-    with pytest.raises(RubricsvcError, match="HTTP 404: nothing here"):
+    with pytest.raises(RubricsvcError, match="nothing here"):
         Client(transport=transport).jobs.submit("j", [(1, "r")])
     sent = [request.headers["Idempotency-Key"] for request in transport.requests]
     assert len(sent) == 3
@@ -280,15 +280,16 @@ def test_client_retry_sends_same_idempotency_key(slept: list[float]) -> None:
 
 
 def test_client_gives_up_after_retries(slept: list[float]) -> None:
-    busy = {"error": {"code": "unavailable", "message": "the database does not answer", "hint": "h", "path": ""}}
-    with pytest.raises(UnavailableError, match="the database does not answer") as caught:
+    busy = {"error": {"code": "unavailable", "message": "busy", "hint": "h", "path": ""}}
+    with pytest.raises(UnavailableError, match="busy") as caught:
         Client(transport=Answers(*[httpx2.Response(503, json=busy) for _ in range(6)])).prompts.page()
     assert caught.value.hint == "h"
     with (
         Client(f"http://127.0.0.1:{free_port()}") as nobody,
-        pytest.raises(UnavailableError, match="cannot be reached"),
+        pytest.raises(UnavailableError) as unreachable,
     ):
         nobody.prompts.page()
+    assert isinstance(unreachable.value.__cause__, httpx2.ConnectError)
 
 
 def test_client_does_not_retry_other_errors(slept: list[float]) -> None:

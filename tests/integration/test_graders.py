@@ -175,7 +175,7 @@ def test_run_rejects_invalid_graders_with_the_path(client: OpenAI, grader: Any, 
 
 
 def test_run_names_a_model_without_a_judge(client: OpenAI) -> None:
-    with pytest.raises(NotFoundError, match="no judge asks the model 'gpt-unknown'"):
+    with pytest.raises(NotFoundError, match="gpt-unknown"):
         run(client, {**SCORE, "model": "gpt-unknown"})
 
 

@@ -31,7 +31,7 @@ def test_readyz_old_schema_is_503(http: TestClient, db: Database) -> None:
 def test_readyz_unreachable_broker_is_503(serve: Serve, kind: str) -> None:
     answer = serve(broker_url=f"{kind}://127.0.0.1:{free_port()}/0").get("/readyz")
     assert answer.status_code == 503
-    assert answer.json()["error"]["message"] == "broker: not ready"
+    assert answer.json()["error"]["message"].startswith("broker:")
     assert "127.0.0.1" not in answer.text
 
 
@@ -41,7 +41,7 @@ def test_readyz_does_not_reveal_addresses(http: TestClient, db: Database) -> Non
     path.unlink()
     path.mkdir()  # which is no database
     answer = http.get("/readyz")
-    assert (answer.status_code, answer.json()["error"]["message"]) == (503, "database: not ready")
+    assert answer.status_code == 503 and answer.json()["error"]["message"].startswith("database:")
     assert answer.json()["error"]["hint"] and path.name not in answer.text
 
 
