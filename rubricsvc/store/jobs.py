@@ -33,7 +33,7 @@ from rubricsvc.store.tables import (
     VerdictRow,
     utcnow,
 )
-from rubricsvc.store.upsert import batched, insert, insert_rows
+from rubricsvc.store.upsert import add_new, batched, insert
 
 ITEMS_PER_MESSAGE = 32
 MAX_MESSAGES = 32
@@ -105,7 +105,7 @@ def submit(
         return job
     rows = [{"job_id": job_id, "judge_id": judge_id, "completion_id": c, "rubric_id": r} for c, r in pairs]
     for chunk in batched(rows):
-        session.execute(*insert_rows(session, ItemRow, chunk))
+        add_new(session, ItemRow, chunk)
     _reject_foreign_rubrics(session, job_id)
     outbox.publish(session, judge_id, message_count(len(pairs)))
     return get(session, job_id)

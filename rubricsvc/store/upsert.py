@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any, TypeVar
 
-from sqlalchemy import ARRAY, JSON, ColumnElement, Text, cast, func, literal, select
+from sqlalchemy import JSON, Text, cast, column, func, literal, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session
 
@@ -38,17 +38,20 @@ def insert(session: Session, table: type[Base]) -> Any:
 def insert_rows(session: Session, table: type[Base], rows: list[dict[str, Any]]) -> tuple[Any, Any]:
     """Return an ``insert`` of many rows with the same columns, and its parameters.
 
-    PostgreSQL is handed one array a column: a VALUES list of thousands of parameters takes its driver longer to parse
-    than the server to write.
+    PostgreSQL is handed all rows as one JSON text: its driver takes longer to quote thousands of parameters, or arrays
+    of them, than the server to write. What a JSON column holds is a text in that text, so that it stays as it is.
     """
     statement = insert(session, table)
     if session.get_bind().dialect.name != "postgresql":
         return statement, rows
     columns = [table.__table__.columns[name] for name in rows[0]]
-    arrays = [_array(column, [row[column.name] for row in rows]) for column in columns]
-    given = func.unnest(*arrays).table_valued(*[c.name for c in columns], name="given").render_derived()
-    chosen = [cast(given.c[c.name], c.type) if isinstance(c.type, JSON) else given.c[c.name] for c in columns]
-    return statement.from_select([c.name for c in columns], select(*chosen)), None
+    documents = [c.name for c in columns if isinstance(c.type, JSON)]
+    given = literal(json.dumps([row | {name: json.dumps(row[name]) for name in documents} for row in rows]), Text)
+    typed = [column(c.name, Text() if c.name in documents else c.type) for c in columns]
+    read = func.json_to_recordset(cast(given, JSON)).table_valued(*typed).render_derived("given", with_types=True)
+    return statement.from_select(
+        [c.name for c in columns], select(*(cast(read.c[c.name], c.type) for c in columns))
+    ), None
 
 
 def add_new(session: Session, table: type[Base], rows: list[dict[str, Any]]) -> None:
@@ -63,13 +66,6 @@ def added(session: Session) -> Counter[str]:
     """Return how many rows this session has added, by table."""
     counts: Counter[str] = session.info.setdefault("added", Counter())
     return counts
-
-
-def _array(column: ColumnElement[Any], values: list[Any]) -> Any:
-    """Return the values as an array; JSON as text, because the driver cannot tell the types inside."""
-    if isinstance(column.type, JSON):
-        return cast([json.dumps(value) for value in values], ARRAY(Text))
-    return cast(values, ARRAY(column.type))
 
 
 def get_or_add(session: Session, table: type[Row], unique: dict[str, Any], **others: Any) -> tuple[Row, bool]:

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from rubricsvc.core.questions import QuestionSet
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.store.tables import ItemRow, QuestionRow, VerdictRow
-from rubricsvc.store.upsert import batched, insert_rows
+from rubricsvc.store.upsert import add_new, batched, insert_rows
 
 Name = tuple[int, str]
 """(completion id, fingerprint of the question): what names a verdict."""
@@ -39,8 +39,7 @@ def add_questions(session: Session, sets: Iterable[QuestionSet]) -> None:
             for position, (key, fingerprint) in enumerate(by_digest[digest].fingerprints.items())
         ]
         for part in batched(rows):
-            statement, parameters = insert_rows(session, QuestionRow, part)
-            session.execute(statement.on_conflict_do_nothing(), parameters)
+            add_new(session, QuestionRow, part)
 
 
 def known(session: Session, asked: Iterable[Asked]) -> list[dict[str, Verdict]]:
@@ -79,7 +78,9 @@ def write(session: Session, verdicts: Iterable[tuple[Name, int, int, Verdict]]) 
             set_={**changed, "attempts": VerdictRow.attempts + 1},
             where=VerdictRow.outcome == "failed",
         ).returning(VerdictRow.completion_id, VerdictRow.fingerprint, VerdictRow.attempts)
-        written |= {(id_, name): attempts for id_, name, attempts in session.execute(statement, parameters)}
+        written |= {
+            (id_, name): attempts for id_, name, attempts in session.connection().execute(statement, parameters)
+        }
     return written
 
 
