@@ -9,7 +9,6 @@ from __future__ import annotations
 import ast
 import math
 import operator
-import re
 import sys
 from collections.abc import Callable, Collection, Mapping
 
@@ -20,10 +19,6 @@ MAX_LENGTH = 4000
 
 _MAX_DEPTH = 200
 _MAX_NUMBER = sys.float_info.max
-
-_TOKEN = re.compile(
-    r"\s*(?:(\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?)|([A-Za-z_]\w*)|(\*\*|[-+*/^(),]))", re.ASCII
-)
 _OPERATORS: dict[type[ast.AST], Callable[..., float]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -83,15 +78,8 @@ def evaluate(text: str, values: Mapping[str, float]) -> float:
 def _parse(text: str) -> ast.expr:
     if len(text) > MAX_LENGTH:
         raise ExpressionError(f"the expression has {len(text)} characters; at most {MAX_LENGTH} are allowed")
-    tokens, at, text = [], 0, text.strip()
-    while at < len(text):
-        token = _TOKEN.match(text, at)
-        if token is None:
-            raise ExpressionError(f"syntax error at {text[at : at + 20]!r}; {_SYNTAX}")
-        tokens.append("**" if token[3] == "^" else token[0].strip())
-        at = token.end()
     try:
-        return ast.parse(" ".join(tokens), mode="eval").body
+        return ast.parse(" ".join(text.split()).replace("^", "**"), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         raise ExpressionError(f"syntax error in {text[:80]!r}; {_SYNTAX}") from None
 

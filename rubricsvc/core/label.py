@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
-from pydantic import AfterValidator, Field
+from pydantic import Field, StringConstraints
 
 from rubricsvc.core.base import MAX_NAME_LENGTH, UnitInterval, Value
 from rubricsvc.core.rubric import Criterion
@@ -16,13 +16,7 @@ OVERALL = "overall"
 """The key of a score of the whole completion. If a rubric has such a criterion, the judge is asked for it too."""
 
 
-def _not_blank(name: str) -> str:
-    if not name.strip():
-        raise ValueError("is blank; give a name or a pseudonym")
-    return name.strip()
-
-
-Annotator = Annotated[str, Field(max_length=MAX_NAME_LENGTH), AfterValidator(_not_blank)]
+Annotator = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=MAX_NAME_LENGTH)]
 
 
 class Label(Value):

@@ -41,19 +41,9 @@ class Ordinal(Value):
 
     @model_validator(mode="after")
     def _distinct(self) -> Ordinal:
-        labels, values = [level.label for level in self.levels], [level.value for level in self.levels]
-        _reject_ambiguous("label", labels, [" ".join(label.split()).casefold() for label in labels])
-        _reject_ambiguous("value", values, values)
+        reject_duplicates("level label", [" ".join(level.label.split()).casefold() for level in self.levels])
+        reject_duplicates("level value", [level.value for level in self.levels])
         return self
-
-
-def _reject_ambiguous(attribute: str, given: Sequence[str | float], normalized: Sequence[str | float]) -> None:
-    first: dict[str | float, str | float] = {}
-    for key, item in zip(normalized, given, strict=True):
-        if key in first:
-            both = " and ".join(dict.fromkeys(map(repr, (first[key], item))))
-            raise ValueError(f"two levels have the same {attribute}: {both}; give each level its own")
-        first[key] = item
 
 
 class Numeric(Value):
@@ -70,15 +60,9 @@ class Numeric(Value):
 
 
 def check_bounds(low: float, high: float) -> None:
-    """Check that ``low`` is below ``high`` and that their difference is finite.
-
-    Raises:
-        ValueError: It is not.
-    """
-    if not low < high:
-        raise ValueError(f"low ({low:g}) must be below high ({high:g})")
-    if not math.isfinite(high - low):
-        raise ValueError(f"the range from {low:g} to {high:g} is not finite; use a smaller one")
+    """Raise a ValueError unless ``low`` is below ``high``, by a finite difference."""
+    if not 0 < high - low < math.inf:
+        raise ValueError(f"low ({low:g}) must be below high ({high:g}), by a finite difference")
 
 
 Scale = Annotated[Binary | Ordinal | Numeric, Field(discriminator="kind")]
@@ -90,14 +74,12 @@ def level_value(scale: Scale | None, name: str) -> float:
     Raises:
         InvalidError: The scale has no such level, or no levels at all.
     """
-    if not isinstance(scale, Ordinal):
-        message = f"expected a number, found {cut(repr(name), 60)}"
-        raise InvalidError(message, hint="write 0 to 1, true, false or null", path="value")
-    values = {" ".join(level.label.split()): level.value for level in scale.levels}
+    levels = scale.levels if isinstance(scale, Ordinal) else ()
+    values = {" ".join(level.label.split()): level.value for level in levels}
     value = values.get(" ".join(name.split()))
     if value is None:
-        message = f"unknown level {cut(repr(name), 60)}; expected one of {', '.join(values)}"
-        raise InvalidError(message, hint="write a level of the rubric, or its value", path="value")
+        message = f"unknown level {cut(repr(name), 60)}; expected {', '.join([*values, 'a number or null'])}"
+        raise InvalidError(message, hint="write a level of the rubric, 0 to 1, true, false or null", path="value")
     return value
 
 
@@ -199,9 +181,6 @@ class Rubric(Value):
 
     ``groups`` are the inner nodes of a weight tree; only the formulas of trees take them. ``expression`` is the
     arithmetic of the formula ``calculate_output``, over the criteria's keys.
-
-    Raises:
-        pydantic.ValidationError: There are no criteria, keys repeat, all weights are zero, or a group is not declared.
     """
 
     criteria: tuple[Criterion, ...] = Field(min_length=1)
@@ -257,8 +236,8 @@ def on_scale(scale: Scale, value: float) -> float:
     return float(f"{scale.low * (1.0 - value) + scale.high * value:.15g}")  # so that 7 on a scale of 1 to 10 stays 7
 
 
-def reject_duplicates(what: str, names: list[str]) -> None:
+def reject_duplicates(what: str, names: Sequence[str | float]) -> None:
     """Raise a ValueError for the first name that occurs twice."""
-    repeated = [name for name, count in Counter(names).items() if count > 1]
-    if repeated:
-        raise ValueError(f"duplicate {what}: {repeated[0]!r}")
+    for name, count in Counter(names).items():
+        if count > 1:
+            raise ValueError(f"duplicate {what}: {name!r}")

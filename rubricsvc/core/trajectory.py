@@ -66,11 +66,6 @@ class LoopDetector:
         return [call.text for step in self.steps for message in step for call in message.tool_calls or ()]
 
     @cached_property
-    def repeated_calls(self) -> dict[str, int]:
-        """The calls that were made more than once with the same arguments, with their number."""
-        return {call: count for call, count in Counter(self.calls).items() if count > 1}
-
-    @cached_property
     def cycles(self) -> list[Cycle]:
         """Sequences of up to `MAX_PERIOD` steps that occur `MIN_ROUNDS` times or more in a row.
 
@@ -96,14 +91,10 @@ class LoopDetector:
     @property
     def text(self) -> str:
         """A description of all repetitions for people; empty if there are none."""
-        calls = [f"{call} called {count} times" for call, count in self.repeated_calls.items()]
-        words = f"{self.repeated_words:.0%} of its words repeat" if self.repeated_words >= REPETITION_THRESHOLD else ""
-        return "; ".join(filter(None, (*(cycle.text for cycle in self.cycles), *calls, words)))
-
-    @cached_property
-    def repeated_words(self) -> float:
-        """The `repetition` of all text that the assistant wrote."""
-        return repetition("\n".join(m.content for step in self.steps for m in step if m.role == "assistant"))
+        calls = [f"{call} called {count} times" for call, count in Counter(self.calls).items() if count > 1]
+        repeated = repetition("\n".join(m.content for step in self.steps for m in step if m.role == "assistant"))
+        words = [f"{repeated:.0%} of its words repeat"] if repeated >= REPETITION_THRESHOLD else []
+        return "; ".join([*(cycle.text for cycle in self.cycles), *calls, *words])
 
 
 def _rounds(states: Sequence[object], period: int) -> int:

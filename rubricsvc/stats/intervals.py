@@ -18,18 +18,12 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 
-def wilson(hits: int, n: int) -> tuple[float, float]:
-    """Return the 95 % Wilson score interval of ``hits`` among ``n`` > 0, within [0, 1]."""
-    interval = stats.binomtest(hits, n).proportion_ci(0.95, method="wilson")
-    return max(float(interval.low), 0.0), min(float(interval.high), 1.0)
-
-
 def rate(hits: int, n: int) -> Rate:
-    """Return the rate of ``hits`` among ``n`` with its interval; without a value if ``n`` is 0."""
+    """Return the rate of ``hits`` among ``n`` with its 95 % Wilson interval; without a value if ``n`` is 0."""
     if not n:
         return Rate(n=0, hits=0)
-    low, high = wilson(hits, n)
-    return Rate(n=n, hits=hits, value=hits / n, low=low, high=high)
+    interval = stats.binomtest(hits, n).proportion_ci(0.95, method="wilson")
+    return Rate(n=n, hits=hits, value=hits / n, low=max(interval.low, 0.0), high=min(interval.high, 1.0))
 
 
 def cluster_draws(clusters: NDArray[Any], resamples: int, seed: int) -> Iterator[Ints]:
