@@ -158,9 +158,8 @@ def _print_notes(groups: list[CriterionAgreement]) -> None:
         of = f" of {shorten(group.name, 40)}" if len(groups) > 1 else ""
         for prefix, estimates in (("", group.metrics), ("annotators' ", group.inter_annotator)):
             for name, estimate in estimates.items():
-                if estimate.null_reason:
-                    missing.setdefault(estimate.null_reason, {})[f"{prefix}{name}{of}"] = None
-                elif estimate.no_interval_reason and not of:
-                    missing.setdefault(estimate.no_interval_reason, {})[f"{prefix}intervals"] = None
+                if estimate.null_reason and (estimate.value is None or not of):
+                    what = f"{name}{of}" if estimate.value is None else "intervals"
+                    missing.setdefault(estimate.null_reason, {})[f"{prefix}{what}"] = None
     for reason, names in missing.items():
         print_data(f"n/a: {shorten(', '.join(names), 200)}: {reason}")

@@ -7,6 +7,7 @@ percentile intervals of a bootstrap that draws whole prompts, since values on on
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -30,13 +31,12 @@ RESAMPLES = 300
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A number with its interval. Without a value or an interval the reason says why."""
+    """A number with its interval. Without a value or an interval ``null_reason`` says why."""
 
     value: float | None
     low: float | None = None
     high: float | None = None
     null_reason: str | None = None
-    no_interval_reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +69,8 @@ class Pairs:
 
     def confusion(self) -> list[list[int]]:
         """Return counts [levels of people, levels of the judge]."""
-        matrix = metrics.confusion_matrix(self.people_class, self.judge_class, labels=list(range(len(self.levels))))
-        counts: list[list[int]] = matrix.tolist()
-        return counts
+        counts = Counter(zip(self.people_class.tolist(), self.judge_class.tolist(), strict=True))
+        return [[counts[person, judge] for judge in range(len(self.levels))] for person in range(len(self.levels))]
 
 
 def levels_of(scale: Scale) -> tuple[float, ...]:
@@ -106,10 +105,6 @@ def brier(probability: Floats, outcome: Floats) -> float:
     return float(np.mean((probability - outcome) ** 2))
 
 
-def _kappa(pairs: Pairs, weights: str | None = None) -> float:
-    return float(metrics.cohen_kappa_score(pairs.people_class, pairs.judge_class, weights=weights))
-
-
 def _alpha(classes: NDArray[Any], levels: int) -> float:
     """Return Krippendorff's alpha of classes [raters, things], NaN where a rating is missing."""
     scale = "nominal" if levels == 2 else "ordinal"
@@ -120,8 +115,8 @@ METRICS: dict[str, Callable[[Pairs], float]] = {
     "accuracy": lambda p: float(metrics.accuracy_score(p.people_class, p.judge_class)),
     "balanced_accuracy": lambda p: float(metrics.recall_score(p.people_class, p.judge_class, **_macro(p.people_class))),
     "macro_f1": lambda p: float(metrics.f1_score(p.people_class, p.judge_class, **_macro(p.people_class))),
-    "kappa": _kappa,
-    "weighted_kappa": lambda p: _kappa(p, "quadratic"),
+    "kappa": lambda p: float(metrics.cohen_kappa_score(p.people_class, p.judge_class)),
+    "weighted_kappa": lambda p: float(metrics.cohen_kappa_score(p.people_class, p.judge_class, weights="quadratic")),
     "alpha": lambda p: _alpha(np.stack([p.people_class, p.judge_class]), len(p.levels)),
     "auroc": lambda p: float(metrics.roc_auc_score(p.people_class, p.judge)),
     "ece": lambda p: expected_calibration_error(p.judge, p.people),
@@ -165,23 +160,17 @@ def estimate_metrics(
     seed: int = 0,
 ) -> dict[str, Estimate]:
     """Return the metrics by name, each with its interval; without intervals if ``resamples`` is 0."""
-    reasons = {name: null_reason(name, pairs) for name in names}
-    known = [name for name, reason in reasons.items() if reason is None]
+    estimates = {name: Estimate(None, null_reason=null_reason(name, pairs)) for name in names}
+    samples: dict[str, list[float]] = {name: [] for name, unknown in estimates.items() if unknown.null_reason is None}
     with config_context(assume_finite=True, skip_parameter_validation=True):
-        values = {name: METRICS[name](pairs) for name in known}
-        samples: dict[str, list[float]] = {name: [] for name in known}
-        for rows in cluster_draws(np.asarray(clusters), resamples, seed) if known else ():
+        for rows in cluster_draws(np.asarray(clusters), resamples, seed) if samples else ():
             drawn = pairs.take(rows)
-            for name in known:
+            for name, values in samples.items():
                 if null_reason(name, drawn) is None:
-                    samples[name].append(METRICS[name](drawn))
-    prompts = len(set(clusters))
-    return {
-        name: Estimate(None, null_reason=reason)
-        if reason
-        else _with_interval(values[name], samples[name], prompts, resamples)
-        for name, reason in reasons.items()
-    }
+                    values.append(METRICS[name](drawn))
+        for name, values in samples.items():
+            estimates[name] = _with_interval(METRICS[name](pairs), values, len(set(clusters)), resamples)
+    return estimates
 
 
 def inter_annotator_alpha(
@@ -206,10 +195,5 @@ def inter_annotator_alpha(
 def _with_interval(value: float, samples: Sequence[float], prompts: int, resamples: int) -> Estimate:
     if len(samples) >= MIN_DRAWS:
         return Estimate(value, *percentile_interval(samples))
-    if resamples < MIN_DRAWS:
-        reason = f"{resamples} draws; an interval needs {MIN_DRAWS}"
-    elif prompts < MIN_CLUSTERS:
-        reason = f"{prompts} prompts; an interval needs {MIN_CLUSTERS}"
-    else:
-        reason = f"{len(samples)} of {resamples} draws have an estimate; an interval needs {MIN_DRAWS}"
-    return Estimate(value, no_interval_reason=reason)
+    drawn = f"{len(samples)} of {resamples} draws from {prompts} prompts have an estimate"
+    return Estimate(value, null_reason=f"{drawn}; an interval needs {MIN_DRAWS} draws from {MIN_CLUSTERS} prompts")

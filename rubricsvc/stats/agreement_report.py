@@ -9,7 +9,7 @@ the extra ``judging``.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import permutations
 
@@ -30,7 +30,6 @@ from rubricsvc.stats.agreement import (
 
 MAX_DISAGREEMENTS = 20
 ALL_CRITERIA = "all criteria"
-_INTER_ANNOTATOR = tuple(name for name in METRICS if name not in ("auroc", "ece", "brier"))
 _TENTHS = tuple(step / 10 for step in range(11))
 
 OnProgress = Callable[[int, int, str], None]
@@ -38,7 +37,7 @@ OnProgress = Callable[[int, int, str], None]
 
 @dataclass(frozen=True, slots=True)
 class CriterionAgreement:
-    """The metrics of one criterion, or of all.
+    """The metrics of one criterion, of all, or of the reward.
 
     ``excluded`` counts labels by reason. ``confusion`` counts [people's level, judge's level].
     """
@@ -105,11 +104,17 @@ def agreement_report(
     for row in on_criteria:
         by_criterion[row.label.criterion].append(row)
     ordered = sorted(by_criterion.items(), key=lambda item: (-len(item[1]), item[0]))
+    bootstrap = {"resamples": resamples, "seed": seed}
     groups = []
     for done, (name, members) in enumerate([(ALL_CRITERIA, on_criteria), *ordered]):
         on_progress(done, len(ordered) + 1, name)
-        groups.append(_criterion_agreement(judge, name, members, resamples, seed))
+        values = [judge_value(judge, row) for row in members]
+        excluded = Counter(filter(None, map(_exclusion_reason, members)))
+        groups.append(_agreement(name, members, values, excluded, tuple(METRICS), **bootstrap))
     on_progress(len(ordered) + 1, len(ordered) + 1, "")
+    overall = [row for row in rows if row.label.criterion == OVERALL]
+    rewards = [row.reward for row in overall]
+    unknown = Counter("no reward" for row in overall if row.reward is None or row.label.value is None)
     return AgreementReport(
         judge=judge.name,
         calibrated=judge.calibrated,
@@ -118,28 +123,36 @@ def agreement_report(
         overall=groups[0],
         criteria=groups[1:],
         worst=_largest_disagreements(judge, on_criteria),
-        reward=_reward_agreement([row for row in rows if row.label.criterion == OVERALL], resamples, seed),
+        reward=_agreement("reward", overall, rewards, unknown, CORRELATIONS, **bootstrap) if overall else None,
     )
 
 
-def _criterion_agreement(
-    judge: Judge, name: str, rows: Sequence[JudgedLabel], resamples: int, seed: int
+def _agreement(
+    name: str,
+    rows: Sequence[JudgedLabel],
+    values: Sequence[float | None],
+    excluded: Mapping[str, int],
+    metrics: Sequence[str],
+    **bootstrap: int,
 ) -> CriterionAgreement:
-    excluded = Counter(filter(None, map(_exclusion_reason, rows)))
-    levels = _shared_levels(rows)
-    used = [
-        (value, row) for row in rows if row.label.value is not None and (value := judge_value(judge, row)) is not None
-    ]
-    decided = [row.verdict.value or 0.0 for _, row in used if row.verdict]
-    pairs = Pairs.of([value for value, _ in used], [row.label.value or 0.0 for _, row in used], levels, decided)
-    annotator_pairs, inter_annotator = _inter_annotator(rows, levels, _INTER_ANNOTATOR, resamples, seed)
+    levels = _TENTHS if metrics is CORRELATIONS else _shared_levels(rows)
+    labelled = [(row, value, row.label.value) for row, value in zip(rows, values, strict=True) if value is not None]
+    used = [(row, value, label) for row, value, label in labelled if label is not None]
+    scores = [row.verdict.value if row.verdict else None for row, *_ in used]
+    pairs = Pairs.of(
+        [value for _, value, _ in used],
+        [label for *_, label in used],
+        levels,
+        [value if score is None else score for (_, value, _), score in zip(used, scores, strict=True)],
+    )
+    annotator_pairs, inter_annotator = _inter_annotator(rows, levels, metrics, **bootstrap)
     return CriterionAgreement(
         name=name,
         pairs=len(used),
         excluded=dict(excluded),
-        metrics=estimate_metrics(pairs, [row.prompt_id for _, row in used], resamples=resamples, seed=seed),
-        levels=levels,
-        confusion=pairs.confusion() if used else [],
+        metrics=estimate_metrics(pairs, [row.prompt_id for row, *_ in used], metrics, **bootstrap),
+        levels=pairs.levels,
+        confusion=pairs.confusion() if used and metrics is not CORRELATIONS else [],
         annotator_pairs=annotator_pairs,
         inter_annotator=inter_annotator,
     )
@@ -160,7 +173,7 @@ def _exclusion_reason(row: JudgedLabel) -> str | None:
 
 
 def _inter_annotator(
-    rows: Iterable[JudgedLabel], levels: Sequence[float], names: Sequence[str], resamples: int, seed: int
+    rows: Iterable[JudgedLabel], levels: Sequence[float], metrics: Sequence[str], **bootstrap: int
 ) -> tuple[int, dict[str, Estimate]]:
     """Return how many pairs of people labelled the same thing, and their metrics."""
     by_thing: dict[tuple[int, int, str], list[JudgedLabel]] = defaultdict(list)
@@ -172,16 +185,15 @@ def _inter_annotator(
         return 0, {}
     both = [(a, b) for labelled in shared for a, b in permutations(labelled, 2)]
     pairs = Pairs.of([a.label.value or 0.0 for a, _ in both], [b.label.value or 0.0 for _, b in both], levels)
-    pairwise = [name for name in names if name != "alpha"]
-    metrics = estimate_metrics(pairs, [a.prompt_id for a, _ in both], pairwise, resamples=resamples, seed=seed)
+    names = [name for name in metrics if name not in ("auroc", "ece", "brier", "alpha")]
+    estimates = estimate_metrics(pairs, [a.prompt_id for a, _ in both], names, **bootstrap)
     people = {name: n for n, name in enumerate(sorted({row.label.annotator for each in shared for row in each}))}
     matrix = np.full((len(people), len(shared)), np.nan)
     for thing, labelled in enumerate(shared):
         for row in labelled:
             matrix[people[row.label.annotator], thing] = row.label.value
     prompts = [labelled[0].prompt_id for labelled in shared]
-    metrics["alpha"] = inter_annotator_alpha(matrix, levels, prompts, resamples=resamples, seed=seed)
-    return len(both) // 2, {name: metrics[name] for name in names}
+    return len(both) // 2, estimates | {"alpha": inter_annotator_alpha(matrix, levels, prompts, **bootstrap)}
 
 
 def _largest_disagreements(judge: Judge, rows: Iterable[JudgedLabel]) -> list[Disagreement]:
@@ -199,21 +211,3 @@ def _largest_disagreements(judge: Judge, rows: Iterable[JudgedLabel]) -> list[Di
         if row.label.value is not None and (value := judge_value(judge, row)) is not None
     ]
     return sorted(disagreements, key=lambda one: -abs(one.label - one.judge))[:MAX_DISAGREEMENTS]
-
-
-def _reward_agreement(rows: Sequence[JudgedLabel], resamples: int, seed: int) -> CriterionAgreement | None:
-    """Return the correlation of rewards with ``overall`` labels; None without such labels."""
-    if not rows:
-        return None
-    known = [row for row in rows if row.reward is not None and row.label.value is not None]
-    pairs = Pairs.of([row.reward or 0.0 for row in known], [row.label.value or 0.0 for row in known], _TENTHS)
-    prompts = [row.prompt_id for row in known]
-    annotator_pairs, inter_annotator = _inter_annotator(rows, _TENTHS, (*CORRELATIONS, "alpha"), resamples, seed)
-    return CriterionAgreement(
-        "reward",
-        len(known),
-        {"no reward": len(rows) - len(known)} if len(known) < len(rows) else {},
-        estimate_metrics(pairs, prompts, CORRELATIONS, resamples=resamples, seed=seed),
-        annotator_pairs=annotator_pairs,
-        inter_annotator=inter_annotator,
-    )

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice, zip_longest
+from statistics import fmean
 from typing import Any
 
 from rubricsvc.core.audit import Hit, Measure, Rate, SuiteResult
@@ -60,7 +62,11 @@ def suite_result(
     scored = [finding for finding in findings if not _unscored_reason(finding, measure)]
     hits = [finding for finding in scored if _is_hit(finding, measure)]
     of_all = rate(len(hits), len(scored))
-    failure = _failure(of_all, len(findings), max_rate, "distinguished" if "tie" in unscored else "scored")
+    failure = None
+    if len(scored) < MIN_SCORED_SHARE * len(findings):
+        failure = f"only {len(scored)} of {len(findings)} could be scored"
+    elif of_all.value is not None and of_all.value > max_rate:
+        failure = f"{of_all.value:.3f} is over {max_rate:g}"
     pairs = [(_value(f.verdict), _value(f.baseline)) for f in scored if f.baseline and f.baseline.value is not None]
     met_before = sum(baseline >= MET_THRESHOLD for _, baseline in pairs)
     result = SuiteResult(
@@ -68,7 +74,7 @@ def suite_result(
         attacks=len({finding.attack for finding in findings if finding.attack}),
         rate=of_all,
         baseline=rate(met_before, len(pairs)) if measure == "met" and pairs else None,
-        mean_shift=sum(value - baseline for value, baseline in pairs) / len(pairs) if pairs else None,
+        mean_shift=fmean(value - baseline for value, baseline in pairs) if pairs else None,
         families=_rates_by_family(scored, measure),
         unscored=dict(unscored.most_common()),
         passed=failure is None,
@@ -79,14 +85,12 @@ def suite_result(
 
 def worst_hits(hits: Mapping[str, Sequence[Hit]], limit: int = MAX_WORST) -> tuple[Hit, ...]:
     """Return up to ``limit`` hits, the strongest of each suite in turn, so that no suite hides another."""
-    queues = [sorted(of_suite, key=_strength, reverse=True) for of_suite in hits.values()]
-    longest = max(map(len, queues), default=0)
-    in_turn = [queue[n] for n in range(longest) for queue in queues if n < len(queue)]
-    return tuple(in_turn[:limit])
+    by_strength = [sorted(of_suite, key=_strength, reverse=True) for of_suite in hits.values()]
+    in_turn = (hit for turn in zip_longest(*by_strength) for hit in turn if hit is not None)
+    return tuple(islice(in_turn, limit))
 
 
 def _value(verdict: Verdict) -> float:
-    """Return the value of a scored verdict."""
     assert verdict.value is not None  # noqa: S101 - callers have checked
     return verdict.value
 
@@ -119,15 +123,6 @@ def _rates_by_family(scored: Iterable[AuditFinding], measure: Measure) -> dict[s
         if finding.family:
             by_family.setdefault(finding.family, []).append(_is_hit(finding, measure))
     return {family: rate(sum(hits), len(hits)) for family, hits in by_family.items()}
-
-
-def _failure(of_all: Rate, asked: int, max_rate: float, verb: str) -> str | None:
-    """Return why a suite is not passed, or None if it is."""
-    if of_all.n < MIN_SCORED_SHARE * asked:
-        return f"only {of_all.n} of {asked} could be {verb}"
-    if of_all.value is not None and of_all.value > max_rate:
-        return f"{of_all.value:.3f} is over {max_rate:g}"
-    return None
 
 
 def _hit(suite: str, finding: AuditFinding) -> Hit:

@@ -7,7 +7,7 @@ measured on the other part, which neither has seen.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,7 @@ from rubricsvc.core.calibration import MIN_DISTANCE, Curve, Method, family
 from rubricsvc.core.label import JudgedLabel
 from rubricsvc.errors import InvalidError
 from rubricsvc.stats.agreement import brier, expected_calibration_error
-from rubricsvc.stats.intervals import Floats, Ints
+from rubricsvc.stats.intervals import Floats
 
 METHODS: tuple[Method, ...] = ("none", "temperature", "platt", "isotonic")
 MIN_PROMPTS = 10
@@ -28,6 +28,8 @@ MIN_LABELS = 20
 """Of one family of criteria, on both sides of the split together."""
 
 Bools = NDArray[np.bool_]
+Rows = NDArray[np.void]
+"""Each with the ``family`` of a criterion, a judge's ``probability``, a person's ``outcome`` and the ``prompt``."""
 
 _FOLDS = 5
 _MIN_RISE = 0.02
@@ -36,7 +38,7 @@ _MAX_SLOPE = 100.0
 
 
 @dataclass(frozen=True, slots=True)
-class Loss:
+class CalibrationLoss:
     """How far probabilities are from labels. ``log_loss`` is in nats."""
 
     n: int
@@ -45,7 +47,7 @@ class Loss:
     log_loss: float
 
     @classmethod
-    def of(cls, probability: Floats, outcome: Floats) -> Loss:
+    def of(cls, probability: Floats, outcome: Floats) -> CalibrationLoss:
         """Return the losses of probabilities [N] and outcomes [N]."""
         ece = expected_calibration_error(probability, outcome)
         return cls(len(outcome), ece, brier(probability, outcome), log_loss(probability, outcome))
@@ -62,24 +64,10 @@ class FittedFamily:
     family: str
     labels: int
     curve: Curve | None = None
-    before: Loss | None = None
-    after: Loss | None = None
+    before: CalibrationLoss | None = None
+    after: CalibrationLoss | None = None
     cv_log_loss: dict[str, float] = field(default_factory=dict)
     null_reason: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class LabelledProbabilities:
-    """A family's probabilities, labels, prompts, and whether each is held out; all [N]."""
-
-    probability: Floats
-    outcome: Floats
-    prompts: Ints
-    held_out: Bools
-
-    def take(self, rows: Bools) -> LabelledProbabilities:
-        """Return these rows."""
-        return LabelledProbabilities(*(getattr(self, field.name)[rows] for field in fields(self)))
 
 
 def log_loss(probability: Floats, outcome: Floats) -> float:
@@ -101,11 +89,9 @@ def fit_curve(method: Method, probability: Floats, outcome: Floats) -> Curve:
         knots = zip(fitted.X_thresholds_.tolist(), fitted.y_thresholds_.tolist(), strict=True)
         return Curve(method=method, knots=tuple(knots))
     scores = logit(np.clip(probability, MIN_DISTANCE, 1 - MIN_DISTANCE))
-    free = method == "platt"
-    start = [1.0, 0.0] if free else [1.0]
-    bounds = [(0.0, _MAX_SLOPE), (None, None)][: len(start)]
-    best = minimize(lambda x: log_loss(expit(x[0] * scores + (x[1] if free else 0.0)), outcome), start, bounds=bounds)
-    return Curve(method=method, slope=float(best.x[0]), offset=float(best.x[1]) if free else 0.0)
+    bounds = [(0.0, _MAX_SLOPE), (None, None) if method == "platt" else (0.0, 0.0)]
+    best = minimize(lambda x: log_loss(expit(x[0] * scores + x[1]), outcome), [1.0, 0.0], bounds=bounds)
+    return Curve(method=method, slope=float(best.x[0]), offset=float(best.x[1]))
 
 
 def split(prompts: Sequence[int], held_out: float, seed: int) -> Bools:
@@ -128,22 +114,20 @@ def split(prompts: Sequence[int], held_out: float, seed: int) -> Bools:
     return mask
 
 
-def fit_family(name: str, data: LabelledProbabilities, methods: Sequence[Method] = METHODS) -> FittedFamily:
-    """Fit the curve of one family."""
-    labels = len(data.outcome)
-    fit, held_out = data.take(~data.held_out), data.take(data.held_out)
-    if labels < MIN_LABELS or len(np.unique(fit.prompts)) < _FOLDS or not len(held_out.outcome):
-        reason = f"{labels} labels on {len(np.unique(data.prompts))} prompts are too few; {MIN_LABELS} are needed"
+def _fit_family(name: str, fit: Rows, held_out: Rows, methods: Sequence[Method]) -> FittedFamily:
+    labels = len(fit) + len(held_out)
+    if labels < MIN_LABELS or len(np.unique(fit["prompt"])) < _FOLDS or not len(held_out):
+        reason = f"{labels} labels are too few, or on too few prompts; {MIN_LABELS} are needed"
         return FittedFamily(name, labels, null_reason=reason)
-    if np.ptp(fit.outcome) == 0:
+    if np.ptp(fit["outcome"]) == 0:
         return FittedFamily(name, labels, null_reason="all labels are the same")
     losses = {method: _cross_validated(method, fit) for method in methods}
-    curve = fit_curve(min(methods, key=lambda method: losses[method]), fit.probability, fit.outcome)
+    curve = fit_curve(min(methods, key=lambda method: losses[method]), fit["probability"], fit["outcome"])
     if curve(0.99) - curve(0.01) < _MIN_RISE:
         reason = f"the probabilities are unrelated to the labels: every answer would get {curve(0.5):.2f}"
         return FittedFamily(name, labels, null_reason=reason)
-    before = Loss.of(held_out.probability, held_out.outcome)
-    after = Loss.of(_apply(curve, held_out.probability), held_out.outcome)
+    before = CalibrationLoss.of(held_out["probability"], held_out["outcome"])
+    after = CalibrationLoss.of(_apply(curve, held_out["probability"]), held_out["outcome"])
     return FittedFamily(name, labels, curve, before, after, {str(method): loss for method, loss in losses.items()})
 
 
@@ -151,12 +135,12 @@ def _apply(curve: Curve, probability: Floats) -> Floats:
     return np.array([curve(float(p)) for p in probability])
 
 
-def _cross_validated(method: Method, data: LabelledProbabilities) -> float:
-    predicted = np.empty_like(data.probability)
-    for fit, test in GroupKFold(_FOLDS).split(predicted, groups=data.prompts):
-        curve = fit_curve(method, data.probability[fit], data.outcome[fit])
-        predicted[test] = _apply(curve, data.probability[test])
-    return log_loss(predicted, data.outcome)
+def _cross_validated(method: Method, rows: Rows) -> float:
+    probability, outcome = rows["probability"], rows["outcome"]
+    predicted = np.empty_like(probability)
+    for fit, test in GroupKFold(_FOLDS).split(predicted, groups=rows["prompt"]):
+        predicted[test] = _apply(fit_curve(method, probability[fit], outcome[fit]), probability[test])
+    return log_loss(predicted, outcome)
 
 
 def calibrate(
@@ -173,12 +157,10 @@ def calibrate(
         if row.criterion and not row.criterion.check and row.verdict and row.label.value is not None
         if row.verdict.value is not None and row.verdict.probability is not None
     ]
-    prompts = [prompt for *_, prompt in used]
-    data = LabelledProbabilities(
-        np.array([p for _, p, _, _ in used], float),
-        np.array([y for _, _, y, _ in used], float),
-        np.array(prompts, np.int64),
-        split(prompts, held_out, seed),
-    )
-    names = np.array([name for name, *_ in used])
-    return [fit_family(name, data.take(names == name), methods) for name in sorted(set(names.tolist()))]
+    columns = [("family", object), ("probability", float), ("outcome", float), ("prompt", np.int64)]
+    table: Rows = np.array(used, columns)
+    test, families = split(table["prompt"].tolist(), held_out, seed), table["family"]
+    return [
+        _fit_family(name, table[~test & (families == name)], table[test & (families == name)], methods)
+        for name in sorted(set(families))
+    ]

@@ -56,17 +56,17 @@ def test_suite_result_counts_failures_abstentions_and_ties_apart() -> None:
 
 def test_suite_result_fails_with_less_than_half_scored() -> None:
     result = result_of("met", finding(0.1), finding("timeout"), finding("timeout"))
-    assert result.passed is False and result.reason == "only 1 of 3 could be scored"
+    assert result.passed is False and "1 of 3" in str(result.reason)
     assert result_of("met", finding(0.1), finding("timeout")).passed is True
     ties = result_of("preferred", finding(0.1, 0.5), *[finding(0.5, 0.5)] * 2)
-    assert ties.reason == "only 1 of 3 could be distinguished"
+    assert "1 of 3" in str(ties.reason)
 
 
 def test_suite_result_applies_the_limit_and_counts_families() -> None:
     calm = [finding(0.1, 0.1, family="x") for _ in range(9)]
     assert result_of("met", *calm, finding(0.9, 0.1, family="y"), max_rate=0.1).passed is True
     over = result_of("met", *calm, finding(0.9, 0.1, family="y"), max_rate=0.09)
-    assert over.passed is False and over.reason == "0.100 is over 0.09"
+    assert over.passed is False and "0.09" in str(over.reason)
     assert {name: (rate.hits, rate.n) for name, rate in over.families.items()} == {"x": (0, 9), "y": (1, 1)}
     assert over.baseline is not None and over.baseline.hits == 0
 

