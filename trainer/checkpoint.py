@@ -48,7 +48,7 @@ Identity = dict[str, Any]
 """The settings that a resumed run must share, by dotted name, and the digest of its tasks."""
 
 
-def identity(config: TrainConfig, tasks: Sequence[Task], *, std_floor: float = 0.0) -> Identity:
+def identity(config: TrainConfig, tasks: Sequence[Task], std_floor: float) -> Identity:
     """Return what must be the same for a run to be resumed.
 
     ``std_floor`` is the number that ``optim.std_floor`` stands for: a judge may have been measured since.
@@ -81,10 +81,10 @@ def folder(out: Path, step: int) -> Path:
     return out / "checkpoints" / f"step-{step:06d}"
 
 
-def save(config: TrainConfig, step: int, policy: Policy, optimizer: MasterAdamW, identity: Identity) -> Path | None:
+def save(config: TrainConfig, step: int, policy: Policy, optimizer: MasterAdamW, identity: Identity) -> None:
     """Save the state after ``step`` steps, and keep the newest ``keep_checkpoints``. Without ``out`` do nothing."""
     if config.out is None:
-        return None
+        return
     final = folder(config.out, step)
     part = final.with_name(f".{final.name}.part")
     shutil.rmtree(part, ignore_errors=True)
@@ -97,7 +97,6 @@ def save(config: TrainConfig, step: int, policy: Policy, optimizer: MasterAdamW,
     part.rename(final)
     for old in steps(config.out)[: -config.keep_checkpoints]:
         shutil.rmtree(folder(config.out, old))
-    return final
 
 
 def resume(config: TrainConfig, optimizer: MasterAdamW, identity: Identity) -> int:

@@ -1,27 +1,4 @@
-"""Configuration of a training run, and its TOML file. Only ``steps``, ``[data]`` and the judge are required.
-
-docs/training.md describes every field. ::
-
-    steps = 100
-
-    [data]
-    path = "rubrics.yaml"              # prompts with their rubrics, in any format of rubricsvc.formats
-
-    [judge]                            # a judge's own fields; or judge = "NAME", a stored judge;
-    name = "local"                     # or service = "http://…" and name = "NAME", a judge of a running service
-    model = "Qwen/Qwen3-8B"
-    endpoint = {base_url = "http://127.0.0.1:8000/v1"}
-
-    [policy]
-    model = "embedded"
-
-    [sampling]
-    prompts_per_step = 4
-    group_size = 8
-
-    [optim]
-    lr = 1e-5
-"""
+"""Configuration of a training run, and its TOML file. docs/training.md describes every field."""
 
 from __future__ import annotations
 

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from rubricsvc.core.repeatability import Repeatability
 
 log = logging.getLogger(__name__)
-
-FloorOrigin = Literal["config", "judge", "unmeasured", "no_judge"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,40 +19,19 @@ class JudgeInfo:
     calibrated: bool | None = None
     repeatability: Repeatability | None = None
 
-    @property
-    def reward_std(self) -> float | None:
-        """Standard deviation of a reward when the same completion is judged again; None if it was not measured."""
-        return self.repeatability.reward.value if self.repeatability else None
 
-    def record(self) -> dict[str, Any]:
-        """Return ``judge_repeatability`` for the run's ``config.json``: the measurement, or null."""
-        return {"judge_repeatability": self.repeatability.model_dump(mode="json") if self.repeatability else None}
+def std_floor(setting: float | Literal["judge"], judge: JudgeInfo | None) -> tuple[float, str]:
+    """Return the floor that ``optim.std_floor`` stands for, and its origin, with a warning where none was measured.
 
-
-@dataclass(frozen=True, slots=True)
-class StdFloor:
-    """The smallest standard deviation that GRPO divides by, in units of the reward, and where it comes from.
-
-    ``origin`` is ``config`` (a number in the configuration), ``judge`` (its measured repeatability), ``unmeasured`` (a
-    judge whose repeatability was never measured: 0) or ``no_judge`` (rewards without a judge: 0).
+    The floor is in units of the reward. The origin is ``config`` (a number in the configuration), ``judge`` (its
+    measured repeatability), ``unmeasured`` (it was never measured: 0) or ``no_judge`` (rewards without a judge: 0).
     """
-
-    value: float
-    origin: FloorOrigin
-
-    def record(self) -> dict[str, Any]:
-        """Return the metrics ``std_floor`` and ``std_floor_origin``."""
-        return {"std_floor": self.value, "std_floor_origin": self.origin}
-
-
-def std_floor(setting: float | Literal["judge"], judge: JudgeInfo | None) -> StdFloor:
-    """Return the floor that the setting ``optim.std_floor`` stands for, with a warning where none was measured."""
     if setting != "judge":
-        return StdFloor(setting, "config")
+        return setting, "config"
     if judge is None:
-        return StdFloor(0.0, "no_judge")
-    if judge.reward_std is not None:
-        return StdFloor(judge.reward_std, "judge")
+        return 0.0, "no_judge"
+    if judge.repeatability and judge.repeatability.reward.value is not None:
+        return judge.repeatability.reward.value, "judge"
     log.warning(
         "the repeatability of judge %s was not measured: advantages have no floor for the standard deviation, and a "
         "group whose rewards differ only by the judge's noise counts in full; run `rubricsvc judges repeatability %s` "
@@ -62,10 +39,10 @@ def std_floor(setting: float | Literal["judge"], judge: JudgeInfo | None) -> Std
         judge.name,
         judge.name,
     )
-    return StdFloor(0.0, "unmeasured")
+    return 0.0, "unmeasured"
 
 
-def calibration_metrics(judge: JudgeInfo | None) -> dict[str, Any]:
+def calibration_metrics(judge: JudgeInfo | None) -> dict[str, bool]:
     """Return the metric ``judge_calibrated`` where the rewards come from a readout's probabilities, and log it."""
     if judge is None or judge.calibrated is None:
         return {}

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -32,13 +33,11 @@ from rubricsvc.errors import ConflictError, InvalidError, UnavailableError
 from trainer import checkpoint
 from trainer.algorithms import grpo
 from trainer.config import TrainConfig
-from trainer.generation import completions_of
 from trainer.judge_info import calibration_metrics, std_floor
 from trainer.metrics import (
     History,
     Metrics,
     MetricsLog,
-    StageTimer,
     reward_metrics,
     rollout_metrics,
     update_metrics,
@@ -81,15 +80,16 @@ def train(
     """
     _check_start(policy, tasks, config, resume)
     judge = judge_of(tasks, rewards)
-    floor = std_floor(config.optim.std_floor, judge)
-    constants = calibration_metrics(judge) | floor.record()
-    identity = checkpoint.identity(config, tasks, std_floor=floor.value)
+    floor, origin = std_floor(config.optim.std_floor, judge)
+    constants = {"std_floor": floor, "std_floor_origin": origin}
+    measured = judge.repeatability.model_dump(mode="json") if judge and judge.repeatability else None
+    identity = checkpoint.identity(config, tasks, floor)
     reference = policy.frozen_copy() if config.optim.kl_beta else None
     optimizer = MasterAdamW(policy.model, config.optim)
-    state = TrainState(policy, reference, optimizer, config, floor.value)
+    state = TrainState(policy, reference, optimizer, config, floor)
     done = checkpoint.resume(config, optimizer, identity) if resume else 0
-    judge_record = judge.record() if judge else {}
-    checkpoint.write_config(config, floor.record() | judge_record | dict(record or {}))
+    checkpoint.write_config(config, {**constants, "judge_repeatability": measured, **(record or {})})
+    constants |= calibration_metrics(judge)
     log = MetricsLog(config.out, done)
     history = History(log.steps)
     first = saved = done
@@ -117,7 +117,8 @@ def _check_start(policy: Policy, tasks: Sequence[Task], config: TrainConfig, res
     if config.out and not resume and checkpoint.steps(config.out):
         hint = "resume it (--resume), or choose another `out`"
         raise ConflictError(f"{config.out} holds a training run already", hint=hint)
-    policy.check_lengths([task.prompt for task in tasks], config.sampling.max_new_tokens)
+    for task in tasks:
+        policy.token_ids(task.prompt, config.sampling.max_new_tokens)
 
 
 @dataclass(frozen=True)
@@ -128,7 +129,7 @@ class TrainState:
     reference: Policy | None
     optimizer: MasterAdamW
     config: TrainConfig
-    std_floor: float = 0.0
+    std_floor: float
 
     @torch.no_grad()
     def reference_logprobs(self, rollouts: Rollouts) -> Tensor | None:
@@ -137,22 +138,25 @@ class TrainState:
 
 
 def _step(state: TrainState, tasks: Sequence[Task], rewards: RewardSource, step: int) -> Metrics:
-    config, timer = state.config, StageTimer()
-    with timer("sample"):
-        step_tasks, rollouts = sample_step(state.policy, tasks, config, step)
-    with timer("score"):
-        completions = completions_of(rollouts, state.policy, step)
-        task_of_B = [step_tasks[prompt] for prompt in rollouts.prompt_of_B.tolist()]
-        scored = validated(rewards.score(task_of_B, completions), completions)
-        rewards_GM = _rewards(scored, config)
-    with timer("train"):
-        updated = update(state, rollouts, rewards_GM, step)
+    start = time.perf_counter()
+    step_tasks, rollouts = sample_step(state.policy, tasks, state.config, step)
+    sampled = time.perf_counter()
+    completions = rollouts.completions(state.policy.name, step)
+    task_of_B = [step_tasks[prompt] for prompt in rollouts.prompt_of_B.tolist()]
+    scored = validated(rewards.score(task_of_B, completions), completions)
+    rewards_GM = _rewards(scored, state.config)
+    scored_at = time.perf_counter()
+    updated = update(state, rollouts, rewards_GM, step)
+    end = time.perf_counter()
     return {
         **reward_metrics(rewards_GM, state.std_floor),
         **rollout_metrics(rollouts),
-        **verdict_metrics(scored, config.criterion_metrics),
+        **verdict_metrics(scored, state.config.criterion_metrics),
         **updated,
-        **timer.seconds(),
+        "sample_time": sampled - start,
+        "score_time": scored_at - sampled,
+        "train_time": end - scored_at,
+        "step_time": end - start,
     }
 
 

@@ -10,15 +10,12 @@ from __future__ import annotations
 
 import math
 from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from rubricsvc.errors import InvalidError
 from trainer.config import OptimConfig
-
-_STATES = ("exp_avg", "exp_avg_sq")
 
 
 class MasterAdamW:
@@ -53,7 +50,7 @@ class MasterAdamW:
         grads = [master.grad for master in self.masters.values() if master.grad is not None]
         norm = float(nn.utils.get_total_norm(grads)) if grads else 0.0
         if not math.isfinite(norm):
-            self.zero_grad()
+            self._adam.zero_grad()
             raise InvalidError(
                 f"the gradient's norm is {norm}",
                 hint="lower optim.lr in a new run that starts from the last checkpoint (policy.model)",
@@ -66,13 +63,9 @@ class MasterAdamW:
         for group in self._adam.param_groups:
             group["lr"] = lr
         self._adam.step()
-        self.zero_grad()
+        self._adam.zero_grad()
         self._write_back()
         return norm
-
-    def zero_grad(self) -> None:
-        """Drop the accumulated gradients."""
-        self._adam.zero_grad(set_to_none=True)
 
     def close(self) -> None:
         """Remove the hooks from the model."""
@@ -81,11 +74,11 @@ class MasterAdamW:
 
     def state(self) -> dict[str, Tensor]:
         """Return the named tensors that ``restore`` needs."""
-        tensors = {f"master.{name}": master for name, master in self.masters.items()}
-        for name, master in self.masters.items():
-            moments: dict[str, Any] = self._adam.state.get(master, {})
-            tensors |= {f"{key}.{name}": moments[key] for key in (*_STATES, "step") if key in moments}
-        return tensors
+        return {
+            f"{key}.{name}": tensor
+            for name, master in self.masters.items()
+            for key, tensor in {"master": master, **self._adam.state.get(master, {})}.items()
+        }
 
     def restore(self, tensors: dict[str, Tensor]) -> None:
         """Restore ``state()``, and the model's weights with it.
@@ -99,12 +92,13 @@ class MasterAdamW:
                 f"the checkpoint belongs to another model: weight {different[0]} is not in both",
                 hint="set policy.model to the model that the run started from",
             )
-        with torch.no_grad():
-            for name, master in self.masters.items():
-                master.copy_(tensors[f"master.{name}"])
-                if f"step.{name}" in tensors:
-                    moments = {key: tensors[f"{key}.{name}"].to(master.device, copy=True) for key in _STATES}
-                    self._adam.state[master] = {**moments, "step": tensors[f"step.{name}"].to(master.device, copy=True)}
+        for name, tensor in tensors.items():
+            key, _, weight = name.partition(".")
+            master = self.masters[weight]
+            if key == "master":
+                master.copy_(tensor)
+            else:  # exp_avg, exp_avg_sq or step
+                self._adam.state[master][key] = tensor.to(master.device, copy=True)
         self._write_back()
 
     @torch.no_grad()

@@ -11,6 +11,7 @@ Shapes in names: Q prompts, P prompt tokens, B completions, T completion tokens,
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -24,12 +25,9 @@ from rubricsvc.core.prompt import Prompt
 from rubricsvc.errors import InvalidError
 from trainer.attention import use_grouped_attention
 from trainer.config import SamplingConfig
-from trainer.prompting import with_documents
 from trainer.rollouts import Rollouts
 from trainer.tokens import sample_tokens, token_logprobs
 from workers.engines.local.models import default_device, end_ids, open_pretrained
-
-_TOKENIZER_BATCH = 64
 
 
 class Policy:
@@ -72,56 +70,40 @@ class Policy:
         self.model.save_pretrained(folder)
         self.tokenizer.save_pretrained(folder)
 
-    def encode(self, prompts: Sequence[Prompt]) -> tuple[Tensor, Tensor]:
-        """Return token ids [Q, P], padded on the left, and their mask.
-
-        A prompt's documents come before its question. Without a chat template the plain text is the prompt.
-
-        Raises:
-            InvalidError: a prompt has no tokens, or documents and no user message.
-        """
-        encoded = self._token_ids(prompts)
-        width = max(1, *(len(ids) for ids in encoded))
+    def encode(self, prompts: Sequence[Prompt], max_new_tokens: int = 0) -> tuple[Tensor, Tensor]:
+        """Return the `token_ids` of prompts [Q, P], padded on the left, and their mask."""
+        encoded = [self.token_ids(prompt, max_new_tokens) for prompt in prompts]
+        width = max(map(len, encoded))
         ids_QP = torch.full((len(prompts), width), int(self._end_ids[0]))
         mask_QP = torch.zeros((len(prompts), width), dtype=torch.bool)
         for row, ids in enumerate(encoded):
-            if not ids:
-                raise InvalidError("a prompt has no tokens", hint="give every prompt a text")
             ids_QP[row, width - len(ids) :] = torch.tensor(ids)
             mask_QP[row, width - len(ids) :] = True
         return ids_QP.to(self.device), mask_QP.to(self.device)
 
-    def check_lengths(self, prompts: Sequence[Prompt], max_new_tokens: int) -> None:
-        """Check that every prompt, with its documents, leaves room for ``max_new_tokens`` in the model's context.
+    def token_ids(self, prompt: Prompt, max_new_tokens: int = 0) -> list[int]:
+        """Return the tokens of a prompt with its documents. Without a chat template the plain text is the prompt.
 
         Raises:
-            InvalidError: a prompt is too long; nothing is truncated.
+            InvalidError: the prompt has no tokens, or documents and no user message, or leaves no room for
+                ``max_new_tokens`` in the model's context. Nothing is truncated.
         """
-        context = getattr(self.model.config.get_text_config(), "max_position_embeddings", None)
-        if context is None:
-            return
-        for start in range(0, len(prompts), _TOKENIZER_BATCH):
-            batch = prompts[start : start + _TOKENIZER_BATCH]
-            for prompt, ids in zip(batch, self._token_ids(batch), strict=True):
-                if len(ids) + max_new_tokens > context:
-                    documents = " with its documents" if prompt.documents else ""
-                    raise InvalidError(
-                        f"prompt {prompt.text[:60]!r}{documents} has {len(ids)} tokens; with sampling.max_new_tokens = "
-                        f"{max_new_tokens} at most {max(0, context - max_new_tokens)} fit into the policy's context of "
-                        f"{context}",
-                        hint="shorten the prompt or its documents, or lower sampling.max_new_tokens",
-                    )
-
-    def _token_ids(self, prompts: Sequence[Prompt]) -> list[list[int]]:
-        texts = [self._text(with_documents(prompt)) for prompt in prompts]
-        token_ids: list[list[int]] = self.tokenizer(texts, add_special_tokens=False)["input_ids"]
-        return token_ids
-
-    def _text(self, prompt: Prompt) -> str:
-        if not self.tokenizer.chat_template:
-            return prompt.text
-        messages = [message.model_dump(exclude_none=True) for message in prompt.messages]
-        return str(self.tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False))
+        text = with_documents(prompt).text
+        if self.tokenizer.chat_template:
+            messages = [message.model_dump(exclude_none=True) for message in with_documents(prompt).messages]
+            text = self.tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
+        ids: list[int] = self.tokenizer(text, add_special_tokens=False)["input_ids"]
+        if not ids:
+            raise InvalidError("a prompt has no tokens", hint="give every prompt a text")
+        context = getattr(self.model.config.get_text_config(), "max_position_embeddings", None) or math.inf
+        if len(ids) + max_new_tokens > context:
+            documents = " with its documents" if prompt.documents else ""
+            raise InvalidError(
+                f"prompt {prompt.text[:60]!r}{documents} has {len(ids)} tokens; the policy's context of {context} has "
+                f"room for {max(0, context - max_new_tokens)} beside sampling.max_new_tokens = {max_new_tokens}",
+                hint="shorten the prompt or its documents, or lower sampling.max_new_tokens",
+            )
+        return ids
 
     @torch.no_grad()
     def sample(
@@ -132,8 +114,7 @@ class Policy:
         Raises:
             InvalidError: a prompt leaves no room for ``max_new_tokens`` in the model's context.
         """
-        self.check_lengths(prompts, sampling.max_new_tokens)
-        ids_QP, mask_QP = self.encode(prompts)
+        ids_QP, mask_QP = self.encode(prompts, sampling.max_new_tokens)
         prompt_of_B = torch.arange(len(prompts), device=self.device).repeat_interleave(group_size)
         logits_BV, cache = self._prefill(ids_QP, mask_QP, prompt_of_B)
         mask_B = torch.ones(len(prompt_of_B), dtype=torch.bool, device=self.device)
@@ -203,3 +184,26 @@ class Policy:
         )
         logits: Tensor = output.logits
         return logits
+
+
+def with_documents(prompt: Prompt) -> Prompt:
+    """Return the prompt whose first user message begins with the documents, each under its ``[id]``.
+
+    A prompt without documents is returned as it is.
+
+    Raises:
+        InvalidError: the prompt has documents and no user message.
+    """
+    if not prompt.documents:
+        return prompt
+    place = next((i for i, message in enumerate(prompt.messages) if message.role == "user"), None)
+    if place is None:
+        raise InvalidError(
+            f"a prompt with {len(prompt.documents)} documents has no user message to show them in",
+            hint="add a message of role `user` to the prompt",
+        )
+    texts = [f"[{document.id}] {document.text}" for document in prompt.documents]
+    question = prompt.messages[place]
+    shown = question.model_copy(update={"content": "\n\n".join([*texts, question.content])})
+    messages = (*prompt.messages[:place], shown, *prompt.messages[place + 1 :])
+    return prompt.model_copy(update={"messages": messages})

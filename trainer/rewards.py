@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
 from threading import Thread
-from typing import Any, Protocol, Self, TypeVar, runtime_checkable
+from typing import Any, Protocol, Self, TypeVar
 
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion, Prompt
@@ -23,7 +24,7 @@ from rubricsvc.errors import InvalidError
 from trainer.judge_info import JudgeInfo
 from workers.engines import make_engine
 from workers.engines.base import Engine
-from workers.scoring import completions as scoring
+from workers.scoring.completions import score_group
 
 T = TypeVar("T")
 
@@ -45,7 +46,7 @@ class ScoredRollout:
 
 
 class RewardSource(Protocol):
-    """Scores completions. The sources of this package are context managers too, which close connections and threads."""
+    """Scores completions. A source with a method ``judge_info()`` has a judge, whose properties the run records."""
 
     def score(self, tasks: Sequence[Task], completions: Sequence[Completion]) -> list[ScoredRollout]:
         """Return one result for each completion, in order.
@@ -53,25 +54,17 @@ class RewardSource(Protocol):
         A judge that fails gives a reward of None. Raise only errors that no retry can resolve.
 
         Args:
-            tasks: the task of each completion; completions of one task are adjacent.
+            tasks: the task of each completion.
             completions: the completions of one step.
         """
-        ...
-
-
-@runtime_checkable
-class JudgedRewardSource(RewardSource, Protocol):
-    """A reward source with a judge, whose properties the run records."""
-
-    def judge_info(self) -> JudgeInfo:
-        """Return the judge's properties."""
         ...
 
 
 def judge_of(tasks: Sequence[Task], rewards: RewardSource) -> JudgeInfo | None:
     """Return the judge behind the rewards; None where no criterion is judged or the source has no judge."""
     judged = any(criterion.check is None for task in tasks for criterion in task.rubric.criteria)
-    return rewards.judge_info() if judged and isinstance(rewards, JudgedRewardSource) else None
+    info: Callable[[], JudgeInfo] | None = getattr(rewards, "judge_info", None)
+    return info() if judged and info else None
 
 
 def validated(results: Sequence[ScoredRollout], completions: Sequence[Completion]) -> list[ScoredRollout]:
@@ -85,13 +78,13 @@ def validated(results: Sequence[ScoredRollout], completions: Sequence[Completion
             f"the reward source returned {len(results)} rewards for {len(completions)} completions",
             hint="return one result for each completion, in the same order",
         )
-    checked = []
-    for result in results:
-        value = result.reward.value
-        finite = value is None or math.isfinite(value)
-        null = replace(result.reward, value=None, null_reason=f"the reward is {value}")
-        checked.append(result if finite else replace(result, reward=null))
-    return checked
+    return [replace(result, reward=_finite_or_null(result.reward)) for result in results]
+
+
+def _finite_or_null(reward: Reward) -> Reward:
+    if reward.value is None or math.isfinite(reward.value):
+        return reward
+    return replace(reward, value=None, null_reason=f"the reward is {reward.value}")
 
 
 class CallableRewards:
@@ -105,66 +98,13 @@ class CallableRewards:
         values = [self._function(task.prompt, one.text) for task, one in zip(tasks, completions, strict=True)]
         return [ScoredRollout(Reward(v, coverage=0.0 if v is None else 1.0, formula="function")) for v in values]
 
-    def __enter__(self) -> Self:
-        return self
 
-    def __exit__(self, *_: object) -> None:
-        return
-
-
-class BackgroundLoop:
-    """An event loop in its own thread: connections outlive a step, and it works inside a notebook."""
-
-    def __init__(self) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = Thread(target=self._loop.run_forever, name="rewards", daemon=True)
-        self._thread.start()
-
-    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Run the coroutine and return its result; cancel it when interrupted."""
-        future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
-        try:
-            return future.result()
-        except BaseException:
-            future.cancel()
-            raise
-
-    def close(self) -> None:
-        """Stop the loop and its thread."""
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
-
-
-@dataclass(frozen=True, slots=True)
-class TaskGroup:
-    """All completions of one task in a step; ``places`` are their indices in the step."""
-
-    task: Task
-    completions: tuple[Completion, ...]
-    places: tuple[int, ...]
-
-
-def groups_by_task(tasks: Sequence[Task], completions: Sequence[Completion]) -> list[TaskGroup]:
-    """Return the completions by prompt and rubric: what a comparative judge compares with each other.
-
-    Raises:
-        InvalidError: there are more or fewer tasks than completions.
-    """
-    if len(tasks) != len(completions):
-        raise InvalidError(f"{len(tasks)} tasks for {len(completions)} completions", hint="give one task for each")
-    places: dict[tuple[str, str], list[int]] = {}
-    for index, task in enumerate(tasks):
-        places.setdefault((task.prompt.digest, task.rubric.digest), []).append(index)
-    return [TaskGroup(tasks[at[0]], tuple(completions[i] for i in at), tuple(at)) for at in places.values()]
-
-
-def in_order(groups: Iterable[TaskGroup], results: Iterable[Sequence[ScoredRollout]]) -> list[ScoredRollout]:
-    """Return the groups' results in the order of the step's completions."""
-    by_place: dict[int, ScoredRollout] = {}
-    for group, scored in zip(groups, results, strict=True):
-        by_place.update(zip(group.places, scored, strict=True))
-    return [by_place[place] for place in range(len(by_place))]
+def places_by_task(tasks: Sequence[Task]) -> list[list[int]]:
+    """Return the places of the completions of each prompt and rubric: what a comparative judge sees together."""
+    places: dict[tuple[str, str], list[int]] = defaultdict(list)
+    for place, task in enumerate(tasks):
+        places[task.prompt.digest, task.rubric.digest].append(place)
+    return list(places.values())
 
 
 class JudgeRewards:
@@ -179,28 +119,47 @@ class JudgeRewards:
         self._judge = judge
         self._repeatability = repeatability
         self._engine = engine or make_engine(judge)
-        self._loop = BackgroundLoop()
+        self._loop = asyncio.new_event_loop()  # in a thread: connections outlive a step, and notebooks have a loop
+        self._thread = Thread(target=self._loop.run_forever, name="rewards", daemon=True)
+        self._thread.start()
 
     def judge_info(self) -> JudgeInfo:
         """Return the judge's properties."""
         return JudgeInfo(self._judge.name, self._judge.calibrated, self._repeatability)
 
     def score(self, tasks: Sequence[Task], completions: Sequence[Completion]) -> list[ScoredRollout]:
-        """Score all groups of the step concurrently."""
-        groups = groups_by_task(tasks, completions)
-        return in_order(groups, self._loop.run(self._score(groups)))
+        """Score all prompts of the step concurrently. A comparative judge is shown a prompt's completions together."""
+        return self._run(self._score(tasks, completions))
 
-    async def _score(self, groups: Sequence[TaskGroup]) -> list[list[ScoredRollout]]:
-        return await asyncio.gather(*map(self._score_group, groups))
+    async def _score(self, tasks: Sequence[Task], completions: Sequence[Completion]) -> list[ScoredRollout]:
+        groups = places_by_task(tasks)
+        asked = [
+            score_group(
+                self._engine, self._judge, tasks[at[0]].rubric, tasks[at[0]].prompt, [completions[i] for i in at]
+            )
+            for at in groups
+        ]
+        verdicts: dict[int, Sequence[Verdict]] = {}
+        for at, scored in zip(groups, await asyncio.gather(*asked), strict=True):
+            verdicts.update(zip(at, scored, strict=True))
+        return [
+            ScoredRollout(reward_or_null(task.rubric, verdicts[place]), tuple(verdicts[place]))
+            for place, task in enumerate(tasks)
+        ]
 
-    async def _score_group(self, group: TaskGroup) -> list[ScoredRollout]:
-        prompt, rubric = group.task.prompt, group.task.rubric
-        scored = await scoring.score_group(self._engine, self._judge, rubric, prompt, group.completions)
-        return [ScoredRollout(reward_or_null(rubric, verdicts), tuple(verdicts)) for verdicts in scored]
+    def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._loop.run(self._engine.aclose())
+        self._run(self._engine.aclose())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
         self._loop.close()

@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from rubricsvc.core.prompt import Completion
+
 
 @dataclass(frozen=True)
 class Rollouts:
@@ -34,6 +36,13 @@ class Rollouts:
     def lengths(self) -> Tensor:
         """Tokens of each completion [B]."""
         return self.mask_BT.sum(-1)
+
+    def completions(self, policy: str, step: int) -> list[Completion]:
+        """Return the completions as values of the policy after ``step`` steps."""
+        return [
+            Completion(text=text, policy=policy, step=step, sampling={"truncated": truncated})
+            for text, truncated in zip(self.texts, self.truncated_B.tolist(), strict=True)
+        ]
 
     def select(self, rows: Tensor) -> Rollouts:
         """Return the chosen completions with their prompts, and no more padding than these need."""

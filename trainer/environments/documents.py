@@ -1,4 +1,4 @@
-"""A collection of documents in an SQLite FTS5 index: search it, open it, quote it.
+"""A collection of documents in an SQLite FTS5 index: search it, quote it.
 
 A collection can be made of any texts; one is on every machine, because CPython ships its language reference
 (``pydoc_data.topics``).
@@ -10,11 +10,10 @@ import importlib
 import re
 import sqlite3
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import Self
 
 from rubricsvc.core.prompt import Document
-from rubricsvc.errors import NotFoundError, UnavailableError
+from rubricsvc.errors import UnavailableError
 
 PASSAGE_WORDS = 60
 """Target length of a passage, in words."""
@@ -32,33 +31,26 @@ CREATE VIRTUAL TABLE passages_fts USING fts5(
 
 
 class Documents:
-    """Passages of documents, searched with BM25. Use it from one thread, in a ``with`` or with ``close()``.
+    """Passages of documents in memory, searched with BM25. Use it from one thread, in a ``with`` block.
 
     A document becomes passages with ids ``document``, ``document.2``, ``document.3``, … in the order of its text.
+
+    Raises:
+        UnavailableError: this Python's SQLite has no FTS5.
     """
 
-    def __init__(self, path: Path | str = ":memory:") -> None:
-        """Open the index at ``path``, and create it where there is none.
-
-        Raises:
-            UnavailableError: the file is not an index, or this Python's SQLite has no FTS5.
-        """
-        self._db = sqlite3.connect(path)
+    def __init__(self) -> None:
+        self._db = sqlite3.connect(":memory:")
         try:
-            if not self._db.execute("SELECT 1 FROM sqlite_master WHERE name = 'passages_fts'").fetchone():
-                self._db.executescript(_SCHEMA)
-        except sqlite3.DatabaseError as error:
+            self._db.executescript(_SCHEMA)
+        except sqlite3.OperationalError as error:
             self._db.close()
-            raise UnavailableError(f"cannot open a document index at {path}: {error}") from error
+            raise UnavailableError(f"cannot make a document index: {error}") from error
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Close the index."""
         self._db.close()
 
     def __len__(self) -> int:
@@ -85,17 +77,6 @@ class Documents:
             (terms, limit),
         )
         return [Document(id=ident, text=text, title=title) for ident, text, title in rows]
-
-    def get(self, ident: str) -> Document:
-        """Return the passage with this id.
-
-        Raises:
-            NotFoundError: there is no such passage.
-        """
-        row = self._db.execute("SELECT id, text, title FROM passages WHERE id = ?", (ident,)).fetchone()
-        if row is None:
-            raise NotFoundError(f"no passage {ident!r}")
-        return Document(id=row[0], text=row[1], title=row[2])
 
 
 def passages(document: Document, words: int = PASSAGE_WORDS) -> Iterator[Document]:

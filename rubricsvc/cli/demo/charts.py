@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from textwrap import wrap
 from typing import Any
 
-from rubricsvc.cli.demo.results import QuestionResult, mean
+from rubricsvc.cli.demo.results import QuestionResult
+from rubricsvc.cli.figures import mean
 
 WIDTHS = {"wide": 760, "narrow": 290}
 """Pixels. The page shows the one that fits."""
@@ -40,57 +41,51 @@ def _styled(chart: Any) -> Any:
     )
 
 
-def question_chart(questions: Sequence[QuestionResult]) -> Callable[[int], Any]:
+def question_chart(results: Sequence[QuestionResult]) -> Callable[[int], Any]:
     """Chart the mean reward of each question before and after training, under the question's text."""
     import altair as alt
 
-    places = {q.name: n for n, q in enumerate(questions)}
     rows = [
-        {"place": places[q.name], "reward": value, "when": when}
-        for q in questions
-        for when, value in (("before", mean(q.before)), ("after", mean(q.after)))
+        {"place": place, "reward": value, "when": when}
+        for place, result in enumerate(results)
+        for when, value in (("before", result.reward_before), ("after", result.reward_after))
         if value is not None
     ]
+    questions = [result.question for result in results]
+    labels = [f"{'held out: ' if q.held_out else ''}{q.text.replace('`', '')}" for q in questions]
     x = alt.X("reward:Q", title="mean reward", scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(values=_TENTHS))
     y = alt.Y("place:O", axis=None)
     scale = alt.Scale(domain=["before", "after"], range=[BEFORE, AFTER])
 
     def chart(width: int) -> Any:
-        texts = [wrap(_label(q), width // _LETTER) for q in questions]
+        texts = [wrap(label, width // _LETTER) for label in labels]
         most = max(map(len, texts), default=1)
         names = [{"place": n, "lines": [""] * (most - len(lines)) + lines} for n, lines in enumerate(texts)]
         at = alt.Chart(alt.Data(values=rows)).encode(x=x, y=y)
         line = at.mark_line(color="#88888888", strokeWidth=2).encode(detail="place:O")
         dots = at.mark_circle(size=90, opacity=1).encode(color=alt.Color("when:N", title=None, scale=scale))
         style = {"align": "left", "fontSize": 12, "lineHeight": _LINE, "dy": -_LINE * most, "color": _INK}
-        labels = alt.Chart(alt.Data(values=names)).mark_text(**style).encode(x=alt.value(0), y=y, text="lines:N")
-        return (line + dots + labels).properties(width=width, height=alt.Step(26 + _LINE * most))
+        texts_above = alt.Chart(alt.Data(values=names)).mark_text(**style).encode(x=alt.value(0), y=y, text="lines:N")
+        return (line + dots + texts_above).properties(width=width, height=alt.Step(26 + _LINE * most))
 
     return chart
-
-
-def _label(question: QuestionResult) -> str:
-    return f"{'held out: ' if question.held_out else ''}{question.text.replace('`', '')}"
 
 
 def reward_chart(steps: Sequence[Mapping[str, Any]]) -> Callable[[int], Any]:
     """Chart the mean reward of each training step with one standard deviation, and its moving mean."""
     import altair as alt
 
-    rows = []
-    for n, step in enumerate(steps):
-        if (reward := step.get("reward")) is None:
-            continue
-        spread = step.get("reward_std") or 0.0
-        rows.append(
-            {
-                "step": step["step"],
-                "reward": reward,
-                "low": max(reward - spread, 0.0),
-                "high": min(reward + spread, 1.0),
-                "smooth": mean([s.get("reward") for s in steps[max(0, n + 1 - _SMOOTHED) : n + 1]]),
-            }
-        )
+    rows = [
+        {
+            "step": step["step"],
+            "reward": step["reward"],
+            "low": max(step["reward"] - (step["reward_std"] or 0.0), 0.0),
+            "high": min(step["reward"] + (step["reward_std"] or 0.0), 1.0),
+            "smooth": mean(s["reward"] for s in steps[max(0, n + 1 - _SMOOTHED) : n + 1]),
+        }
+        for n, step in enumerate(steps)
+        if step["reward"] is not None
+    ]
 
     def chart(width: int) -> Any:
         base = alt.Chart(alt.Data(values=rows)).encode(

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rubricsvc.cli.output import INTERRUPTED, echo, print_data, print_json, print_table
+from rubricsvc.cli.figures import number
+from rubricsvc.cli.output import INTERRUPTED, echo, open_output, print_data, print_json, print_table
 
 if TYPE_CHECKING:
     from rubricsvc.cli.demo.folder import DemoFolder
@@ -52,42 +53,46 @@ def run(folder: DemoFolder, *, fresh: bool = False) -> dict[str, Any]:
         UnavailableError: the embedded model cannot be fetched.
     """
     from rubricsvc.cli.database import open_database
-    from rubricsvc.cli.demo.questions import FORM, QUESTIONS
+    from rubricsvc.cli.demo.questions import FORM, QUESTIONS, load_questions
     from rubricsvc.cli.embedded import fetch_embedded
     from rubricsvc.settings import get_settings
 
-    spent = folder.open(QUESTIONS.read_text(encoding="utf-8") + FORM.read_text(encoding="utf-8"), fresh=fresh)
-    if folder.summary.is_file() and folder.report.is_file():
+    continued = folder.open(QUESTIONS.read_text(encoding="utf-8") + FORM.read_text(encoding="utf-8"), fresh=fresh)
+    if folder.summary.is_file():
         echo(f"the demo in {folder.path} is finished: {folder.report}. Start over with --fresh")
-        figures: dict[str, Any] = json.loads(folder.summary.read_text(encoding="utf-8"))
-        return figures
-    if spent:
+        finished: dict[str, Any] = json.loads(folder.summary.read_text(encoding="utf-8"))
+        return finished
+    if continued:
         echo(f"continuing the demo in {folder.path}")
     started = time.monotonic()
     _announce(folder)
     for package in ("altair", "vl_convert", "torch", "transformers"):
         import_module(package)  # fail now rather than after ten minutes
-    from rubricsvc.cli.demo import pipeline, report, summary
+    from rubricsvc.cli.demo import pipeline, report, results
 
     fetch_embedded()
-    settings = get_settings().model_copy(update={"database_url": folder.database_url})
-    try:
-        with closing(open_database(settings)) as db:
-            questions = pipeline.select_questions(folder)
-            stored = pipeline.author(folder, db, questions)
-            before = pipeline.score(folder, db, stored, pipeline.sample(folder, db, stored, 0), 0)
-            steps = pipeline.train_policy(folder, questions)
-            last = folder.size.steps
-            after = pipeline.score(folder, db, stored, pipeline.sample(folder, db, stored, last), last)
-            items = summary.read_items(db, before, after)
-            figures = summary.summarize(folder, db, stored, items, steps)
-        figures["seconds"] = round(spent + time.monotonic() - started, 1)
-        report.write(folder.report, summary.make_report(folder, stored, items, steps, figures))
-        folder.save_summary(figures)
-    finally:
-        folder.save_seconds(spent + time.monotonic() - started)
-    pipeline.drop_optimizer(folder)
-    echo(f"wrote {folder.summary} and {folder.report}")
+    settings = get_settings().model_copy(update={"database_url": f"sqlite:///{folder.database}"})
+    size = folder.size
+    questions = load_questions()
+    chosen = [question for question in questions if not question.held_out][: size.training]
+    chosen += [question for question in questions if question.held_out][: size.held_out]
+    with closing(open_database(settings)) as db:
+        stored = pipeline.author(folder, db, chosen)
+        pipeline.sample(folder, db, stored, 0)
+        before = pipeline.score(db, stored, 0)
+        steps = pipeline.train_policy(folder, chosen)
+        pipeline.sample(folder, db, stored, size.steps)
+        after = pipeline.score(db, stored, size.steps)
+        scored = results.read_results(db, stored, before, after)
+    figures = results.summarize(size, folder.seed, scored, steps)
+    figures |= {"seconds": round(time.monotonic() - started, 1), "continued": continued}
+    page = report.render_report(size, scored, steps, figures)
+    for state in folder.training.glob("checkpoints/*/optimizer.safetensors"):
+        state.unlink()  # 1.6 GB, which only further training needs
+    with open_output(folder.report) as stream:
+        stream.write(page)
+    with open_output(folder.summary) as stream:  # last: it marks the demo as finished
+        json.dump(figures, stream, indent=2)
     return figures
 
 
@@ -112,22 +117,16 @@ def _announce(folder: DemoFolder) -> None:
 
 def _print_table(figures: dict[str, Any]) -> None:
     rows = [
-        _row(q["name"] + (" (held out)" if q["held_out"] else ""), q["before"], q["after"], q["text"])
+        [q["name"] + (" (held out)" if q["held_out"] else ""), number(q["before"]), number(q["after"]), q["text"]]
         for q in figures["questions"]
     ]
     for name, key in (("training questions", "reward"), ("held-out questions", "heldout")):
-        error = figures[f"{key}_change_se"]
-        note = "mean" + (f"; standard error of the change {error:.3f}" if error is not None else "")
-        rows.append(_row(name, figures[f"{key}_before"], figures[f"{key}_after"], note))
-    print_table(["mean reward", "before", "after", "change", "question"], rows)
+        change, error = (number(figures[f"{key}_{part}"]) for part in ("change", "change_se"))
+        ends = [number(figures[f"{key}_{part}"]) for part in ("before", "after")]
+        rows.append([name, *ends, f"mean; change {change}, standard error {error}"])
+    print_table(["mean reward", "before", "after", "question"], rows)
     print_data("")
     print_data("Policy and judge are the same model of 135M parameters. As a judge it is hardly better than chance:")
     print_data(
         "a change shows whether the completions took the form that the rubrics ask for (length, citation, terms)."
     )
-
-
-def _row(name: str, before: float | None, after: float | None, note: str) -> list[str]:
-    change = None if before is None or after is None else after - before
-    numbers = ["-" if value is None else f"{value:.3f}" for value in (before, after)]
-    return [name, *numbers, "-" if change is None else f"{change:+.3f}", note]

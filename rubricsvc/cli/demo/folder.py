@@ -6,7 +6,6 @@ import json
 import shutil
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from rubricsvc.core.fingerprint import digest
 from rubricsvc.errors import ConflictError
@@ -37,15 +36,14 @@ class DemoFolder:
 
     def __init__(self, path: Path, size: DemoSize, seed: int) -> None:
         self.path, self.size, self.seed = path, size, seed
-        self.database_url = f"sqlite:///{path / 'demo.db'}"
-        self.documents = path / "documents.db"
+        self.database = path / "demo.db"
         self.training = path / "training"
         self.summary = path / "summary.json"
         self.report = path / "report.html"
-        self._state = path / "state.json"
+        self._settings = path / "state.json"
 
-    def open(self, content: str, *, fresh: bool) -> float:
-        """Create the folder, or continue in it; return the seconds that were spent in it before.
+    def open(self, content: str, *, fresh: bool) -> bool:
+        """Create the folder, or continue in it; return whether it holds a demo already.
 
         Args:
             content: the questions; a demo with other ones does not continue here.
@@ -55,39 +53,17 @@ class DemoFolder:
             ConflictError: the folder holds a demo of another size, seed or content.
         """
         if fresh:
-            self._clear()
-        self.path.mkdir(parents=True, exist_ok=True)
+            for file in (*self.path.glob("demo.db*"), self._settings, self.summary, self.report):
+                file.unlink(missing_ok=True)
+            shutil.rmtree(self.training, ignore_errors=True)
         settings = {"size": asdict(self.size), "seed": self.seed, "content": digest(content)}
-        if not self._state.is_file():
-            _write(self._state, {"settings": settings, "seconds": 0.0})
-            return 0.0
-        state = json.loads(self._state.read_text(encoding="utf-8"))
-        if state["settings"] != settings:
+        if not self._settings.is_file():
+            self.path.mkdir(parents=True, exist_ok=True)
+            self._settings.write_text(json.dumps(settings, indent=2), encoding="utf-8")
+            return False
+        if json.loads(self._settings.read_text(encoding="utf-8")) != settings:
             raise ConflictError(
                 f"{self.path} holds a demo with other settings or questions",
                 hint="choose another folder with --out, or start over with --fresh",
             )
-        return float(state["seconds"])
-
-    def save_seconds(self, seconds: float) -> None:
-        """Store the seconds spent so far."""
-        state = json.loads(self._state.read_text(encoding="utf-8"))
-        _write(self._state, state | {"seconds": seconds})
-
-    def save_summary(self, figures: dict[str, Any]) -> None:
-        """Store the summary, which marks the demo as finished."""
-        _write(self.summary, figures)
-
-    def _clear(self) -> None:
-        for name in ("demo.db", "documents.db"):
-            for suffix in ("", "-wal", "-shm", "-journal"):
-                (self.path / f"{name}{suffix}").unlink(missing_ok=True)
-        for file in (self._state, self.summary, self.report):
-            file.unlink(missing_ok=True)
-        shutil.rmtree(self.training, ignore_errors=True)
-
-
-def _write(path: Path, data: dict[str, Any]) -> None:
-    part = path.with_suffix(".part")
-    part.write_text(json.dumps(data, indent=2, allow_nan=False) + "\n", encoding="utf-8")
-    part.replace(path)
+        return True

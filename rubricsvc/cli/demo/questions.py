@@ -8,7 +8,7 @@ from pathlib import Path
 from rubricsvc.core.prompt import Document, Message, Prompt
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.formats import load
-from trainer.environments.documents import Documents
+from trainer.environments.documents import Documents, python_reference
 
 QUESTIONS = Path(__file__).with_name("questions.yaml")
 FORM = Path(__file__).with_name("form.yaml")
@@ -29,22 +29,23 @@ class Question:
     held_out: bool
 
 
-def load_questions(documents: Documents) -> list[Question]:
-    """Load the questions of ``questions.yaml`` with the criteria of ``form.yaml`` and passages of ``documents``."""
+def load_questions() -> list[Question]:
+    """Load ``questions.yaml`` with the criteria of ``form.yaml`` and passages of Python's language reference."""
     (form,) = load(FORM, "native")
     assert form.rubric is not None  # noqa: S101 - a test loads the files
     questions = []
-    for record in load(QUESTIONS, "native"):
-        assert record.prompt is not None and record.rubric is not None  # noqa: S101
-        text = record.prompt.text
-        prompt = record.prompt.model_copy(
-            update={
+    with Documents() as documents:
+        documents.add(python_reference())
+        for record in load(QUESTIONS, "native"):
+            assert record.prompt is not None and record.rubric is not None  # noqa: S101
+            text = record.prompt.text
+            changes = {
                 "messages": (Message(role="user", content=f"{text}\n{INSTRUCTION}"),),
                 "documents": _passages(documents, f"{text} {record.prompt.reference}"),
             }
-        )
-        rubric = Rubric(criteria=(*record.rubric.criteria, *form.rubric.criteria))
-        questions.append(Question(record.name, text, prompt, rubric, HELD_OUT in record.prompt.tags))
+            prompt = record.prompt.model_copy(update=changes)
+            rubric = Rubric(criteria=(*record.rubric.criteria, *form.rubric.criteria))
+            questions.append(Question(record.name, text, prompt, rubric, HELD_OUT in record.prompt.tags))
     return questions
 
 

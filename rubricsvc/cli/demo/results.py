@@ -1,101 +1,171 @@
-"""The results of the demo as values: rewards and verdicts before and after training."""
+"""The results of the demo, read from its database: rewards and verdicts before and after training."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
+from typing import Any
 
-from rubricsvc.core.rubric import Criterion
+from rubricsvc.cli.demo.folder import DemoSize
+from rubricsvc.cli.demo.pipeline import JUDGE, StoredQuestion
+from rubricsvc.cli.demo.questions import Question
+from rubricsvc.cli.figures import mean
+from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.core.verdict import Verdict
-
-
-def mean(values: Iterable[float | None]) -> float | None:
-    """Return the mean of the values that are not None; None if there are none."""
-    known = [value for value in values if value is not None]
-    return fmean(known) if known else None
+from rubricsvc.store import jobs, verdicts
+from rubricsvc.store.session import Database
 
 
 @dataclass(frozen=True)
-class QuestionResult:
-    """The rewards of one question under one rubric, before and after training."""
+class ScoredCompletion:
+    """A completion with its verdicts by criterion; ``truncated`` at the token limit."""
 
-    name: str
     text: str
-    held_out: bool
-    before: Sequence[float | None]
-    after: Sequence[float | None]
-
-    @property
-    def change(self) -> float | None:
-        """Difference of the mean rewards."""
-        before, after = mean(self.before), mean(self.after)
-        return None if before is None or after is None else after - before
-
-
-@dataclass(frozen=True)
-class MeanChange:
-    """The mean change of the reward over ``questions``, and its standard error over them."""
-
-    mean: float
-    standard_error: float
-    questions: int
-
-
-def mean_change(results: Sequence[QuestionResult]) -> MeanChange | None:
-    """Return the mean change; None if fewer than two questions have rewards before and after."""
-    changes = [result.change for result in results if result.change is not None]
-    if len(changes) < 2:
-        return None
-    return MeanChange(fmean(changes), stdev(changes) / len(changes) ** 0.5, len(changes))
+    truncated: bool
+    reward: float | None
+    vetoed_by: str | None
+    verdicts: Mapping[str, Verdict]
 
 
 @dataclass(frozen=True)
 class CriterionResult:
     """The mean value of a criterion over the completions on which it was scored."""
 
-    question: str
     criterion: Criterion
     before: float | None
     after: float | None
 
 
-def by_key(results: Iterable[CriterionResult]) -> list[CriterionResult]:
+@dataclass(frozen=True)
+class QuestionResult:
+    """The completions of one question under one rubric, before and after training."""
+
+    question: Question
+    rubric: Rubric
+    before: Sequence[ScoredCompletion]
+    after: Sequence[ScoredCompletion]
+
+    @property
+    def generated(self) -> bool:
+        """Whether the rubric was generated."""
+        return self.rubric != self.question.rubric
+
+    @property
+    def reward_before(self) -> float | None:
+        """Mean reward before training."""
+        return mean(one.reward for one in self.before)
+
+    @property
+    def reward_after(self) -> float | None:
+        """Mean reward after training."""
+        return mean(one.reward for one in self.after)
+
+    @property
+    def change(self) -> float | None:
+        """Difference of the mean rewards."""
+        before, after = self.reward_before, self.reward_after
+        return None if before is None or after is None else after - before
+
+    @property
+    def criteria(self) -> list[CriterionResult]:
+        """The results of the rubric's criteria."""
+
+        def value(part: Sequence[ScoredCompletion], key: str) -> float | None:
+            return mean(one.verdicts[key].value for one in part if key in one.verdicts)
+
+        return [CriterionResult(c, value(self.before, c.key), value(self.after, c.key)) for c in self.rubric.criteria]
+
+
+def by_key(results: Iterable[QuestionResult]) -> list[CriterionResult]:
     """Return the mean over all questions of each criterion key."""
-    groups: dict[str, list[CriterionResult]] = {}
+    groups: dict[str, list[CriterionResult]] = defaultdict(list)
     for result in results:
-        groups.setdefault(result.criterion.key, []).append(result)
+        for row in result.criteria:
+            groups[row.criterion.key].append(row)
     return [
-        CriterionResult("", rows[0].criterion, mean(row.before for row in rows), mean(row.after for row in rows))
+        CriterionResult(rows[0].criterion, mean(row.before for row in rows), mean(row.after for row in rows))
         for rows in groups.values()
     ]
 
 
-@dataclass(frozen=True)
-class ScoredCompletion:
-    """One completion with each verdict and its reason; ``truncated`` at the token limit."""
-
-    text: str
-    truncated: bool
-    reward: float | None
-    vetoed_by: Criterion | None
-    verdicts: Sequence[tuple[Criterion, Verdict, str]]
+def mean_change(results: Iterable[QuestionResult]) -> tuple[float | None, float | None]:
+    """Return the mean change of the reward and its standard error; None if it is known for fewer than two questions."""
+    changes = [result.change for result in results if result.change is not None]
+    if len(changes) < 2:
+        return None, None
+    return fmean(changes), stdev(changes) / len(changes) ** 0.5
 
 
-@dataclass(frozen=True)
-class Example:
-    """A question with a completion from before training and one from after."""
+def examples(results: Iterable[QuestionResult]) -> list[QuestionResult]:
+    """Choose examples by rank of change: a third and two thirds up for training, the middle for held-out questions."""
+    chosen = []
+    for held_out, places in ((False, (1 / 3, 2 / 3)), (True, (1 / 2,))):
+        part = [result for result in results if result.question.held_out == held_out]
+        ranked = sorted(part, key=lambda result: result.change or 0.0)
+        chosen += [ranked[index] for index in dict.fromkeys(int(len(ranked) * place) for place in places)]
+    return chosen
 
-    question: str
-    held_out: bool
-    before: ScoredCompletion
-    after: ScoredCompletion
+
+def read_results(db: Database, stored: Sequence[StoredQuestion], before: int, after: int) -> list[QuestionResult]:
+    """Read the results of two jobs: one for each question and rubric."""
+    by_rubric = [_by_rubric(db, job_id) for job_id in (before, after)]
+    return [
+        QuestionResult(one.question, rubric, *(part[rubric_id] for part in by_rubric))
+        for one in stored
+        for rubric_id, rubric in one.rubrics.items()
+    ]
 
 
-@dataclass(frozen=True)
-class RubricComparison:
-    """The same completions under our rubric and under the generated one, with the criteria of the latter."""
+def _by_rubric(db: Database, job_id: int) -> dict[int, list[ScoredCompletion]]:
+    scored: dict[int, list[ScoredCompletion]] = defaultdict(list)
+    with db.read() as session:
+        rows = jobs.results(session, job_id, limit=1000)
+        by_item = verdicts.for_items(session, [row.id for row in rows])
+        for row in rows:
+            completion = row.completion.value
+            own = {verdict.criterion: verdict for verdict in by_item.get(row.id, [])}
+            truncated = bool(completion.sampling.get("truncated"))
+            scored[row.rubric_id].append(ScoredCompletion(completion.text, truncated, row.reward, row.vetoed_by, own))
+    return scored
 
-    written: QuestionResult
-    generated: QuestionResult
-    criteria: Sequence[CriterionResult]
+
+def summarize(
+    size: DemoSize, seed: int, results: Sequence[QuestionResult], steps: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+    """Return the figures of ``summary.json``; standard errors are over questions."""
+    written = [result for result in results if not result.generated]
+    all_verdicts = [v for result in results for one in (*result.before, *result.after) for v in one.verdicts.values()]
+    failed = Counter(str(verdict.reason) for verdict in all_verdicts if verdict.outcome == "failed")
+    figures: dict[str, Any] = {
+        "prompts": len(written),
+        "rubrics": len(results),
+        "completions": sum(len(result.before) + len(result.after) for result in written),
+        "verdicts": len(all_verdicts),
+        "failed_verdicts": failed.total(),
+        "failed_reasons": dict(failed),
+    }
+    for name, held_out in (("reward", False), ("heldout", True)):
+        part = [result for result in written if result.question.held_out == held_out]
+        figures[f"{name}_before"] = mean(result.reward_before for result in part)
+        figures[f"{name}_after"] = mean(result.reward_after for result in part)
+        figures[f"{name}_change"], figures[f"{name}_change_se"] = mean_change(part)
+    return figures | {
+        "train_steps": len(steps),
+        "training_completions": len(steps) * size.prompts_per_step * size.group_size,
+        "training_failed_verdicts": sum(step["failed_verdicts"] for step in steps),
+        "seed": seed,
+        "judge": JUDGE.name,
+        "judge_digest": JUDGE.digest,
+        "questions": [
+            {
+                "name": result.question.name,
+                "text": result.question.text,
+                "held_out": result.question.held_out,
+                "before": result.reward_before,
+                "after": result.reward_after,
+            }
+            for result in written
+        ],
+    }

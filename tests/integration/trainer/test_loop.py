@@ -139,7 +139,7 @@ def test_update_ignores_unscored_completions() -> None:
     assert 0 < history.steps[0]["unscored_fraction"] < 1
     assert history.steps[0]["grad_norm"] > 0
 
-    state = loop.TrainState(other, None, MasterAdamW(other.model, config.optim), config)
+    state = loop.TrainState(other, None, MasterAdamW(other.model, config.optim), config, 0.0)
     chosen, rollouts = loop.sample_step(other, TASKS, config, 0)
     values = [only_long(chosen[0].prompt, text) for text in rollouts.texts]
     rewards = torch.tensor([math.nan if v is None else v for v in values], dtype=torch.float64).view(2, 4)
@@ -167,7 +167,7 @@ class PartlyFailingRewards:
 
 
 def test_train_stops_at_too_many_unscored(tmp_path: Path) -> None:
-    with pytest.raises(UnavailableError, match=r"3 of 8 .*timeout ×3"):
+    with pytest.raises(UnavailableError, match=r"\b3\b.*\b8\b.*timeout"):
         loop.train(tiny_policy(), TASKS, PartlyFailingRewards(), tiny_config(out=tmp_path))
     assert metrics.read(tmp_path) == []
     history = loop.train(tiny_policy(), TASKS, PartlyFailingRewards(), tiny_config(steps=1, max_unscored=0.4))
@@ -302,7 +302,7 @@ class MiscountingRewards:
 def test_train_refuses_wrong_number_of_rewards(count: int, tmp_path: Path) -> None:
     policy = tiny_policy()
     before = weights(policy)
-    with pytest.raises(InvalidError, match=rf"{count} rewards for 8"):
+    with pytest.raises(InvalidError, match=rf"\b{count}\b.*\b8\b"):
         loop.train(policy, TASKS, MiscountingRewards(count), tiny_config(out=tmp_path))
     assert all(torch.equal(a, b) for a, b in zip(before, weights(policy), strict=True))
     assert metrics.read(tmp_path) == []
@@ -320,7 +320,7 @@ def test_train_counts_non_finite_rewards_as_unscored(value: float) -> None:
 
 def test_train_refuses_too_long_prompt_before_first_step() -> None:
     tasks = [*TASKS, Task(Prompt.of("b", documents=[{"id": "d", "text": "a" * 60}]), RUBRIC)]
-    with pytest.raises(InvalidError, match=r"documents has 63 tokens.*56.*64"):
+    with pytest.raises(InvalidError, match=r"\b63\b.*\b64\b.*\b56\b"):
         loop.train(tiny_policy(), tasks, FailingRewards(1, AssertionError("not reached")), tiny_config())
 
 

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from rubricsvc.client import Client
 from rubricsvc.core.calibration import Calibration, Curve
 from rubricsvc.core.prompt import Completion
 from rubricsvc.errors import NotFoundError
@@ -33,8 +32,11 @@ from workers.queue.drain import Drainer
 
 @pytest.fixture
 def engine(db: Database, monkeypatch: pytest.MonkeyPatch) -> Iterator[InstantEngine]:
-    """The service's judge; its jobs are processed in threads."""
+    """The engine of the service's judges; their jobs are processed in threads."""
     made = InstantEngine()
+    with db.write() as session:
+        judges.add(session, JUDGE)
+        judges.add(session, COMPARES)
     monkeypatch.setitem(engines.ENGINES, "instant", lambda _judge: made)
     threads: list[threading.Thread] = []
 
@@ -70,11 +72,8 @@ def wait_until(condition: Callable[[], bool]) -> None:
 
 def test_service_rewards_equal_those_of_this_process_in_one_job(db: Database, engine: InstantEngine) -> None:
     engine.answer = faulty
-    with running(db) as url:
-        with Client(url) as client:
-            client.judges.add(JUDGE)
-        with ServiceRewards("instant", url, run="first", timeout=60) as rewards:
-            scored = score(rewards)
+    with running(db) as url, ServiceRewards("instant", url, run="first", timeout=60) as rewards:
+        scored = score(rewards)
     with JudgeRewards(JUDGE, InstantEngine(faulty)) as local_rewards:
         local = score(local_rewards)
     assert [result.reward.value for result in scored] == [result.reward.value for result in local]
@@ -87,7 +86,7 @@ def test_service_rewards_show_comparative_judge_the_same_groups(
     db: Database, engine: InstantEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(engines.ENGINES, "instant", lambda _judge: Tasteful(by_length))
-    with running(db) as url, ServiceRewards(COMPARES, url, timeout=60) as rewards:
+    with running(db) as url, ServiceRewards("compares", url, timeout=60) as rewards:
         scored = rewards.score(MIXED, COMPLETIONS)
     with JudgeRewards(COMPARES, Tasteful(by_length)) as local_rewards:
         local = local_rewards.score(MIXED, COMPLETIONS)
@@ -97,7 +96,7 @@ def test_service_rewards_show_comparative_judge_the_same_groups(
 
 
 def test_service_rewards_score_equal_completions_once(db: Database, engine: InstantEngine) -> None:
-    with running(db) as url, ServiceRewards(JUDGE, url, timeout=60) as rewards:
+    with running(db) as url, ServiceRewards("instant", url, timeout=60) as rewards:
         scored = rewards.score(TASKS[:2], [Completion(text="same")] * 2)
     assert scored[0] == scored[1]
     assert [items for *_, items in stored_jobs(db)] == [1]
@@ -107,23 +106,25 @@ def test_service_rewards_repeated_step_is_the_same_job(db: Database, engine: Ins
     """A step that is repeated after a resume waits for its job, and retries what failed."""
     engine.answer = faulty
     with running(db) as url:
-        with ServiceRewards(JUDGE, url, run="first", timeout=60) as rewards:
+        with ServiceRewards("instant", url, run="first", timeout=60) as rewards:
             assert score(rewards)[0].reward.value is None
         engine.answer = agreeable
-        with ServiceRewards(JUDGE, url, run="first", timeout=60) as rewards:
+        with ServiceRewards("instant", url, run="first", timeout=60) as rewards:
             assert [result.reward.value for result in score(rewards)] == pytest.approx([2 / 3, 2 / 3, 1.0, 1.0])
     assert stored_jobs(db) == [("first step 7", "completed", 4)]
 
 
 def test_service_rewards_train_with_one_job_a_step(db: Database, engine: InstantEngine, tmp_path: Path) -> None:
-    with running(db) as url, ServiceRewards(JUDGE, url, run="tiny", timeout=60) as rewards:
+    with running(db) as url, ServiceRewards("instant", url, run="tiny", timeout=60) as rewards:
         history = loop.train(tiny_policy(), [TASKS[0], TASKS[2]], rewards, tiny_config(steps=2, out=tmp_path / "run"))
     assert [step["unscored_fraction"] for step in history.steps] == [0.0, 0.0]
     assert [name for name, *_ in stored_jobs(db)] == ["tiny step 0", "tiny step 1"]
 
 
 def test_service_rewards_late_job_is_cancelled(db: Database) -> None:
-    with running(db) as url, ServiceRewards(JUDGE, url, timeout=0.1) as rewards:
+    with db.write() as session:
+        judges.add(session, JUDGE)
+    with running(db) as url, ServiceRewards("instant", url, timeout=0.1) as rewards:
         scored = score(rewards)
     assert [result.reward.value for result in scored] == [None] * 4
     assert all(result.reward.null_reason for result in scored)
@@ -144,7 +145,7 @@ def test_service_rewards_wait_for_a_restarting_service(
         return agreeable(question)
 
     engine.answer = answer
-    with ServiceRewards(JUDGE, f"http://127.0.0.1:{port}", timeout=60) as rewards:
+    with ServiceRewards("instant", f"http://127.0.0.1:{port}", timeout=60) as rewards:
         step = threading.Thread(target=lambda: scored.extend(score(rewards)))
         with running(db, at_port=port):
             step.start()
@@ -173,11 +174,7 @@ def test_service_rewards_unknown_judge(db: Database) -> None:
 def test_service_rewards_judge_info(db: Database) -> None:
     curves = Calibration(families={"binary": Curve(method="none")})
     calibrated = JUDGE.model_copy(update={"name": "calibrated", "calibration": curves})
-    with running(db) as url:
-        with Client(url) as client:
-            client.judges.add(calibrated)
-        with db.write() as session:
-            judges.set_repeatability(session, judges.get(session, "calibrated").id, measured(0.03))
-        with ServiceRewards("calibrated", url) as stored, ServiceRewards(JUDGE, url) as given:
-            assert stored.judge_info() == JudgeInfo("calibrated", calibrated=True, repeatability=measured(0.03))
-            assert given.judge_info() == JudgeInfo("instant", calibrated=False)
+    with db.write() as session:
+        judges.set_repeatability(session, judges.add(session, calibrated).id, measured(0.03))
+    with running(db) as url, ServiceRewards("calibrated", url) as rewards:
+        assert rewards.judge_info() == JudgeInfo("calibrated", calibrated=True, repeatability=measured(0.03))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import pytest
@@ -39,10 +40,10 @@ def test_save_failure_keeps_earlier_checkpoints(tmp_path: Path, monkeypatch: pyt
     checkpoint.save(config, 1, policy, optimizer, {})
 
     def full(*_: object) -> None:
-        raise OSError("no space left on device")
+        raise OSError(errno.ENOSPC, "disk full")
 
     monkeypatch.setattr(checkpoint, "save_file", full)
-    with pytest.raises(OSError, match="no space"):
+    with pytest.raises(OSError, match=str(errno.ENOSPC)):
         checkpoint.save(config, 2, policy, optimizer, {})
     assert checkpoint.steps(tmp_path) == [1]
     monkeypatch.undo()
@@ -65,20 +66,20 @@ def run_config(**fields: object) -> RunConfig:
     ],
 )
 def test_identity_ignores_settings_of_execution(change: dict[str, object]) -> None:
-    assert checkpoint.identity(run_config(**change), TASKS) == checkpoint.identity(run_config(), TASKS)
+    assert checkpoint.identity(run_config(**change), TASKS, 0.0) == checkpoint.identity(run_config(), TASKS, 0.0)
 
 
 @pytest.mark.parametrize(
     "change", [{"seed": 1}, {"optim": {"lr": 1e-3}}, {"judge": {"name": "j", "model": "other"}}, {"judge": "stored"}]
 )
 def test_identity_covers_what_is_learned(change: dict[str, object]) -> None:
-    assert checkpoint.identity(run_config(**change), TASKS) != checkpoint.identity(run_config(), TASKS)
+    assert checkpoint.identity(run_config(**change), TASKS, 0.0) != checkpoint.identity(run_config(), TASKS, 0.0)
 
 
 def test_resume_refuses_other_tasks(tmp_path: Path) -> None:
     policy, config = tiny_policy(), tiny_config(out=tmp_path)
     optimizer = MasterAdamW(policy.model, config.optim)
-    checkpoint.save(config, 1, policy, optimizer, checkpoint.identity(config, TASKS))
+    checkpoint.save(config, 1, policy, optimizer, checkpoint.identity(config, TASKS, 0.0))
     other = [*TASKS[:-1], Task(Prompt.of("another"), RUBRIC)]
     with pytest.raises(ConflictError, match="tasks"):
-        checkpoint.resume(config, optimizer, checkpoint.identity(config, other))
+        checkpoint.resume(config, optimizer, checkpoint.identity(config, other, 0.0))

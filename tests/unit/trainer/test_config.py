@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import textwrap
 from pathlib import Path
 
 import pytest
 
-import trainer.config
 from rubricsvc.core.judge import Judge
 from rubricsvc.errors import InvalidError, NotFoundError
 from trainer.config import RunConfig, ServiceJudge, load_config
@@ -39,9 +37,9 @@ def test_load_config_resolves_paths_relative_to_file(tmp_path: Path) -> None:
     assert config.policy.model == str(tmp_path / "model")
 
 
-def test_load_config_reads_example_of_docstring(tmp_path: Path) -> None:
-    example = str(trainer.config.__doc__).partition("::\n")[2]
-    loaded = load(tmp_path, textwrap.dedent(example))
+def test_load_config_reads_example_of_training_page(tmp_path: Path) -> None:
+    page = Path(__file__).parents[3] / "docs" / "training.md"
+    loaded = load(tmp_path, page.read_text().partition("```toml\n")[2].partition("```")[0])
     assert isinstance(loaded.judge, Judge)
     assert loaded.sampling.group_size == 8
 

@@ -12,12 +12,11 @@ from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.reward import Reward
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.core.verdict import Reason
-from rubricsvc.errors import InvalidError
 from tests.instant_engine import InstantEngine
 from tests.preference_engine import Tasteful, answers_in
-from tests.unit.trainer.scored import COMPARES, COMPLETIONS, JUDGE, MIXED, TASKS, by_length, faulty, measured, score
+from tests.unit.trainer.scored import COMPARES, COMPLETIONS, JUDGE, MIXED, by_length, faulty, measured, score
 from trainer.judge_info import JudgeInfo
-from trainer.rewards import CallableRewards, JudgeRewards, ScoredRollout, Task, groups_by_task, validated
+from trainer.rewards import CallableRewards, JudgeRewards, ScoredRollout, Task, validated
 
 
 def results(values: Sequence[float | None]) -> list[ScoredRollout]:
@@ -25,8 +24,7 @@ def results(values: Sequence[float | None]) -> list[ScoredRollout]:
 
 
 def test_callable_rewards() -> None:
-    with CallableRewards(lambda prompt, text: len(text) if prompt.text == "one" else None) as rewards:
-        scored = score(rewards)
+    scored = score(CallableRewards(lambda prompt, text: len(text) if prompt.text == "one" else None))
     assert [result.reward.value for result in scored] == [5, 6, None, None]
 
 
@@ -70,12 +68,7 @@ def test_judge_rewards_judge_info() -> None:
     with JudgeRewards(JUDGE, InstantEngine()) as rewards:
         assert rewards.judge_info() == JudgeInfo("instant", calibrated=False)
     with JudgeRewards(calibrated, InstantEngine(), repeatability=measured(0.1)) as rewards:
-        assert (rewards.judge_info().calibrated, rewards.judge_info().reward_std) == (True, 0.1)
-
-
-def test_groups_by_task_refuses_another_number_of_tasks() -> None:
-    with pytest.raises(InvalidError):
-        groups_by_task(TASKS[:3], COMPLETIONS)
+        assert rewards.judge_info() == JudgeInfo("instant", calibrated=True, repeatability=measured(0.1))
 
 
 def test_validated_makes_non_finite_rewards_null() -> None:

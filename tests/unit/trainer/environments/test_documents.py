@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rubricsvc.core.prompt import Document
-from rubricsvc.errors import NotFoundError, UnavailableError
 from trainer.environments.documents import Documents, passages, python_reference
 
 FEW = [
@@ -29,8 +27,8 @@ def reference() -> Iterator[Documents]:
 def test_search_matches_stems() -> None:
     with Documents() as documents:
         assert documents.add(FEW) == 2
-        assert [found.id for found in documents.search("hunting a mouse, mice")] == ["cats"]
-        assert documents.get("cats").text == "Cats\nA cat purrs when it is content.\nA cat hunts mice."
+        [found] = documents.search("hunting a mouse, mice")
+        assert (found.id, found.text) == ("cats", "Cats\nA cat purrs when it is content.\nA cat hunts mice.")
 
 
 def test_search_matches_names_with_underscores() -> None:
@@ -60,26 +58,6 @@ def test_add_skips_known_ids_and_texts() -> None:
         assert documents.add(FEW) == 0
         assert documents.add([Document(id="copy", text=FEW[1].text)]) == 0
         assert len(documents) == 2
-
-
-def test_index_persists_in_its_file(tmp_path: Path) -> None:
-    with Documents(tmp_path / "index.db") as documents:
-        documents.add(FEW)
-    with Documents(tmp_path / "index.db") as documents:
-        assert len(documents) == 2
-        assert documents.search("purrs")
-
-
-def test_open_refuses_a_file_that_is_no_index(tmp_path: Path) -> None:
-    path = tmp_path / "notes.txt"
-    path.write_text("this is not a database, and long enough to be seen as none" * 20)
-    with pytest.raises(UnavailableError, match=r"notes\.txt"):
-        Documents(path)
-
-
-def test_get_raises_for_an_unknown_passage() -> None:
-    with Documents() as documents, pytest.raises(NotFoundError, match="nowhere"):
-        documents.get("nowhere")
 
 
 def test_passages_keep_all_words_within_the_length() -> None:

@@ -71,7 +71,7 @@ def test_demo_continues_after_an_interrupt(
 def _completions(folder: DemoFolder) -> list[tuple[int, str]]:
     from rubricsvc.store import completions
 
-    db = Database(folder.database_url)
+    db = Database(f"sqlite:///{folder.database}")
     try:
         with db.read() as session:
             return [(row.id, row.digest) for row in completions.page(session, limit=100)]

@@ -12,18 +12,10 @@ from rubricsvc.core.reward import reward
 from rubricsvc.core.rubric import Criterion
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.formats import load
-from trainer.environments.documents import Documents, python_reference
-from trainer.prompting import with_documents
+from trainer.policy import with_documents
 from workers import checks
 
-
-def _questions() -> list[Question]:
-    with Documents() as documents:
-        documents.add(python_reference())
-        return load_questions(documents)
-
-
-ALL = _questions()
+ALL = load_questions()
 each = pytest.mark.parametrize("question", ALL, ids=lambda question: question.name)
 
 

@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 
 from rubricsvc.cli.demo.folder import FAST
-from rubricsvc.cli.demo.report import Report, change_sentence, write
-from rubricsvc.cli.demo.results import CriterionResult, Example, QuestionResult, RubricComparison, ScoredCompletion
-from rubricsvc.core.rubric import Check, Criterion
+from rubricsvc.cli.demo.questions import Question
+from rubricsvc.cli.demo.report import change_sentence, render_report
+from rubricsvc.cli.demo.results import QuestionResult, ScoredCompletion
+from rubricsvc.core.prompt import Prompt
+from rubricsvc.core.rubric import Check, Criterion, Rubric
 from rubricsvc.core.verdict import Verdict
 
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>\"'&{{ 7 * 7 }}</blockquote>"
@@ -27,42 +29,45 @@ SUMMARY: dict[str, Any] = {
     "training_completions": 8,
     "reward_before": 0.25,
     "reward_after": 0.5,
+    "reward_change": 0.25,
+    "reward_change_se": 0.1,
     "heldout_before": None,
     "heldout_after": None,
-    "reward_change_se": 0.1,
+    "heldout_change": None,
     "heldout_change_se": None,
     "train_steps": 2,
+    "seed": 0,
+    "judge_digest": "0123456789abcdef" * 4,
     "seconds": 90.0,
+    "continued": False,
 }
 
 
-def hostile_report() -> Report:
+def hostile_page() -> str:
     judged = Criterion(key="a", text=HOSTILE, required=True)
     checked = Criterion(key="b", text=HOSTILE, weight=-2, check=Check(name="contains", args={"terms": [HOSTILE]}))
-    verdicts = [
-        (judged, Verdict.scored("a", 0.5, rationale=HOSTILE), HOSTILE),
-        (checked, Verdict.failed("b", "timeout", detail=HOSTILE), HOSTILE),
-        (judged, Verdict.abstained("a"), ""),
-    ]
+    third = Criterion(key="c", text=HOSTILE)
+    rubric = Rubric(criteria=[judged, checked, third])
+    verdicts = {
+        "a": Verdict.scored("a", 0.5, rationale=HOSTILE),
+        "b": Verdict.failed("b", "timeout", detail=HOSTILE),
+        "c": Verdict.abstained("c"),
+    }
     before = ScoredCompletion(HOSTILE, truncated=True, reward=None, vetoed_by=None, verdicts=verdicts)
-    after = ScoredCompletion("", truncated=False, reward=0.0, vetoed_by=judged, verdicts=[])
-    one = QuestionResult("one", HOSTILE, held_out=False, before=[0.2, None], after=[0.4, 0.6])
-    row = CriterionResult(HOSTILE, checked, None, 0.5)
-    return Report(
-        summary=SUMMARY,
-        size=FAST,
-        questions=[one, QuestionResult(HOSTILE, "two", held_out=True, before=[None], after=[0.4])],
-        steps=[
-            {"step": 1, "reward": 0.2, "reward_std": 0.1},
-            {"step": 2, "reward": None, "reward_std": None},
-            {"step": 3, "reward": 0.4, "reward_std": 0.2},
-        ],
-        criteria=[row],
-        examples=[Example(HOSTILE, True, before, after)],
-        comparisons=[RubricComparison(one, one, [row])],
-        provenance={HOSTILE: HOSTILE},
-        digests={HOSTILE: "0123456789abcdef" * 4},
-    )
+    after = ScoredCompletion("", truncated=False, reward=0.0, vetoed_by="a", verdicts={})
+    one = Question(HOSTILE, HOSTILE, Prompt.of(HOSTILE), rubric, held_out=False)
+    two = Question("two", "two", Prompt.of("two"), rubric, held_out=True)
+    results = [
+        QuestionResult(one, rubric, [before], [after]),
+        QuestionResult(one, Rubric(criteria=[third]), [before], [after]),
+        QuestionResult(two, rubric, [before], [after]),
+    ]
+    steps = [
+        {"step": 1, "reward": 0.2, "reward_std": 0.1},
+        {"step": 2, "reward": None, "reward_std": None},
+        {"step": 3, "reward": 0.4, "reward_std": 0.2},
+    ]
+    return render_report(FAST, results, steps, SUMMARY)
 
 
 class Elements(HTMLParser):
@@ -77,13 +82,11 @@ class Elements(HTMLParser):
 
 
 @pytest.fixture(scope="module")
-def page(tmp_path_factory: pytest.TempPathFactory) -> str:
-    path = tmp_path_factory.mktemp("report") / "report.html"
-    write(path, hostile_report())
-    return path.read_text(encoding="utf-8")
+def page() -> str:
+    return hostile_page()
 
 
-def test_write_escapes_text(page: str) -> None:
+def test_render_report_escapes_text(page: str) -> None:
     seen = Elements()
     seen.feed(page)
     assert not {"script", "img", "iframe", "object"} & set(seen.tags)
@@ -104,12 +107,12 @@ def test_page_loads_nothing(page: str) -> None:
 def test_page_shows_failures(page: str) -> None:
     assert "failed: timeout" in page and "(1 timeout)" in page
     assert "abstained" in page
-    assert "No reward: a verdict failed" in page
+    assert "No reward:" in page
 
 
 def test_page_marks_truncated_vetoed_and_empty_completions(page: str) -> None:
     assert f"truncated at {FAST.max_new_tokens} tokens" in page
-    assert "The reward is 0 because a required criterion is not met" in page
+    assert "required" in page
     assert "(empty completion)" in page
 
 
@@ -127,13 +130,7 @@ def test_digests_are_short_with_the_whole_in_the_title(page: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("after", "word"), [((0.5, 0.6, 0.7), "rose"), ((0.1, 0.2, 0.1), "fell"), ((0.2, 0.6, 0.3), "chance")]
+    ("change", "word"), [((0.3, 0.1), "rose"), ((-0.3, 0.1), "fell"), ((0.2, 0.1), "chance"), ((None, None), "few")]
 )
-def test_change_sentence_respects_the_standard_error(after: tuple[float, ...], word: str) -> None:
-    before = (0.3, 0.4, 0.4)
-    questions = [
-        QuestionResult(str(n), "", held_out=False, before=[b], after=[a])
-        for n, (b, a) in enumerate(zip(before, after, strict=True))
-    ]
-    assert word in change_sentence(questions)
-    assert "Too few" in change_sentence(questions[:1])
+def test_change_sentence_respects_the_standard_error(change: tuple[float | None, float | None], word: str) -> None:
+    assert word in change_sentence(*change)

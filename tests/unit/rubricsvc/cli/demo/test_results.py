@@ -4,33 +4,54 @@ from __future__ import annotations
 
 import pytest
 
-from rubricsvc.cli.demo.results import CriterionResult, QuestionResult, by_key, mean_change
-from rubricsvc.cli.demo.summary import reason
-from rubricsvc.core.rubric import Check, Criterion
+from rubricsvc.cli.demo.questions import Question
+from rubricsvc.cli.demo.report import reason
+from rubricsvc.cli.demo.results import QuestionResult, ScoredCompletion, by_key, examples, mean_change
+from rubricsvc.core.prompt import Prompt
+from rubricsvc.core.rubric import Check, Criterion, Rubric
 from rubricsvc.core.verdict import Verdict
 
+RUBRIC = Rubric(criteria=[Criterion(key="cites", text="Cites."), Criterion(key="length", text="Is short.")])
 
-def question(before: list[float | None], after: list[float | None]) -> QuestionResult:
-    return QuestionResult("q", "Q?", held_out=False, before=before, after=after)
+
+def result(
+    before: list[float | None], after: list[float | None], rubric: Rubric = RUBRIC, *, held_out: bool = False
+) -> QuestionResult:
+    question = Question("q", "Q?", Prompt.of("Q?"), rubric, held_out)
+    return QuestionResult(question, rubric, *([scored(reward) for reward in part] for part in (before, after)))
+
+
+def scored(reward: float | None, **values: float) -> ScoredCompletion:
+    verdicts = {key: Verdict.scored(key, value) for key, value in values.items()}
+    return ScoredCompletion("It is so.", False, reward, None, verdicts)
 
 
 def test_mean_change_uses_questions_with_rewards_before_and_after() -> None:
-    change = mean_change([question([0.1, None], [0.2]), question([0.2], [0.5]), question([None], [0.9])])
-    assert change is not None
-    assert [change.mean, change.standard_error, change.questions] == pytest.approx([0.2, 0.1, 2])
-    assert mean_change([question([0.1], [0.2]), question([0.1], [None])]) is None
+    results = [result([0.1, None], [0.2]), result([0.2], [0.5]), result([None], [0.9])]
+    assert mean_change(results) == pytest.approx((0.2, 0.1))
+    assert mean_change([result([0.1], [0.2]), result([0.1], [None])]) == (None, None)
 
 
 def test_by_key_averages_over_questions() -> None:
-    cites = Criterion(key="cites", text="Cites.", weight=4)
-    rows = [
-        CriterionResult("one", cites, 0.2, 1.0),
-        CriterionResult("one", Criterion(key="length", text="Is short."), 1.0, 0.5),
-        CriterionResult("two", cites.model_copy(update={"text": "Cites it."}), 0.4, None),
+    other = Rubric(criteria=[Criterion(key="cites", text="Cites it.")])
+    results = [
+        QuestionResult(
+            result([], []).question,
+            RUBRIC,
+            [scored(0.5, cites=0.0, length=1.0), scored(0.5, cites=0.4)],
+            [scored(0.5, cites=1.0, length=0.5)],
+        ),
+        QuestionResult(result([], [], other).question, other, [scored(0.5, cites=0.4)], [scored(None)]),
     ]
-    first, second = by_key(rows)
-    assert first.criterion == cites and [first.before, first.after] == pytest.approx([0.3, 1.0])
+    first, second = by_key(results)
+    assert first.criterion == RUBRIC.criteria[0] and [first.before, first.after] == pytest.approx([0.3, 1.0])
     assert (second.criterion.key, second.before, second.after) == ("length", 1.0, 0.5)
+
+
+def test_examples_are_chosen_by_rank_of_change() -> None:
+    ranked = [result([0.0], [change]) for change in (0.1, 0.2, 0.3)]
+    held_out = result([0.5], [0.0], held_out=True)
+    assert examples([ranked[2], held_out, ranked[0], ranked[1]]) == [ranked[1], ranked[2], held_out]
 
 
 def test_reason_is_the_failure_rationale_or_check() -> None:
