@@ -163,9 +163,9 @@ def _step(state: TrainState, tasks: Sequence[Task], rewards: RewardSource, step:
 def sample_step(policy: Policy, tasks: Sequence[Task], config: TrainConfig, step: int) -> tuple[list[Task], Rollouts]:
     """Return the tasks of a step (from 0) and the completions that the policy samples for them."""
     step_tasks = tasks_of_step(tasks, step, config)
-    generator = torch.Generator(policy.device).manual_seed(_seed(config.seed, "sample", step))
+    seed = _seed(config.seed, "sample", step)
     prompts = [task.prompt for task in step_tasks]
-    return step_tasks, policy.sample(prompts, config.sampling.group_size, config.sampling, generator)
+    return step_tasks, policy.sample(prompts, config.sampling.group_size, config.sampling, seed)
 
 
 def update(state: TrainState, rollouts: Rollouts, rewards_GM: Tensor, step: int) -> Metrics:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,25 +26,6 @@ class History:
 
     steps: list[Metrics] = field(default_factory=list)
     stopped: bool = False
-
-
-class StageTimer:
-    """Seconds by stage: ``with timer("sample"): …`` adds to ``sample_time``."""
-
-    def __init__(self) -> None:
-        self._seconds: dict[str, float] = defaultdict(float)
-        self._start = time.perf_counter()
-
-    @contextmanager
-    def __call__(self, stage: str) -> Iterator[None]:
-        """Measure a stage."""
-        start = time.perf_counter()
-        yield
-        self._seconds[f"{stage}_time"] += time.perf_counter() - start
-
-    def seconds(self) -> dict[str, float]:
-        """Return the seconds of each stage, and of the whole as ``step_time``."""
-        return {**self._seconds, "step_time": time.perf_counter() - self._start}
 
 
 def rollout_metrics(rollouts: Rollouts) -> Metrics:
@@ -80,14 +59,19 @@ def reward_metrics(rewards_GM: Tensor, std_floor: float = 0.0) -> Metrics:
 
 
 def verdict_metrics(scored: Sequence[ScoredRollout], by_criterion: bool) -> Metrics:
-    """Return counts of verdicts and failed verdicts, and the mean value of each criterion where asked for.
+    """Return counts of verdicts, failed verdicts and vetoes, and the mean value of each criterion where asked for.
 
     ``judge/failed/<reason>`` counts failed verdicts by `rubricsvc.core.verdict.Reason`; reasons that did not occur are
     left out.
     """
     verdicts = [verdict for result in scored for verdict in result.verdicts]
     failed = Counter(str(verdict.reason) for verdict in verdicts if verdict.outcome == "failed")
-    metrics: Metrics = {"verdicts": len(verdicts), "failed_verdicts": failed.total()}
+    vetoed = sum(result.reward.vetoed_by is not None for result in scored)
+    metrics: Metrics = {
+        "verdicts": len(verdicts),
+        "failed_verdicts": failed.total(),
+        "vetoed_fraction": vetoed / len(scored),
+    }
     metrics |= {f"judge/failed/{reason}": count for reason, count in sorted(failed.items())}
     if by_criterion:
         values: dict[str, list[float]] = defaultdict(list)

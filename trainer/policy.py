@@ -106,14 +106,13 @@ class Policy:
         return ids
 
     @torch.no_grad()
-    def sample(
-        self, prompts: Sequence[Prompt], group_size: int, sampling: SamplingConfig, generator: torch.Generator
-    ) -> Rollouts:
-        """Sample ``group_size`` completions for each prompt. The same generator state gives the same completions.
+    def sample(self, prompts: Sequence[Prompt], group_size: int, sampling: SamplingConfig, seed: int) -> Rollouts:
+        """Sample ``group_size`` completions for each prompt. The same seed gives the same completions.
 
         Raises:
             InvalidError: a prompt leaves no room for ``max_new_tokens`` in the model's context.
         """
+        generator = torch.Generator(self.device).manual_seed(seed)
         ids_QP, mask_QP = self.encode(prompts, sampling.max_new_tokens)
         prompt_of_B = torch.arange(len(prompts), device=self.device).repeat_interleave(group_size)
         logits_BV, cache = self._prefill(ids_QP, mask_QP, prompt_of_B)

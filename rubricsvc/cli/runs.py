@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +18,8 @@ from rubricsvc import telemetry
 from rubricsvc.cli.audit_status import AuditStatus, status_at_service, status_of_stored
 from rubricsvc.cli.database import database
 from rubricsvc.cli.embedded import EMBEDDED, fetch_embedded, warn_of_embedded
-from rubricsvc.cli.output import INTERRUPTED, Json, cell, echo, group, progress_bar, show, show_list
+from rubricsvc.cli.figures import mean
+from rubricsvc.cli.output import INTERRUPTED, Json, cell, counted, echo, group, progress_bar, show, show_list
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.repeatability import Repeatability
 from rubricsvc.errors import InvalidError, NotFoundError
@@ -34,6 +36,11 @@ if TYPE_CHECKING:
 
 app = group("Training runs.")
 
+VETOED, NO_SIGNAL = "all completions vetoed", "no group with a signal"
+FIXES = {
+    VETOED: "reword the required criteria so that some completions meet them, or start from a better policy",
+    NO_SIGNAL: "raise sampling.group_size or sampling.temperature, or use criteria that tell completions apart",
+}
 METRICS = ("reward", "reward_std", "unscored_fraction", "entropy", "grad_norm", "completions/mean_length", "step_time")
 
 
@@ -63,10 +70,13 @@ def start(
     with _rewards(run, judge, repeatability) as rewards, progress_bar("training") as bar, _stop_on_interrupt() as stop:
 
         def on_step(step: Metrics) -> None:
-            bar.update(step["step"], run.steps, f"reward {cell(step['reward'])} ± {cell(step['reward_std'])}")
+            reward = f"reward {cell(step['reward'])} ± {cell(step['reward_std'])}"
+            bar.update(step["step"], run.steps, ", ".join(filter(None, (reward, _no_signal(step)))))
 
         history = train(policy, tasks, rewards, run, on_step=on_step, stop=stop, resume=resume, record=audit.record)
     show(_summary(run.out) | {"seconds": round(time.monotonic() - start_time, 2)}, as_json)
+    for reason, count in Counter(filter(None, map(_no_signal, history.steps))).items():
+        echo(f"warning: {reason} in {counted(count, 'step')} of {len(history.steps)}; {FIXES[reason]}")
     if history.stopped:
         echo(f"stopped; continue with: rubricsvc runs start {config} --resume")
         raise typer.Exit(INTERRUPTED)
@@ -98,6 +108,13 @@ def list_(
     """List the runs in a folder."""
     runs = sorted(path for path in folder.iterdir() if _is_run(path)) if folder.is_dir() else []
     show_list((_summary(path) for path in runs), as_json, empty=f"no runs in {folder}")
+
+
+def _no_signal(step: Metrics) -> str | None:
+    """Return why the rewards of a step taught the policy nothing; None if they did."""
+    if step.get("vetoed_fraction") == 1.0:
+        return VETOED
+    return NO_SIGNAL if step["frac_reward_zero_std"] == 1.0 else None
 
 
 def _judge(config: RunConfig) -> tuple[Judge | ServiceJudge, AuditStatus, Repeatability | None]:
@@ -132,23 +149,21 @@ def _tasks(config: RunConfig) -> list[Task]:
 
 
 def _print_plan(config: RunConfig, judge: Judge | ServiceJudge, tasks: list[Task], resume: bool) -> None:
-    from trainer.config import ServiceJudge
-
     sampling, policy = config.sampling, config.policy
     verb = "resume training" if resume else "train"
     echo(f"{verb} {policy.model} ({policy.dtype}) for {config.steps} steps in {config.out}")
+    repeated = ", repeated" if sampling.prompts_per_step > len(tasks) else ""
     echo(
-        f"each step: {sampling.prompts_per_step} of {len(tasks)} prompts, {sampling.group_size} completions each, "
-        f"judge {judge.name}"
+        f"each step: {counted(sampling.prompts_per_step, 'prompt')} (of {len(tasks)}{repeated}), "
+        f"{sampling.group_size} completions each, judge {judge.name}"
     )
-    if not isinstance(judge, ServiceJudge):
+    if isinstance(judge, Judge):
         required = sorted({repr(key) for task in tasks for key in task.rubric.judged_required})
         if warning := veto_warning(judge, required):
             echo(f"warning: {warning}")
-    model = None if isinstance(judge, ServiceJudge) else judge.model
-    if model == EMBEDDED:
-        warn_of_embedded()
-    if EMBEDDED in (model, policy.model):
+        if judge.model == EMBEDDED:
+            warn_of_embedded()
+    if EMBEDDED in (policy.model, getattr(judge, "model", None)):
         fetch_embedded()
 
 
@@ -198,15 +213,10 @@ def _summary(folder: Path) -> dict[str, Any]:
         "run": str(folder),
         "steps": len(rewards),
         "steps_total": config["steps"],
-        "reward_first": _mean(rewards[:tenth]),
-        "reward_last": _mean(rewards[-tenth:]),
+        "reward_first": mean(rewards[:tenth]),
+        "reward_last": mean(rewards[-tenth:]),
         "judge_calibrated": steps[-1].get("judge_calibrated") if steps else None,
         "std_floor": config.get("std_floor"),
         "judge_audit": audit and f"{'passed' if audit['passed'] else 'not passed'} {audit['created_at'][:10]}",
         "checkpoint": str(checkpoint.folder(folder, saved[-1])) if saved else None,
     }
-
-
-def _mean(values: list[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known else None

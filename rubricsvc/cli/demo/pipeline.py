@@ -10,8 +10,6 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
-import torch
-
 from rubricsvc import telemetry
 from rubricsvc.cli.demo.folder import DemoFolder
 from rubricsvc.cli.demo.questions import Question
@@ -109,8 +107,7 @@ def sample(folder: DemoFolder, db: Database, stored: Sequence[StoredQuestion], s
         for start, batch in missing:
             bar.update(start, len(stored), "questions")
             seed = int(digest(folder.seed, step, start // BATCH)[:12], 16)
-            generator = torch.Generator(policy.device).manual_seed(seed)
-            rollouts = policy.sample([one.question.prompt for one in batch], size.samples, _sampling(folder), generator)
+            rollouts = policy.sample([one.question.prompt for one in batch], size.samples, _sampling(folder), seed)
             pairs = [
                 # its number makes each of two equal texts a completion
                 (one.prompt_id, completion.model_copy(update={"sampling": {**completion.sampling, "number": number}}))

@@ -31,12 +31,12 @@ def test_reward_metrics_average_over_scored() -> None:
 
 
 def test_verdict_metrics_count_failures_and_leave_them_out_of_means() -> None:
-    nothing = Reward(None, 0.0, "weighted_mean")
+    nothing, vetoed = Reward(None, 0.0, "weighted_mean"), Reward(0.0, 1.0, "weighted_mean", vetoed_by="a")
     scored = [
         ScoredRollout(nothing, (Verdict.scored("a", 1.0), Verdict.failed("b", "timeout"))),
-        ScoredRollout(nothing, (Verdict.scored("a", 0.5), Verdict.scored("b", 0.25), Verdict.abstained("c"))),
+        ScoredRollout(vetoed, (Verdict.scored("a", 0.5), Verdict.scored("b", 0.25), Verdict.abstained("c"))),
     ]
-    counts = {"verdicts": 5, "failed_verdicts": 1, "judge/failed/timeout": 1}
+    counts = {"verdicts": 5, "failed_verdicts": 1, "judge/failed/timeout": 1, "vetoed_fraction": 0.5}
     assert metrics.verdict_metrics(scored, by_criterion=False) == counts
     assert metrics.verdict_metrics(scored, by_criterion=True) == {
         **counts,

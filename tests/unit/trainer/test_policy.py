@@ -19,7 +19,7 @@ from trainer.rollouts import Rollouts
 
 def sampled(policy: Policy, seed: int = 0, **sampling: object) -> Rollouts:
     settings = SAMPLING.model_copy(update=sampling)
-    return policy.sample(PROMPTS[:3], 4, settings, torch.Generator().manual_seed(seed))
+    return policy.sample(PROMPTS[:3], 4, settings, seed)
 
 
 def plain_logprobs(policy: Policy, rollouts: Rollouts, row: int, temperature: float) -> Tensor:
@@ -169,5 +169,5 @@ def test_encode_shows_documents_to_the_policy() -> None:
     ids = policy.encode([prompt])[0][0]
     text = policy.tokenizer.decode(ids)
     assert text.index("cats purr") < text.index("dogs bark") < text.index("why")
-    rollouts = policy.sample([prompt], 2, SAMPLING, torch.Generator().manual_seed(0))
+    rollouts = policy.sample([prompt], 2, SAMPLING, 0)
     assert rollouts.prompt_ids_QP[0].tolist() == ids.tolist()

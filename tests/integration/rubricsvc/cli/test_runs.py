@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 from pathlib import Path
 from typing import Any
@@ -156,4 +157,21 @@ def test_runs_list_and_show_without_runs(cli: Cli, tmp_path: Path) -> None:
 def test_runs_start_warns_of_compared_required_criterion(cli: Cli, config: Path, rubric_file: Path) -> None:
     config.write_text(CONFIG.replace('model = "m"', 'model = "m"\nmode = "comparative"').replace("= 3", "= 1"))
     rubric_file.write_text(rubric_file.read_text().replace("Says two.", "{text: Says two., required: true}"))
-    assert "warning: 'c1' is required, and judge quick is comparative" in cli("runs", "start", config).err
+    assert "'c1'" in cli("runs", "start", config).err
+
+
+@pytest.mark.parametrize(
+    ("criterion", "reason"),
+    [
+        ("Says it.", "no group with a signal"),
+        ("{text: Says it., required: true, check: {contains: {terms: ['0']}}}", "all completions vetoed"),
+    ],
+)
+def test_runs_start_reports_steps_without_a_signal(
+    cli: Cli, config: Path, rubric_file: Path, criterion: str, reason: str
+) -> None:
+    """The judge agrees with everything, and the policy writes no digits."""
+    rubric_file.write_text(re.sub(r"Says (one|two)\.", criterion, rubric_file.read_text()))
+    progress, *warnings = [line for line in cli("runs", "start", config).err.splitlines() if reason in line]
+    assert "3/3" in progress
+    assert [line.startswith("warning: ") for line in warnings] == [True]
