@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from pydantic.config import JsonDict
 
 from rubricsvc.core.base import Name
+from rubricsvc.core.jobs import JobProgress, JobSummary
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.label import Label
 from rubricsvc.core.prompt import Completion, Prompt
@@ -189,38 +190,6 @@ class StoredJudge(Stored):
     digest: str
     judge: Judge
     repeatability: Repeatability | None = None
-
-
-class JobProgress(Wire):
-    """Items by state, and verdicts written so far."""
-
-    total: int
-    pending: int
-    leased: int
-    done: int
-    failed: int
-    cancelled: int
-    verdicts: int
-    failed_verdicts: int
-
-
-class ReservedBudget(Wire):
-    """US dollars of a job's budget that are reserved."""
-
-    held: float = Field(description="Reserved by workers for calls in progress.")
-    lost: float = Field(description="Reserved by killed workers; counted as spent.")
-
-
-class JobSummary(Wire):
-    """Result of a job. ``voting`` is for panels, cascades and pairwise judges."""
-
-    rewards: int
-    mean_reward: float | None
-    reasons: dict[str, int] = Field(description="Failed verdicts by reason.")
-    vetoed: dict[str, int] = Field(description="Vetoed rewards by required criterion.")
-    cached_share: float | None = Field(description="Share of prompt tokens read from the prefix cache.")
-    voting: dict[str, float]
-    reserved: ReservedBudget
 
 
 class StoredJob(Stored):

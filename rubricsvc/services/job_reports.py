@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from rubricsvc.store import jobs
 
 if TYPE_CHECKING:
+    from rubricsvc.core.jobs import JobProgress, JobSummary
     from rubricsvc.core.judge import Judge
-    from rubricsvc.store.jobs import Progress, Summary
     from rubricsvc.store.session import Database
     from rubricsvc.store.tables import JobRow
 
@@ -42,7 +42,7 @@ def read_job(db: Database, job_id: int) -> JobReport:
     with db.read() as session:
         job = jobs.get(session, job_id)
         progress, summary = jobs.progress(session, job_id), jobs.summary(session, job_id)
-        data = summary_row(job) | {"progress": progress.as_dict()}
+        data = summary_row(job) | {"progress": progress.model_dump()}
         if job.judge.value.priced:
             data |= {"spent_usd": round(job.spent, 6), "budget_usd": job.budget}
         if job.budget is not None:
@@ -51,14 +51,15 @@ def read_job(db: Database, job_id: int) -> JobReport:
         names = ("rewards", "mean_reward", "reasons", "vetoed", "cached_share", "voting")
         data |= {name: getattr(summary, name) for name in names}
         voting = describe_voting(summary.voting, job.judge.value)
-        return JobReport(data, voting, tuple(hints(job, progress, summary)))
+        worst = jobs.budget_message(session, job_id) if job.status == "budget_exhausted" else None
+        return JobReport(data, voting, tuple(hints(job, progress, summary, worst)))
 
 
-def hints(job: JobRow, progress: Progress, summary: Summary) -> Iterator[str]:
+def hints(job: JobRow, progress: JobProgress, summary: JobSummary, worst_case: str | None) -> Iterator[str]:
     """Yield a line for each failure, veto or cost that needs attention, with the command that helps."""
     exhausted = job.status == "budget_exhausted"
     if exhausted or summary.reserved.lost:
-        yield _budget_hint(job, summary)
+        yield _budget_hint(job, summary.reserved.lost, worst_case)
     if progress.failed_verdicts and not exhausted:
         yield f"`rubricsvc verdicts list --job {job.id} --outcome failed` shows why; `jobs retry` asks again"
     elif job.status == "completed_with_failures":  # a worker died, or the result could not be recorded
@@ -73,13 +74,13 @@ def hints(job: JobRow, progress: Progress, summary: Summary) -> Iterator[str]:
         yield "the cascade cost more than its last judge alone: add one with a narrower `band`, or use the last judge"
 
 
-def _budget_hint(job: JobRow, summary: Summary) -> str:
+def _budget_hint(job: JobRow, lost: float, worst_case: str | None) -> str:
     message = f"${job.spent:.4g} of the budget of ${job.budget:g} is spent"
-    if lost := summary.reserved.lost:
+    if lost:
         message += f" (${lost:.4g} of it reserved by workers that were killed)"
     if job.status != "budget_exhausted":
         return message
-    worst = f"; {summary.over_budget}: the worst case of one call must fit into it" if summary.over_budget else ""
+    worst = f"; {worst_case}: the worst case of one call must fit into it" if worst_case else ""
     return f"{message}{worst}; raise it with `rubricsvc jobs retry {job.id} --budget DOLLARS`"
 
 

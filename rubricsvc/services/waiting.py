@@ -8,11 +8,11 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import TypeVar
 
 from rubricsvc.broker import check_broker
+from rubricsvc.core.jobs import JobProgress
 from rubricsvc.core.judge import Judge
 from rubricsvc.errors import UnavailableError
 from rubricsvc.settings import get_settings
 from rubricsvc.store import jobs
-from rubricsvc.store.jobs import Progress
 from rubricsvc.store.session import AWAY, Database
 
 OPEN = ("queued", "in_progress")
@@ -50,7 +50,7 @@ def ensure_worker(
     yield
 
 
-def follow(db: Database, job_id: int, notify: Notify = lambda _: None) -> Iterator[Progress]:
+def follow(db: Database, job_id: int, notify: Notify = lambda _: None) -> Iterator[JobProgress]:
     """Yield the job's progress every ``POLL_SECONDS`` until it has ended.
 
     Raises:
@@ -58,7 +58,7 @@ def follow(db: Database, job_id: int, notify: Notify = lambda _: None) -> Iterat
         UnavailableError: the database did not answer for ``RETRY_SECONDS``.
     """
 
-    def read() -> tuple[bool, Progress]:
+    def read() -> tuple[bool, JobProgress]:
         with db.read() as session:
             return jobs.get(session, job_id).status in OPEN, jobs.progress(session, job_id)
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from sqlalchemy import ColumnElement, func, or_, select, update
 from sqlalchemy.orm import Session
 
+from rubricsvc.core.jobs import ReservedBudget
 from rubricsvc.core.judge import Judge
 from rubricsvc.errors import InvalidError
 from rubricsvc.store.tables import CANCELLED, LEASED, PENDING, ItemRow, JobRow, ReservationRow
@@ -41,14 +42,6 @@ class Reservation:
     granted: float = 0.0
     may_return: bool = False
     exhausted: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class ReservedTotals:
-    """Dollars of a job: ``held`` by workers for calls, and ``lost`` with killed workers (counted as spent)."""
-
-    held: float = 0.0
-    lost: float = 0.0
 
 
 def check(judge: Judge, budget: float | None, *, least: float = 0.0) -> None:
@@ -135,12 +128,12 @@ def write_off(session: Session, job_id: int) -> float:
     return lost
 
 
-def reserved_totals(session: Session, job_id: int) -> ReservedTotals:
+def reserved_totals(session: Session, job_id: int) -> ReservedBudget:
     """Return what workers hold of the job's budget, and what was lost with killed ones."""
     total = func.sum(ReservationRow.dollars)
     query = select(ReservationRow.lost, total).where(ReservationRow.job_id == job_id).group_by(ReservationRow.lost)
     sums: dict[bool, float] = dict(session.execute(query).all())
-    return ReservedTotals(held=sums.get(False, 0.0), lost=sums.get(True, 0.0))
+    return ReservedBudget(held=sums.get(False, 0.0), lost=sums.get(True, 0.0))
 
 
 def exhaust(session: Session, job_id: int) -> None:

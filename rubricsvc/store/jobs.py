@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
 from typing import Any
 
 from sqlalchemy import Select, case, func, select, update
 from sqlalchemy.orm import Session, joinedload
 
 from rubricsvc.core.fingerprint import digest
+from rubricsvc.core.jobs import JobProgress, JobSummary
 from rubricsvc.core.panel import voting_summary
 from rubricsvc.core.verdict import Reason, Vote
 from rubricsvc.errors import ConflictError, InvalidError, cut
@@ -37,29 +37,6 @@ from rubricsvc.store.upsert import add_new, batched, insert
 
 ITEMS_PER_MESSAGE = 32
 MAX_MESSAGES = 32
-
-
-@dataclass(frozen=True)
-class Progress:
-    """Items by state, and verdicts written so far. ``failed`` items have at least one failed verdict."""
-
-    total: int
-    pending: int
-    leased: int
-    done: int
-    failed: int
-    cancelled: int
-    verdicts: int
-    failed_verdicts: int
-
-    @property
-    def finished(self) -> int:
-        """Items that are done, failed or cancelled."""
-        return self.done + self.failed + self.cancelled
-
-    def as_dict(self) -> dict[str, int]:
-        """Return the fields by name."""
-        return asdict(self)
 
 
 def submit(
@@ -187,47 +164,17 @@ def page(session: Session, *, after: int = 0, limit: int = 50, status: str | Non
     return list(session.scalars(query.order_by(JobRow.id).limit(limit)))
 
 
-def progress(session: Session, job_id: int) -> Progress:
+def progress(session: Session, job_id: int) -> JobProgress:
     """Return the number of items by state, and of verdicts."""
     counted = (func.count(), func.sum(ItemRow.verdicts), func.sum(ItemRow.failed_verdicts))
     query = select(ItemRow.state, *counted).where(ItemRow.job_id == job_id).group_by(ItemRow.state)
     rows = {state: tuple(map(int, sums)) for state, *sums in session.execute(query)}
     total, written, failed = map(sum, zip((0, 0, 0), *rows.values(), strict=True))
     states = {state: rows.get(state, (0,))[0] for state in (PENDING, LEASED, DONE, FAILED, CANCELLED)}
-    return Progress(total=total, verdicts=written, failed_verdicts=failed, **states)
+    return JobProgress(total=total, verdicts=written, failed_verdicts=failed, **states)
 
 
-@dataclass(frozen=True, slots=True)
-class Summary:
-    """The results of a job so far.
-
-    Attributes:
-        rewards: Number of rewards; ``mean_reward`` is their mean.
-        reasons: Failed verdicts by reason.
-        vetoed: Rewards by the required criterion that reduced them to 0.
-        over_budget: The message of one verdict that failed for its budget.
-        reserved: What of the budget is reserved or lost.
-        prompt_tokens: Tokens read for the job's verdicts, of which ``cached_tokens`` came from a cache.
-        voting: Figures of a panel, a cascade or a pairwise judge; see `core.panel.voting_summary`.
-    """
-
-    rewards: int
-    mean_reward: float | None
-    reasons: dict[str, int]
-    vetoed: dict[str, int]
-    over_budget: str | None
-    reserved: budgets.ReservedTotals
-    prompt_tokens: float
-    cached_tokens: float
-    voting: dict[str, float]
-
-    @property
-    def cached_share(self) -> float | None:
-        """The share of prompt tokens that came from a cache; None if the engine counts none."""
-        return round(self.cached_tokens / self.prompt_tokens, 4) if self.prompt_tokens else None
-
-
-def summary(session: Session, job_id: int) -> Summary:
+def summary(session: Session, job_id: int) -> JobSummary:
     """Return the results of a job so far. This reads every verdict of the job; watch `progress` instead."""
     rewards = select(func.count(ItemRow.reward), func.avg(ItemRow.reward)).where(ItemRow.job_id == job_id)
     with_verdicts = verdicts.with_verdicts(select(ItemRow.id).where(ItemRow.job_id == job_id))
@@ -244,20 +191,22 @@ def summary(session: Session, job_id: int) -> Summary:
     prompt, cached = session.execute(with_verdicts.with_only_columns(*tokens)).one()
     judge = get(session, job_id).judge.value
     voting = voting_summary(judge, _votes(session, with_verdicts)) if judge.members or judge.pairwise else {}
-    details = with_verdicts.with_only_columns(VerdictRow.details["detail"].as_string())
-    over_budget = details.where(VerdictRow.reason == Reason.BUDGET)
-    message = session.scalar(over_budget.limit(1)) if Reason.BUDGET in reasons else None
-    return Summary(
+    return JobSummary(
         rewards=count,
         mean_reward=mean,
         reasons=reasons,
         vetoed={str(key): number for key, number in session.execute(vetoed)},
-        over_budget=message,
         reserved=budgets.reserved_totals(session, job_id),
-        prompt_tokens=prompt or 0.0,
-        cached_tokens=cached or 0.0,
+        cached_share=round((cached or 0.0) / prompt, 4) if prompt else None,
         voting=voting,
     )
+
+
+def budget_message(session: Session, job_id: int) -> str | None:
+    """Return the message of one verdict of the job that failed for its budget."""
+    with_verdicts = verdicts.with_verdicts(select(ItemRow.id).where(ItemRow.job_id == job_id))
+    details = with_verdicts.with_only_columns(VerdictRow.details["detail"].as_string())
+    return session.scalar(details.where(VerdictRow.reason == Reason.BUDGET).limit(1))
 
 
 def _votes(session: Session, query: Select[int]) -> Iterator[tuple[Vote, ...]]:

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from rubricsvc.core.jobs import JobProgress
 from rubricsvc.core.judge import Endpoint, Judge
 from rubricsvc.store import jobs, migrate
-from rubricsvc.store.jobs import Progress
 from rubricsvc.store.session import Database
 from tests.rows import submit_job
 from tests.scripted_server import ScriptedReply, ScriptedServer, labels, scripted_server
@@ -65,7 +65,7 @@ def wait_for(condition: Callable[[], bool], log: Path) -> None:
         time.sleep(0.05)
 
 
-def progress(db: Database, job: int) -> Progress:
+def progress(db: Database, job: int) -> JobProgress:
     with db.read() as session:
         return jobs.progress(session, job)
 

@@ -18,6 +18,7 @@ import pytest
 
 from rubricsvc.broker import attach
 from rubricsvc.client import Client
+from rubricsvc.core.jobs import JobProgress
 from rubricsvc.core.judge import Endpoint, Judge
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.settings import Settings
@@ -151,7 +152,7 @@ def test_worker_releases_its_leases_when_stopped(tmp_path: Path, db: Database, p
         assert {row.lost for row in jobs.results(session, job)} == {0}, "a stop is no loss"
 
 
-def state(db: Database, job: int) -> jobs.Progress:
+def state(db: Database, job: int) -> JobProgress:
     with db.read() as session:
         return jobs.progress(session, job)
 

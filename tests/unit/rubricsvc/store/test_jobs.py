@@ -37,7 +37,7 @@ def test_summary_sums_rewards_failures_and_tokens(each_db: Database) -> None:
     with each_db.read() as session:
         found, progress = jobs.summary(session, job), jobs.progress(session, job)
     assert (found.rewards, found.mean_reward, found.reasons) == (1, pytest.approx(0.5), {"timeout": 1})
-    assert (found.prompt_tokens, found.cached_tokens, found.cached_share) == (500.0, 450.0, 0.9)
+    assert found.cached_share == 0.9
     assert (progress.total, progress.pending, progress.done, progress.failed) == (3, 1, 1, 1)
     assert (progress.verdicts, progress.failed_verdicts) == (6, 1)
 
@@ -87,4 +87,5 @@ def test_summary_counts_vetoes_and_budget_failures(each_db: Database) -> None:
         leases.record(session, [item_result(lease, strict, verdicts) for lease, verdicts in both])
     with each_db.read() as session:
         found = jobs.summary(session, job)
-    assert (found.rewards, found.vetoed, found.over_budget) == (2, {"c1": 1}, "no $2 left")
+        assert jobs.budget_message(session, job) == "no $2 left"
+    assert (found.rewards, found.vetoed, found.reasons) == (2, {"c1": 1}, {"budget": 1})

@@ -1,0 +1,44 @@
+"""Progress and results of a job."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from rubricsvc.core.base import Value
+
+
+class JobProgress(Value):
+    """Items by state, and verdicts written so far. ``failed`` items have at least one failed verdict."""
+
+    total: int
+    pending: int
+    leased: int
+    done: int
+    failed: int
+    cancelled: int
+    verdicts: int
+    failed_verdicts: int
+
+    @property
+    def finished(self) -> int:
+        """Items that are done, failed or cancelled."""
+        return self.done + self.failed + self.cancelled
+
+
+class ReservedBudget(Value):
+    """US dollars of a job's budget that are reserved."""
+
+    held: float = Field(description="Reserved by workers for calls in progress.")
+    lost: float = Field(description="Reserved by killed workers; counted as spent.")
+
+
+class JobSummary(Value):
+    """Results of a job so far. ``voting`` is for panels, cascades and pairwise judges."""
+
+    rewards: int
+    mean_reward: float | None
+    reasons: dict[str, int] = Field(description="Failed verdicts by reason.")
+    vetoed: dict[str, int] = Field(description="Vetoed rewards by required criterion.")
+    cached_share: float | None = Field(description="Share of prompt tokens read from the prefix cache.")
+    voting: dict[str, float]
+    reserved: ReservedBudget
