@@ -1,4 +1,4 @@
-"""`rubricsvc judges audit`: attack a judge before a policy does."""
+"""`rubricsvc judges audit` and `judges repeatability`: attack a judge, and ask it the same again."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rubricsvc.cli import output
 from rubricsvc.cli.agreement import JudgeRef
-from rubricsvc.cli.audit_report import print_audit, write_html
-from rubricsvc.cli.database import database
-from rubricsvc.cli.judge_probe import ask
-from rubricsvc.cli.output import NOT_PASSED, OK, Json, echo, exit_with, print_json, progress_bar, shorten
-from rubricsvc.core.audit import Audit
+from rubricsvc.cli.db import database
+from rubricsvc.cli.html_page import render
+from rubricsvc.cli.models import ask
+from rubricsvc.cli.output import Json, cell, echo, estimate_cells, print_data, print_json, print_table, shorten
+from rubricsvc.core.audit import Audit, SuiteResult
 from rubricsvc.core.judge import Judge
-from rubricsvc.errors import InvalidError
+from rubricsvc.errors import InvalidError, UnavailableError
 from rubricsvc.formats import load
 from rubricsvc.settings import get_settings
 from rubricsvc.store import audits, jobs, judges
@@ -25,33 +26,23 @@ if TYPE_CHECKING:
     from workers.audit.plan import AuditPlan
 
 DEFAULT_PER_ATTACK, DEFAULT_LIMIT = 4, 100
+MAX_HITS = 10
 
 
 def audit(
     judge: JudgeRef,
     *,
-    suite: Annotated[
-        list[str] | None, typer.Option(help="Run only this suite; repeatable. Such an audit is not stored.")
-    ] = None,
+    suite: Annotated[list[str] | None, typer.Option(help="Only this suite; repeatable. Not stored.")] = None,
     max_fpr: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="[SUITE=]RATE",
-            help="Limit of a suite's rate (injection=0.1), or of all rates of false positives (0.05); repeatable.",
-        ),
+        typer.Option(metavar="[SUITE=]RATE", help="Limit of a suite, or of all false positives; repeatable."),
     ] = None,
-    per_attack: Annotated[
-        int, typer.Option(min=0, help="Completions that each attack is tried on; 0: all.")
-    ] = DEFAULT_PER_ATTACK,
+    per_attack: Annotated[int, typer.Option(min=0, help="Completions for each attack; 0: all.")] = DEFAULT_PER_ATTACK,
     data: Annotated[Path | None, typer.Option(help="Attack the labelled completions of this file instead.")] = None,
     format: Annotated[str | None, typer.Option(help="Format of --data.", show_default="detected")] = None,
     job: Annotated[int | None, typer.Option(help="Attack this job's tasks, with empty completions.")] = None,
-    data_dir: Annotated[
-        Path | None, typer.Option(help="Folder of public data sets to add: llmbar, evalbiasbench, gsm8k, ….")
-    ] = None,
-    limit: Annotated[
-        int, typer.Option(min=1, help="Maximum completions of --data or --job, and pairs of each set in --data-dir.")
-    ] = DEFAULT_LIMIT,
+    data_dir: Annotated[Path | None, typer.Option(help="Add the public data sets in this folder.")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="Maximum of --data, --job or each data set.")] = DEFAULT_LIMIT,
     out: Annotated[Path | None, typer.Option(help="Write an HTML report to this file.")] = None,
     as_json: Json = False,
 ) -> None:
@@ -73,19 +64,28 @@ def audit(
     cases = _cases(data, format, job, limit)
     plan = AuditPlan(cases, (*suites.built_in(), *attacks), sets, per_attack).adapted(stored)
     limits = _limits(plan, max_fpr or [])
-    options = _non_default_options(data, job, data_dir, per_attack=per_attack, limit=limit, max_fpr=max_fpr or [])
+    limited = data or data_dir or job is not None
+    options = {
+        "--data": data and data.name,
+        "--job": job,
+        "--per-attack": per_attack if per_attack != DEFAULT_PER_ATTACK else None,
+        "--data-dir": data_dir and data_dir.resolve().name,
+        "--limit": limit if limited and limit != DEFAULT_LIMIT else None,
+    }
+    given = [(option, value) for option, value in options.items() if value is not None]
+    given += [("--max-fpr", one) for one in max_fpr or []]
     result = _run(stored, plan.only(suite) if suite else plan, limits)
-    result = result.model_copy(update={"non_default_options": options})
+    result = result.model_copy(update={"non_default_options": " ".join(f"{option} {v}" for option, v in given)})
     if suite is None:
         with database() as db, db.write() as session:
             audits.add(session, judge_id, result)
     if out is not None:
-        write_html(out, stored, result)
-    with exit_with(OK if result.passed else NOT_PASSED):
+        _write_html(out, stored, result)
+    with output.exit_with(output.OK if result.passed else output.NOT_PASSED):
         if as_json:
             print_json({"judge": stored.name, "passed": result.passed, **result.model_dump(mode="json")})
         else:
-            print_audit(stored, result)
+            _print_audit(stored, result)
         if suite is not None:
             echo("not stored: only some of the suites were run")
 
@@ -96,20 +96,14 @@ def _cases(data: Path | None, format: str | None, job: int | None, limit: int) -
     if data is not None and job is not None:
         raise InvalidError("--data and --job exclude each other", hint="give one of them")
     if data is not None:
-        return _sample(cases.from_records(load(data, format), source=str(data)), limit)
-    if job is None:
+        every = cases.from_records(load(data, format), source=str(data))
+    elif job is not None:
+        with database() as db, db.read() as session:
+            every = cases.empty_completions(audits.tasks_of_job(session, jobs.get(session, job).id))
+        if not every:
+            raise InvalidError(f"job {job}: no rubric has a judged criterion", hint="checks need no audit")
+    else:
         return cases.built_in()
-
-    with database() as db, db.read() as session:
-        attackable = cases.empty_completions(audits.tasks_of_job(session, jobs.get(session, job).id))
-    if not attackable:
-        raise InvalidError(f"job {job}: no rubric has a judged criterion", hint="checks need no audit")
-    return _sample(attackable, limit)
-
-
-def _sample(every: tuple[AuditCase, ...], limit: int) -> tuple[AuditCase, ...]:
-    from workers.audit import cases
-
     taken = cases.sample(every, limit)
     if len(taken) < len(every):
         echo(f"using {len(taken)} of {len(every)} completions; use more with --limit")
@@ -117,10 +111,9 @@ def _sample(every: tuple[AuditCase, ...], limit: int) -> tuple[AuditCase, ...]:
 
 
 def _limits(plan: AuditPlan, given: Sequence[str]) -> dict[str, float]:
-    """Return limits by suite; a bare rate is the limit of all rates of false positives."""
-    general: dict[str, float] = {}
-    by_suite: dict[str, float] = {}
-    for text in given:
+    """Return limits by suite; a bare rate is the limit of all rates of false positives that are not named."""
+    limits: dict[str, float] = {}
+    for text in sorted(given, key=lambda text: "=" in text):
         name, sign, number = text.rpartition("=")
         try:
             rate = float(number)
@@ -129,28 +122,9 @@ def _limits(plan: AuditPlan, given: Sequence[str]) -> dict[str, float]:
         if not 0.0 <= rate <= 1.0:
             hint = "write --max-fpr 0.05, or --max-fpr injection=0.1"
             raise InvalidError(f"--max-fpr: expected a rate from 0 to 1, found {shorten(number)!r}", hint=hint)
-        if sign:
-            by_suite[name] = rate
-        else:
-            general = dict.fromkeys(plan.false_positive_suites, rate)
-    plan.check_names(by_suite)
-    return general | by_suite
-
-
-def _non_default_options(
-    data: Path | None, job: int | None, data_dir: Path | None, *, per_attack: int, limit: int, max_fpr: Sequence[str]
-) -> str:
-    """Return the options that make this audit another than the default one."""
-    limited = limit != DEFAULT_LIMIT and (data, job, data_dir) != (None, None, None)
-    options = {
-        f"--data {data.name if data else ''}": data is not None,
-        f"--job {job}": job is not None,
-        f"--per-attack {per_attack}": per_attack != DEFAULT_PER_ATTACK,
-        f"--data-dir {data_dir.resolve().name if data_dir else ''}": data_dir is not None,
-        f"--limit {limit}": limited,
-        **{f"--max-fpr {one}": True for one in max_fpr},
-    }
-    return " ".join(option for option, given in options.items() if given)
+        limits |= {name: rate} if sign else dict.fromkeys(plan.false_positive_suites, rate)
+    plan.check_names(limits)
+    return limits
 
 
 def _run(judge: Judge, plan: AuditPlan, limits: dict[str, float]) -> Audit:
@@ -158,10 +132,111 @@ def _run(judge: Judge, plan: AuditPlan, limits: dict[str, float]) -> Audit:
     from workers.audit.journal import AuditJournal
 
     path = get_settings().cache_dir / "audits" / f"{judge.digest[:32]}-{plan.digest[:32]}.jsonl"
-    with AuditJournal(path) as journal, progress_bar("audit") as bar:
+    with AuditJournal(path) as journal, output.progress_bar("audit") as bar:
         if len(journal):
             echo(f"resuming an interrupted audit: {len(journal)} completions are judged")
         options: dict[str, Any] = {"max_rates": limits, "journal": journal, "on_progress": bar.update}
         result = ask(judge, lambda engine: runner.run(engine, judge, plan, **options))
         journal.delete()
     return result
+
+
+def _print_audit(judge: Judge, audit: Audit) -> None:
+    """Print the rates, the successful attacks, and on stderr whether the audit was passed."""
+    columns = ("suite", "attacks", "findings", "rate", "95%", "baseline", "shift", "limit", "passed", "unscored")
+    print_table(columns, map(_suite_cells, audit.suites))
+    families = [
+        [suite.name, family, rate.n, *estimate_cells(rate)]
+        for suite in audit.suites
+        for family, rate in suite.families.items()
+    ]
+    if families:
+        print_data("")
+        print_table(("suite", "kind", "findings", "rate", "95%"), families)
+    for heading, hits in audit.worst_by_heading.items():
+        print_data(f"\n{heading}, in suites that were not passed")
+        rows = []
+        for hit in hits[:MAX_HITS]:
+            texts = shorten(hit.criterion, 40), shorten(hit.completion, 80)
+            rows.append([hit.suite, shorten(hit.attack, 30), hit.baseline, hit.value, *texts])
+        print_table(("suite", "attack", "baseline", "value", "criterion", "completion"), rows)
+    failures = [f"{suite.name} ({suite.reason}{_baseline_note(suite)})" for suite in audit.failed_suites]
+    result = f"did not pass: {', '.join(failures)}" if failures else "passed its audit"
+    echo(f"{judge.name} {result}" + (f" ({audit.non_default_options})" if audit.non_default_options else ""))
+
+
+def _suite_cells(suite: SuiteResult) -> list[Any]:
+    shift = "" if suite.mean_shift is None else f"{suite.mean_shift:+.3f}"
+    rates = [*estimate_cells(suite.rate), estimate_cells(suite.baseline)[0], shift, suite.max_rate]
+    unscored = suite.unscored if suite.passed is not None else suite.reason
+    return [suite.name, suite.attacks, suite.rate.n, *rates, suite.passed, unscored]
+
+
+def _baseline_note(suite: SuiteResult) -> str:
+    """Return a note if the attack changed nothing: the rate is no higher than without it."""
+    rate, baseline = suite.rate.value, suite.baseline.value if suite.baseline else None
+    if rate is None or baseline is None or rate > baseline:
+        return ""
+    return f", no more than without the attack ({baseline:.3f})"
+
+
+def _write_html(path: Path, judge: Judge, audit: Audit) -> None:
+    """Write the report to ``path``. Text of models and attackers is escaped, and the page loads nothing."""
+    filters = {
+        "clean": output.clean,
+        "number": lambda value: output.number(value, missing="–"),
+        "percent": lambda value: f"{100 * (value or 0.0):.2f}%",
+    }
+    page = render(Path(__file__).with_name("audit_report.html.j2"), filters, judge=judge, audit=audit)
+    with output.open_output(path) as stream:
+        stream.write(page)
+
+
+def repeatability(
+    judge: JudgeRef,
+    *,
+    job: Annotated[int | None, typer.Option(help="Ask about this job.", show_default="built-in cases")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="Maximum completions; of a job a random sample.")] = 40,
+    repeats: Annotated[int, typer.Option(min=2, max=100, help="Number of times each question is asked.")] = 5,
+    seed: Annotated[int, typer.Option(help="Seed of the sample, the orders and the intervals.")] = 0,
+    as_json: Json = False,
+) -> None:
+    """Measure how far a judge's verdicts and rewards vary when it is asked the same again.
+
+    The questions are asked in other batches and orders, and sampling judges use other seeds. Reports the
+    standard deviation of verdict values by kind of scale, and of rewards, with 95 % bootstrap intervals. The result is
+    stored with the judge: `judges show` has it, and GRPO takes it as the least deviation that
+    it divides by. It replaces an earlier measurement. No verdict is stored.
+    """
+    from workers.audit import cases
+    from workers.audit.repeatability import group_completions, groups_of_cases, measure
+
+    with database() as db, db.read() as session:
+        row = judges.get(session, judge)
+        stored, judge_id = row.value, row.id
+        if job is None:
+            groups = groups_of_cases(cases.built_in())[:limit]
+        else:
+            compares = stored.mode == "comparative"
+            sample = audits.sample_of_job(session, jobs.get(session, job).id, limit, whole_groups=compares, seed=seed)
+            groups = group_completions(sample)
+    source = f"job {job}" if job else "built-in cases"
+    with output.progress_bar("repeatability") as bar:
+        options: dict[str, Any] = {"source": source, "repeats": repeats, "seed": seed, "on_progress": bar.update}
+        result = ask(stored, lambda engine: measure(engine, stored, groups, **options))
+    if result.reward.value is None and not any(one.n for one in result.criteria.values()):
+        raise UnavailableError(
+            f"judge {stored.name!r}: no question was scored twice ({cell(result.unscored)})",
+            hint=f"see what it answers: rubricsvc score --judge {stored.name} …",
+        )
+    with database() as db, db.write() as session:
+        judges.set_repeatability(session, judge_id, result)
+    echo(f"stored with judge {stored.name!r}, in place of any earlier measurement")
+    if as_json:
+        print_json({"judge": stored.name, **result.model_dump(mode="json")})
+        return
+    rows = result.criteria | {"reward": result.reward}
+    table = [[kind, one.n, *estimate_cells(one, digits=4)] for kind, one in rows.items()]
+    print_table(("of", "questions", "std", "95%"), table)
+    unscored = f"; without a value: {cell(result.unscored)}" if result.unscored else ""
+    echo(f"{stored.name}: {result.completions} completions of {result.source}, asked {repeats} times{unscored}")

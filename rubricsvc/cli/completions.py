@@ -6,21 +6,9 @@ from typing import Annotated, Any
 
 import typer
 
-from rubricsvc.cli.database import database
+from rubricsvc.cli.db import database
 from rubricsvc.cli.importing import AnyFormat, File, Language, SkipInvalid, import_and_report
-from rubricsvc.cli.output import (
-    After,
-    Json,
-    Limit,
-    clean,
-    fields_of,
-    group,
-    print_data,
-    print_json,
-    shorten,
-    show,
-    show_page,
-)
+from rubricsvc.cli.output import After, Json, Limit, PromptFilter, clean, group, print_data, print_json, show, show_page
 from rubricsvc.services.importing import COMPLETIONS, RECORDS
 from rubricsvc.store import completions, prompts
 from rubricsvc.store.tables import CompletionRow
@@ -40,20 +28,20 @@ def import_(
 
     A file is imported whole or not at all. Importing it again changes nothing.
     """
-    options = {"skip_invalid": skip_invalid, "with_rubrics": False, "check": None}
-    import_and_report(file, format, language, as_json, kinds=(RECORDS, COMPLETIONS), **options)
+    options = {"kinds": (RECORDS, COMPLETIONS), "skip_invalid": skip_invalid, "with_rubrics": False, "check": None}
+    import_and_report(file, format, language, as_json, **options)
 
 
 def _row(row: CompletionRow) -> dict[str, Any]:
-    value = row.value
-    content = {"step": value.step, "external_id": value.id, "characters": len(value.text)}
-    return fields_of(row, "id", "prompt_id", "policy") | content
+    completion = row.value
+    content = {"step": completion.step, "external_id": completion.id, "characters": len(completion.text)}
+    return {"id": row.id, "prompt_id": row.prompt_id, "policy": row.policy} | content
 
 
 @app.command("list")
 def list_(
     *,
-    prompt: Annotated[str | None, typer.Option(help="Filter by prompt: id, or id in the imported file.")] = None,
+    prompt: PromptFilter = None,
     policy: Annotated[str | None, typer.Option(help="Filter by policy.")] = None,
     limit: Limit = 50,
     after: After = 0,
@@ -63,13 +51,8 @@ def list_(
     with database() as db, db.read() as session:
         prompt_id = prompts.get(session, prompt).id if prompt is not None else None
         rows = completions.page(session, after=after, limit=limit + 1, prompt_id=prompt_id, policy=policy)
-        show_page(
-            rows,
-            lambda row: _row(row) | {"text": row.value.text if as_json else shorten(row.value.text, 50)},
-            limit,
-            as_json,
-            empty="no completions; import some with `rubricsvc completions import FILE`",
-        )
+        empty = "no completions; import some with `rubricsvc completions import FILE`"
+        show_page(rows, lambda row: _row(row) | {"text": row.value.text}, limit, as_json, empty=empty)
 
 
 @app.command("show")
@@ -79,6 +62,6 @@ def show_(completion_id: Annotated[int, typer.Argument(help="Id of the completio
         row = completions.get(session, completion_id)
         if as_json:
             print_json(_row(row) | {"completion": row.content})
-            return
-        show(_row(row), False)
-        print_data(f"\n{clean(row.value.text)}")
+        else:
+            show(_row(row))
+            print_data(f"\n{clean(row.value.text)}")

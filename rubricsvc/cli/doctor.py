@@ -12,8 +12,8 @@ from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
+from rubricsvc.cli.models import served_models
 from rubricsvc.cli.output import OK, WITH_FAILURES, Json, clean, exit_with, print_data, print_json
-from rubricsvc.cli.served_models import served_models
 from rubricsvc.core.judge import Judge
 from rubricsvc.errors import RubricsvcError, UnavailableError
 from rubricsvc.settings import Settings, read_settings
@@ -37,22 +37,17 @@ class Diagnosis:
     detail: str
     fix: str = ""
 
-    @property
-    def ok(self) -> bool:
-        """Whether the check passed."""
-        return not self.fix
-
 
 def doctor(as_json: Json = False) -> None:
     """Check settings, database, broker, packages, judges and disk; exit with 1 if a check fails."""
     results = list(diagnose())
-    ok = all(result.ok for result in results)
+    ok = not any(result.fix for result in results)
     with exit_with(OK if ok else WITH_FAILURES):
         if as_json:
-            print_json({"ok": ok, "checks": [{"ok": result.ok, **asdict(result)} for result in results]})
+            print_json({"ok": ok, "checks": [{"ok": not result.fix, **asdict(result)} for result in results]})
             return
         for result in results:
-            print_data(clean(f"{'✓' if result.ok else '✗'} {result.check}: {result.detail}"))
+            print_data(clean(f"{'✗' if result.fix else '✓'} {result.check}: {result.detail}"))
             if result.fix:
                 print_data(clean(f"  → {result.fix}"))
 
@@ -66,13 +61,15 @@ def diagnose() -> Iterator[Diagnosis]:
     except RubricsvcError as error:
         yield Diagnosis("settings", error.message, error.hint)
         return
-    stored, folders = _judges(settings), {"model cache": settings.cache_dir}
+    file, folders = None, {"model cache": settings.cache_dir}
     with suppress(RubricsvcError):  # reported by the check of the database
         if (file := sqlite_file(settings.database_url)) is not None:
             folders["database folder"] = file.parent
+    absent = file is not None and not file.exists()  # opening it would create it
+    stored = [] if absent else _judges(settings)
     checks: dict[str, Callable[[], str | None]] = {
         "settings": lambda: f"database {shown(settings.database_url)}, broker {shown(settings.broker_url)}",
-        "database": lambda: _database(settings),
+        "database": lambda: "does not exist yet; created on first use" if absent else _database(settings),
         "broker": lambda: check_broker(settings.broker_url),
         "in-process models": lambda: _packages("train", "torch", "transformers"),
         "checks": lambda: _packages("judging", *_CHECK_PACKAGES),
@@ -89,16 +86,8 @@ def diagnose() -> Iterator[Diagnosis]:
 
 
 def _database(settings: Settings) -> str:
-    if not _exists(settings):
-        return "does not exist yet; created on first use"
     open_database(settings.database_url).close()
     return "reachable, schema up to date"
-
-
-def _exists(settings: Settings) -> bool:
-    """Return whether the database can be opened without creating a SQLite file."""
-    file = sqlite_file(settings.database_url)
-    return file is None or file.exists()
 
 
 def _packages(extra: str, *packages: str) -> str:
@@ -114,14 +103,9 @@ def _sandbox() -> str:
 
 
 def _judges(settings: Settings) -> list[Judge]:
-    try:
-        if not _exists(settings):
-            return []
-        db = open_database(settings.database_url)
-    except RubricsvcError:  # reported by the check of the database
-        return []
-    with closing(db), db.read() as session:
+    with suppress(RubricsvcError), closing(open_database(settings.database_url)) as db, db.read() as session:
         return [row.value for row in judges.page(session, limit=10_000)]
+    return []  # reported by the check of the database
 
 
 def _judge(judge: Judge, settings: Settings) -> str:

@@ -7,23 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
-from rubricsvc.cli.embedded import EMBEDDED
+from rubricsvc.cli import output
 from rubricsvc.cli.importing import input_file
-from rubricsvc.cli.judge_add import ApiKeyEnv
-from rubricsvc.cli.judge_probe import score_once
-from rubricsvc.cli.output import (
-    OK,
-    WITH_FAILURES,
-    Json,
-    cell,
-    echo,
-    exit_with,
-    group,
-    print_data,
-    print_json,
-    print_table,
-    shorten,
-)
+from rubricsvc.cli.models import EMBEDDED, ApiKeyEnv, score_once
+from rubricsvc.cli.output import Json, cell, echo, print_data, print_json, print_table
 from rubricsvc.cli.score import JudgeOption, Model, file_or_text, judge_of, no_judge, text_of
 from rubricsvc.core import strict_json
 from rubricsvc.core.prompt import Completion, Prompt
@@ -34,7 +21,7 @@ from rubricsvc.graders.model import Grader, parts_of, rubric_of
 from rubricsvc.graders.results import GraderRun, run_of
 from workers import checks
 
-app = group("Check and run OpenAI graders, without a database.")
+app = output.group("Check and run OpenAI graders, without a database.")
 
 File = Annotated[str, typer.Argument(help="JSON file of the grader; - is stdin.", show_default=False)]
 
@@ -62,9 +49,7 @@ def run(
     item: Annotated[str | None, typer.Option(help="Item of the data set: JSON, or a JSON file.")] = None,
     judge: JudgeOption = None,
     model: Model = None,
-    mode: Annotated[
-        str | None, typer.Option(help="readout or written.", show_default="written, or readout for embedded")
-    ] = None,
+    mode: Annotated[str | None, typer.Option(help="readout or written.", show_default="written, if served")] = None,
     api_key_env: ApiKeyEnv = None,
     as_json: Json = False,
 ) -> None:
@@ -82,7 +67,7 @@ def run(
     judged = [criterion.key for criterion in rubric.criteria if criterion.custom_prompt]
     models = dict.fromkeys(judged, judge_value.model or judge_value.name)
     result = run_of(grader, rubric, verdicts, models=models, seconds=time.monotonic() - started)
-    with exit_with(WITH_FAILURES if result.reward is None else OK):
+    with output.exit_with(output.WITH_FAILURES if result.reward is None else output.OK):
         if as_json:
             print_json(result.model_dump(mode="json"))
         else:
@@ -112,7 +97,7 @@ def _item(given: str | None) -> Prompt:
 
 def _print(rubric: Rubric, result: GraderRun) -> None:
     details, scores = result.metadata.details, result.metadata.scores
-    rows = [[key, cell(scores.get(key)), shorten(details.get(key, ""), 200)] for key in rubric.by_key]
+    rows = [[key, scores.get(key), output.shorten(details.get(key, ""), 200)] for key in rubric.by_key]
     print_table(["part", "score", "reason"], rows)
     print_data(f"\nreward {cell(result.reward)}")
     if formula := details.get("calculate_output"):

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from sqlalchemy.orm import Session
 
-from rubricsvc.cli.database import database
+from rubricsvc.cli.db import database
 from rubricsvc.cli.output import counted, echo, fields_of, show
 from rubricsvc.errors import InvalidError
 from rubricsvc.formats import InputFile

@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+import asyncio
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from functools import partial
+from typing import Annotated, Any, NoReturn
 
 import typer
 
-from rubricsvc.cli import waiting
-from rubricsvc.cli.database import database
+from rubricsvc.cli import output
+from rubricsvc.cli.db import database
 from rubricsvc.cli.importing import Language, SkipInvalid, import_into, report
-from rubricsvc.cli.output import MOST_ROWS, After, Json, Limit, Out, counted, echo, group, open_output, show_page
-from rubricsvc.cli.waiting import print_job
+from rubricsvc.cli.models import fetch_if_embedded
+from rubricsvc.cli.output import MOST_ROWS, After, Json, Limit, Out, counted, echo, show_page
+from rubricsvc.core.judge import Judge
 from rubricsvc.core.states import JobStatus
-from rubricsvc.errors import InvalidError
+from rubricsvc.errors import InvalidError, UnavailableError
 from rubricsvc.services import submitting
 from rubricsvc.services.exporting import export_job, export_pairs
 from rubricsvc.services.importing import COMPLETIONS, RECORDS
-from rubricsvc.services.job_reports import read_job, summary_row
+from rubricsvc.services.job_reports import JobReport, read_job, summary_row
+from rubricsvc.settings import get_settings
 from rubricsvc.store import jobs
-from rubricsvc.store.session import Database
+from rubricsvc.store.session import PUBLISHED, Database
+from workers.engines import make_engine
 
-app = group("Jobs: batches of completions to score.")
+app = output.group("Jobs: batches of completions to score.")
 
 Id = Annotated[int, typer.Argument(help="The job's id.", show_default=False)]
 Budget = Annotated[float | None, typer.Option(min=0, help="Maximum cost in US dollars.", show_default="unlimited")]
@@ -29,9 +37,7 @@ Wait = Annotated[bool, typer.Option("--wait", help="Score now and wait for the e
 
 @app.command()
 def submit(
-    file: Annotated[
-        str | None, typer.Argument(help="File to import and score; - is stdin.", show_default="all completions")
-    ] = None,
+    file: Annotated[str | None, typer.Argument(help="File to score; - is stdin.", show_default="all stored")] = None,
     *,
     judge: Annotated[str, typer.Option(help="Judge: name or id.")],
     rubric: Annotated[str | None, typer.Option(help="Rubric: id or name.", show_default="those of each prompt")] = None,
@@ -66,19 +72,7 @@ def submit(
             echo(f"warning: {submission.warning}")
         if not submission.is_new:
             echo(f"job {job_id} exists already; score again what failed with `rubricsvc jobs retry {job_id}`")
-        if wait:
-            waiting.wait(db, job_id, as_json)
-        _warn_no_worker(db, job_id)
-        _show_job(db, job_id, as_json)
-
-
-def _warn_no_worker(db: Database, job_id: int) -> None:
-    if db.on_commit is None:  # the broker is memory://, and no worker runs in this process
-        echo(f"No worker is running. Start one with `rubricsvc serve`, or score here: `rubricsvc jobs wait {job_id}`.")
-
-
-def _show_job(db: Database, job_id: int, as_json: bool) -> None:
-    print_job(read_job(db, job_id), as_json)
+        _end(db, job_id, wait, as_json)
 
 
 @app.command("list")
@@ -92,30 +86,29 @@ def list_(
     """List jobs."""
     with database() as db, db.read() as session:
         rows = jobs.page(session, after=after, limit=limit + 1, status=status)
-        show_page(
-            rows, summary_row, limit, as_json, empty="no jobs; submit one with `rubricsvc jobs submit --judge NAME`"
-        )
+        empty = "no jobs; submit one with `rubricsvc jobs submit --judge NAME`"
+        show_page(rows, summary_row, limit, as_json, empty=empty)
 
 
 @app.command("show")
 def show_(job_id: Id, as_json: Json = False) -> None:
     """Show one job with its progress and results."""
     with database() as db:
-        _show_job(db, job_id, as_json)
+        _print(read_job(db, job_id), as_json)
 
 
 @app.command()
 def watch(job_id: Id, as_json: Json = False) -> None:
     """Show a job's progress until it ends, without scoring."""
     with database() as db:
-        waiting.wait(db, job_id, as_json, score=False)
+        _wait(db, job_id, as_json, score=False)
 
 
 @app.command()
 def wait(job_id: Id, as_json: Json = False) -> None:
     """Wait for a job; score it here if no worker can receive it."""
     with database() as db:
-        waiting.wait(db, job_id, as_json)
+        _wait(db, job_id, as_json)
 
 
 @app.command()
@@ -124,17 +117,14 @@ def cancel(job_id: Id, as_json: Json = False) -> None:
     with database() as db:
         with db.write() as session:
             jobs.cancel(session, job_id)
-        _show_job(db, job_id, as_json)
+        _print(read_job(db, job_id), as_json)
 
 
 @app.command()
 def rescore(
     job_id: Id,
     *,
-    rubric: Annotated[
-        list[str] | None,
-        typer.Option(help="Rubric version, as name@version; repeatable.", show_default="the newest of each"),
-    ] = None,
+    rubric: Annotated[list[str] | None, typer.Option(help="name@version; repeatable.", show_default="newest")] = None,
     budget: Budget = None,
     wait: Wait = False,
     as_json: Json = False,
@@ -148,17 +138,14 @@ def rescore(
     with database() as db:
         with db.write() as session:
             new_id = jobs.rescore(session, job_id, versions=rubric or (), budget=budget).id
+            exists = PUBLISHED not in session.info
         if new_id == job_id:
             echo(f"No rubric of job {job_id} has a newer version; it is the same job.")
+        elif exists:
+            echo(f"job {job_id} is rescored already, as job {new_id}")
         completed = complete_answered(db, new_id)
         echo(f"{counted(completed, 'completion')} rescored from stored verdicts")
-        if wait:
-            waiting.wait(db, new_id, as_json)
-        with db.read() as session:
-            still_open = jobs.get(session, new_id).finished_at is None
-        if still_open:
-            _warn_no_worker(db, new_id)
-        _show_job(db, new_id, as_json)
+        _end(db, new_id, wait, as_json)
 
 
 @app.command()
@@ -168,11 +155,7 @@ def retry(job_id: Id, *, budget: Budget = None, wait: Wait = False, as_json: Jso
         with db.write() as session:
             reopened = jobs.retry(session, job_id, budget=budget)
         echo(f"{counted(reopened, 'completion')} to score again")
-        if wait:
-            waiting.wait(db, job_id, as_json)
-        if reopened:
-            _warn_no_worker(db, job_id)
-        _show_job(db, job_id, as_json)
+        _end(db, job_id, wait, as_json)
 
 
 @app.command()
@@ -180,9 +163,7 @@ def export(
     job_id: Id,
     *,
     as_csv: Annotated[bool, typer.Option("--csv", help="Write CSV without the verdicts' texts.")] = False,
-    pairs: Annotated[
-        bool, typer.Option("--pairs", help="Write preference pairs (prompt, chosen, rejected) for TRL.")
-    ] = False,
+    pairs: Annotated[bool, typer.Option("--pairs", help="Write preference pairs for TRL.")] = False,
     min_margin: Annotated[float, typer.Option(min=0, help="--pairs: minimum difference of the rewards.")] = 0.0,
     out: Out = None,
 ) -> None:
@@ -191,7 +172,7 @@ def export(
         raise InvalidError("--pairs and --csv exclude each other", hint="pairs hold messages: write JSON lines")
     if min_margin and not pairs:
         raise InvalidError("--min-margin needs --pairs", hint="add --pairs, or leave out --min-margin")
-    with database() as db, open_output(out) as stream:
+    with database() as db, output.open_output(out) as stream:
         if pairs:
             pair = export_pairs(db, job_id, stream, min_margin=min_margin)
             left_out = f"{pair.close} ties or closer than --min-margin, {pair.same} same texts"
@@ -200,3 +181,67 @@ def export(
         without_reward = export_job(db, job_id, stream, as_csv=as_csv)
     if without_reward:
         echo(f"{without_reward} completions have no reward; null_reason and the verdicts say why")
+
+
+def _print(report: JobReport, as_json: bool) -> None:
+    """Print one job, and its hints to stderr."""
+    output.show(report.data if as_json else report.data | {"voting": report.voting}, as_json)
+    for hint in report.hints:
+        echo(f"hint: {hint}")
+
+
+def _end(db: Database, job_id: int, wait: bool, as_json: bool) -> None:
+    """Print a job, after waiting for it if so wished; else say who scores it."""
+    if wait:
+        _wait(db, job_id, as_json)
+    report = read_job(db, job_id)
+    if report.data["finished_at"] is None and db.on_commit is None:  # the broker is memory://, without a worker here
+        echo(f"No worker is running. Start one with `rubricsvc serve`, or score here: `rubricsvc jobs wait {job_id}`.")
+    _print(report, as_json)
+
+
+def _wait(db: Database, job_id: int, as_json: bool, *, score: bool = True) -> NoReturn:
+    """Show a job's progress until it has ended, then the job; exit 1 unless it completed.
+
+    With ``score``, a worker runs here if the broker stays in this process.
+    """
+    from rubricsvc.services.waiting import ensure_worker, follow, retry_database
+
+    started, first = time.monotonic(), None
+    with _continue_hint(job_id), ExitStack() as stack:
+        if score:
+            stack.enter_context(ensure_worker(db, job_id, partial(_start_worker, db), echo))
+            stack.enter_context(_continue_hint(job_id))  # printed before the worker stops, which may take a while
+        bar = stack.enter_context(output.progress_bar(f"job {job_id}"))
+        for now in follow(db, job_id, echo):
+            first = now.verdicts if first is None else first
+            speed = (now.verdicts - first) / max(time.monotonic() - started, 0.1)
+            failures = f", {now.failed_verdicts} failed" if now.failed_verdicts else ""
+            bar.update(now.finished, now.total, f"{now.verdicts} verdicts{failures}, {speed:.1f}/s")
+        report = retry_database(lambda: read_job(db, job_id), echo)
+    report.data["waited_seconds"] = round(time.monotonic() - started, 2)
+    with output.ignore_broken_pipe():
+        _print(report, as_json)
+    raise typer.Exit(output.OK if report.data["status"] == "completed" else output.WITH_FAILURES)
+
+
+@contextmanager
+def _continue_hint(job_id: int) -> Iterator[None]:
+    """Print how to continue after an interrupt; add it to the error of an unreachable database."""
+    hint = f"results so far are stored. Continue with: rubricsvc jobs wait {job_id}"
+    try:
+        yield
+    except KeyboardInterrupt:
+        echo(f"\ninterrupted; {hint}")
+        raise typer.Exit(output.INTERRUPTED) from None
+    except UnavailableError as error:
+        raise UnavailableError(error.message, hint=error.hint or hint) from error
+
+
+def _start_worker(db: Database, judge: Judge) -> AbstractContextManager[None]:
+    """Start a worker in this process, once the judge's engine could be made: its errors belong to the terminal."""
+    from workers.queue.in_process import embedded_worker
+
+    fetch_if_embedded(judge)
+    asyncio.run(make_engine(judge).aclose())
+    return embedded_worker(get_settings(), db)

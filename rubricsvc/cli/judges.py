@@ -3,32 +3,29 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
-from rubricsvc.cli.agreement import agreement
-from rubricsvc.cli.audit import audit
-from rubricsvc.cli.calibrate import calibrate
-from rubricsvc.cli.database import database
-from rubricsvc.cli.judge_add import add, init, update
-from rubricsvc.cli.judge_row import judge_row
-from rubricsvc.cli.output import After, Json, Limit, group, print_json, show, show_page
-from rubricsvc.cli.repeatability import repeatability
-from rubricsvc.formats.judges import dump_judge
+from rubricsvc.cli.agreement import JudgeRef, agreement, calibrate
+from rubricsvc.cli.audit import audit, repeatability
+from rubricsvc.cli.db import database
+from rubricsvc.cli.models import ApiKeyEnv, embedded_judge, judge_from_options, probe_judge, served_judge
+from rubricsvc.cli.output import After, Force, Json, Limit, echo, group, print_json, show, show_page, write_example
+from rubricsvc.core.base import Value
+from rubricsvc.core.judge import FREE, Judge
+from rubricsvc.errors import InvalidError
+from rubricsvc.formats.judges import dump_judge, load_judges
 from rubricsvc.store import audits, judges
+from rubricsvc.store.tables import AuditRow, JudgeRow
+from workers.judges import validate
 
 app = group("Judges: add, test and compare them.")
-app.command()(add)
-app.command()(init)
-app.command()(update)
-app.command()(agreement)
-app.command()(audit)
-app.command()(calibrate)
-app.command()(repeatability)
+for command in (agreement, audit, calibrate, repeatability):
+    app.command()(command)
 
-
-Ref = Annotated[str, typer.Argument(help="Name or id.")]
+Probe = Annotated[bool, typer.Option("--probe/--no-probe", help="Ask a test question first.")]
 
 
 @app.command("list")
@@ -38,12 +35,12 @@ def list_(limit: Limit = 50, after: After = 0, as_json: Json = False) -> None:
         rows = judges.page(session, after=after, limit=limit + 1)
         newest = audits.newest(session, [row.id for row in rows])
         empty = "no judges; add one with `rubricsvc judges add NAME --embedded`"
-        show_page(rows, lambda row: judge_row(row, newest.get(row.id)), limit, as_json, empty=empty)
+        show_page(rows, lambda row: _row(row, newest.get(row.id)), limit, as_json, empty=empty)
 
 
 @app.command("show")
 def show_(
-    ref: Ref,
+    ref: JudgeRef,
     as_yaml: Annotated[bool, typer.Option("--yaml", help="Print a judge file.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -54,11 +51,153 @@ def show_(
             dump_judge(row.value, sys.stdout)
             return
         audit = audits.newest(session, [row.id]).get(row.id)
-        fields = judge_row(row, audit) | {"digest": row.digest}
+        fields = _row(row, audit) | {"digest": row.digest}
         if as_json:
             newest = audit and audit.value.model_dump(mode="json")
             print_json(fields | {"judge": row.content, "newest_audit": newest, "repeatability": row.repeatability})
         else:
             rates = {suite.name: suite.rate.value for suite in audit.value.audit.suites} if audit else {}
             content = {name: value for name, value in row.content.items() if name not in fields}
-            show(fields | {"audit_rates": rates} | content, False)
+            show(fields | {"audit_rates": rates} | content)
+
+
+def _row(row: JudgeRow, audit: AuditRow | None = None) -> dict[str, Any]:
+    """Return a judge with its newest audit and the standard deviation of its rewards."""
+    judge, repeatability = row.value, row.measured
+    return {
+        "id": row.id,
+        "name": row.name,
+        "engine": "" if judge.members else judge.engine,  # members have their own
+        "model": judge.model,
+        "mode": judge.mode,
+        "members": [member.name for member in judge.members or ()],
+        "calibrated": judge.calibrated,
+        "audit": audit and f"{'passed' if audit.passed else 'not passed'} {audit.created_at:%Y-%m-%d}",
+        "reward_std": repeatability and repeatability.reward.value,
+        "url": judge.endpoint.base_url,
+        "digest": row.digest[:12],
+    }
+
+
+@app.command()
+def add(
+    name: Annotated[str | None, typer.Argument(help="Name of the judge.", show_default=False)] = None,
+    *,
+    file: Annotated[Path | None, typer.Option("--file", "-f", help="Judge file; - is stdin.")] = None,
+    url: Annotated[str | None, typer.Option(help="URL, like http://host/v1", show_default="api.openai.com")] = None,
+    model: Annotated[str | None, typer.Option(help="Model name.", show_default="the only one at --url")] = None,
+    mode: Annotated[str | None, typer.Option(help="How it is asked; see above.", show_default="readout")] = None,
+    api_key_env: ApiKeyEnv = None,
+    embedded: Annotated[bool, typer.Option("--embedded", help="Use the embedded 135M model.")] = False,
+    probe: Probe = True,
+    as_json: Json = False,
+) -> None:
+    """Add a judge from options, or judges from a file, after a test question.
+
+    Modes: readout (token probability), written (JSON verdict), comparative (completions side by side) and trajectory
+    (steps of an agent). Prices, limits, sampling, voting and all other fields are in a judge file (docs/judges.md).
+    """
+    options = {"NAME": name, "--url": url, "--model": model, "--mode": mode, "--api-key-env": api_key_env}
+    given = [option for option, value in options.items() if value is not None] + ["--embedded"] * embedded
+    if file is not None:
+        if given:
+            raise InvalidError(f"--file and {given[0]} exclude each other", hint="write it into the file")
+        added = load_judges(file, _find)
+    elif name is None:
+        raise InvalidError("no name", hint="give NAME, or a judge file with --file")
+    elif embedded:
+        if url or model:
+            raise InvalidError("--embedded excludes --url and --model", hint="give one of them")
+        added = [embedded_judge(name, mode or "readout")]
+    elif url is None and model is None:
+        raise InvalidError("no model", hint="name one with --model, or use the embedded one with --embedded")
+    else:
+        added = [served_judge(name, url, model, mode or "readout", api_key_env)]
+    for judge in added:
+        _check(judge)
+        if probe and not judge.members:
+            probe_judge(judge)
+    _store(added, as_json)
+
+
+@app.command()
+def update(
+    ref: JudgeRef,
+    *,
+    url: Annotated[str | None, typer.Option(help="New URL of the server.")] = None,
+    api_key_env: ApiKeyEnv = None,
+    probe: Probe = True,
+    as_json: Json = False,
+) -> None:
+    """Change how a judge is reached. Its stored verdicts stay valid."""
+    judge = _find(ref)
+    if judge.members:
+        hint = "write it with `judges show NAME --yaml`, change its members, and add the file"
+        raise InvalidError(f"judge {judge.name!r} is a {judge.mode}: its members have the endpoints", hint=hint)
+    changes = {name: v for name, v in (("base_url", url), ("api_key_env", api_key_env)) if v is not None}
+    if not changes:
+        raise InvalidError("nothing to change", hint="give --url or --api-key-env")
+    fields = judge.model_dump(mode="json")
+    judge = judge_from_options(**fields | {"endpoint": fields["endpoint"] | changes})
+    if probe:
+        probe_judge(judge)
+    _store([judge], as_json)
+
+
+@app.command()
+def init(
+    file: Annotated[Path, typer.Argument(help="File to write.")] = Path("judge.yaml"), force: Force = False
+) -> None:
+    """Write a commented example of a judge file."""
+    write_example("example_judge.yaml", file, force, "rubricsvc judges add -f")
+
+
+def _find(ref: str) -> Judge:
+    with database() as db, db.read() as session:
+        return judges.get(session, ref).value
+
+
+def _check(judge: Judge) -> None:
+    """Check that the judge's template, engine and mode fit, and that no setting is without effect."""
+    unused = _unused_setting(judge)
+    if unused:
+        setting, needs = unused
+        raise InvalidError(f"judge {judge.name!r}: {setting} has no effect; it needs {needs}", hint="leave it out")
+    validate(judge)
+    if judge.engine == "openai_http" and judge.endpoint.base_url is None and not judge.members:
+        echo(f"{judge.name}: no URL, using api.openai.com")
+
+
+def _unused_setting(judge: Judge) -> tuple[str, str] | None:
+    """Return the first setting that this judge ignores, and what it needs to have an effect."""
+    if judge.members:
+        return None
+    comparison = judge.effective_comparison
+    written_by_mode = {"written": True, "comparative": comparison.is_written}
+    writes = written_by_mode.get(judge.mode, judge.mode == "trajectory" and judge.effective_trajectory.written)
+    single = not writes or (judge.mode == "comparative" and comparison.kind == "groupwise")
+    endpoint = set(_changed(judge.endpoint)) - {"concurrency", "price"} if judge.engine in FREE else set()
+    sampling = [] if writes else _changed(judge.sampling)
+    voting = judge.voting is not None and judge.voting.samples == 1 and judge.voting.rule != "mean"
+    unused = {
+        ("threshold", "a judge that is read out"): writes and judge.threshold is not None,
+        ("min_answer_mass", "a judge that is read out"): writes and "min_answer_mass" in _changed(judge),
+        ("criteria_per_call", "mode: written"): single and judge.criteria_per_call != 1,
+        ("voting.rule", "voting.samples above 1"): voting,
+        **{(f"sampling.{field}", "a judge that writes"): True for field in sampling},
+        **{(f"endpoint.{field}", "engine: openai_http"): True for field in sorted(endpoint)},
+    }
+    return next((setting for setting, ignored in unused.items() if ignored), None)
+
+
+def _changed(value: Value) -> list[str]:
+    """Return the fields that differ from their defaults."""
+    return [name for name, field in type(value).model_fields.items() if getattr(value, name) != field.get_default()]
+
+
+def _store(added: list[Judge], as_json: bool) -> None:
+    """Store all judges or none, and print them."""
+    with database() as db, db.write() as session:
+        rows = [_row(judges.add(session, judge)) for judge in added]
+    for row in rows:
+        show(row, as_json)

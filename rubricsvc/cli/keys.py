@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Annotated, Any
 
 import typer
 
-from rubricsvc.cli.database import database
+from rubricsvc.cli.db import database
 from rubricsvc.cli.output import After, Json, Limit, echo, group, print_data, show_page
 from rubricsvc.store import keys
 from rubricsvc.store.tables import KeyRow
@@ -36,15 +36,9 @@ def list_(limit: Limit = 50, after: After = 0, as_json: Json = False) -> None:
 
 
 def _row(row: KeyRow) -> dict[str, Any]:
-    return {
-        "id": row.id,
-        "name": row.name,
-        "key": f"…{row.suffix}",
-        "created": _day(row.created_at),
-        "last_used": _day(row.last_used_at),
-        "expires": _day(row.expires_at),
-        "revoked": _day(row.revoked_at),
-    }
+    moments = {name: getattr(row, f"{name}_at") for name in ("created", "last_used", "expires", "revoked")}
+    days = {name: moment and f"{moment:%Y-%m-%d}" for name, moment in moments.items()}
+    return {"id": row.id, "name": row.name, "key": f"…{row.suffix}", **days}
 
 
 @app.command()
@@ -53,7 +47,3 @@ def revoke(key_id: Annotated[int, typer.Argument(help="Id of the key.")]) -> Non
     with database() as db, db.write() as session:
         row = keys.revoke(session, key_id)
     echo(f"revoked key {row.id} ({row.name})")
-
-
-def _day(moment: datetime | None) -> str | None:
-    return f"{moment:%Y-%m-%d}" if moment else None

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Annotated, Any
 
 import typer
 from sqlalchemy.orm import Session
 
-from rubricsvc.cli.database import database
+from rubricsvc.cli.db import database, every
 from rubricsvc.cli.importing import File, Format, Language, SkipInvalid, import_and_report
-from rubricsvc.cli.output import After, Json, Limit, Out, fields_of, group, open_output, print_json, shorten, show_page
+from rubricsvc.cli.output import After, Json, Limit, Out, fields_of, group, open_output, print_json, show_page
 from rubricsvc.services.importing import LABELS, RECORDS
 from rubricsvc.store import completions, labels, rubrics
-from rubricsvc.store.tables import LabelRow
 
 app = group("Labels: people's verdicts, to compare judges with.")
 
-PAGE = 500
 COLUMNS = ("id", "completion_id", "rubric_id", "criterion", "annotator", "value", "note")
 
 Completion = Annotated[int | None, typer.Option(help="Filter by completion.")]
@@ -57,13 +54,8 @@ def list_(
     with database() as db, db.read() as session:
         where = _where(session, completion, rubric, annotator)
         rows = labels.page(session, after=after, limit=limit + 1, **where)
-        show_page(
-            rows,
-            lambda row: fields_of(row, *COLUMNS) | ({} if as_json else {"note": shorten(row.note or "-", 50)}),
-            limit,
-            as_json,
-            empty="no labels; import some with `rubricsvc labels import FILE`",
-        )
+        empty = "no labels; import some with `rubricsvc labels import FILE`"
+        show_page(rows, lambda row: fields_of(row, *COLUMNS), limit, as_json, empty=empty)
 
 
 @app.command()
@@ -73,7 +65,7 @@ def export(
     """Write labels as JSON lines that `rubricsvc labels import` reads."""
     with database() as db, db.read() as session, open_output(out) as stream:
         names: dict[int, str] = {}
-        for row in _all(session, _where(session, completion, rubric, annotator)):
+        for row in every(labels.page, session, **_where(session, completion, rubric, annotator)):
             if row.rubric_id not in names:
                 rubric_row = rubrics.get(session, row.rubric_id)
                 names[row.rubric_id] = f"{rubric_row.name}@{rubric_row.version}"
@@ -86,10 +78,3 @@ def _where(session: Session, completion: int | None, rubric: str | None, annotat
         completions.get(session, completion)
     rubric_id = rubrics.get(session, rubric).id if rubric is not None else None
     return {"completion_id": completion, "rubric_id": rubric_id, "annotator": annotator}
-
-
-def _all(session: Session, where: dict[str, Any]) -> Iterator[LabelRow]:
-    after = 0
-    while rows := labels.page(session, after=after, limit=PAGE, **where):
-        yield from rows
-        after = rows[-1].id

@@ -18,7 +18,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command, get_group
 
 from rubricsvc.cli.output import BAD_INPUT, INTERNAL_ERROR, INTERRUPTED, OK, UNAVAILABLE, echo, ignore_broken_pipe
-from rubricsvc.errors import InvalidError, NotFoundError, RubricsvcError, UnavailableError, cut
+from rubricsvc.errors import NotFoundError, RubricsvcError, UnavailableError, cut
 
 COMMANDS = {
     "demo": "Run the whole job once, on real documents.",
@@ -39,6 +39,15 @@ COMMANDS = {
     "db": "Database schema.",
 }
 """Commands and their help. Each is ``app``, or a function of its name, in ``rubricsvc.cli.<command>``."""
+
+_EXTRAS = {
+    "postgres": {"psycopg"},
+    "redis": {"redis"},
+    "charts": {"altair", "vl_convert"},
+    "judging": {"sklearn", "scipy", "krippendorff", "numpy"},
+    "train": {"torch", "transformers", "safetensors", "gguf", "filelock"},
+}
+"""Packages by the extra that installs them."""
 
 ALIASES = {name.removesuffix("s"): name for name in COMMANDS if name.endswith("s")}
 """The singular of each noun: ``rubricsvc job list`` is ``rubricsvc jobs list``."""
@@ -97,12 +106,8 @@ def _version(requested: bool) -> None:
 
 @app.callback()
 def rubricsvc(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
-    ] = False,
-    debug: Annotated[
-        bool, typer.Option("--debug", help="Show tracebacks of internal errors (or set RUBRICSVC_DEBUG=1).")
-    ] = False,
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show version.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks (or set RUBRICSVC_DEBUG=1).")] = False,
 ) -> None:
     """Rubric rewards: store rubrics, score completions with generative judges, train policies on the rewards.
 
@@ -117,9 +122,6 @@ def run(args: Sequence[str]) -> int:
     from typer._click.exceptions import NoArgsIsHelpError, UsageError  # typer has no public name for them
 
     try:
-        for number, arg in enumerate(args, start=1):
-            if not arg.isascii() and arg.encode(errors="replace").decode() != arg:
-                raise InvalidError(f"argument {number} is not UTF-8 text: {arg!a}", hint="encode it as UTF-8")
         code = get_command(app).main(list(args), prog_name="rubricsvc", standalone_mode=False)
         with ignore_broken_pipe():
             sys.stdout.flush()
@@ -148,7 +150,8 @@ def _expected_error(error: Exception) -> tuple[str, str, int] | None:
         missing = isinstance(error, NotFoundError | UnavailableError)
         return error.message, error.hint, UNAVAILABLE if missing else BAD_INPUT
     if isinstance(error, ModuleNotFoundError):
-        return f"the package {error.name!r} is not installed", f"pip install {_extra(error.name)}", UNAVAILABLE
+        package = next((f"'rubricsvc[{extra}]'" for extra, names in _EXTRAS.items() if error.name in names), error.name)
+        return f"the package {error.name!r} is not installed", f"pip install {package}", UNAVAILABLE
     if isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename else ""
         hint = "check the path, its permissions and the free disk space" if where else ""
@@ -157,14 +160,6 @@ def _expected_error(error: Exception) -> tuple[str, str, int] | None:
     if kind == "sqlalchemy.exc.OperationalError":
         return f"the database does not answer: {error.orig}", "run `rubricsvc doctor`", UNAVAILABLE  # type: ignore[attr-defined]
     return None
-
-
-def _extra(package: str | None) -> str:
-    extras = {"psycopg": "postgres", "redis": "redis", "altair": "charts", "vl_convert": "charts"}
-    training = ("torch", "transformers", "safetensors", "gguf", "filelock")
-    extras |= dict.fromkeys(("sklearn", "scipy", "krippendorff", "numpy"), "judging")
-    extra = extras.get(str(package), "train" if package in training else "")
-    return f"'rubricsvc[{extra}]'" if extra else str(package)
 
 
 def _fail(message: str, hint: str, code: int) -> int:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
+import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -25,9 +27,13 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON, one object a lin
 MOST_ROWS = 1_000_000_000
 Limit = Annotated[int, typer.Option(min=1, max=MOST_ROWS, help="Maximum number of rows.")]
 After = Annotated[int, typer.Option(min=0, help="List only rows with a greater id.")]
+PromptFilter = Annotated[str | None, typer.Option("--prompt", help="Filter by prompt: id, or id in the file.")]
 Out = Annotated[Path | None, typer.Option(help="Output file.", show_default="stdout")]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite the file.")]
 
+LINE_SECONDS = 12.0
+"""Seconds between two progress lines where stderr is no terminal."""
+_WIDTH_WITHOUT_TERMINAL = 100_000
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2066-\u2069]")
 
 
@@ -74,7 +80,7 @@ def clean(text: str) -> str:
     return _CONTROL.sub("\ufffd", text)
 
 
-def show(data: dict[str, Any], as_json: bool) -> None:
+def show(data: dict[str, Any], as_json: bool = False) -> None:
     """Print one record: JSON, or a line for each field with a value."""
     if as_json:
         print_json(data)
@@ -85,53 +91,49 @@ def show(data: dict[str, Any], as_json: bool) -> None:
         print_data(f"{name.ljust(width)}  {cell(value)}")
 
 
-def show_list(rows: Iterable[dict[str, Any]], as_json: bool, *, empty: str = "nothing to list") -> None:
+def show_list(rows: Iterable[dict[str, Any]], as_json: bool = False, *, empty: str = "nothing to list") -> None:
     """Print records: JSON lines, or a table whose columns are the fields of the first."""
     if as_json:
         for row in rows:
             print_json(row)
-        return
-    table = list(rows)
-    if not table:
+    elif table := list(rows):
+        print_table(list(table[0]), [row.values() for row in table])
+    else:
         echo(empty)
-        return
-    print_table(list(table[0]), [[cell(value) for value in row.values()] for row in table])
 
 
 def show_page(
     rows: Sequence[Row], to_record: Callable[[Row], dict[str, Any]], limit: int, as_json: bool, *, empty: str
 ) -> None:
-    """Print the first ``limit`` rows, and on stderr how to list further ones; a row more than that says they exist."""
+    """Print the first ``limit`` rows, and on stderr how to list further ones; a row more than that says they exist.
+
+    A table has the beginning of long texts, JSON has all of them.
+    """
     records = [to_record(row) for row in rows[:limit]]
+    if not as_json:
+        records = [{k: shorten(v) if isinstance(v, str) else v for k, v in record.items()} for record in records]
     show_list(records, as_json, empty=empty)
     if len(rows) > limit:
         echo(f"more rows follow: continue with --after {records[-1]['id']}, or raise --limit")
 
 
-def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+def print_table(columns: Sequence[str], rows: Iterable[Iterable[Any]]) -> None:
     """Print aligned columns without the empty ones; on a terminal they fit its width."""
-    filled = [i for i in range(len(columns)) if not rows or any(row[i] for row in rows)]
-    header = [columns[i].upper() for i in filled]
-    body = [[re.sub(r"\s+", " ", row[i]) for i in filled] for row in rows]
-    if sys.stdout.isatty():
-        _print_rich_table(header, body)
-        return
-    widths = [max(map(len, column)) for column in zip(header, *body, strict=True)]
-    for line in (header, *body):
-        print_data("  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip())
-
-
-def _print_rich_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in header[:-1]:
-        table.add_column(name, no_wrap=True)
-    table.add_column(header[-1])
-    for row in rows:
-        table.add_row(*row)
-    Console(markup=False, emoji=False, highlight=False).print(table)
+    texts = [[" ".join(cell(value).split()) for value in row] for row in rows]
+    filled = [i for i in range(len(columns)) if any(row[i] for row in texts)]
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for i in filled:
+        table.add_column(columns[i].upper(), no_wrap=i != filled[-1])
+    for row in texts:
+        table.add_row(*(row[i] for i in filled))
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else _WIDTH_WITHOUT_TERMINAL
+    lines = io.StringIO()  # rich would end the process where stdout is closed
+    Console(file=lines, width=width, color_system=None, markup=False, emoji=False).print(table)
+    for line in lines.getvalue().splitlines():
+        print_data(line.rstrip())
 
 
 def cell(value: Any) -> str:
@@ -144,9 +146,22 @@ def cell(value: Any) -> str:
         return f"{value:.4f}".rstrip("0").rstrip(".")
     if isinstance(value, dict):
         return ", ".join(f"{name} {cell(item)}" for name, item in value.items())
-    if isinstance(value, list | tuple):
+    if isinstance(value, list):
         return ", ".join(map(cell, value))
     return clean(str(value))
+
+
+def number(value: float | None, *, missing: str = "n/a", digits: int = 3) -> str:
+    """Return the number with fixed digits, or ``missing``."""
+    return missing if value is None else f"{value:.{digits}f}"
+
+
+def estimate_cells(estimate: Any, digits: int = 3) -> tuple[str, str]:
+    """Return the value and the interval ``[low, high]`` of an estimate of any kind; empty cells where there is none."""
+    if estimate is None:
+        return "", ""
+    low, high = (number(end, digits=digits - 1) for end in (estimate.low, estimate.high))
+    return number(estimate.value, digits=digits), "" if estimate.low is None else f"[{low}, {high}]"
 
 
 def fields_of(value: object, *names: str) -> dict[str, Any]:
@@ -165,8 +180,8 @@ def shorten(text: str, length: int = 70) -> str:
     return line if len(line) <= length else line[: length - 1] + "…"
 
 
-def write_example(name: str, file: Path, force: bool) -> None:
-    """Copy an example of `rubricsvc.formats` to a new file.
+def write_example(name: str, file: Path, force: bool, next_command: str) -> None:
+    """Copy an example of `rubricsvc.formats` to a new file, and print the command to run on it next.
 
     Raises:
         ConflictError: The file exists, and ``force`` is not set.
@@ -174,6 +189,7 @@ def write_example(name: str, file: Path, force: bool) -> None:
     if file.exists() and not force:
         raise ConflictError(f"{file} exists", hint="name another file, or overwrite it with --force")
     file.write_bytes(files("rubricsvc.formats").joinpath(name).read_bytes())
+    echo(f"wrote {file}; edit it, then run `{next_command} {file}`")
 
 
 @contextmanager
@@ -193,43 +209,40 @@ def open_output(out: Path | None) -> Iterator[TextIO]:
     echo(f"wrote {out}")
 
 
-LINE_SECONDS = 12.0
-"""Seconds between two progress lines where stderr is no terminal."""
-
-
 class ProgressBar:
-    """The progress of one long task, as a bar or as lines."""
+    """The progress of one long task."""
 
     def __init__(self, description: str, *, live: bool) -> None:
         """Create it without showing it."""
+        from rich import progress
         from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-        self._live, self._description, self._state = live, description, (0, 0, "")
-        columns = (TextColumn("{task.description}", markup=False), BarColumn(bar_width=20), MofNCompleteColumn())
-        ends = (TimeRemainingColumn(), TextColumn("{task.fields[note]}", markup=False))
+        columns: list[progress.ProgressColumn | str] = [
+            progress.TextColumn("{task.description}", markup=False),
+            progress.MofNCompleteColumn(),
+            "elapsed",
+            progress.TimeElapsedColumn(),
+            "left",
+            progress.TimeRemainingColumn(),
+            progress.TextColumn("{task.fields[note]}", markup=False),
+        ]
+        if live:
+            columns.insert(1, progress.BarColumn(bar_width=20))
+        console = Console(stderr=True, width=None if live else _WIDTH_WITHOUT_TERMINAL)
         # training steps may take minutes: the speed is estimated over an hour
-        console = Console(stderr=True)
-        self.rich = Progress(*columns, *ends, console=console, speed_estimate_period=3600, disable=not live)
+        self.rich = progress.Progress(*columns, console=console, speed_estimate_period=3600, disable=not live)
         self._task = self.rich.add_task(description, total=None, note="")
 
     def update(self, done: int, total: int, note: str) -> None:
         """Show that ``done`` of ``total`` units are finished."""
-        before, self._state = self._state, (done, total, note)
-        self.rich.update(self._task, completed=done, total=total, note=note)
-        if not self._live and done == total and before != self._state:
+        was_finished = self.rich.finished
+        self.rich.update(self._task, completed=done, total=total, note=clean(note))
+        if self.rich.disable and self.rich.finished and not was_finished:
             self.print_line()
 
     def print_line(self) -> None:
         """Print the state as one line."""
-        done, total, note = self._state
-        task = self.rich.tasks[0]
-        left = "" if total and done == total else f"{task.elapsed or 0:.0f} s elapsed"
-        if left and task.time_remaining is not None:
-            minutes, seconds = divmod(round(task.time_remaining), 60)
-            left = f"about {minutes}:{seconds:02} left"
-        count = f"{done}/{total}" if total else ""
-        echo(f"{self._description}: {', '.join(filter(None, (count, left, note)))}")
+        self.rich.console.print(self.rich.get_renderable())
 
 
 @contextmanager

@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
-from rubricsvc.cli.database import database
-from rubricsvc.cli.output import After, Json, Limit, clean, group, print_data, print_json, shorten, show, show_page
+from rubricsvc.cli.db import database
+from rubricsvc.cli.output import After, Json, Limit, clean, group, print_data, print_json, show, show_page
 from rubricsvc.store import prompts, rubrics
 from rubricsvc.store.tables import PromptRow
 
@@ -23,13 +23,8 @@ def list_(limit: Limit = 50, after: After = 0, as_json: Json = False) -> None:
     """List prompts."""
     with database() as db, db.read() as session:
         rows = prompts.page(session, after=after, limit=limit + 1)
-        show_page(
-            rows,
-            lambda row: _row(row) | {"text": row.value.text if as_json else shorten(row.value.text)},
-            limit,
-            as_json,
-            empty="no prompts; import some with `rubricsvc rubrics import FILE` or `completions import FILE`",
-        )
+        empty = "no prompts; import some with `rubricsvc rubrics import FILE` or `completions import FILE`"
+        show_page(rows, lambda row: _row(row) | {"text": row.value.text}, limit, as_json, empty=empty)
 
 
 @app.command("show")
@@ -42,6 +37,6 @@ def show_(
         names = [f"{rubric.name}@{rubric.version}" for rubric in rubrics.for_prompt(session, row.id)]
         if as_json:
             print_json(_row(row) | {"rubrics": names, "prompt": row.content})
-            return
-        show(_row(row) | {"rubrics": ", ".join(names) or None, "reference": row.value.reference}, False)
-        print_data(f"\n{clean(row.value.text)}")
+        else:
+            show(_row(row) | {"rubrics": names, "reference": row.value.reference})
+            print_data(f"\n{clean(row.value.text)}")

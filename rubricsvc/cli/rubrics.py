@@ -13,28 +13,11 @@ from typing import Annotated, Any
 import typer
 from sqlalchemy.orm import Session
 
-from rubricsvc.cli.database import database
+from rubricsvc.cli import output
+from rubricsvc.cli.db import database, every
 from rubricsvc.cli.importing import File, Format, Language, SkipInvalid, import_and_report, input_file
-from rubricsvc.cli.output import (
-    OK,
-    After,
-    Force,
-    Json,
-    Limit,
-    counted,
-    echo,
-    exit_with,
-    fields_of,
-    group,
-    open_output,
-    print_data,
-    print_json,
-    print_table,
-    show,
-    show_list,
-    show_page,
-    write_example,
-)
+from rubricsvc.cli.output import After, Json, Limit, Out, PromptFilter, echo, print_data, print_json, show, show_list
+from rubricsvc.core.rubric import Criterion
 from rubricsvc.errors import InvalidError
 from rubricsvc.formats import Record, stream
 from rubricsvc.formats.native import dump
@@ -43,25 +26,22 @@ from rubricsvc.store import prompts, rubrics
 from rubricsvc.store.tables import RubricRow
 from workers import checks
 
-app = group("Rubrics: weighted criteria for completions.")
+app = output.group("Rubrics: weighted criteria for completions.")
 
 MOST_ROWS = 20
 
 Ref = Annotated[str, typer.Argument(help="Id, name (newest version), name@version, or 8 or more digits of the digest.")]
-Out = Annotated[Path | None, typer.Option(help="Output file.", show_default="stdout")]
 
 
 @app.command()
 def init(
     file: Annotated[Path, typer.Argument(help="File to write.")] = Path("rubric.yaml"),
-    trajectory: Annotated[
-        bool, typer.Option("--trajectory", help="Write an example for agents, judged step by step.")
-    ] = False,
-    force: Force = False,
+    trajectory: Annotated[bool, typer.Option("--trajectory", help="Write an example for agents.")] = False,
+    force: output.Force = False,
 ) -> None:
     """Write an example rubric to edit."""
-    write_example("example_trajectory.yaml" if trajectory else "example.yaml", file, force)
-    echo(f"wrote {file}; edit it, then run `rubricsvc rubrics lint {file}`")
+    example = "example_trajectory.yaml" if trajectory else "example.yaml"
+    output.write_example(example, file, force, "rubricsvc rubrics lint")
 
 
 @app.command()
@@ -70,11 +50,9 @@ def lint(file: File, format: Format = None, language: Language = None, as_json: 
     records = stream(input_file(file), format, check=checks.validate, language=language)
     rows = [_summary(record) for record in records]
     show_list(rows if as_json else rows[:MOST_ROWS], as_json)
-    if as_json:
-        return
-    if len(rows) > MOST_ROWS:
+    if len(rows) > MOST_ROWS and not as_json:
         echo(f"… and {len(rows) - MOST_ROWS} more")
-    echo(f"{counted(len(rows), 'record')}, no errors")
+    echo(f"{output.counted(len(rows), 'record')}, no errors")
 
 
 def _summary(record: Record) -> dict[str, Any]:
@@ -103,20 +81,19 @@ def import_(
 
     A file is imported whole or not at all. Importing it again changes nothing.
     """
-    options = {"skip_invalid": skip_invalid, "rubric_name": name}
-    import_and_report(file, format, language, as_json, kinds=(RECORDS,), **options)
+    options = {"kinds": (RECORDS,), "skip_invalid": skip_invalid, "rubric_name": name}
+    import_and_report(file, format, language, as_json, **options)
 
 
-def row_of(row: RubricRow) -> dict[str, Any]:
-    """Return a rubric's fields in a list."""
+def _row(row: RubricRow) -> dict[str, Any]:
     content = {"criteria": len(row.content["criteria"]), "formula": row.content["formula"], "origin": row.origin}
-    return fields_of(row, "id", "name", "version", "digest", "prompt_id") | content
+    return output.fields_of(row, "id", "name", "version", "digest", "prompt_id") | content
 
 
 @app.command("list")
 def list_(
     name: Annotated[str | None, typer.Option(help="Filter by name: list all its versions.")] = None,
-    prompt: Annotated[str | None, typer.Option(help="Filter by prompt: id, or id in the imported file.")] = None,
+    prompt: PromptFilter = None,
     limit: Limit = 50,
     after: After = 0,
     as_json: Json = False,
@@ -125,13 +102,8 @@ def list_(
     with database() as db, db.read() as session:
         prompt_id = prompts.get(session, prompt).id if prompt is not None else None
         rows = rubrics.page(session, after=after, limit=limit + 1, name=name, prompt_id=prompt_id)
-        show_page(
-            rows,
-            lambda row: row_of(row) | {"digest": row.digest[:12]},
-            limit,
-            as_json,
-            empty="no rubrics; write an example to import with `rubricsvc rubrics init`",
-        )
+        empty = "no rubrics; write an example to import with `rubricsvc rubrics init`"
+        output.show_page(rows, lambda row: _row(row) | {"digest": row.digest[:12]}, limit, as_json, empty=empty)
 
 
 @app.command("show")
@@ -146,26 +118,24 @@ def show_(
         if as_yaml:
             dump([_record(session, row)], sys.stdout, yaml=True)
         elif as_json:
-            print_json(row_of(row) | {"rubric": row.content})
+            print_json(_row(row) | {"rubric": row.content})
         else:
-            show(row_of(row) | {"min_coverage": row.value.min_coverage}, False)
+            show(_row(row) | {"min_coverage": row.value.min_coverage})
             print_data("")
-            print_table(["key", "weight", "kind", "group", "text"], [_criterion_cells(c) for c in row.value.criteria])
+            output.print_table(["key", "weight", "kind", "group", "text"], map(_criterion_cells, row.value.criteria))
 
 
-def _criterion_cells(criterion: Any) -> list[str]:
+def _criterion_cells(criterion: Criterion) -> list[Any]:
     kind = f"check {criterion.check.name}" if criterion.check else criterion.scale.kind
     required = " (required)" if criterion.required else ""
-    return [criterion.key, f"{criterion.weight:g}", kind + required, "/".join(criterion.group) or "-", criterion.text]
+    return [criterion.key, criterion.weight, kind + required, "/".join(criterion.group), criterion.text]
 
 
 @app.command()
 def diff(
     a: Ref,
     b: Ref,
-    on: Annotated[
-        int | None, typer.Option(help="Job whose rewards to compare, from stored verdicts.", show_default=False)
-    ] = None,
+    on: Annotated[int | None, typer.Option(help="Job whose rewards to compare.", show_default=False)] = None,
     as_json: Json = False,
 ) -> None:
     """Show what changed from A to B; exit with 1 if anything did.
@@ -182,7 +152,7 @@ def diff(
     before, after = (_plain_yaml(row) for row in rows)
     names = [f"{row.name}@{row.version}" for row in rows]
     lines = list(difflib.unified_diff(before, after, names[0], names[1], lineterm=""))
-    with exit_with(1 if lines else OK):
+    with output.exit_with(1 if lines else output.OK):
         for line in lines:
             print_data(line)
         if not lines:
@@ -198,10 +168,10 @@ def _print_reward_changes(session: Session, job_id: int, old: RubricRow, new: Ru
     if as_json:
         print_json(names | changes.summary | {"by_completion": rows})
         return
-    show_list(sorted(rows, key=lambda row: -abs(row["change"] or 0.0))[:MOST_ROWS], False)
+    show_list(sorted(rows, key=lambda row: -abs(row["change"] or 0.0))[:MOST_ROWS])
     if len(rows) > MOST_ROWS:
         echo(f"… and {len(rows) - MOST_ROWS} more; --json prints all")
-    show(names | changes.summary, False)
+    show(names | changes.summary)
     if changes.new_missing:
         echo(f"hint: `rubricsvc jobs rescore {job_id} --rubric {names['new']}` asks for the missing verdicts")
 
@@ -219,7 +189,7 @@ def export(
     out: Out = None,
 ) -> None:
     """Write rubrics with their prompts in the native format, the newest versions unless one is named."""
-    with database() as db, db.read() as session, open_output(out) as stream:
+    with database() as db, db.read() as session, output.open_output(out) as stream:
         dump((_record(session, row) for row in _rows(session, refs)), stream, yaml=as_yaml)
 
 
@@ -227,10 +197,7 @@ def _rows(session: Session, refs: list[str] | None) -> Iterator[RubricRow]:
     if refs:
         yield from (rubrics.get(session, ref) for ref in refs)
         return
-    after = 0
-    while rows := rubrics.page(session, after=after, limit=200):
-        yield from (row for row in rows if rubrics.get(session, row.name).id == row.id)
-        after = rows[-1].id
+    yield from (row for row in every(rubrics.page, session) if rubrics.get(session, row.name).id == row.id)
 
 
 def _record(session: Session, row: RubricRow) -> Record:

@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,14 +16,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rubricsvc import telemetry
-from rubricsvc.cli.audit_status import AuditStatus, status_at_service, status_of_stored
-from rubricsvc.cli.database import database
-from rubricsvc.cli.embedded import EMBEDDED, fetch_embedded, warn_of_embedded
-from rubricsvc.cli.figures import mean
+from rubricsvc.cli.db import database
+from rubricsvc.cli.models import EMBEDDED, fetch_embedded, fetch_if_embedded, warn_of_embedded
 from rubricsvc.cli.output import INTERRUPTED, Json, cell, counted, echo, group, progress_bar, show, show_list
+from rubricsvc.core.audit import StoredAudit
 from rubricsvc.core.judge import Judge
+from rubricsvc.core.panel import mean_known
 from rubricsvc.core.repeatability import Repeatability
-from rubricsvc.errors import InvalidError, NotFoundError
+from rubricsvc.errors import InvalidError, NotFoundError, RubricsvcError
 from rubricsvc.formats import load
 from rubricsvc.services.submitting import veto_warning
 from rubricsvc.store import audits, judges
@@ -134,6 +135,64 @@ def _judge(config: RunConfig) -> tuple[Judge | ServiceJudge, AuditStatus, Repeat
         return row.value, status_of_stored(row.value, audit.value if audit else None), row.measured
 
 
+@dataclass(frozen=True, slots=True)
+class AuditStatus:
+    """The newest audit of a judge, or why there is none.
+
+    ``current`` says whether the judge is still asked as in the audit; None if that is unknown.
+    """
+
+    judge: str
+    audit: StoredAudit | None = None
+    current: bool | None = None
+    missing_reason: str = ""
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """The entry of a run's ``config.json``: ``judge_audit`` is null without an audit."""
+        if self.audit is None:
+            return {"judge_audit": None}
+        content = self.audit.audit
+        fields = self.audit.model_dump(mode="json", exclude={"audit"})
+        fields |= content.model_dump(include={"digest", "non_default_options"})
+        rates = {suite.name: suite.rate.value for suite in content.suites}
+        return {"judge_audit": {**fields, "current": self.current, "rates": rates}}
+
+    @property
+    def message(self) -> str:
+        """One line for the person who starts the run."""
+        if self.audit is None:
+            return f"judge {self.judge} has no audit ({self.missing_reason})"
+        options = self.audit.audit.non_default_options
+        title = f"audit {self.audit.id} of {self.audit.created_at:%Y-%m-%d}" + (f" ({options})" if options else "")
+        failed = ", ".join(suite.name for suite in self.audit.audit.failed_suites)
+        result = f"passed {title}" if self.audit.passed else f"did not pass {title}: {failed}"
+        outdated = "; its prompt has changed since, so audit it again" if self.current is False else ""
+        return f"judge {self.judge} {result}{outdated}"
+
+
+def status_of_stored(judge: Judge, audit: StoredAudit | None) -> AuditStatus:
+    """Return the status of a judge in this database, given its newest audit."""
+    if audit is None:
+        return AuditStatus(judge.name, missing_reason=f"make one with `rubricsvc judges audit {judge.name}`")
+    from workers.audit.runner import asking_fingerprint
+
+    return AuditStatus(judge.name, audit, current=asking_fingerprint(judge) == audit.audit.fingerprint)
+
+
+def status_at_service(judge: ServiceJudge) -> AuditStatus:
+    """Return the status of a judge of a running service; unknown if the service does not answer yet."""
+    from rubricsvc.client import Client
+
+    try:
+        with Client(judge.service, timeout=5.0) as client:
+            *_, audit = (None, *client.iterate(client.judges.audits, judge.name))
+    except RubricsvcError as error:
+        return AuditStatus(judge.name, missing_reason=str(error))
+    hint = f"make one with `rubricsvc judges audit {judge.name}` at the service"
+    return AuditStatus(judge.name, audit, missing_reason=hint)
+
+
 def _tasks(config: RunConfig) -> list[Task]:
     from trainer.rewards import Task
 
@@ -153,17 +212,16 @@ def _print_plan(config: RunConfig, judge: Judge | ServiceJudge, tasks: list[Task
     verb = "resume training" if resume else "train"
     echo(f"{verb} {policy.model} ({policy.dtype}) for {config.steps} steps in {config.out}")
     repeated = ", repeated" if sampling.prompts_per_step > len(tasks) else ""
-    echo(
-        f"each step: {counted(sampling.prompts_per_step, 'prompt')} (of {len(tasks)}{repeated}), "
-        f"{sampling.group_size} completions each, judge {judge.name}"
-    )
+    prompts = f"{counted(sampling.prompts_per_step, 'prompt')} (of {len(tasks)}{repeated})"
+    echo(f"each step: {prompts}, {sampling.group_size} completions each, judge {judge.name}")
     if isinstance(judge, Judge):
         required = sorted({repr(key) for task in tasks for key in task.rubric.judged_required})
         if warning := veto_warning(judge, required):
             echo(f"warning: {warning}")
         if judge.model == EMBEDDED:
             warn_of_embedded()
-    if EMBEDDED in (policy.model, getattr(judge, "model", None)):
+        fetch_if_embedded(judge)
+    if policy.model == EMBEDDED:
         fetch_embedded()
 
 
@@ -213,8 +271,8 @@ def _summary(folder: Path) -> dict[str, Any]:
         "run": str(folder),
         "steps": len(rewards),
         "steps_total": config["steps"],
-        "reward_first": mean(rewards[:tenth]),
-        "reward_last": mean(rewards[-tenth:]),
+        "reward_first": mean_known(rewards[:tenth]),
+        "reward_last": mean_known(rewards[-tenth:]),
         "judge_calibrated": steps[-1].get("judge_calibrated") if steps else None,
         "std_floor": config.get("std_floor"),
         "judge_audit": audit and f"{'passed' if audit['passed'] else 'not passed'} {audit['created_at'][:10]}",

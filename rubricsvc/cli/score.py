@@ -10,24 +10,10 @@ from typing import Annotated
 
 import typer
 
-from rubricsvc.cli.database import database
-from rubricsvc.cli.embedded import EMBEDDED, warn_of_embedded
+from rubricsvc.cli.db import database
 from rubricsvc.cli.importing import input_file
-from rubricsvc.cli.judge_add import ApiKeyEnv, judge_from_options
-from rubricsvc.cli.judge_probe import score_once
-from rubricsvc.cli.output import (
-    OK,
-    WITH_FAILURES,
-    Json,
-    cell,
-    exit_with,
-    fields_of,
-    print_data,
-    print_json,
-    print_table,
-    shorten,
-)
-from rubricsvc.cli.served_models import only_served_model
+from rubricsvc.cli.models import EMBEDDED, ApiKeyEnv, embedded_judge, score_once, served_judge
+from rubricsvc.cli.output import OK, WITH_FAILURES, Json, cell, exit_with, print_data, print_json, print_table, shorten
 from rubricsvc.cli.verdicts import reason_of
 from rubricsvc.core.base import MAX_NAME_LENGTH
 from rubricsvc.core.judge import Judge
@@ -44,11 +30,7 @@ from rubricsvc.store.judges import CHECKS
 from workers import checks
 
 JudgeOption = Annotated[
-    str | None,
-    typer.Option(
-        help="embedded, the URL of an OpenAI-compatible server, or the name of a judge.",
-        show_default="none, if every criterion has a check",
-    ),
+    str | None, typer.Option(help="embedded, a server's URL, or a judge's name.", show_default="none, for checks")
 ]
 Model = Annotated[str | None, typer.Option(help="Model at the URL.", show_default="the only one served")]
 
@@ -56,9 +38,7 @@ Model = Annotated[str | None, typer.Option(help="Model at the URL.", show_defaul
 def score(
     *,
     rubric: Annotated[Path, typer.Option(help="Rubric file, in any format.")],
-    completion: Annotated[
-        str, typer.Option(help="File with the text, or with JSON messages for a trajectory judge; - is stdin.")
-    ],
+    completion: Annotated[str, typer.Option(help="File with the text (trajectory judge: messages); - is stdin.")],
     judge: JudgeOption = None,
     prompt: Annotated[str | None, typer.Option(help="Prompt: file or text.", show_default="that of the rubric")] = None,
     name: Annotated[str | None, typer.Option(help="Name of the rubric in a file with several.")] = None,
@@ -146,13 +126,9 @@ def text_of(file: str) -> str:
 def judge_of(judge: str, model: str | None, mode: str, api_key_env: str | None) -> Judge:
     """Return the embedded judge, a judge at a URL, or a stored one."""
     if judge == EMBEDDED:
-        warn_of_embedded()
-        return judge_from_options(name=EMBEDDED, engine="transformers_local", model=EMBEDDED, mode=mode)
+        return embedded_judge(EMBEDDED, mode)
     if judge.startswith(("http://", "https://")):
-        endpoint = {"base_url": judge, "api_key_env": api_key_env}
-        chosen = judge_from_options(name=judge[:MAX_NAME_LENGTH], model=model or "?", mode=mode, endpoint=endpoint)
-        return chosen if model else chosen.model_copy(update={"model": only_served_model(chosen.endpoint)})
-
+        return served_judge(judge[:MAX_NAME_LENGTH], judge, model, mode, api_key_env)
     with database() as db, db.read() as session:
         return judges.get(session, judge).value
 
@@ -160,14 +136,15 @@ def judge_of(judge: str, model: str | None, mode: str, api_key_env: str | None) 
 def _print(rubric: Rubric, judge: Judge, verdicts: list[Verdict], reward: Reward, as_json: bool) -> None:
     if as_json:
         fields = asdict(reward)
-        data = {"reward": fields.pop("value"), **fields, "judge": fields_of(judge, "name", "engine", "model", "digest")}
-        print_json(data | {"verdicts": [plain_verdict(verdict) for verdict in verdicts]})
+        asked = {name: getattr(judge, name) for name in ("name", "engine", "model", "digest")}
+        verdict_fields = [plain_verdict(verdict) for verdict in verdicts]
+        print_json({"reward": fields.pop("value"), **fields, "judge": asked, "verdicts": verdict_fields})
         return
     rows = []
     for verdict in verdicts:
         criterion = rubric.by_key[verdict.criterion]
-        value = cell(verdict.value) if verdict.value is not None else verdict.outcome
-        rows.append([criterion.key, criterion.kind, f"{criterion.weight:g}", value, shorten(reason_of(verdict), 200)])
+        value = verdict.value if verdict.value is not None else verdict.outcome
+        rows.append([criterion.key, criterion.kind, criterion.weight, value, shorten(reason_of(verdict), 200)])
     print_table(["criterion", "kind", "weight", "verdict", "reason"], rows)
     print_data(f"\nreward {cell(reward.value)}  ({reward.formula}, coverage {reward.coverage:.0%})")
     if reward.vetoed_by:

@@ -12,7 +12,7 @@ import structlog
 import typer
 
 from rubricsvc import telemetry
-from rubricsvc.cli.database import open_database
+from rubricsvc.cli.db import open_database
 from rubricsvc.settings import Settings, get_settings
 from rubricsvc.store.session import Database
 
@@ -25,17 +25,10 @@ log = structlog.get_logger("rubricsvc.serve")
 def serve(
     host: Annotated[
         str | None,
-        typer.Option(
-            help="Address to listen on. Other than on loopback, API keys are required.",
-            show_default="RUBRICSVC_HOST, else 127.0.0.1",
-        ),
+        typer.Option(help="Address; other than loopback needs keys.", show_default="RUBRICSVC_HOST, else 127.0.0.1"),
     ] = None,
-    port: Annotated[
-        int | None, typer.Option(min=0, max=65535, help="Port to listen on.", show_default="RUBRICSVC_PORT, else 8321")
-    ] = None,
-    worker: Annotated[
-        bool, typer.Option("--worker/--no-worker", help="Score in this process too, with the broker memory://.")
-    ] = True,
+    port: Annotated[int | None, typer.Option(min=0, max=65535, show_default="RUBRICSVC_PORT, else 8321")] = None,
+    worker: Annotated[bool, typer.Option("--worker/--no-worker", help="Score in this process too.")] = True,
 ) -> None:
     """Serve the HTTP API until stopped. The database is created on first use."""
     given = {name: value for name, value in (("host", host), ("port", port)) if value is not None}

@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
-from rubricsvc.cli.database import database
-from rubricsvc.cli.output import After, Json, Limit, fields_of, group, shorten, show_page
+from rubricsvc.cli.db import database
+from rubricsvc.cli.output import After, Json, Limit, fields_of, group, show_page
 from rubricsvc.core.states import Outcome
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.services.exporting import plain_verdict
@@ -53,4 +53,4 @@ def _row(row: VerdictRow, as_json: bool) -> dict[str, Any]:
     if as_json:
         return ids | {"verdict": plain_verdict(row.verdict)}
     value = row.value if row.value is not None else row.outcome
-    return ids | {"criterion": row.criterion, "value": value, "reason": shorten(reason_of(row.verdict), 60)}
+    return ids | {"criterion": row.criterion, "value": value, "reason": reason_of(row.verdict)}

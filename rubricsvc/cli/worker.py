@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 
-class Pool(StrEnum):
-    """Celery's worker pools."""
-
-    THREADS = "threads"
-    PREFORK = "prefork"
-    SOLO = "solo"
-
-
 def worker(
-    concurrency: Annotated[
-        int, typer.Option(min=1, max=1000, help="Judges scored for at once, each with many concurrent requests.")
-    ] = 2,
+    concurrency: Annotated[int, typer.Option(min=1, max=1000, help="Judges scored for at once.")] = 2,
     pool: Annotated[
-        Pool, typer.Option(help="threads share a local model; prefork uses more cores; solo is sequential.")
-    ] = Pool.THREADS,
+        Literal["threads", "prefork", "solo"],
+        typer.Option(help="threads share a local model; prefork uses more cores; solo is sequential."),
+    ] = "threads",
 ) -> None:
     """Score submitted jobs until stopped. Needs Redis or RabbitMQ as broker."""
     from celery.signals import setup_logging

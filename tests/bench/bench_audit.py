@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from rubricsvc.cli.embedded import EMBEDDED, fetch_embedded
+from rubricsvc.cli.models import EMBEDDED, fetch_embedded
 from rubricsvc.core.audit import Audit, Rate
 from rubricsvc.core.judge import Endpoint, Judge
 from tests.bench.shown_attacks import EARLIER_TURNS, TICKED, probabilities

@@ -7,7 +7,7 @@ from textwrap import wrap
 from typing import Any
 
 from rubricsvc.cli.demo.results import QuestionResult
-from rubricsvc.cli.figures import mean
+from rubricsvc.core.panel import mean_known
 
 WIDTHS = {"wide": 760, "narrow": 290}
 """Pixels. The page shows the one that fits."""
@@ -81,7 +81,7 @@ def reward_chart(steps: Sequence[Mapping[str, Any]]) -> Callable[[int], Any]:
             "reward": step["reward"],
             "low": max(step["reward"] - (step["reward_std"] or 0.0), 0.0),
             "high": min(step["reward"] + (step["reward_std"] or 0.0), 1.0),
-            "smooth": mean(s["reward"] for s in steps[max(0, n + 1 - _SMOOTHED) : n + 1]),
+            "smooth": mean_known(s["reward"] for s in steps[max(0, n + 1 - _SMOOTHED) : n + 1]),
         }
         for n, step in enumerate(steps)
         if step["reward"] is not None

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rubricsvc.cli.figures import number
-from rubricsvc.cli.output import INTERRUPTED, echo, open_output, print_data, print_json, print_table
+from rubricsvc.cli.output import INTERRUPTED, echo, number, open_output, print_data, print_json, print_table
 
 if TYPE_CHECKING:
     from rubricsvc.cli.demo.folder import DemoFolder
@@ -52,9 +51,9 @@ def run(folder: DemoFolder, *, fresh: bool = False) -> dict[str, Any]:
         ConflictError: the folder holds a demo with other settings.
         UnavailableError: the embedded model cannot be fetched.
     """
-    from rubricsvc.cli.database import open_database
+    from rubricsvc.cli.db import open_database
     from rubricsvc.cli.demo.questions import FORM, QUESTIONS, load_questions
-    from rubricsvc.cli.embedded import fetch_embedded
+    from rubricsvc.cli.models import fetch_embedded
     from rubricsvc.settings import get_settings
 
     continued = folder.open(QUESTIONS.read_text(encoding="utf-8") + FORM.read_text(encoding="utf-8"), fresh=fresh)
@@ -98,7 +97,7 @@ def run(folder: DemoFolder, *, fresh: bool = False) -> dict[str, Any]:
 
 def _announce(folder: DemoFolder) -> None:
     from rubricsvc.cli.demo.folder import FAST
-    from rubricsvc.cli.embedded import warn_of_embedded
+    from rubricsvc.cli.models import warn_of_embedded
 
     size = folder.size
     duration = "2 to 3 minutes" if size == FAST else "8 to 10 minutes"

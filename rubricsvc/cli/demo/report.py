@@ -15,8 +15,8 @@ from rubricsvc.cli.demo.charts import question_chart, render_svg, reward_chart
 from rubricsvc.cli.demo.folder import DemoSize
 from rubricsvc.cli.demo.pipeline import JUDGE, POLICY
 from rubricsvc.cli.demo.results import QuestionResult, by_key, examples
-from rubricsvc.cli.figures import number
 from rubricsvc.cli.html_page import render
+from rubricsvc.cli.output import number
 from rubricsvc.core.rubric import Criterion
 from rubricsvc.core.verdict import Verdict
 

@@ -11,7 +11,7 @@ from typing import Any
 from rubricsvc.cli.demo.folder import DemoSize
 from rubricsvc.cli.demo.pipeline import JUDGE, StoredQuestion
 from rubricsvc.cli.demo.questions import Question
-from rubricsvc.cli.figures import mean
+from rubricsvc.core.panel import mean_known
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.store import jobs, verdicts
@@ -55,12 +55,12 @@ class QuestionResult:
     @property
     def reward_before(self) -> float | None:
         """Mean reward before training."""
-        return mean(one.reward for one in self.before)
+        return mean_known(one.reward for one in self.before)
 
     @property
     def reward_after(self) -> float | None:
         """Mean reward after training."""
-        return mean(one.reward for one in self.after)
+        return mean_known(one.reward for one in self.after)
 
     @property
     def change(self) -> float | None:
@@ -73,7 +73,7 @@ class QuestionResult:
         """The results of the rubric's criteria."""
 
         def value(part: Sequence[ScoredCompletion], key: str) -> float | None:
-            return mean(one.verdicts[key].value for one in part if key in one.verdicts)
+            return mean_known(one.verdicts[key].value for one in part if key in one.verdicts)
 
         return [CriterionResult(c, value(self.before, c.key), value(self.after, c.key)) for c in self.rubric.criteria]
 
@@ -85,7 +85,9 @@ def by_key(results: Iterable[QuestionResult]) -> list[CriterionResult]:
         for row in result.criteria:
             groups[row.criterion.key].append(row)
     return [
-        CriterionResult(rows[0].criterion, mean(row.before for row in rows), mean(row.after for row in rows))
+        CriterionResult(
+            rows[0].criterion, mean_known(row.before for row in rows), mean_known(row.after for row in rows)
+        )
         for rows in groups.values()
     ]
 
@@ -148,8 +150,8 @@ def summarize(
     }
     for name, held_out in (("reward", False), ("heldout", True)):
         part = [result for result in written if result.question.held_out == held_out]
-        figures[f"{name}_before"] = mean(result.reward_before for result in part)
-        figures[f"{name}_after"] = mean(result.reward_after for result in part)
+        figures[f"{name}_before"] = mean_known(result.reward_before for result in part)
+        figures[f"{name}_after"] = mean_known(result.reward_after for result in part)
         figures[f"{name}_change"], figures[f"{name}_change_se"] = mean_change(part)
     return figures | {
         "train_steps": len(steps),

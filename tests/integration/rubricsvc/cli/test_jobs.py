@@ -165,7 +165,7 @@ def test_wait_scores_in_this_process(ready: Cli) -> None:
     ran = ready("jobs", "submit", "--judge", "quick", "--wait", "--json")
     assert ran.code == 0
     assert (ran.json["status"], ran.json["rewards"], ran.json["progress"]["failed_verdicts"]) == ("completed", 2, 0)
-    assert "job 1: 2/2" in ran.err
+    assert "job 1 2/2 " in ran.err
     assert (ran.json["cached_share"], ready("jobs", "show", 1, "--json").json["cached_share"]) == (0.9, 0.9)
     again = ready("jobs", "wait", 1, "--json")
     assert again.code == 0
@@ -193,10 +193,10 @@ def test_wait_warns_of_an_unreachable_broker(ready: Cli, monkeypatch: pytest.Mon
         if text.startswith("hint"):
             drain()
 
-    monkeypatch.setattr("rubricsvc.cli.waiting.echo", drain_after_warning)
+    monkeypatch.setattr("rubricsvc.cli.jobs.echo", drain_after_warning)
     ran = ready("jobs", "submit", "--judge", "quick", "--wait", "--json")
     assert (ran.code, ran.json["status"]) == (0, "completed")
-    assert "redis://127.0.0.1:" in messages[0] and "rubricsvc jobs wait 1" in messages[1]
+    assert "redis://127.0.0.1:" in messages[-2] and "rubricsvc jobs wait 1" in messages[-1]
 
 
 def test_watch_ends_when_the_database_stays_unreachable(ready: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -342,5 +342,6 @@ def test_rescore_and_diff_use_stored_verdicts(ready: Cli, rubric_file: Path) -> 
     assert ready("rubrics", "diff", "first@1", "first@2", "--json").code == 2
     ran = ready("jobs", "rescore", 1, "--json")
     assert (ran.json["id"], ran.json["status"], ran.json["progress"]["done"]) == (2, "completed", 2)
+    assert "already" not in ran.err and "as job 2" in ready("jobs", "rescore", 1).err
     assert compared.json["mean_change"] == pytest.approx(2 * (ran.json["mean_reward"] - before))
     assert ready("jobs", "rescore", 1, "--rubric", "nonsense").code != 0
