@@ -5,33 +5,26 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator
 from functools import lru_cache
-from itertools import groupby
-from typing import NamedTuple
+from itertools import pairwise
 
 from pydantic import Field
 
 from rubricsvc.core.prompt import Completion, Prompt
-from workers.checks.markdown import without_blocks
+from workers.checks.markdown import tokens
 from workers.checks.registry import Args, CheckResult, check
 from workers.checks.sources import sources
-from workers.checks.text import SENTENCE_END
 
 _INLINE_CODE = re.compile(r"`[^`\n]*`")
 _BRACKETS = re.compile(r"(?<![\w)\]])\[([^\[\]\n]{1,200})\](?!\()")
 _ID = re.compile(r"[\w.:/#@-]+")
-_OPEN, _PART, _CLOSE = "\ue000\ue001\ue002"  # of block quotes: characters that mean nothing
-_MARKS = (f"{_OPEN}…{_CLOSE}", "“…”", '"…"', "«…»", "»…«", "„…[“”]", "‚…‘")
-_QUOTED = re.compile(
-    "|".join(f"{one}([^{one}{other.strip('[]')}]+){other}" for one, other in (m.split("…") for m in _MARKS))
-)
-_STOPS = ".!?…"
-_SENTENCE = re.compile(r"[.!?…][\"'”’)]*(?:\s*\[[^\[\]\n]{1,200}\])*\.?(?=\s+([^\W\d_]))|\n(?=\s*(?:[-*+•]|\d+[.)])\s)")
-"""Its end with the citations that stand after it, where no small letter follows; an item of a list begins one."""
-_MARKER = re.compile(r" {0,3}>(?!>)(?:[ \t]*>)*")  # not >>>, which is Python's prompt
-_DASHES = ("—", "–", "--")
-_LEADING = re.compile(r"\s*(?:\[[^\[\]\n]{1,200}\][ \t]*)+")
+_QUOTED = re.compile('“([^“”]+)”|"([^"]+)"|«([^«»]+)»|»([^»«]+)«|„([^„“”]+)[“”]|‚([^‚‘]+)‘')
+_QUOTATION = "\ue000"  # in the place of one: a character that means nothing
+_CITATIONS = r"(?:\s*\[[^\[\]\n]{1,200}\])*+"
+_SENTENCE = re.compile(rf"[.!?…][\"'”’)]*{_CITATIONS}\.?(?=\s+([^\s\ue000])|\Z)|[。！？]{_CITATIONS}|\n(?=- )")
+"""Its end, with the citations after it; unless a small letter, a digit or a quotation follows. List items end too."""
+_ATTRIBUTION = re.compile(r"^\s*(?:—|–|--|\[)", re.MULTILINE)
 _WORD = re.compile(r"\w+")
-_TYPOGRAPHY = str.maketrans("‘’‚“”„«»–—\u00a0", '\'\'\'"""""-- ')
+_TYPOGRAPHY = str.maketrans('"‘’‚“”„«»–—\u00a0', "'''''''''-- ")
 
 
 class Cites(Args):
@@ -40,34 +33,66 @@ class Cites(Args):
     min: int = Field(default=1, ge=1)
 
 
-@check("cites", Cites, version=3)
+@check("cites", Cites, version=4)
 def cites(completion: Completion, prompt: Prompt, args: Cites) -> float:
     """Return min(1, cited/min) × cited/(cited + unknown), over distinct ids.
 
     Citations are ``[id]``, ``[a, b]`` and ``[a; b]``. Code, links and subscripts (``a[i]``) are not.
     """
     known = sources(prompt, completion).keys()
-    named = _cited_ids(_without_code(completion.text), known)
+    named = _cited_ids("\n".join(_paragraphs(completion.text)), known)
     cited = len(named & known)
     return min(1.0, cited / args.min) * cited / len(named) if named else 0.0
 
 
 def _cited_ids(text: str, known: Collection[str]) -> set[str]:
-    return {name for inside in _BRACKETS.findall(text) for name in _ids(inside, known)}
+    ids = set[str]()
+    for inside in _BRACKETS.findall(_INLINE_CODE.sub(" ", text)):
+        parts = [inside] if inside in known else map(str.strip, re.split("[,;]", inside))
+        ids |= {part for part in parts if part in known or _ID.fullmatch(part)}
+    return ids
 
 
-def _ids(inside: str, known: Collection[str]) -> list[str]:
-    if inside in known:
-        return [inside]
-    parts = [part.strip() for part in re.split("[,;]", inside)]
-    return [part for part in parts if part in known or _ID.fullmatch(part)]
+def _paragraphs(text: str) -> list[str]:
+    """Return the prose without headings and code, each with its lists and with the block quotes after it in “…”."""
+    paragraphs, depth, end, heading = [""], 0, -1, False
+    for token in tokens(text):
+        depth += {"blockquote_open": 1, "blockquote_close": -1}.get(token.type, 0)
+        if token.type in ("inline", "html_block") and not heading and depth < 3:  # >>> is Python's prompt
+            content = _quotation(token.content) if depth else token.content
+            start, stop = token.map or (0, 0)
+            if depth or start < end or (paragraphs[-1].endswith("”") and _ATTRIBUTION.match(content)):
+                paragraphs[-1] += f" {content}"
+            elif start == end:
+                paragraphs[-1] += f"\n- {content}"
+            else:
+                paragraphs.append(content)
+            end = stop
+        heading = token.type == "heading_open" and token.markup.startswith("#")
+    return paragraphs
+
+
+def _quotation(block: str) -> str:
+    """Return a paragraph of a block quote in “…”, from a dash or a citation on its source."""
+    if block.startswith("[!"):  # a note or a warning, as GitHub writes them
+        return ""
+    attribution = _ATTRIBUTION.search(block)
+    start = attribution.start() if attribution else len(block)
+    passage = block[:start].translate(_TYPOGRAPHY).strip()
+    return f"“{passage}” {block[start:]}".strip() if passage else block
+
+
+def _sentences(paragraph: str) -> Iterator[str]:
+    following = ((match.end(), match[1] or "") for match in _SENTENCE.finditer(paragraph))
+    ends = [end for end, first in following if not first.islower() and not first.isdigit()]
+    return (paragraph[start:end] for start, end in pairwise([0, *ends, len(paragraph)]))
 
 
 class Quotes(Args):
     """``min``: true quotations for full credit. ``words``: shorter passages in quotation marks do not count.
 
-    ``cited``: a passage must occur in a document that is cited with it: in its sentence, else after or before it in
-    its paragraph. Otherwise in any document.
+    ``cited``: a passage must occur in a document that is cited with it: in its sentence, else in its paragraph.
+    Otherwise in any document.
     """
 
     min: int = Field(default=1, ge=1)
@@ -75,7 +100,7 @@ class Quotes(Args):
     cited: bool = True
 
 
-@check("quotes", Quotes, version=6)
+@check("quotes", Quotes, version=7)
 def quotes(completion: Completion, prompt: Prompt, args: Quotes) -> CheckResult:
     """Return min(1, true/min) × true/all, over distinct passages in quotation marks and block quotes.
 
@@ -83,98 +108,45 @@ def quotes(completion: Completion, prompt: Prompt, args: Quotes) -> CheckResult:
     of quotation marks and dashes, and punctuation at the ends of a passage do not matter.
     """
     known = {name: _plain(text) for name, text in sources(prompt, completion).items()}
-    quoted = {(_plain(passage).strip(" .,;:…\"'"), ids) for passage, ids in _quoted(completion.text, set(known))}
-    checked = [(passage, ids if args.cited else known) for passage, ids in quoted if len(passage.split()) >= args.words]
-    passages = {passage for passage, _ in checked}
-    true = {passage for passage, ids in checked if any(_occurs_in(known[id_], passage) for id_ in ids if id_ in known)}
-    cited = {passage for passage, ids in checked if ids}
-    lines = [
-        f"{'not in the document cited' if passage in cited else 'no document cited'}: {passage[:120]}"
-        for passage in sorted(passages - true)
-    ]
-    value = min(1.0, len(true) / args.min) * len(true) / len(passages) if passages else 0.0
-    return CheckResult(value, "\n".join([f"{len(true)} of {len(passages)} quoted passages", *lines[:20]]))
+    true, false = set[str](), dict[str, str]()
+    for quoted, ids in _quoted(completion.text, known):
+        passage = _plain(quoted).strip(" .,;:…'")
+        if len(passage.split()) >= args.words:
+            if any(_occurs_in(known[name], passage) for name in known.keys() & (ids if args.cited else known)):
+                true.add(passage)
+            else:
+                false[passage] = "not in the document cited" if ids else "no document cited"
+    count = len(true | false.keys())
+    lines = [f"{problem}: {passage[:120]}" for passage, problem in sorted(false.items()) if passage not in true]
+    value = min(1.0, len(true) / args.min) * len(true) / count if count else 0.0
+    return CheckResult(value, "\n".join([f"{len(true)} of {count} quoted passages", *lines[:20]]))
 
 
-def _quoted(text: str, known: set[str]) -> Iterator[tuple[str, frozenset[str]]]:
-    """Yield each quotation with the ids that are cited at its end, in its sentence, or else in its paragraph."""
-    for paragraph in re.split(r"\n\s*\n", _blocks_in_marks(without_blocks(text))):
-        matches = list(_QUOTED.finditer(paragraph))
-        edges = [0, *(edge for match in matches for edge in match.span()), len(paragraph)]
-        gaps = [_gap(paragraph, edges[n], edges[n + 1], known) for n in range(0, len(edges), 2)]
-        for number, (match, beside) in enumerate(zip(matches, _ids_in_sentence(gaps), strict=True)):
-            passage, tail = _split_tail(match[match.lastindex or 0])
-            ids = _cited_ids(tail, known) or beside or gaps[number + 1].all or gaps[number].all
-            yield from ((part, frozenset(ids)) for part in passage.split(_PART))
+def _quoted(text: str, known: Collection[str]) -> Iterator[tuple[str, set[str]]]:
+    """Yield each quotation with the ids that are cited on one side of it in its sentence, or else in its paragraph."""
+    for paragraph in _paragraphs(text):
+        passages = iter([_split_tail(match)[0] for match in _QUOTED.finditer(paragraph)])
+        prose = _QUOTED.sub(lambda match: _QUOTATION + _split_tail(match)[1], paragraph)
+        anywhere = _cited_ids(prose, known)
+        for sentence in _sentences(prose):
+            gaps = [_cited_ids(gap, known) for gap in sentence.split(_QUOTATION)]
+            leads, trails = bool(gaps[0]), bool(gaps[-1])
+            for before, after in pairwise(gaps):
+                near = before | after if leads and trails else (before or after) if leads else (after or before)
+                yield next(passages), near or anywhere
 
 
-class _Gap(NamedTuple):
-    """The ids between two quotations: all, those in the sentence of the first, those in the sentence of the next."""
-
-    all: set[str]
-    after: set[str]
-    before: set[str]
-    ends_sentence: bool
-
-
-def _gap(paragraph: str, start: int, end: int, known: set[str]) -> _Gap:
-    closed = paragraph[max(0, start - 2) : start][:1]  # “It is so.” ends a sentence within its marks
-    text = (closed if closed in _STOPS else "") + paragraph[start:end]
-    ends = [match.end() for match in _SENTENCE.finditer(text) if not (match[1] or "").islower()]
-    first, last = (ends[0], ends[-1]) if ends else (len(text), 0)
-    return _Gap(_cited_ids(text, known), _cited_ids(text[:first], known), _cited_ids(text[last:], known), bool(ends))
-
-
-def _ids_in_sentence(gaps: list[_Gap]) -> Iterator[set[str]]:
-    """Yield for each quotation the ids on the side of it where its sentence has them: before, after, or both."""
-    start = 0
-    for end in range(1, len(gaps)):
-        if gaps[end].ends_sentence or end == len(gaps) - 1:
-            leads, trails = bool(gaps[start].before), bool(gaps[end].after)
-            for number in range(start, end):
-                before, after = gaps[number].before, gaps[number + 1].after
-                yield before | after if leads and trails else (before or after) if leads else (after or before)
-            start = end
-
-
-def _split_tail(quoted: str) -> tuple[str, str]:
-    """Split the citations at the end of a quotation, within the quotation marks, from the passage."""
-    text = quoted
+def _split_tail(quotation: re.Match[str]) -> tuple[str, str]:
+    """Split the citations at the end of a quotation, within the quotation marks, or its full stop, from the passage."""
+    text = inside = quotation[quotation.lastindex or 0]
     while (bare := text.rstrip(" .,;\n\t")).endswith("]") and (start := bare.rfind("[")) > 0:
         text = bare[:start]
-    return text, quoted[len(text) :]
-
-
-def _blocks_in_marks(text: str) -> str:
-    """Put block quotes between marks, in the paragraph before them, with the source that follows them."""
-    lines: list[str] = []
-    for quoted, some in groupby(text.split("\n"), key=lambda line: _MARKER.match(line) is not None):
-        part = "\n".join(some)
-        if quoted:
-            while lines and not lines[-1].strip():
-                lines.pop()
-            part = _in_marks(part)
-        elif lines and lines[-1].endswith(_CLOSE) and part.lstrip().startswith((*_DASHES, "[")):
-            part = part.lstrip()
-        lines += part.split("\n")
-    return "\n".join(lines)
-
-
-def _in_marks(block: str) -> str:
-    """Return a block quote between marks, its paragraphs separated; lines from a dash on are its source."""
-    lines = [_MARKER.sub("", line).strip() for line in block.split("\n")]
-    if lines[0].startswith("[!"):  # a note or a warning, as GitHub writes them
-        return ""
-    end = next((at for at, line in enumerate(lines) if line.startswith(_DASHES)), len(lines))
-    parts = re.split("\n\n+", "\n".join(lines[:end]).strip())
-    source = " ".join(lines[end:])
-    return f"{_OPEN}{_PART.join(parts)}{_CLOSE}" + (f" {source}" if source else "")
+    return text, inside[len(text) :] or (inside[-1] if inside[-1] in ".!?…" else "")
 
 
 def _occurs_in(text: str, passage: str) -> bool:
     """Return whether whole words match: ``art of war`` does not occur in ``the start of war``."""
-    whole = rf"(?<!\w){re.escape(passage)}(?!\w)"
-    return passage in text and re.search(whole, text) is not None
+    return passage in text and re.search(rf"(?<!\w){re.escape(passage)}(?!\w)", text) is not None
 
 
 @lru_cache(maxsize=256)  # the documents of a prompt are read for each of its completions
@@ -193,14 +165,14 @@ class Supported(Args):
     overlap: float = Field(default=0.0, ge=0.0, le=1.0)
 
 
-@check("supported", Supported, version=3)
+@check("supported", Supported, version=4)
 def supported(completion: Completion, prompt: Prompt, args: Supported) -> CheckResult:
     """Return the share of sentences with citations that all resolve, over ``min``.
 
     Headings and code are no sentences. Whether the document supports the sentence is for a judge to decide.
     """
     known = {name: set(_WORD.findall(_plain(text))) for name, text in sources(prompt, completion).items()}
-    every = _sentences(completion.text)
+    every = [sentence for paragraph in _paragraphs(completion.text) for sentence in _sentences(paragraph)]
     checked = [sentence for sentence in every if len(_BRACKETS.sub(" ", sentence).split()) >= args.words]
     unmet = [sentence for sentence in checked if not _is_supported(sentence, known, args.overlap)]
     met = len(checked) - len(unmet)
@@ -210,27 +182,9 @@ def supported(completion: Completion, prompt: Prompt, args: Supported) -> CheckR
 
 
 def _is_supported(sentence: str, known: dict[str, set[str]], overlap: float) -> bool:
-    named = _cited_ids(sentence, set(known))
+    named = _cited_ids(sentence, known)
     if not named or not named <= known.keys():
         return False
     words = [word for word in _WORD.findall(_plain(_BRACKETS.sub(" ", sentence))) if len(word) > 3]
-    cited = set().union(*(known[id_] for id_ in named))
-    return not words or sum(word in cited for word in words) >= overlap * len(words)
-
-
-def _without_code(text: str) -> str:
-    return _INLINE_CODE.sub(" ", without_blocks(text))
-
-
-def _sentences(text: str) -> list[str]:
-    """Split prose into sentences, each with the citations right after its full stop."""
-    prose = "\n".join("" if line.lstrip().startswith("#") else line for line in _without_code(text).split("\n"))
-    sentences: list[str] = []
-    for piece in SENTENCE_END.split(prose):
-        citations = _LEADING.match(piece)
-        if citations and sentences:
-            sentences[-1] += citations[0]
-            sentences.append(piece[citations.end() :])
-        else:
-            sentences.append(piece)
-    return sentences
+    cited = set().union(*(known[name] for name in named))
+    return sum(word in cited for word in words) >= overlap * len(words)

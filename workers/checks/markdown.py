@@ -25,7 +25,7 @@ class Block(NamedTuple):
 
 @lru_cache(maxsize=2)
 def _parser(*, inline: bool) -> MarkdownIt:
-    parser = MarkdownIt("commonmark").enable("table")
+    parser = MarkdownIt("commonmark").enable("table").disable("reference")
     parser.core.ruler.enableOnly(["normalize", "block", *(["inline"] if inline else [])])
     return parser
 

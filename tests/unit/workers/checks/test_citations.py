@@ -193,7 +193,7 @@ def test_supported(text: str, args: dict[str, float], value: float) -> None:
 
 def test_supported_lists_sentences_without_support() -> None:
     found = supported(Completion(text="Nobody has ever said this sentence."), PROMPT, Supported())
-    assert found.rationale == "0 of 1 sentences\nwithout support: Nobody has ever said this sentence"
+    assert found.rationale == "0 of 1 sentences\nwithout support: Nobody has ever said this sentence."
 
 
 def trajectory(call: dict[str, object], content: str, answer: str, call_id: str | None = "c1") -> Completion:
