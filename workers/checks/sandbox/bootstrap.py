@@ -1,19 +1,28 @@
 """The first script in the sandbox: it sets limits, drops root, then runs ``main.py`` beside it.
 
-Its one argument is JSON: ``{"limits": {"RLIMIT_CPU": 5, …}, "uid": 70000 or null, "started": 5}``. ``started`` is a
-file descriptor; a byte on it means that any later failure is the program's. Standard library only.
+Its one argument is JSON: ``{"limits": {"RLIMIT_CPU": 5, …}, "uid": 70000, "started": 5, "parent": 1234}``. ``started``
+is a file descriptor; a byte in it means that any later failure is the program's. ``uid`` and ``parent`` may be null.
+Standard library only.
 """
 
 import json
 import os
 import resource
+import signal
 import sys
 import types
+from collections.abc import Iterator
+from contextlib import suppress
+
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+_AWAITED = {signal.SIGCHLD, signal.SIGTERM}
 
 
 def main() -> None:
     """Set limits that cannot be raised again; as root, become the user ``uid``; then run the program."""
     given = json.loads(sys.argv[1])
+    if given["parent"] is not None:
+        fork_below(given["parent"])
     box = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - pathlib costs start-up time
     with open(os.path.join(box, "main.py"), encoding="utf-8") as stream:  # noqa: PTH118, PTH123 - as above
         source = stream.read()
@@ -30,6 +39,52 @@ def main() -> None:
     module = types.ModuleType("__main__")
     sys.modules["__main__"] = module
     exec(compile(source, "main.py", "exec"), module.__dict__)  # noqa: S102 - this is what the sandbox is for
+
+
+def fork_below(parent: int) -> None:
+    """Continue in a child process, all of whose descendants end with it (Linux; there is no sandbox that ends them).
+
+    This process is a "child subreaper": orphans below it become its children, whatever session they are in. When its
+    child ends, SIGTERM arrives, or the process ``parent`` is gone, it kills them all, then exits as the child did.
+    """
+    import ctypes
+
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _AWAITED)
+    prctl = ctypes.CDLL(None).prctl
+    prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    if os.getppid() != parent:  # the parent ended before it could be watched
+        sys.exit(128 + signal.SIGTERM)
+    program, status = os.fork(), None
+    if program == 0:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        return
+    while status is None and signal.sigwait(_AWAITED) == signal.SIGCHLD:
+        status = ended().get(program)
+    with suppress(ChildProcessError):
+        while True:  # the children, then the orphans that each of them leaves
+            for pid in children():
+                os.kill(pid, signal.SIGKILL)
+            os.wait()
+    code = -signal.SIGTERM if status is None else os.waitstatus_to_exitcode(status)
+    os._exit(code if code >= 0 else 128 - code)
+
+
+def ended() -> dict[int, int]:
+    """Return the status of each child that has ended."""
+    statuses = dict[int, int]()
+    with suppress(ChildProcessError):
+        while (child := os.waitpid(-1, os.WNOHANG))[0]:
+            statuses |= [child]
+    return statuses
+
+
+def children() -> Iterator[int]:
+    """Yield the ids of the children of this process."""
+    for name in filter(str.isdigit, os.listdir("/proc")):  # noqa: PTH208 - pathlib costs start-up time
+        with suppress(OSError), open(f"/proc/{name}/stat", encoding="utf-8", errors="replace") as stat:  # noqa: PTH123
+            if int(stat.read().rpartition(")")[2].split()[1]) == os.getpid():
+                yield int(name)
 
 
 if __name__ == "__main__":

@@ -17,11 +17,11 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import IO, Literal
+from typing import Literal
 
 from rubricsvc.errors import UnavailableError
 from rubricsvc.settings import get_settings
@@ -29,7 +29,7 @@ from workers.checks.sandbox import seccomp
 
 Termination = Literal["exit", "signal", "cpu", "wall", "output"]
 
-_BOOTSTRAP, _REAPER = (Path(__file__).with_name(name) for name in ("bootstrap.py", "reaper.py"))
+_BOOTSTRAP = Path(__file__).with_name("bootstrap.py")
 _BOX = "/box"
 _MIB = 1 << 20
 _HINT = "apt-get install bubblewrap; or set RUBRICSVC_SANDBOX=none to run untrusted code with your own permissions"
@@ -97,25 +97,43 @@ def run_python(source: str, *, stdin: str = "", limits: Limits | None = None, pa
         NoSandboxError: There is no sandbox.
     """
     limits, kind = limits or Limits(), ready()
-    with ExitStack() as stack:
-        box = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="rubricsvc-")), "box")
+    with (
+        tempfile.TemporaryDirectory(prefix="rubricsvc-") as folder,
+        tempfile.TemporaryFile() as given,
+        tempfile.TemporaryFile() as output,
+        tempfile.TemporaryFile() as errors,
+        tempfile.TemporaryFile() as started,
+        seccomp.passed_fds() as filter_,
+    ):
+        box = Path(folder, "box")
         box.mkdir()
         (box / "main.py").write_text(source, "utf-8", errors="replace")
         shutil.copy(_BOOTSTRAP, box)
         box.chmod(0o755)
-        streams = [stack.enter_context(tempfile.TemporaryFile()) for _ in range(3)]
-        streams[0].write(stdin.encode("utf-8", "replace"))
-        streams[0].seek(0)
-        reader, writer = os.pipe()
-        started, start = (stack.enter_context(os.fdopen(end, mode)) for end, mode in ((reader, "rb"), (writer, "wb")))
-        files = (writer, *stack.enter_context(seccomp.passed_fds()))
-        code = _run(_command(kind, box, limits, packages, files), box, limits.wall_s, streams, files)
-        start.close()
-        stdout, stderr = (_read(stream, limits.output_mib * _MIB) for stream in streams[1:])
-        if not started.read(1):
-            raise NoSandboxError(f"the sandbox did not start: {stderr.strip()[:300] or 'it took too long'}", hint=_HINT)
-        full = max(stream.tell() for stream in streams[1:]) >= limits.output_mib * _MIB
-        return Result(stdout, stderr, code, _termination(code, full))
+        given.write(stdin.encode("utf-8", "replace"))
+        given.seek(0)
+        walls = _bubblewrap(box, limits, packages, filter_) if kind == "bwrap" else []
+        process = subprocess.Popen(  # noqa: S603 - a fixed command; what it runs is confined
+            [*walls, *_program(kind, box, limits, packages, started.fileno())],
+            stdin=given,
+            stdout=output,
+            stderr=errors,
+            cwd=box,
+            env=_ENVIRONMENT,
+            start_new_session=True,
+            pass_fds=(started.fileno(), *filter_),
+        )
+        code = _wait(process, limits.wall_s)
+        for stream in (output, errors, started):
+            stream.seek(0)
+        stdout, stderr = (stream.read(limits.output_mib * _MIB) for stream in (output, errors))
+        if not started.read():
+            why = stderr.decode("utf-8", "replace").strip()[:300] or "it took too long"
+            raise NoSandboxError(f"the sandbox did not start: {why}", hint=_HINT)
+        full = max(len(stdout), len(stderr)) >= limits.output_mib * _MIB
+        return Result(
+            stdout.decode("utf-8", "replace"), stderr.decode("utf-8", "replace"), code, _termination(code, full)
+        )
 
 
 def ready() -> Literal["bwrap", "none"]:
@@ -177,10 +195,8 @@ def _bwrap_options(disk_mib: int, filter_: Sequence[int]) -> list[str]:
     return [program, *spaces, *rights, *calls, "--die-with-parent", "--new-session", "--clearenv", *places, *room]
 
 
-def _command(kind: str, box: Path, limits: Limits, packages: bool, files: tuple[int, ...]) -> list[str]:
-    """Return the command line; ``files`` are the descriptors of the start signal and of the filter, if there is one."""
-    started, *filter_ = files
-    flags = ["-I"] if packages else ["-I", "-S"]
+def _program(kind: str, box: Path, limits: Limits, packages: bool, started: int) -> list[str]:
+    """Return the command line of the bootstrap; ``started`` is the descriptor of its signal."""
     bounds = {
         "RLIMIT_CPU": limits.cpu_s,
         "RLIMIT_AS": limits.memory_mib * _MIB,
@@ -190,24 +206,25 @@ def _command(kind: str, box: Path, limits: Limits, packages: bool, files: tuple[
         "RLIMIT_MSGQUEUE": 0,
         "RLIMIT_CORE": 0,
     }
-    uid = None
+    given: dict[str, object] = {"limits": bounds, "uid": None, "started": started, "parent": None}
     if kind == "none":
         del bounds["RLIMIT_NPROC"]  # it would count all processes of this user
+        given["parent"] = os.getpid() if sys.platform == "linux" else None
     elif _unassigned_uids():
-        uid = random.choice(_unassigned_uids())  # of its own, so that its processes are counted
-    folder = box if kind == "none" else _BOX
-    arguments = json.dumps({"limits": bounds, "uid": uid, "started": started})
-    program = [sys.executable, *flags, f"{folder}/bootstrap.py", arguments]
-    if kind == "none":
-        reaper = [sys.executable, "-I", "-S", str(_REAPER), str(os.getpid())] if sys.platform == "linux" else []
-        return [*reaper, *program]
+        given["uid"] = random.choice(_unassigned_uids())  # of its own, so that its processes are counted
+    flags = ["-I"] if packages else ["-I", "-S"]
+    return [sys.executable, *flags, f"{box if kind == 'none' else _BOX}/{_BOOTSTRAP.name}", json.dumps(given)]
+
+
+def _bubblewrap(box: Path, limits: Limits, packages: bool, filter_: tuple[int, ...]) -> list[str]:
+    """Return the command line that runs another one in the sandbox."""
     environment = [word for name, value in _ENVIRONMENT.items() for word in ("--setenv", name, value)]
     paths = list(_visible_paths(packages))
     above = sorted({str(parent) for path in paths for parent in Path(path).parents if parent != Path("/")}, key=len)
     folders = [word for path in above for word in ("--perms", "0755", "--dir", path)]  # 0700 where bubblewrap adds them
     shown = [*folders, *(word for path in paths for word in ("--ro-bind", path, path))]
     last = ["--ro-bind", str(box), _BOX, "--remount-ro", "/", "--chdir", _BOX]
-    return [*_bwrap_options(limits.disk_mib, filter_), *shown, *environment, *last, *program]
+    return [*_bwrap_options(limits.disk_mib, filter_), *shown, *environment, *last]
 
 
 def _visible_paths(packages: bool) -> Iterator[str]:
@@ -223,27 +240,14 @@ def _visible_paths(packages: bool) -> Iterator[str]:
     yield from (prefix for prefix in sorted(prefixes) if not prefix.startswith("/usr"))
 
 
-def _run(
-    command: list[str], box: Path, wall_s: float, streams: Sequence[IO[bytes]], files: tuple[int, ...]
-) -> int | None:
-    """Run a command and return its exit code, None after a timeout. All its processes end with it."""
-    stdin, stdout, stderr = streams
-    process = subprocess.Popen(  # noqa: S603 - a fixed command; what it runs is confined
-        command,
-        stdin=stdin,
-        stdout=stdout,
-        stderr=stderr,
-        cwd=box,
-        env=_ENVIRONMENT,
-        start_new_session=True,
-        pass_fds=files,
-    )
+def _wait(process: subprocess.Popen[bytes], wall_s: float) -> int | None:
+    """Return the exit code of a process, None after a timeout. All its processes end with it."""
     try:
         return process.wait(wall_s)
     except subprocess.TimeoutExpired:
         return None
     finally:
-        process.terminate()  # bubblewrap and the reaper end all others
+        process.terminate()  # bubblewrap and the bootstrap end all others
         with suppress(subprocess.TimeoutExpired):
             process.wait(_LAST_S)
         with suppress(ProcessLookupError):
@@ -258,8 +262,3 @@ def _termination(code: int | None, output_full: bool) -> Termination:
     if number == signal.SIGXCPU:
         return "cpu"
     return "output" if output_full else "signal" if number > 0 else "exit"
-
-
-def _read(stream: IO[bytes], size: int) -> str:
-    stream.seek(0)
-    return stream.read(size).decode("utf-8", "replace")

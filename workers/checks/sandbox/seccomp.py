@@ -8,10 +8,10 @@ see the flags of ``clone3``: it returns ENOSYS, and the C library falls back to 
 from __future__ import annotations
 
 import errno
-import os
 import platform
 import struct
 import sys
+import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -61,14 +61,11 @@ ARCHITECTURES = {
 def passed_fds() -> Iterator[tuple[int, ...]]:
     """Yield the file descriptor from which bubblewrap reads the filter; none on machines without a filter."""
     here = ARCHITECTURES.get(platform.machine()) if sys.maxsize > 1 << 32 else None  # a 32-bit Python is a foreign one
-    if here is None:
-        yield ()
-        return
-    reader, writer = os.pipe()
-    with os.fdopen(reader, "rb") as given:
-        with os.fdopen(writer, "wb") as taken:
-            taken.write(program(here))  # some 600 bytes: a pipe holds them
-        yield (given.fileno(),)
+    with tempfile.TemporaryFile() as file:
+        if here:
+            file.write(program(here))
+            file.seek(0)
+        yield (file.fileno(),) if here else ()
 
 
 def program(of: Architecture) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -36,12 +37,12 @@ def no_bwrap(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
 def test_run_python_fails_without_bubblewrap() -> None:
     with pytest.raises(UnavailableError) as caught:
         run_python("print(1)")
-    assert "apt-get install bubblewrap" in caught.value.hint
+    assert "bubblewrap" in caught.value.hint
     check = Check(name="code", args={"tests": ["assert True"]})
     rubric = Rubric(criteria=(Criterion(key="c", text="t", check=check),))
     (found,) = checks.run(rubric, Prompt.of("q"), Completion(text="x = 1"))
     assert (found.outcome, found.reason, found.value) == ("failed", Reason.NO_SANDBOX, None)
-    assert "apt-get install bubblewrap" in (found.detail or "")
+    assert "bubblewrap" in (found.detail or "")
 
 
 @pytest.mark.usefixtures("no_bwrap")
@@ -50,7 +51,7 @@ def test_sandboxed_fixture_skips_locally_and_fails_in_ci(
     ci: str, ends: type[BaseException], monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
     monkeypatch.setenv("CI", ci)
-    with pytest.raises(ends, match="apt-get install bubblewrap"):
+    with pytest.raises(ends, match="bubblewrap"):
         request.getfixturevalue("sandboxed")
 
 
@@ -69,14 +70,14 @@ def broken_bwrap(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[No
 
 @pytest.mark.usefixtures("broken_bwrap")
 def test_run_python_reports_the_error_of_bubblewrap() -> None:
-    with pytest.raises(UnavailableError, match="setting up uid map: Permission denied"):
+    with pytest.raises(UnavailableError, match="uid map"):
         run_python("print(1)")
 
 
 @pytest.mark.usefixtures("broken_bwrap")
 def test_run_python_fails_when_the_sandbox_does_not_start(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sandbox, "ready", lambda: "bwrap")
-    with pytest.raises(UnavailableError, match="setting up uid map: Permission denied"):
+    with pytest.raises(UnavailableError, match="uid map"):
         run_python("print(1)")
 
 
@@ -109,14 +110,14 @@ linux = pytest.mark.skipif(sys.platform != "linux", reason="of Linux only")
 @pytest.mark.parametrize(
     ("end", "ended"), [("print('gone')", "exit"), ("time.sleep(60)", "wall"), ("os.abort()", "signal")]
 )
-def test_reaper_ends_all_processes_with_the_run(end: str, ended: str, tmp_path: Path) -> None:
+def test_bootstrap_ends_all_processes_with_the_run(end: str, ended: str, tmp_path: Path) -> None:
     alive = tmp_path / "alive"
     assert run_python(brood(alive, end), limits=Limits(wall_s=3)).termination == ended
     assert stays(alive)
 
 
 @linux
-def test_reaper_ends_all_processes_with_the_worker(tmp_path: Path) -> None:
+def test_bootstrap_ends_all_processes_with_the_worker(tmp_path: Path) -> None:
     alive = tmp_path / "alive"
     run = f"from workers.checks.sandbox.runner import run_python\nrun_python({brood(alive, 'time.sleep(60)')!r})"
     worker = subprocess.Popen([sys.executable, "-c", run], env={**os.environ, "RUBRICSVC_SANDBOX": "none"})
@@ -130,11 +131,15 @@ def test_reaper_ends_all_processes_with_the_worker(tmp_path: Path) -> None:
 
 @linux
 @pytest.mark.parametrize(("parent", "code"), [(os.getpid, 0), (os.getppid, 128 + signal.SIGTERM)], ids=["ours", "gone"])
-def test_reaper_starts_nothing_without_its_parent(parent: Callable[[], int], code: int, tmp_path: Path) -> None:
-    started = tmp_path / "started"
-    command = [sys.executable, "-I", "-S", str(sandbox._REAPER), str(parent()), "/bin/sh", "-c", f"> {started}"]
-    assert subprocess.run(command, check=False).returncode == code
-    assert started.exists() == (code == 0)
+def test_bootstrap_starts_nothing_without_its_parent(parent: Callable[[], int], code: int, tmp_path: Path) -> None:
+    script = tmp_path / "bootstrap.py"
+    script.write_text(Path(sandbox.__file__).with_name("bootstrap.py").read_text("utf-8"), "utf-8")
+    (tmp_path / "main.py").write_text("pass", "utf-8")
+    with (tmp_path / "started").open("wb") as started:
+        given = {"limits": {}, "uid": None, "started": started.fileno(), "parent": parent()}
+        command = [sys.executable, "-I", "-S", str(script), json.dumps(given)]
+        assert subprocess.run(command, check=False, pass_fds=[started.fileno()]).returncode == code
+    assert (tmp_path / "started").read_bytes() == (b"1" if code == 0 else b"")
 
 
 def brood(alive: Path, end: str) -> str:
@@ -156,7 +161,7 @@ while not os.path.exists({str(alive)!r}):
 
 
 def stays(alive: Path) -> bool:
-    """Whether it comes to rest; a reaper that was left alone needs a moment."""
+    """Whether it comes to rest; a bootstrap that was left alone needs a moment."""
     sizes = [0]
     while len(sizes) < 20 and (len(sizes) < 3 or sizes[-1] != sizes[-2]):
         time.sleep(0.3)
