@@ -84,13 +84,8 @@ def _verdict(key: str, given: Check, prompt: Prompt, completion: Completion) -> 
         if isinstance(error, ImportError) or (isinstance(error, ChildError) and "ModuleNotFoundError" in str(error)):
             hint = "pip install 'rubricsvc[judging]'"
         detail = f"{given.name}: {type(error).__name__}: {error}{f'; {hint}' if hint else ''}"
-        return Verdict.failed(key, _reason(error), detail=detail)
-
-
-def _reason(error: BaseException) -> Reason:
-    if isinstance(error, PlaceholderError):
-        return error.reason
-    return Reason.NO_SANDBOX if isinstance(error, NoSandboxError) else Reason.CHECK_ERROR
+        reason = Reason.NO_SANDBOX if isinstance(error, NoSandboxError) else Reason.CHECK_ERROR
+        return Verdict.failed(key, error.reason if isinstance(error, PlaceholderError) else reason, detail=detail)
 
 
 def _arguments(given: Check) -> tuple[CheckType, Args]:

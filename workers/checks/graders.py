@@ -18,34 +18,40 @@ from workers.checks.similarity import Metric, similar
 from workers.checks.text import compare
 
 
-class StringCheckArgs(Args):
-    """``input`` and ``reference`` are templates; ``operation`` as that of ``string``."""
+class Templates(Args):
+    """``input`` and ``reference`` are templates."""
 
     input: TemplateText
     reference: TemplateText
+
+    def filled(self, completion: Completion, prompt: Prompt) -> tuple[str, str]:
+        """Return both texts. Raises `PlaceholderError` where a template lacks a variable."""
+        names = template_data(prompt, completion)
+        return fill(self.input, names), fill(self.reference, names)
+
+
+class StringCheckArgs(Templates):
+    """``operation`` as that of ``string``."""
+
     operation: Literal["eq", "ne", "like", "ilike"]
 
 
 @check("string_check", StringCheckArgs)
 def string_check(completion: Completion, prompt: Prompt, args: StringCheckArgs) -> float:
-    """Return 1 if the comparison holds, else 0. Raises `PlaceholderError` where a template lacks a variable."""
-    names = template_data(prompt, completion)
-    return float(compare(fill(args.input, names), fill(args.reference, names), args.operation))
+    """Return 1 if the comparison holds, else 0."""
+    return float(compare(*args.filled(completion, prompt), args.operation))
 
 
-class TextSimilarityArgs(Args):
-    """``input`` and ``reference`` are templates; ``metric`` one of ``similarity``."""
+class TextSimilarityArgs(Templates):
+    """``metric`` one of ``similarity``."""
 
-    input: TemplateText
-    reference: TemplateText
     metric: Metric
 
 
 @check("text_similarity", TextSimilarityArgs)
 def text_similarity(completion: Completion, prompt: Prompt, args: TextSimilarityArgs) -> CheckResult:
-    """Return the similarity, 0 to 1. Raises `PlaceholderError` where a template lacks a variable."""
-    names = template_data(prompt, completion)
-    value = similar(fill(args.input, names), fill(args.reference, names), args.metric)
+    """Return the similarity, 0 to 1."""
+    value = similar(*args.filled(completion, prompt), args.metric)
     return CheckResult(value, f"{args.metric} {value:.4f}")
 
 

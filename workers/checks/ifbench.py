@@ -18,6 +18,7 @@ from workers.checks.instructions import register
 _MARKS = string.punctuation
 _NO_MARKS = str.maketrans("", "", _MARKS)
 _ADJACENT_CONSONANTS = re.compile("[bcdfghjklmnpqrstvwxyz]{2}")
+_PRIMES = {n for n in range(2, 100) if all(n % d for d in range(2, n))}
 _CONJUNCTIONS = {"and", "but", "for", "nor", "or", "so", "yet"}
 
 
@@ -54,12 +55,8 @@ def _ends(text: str) -> list[str]:
 
 def _overlaps(text: str, reference_text: str, percentage: float) -> bool:
     """Compare the share of the text's trigrams of characters that the reference has, within two points."""
-    own, other = _trigrams(text), _trigrams(reference_text)
+    own, other = ({part[n : n + 3] for n in range(len(part) - 2)} for part in (text, reference_text))
     return bool(own) and abs(100 * len(own & other) / len(own) - percentage) <= 2
-
-
-def _trigrams(text: str) -> set[str]:
-    return {text[n : n + 3] for n in range(len(text) - 2)}
 
 
 def _is_alphabetical(text: str) -> bool:
@@ -67,10 +64,6 @@ def _is_alphabetical(text: str) -> bool:
     letters = string.ascii_lowercase
     first = [letters.find(word[0]) for word in _bare(text)]
     return bool(first) and first[0] >= 0 and all(b >= 0 and b == (a + 1) % 26 for a, b in pairwise(first))
-
-
-def _is_prime(n: int) -> bool:
-    return 1 < n < 100 and all(n % d for d in range(2, int(n**0.5) + 1))
 
 
 def _continues(pair: tuple[str, str]) -> bool:
@@ -87,8 +80,7 @@ def _begins_as_it_ends(line: str) -> bool:
 def _is_second_from_both_ends(text: str, keyword: str) -> bool:
     """Look at the second word and the last but one; a mark at the very end is not a word."""
     words = [token.lower() for token in tokens(text)]
-    if words and words[-1] in _MARKS:
-        words = words[:-1]
+    words = words[:-1] if words and words[-1] in _MARKS else words
     return len(words) >= 2 and words[1] == words[-2] == keyword.strip().lower()
 
 
@@ -97,11 +89,6 @@ def _is_at_position(text: str, keyword: str, n: int, m: int) -> bool:
     sentences = marked_sentences(text)[n - 1 : n]
     words = [token for token in tokens(sentences[0]) if any(map(str.isalnum, token))] if sentences else []
     return len(words) >= m and words[m - 1].lower() == keyword.strip().lower()
-
-
-def _is_in_sentence(text: str, word: str, N: int) -> bool:
-    sentences = marked_sentences(text)[N - 1 : N]
-    return any(re.search(rf"\b{re.escape(word)}\b", sentence, re.IGNORECASE) for sentence in sentences)
 
 
 def _alliterating(sentence: str) -> int:
@@ -113,32 +100,27 @@ def _alliterating(sentence: str) -> int:
 
 def _has_nested_brackets(text: str) -> bool:
     """Brackets five deep, the innermost closed. A wrong closing bracket starts over."""
-    closing, opened, deepest = {")": "(", "]": "[", "}": "{"}, list[str](), 0
-    for mark in text:
+    opened = ""
+    for mark in re.findall(r"[][(){}]", text):
         if mark in "([{":
-            opened.append(mark)
-            deepest = max(deepest, len(opened))
-        elif mark in closing:
-            if opened and opened[-1] == closing[mark]:
-                opened.pop()
-                if deepest >= 5:
-                    return True
-            else:
-                opened, deepest = [], 0
+            opened += mark
+        elif opened[-1:] + mark not in ("()", "[]", "{}"):
+            opened = ""
+        elif len(opened) >= 5:
+            return True
+        else:
+            opened = opened[:-1]
     return False
 
 
 def _has_nested_quotes(text: str) -> bool:
     """Quotes in quotes in quotes, double and single in turn."""
-    opened, deepest = list[str](), 0
-    for mark in text:
-        if opened and mark == opened[-1]:
-            opened.pop()
-            if deepest - len(opened) >= 3:
-                return True
-        elif mark in "\"'":
-            opened.append(mark)
-            deepest = max(deepest, len(opened))
+    opened, deepest = "", 0
+    for mark in re.findall("[\"']", text):
+        opened = opened[:-1] if mark == opened[-1:] else opened + mark
+        deepest = max(deepest, len(opened))
+        if deepest - len(opened) >= 3:
+            return True
     return False
 
 
@@ -156,11 +138,6 @@ def _is_option(text: str, options: str) -> bool:
     if re.match(r"\W*[aA]\W*[bB]\W*[cC]\W*", options):
         return text in known
     return text.strip(_MARKS + " ").lower() in {option.strip(_MARKS + " ").lower() for option in known}
-
-
-def _has_a_word_per_line(text: str) -> bool:
-    plain = text.translate(_NO_MARKS).strip()
-    return sum(line != "" for line in plain.split("\n")) == len(plain.split())
 
 
 def _has_emojis(text: str) -> bool:
@@ -215,14 +192,15 @@ register({
     "words:vowel": lambda text: "\n" not in text.strip() and len(set("aeiou") & set(text.lower())) <= 3,
     "words:consonants": lambda text: all(map(_ADJACENT_CONSONANTS.search, text.lower().split())),
     "words:palindrome": lambda text: sum(len(word) >= 5 and word == word[::-1] for word in _bare(text)) >= 10,
-    "words:prime_lengths": lambda text: all(_is_prime(len(word)) for word in _bare(text)),
+    "words:prime_lengths": lambda text: _PRIMES.issuperset(map(len, _bare(text))),
     "words:repeats": lambda text, small_n: all(count <= small_n for count in Counter(_bare(text)).values()),
     "words:no_consecutive": lambda text: all(a[0] != b[0] for a, b in pairwise(_bare(text))),
     "words:last_first": lambda text: all(map(_continues, pairwise(marked_sentences(text)))),
     "words:paragraph_last_first": lambda text: all(map(_begins_as_it_ends, text.lower().split("\n"))),
     "words:words_position": _is_second_from_both_ends,
     "words:keywords_specific_position": _is_at_position,
-    "sentence:keyword": _is_in_sentence,
+    "sentence:keyword": lambda text, word, N: any(
+        re.search(rf"\b{re.escape(word)}\b", each, re.IGNORECASE) for each in marked_sentences(text)[N - 1 : N]),
     "sentence:increment": lambda text, small_n: all(
         len(_bare(b)) == len(_bare(a)) + small_n for a, b in pairwise(marked_sentences(text))),
     "sentence:alliteration_increment": lambda text: _rises(map(_alliterating, marked_sentences(text))),
@@ -230,7 +208,8 @@ register({
     "format:quotes": _has_nested_quotes,
     "format:quote_unquote": _explains_quotations,
     "format:options": _is_option,
-    "format:newline": _has_a_word_per_line,
+    "format:newline": lambda text: (
+        sum(map(bool, text.translate(_NO_MARKS).strip().split("\n"))) == len(text.translate(_NO_MARKS).split())),
     "format:emoji": _has_emojis,
     "format:line_indent": lambda text: _rises(
         len(line) - len(line.lstrip(" ")) for line in text.split("\n") if line.strip()),

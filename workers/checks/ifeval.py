@@ -38,22 +38,10 @@ def _begins_paragraph(text: str, num_paragraphs: int, nth_paragraph: int, first_
     return re.split("[.,?!'\"]", first)[0].lower() == first_word.lower()
 
 
-def _placeholders(line: str) -> int:
-    """``[so]``, counted by hand: as a pattern it takes quadratic time where brackets are never closed."""
-    count, at = 0, line.find("[")
-    while at >= 0 and (end := line.find("]", at)) >= 0:
-        count, at = count + 1, line.find("[", end)
-    return count
-
-
 def _has_postscript(text: str, postscript_marker: str) -> bool:
     marker = postscript_marker.strip()
     spaced = {"P.P.S": r"p\.\s?p\.\s?s", "P.S.": r"p\.\s?s\."}
     return re.search(spaced.get(marker, re.escape(marker.lower())), text.lower()) is not None
-
-
-def _is_bullet(line: str) -> bool:
-    return line.startswith(("-", "*")) and not line.startswith("**")
 
 
 def _has_highlights(text: str, num_highlights: int) -> bool:
@@ -72,11 +60,6 @@ def _is_json(text: str) -> bool:
     except (ValueError, RecursionError):
         return False
     return True
-
-
-def _has_title(line: str) -> bool:
-    start, end = line.find("<<"), line.rfind(">>")
-    return 0 <= start < end and bool(line[start:end].strip("<> \t\r"))
 
 
 def _are_two_responses(text: str) -> bool:
@@ -100,18 +83,19 @@ register({
     "length_constraints:number_sentences": lambda text, num_sentences, relation: (
         compare(len(english.sentences(text)), relation, num_sentences)),
     "length_constraints:nth_paragraph_first_word": _begins_paragraph,
-    "detectable_content:number_placeholders": lambda text, num_placeholders: (
-        sum(map(_placeholders, text.split("\n"))) >= num_placeholders),
+    "detectable_content:number_placeholders": lambda text, num_placeholders: (  # a pattern would take quadratic time
+        sum("[" in part for line in text.split("\n") for part in line.split("]")[:-1]) >= num_placeholders),
     "detectable_content:postscript": _has_postscript,
     "detectable_format:number_bullet_lists": lambda text, num_bullets: (
-        sum(_is_bullet(line.lstrip()) for line in text.split("\n")) == num_bullets),
+        len(re.findall(r"^[^\S\n]*(?:-|\*(?!\*))", text, re.MULTILINE)) == num_bullets),
     "detectable_format:constrained_response": lambda text: (
         any(f"My answer is {option}." in text for option in ("yes", "no", "maybe"))),
     "detectable_format:number_highlighted_sections": _has_highlights,
     "detectable_format:multiple_sections": lambda text, section_spliter, num_sections: (
         len(re.findall(rf"{re.escape(section_spliter.strip())}\s?\d+", text)) >= num_sections),
     "detectable_format:json_format": _is_json,
-    "detectable_format:title": lambda text: any(map(_has_title, text.split("\n"))),
+    "detectable_format:title": lambda text: any(
+        line.partition("<<")[2].rpartition(">>")[0].strip("<> \t\r") for line in text.split("\n")),
     "combination:two_responses": _are_two_responses,
     "combination:repeat_prompt": lambda text, prompt_to_repeat: (
         text.strip().lower().startswith(prompt_to_repeat.strip().lower())),

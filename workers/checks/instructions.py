@@ -82,8 +82,7 @@ class IFEval(Args):
     def arguments(self) -> dict[str, Any]:
         """Return the arguments of the instruction, validated and in their types."""
         given = {name: value for name, value in self.kwargs.items() if value is not None}
-        checked = INSTRUCTIONS[self.instruction_id][1].model_validate(given)
-        return {name: getattr(checked, name) for name in type(checked).model_fields}
+        return dict(INSTRUCTIONS[self.instruction_id][1].model_validate(given))
 
 
 @check("ifeval", IFEval)
@@ -96,6 +95,5 @@ def ifeval(completion: Completion, prompt: Prompt, args: IFEval) -> float:
 
 def _variants(text: str) -> Iterator[str]:
     lines = text.split("\n")
-    for part in (text, "\n".join(lines[1:]).strip(), "\n".join(lines[:-1]).strip(), "\n".join(lines[1:-1]).strip()):
-        yield part
-        yield part.replace("*", "")
+    parts = [text, *("\n".join(some).strip() for some in (lines[1:], lines[:-1], lines[1:-1]))]
+    yield from (*parts, *(part.replace("*", "") for part in parts))

@@ -52,17 +52,11 @@ class Tables(Span):
 @check("tables", Tables, version=2)
 def tables(completion: Completion, prompt: Prompt, args: Tables) -> float:
     """Return the credit for the number of Markdown tables of at least that size."""
-    count = columns = rows = 0
-    for token in tokens(completion.text):
-        if token.type == "table_open":
-            columns = rows = 0
-        elif token.type == "th_open":
-            columns += 1
-        elif token.type == "tr_open":
-            rows += 1
-        elif token.type == "table_close":
-            count += columns >= args.columns and rows - 1 >= args.rows
-    return args.credit(count)
+    types = " ".join(token.type for token in tokens(completion.text))
+    every = [part.partition("table_close")[0] for part in types.split("table_open")[1:]]
+    return args.credit(
+        sum(table.count("th_open") >= args.columns and table.count("tr_open") > args.rows for table in every)
+    )
 
 
 class Lists(Span):
@@ -100,8 +94,11 @@ def format_(completion: Completion, prompt: Prompt, args: Format) -> CheckResult
     ``code`` is a fenced block that is not empty, ``plain`` a text without headings, fences, bullets, tables, bold and
     code in Markdown.
     """
-    languages = ("yaml", "yml") if args.kind == "yaml" else (args.kind,)
-    text = pick(completion.text, "whole" if args.kind in ("code", "plain") else args.block, languages)
+    text = pick(
+        completion.text,
+        "whole" if args.kind in ("code", "plain") else args.block,
+        ("yaml", "yml") if args.kind == "yaml" else (args.kind,),
+    )
     try:
         problem = _problem(args.kind, text)
     except (ValueError, RecursionError, yaml.YAMLError, csv.Error, Xml.ParseError) as error:
@@ -110,6 +107,9 @@ def format_(completion: Completion, prompt: Prompt, args: Format) -> CheckResult
 
 
 _MARKUP = {"heading_open", "fence", "bullet_list_open", "table_open", "strong_open", "code_inline"}
+_MOST_OPEN = 64
+_LONGEST_YAML = 250_000
+"""Characters; PyYAML reads some 100,000 a second."""
 
 
 class _LimitError(Exception):
@@ -125,32 +125,28 @@ class _Shallow(yaml.SafeLoader):
         super().fetch_flow_collection_start(TokenClass)
 
 
-_MOST_OPEN = 64
-_LONGEST_YAML = 250_000
-"""Characters; PyYAML reads some 100,000 a second."""
-
-
 def _problem(kind: str, text: str) -> str:
     """Return why the text is not of the kind, empty where it is; or raise the error of the parser."""
-    if kind == "json":
-        json.loads(text)
-    elif kind == "yaml":
-        if len(text) > _LONGEST_YAML:
-            raise _LimitError(f"YAML of more than {_LONGEST_YAML} characters is not read, not {len(text)}")
-        node = yaml.compose(text, Loader=_Shallow)  # not loaded: merge keys can grow without bound
-        return "" if isinstance(node, yaml.CollectionNode) else "neither a mapping nor a list"
-    elif kind == "csv":
-        rows = [row for row in csv.reader(io.StringIO(text.strip()), strict=True) if row]
-        return "" if len(rows) > 1 and len({*map(len, rows)}) == 1 and len(rows[0]) > 1 else "not a table"
-    elif kind == "xml":
-        if "<!DOCTYPE" in text.upper():
-            return "has a DOCTYPE, which is not supported"  # entities can blow up
-        Xml.fromstring(text.strip())  # noqa: S314 - without a DOCTYPE there are no entities
-    elif kind == "code":
-        return "" if any(block.text.strip() for block in blocks(text)) else "no fenced code block"
-    else:
-        used = {token.type for token in (*tokens(text), *inline_tokens(text))} & _MARKUP
-        return f"has Markdown: {', '.join(sorted(used)).replace('_open', '')}" if used else ""
+    match kind:
+        case "json":
+            json.loads(text)
+        case "yaml":
+            if len(text) > _LONGEST_YAML:
+                raise _LimitError(f"YAML of more than {_LONGEST_YAML} characters is not read, not {len(text)}")
+            node = yaml.compose(text, Loader=_Shallow)  # not loaded: merge keys can grow without bound
+            return "" if isinstance(node, yaml.CollectionNode) else "neither a mapping nor a list"
+        case "csv":
+            rows = [row for row in csv.reader(io.StringIO(text.strip()), strict=True) if row]
+            return "" if len(rows) > 1 and len({*map(len, rows)}) == 1 and len(rows[0]) > 1 else "not a table"
+        case "xml":
+            if "<!DOCTYPE" in text.upper():
+                return "has a DOCTYPE, which is not supported"  # entities can blow up
+            Xml.fromstring(text.strip())  # noqa: S314 - without a DOCTYPE there are no entities
+        case "code":
+            return "" if any(block.text.strip() for block in blocks(text)) else "no fenced code block"
+        case _:
+            used = {token.type for token in (*tokens(text), *inline_tokens(text))} & _MARKUP
+            return f"has Markdown: {', '.join(sorted(used)).replace('_open', '')}" if used else ""
     return ""
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from functools import lru_cache, partial
+from functools import partial
 from itertools import islice
 from typing import Annotated, Literal
 
@@ -15,8 +15,6 @@ from rubricsvc.core.trajectory import LoopDetector, steps_of
 from workers.checks.registry import Args, CheckResult, check
 from workers.checks.sandbox.child_process import Child
 
-Terms = Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Field(min_length=1)]
-
 
 class Contains(Args):
     """``mode``: any (at least one term), all, none, or share (of the terms, as the value).
@@ -25,7 +23,7 @@ class Contains(Args):
     is not in ``this``. ``case``: match case.
     """
 
-    terms: Terms
+    terms: tuple[Annotated[str, Field(min_length=1)], ...] = Field(min_length=1)
     mode: Literal["any", "all", "none", "share"] = "any"
     where: Literal["anywhere", "start", "end"] = "anywhere"
     whole: bool = False
@@ -35,19 +33,14 @@ class Contains(Args):
 @check("contains", Contains)
 def contains(completion: Completion, prompt: Prompt, args: Contains) -> float:
     """Return 1 or 0; with ``mode="share"`` the share of terms found."""
-    text = completion.text.strip()
-    count = sum(pattern.search(text) is not None for pattern in _patterns(args))
+    before, after = (r"(?<!\w)", r"(?!\w)") if args.whole else ("", "")
+    first, last = (r"\A" if args.where == "start" else ""), (r"\Z" if args.where == "end" else "")
+    patterns = [f"{first}{before}{re.escape(term)}{after}{last}" for term in args.terms]
+    flags, text = re.NOFLAG if args.case else re.IGNORECASE, completion.text.strip()
+    count = sum(re.search(pattern, text, flags) is not None for pattern in patterns)
     if args.mode == "share":
         return count / len(args.terms)
     return float({"any": count > 0, "all": count == len(args.terms), "none": count == 0}[args.mode])
-
-
-@lru_cache(maxsize=1024)
-def _patterns(args: Contains) -> tuple[re.Pattern[str], ...]:
-    before, after = (r"(?<!\w)", r"(?!\w)") if args.whole else ("", "")
-    first, last = (r"\A" if args.where == "start" else ""), (r"\Z" if args.where == "end" else "")
-    flags = re.NOFLAG if args.case else re.IGNORECASE
-    return tuple(re.compile(f"{first}{before}{re.escape(term)}{after}{last}", flags) for term in args.terms)
 
 
 _matcher = Child(
@@ -112,12 +105,12 @@ class Span(Args):
         return value if self.partial else float(value == 1.0)
 
 
-SENTENCE_END = re.compile(r"[.!?…](?:[\"'”’)\]]*)(?=\s|\Z)|[。！？]|\n\s*\n|\Z")
+_SENTENCE_END = re.compile(r"[.!?…](?:[\"'”’)\]]*)(?=\s|\Z)|[。！？]|\n\s*\n|\Z")
 """Sentences end at ``.!?`` before white space and at blank lines."""
 
 _COUNTS: dict[str, Callable[[str], int]] = {
     "words": lambda text: len(text.split()),
-    "sentences": lambda text: sum(any(map(str.isalnum, piece)) for piece in SENTENCE_END.split(text)),
+    "sentences": lambda text: sum(any(map(str.isalnum, piece)) for piece in _SENTENCE_END.split(text)),
     "paragraphs": lambda text: sum(bool(part.strip()) for part in re.split(r"\n[ \t]*(?=\n)", text)),
     "characters": lambda text: len(text.strip()),
 }

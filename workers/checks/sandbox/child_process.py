@@ -13,6 +13,7 @@ import selectors
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 from typing import Any
 
 _LOOP = """
@@ -35,16 +36,12 @@ class ChildError(RuntimeError):
 
 
 class Child:
-    """A child process that runs one call at a time. ``source`` defines ``answer(*question)``, of JSON values.
+    """A child process that runs one call at a time. ``source`` defines ``answer(*question)``, of JSON values."""
 
-    ``start_s`` limits the time of its start, which does not count against a call.
-    """
-
-    def __init__(self, name: str, source: str, *flags: str, start_s: float = 60.0) -> None:
+    def __init__(self, name: str, source: str, *flags: str) -> None:
         self.name = name
         self.process: subprocess.Popen[bytes] | None = None
         self._command = [sys.executable, "-I", *flags, "-c", source + _LOOP]
-        self._start_s = start_s
         self._lock = threading.Lock()
         atexit.register(self.close)
         os.register_at_fork(after_in_child=self._forget)
@@ -58,43 +55,42 @@ class Child:
         """Return ``answer(*question)``.
 
         Raises:
-            ChildError: It took longer than ``timeout_s``, or raised.
+            ChildError: It took longer than ``timeout_s``, crashed or raised.
         """
         with self._lock:
-            process = self._started()
-            line = self._exchange(process, json.dumps(question).encode() + b"\n", timeout_s)
+            try:
+                line = self._exchange(json.dumps(question).encode() + b"\n", timeout_s)
+            except BaseException:
+                self.close()
+                raise
         answer, problem = json.loads(line)
         if problem:
             raise ChildError(problem)
         return answer
 
-    def _started(self) -> subprocess.Popen[bytes]:
-        if self.process is None or self.process.poll() is not None:
-            self.close()
-            self.process = subprocess.Popen(  # noqa: S603 - our own source
-                self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-            )
-            self._exchange(self.process, b"", self._start_s)
-        return self.process
-
-    def _exchange(self, process: subprocess.Popen[bytes], question: bytes, timeout_s: float) -> bytes:
-        """Send a question, if there is one, and return the next line."""
-        assert process.stdin is not None and process.stdout is not None  # noqa: S101 - both are pipes, see above
-        try:
+    def _exchange(self, question: bytes, timeout_s: float) -> bytes:
+        process = self._started()
+        assert process.stdin is not None and process.stdout is not None  # noqa: S101 - both are pipes, see below
+        with suppress(BrokenPipeError), selectors.DefaultSelector() as selector:
             process.stdin.write(question)
             process.stdin.flush()
-            with selectors.DefaultSelector() as selector:
-                selector.register(process.stdout, selectors.EVENT_READ)
-                answered = selector.select(timeout_s)
-            line = process.stdout.readline() if answered else b""
-        except BaseException:
-            self.close()
-            raise
+            selector.register(process.stdout, selectors.EVENT_READ)
+            if not selector.select(timeout_s):
+                raise ChildError(f"the {self.name} took longer than {timeout_s:g} s")
+        line = process.stdout.readline()
         if not line:
-            self.close()
-            what = f"the {self.name}" if question else "the start of the child process"
-            raise ChildError(f"{what} crashed" if answered else f"{what} took longer than {timeout_s:g} s")
+            raise ChildError(f"the {self.name} crashed")
         return line
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        """Return the child. Its start does not count against the timeout of a call."""
+        if self.process is None or self.process.poll() is not None:
+            self.close()
+            pipe = subprocess.PIPE
+            self.process = subprocess.Popen(self._command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL)  # noqa: S603
+            assert self.process.stdout is not None  # noqa: S101 - a pipe
+            self.process.stdout.readline()
+        return self.process
 
     def close(self) -> None:
         """Kill the child."""
