@@ -26,6 +26,7 @@ from rubricsvc.core.validation_messages import first_error
 from rubricsvc.core.verdict import Reason, Verdict
 from rubricsvc.errors import InvalidError, RubricsvcError
 from workers.checks import (  # noqa: F401 - they register their checks
+    answers,
     cheating,
     citations,
     code,
@@ -33,9 +34,6 @@ from workers.checks import (  # noqa: F401 - they register their checks
     ifbench,
     ifeval,
     instructions,
-    maths,
-    schema,
-    similarity,
     structure,
     text,
 )

@@ -11,11 +11,10 @@ from pydantic import Field, JsonValue
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.templates import TemplateText, fill, openai_sample, template_data
 from rubricsvc.graders.model import Program, Range
+from workers.checks.answers import Metric, compare, similar
 from workers.checks.registry import Args, CheckResult, check
 from workers.checks.sandbox.harness import GRADE, run_module
 from workers.checks.sandbox.runner import Limits
-from workers.checks.similarity import Metric, similar
-from workers.checks.text import compare
 
 
 class Templates(Args):

@@ -1,4 +1,4 @@
-"""Checks of plain text: terms, patterns, lengths, comparison and repetition."""
+"""Checks of plain text: terms, patterns, lengths and repetition."""
 
 from __future__ import annotations
 
@@ -122,34 +122,6 @@ def _count_credit(count: Callable[[str], int], completion: Completion, prompt: P
 
 for _name, _count in _COUNTS.items():
     check(_name, Span)(partial(_count_credit, _count))
-
-
-class String(Args):
-    """``operation``: eq, ne, like (contains) or ilike (contains, ignoring case), as in OpenAI's ``string_check``.
-
-    ``reference`` is by default that of the prompt.
-    """
-
-    reference: str | None = None
-    operation: Literal["eq", "ne", "like", "ilike"] = "eq"
-    strip: bool = False
-
-
-@check("string", String)
-def string(completion: Completion, prompt: Prompt, args: String) -> float:
-    """Return 1 or 0; ``strip`` ignores white space at the ends of both texts."""
-    expected = args.reference if args.reference is not None else prompt.reference
-    if expected is None:
-        raise ValueError("no reference: set `reference`, or the reference of the prompt")
-    sides = (completion.text.strip(), expected.strip()) if args.strip else (completion.text, expected)
-    return float(compare(*sides, args.operation))
-
-
-def compare(text: str, reference: str, operation: str) -> bool:
-    """Return the result of OpenAI's ``string_check``; ``like`` means "contains"."""
-    if operation in ("eq", "ne"):
-        return (text == reference) == (operation == "eq")
-    return reference in text if operation == "like" else reference.casefold() in text.casefold()
 
 
 class Distinct(Args):

@@ -14,8 +14,8 @@ from rubricsvc.core.rubric import Check, Criterion, Rubric
 from rubricsvc.core.verdict import Reason, Verdict
 from rubricsvc.errors import InvalidError
 from workers import checks
-from workers.checks.schema import JsonSchema
-from workers.checks.similarity import Metric, similar
+from workers.checks.answers import Metric, similar
+from workers.checks.structure import JsonSchema
 
 
 def verdict(text: str, name: str, *, of_prompt: str | None = None, **args: object) -> Verdict:
@@ -60,7 +60,7 @@ def test_math_fails_on_timeout() -> None:
 
 
 def test_math_needs_an_answer() -> None:
-    assert "give `answer`, or the prompt a reference" in (verdict("1", "math").detail or "")
+    assert "`answer`" in (verdict("1", "math").detail or "")
 
 
 SCHEMA = {
@@ -165,7 +165,7 @@ def test_string(text: str, args: dict[str, object], value: float) -> None:
 def test_string_defaults_to_the_reference_of_the_prompt() -> None:
     assert verdict("Yes", "string", of_prompt="Yes").value == 1
     assert verdict("Yes", "string", of_prompt="Yes", reference="No").value == 0
-    assert "no reference" in (verdict("Yes", "string").detail or "")
+    assert "`reference`" in (verdict("Yes", "string").detail or "")
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,10 @@ import yaml
 
 from rubricsvc.core.rubric import Check, Criterion, Rubric
 from workers import checks
+from workers.checks.answers import Metric
 from workers.checks.cheating import Mark
 from workers.checks.instructions import INSTRUCTIONS
 from workers.checks.registry import CHECKS
-from workers.checks.similarity import Metric
 
 TEXT = (Path(__file__).resolve().parents[4] / "docs" / "checks.md").read_text(encoding="utf-8")
 

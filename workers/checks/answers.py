@@ -1,4 +1,4 @@
-"""The check ``similarity``: similarity to a reference, by the metrics of OpenAI's ``text_similarity``."""
+"""Checks against a right answer: ``string``, ``math`` and ``similarity``."""
 
 from __future__ import annotations
 
@@ -12,6 +12,77 @@ from pydantic import Field
 
 from rubricsvc.core.prompt import Completion, Prompt
 from workers.checks.registry import Args, CheckResult, check
+from workers.checks.sandbox.child_process import Child
+
+
+def _expected(given: str | None, prompt: Prompt, argument: str) -> str:
+    expected = prompt.reference if given is None else given
+    if expected is None:
+        raise ValueError(f"nothing to compare with: set `{argument}`, or the reference of the prompt")
+    return expected
+
+
+class String(Args):
+    """``operation``: eq, ne, like (contains) or ilike (contains, ignoring case), as in OpenAI's ``string_check``.
+
+    ``reference`` is by default that of the prompt.
+    """
+
+    reference: str | None = None
+    operation: Literal["eq", "ne", "like", "ilike"] = "eq"
+    strip: bool = False
+
+
+@check("string", String)
+def string(completion: Completion, prompt: Prompt, args: String) -> float:
+    """Return 1 or 0; ``strip`` ignores white space at the ends of both texts."""
+    expected = _expected(args.reference, prompt, "reference")
+    sides = (completion.text.strip(), expected.strip()) if args.strip else (completion.text, expected)
+    return float(compare(*sides, args.operation))
+
+
+def compare(text: str, reference: str, operation: str) -> bool:
+    """Return the result of OpenAI's ``string_check``; ``like`` means "contains"."""
+    if operation in ("eq", "ne"):
+        return (text == reference) == (operation == "eq")
+    return reference in text if operation == "like" else reference.casefold() in text.casefold()
+
+
+_verifier = Child(
+    "comparison",
+    """
+import resource
+resource.setrlimit(resource.RLIMIT_AS, (3 << 30, 3 << 30))
+def answer(expected, text, digits):
+    import logging
+    from math_verify import parse, verify
+    logging.disable(logging.CRITICAL)
+    marked = any(mark in expected for mark in ("$", "\\\\boxed", "\\\\(", "\\\\["))
+    gold = parse(expected if marked else f"${expected}$", parsing_timeout=None) or parse(expected, parsing_timeout=None)
+    if not gold:
+        raise ValueError(f"{expected!r} is not mathematics")
+    parsed = parse(text, parsing_timeout=None)
+    met = verify(gold, parsed, float_rounding=digits, timeout_seconds=None)
+    return [bool(met), str(parsed[-1]) if parsed else None]
+""",
+)
+
+
+class Math(Args):
+    """``answer``: the right answer, in LaTeX or plain, by default the prompt's reference. ``digits``: of decimals."""
+
+    answer: str | None = Field(default=None, min_length=1)
+    digits: int = Field(default=6, ge=0, le=15)
+    timeout_s: float = Field(default=10.0, gt=0.0, le=600.0)
+
+
+@check("math", Math)
+def math_answer(completion: Completion, prompt: Prompt, args: Math) -> CheckResult:
+    """Return 1 if the last mathematical answer of the text (the boxed one first) equals the right one, else 0."""
+    expected = _expected(args.answer, prompt, "answer")
+    met, answer = _verifier.ask(expected, completion.text, args.digits, timeout_s=args.timeout_s)
+    return CheckResult(float(met), f"the answer found is {answer}" if answer is not None else "no answer found")
+
 
 Metric = Literal[
     "fuzzy_match", "token_sort_ratio", "token_set_ratio", "bleu", "gleu", "meteor", "cosine",
@@ -30,9 +101,7 @@ class Similarity(Args):
 @check("similarity", Similarity)
 def similarity(completion: Completion, prompt: Prompt, args: Similarity) -> CheckResult:
     """Return the greatest similarity to one of the references, 0 to 1."""
-    references = args.references or ((prompt.reference,) if prompt.reference else ())
-    if not references:
-        raise ValueError("no reference: set `references`, or the reference of the prompt")
+    references = args.references or (_expected(None, prompt, "references"),)
     sides = [(completion.text, reference) for reference in references]
     values = [similar(*((a.lower(), b.lower()) if args.lower else (a, b)), args.metric) for a, b in sides]
     return CheckResult(max(values), f"{args.metric} {max(values):.4f}")
