@@ -99,8 +99,10 @@ def check_broker(url: str) -> None:
     Raises:
         UnavailableError: It does not answer.
     """
+    names = ("socket_connect_timeout", "socket_timeout") if url.startswith("redis") else ()
+    options = dict.fromkeys(names, BROKER_SECONDS)
     try:
-        with Connection(url, connect_timeout=BROKER_SECONDS, transport_options=_short(url)) as connection:
+        with Connection(url, connect_timeout=BROKER_SECONDS, transport_options=options) as connection:
             connection.ensure_connection(max_retries=1, interval_start=0, timeout=BROKER_SECONDS)
     except Exception as error:  # each transport raises kinds of its own
         raise UnavailableError(
@@ -113,9 +115,3 @@ def shown(url: str) -> str:
     """Return the URL without its password."""
     parts = urlsplit(url)
     return url.replace(f":{parts.password}@", ":***@") if parts.password else url
-
-
-def _short(url: str) -> dict[str, float]:
-    return (
-        {"socket_connect_timeout": BROKER_SECONDS, "socket_timeout": BROKER_SECONDS} if url.startswith("redis") else {}
-    )

@@ -110,23 +110,22 @@ class _Queue(Collector):
         return []  # registration must not read the database
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        up = GaugeMetricFamily("rubricsvc_database_up", "1 if the database responded to this scrape")
+        up = "1 if the database responded to this scrape"
         try:
             with self._db.read() as session:
                 queue = monitoring.queue(session)
                 if time.monotonic() - self._counted_at >= VERDICTS_SECONDS:
                     self._verdicts, self._counted_at = monitoring.verdicts(session), time.monotonic()
         except SQLAlchemyError:
-            up.add_metric([], 0)
-            yield up
+            yield GaugeMetricFamily("rubricsvc_database_up", up, value=0)
             return
-        up.add_metric([], 1)
+        yield GaugeMetricFamily("rubricsvc_database_up", up, value=1)
+        yield GaugeMetricFamily("rubricsvc_outbox_pending", "Messages not yet sent to the broker", value=queue.outbox)
         items = GaugeMetricFamily("rubricsvc_queue_items", "Items not scored yet", labels=["judge", "state"])
-        for (judge, state), count in queue.items.items():
-            items.add_metric([judge, state], count)
+        for names, count in queue.items.items():
+            items.add_metric(names, count)
+        yield items
         verdicts = GaugeMetricFamily("rubricsvc_verdicts", "Stored verdicts, counted once a minute", labels=["outcome"])
         for outcome, count in self._verdicts.items():
             verdicts.add_metric([outcome], count)
-        outbox = GaugeMetricFamily("rubricsvc_outbox_pending", "Messages not yet sent to the broker")
-        outbox.add_metric([], queue.outbox)
-        yield from (up, items, verdicts, outbox)
+        yield verdicts

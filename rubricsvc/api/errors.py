@@ -10,13 +10,13 @@ import structlog
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
-from sqlalchemy.exc import DataError, InterfaceError, OperationalError
-from sqlalchemy.exc import TimeoutError as PoolTimeout
+from sqlalchemy.exc import DataError
 from starlette.exceptions import HTTPException
 
 from rubricsvc.core.validation_messages import FieldPath, field_messages
 from rubricsvc.errors import InvalidError, MalformedError, RubricsvcError, TooLargeError, UnavailableError
 from rubricsvc.schemas import ErrorBody, Problem
+from rubricsvc.store.session import AWAY
 
 log = structlog.get_logger(__name__)
 
@@ -46,7 +46,7 @@ def from_exception(error: Exception) -> RubricsvcError:
             return _of_validation(error.errors())
         case HTTPException():
             return _of_http(error)
-        case OperationalError() | InterfaceError() | PoolTimeout():
+        case _ if isinstance(error, AWAY):
             log.error("database_unavailable", error=str(error))
             return UnavailableError("the database is unavailable", hint="check it with `rubricsvc doctor`")
         case DataError() | OverflowError():
@@ -63,8 +63,7 @@ def install(app: FastAPI) -> None:
     def handle(_request: Request, error: Exception) -> JSONResponse:
         return error_response(from_exception(error))
 
-    database_errors = (OperationalError, InterfaceError, DataError, OverflowError)
-    for kind in (RubricsvcError, RequestValidationError, HTTPException, *database_errors):
+    for kind in (RubricsvcError, RequestValidationError, HTTPException, *AWAY, DataError, OverflowError):
         app.add_exception_handler(kind, handle)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Annotated
 
 import structlog
@@ -30,13 +29,10 @@ async def healthz() -> Ready:
 @router.get("/readyz", responses=error_responses())
 def readyz(request: Request) -> Ready:
     """Report whether the database is at the newest schema and the broker reachable. The log has the reason of a 503."""
-    checks: dict[str, Callable[[], None]] = {
-        "database": lambda: see_ready(request.app.state.db),
-        "broker": lambda: check_broker(request.app.state.settings.broker_url),
-    }
-    for name, check in checks.items():
+    state = request.app.state
+    for name, check, target in (("database", see_ready, state.db), ("broker", check_broker, state.settings.broker_url)):
         try:
-            check()
+            check(target)
         except UnavailableError as error:  # its message has addresses, and this endpoint is public
             log.warning("not_ready", component=name, error=error.message)
             raise UnavailableError(f"{name}: not ready", hint=error.hint) from error

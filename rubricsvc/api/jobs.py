@@ -58,16 +58,11 @@ def submit(
             if PUBLISHED not in session.info:  # only a new job publishes
                 response.status_code = 200
     except IntegrityError:
-        _reject_unknown_completion(db, new)
+        with db.read() as session:
+            for item in new.items:
+                completions.get(session, item.completion_id)  # raises NotFoundError for an unknown one
         raise
     return _load(db, job.id)
-
-
-def _reject_unknown_completion(db: Database, new: NewJob) -> None:
-    """Raise NotFoundError for the first unknown completion."""
-    with db.read() as session:
-        for item in new.items:
-            completions.get(session, item.completion_id)
 
 
 @router.get("", responses=error_responses())
