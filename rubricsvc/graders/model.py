@@ -6,11 +6,19 @@ number, on the grader's own scale. ``docs/graders.md`` lists the differences.
 
 from __future__ import annotations
 
-import ast
-from collections.abc import Iterator
+import re
+import symtable
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import AfterValidator, Field, JsonValue, ValidationInfo, field_validator
+from pydantic import (
+    AfterValidator,
+    AliasChoices,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from rubricsvc.core import expressions
 from rubricsvc.core.base import Name, Value
@@ -25,9 +33,9 @@ from rubricsvc.core.rubric import (
     Scale,
     Turn,
     check_bounds,
-    reject_duplicates,
 )
 from rubricsvc.core.templates import MAX_LENGTH, TemplateText
+from rubricsvc.core.validation_messages import first_error
 
 NonEmptyText = Annotated[str, Field(min_length=1)]
 
@@ -43,33 +51,18 @@ MAX_PARTS = 100
 
 _LIMITS = {"cpu_s": 120, "wall_s": 120, "memory_mib": 2048, "disk_mib": 1024, "output_mib": 64}
 """OpenAI's limits of a program; ``output_mib``, the size of a file, is our own."""
-_UNIT = Numeric(low=0.0, high=1.0)
 
 
 def _defines_grade(source: str) -> str:
     """Check the source without running it."""
     try:
-        tree = ast.parse(source, "grader.py")
+        symbols = symtable.symtable(source, "grader.py", "exec").get_symbols()
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise ValueError(f"invalid Python: {str(error) or 'nested too deep'}") from None
-    if not {"grade", "*"} & set(_bound_names(tree)):
+    bound = {symbol.get_name() for symbol in symbols if symbol.is_assigned() or symbol.is_imported()}
+    if "grade" not in bound and not re.search(r"\bimport\s*\*", source):
         raise ValueError("function grade(sample, item) is missing")
     return source
-
-
-def _bound_names(tree: ast.Module) -> Iterator[str]:
-    """Yield the names that a module binds outside of functions and classes; ``*`` stands for a star import."""
-    nodes: list[ast.AST] = [tree]
-    while nodes:
-        node = nodes.pop()
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            yield node.name
-            continue
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            yield node.id
-        elif isinstance(node, ast.alias):
-            yield node.asname or node.name
-        nodes += ast.iter_child_nodes(node)
 
 
 Program = Annotated[str, Field(min_length=1, max_length=MAX_LENGTH), AfterValidator(_defines_grade)]
@@ -88,38 +81,25 @@ class _Grader(Value):
         return self.name.strip() or self.type
 
 
-class _Comparison(_Grader):
-    input: TemplateText
-    reference: TemplateText
-
-    def comparison(self, key: str, **args: JsonValue) -> Criterion:
-        check = Check(name=self.type, args={"input": self.input, "reference": self.reference, **args})
-        return Criterion(key=key, text=self.label, check=check)
-
-
-class StringCheck(_Comparison):
+class StringCheck(_Grader):
     """A grader that gives 1 where ``input`` matches ``reference``, else 0."""
 
     type: Literal["string_check"]
+    input: TemplateText
+    reference: TemplateText
     operation: Literal["eq", "ne", "like", "ilike"]
 
-    def criterion(self, key: str) -> Criterion:
-        """Return the grader as a criterion."""
-        return self.comparison(key, operation=self.operation)
 
-
-class TextSimilarity(_Comparison):
+class TextSimilarity(_Grader):
     """A grader of the similarity of ``input`` and ``reference``, 0 to 1."""
 
     type: Literal["text_similarity"]
+    input: TemplateText
+    reference: TemplateText
     evaluation_metric: Literal[
         "cosine", "fuzzy_match", "bleu", "gleu", "meteor",
         "rouge_1", "rouge_2", "rouge_3", "rouge_4", "rouge_5", "rouge_l",
     ]  # fmt: skip
-
-    def criterion(self, key: str) -> Criterion:
-        """Return the grader as a criterion."""
-        return self.comparison(key, metric=self.evaluation_metric)
 
 
 class Python(_Grader):
@@ -130,19 +110,10 @@ class Python(_Grader):
     image_tag: str | None = None  # ignored: programs have the worker's packages
     range: Range | None = None
 
-    def criterion(self, key: str) -> Criterion:
-        """Return the grader as a criterion."""
-        args: dict[str, Any] = {"source": self.source, **_LIMITS}
-        if self.range:
-            args["range"] = list(self.range)
-        return Criterion(key=key, text=self.label, scale=_scale(self.range), check=Check(name="python", args=args))
 
-
-class Input(Value):
+class Input(Turn):
     """A message to the model. Anything but text is an error."""
 
-    role: Literal["system", "developer", "user", "assistant"]
-    content: TemplateText
     type: Literal["message"] | None = None
 
     @field_validator("content", mode="before")
@@ -153,30 +124,25 @@ class Input(Value):
 
 
 def _text_of(part: Any) -> str:
-    if isinstance(part, str):
-        return part
+    match part:
+        case str():
+            return part
+        case {"type": "input_text" | "output_text" | "text", "text": str(text)}:
+            return text
     kind = part.get("type") if isinstance(part, dict) else None
-    if kind in ("input_text", "output_text", "text") and isinstance(part.get("text"), str):
-        return str(part["text"])
     raise ValueError(f"expected text or input_text, found {kind or type(part).__name__}; only text is supported")
 
 
-class OpenAISamplingParams(Value):
+class OpenAISamplingParams(SamplingParams):
     """OpenAI's sampling parameters; ``reasoning_effort`` is ignored."""
 
-    temperature: float | None = Field(default=None, ge=0.0)
-    top_p: float | None = Field(default=None, gt=0.0, le=1.0)
-    seed: int | None = None
-    max_completion_tokens: int | None = Field(default=None, ge=1, le=1_000_000)
-    max_completions_tokens: int | None = Field(default=None, ge=1, le=1_000_000)  # another name in some versions
+    max_tokens: int | None = Field(
+        default=None,
+        ge=1,
+        le=1_000_000,
+        validation_alias=AliasChoices("max_completion_tokens", "max_completions_tokens", "max_tokens"),
+    )
     reasoning_effort: str | None = None
-
-    @property
-    def overrides(self) -> SamplingParams | None:
-        """The parameters that are set, if any."""
-        max_tokens = self.max_completion_tokens or self.max_completions_tokens
-        sampling = SamplingParams(temperature=self.temperature, top_p=self.top_p, seed=self.seed, max_tokens=max_tokens)
-        return sampling if sampling != SamplingParams() else None
 
 
 class _Model(_Grader):
@@ -187,7 +153,9 @@ class _Model(_Grader):
     def custom_prompt(self, **labels: tuple[str, ...]) -> CustomPrompt:
         """Return the grader's messages as a custom prompt."""
         turns = tuple(Turn(role=message.role, content=message.content) for message in self.input)
-        sampling = self.sampling_params.overrides if self.sampling_params else None
+        given = self.sampling_params.model_dump(exclude_none=True) if self.sampling_params else {}
+        given.pop("reasoning_effort", None)
+        sampling = SamplingParams(**given) if given else None
         return CustomPrompt(turns=turns, sampling=sampling, model=self.model, **labels)
 
 
@@ -197,10 +165,6 @@ class ScoreModel(_Model):
     type: Literal["score_model"]
     range: Range | None = None
 
-    def criterion(self, key: str) -> Criterion:
-        """Return the grader as a criterion."""
-        return Criterion(key=key, text=self.label, scale=_scale(self.range), custom_prompt=self.custom_prompt())
-
 
 class LabelModel(_Model):
     """A grader that gives 1 where its model chooses one of ``passing_labels``, else 0."""
@@ -209,31 +173,13 @@ class LabelModel(_Model):
     labels: tuple[NonEmptyText, ...] = Field(min_length=2)
     passing_labels: tuple[NonEmptyText, ...] = Field(min_length=1)
 
-    @field_validator("labels")
-    @classmethod
-    def _distinct(cls, labels: tuple[str, ...]) -> tuple[str, ...]:
-        names = [label.strip() for label in labels]
-        reject_duplicates("label", names)
-        if "" in names:
-            raise ValueError("labels must not be blank")
-        return labels
-
-    @field_validator("passing_labels")
-    @classmethod
-    def _among_the_labels(cls, passing: tuple[str, ...], others: ValidationInfo) -> tuple[str, ...]:
-        unknown = [label for label in passing if label not in others.data.get("labels", passing)]
-        if unknown:
-            raise ValueError(f"{unknown[0]!r} is not among the labels")
-        return passing
-
-    def criterion(self, key: str) -> Criterion:
-        """Return the grader as a criterion."""
-        prompt = self.custom_prompt(labels=self.labels, passing=self.passing_labels)
-        return Criterion(key=key, text=self.label, scale=Binary(), custom_prompt=prompt)
-
-
-def _scale(bounds: Range | None) -> Scale:
-    return Numeric(low=bounds[0], high=bounds[1]) if bounds else _UNIT
+    @model_validator(mode="after")
+    def _consistent(self) -> LabelModel:
+        try:
+            self.custom_prompt(labels=self.labels, passing=self.passing_labels)
+        except ValidationError as error:
+            raise ValueError(first_error(error)[1]) from None
+        return self
 
 
 Part = Annotated[StringCheck | TextSimilarity | Python | ScoreModel | LabelModel, Field(discriminator="type")]
@@ -261,7 +207,7 @@ GRADERS: dict[str, type[Grader]] = {
 """The graders by ``type``."""
 
 
-def parts_of(grader: Grader) -> dict[str, Any]:
+def parts_of(grader: Grader) -> dict[str, Part]:
     """Return the parts of a grader by the key of their criterion."""
     return dict(grader.graders) if isinstance(grader, Multi) else {grader.label: grader}
 
@@ -269,5 +215,25 @@ def parts_of(grader: Grader) -> dict[str, Any]:
 def rubric_of(grader: Grader) -> Rubric:
     """Return the grader's rubric, whose reward is the grader's number on its own scale."""
     formula = grader.calculate_output if isinstance(grader, Multi) else None
-    criteria = tuple(part.criterion(key) for key, part in parts_of(grader).items())
+    criteria = tuple(_criterion(key, part) for key, part in parts_of(grader).items())
     return Rubric(criteria=criteria, formula="calculate_output", expression=formula)
+
+
+def _criterion(key: str, part: Part) -> Criterion:
+    scale: Scale = Binary()
+    if isinstance(part, Python | ScoreModel):
+        low, high = part.range or (0.0, 1.0)
+        scale = Numeric(low=low, high=high)
+    match part:
+        case ScoreModel():
+            return Criterion(key=key, text=part.label, scale=scale, custom_prompt=part.custom_prompt())
+        case LabelModel():
+            prompt = part.custom_prompt(labels=part.labels, passing=part.passing_labels)
+            return Criterion(key=key, text=part.label, scale=scale, custom_prompt=prompt)
+        case StringCheck():
+            args: dict[str, Any] = {"operation": part.operation, "input": part.input, "reference": part.reference}
+        case TextSimilarity():
+            args = {"metric": part.evaluation_metric, "input": part.input, "reference": part.reference}
+        case Python():
+            args = {"source": part.source, **_LIMITS} | ({"range": list(part.range)} if part.range else {})
+    return Criterion(key=key, text=part.label, scale=scale, check=Check(name=part.type, args=args))

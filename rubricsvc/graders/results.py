@@ -6,6 +6,7 @@ each failed part in ``metadata.details``. A failure is never a score.
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 
 from pydantic import Field
@@ -14,7 +15,7 @@ from rubricsvc.core.base import Value
 from rubricsvc.core.reward import reward_or_null
 from rubricsvc.core.rubric import Rubric, on_scale
 from rubricsvc.core.verdict import Reason, Verdict
-from rubricsvc.graders.model import Grader, Multi, Python, parts_of
+from rubricsvc.graders.model import Grader, Multi, Part, Python, StringCheck, TextSimilarity, parts_of
 
 
 class GraderErrors(Value):
@@ -87,15 +88,12 @@ def run_of(
     flags: dict[str, bool | str] = {"unresponsive_reward_error": True} if missing else {}
     for key, part in parts_of(grader).items():
         if key in by_key and by_key[key].value is None:
-            flags |= _flags(by_key[key], isinstance(part, Python), checked=rubric.by_key[key].kind == "checked")
+            flags |= _flags(by_key[key], part)
     if reward.value is None and not flags:  # every part has a number, but their formula has no value
         flags["formula_parse_error"] = True
         details["calculate_output"] = reward.null_reason or ""
-    scores = {
-        key: on_scale(rubric.by_key[key].scale, verdict.value)
-        for key, verdict in by_key.items()
-        if verdict.value is not None
-    }
+    scored = {key: verdict.value for key, verdict in by_key.items() if verdict.value is not None}
+    scores = {key: on_scale(rubric.by_key[key].scale, value) for key, value in scored.items()}
     spent = _tokens(by_key.values(), models)
     asked = sorted({models[key] for key in by_key if key in models})
     return GraderRun(
@@ -136,33 +134,31 @@ _FLAGS: dict[Reason | None, str] = {
 }
 
 
-def _flags(verdict: Verdict, python: bool, *, checked: bool) -> dict[str, bool | str]:
+def _flags(verdict: Verdict, part: Part) -> dict[str, bool | str]:
     """Return the flags of a part without a number."""
-    detail = verdict.detail or ""
     if verdict.reason in _FLAGS:
         return {_FLAGS[verdict.reason]: True}
-    if python and verdict.reason is Reason.NO_SANDBOX:
-        return {"python_grader_server_error": True, "python_grader_server_error_type": "no_sandbox"}
-    if python:
-        return {"python_grader_runtime_error": True, "python_grader_runtime_error_details": detail}
-    if checked:
-        return {"other_error": True}
+    match part:
+        case Python() if verdict.reason is Reason.NO_SANDBOX:
+            return {"python_grader_server_error": True, "python_grader_server_error_type": "no_sandbox"}
+        case Python():
+            return {"python_grader_runtime_error": True, "python_grader_runtime_error_details": verdict.detail or ""}
+        case StringCheck() | TextSimilarity():
+            return {"other_error": True}
     if verdict.reason is None or verdict.reason in _PARSE_ERRORS:
         return {"model_grader_parse_error": True}
     return {"model_grader_server_error": True, "model_grader_server_error_details": _describe_failure(verdict)}
 
 
 def _tokens(verdicts: Iterable[Verdict], models: Mapping[str, str]) -> dict[str, Tokens]:
-    spent: dict[str, Tokens] = {}
+    spent: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for verdict in verdicts:
-        if verdict.usage is None or verdict.criterion not in models:
-            continue
-        model, usage = models[verdict.criterion], verdict.usage
-        before, prompt, completion = spent.get(model, Tokens()), round(usage.prompt), round(usage.completion)
-        spent[model] = Tokens(
-            prompt_tokens=before.prompt_tokens + prompt,
-            completion_tokens=before.completion_tokens + completion,
-            total_tokens=before.total_tokens + prompt + completion,
-            cached_tokens=before.cached_tokens + round(usage.cached),
-        )
-    return spent
+        if verdict.usage is not None and verdict.criterion in models:
+            prompt, completion = round(verdict.usage.prompt), round(verdict.usage.completion)
+            spent[models[verdict.criterion]].update(
+                prompt_tokens=prompt,
+                completion_tokens=completion,
+                total_tokens=prompt + completion,
+                cached_tokens=round(verdict.usage.cached),
+            )
+    return {model: Tokens(**counts) for model, counts in spent.items()}

@@ -190,9 +190,9 @@ def test_read_makes_prompts_of_items(tmp_path: Path) -> None:
         ({**SCORE, "input": []}, "input"),
         ({**SCORE, "input": [{"role": "tool", "content": "x"}]}, "input[0].role"),
         ({**SCORE, "input": [{"role": "user", "content": [{"type": "input_image"}]}]}, "input[0].content"),
-        ({**LABEL, "passing_labels": ["fine"]}, "passing_labels"),
-        ({**LABEL, "labels": ["a", "a"]}, "labels"),
-        ({**LABEL, "labels": ["right", " "]}, "labels"),
+        ({**LABEL, "passing_labels": ["fine"]}, ""),
+        ({**LABEL, "labels": ["a", "a"]}, ""),
+        ({**LABEL, "labels": ["right", " "]}, ""),
         ({**PYTHON, "source": ""}, "source"),
         ({**PYTHON, "source": "#" * 256_001}, "source"),
         ({**PYTHON, "source": "def grade(:"}, "source"),
@@ -212,10 +212,11 @@ def test_read_makes_prompts_of_items(tmp_path: Path) -> None:
 def test_parse_rejects_invalid_graders_with_their_path(grader: dict[str, Any], path: str, tmp_path: Path) -> None:
     with pytest.raises(InvalidError) as error:
         parse(grader)
-    assert error.value.path == f"grader.{path}"
+    field = f"grader.{path}" if path else "grader"
+    assert error.value.path == field
     file = tmp_path / "bad.jsonl"
     file.write_text(json.dumps({"grader": grader, "item": {}}))
-    assert (errors_of(file, "openai_grader")[0][2]) == f"grader.{path}"
+    assert errors_of(file, "openai_grader")[0][2] == field
 
 
 def test_read_rejects_invalid_items(tmp_path: Path) -> None:
