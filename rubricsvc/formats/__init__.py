@@ -24,10 +24,9 @@ from rubricsvc.formats import (
     paperbench,
     preferences,
 )
-from rubricsvc.formats.entry import Entry
 from rubricsvc.formats.errors import FieldError, InvalidFileError, Location, file_error
 from rubricsvc.formats.input_file import InputFile
-from rubricsvc.formats.record import Record
+from rubricsvc.formats.record import Entry, Record
 
 __all__ = ["FORMATS", "FieldError", "InputFile", "InvalidFileError", "Record", "Records", "detect", "load", "stream"]
 
@@ -57,8 +56,12 @@ _FIELDS_OF = {
     "paperbench": ("requirements weight sub_tasks",),
     "ifeval": ("prompt instruction_id_list kwargs",),
     "openai_grader": (
-        *("item grader", "testing_criteria", "reinforcement type"),
-        *("type input", "type source", "type graders"),
+        "item grader",
+        "testing_criteria",
+        "reinforcement type",
+        "type input",
+        "type source",
+        "type graders",
     ),
     "llmbar": ("input output_1 output_2 label",),
     "evalbiasbench": ("bias instruction response1 response2",),
@@ -66,8 +69,6 @@ _FIELDS_OF = {
     "cherrl": ("sample_id prompt_input model_output",),
 }
 """The fields that identify a format: a record with all fields of one set has that format."""
-
-_NAME_IT = f"name it with --format (format=): {', '.join(FORMATS)}"
 
 RubricCheck = Callable[[Rubric], None]
 """Raises InvalidError, with a ``path``, for a rubric with an unknown check or invalid arguments."""
@@ -110,12 +111,8 @@ def stream(
 ) -> Iterator[Record]:
     """Yield the records of a file one by one, as `load` does. Use them only once it has ended without an error.
 
-    Args:
-        file: the file; ``file.errors`` has the errors of the records that were skipped.
-        format: as in `load`.
-        skip_invalid: as in `load`.
-        check: is called with each rubric; an InvalidError that it raises is an error of the record.
-        language: as in `load`.
+    ``file.errors`` has the errors of the records that were skipped. ``check`` is called with each rubric, and an
+    InvalidError that it raises is an error of the record.
     """
     name = format or detect(file)
     if name not in FORMATS:
@@ -164,10 +161,7 @@ def detect(file: InputFile) -> str:
         InvalidFileError: no format or several match; the message names the formats.
     """
     if file.is_folder:
-        if (file.path / "query.jsonl").is_file() and (file.path / "criteria.jsonl").is_file():
-            return "deep_research_bench"
-        message = "is a folder without query.jsonl and criteria.jsonl"
-        raise file_error(file.location, "unknown_format", message, _NAME_IT)
+        return "deep_research_bench"
     first = file.first()
     fields = set(first) if isinstance(first, dict) else set()
     matching = [name for name, sets in _FIELDS_OF.items() if any(fields.issuperset(one.split()) for one in sets)]
@@ -176,4 +170,5 @@ def detect(file: InputFile) -> str:
     if first is None or file.path.suffix.lower() in (".yaml", ".yml") or file.errors.count:
         return "native"  # no other format is YAML; and after a line that is not JSON, its error is what matters
     message = f"its first record has the fields {', '.join(sorted(fields)[:6])}" if fields else "has no fields"
-    raise file_error(file.location, "unknown_format", f"unknown format: {message}", _NAME_IT)
+    hint = f"name it with --format (format=): {', '.join(FORMATS)}"
+    raise file_error(file.location, "unknown_format", f"unknown format: {message}", hint)

@@ -12,9 +12,8 @@ from collections.abc import Iterator
 from rubricsvc.core.label import Label
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
-from rubricsvc.formats.entry import Entry, ForeignModel, Text
 from rubricsvc.formats.native import rubric_name
-from rubricsvc.formats.record import Record
+from rubricsvc.formats.record import Entry, ForeignModel, Record, Text
 
 RUBRIC = Rubric(criteria=(Criterion(key="good", text="The answer does well what the task asks."),))
 _REGIONS = {"pre_onset": 1.0, "post_onset": 0.0}

@@ -13,10 +13,10 @@ from typing import Any
 from rubricsvc.core.base import Value
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.errors import InvalidError
-from rubricsvc.formats.entry import Entry, Id
 from rubricsvc.formats.errors import InvalidFileError, Location
 from rubricsvc.formats.input_file import InputFile
 from rubricsvc.formats.native import PROMPT, prompt_fields
+from rubricsvc.formats.record import Entry, Id
 
 FIELDS = (*PROMPT, "prompt_id", "completion", *Completion.model_fields)
 

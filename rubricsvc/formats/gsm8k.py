@@ -13,8 +13,7 @@ from pydantic import ConfigDict
 from rubricsvc.core.label import Label
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
-from rubricsvc.formats.entry import Entry, ForeignModel, Text
-from rubricsvc.formats.record import Record
+from rubricsvc.formats.record import Entry, ForeignModel, Record, Text
 
 RUBRIC = Rubric(criteria=(Criterion(key="correct", text="The final number of the solution is the right one."),))
 

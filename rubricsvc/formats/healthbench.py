@@ -17,9 +17,8 @@ from pydantic import Field
 from rubricsvc.core.label import Label
 from rubricsvc.core.prompt import Completion, Message, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
-from rubricsvc.formats.entry import Entry, ForeignModel, Text
 from rubricsvc.formats.native import rubric_name
-from rubricsvc.formats.record import Record
+from rubricsvc.formats.record import Entry, ForeignModel, Record, Text
 
 
 class _Item(ForeignModel):

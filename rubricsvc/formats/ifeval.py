@@ -12,9 +12,8 @@ from pydantic import Field, JsonValue
 
 from rubricsvc.core.prompt import Prompt
 from rubricsvc.core.rubric import Check, Criterion, Rubric
-from rubricsvc.formats.entry import Entry, ForeignModel, Id, Text
 from rubricsvc.formats.native import rubric_name
-from rubricsvc.formats.record import Record
+from rubricsvc.formats.record import Entry, ForeignModel, Id, Record, Text
 
 
 class _Line(ForeignModel):  # type: ignore[no-redef]  # a field named kwargs, and mypy thinks of those of __init__

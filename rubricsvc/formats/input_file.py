@@ -15,8 +15,8 @@ from pydantic import ValidationError
 
 from rubricsvc.core.validation_messages import field_messages
 from rubricsvc.formats import json_records, yaml_records
-from rubricsvc.formats.entry import Entry
 from rubricsvc.formats.errors import FileErrors, InvalidFileError, Location, file_error
+from rubricsvc.formats.record import Entry
 
 T = TypeVar("T")
 

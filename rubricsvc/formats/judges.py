@@ -10,8 +10,8 @@ from typing import TextIO
 from rubricsvc.core.judge import Judge
 from rubricsvc.errors import RubricsvcError
 from rubricsvc.formats import yaml_records
-from rubricsvc.formats.entry import Entry
 from rubricsvc.formats.input_file import InputFile
+from rubricsvc.formats.record import Entry
 
 
 def load_judges(path: Path, find: Callable[[str], Judge]) -> list[Judge]:

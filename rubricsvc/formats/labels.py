@@ -13,8 +13,8 @@ from typing import Any
 from rubricsvc.core.base import Value
 from rubricsvc.core.label import OVERALL, Label
 from rubricsvc.core.rubric import Rubric, level_value
-from rubricsvc.formats.entry import Entry, Id
 from rubricsvc.formats.errors import Location
+from rubricsvc.formats.record import Entry, Id
 
 FIELDS = ("completion_id", "rubric", "rubric_id", *Label.model_fields)
 

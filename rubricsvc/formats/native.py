@@ -17,9 +17,8 @@ from rubricsvc.core.label import OVERALL, Label
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric, level_value
 from rubricsvc.errors import InvalidError
-from rubricsvc.formats.entry import Entry
 from rubricsvc.formats.errors import InvalidFileError
-from rubricsvc.formats.record import Record
+from rubricsvc.formats.record import Entry, Record
 from rubricsvc.formats.yaml_records import write
 
 PROMPT = ("prompt", "reference", "documents", "tags", "item")
@@ -180,8 +179,7 @@ def _labels(entry: Entry, given: Any, rubric: Rubric | None) -> Iterator[Label]:
         if rubric is not None and criterion is None and key != OVERALL:
             entry.expected("unknown_criterion", f"one of {', '.join(list(rubric.by_key)[:8])}", key, path)
             continue
-        people = values if isinstance(values, dict) else _unnamed(values if isinstance(values, list) else [values])
-        for person, value in people.items():
+        for person, value in _by_person(values).items():
             try:
                 label = {"criterion": key, "annotator": person, "value": _value(criterion, value)}
                 yield entry.build(Label, label, path, nested={"annotator": {}, "value": {}})
@@ -191,14 +189,17 @@ def _labels(entry: Entry, given: Any, rubric: Rubric | None) -> Iterator[Label]:
                 entry.add("unknown_level", str(error), path)
 
 
+def _by_person(values: Any) -> dict[str, Any]:
+    if isinstance(values, dict):
+        return values
+    listed = values if isinstance(values, list) else [values]
+    return {f"person {number}": value for number, value in enumerate(listed, start=1)}
+
+
 def _value(criterion: Criterion | None, given: Any) -> Any:
     if isinstance(given, str):
         return level_value(criterion.scale if criterion else None, given)
     return float(given) if isinstance(given, bool) else given
-
-
-def _unnamed(values: list[Any]) -> dict[str, Any]:
-    return {f"person {number}": value for number, value in enumerate(values, start=1)}
 
 
 def dump(records: Iterable[Record], stream: TextIO, *, yaml: bool = False) -> None:
@@ -238,12 +239,5 @@ def plain(record: Record) -> dict[str, Any]:
     for label in record.labels:
         by_key.setdefault(label.criterion, {})[label.annotator] = label.value
     if by_key:
-        data["labels"] = {key: _plain_labels(people) for key, people in by_key.items()}
+        data["labels"] = by_key
     return data
-
-
-def _plain_labels(people: dict[str, float | None]) -> Any:
-    values = list(people.values())
-    if list(people) != list(_unnamed(values)):
-        return people
-    return values if len(values) > 1 else values[0]

@@ -19,10 +19,9 @@ from typing import Any, TypeVar
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.validation_messages import FieldPath
 from rubricsvc.errors import InvalidError
-from rubricsvc.formats.entry import Entry
 from rubricsvc.formats.errors import InvalidFileError, Location
 from rubricsvc.formats.native import rubric_name
-from rubricsvc.formats.record import Record
+from rubricsvc.formats.record import Entry, Record
 from rubricsvc.graders.model import GRADERS, Grader, rubric_of
 
 T = TypeVar("T")
@@ -43,20 +42,20 @@ def read(entry: Entry) -> Iterator[Record]:
             yield Record(None, rubric_of(grader), name=rubric_name(grader.label), location=entry.location)
 
 
-_GRADER_PATHS: tuple[FieldPath, ...] = (("grader",), ("reinforcement", "grader"), ("method", "reinforcement", "grader"))
-
-
 def _graders_in(data: dict[str, Any]) -> list[tuple[FieldPath, Any]]:
     """Return the graders in a record, each with its path; none for a row of data."""
-    if isinstance(several := data.get("testing_criteria"), list):
-        return [(("testing_criteria", number), one) for number, one in enumerate(several)]
-    for path in _GRADER_PATHS:
-        here: Any = data
-        for step in path:
-            here = here.get(step) if isinstance(here, dict) else None
-        if here is not None:
-            return [(path, here)]
-    return [((), data)] if "type" in data and data.keys() & {"name", "input", "source", "graders"} else []
+    match data:
+        case {"testing_criteria": list(several)}:
+            return [(("testing_criteria", number), one) for number, one in enumerate(several)]
+        case {"grader": one}:
+            return [(("grader",), one)]
+        case {"reinforcement": {"grader": one}}:
+            return [(("reinforcement", "grader"), one)]
+        case {"method": {"reinforcement": {"grader": one}}}:
+            return [(("method", "reinforcement", "grader"), one)]
+        case {"type": _} if data.keys() & {"name", "input", "source", "graders"}:
+            return [((), data)]
+    return []
 
 
 def _item(entry: Entry) -> Record:

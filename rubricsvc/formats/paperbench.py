@@ -17,9 +17,8 @@ from rubricsvc.core.base import MAX_NAME_LENGTH, UnitInterval
 from rubricsvc.core.label import Label
 from rubricsvc.core.rubric import Criterion, Group, Rubric
 from rubricsvc.core.validation_messages import FieldPath
-from rubricsvc.formats.entry import Entry, ForeignModel, Text
 from rubricsvc.formats.native import rubric_name
-from rubricsvc.formats.record import Record
+from rubricsvc.formats.record import Entry, ForeignModel, Record, Text
 
 
 class _Node(ForeignModel):

@@ -9,44 +9,38 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal
 
-from pydantic import Field
+from pydantic import AliasChoices, Field
 
 from rubricsvc.core.label import Label
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
-from rubricsvc.formats.entry import Entry, ForeignModel, Text
-from rubricsvc.formats.record import Record
+from rubricsvc.formats.record import Entry, ForeignModel, Record, Text
 
 RUBRIC = Rubric(criteria=(Criterion(key="follows", text="Does exactly what the instruction asks."),))
 
 
-class _LlmBar(ForeignModel):
-    instruction: Text = Field(alias="input")
-    first: str = Field(alias="output_1")
-    second: str = Field(alias="output_2")
+class _Pair(ForeignModel):
+    """A line of LLMBar, or one of EvalBiasBench, whose ``bias`` is the bias that it tests."""
+
+    instruction: Text = Field(validation_alias=AliasChoices("instruction", "input"))
+    first: str = Field(validation_alias=AliasChoices("response1", "output_1"))
+    second: str = Field(validation_alias=AliasChoices("response2", "output_2"))
     label: Literal[1, 2]
     bias: str = ""
 
 
-class _EvalBias(ForeignModel):
-    instruction: Text
-    first: str = Field(alias="response1")
-    second: str = Field(alias="response2")
-    label: Literal[1, 2]
-    bias: str
-
-
 def llmbar(entry: Entry) -> Iterator[Record]:
     """Yield two records for a pair."""
-    return _records(entry, entry.build(_LlmBar, entry.data), f"llmbar-{entry.number}")
+    return _records(entry, f"llmbar-{entry.number}")
 
 
 def evalbiasbench(entry: Entry) -> Iterator[Record]:
-    """Yield two records for a pair. The bias that it tests becomes the prompt's tag."""
-    return _records(entry, entry.build(_EvalBias, entry.data), f"evalbiasbench-{entry.number}")
+    """Yield two records for a pair. The bias becomes the prompt's tag."""
+    return _records(entry, f"evalbiasbench-{entry.number}")
 
 
-def _records(entry: Entry, pair: _LlmBar | _EvalBias, name: str) -> Iterator[Record]:
+def _records(entry: Entry, name: str) -> Iterator[Record]:
+    pair = entry.build(_Pair, entry.data)
     prompt = Prompt.of(pair.instruction, tags=(pair.bias,) if pair.bias else ())
     for number, text in ((1, pair.first), (2, pair.second)):
         label = Label(criterion="follows", annotator="person 1", value=float(pair.label == number))

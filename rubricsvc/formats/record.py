@@ -1,13 +1,39 @@
-"""The record that every format is read into."""
+"""A record of a file: as plain data (`Entry`), and as values (`Record`)."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from typing import Annotated, Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, PlainValidator, ValidationError
+from pydantic_core import PydanticCustomError
 
 from rubricsvc.core.label import Label
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Rubric
-from rubricsvc.formats.errors import Location
+from rubricsvc.core.validation_messages import FieldPath, describe, field_messages, unknown_field
+from rubricsvc.formats.errors import FieldError, InvalidFileError, Location
+
+Model = TypeVar("Model", bound=BaseModel)
+Text = Annotated[str, Field(min_length=1)]
+
+
+def _id(value: Any) -> int | str:
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        raise PydanticCustomError("id_type", "expected an id")
+    return value
+
+
+Id = Annotated[int | str, PlainValidator(_id)]
+"""A number or a text."""
+
+
+class ForeignModel(BaseModel):
+    """Base of the records of other projects' formats. Unknown fields are ignored."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,3 +52,74 @@ class Record:
     id: str | None = None
     name: str = ""
     location: Location = field(default=Location(""), compare=False, repr=False)
+
+
+@dataclass(slots=True)
+class Entry:
+    """One record of a file: its ``data``, where it is, and the ``errors`` in it.
+
+    ``number`` counts the records of the file from 1; ``name`` is the stem of the file's name, with the number behind it
+    from the second record on.
+    """
+
+    data: Any
+    location: Location
+    name: str = ""
+    number: int = 1
+    errors: list[FieldError] = field(default_factory=list)
+
+    def add(self, code: str, message: str, path: FieldPath = ()) -> None:
+        """Add an error in the field ``path``."""
+        self.errors.append(self.location.error(code, message, path))
+
+    def expected(self, code: str, what: str, value: Any, path: FieldPath = ()) -> None:
+        """Add the error "expected ``what``, found ``value``"."""
+        self.add(code, f"expected {what}, found {describe(value)}", path)
+
+    def mapping(self, allowed: Collection[str]) -> dict[str, Any]:
+        """Return the data, after adding an error for each field that is not ``allowed``.
+
+        Raises:
+            InvalidFileError: it is not a mapping.
+        """
+        if not isinstance(self.data, dict):
+            self.expected("dict_type", "a mapping", self.data)
+            raise InvalidFileError(self.errors)
+        for name in self.data:
+            if name not in allowed:
+                self.add("extra_forbidden", unknown_field(name, allowed), (name,))
+        return self.data
+
+    def build(
+        self,
+        model: type[Model],
+        data: Any,
+        path: FieldPath = (),
+        *,
+        nested: Mapping[str, Mapping[str, str]] | None = None,
+    ) -> Model:
+        """Return ``data`` as a ``model``.
+
+        Args:
+            model: the model.
+            data: plain data.
+            path: where the data is in the record.
+            nested: fields of ``data`` whose own fields are in the record itself, with the names of these in the record
+                where they differ.
+
+        Raises:
+            InvalidFileError: the data is invalid; the errors are added.
+        """
+        try:
+            return model.model_validate_json(json.dumps(data), strict=True)
+        except ValidationError as error:
+            for one in field_messages(error, model=model, data=data):
+                message = "is nested too deep" if one.code == "json_invalid" else one.message  # we wrote this JSON
+                self.add(one.code, message, (*path, *_flat(one.path, nested or {})))
+            raise InvalidFileError(self.errors) from None
+
+
+def _flat(path: FieldPath, nested: Mapping[Any, Mapping[Any, str]]) -> FieldPath:
+    if not path or path[0] not in nested:
+        return path
+    return (*(nested[path[0]].get(step, step) for step in path[1:2]), *path[2:])

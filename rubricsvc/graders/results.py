@@ -117,20 +117,19 @@ def _describe_failure(verdict: Verdict) -> str:
     return ": ".join(filter(None, (str(verdict.reason or verdict.outcome), verdict.detail)))
 
 
-_PARSE_ERRORS = {
-    Reason.TRUNCATED,
-    Reason.UNPARSEABLE,
-    Reason.WRONG_CRITERIA,
-    Reason.CONTRADICTORY,
-    Reason.TEMPLATE_COPIED,
-    Reason.OUT_OF_RANGE,
-    Reason.NO_ANSWER,
-}
 _FLAGS: dict[Reason | None, str] = {
     Reason.NO_VARIABLE: "invalid_variable_error",
     Reason.NOT_JSON: "sample_parse_error",
     Reason.TOO_LONG: "truncated_observation_error",
     Reason.DECLINED: "model_grader_refusal_error",
+    Reason.TRUNCATED: "model_grader_parse_error",
+    Reason.UNPARSEABLE: "model_grader_parse_error",
+    Reason.WRONG_CRITERIA: "model_grader_parse_error",
+    Reason.CONTRADICTORY: "model_grader_parse_error",
+    Reason.TEMPLATE_COPIED: "model_grader_parse_error",
+    Reason.OUT_OF_RANGE: "model_grader_parse_error",
+    Reason.NO_ANSWER: "model_grader_parse_error",
+    None: "model_grader_parse_error",  # an abstention
 }
 
 
@@ -145,8 +144,6 @@ def _flags(verdict: Verdict, part: Part) -> dict[str, bool | str]:
             return {"python_grader_runtime_error": True, "python_grader_runtime_error_details": verdict.detail or ""}
         case StringCheck() | TextSimilarity():
             return {"other_error": True}
-    if verdict.reason is None or verdict.reason in _PARSE_ERRORS:
-        return {"model_grader_parse_error": True}
     return {"model_grader_server_error": True, "model_grader_server_error_details": _describe_failure(verdict)}
 
 

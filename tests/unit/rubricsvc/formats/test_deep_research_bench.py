@@ -86,7 +86,7 @@ def changed(**change: Any) -> list[Any]:
         ({"criteria": changed(id=1)}, ("criteria.jsonl", 2, "id", "duplicate_key")),
         (
             {"criteria": changed(dimension_weight={"insight": 1.0})},
-            ("criteria.jsonl", 2, "dimension_weight", "missing"),
+            ("criteria.jsonl", 2, "", "value_error"),
         ),
         (
             {"criteria": changed(criterions={"insight": [], "readability": []})},
