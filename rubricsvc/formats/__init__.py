@@ -7,6 +7,7 @@ found, and raised as one ``InvalidFileError``. With ``skip_invalid`` the invalid
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from rubricsvc.core import reward
@@ -31,44 +32,35 @@ from rubricsvc.formats.record import Entry, Record
 __all__ = ["FORMATS", "FieldError", "InputFile", "InvalidFileError", "Record", "Records", "detect", "load", "stream"]
 
 
-def _each(read: Callable[[Entry], Iterable[Record]]) -> Callable[[InputFile], Iterator[Record]]:
-    return lambda file: file.parse(read)
+@dataclass(frozen=True)
+class Format:
+    """A format, and the ``fields`` that identify it: a record with all fields of one of these lists has this format.
+
+    ``read`` yields the valid records of a file, and adds the errors of the others to ``file.errors``.
+    """
+
+    read: Callable[..., Iterator[Record]]
+    fields: tuple[str, ...]
 
 
-FORMATS: dict[str, Callable[..., Iterator[Record]]] = {
-    "native": _each(native.read),
-    "healthbench": _each(healthbench.read),
-    "deep_research_bench": deep_research_bench.read,
-    "paperbench": _each(paperbench.read),
-    "ifeval": _each(ifeval.read),
-    "openai_grader": _each(openai_grader.read),
-    "llmbar": _each(preferences.llmbar),
-    "evalbiasbench": _each(preferences.evalbiasbench),
-    "gsm8k": _each(gsm8k.read),
-    "cherrl": _each(cherrl.read),
+def _format(read: Callable[[Entry], Iterable[Record]], *fields: str) -> Format:
+    return Format(lambda file: file.parse(read), fields)
+
+
+_DEEP_RESEARCH_BENCH = ("criterions dimension_weight", "topic language prompt", "article prompt")
+_OPENAI = ("item grader", "testing_criteria", "reinforcement type", "type input", "type source", "type graders")
+FORMATS = {
+    "native": _format(native.read, "criteria", "prompt completions"),
+    "healthbench": _format(healthbench.read, "prompt_id rubrics", "prompt_id binary_labels"),
+    "deep_research_bench": Format(deep_research_bench.read, _DEEP_RESEARCH_BENCH),
+    "paperbench": _format(paperbench.read, "requirements weight sub_tasks"),
+    "ifeval": _format(ifeval.read, "prompt instruction_id_list kwargs"),
+    "openai_grader": _format(openai_grader.read, *_OPENAI),
+    "llmbar": _format(preferences.llmbar, "input output_1 output_2 label"),
+    "evalbiasbench": _format(preferences.evalbiasbench, "bias instruction response1 response2"),
+    "gsm8k": _format(gsm8k.read, "question ground_truth"),
+    "cherrl": _format(cherrl.read, "sample_id prompt_input model_output"),
 }
-"""Each yields the valid records of a file, and adds the errors of the others to ``file.errors``."""
-
-_FIELDS_OF = {
-    "native": ("criteria", "prompt completions"),
-    "healthbench": ("prompt_id rubrics", "prompt_id binary_labels"),
-    "deep_research_bench": ("criterions dimension_weight", "topic language prompt", "article prompt"),
-    "paperbench": ("requirements weight sub_tasks",),
-    "ifeval": ("prompt instruction_id_list kwargs",),
-    "openai_grader": (
-        "item grader",
-        "testing_criteria",
-        "reinforcement type",
-        "type input",
-        "type source",
-        "type graders",
-    ),
-    "llmbar": ("input output_1 output_2 label",),
-    "evalbiasbench": ("bias instruction response1 response2",),
-    "gsm8k": ("question ground_truth",),
-    "cherrl": ("sample_id prompt_input model_output",),
-}
-"""The fields that identify a format: a record with all fields of one set has that format."""
 
 RubricCheck = Callable[[Rubric], None]
 """Raises InvalidError, with a ``path``, for a rubric with an unknown check or invalid arguments."""
@@ -122,7 +114,7 @@ def stream(
         raise InvalidError(message, hint=hint, path="language")
     options = {"language": language} if language is not None else {}
     errors, count = file.errors, 0
-    for record in FORMATS[name](file, **options):
+    for record in FORMATS[name].read(file, **options):
         before = errors.count
         if record.rubric is not None:
             errors.add(*_rubric_errors(record.rubric, record.location, check))
@@ -164,7 +156,7 @@ def detect(file: InputFile) -> str:
         return "deep_research_bench"
     first = file.first()
     fields = set(first) if isinstance(first, dict) else set()
-    matching = [name for name, sets in _FIELDS_OF.items() if any(fields.issuperset(one.split()) for one in sets)]
+    matching = [name for name, one in FORMATS.items() if any(fields.issuperset(names.split()) for names in one.fields)]
     if len(matching) == 1:
         return matching[0]
     if first is None or file.path.suffix.lower() in (".yaml", ".yml") or file.errors.count:

@@ -69,14 +69,8 @@ def _example(entry: Entry) -> Record:
         references = ideal.ideal_completions_ref_completions or ()
         completions += (Completion(text=text, policy="reference") for text in references)
     name = rubric_name(f"healthbench-{line.prompt_id}")
-    return Record(
-        _prompt(line, line.example_tags),
-        _rubric(line.rubrics),
-        tuple(completions),
-        id=line.prompt_id,
-        name=name,
-        location=entry.location,
-    )
+    prompt, rubric = _prompt(line, line.example_tags), _rubric(line.rubrics)
+    return Record(prompt, rubric, tuple(completions), (), line.prompt_id, name, entry.location)
 
 
 def _meta_example(entry: Entry) -> Record:

@@ -7,7 +7,7 @@ import io
 import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
-from itertools import chain, count
+from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar, cast
 
@@ -20,8 +20,6 @@ from rubricsvc.formats.record import Entry
 
 T = TypeVar("T")
 
-MAX_LINE = 64 * 1024 * 1024
-"""Bytes of one line of JSONL."""
 MAX_TEXT = 256 * 1024 * 1024
 """Bytes of a file that is not JSONL."""
 HEAD = 8192
@@ -119,7 +117,7 @@ class InputFile:
             if kind is None and (start := re.match(rb"\s*\{([ \r]*\n)?", stream.peek(HEAD))):
                 kind = "json" if start[1] else "jsonl"
             if kind == "jsonl":
-                documents = json_records.read_lines(self._lines(stream), self.name, self.errors)
+                documents = json_records.read_lines(stream, self.name, self.errors)
             elif kind == "json":
                 documents = json_records.read_document(self._text(stream), self.name)
             else:
@@ -141,23 +139,11 @@ class InputFile:
     def _begin(self, stream: io.BufferedReader[Any]) -> None:
         """Check that the file is text, and skip a byte order mark."""
         head = stream.peek(HEAD)
-        if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-            raise file_error(self.location, "encoding", "is UTF-16, expected UTF-8", "save it as UTF-8")
         if b"\0" in head:
-            hint = "unpack it if it is compressed, or convert it to JSONL"
-            raise file_error(self.location, "not_text", "is a binary file, expected text in UTF-8", hint)
+            hint = "unpack it if it is compressed, convert it to JSONL, or save it as UTF-8"
+            raise file_error(self.location, "not_text", "is binary or UTF-16, expected text in UTF-8", hint)
         if head.startswith(codecs.BOM_UTF8):
             stream.read(len(codecs.BOM_UTF8))
-
-    def _lines(self, stream: BinaryIO) -> Iterator[bytes]:
-        for number in count(1):
-            line = stream.readline(MAX_LINE + 1)
-            if len(line) > MAX_LINE:
-                location = Location(self.name, number)
-                raise file_error(location, "line_too_long", "line is too long; expected one record on a line")
-            if not line:
-                return
-            yield line
 
     def _text(self, stream: BinaryIO) -> str:
         data = stream.read(MAX_TEXT + 1)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, BinaryIO
 
 from rubricsvc.core.strict_json import JsonError, parse
 from rubricsvc.formats.errors import FileErrors, Location, file_error
+
+MAX_LINE = 64 * 1024 * 1024
+"""Bytes of one line of JSONL."""
 
 Document = tuple[Any, Location]
 """One record as plain data, and where it is."""
@@ -16,9 +19,16 @@ Document = tuple[Any, Location]
 _GAP = re.compile(r"[\s,]*")
 
 
-def read_lines(lines: Iterable[bytes], file: str, errors: FileErrors) -> Iterator[Document]:
-    """Yield one record for each line that is not blank. A line that is not JSON is added to ``errors``."""
-    for number, line in enumerate(lines, start=1):
+def read_lines(stream: BinaryIO, file: str, errors: FileErrors) -> Iterator[Document]:
+    """Yield one record for each line that is not blank. A line that is not JSON is added to ``errors``.
+
+    Raises:
+        InvalidFileError: a line is too long.
+    """
+    for number, line in enumerate(iter(lambda: stream.readline(MAX_LINE + 1), b""), start=1):
+        if len(line) > MAX_LINE:
+            message = "line is too long; expected one record on a line"
+            raise file_error(Location(file, number), "line_too_long", message)
         if not line.strip():
             continue
         try:

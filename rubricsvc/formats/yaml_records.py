@@ -6,8 +6,9 @@ keeps the last of duplicate keys, and forgets positions. docs/adr/0015 says why 
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, TextIO
 
 import yaml
@@ -27,6 +28,12 @@ _SCALARS = {
     "bool": re.compile(r"true|True|TRUE|false|False|FALSE"),
     "int": re.compile(r"[-+]?[0-9]+"),
     "float": re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)"),
+}
+_VALUES: dict[str, Callable[[str], Any]] = {
+    "null": lambda _: None,
+    "bool": lambda text: text.lower() == "true",
+    "int": lambda text: int(text) if len(text) < 1000 else math.inf,  # more digits cannot be stored either
+    "float": lambda text: float(text.lower().replace(".inf", "inf").replace(".nan", "nan")),
 }
 _HINT = "quote a value that holds ': ' or ' #' or begins with one of [{&*!|>'\"%@`; indent with spaces"
 
@@ -118,14 +125,7 @@ class _Builder:
         text = node.value
         if kind not in ("str", "!") and (kind not in _SCALARS or not _SCALARS[kind].fullmatch(text)):
             raise self._tag_error(node)
-        data: Any = text
-        if kind == "null":
-            data = None
-        elif kind == "bool":
-            data = text.lower() == "true"
-        elif kind in ("int", "float"):
-            number = float(text.lower().replace(".inf", "inf").replace(".nan", "nan"))
-            data = int(text) if kind == "int" and abs(number) < float("inf") else number
+        data = _VALUES[kind](text) if kind in _VALUES else text
         try:
             check_storable(data)
         except JsonError as error:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from rubricsvc.errors import InvalidError
-from rubricsvc.formats import FieldError, InputFile, InvalidFileError, detect, input_file, load, stream
+from rubricsvc.formats import FieldError, InputFile, InvalidFileError, detect, input_file, json_records, load, stream
 from rubricsvc.formats.errors import MAX_LISTED
 
 GOOD = '{"prompt": "Why?", "criteria": [{"key": "a", "text": "Says why."}]}\n'
@@ -39,7 +39,7 @@ def only_error(path: Path) -> FieldError:
         ("empty.jsonl", b"", "no_records", None),
         ("blank.jsonl", b"\xef\xbb\xbf \n\n", "no_records", None),
         ("binary.jsonl", b"\x01\x00\x02", "not_text", None),
-        ("utf16.jsonl", GOOD.encode("utf-16"), "encoding", None),
+        ("utf16.jsonl", GOOD.encode("utf-16"), "not_text", None),
         ("latin.yaml", "prompt: hi\ncriteria: [café]\n".encode("latin-1"), "encoding", 2),
         ("x.jsonl", gzip.compress(GOOD.encode(), mtime=0), "not_text", None),
         ("x.yaml", b"PK\x03\x04\0...", "not_text", None),
@@ -98,7 +98,7 @@ def test_load_reports_bytes_that_are_not_utf8(tmp_path: Path) -> None:
 
 
 def test_load_reports_too_long_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(input_file, "MAX_LINE", 1000)
+    monkeypatch.setattr(json_records, "MAX_LINE", 1000)
     error = only_error(write(tmp_path, "r.jsonl", GOOD + '{"prompt": "' + "x" * 5000 + '"}\n' + GOOD))
     assert (error.line, error.code) == (2, "line_too_long")
 
