@@ -16,7 +16,7 @@ from rubricsvc.errors import InvalidError
 from rubricsvc.formats.errors import InvalidFileError, Location
 from rubricsvc.formats.input_file import InputFile
 from rubricsvc.formats.native import PROMPT, prompt_fields
-from rubricsvc.formats.record import Entry, Id
+from rubricsvc.formats.record import Entry
 
 FIELDS = (*PROMPT, "prompt_id", "completion", *Completion.model_fields)
 
@@ -26,7 +26,7 @@ class CompletionLine(Value):
 
     completion: Completion
     prompt: Prompt | None = None
-    prompt_id: Id | None = None
+    prompt_id: int | str | None = None
 
 
 def matches(first: Any) -> bool:

@@ -13,11 +13,11 @@ from pydantic import Field, JsonValue
 from rubricsvc.core.prompt import Prompt
 from rubricsvc.core.rubric import Check, Criterion, Rubric
 from rubricsvc.formats.native import rubric_name
-from rubricsvc.formats.record import Entry, ForeignModel, Id, Record, Text
+from rubricsvc.formats.record import Entry, ForeignModel, Record, Text
 
 
 class _Line(ForeignModel):  # type: ignore[no-redef]  # a field named kwargs, and mypy thinks of those of __init__
-    key: Id
+    key: int | str
     prompt: Text
     instruction_id_list: Annotated[list[Text], Field(min_length=1)]
     kwargs: list[dict[str, JsonValue]]

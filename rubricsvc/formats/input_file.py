@@ -45,25 +45,13 @@ class InputFile:
             errors: the collection that errors are added to; an own one by default.
         """
         self.path = Path(path)
-        self.location = Location(name or str(path))
+        self.name = name or str(path)
+        self.location = Location(self.name)
         self.errors = errors if errors is not None else FileErrors()
+        self.is_stream = stream is not None
+        self.is_folder = stream is None and self.path.is_dir()
         self._stream = stream
         self._entries: Iterator[Entry] | None = None
-
-    @property
-    def name(self) -> str:
-        """What messages call the file."""
-        return self.location.file
-
-    @property
-    def is_stream(self) -> bool:
-        """Whether it is read from an open stream, so that ``path`` is only a name."""
-        return self._stream is not None
-
-    @property
-    def is_folder(self) -> bool:
-        """Whether it is a folder."""
-        return not self.is_stream and self.path.is_dir()
 
     def first(self) -> Any:
         """Return the data of the first record that can be read, without consuming it; None if there is none.

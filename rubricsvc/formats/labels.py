@@ -14,7 +14,7 @@ from rubricsvc.core.base import Value
 from rubricsvc.core.label import OVERALL, Label
 from rubricsvc.core.rubric import Rubric, level_value
 from rubricsvc.formats.errors import Location
-from rubricsvc.formats.record import Entry, Id
+from rubricsvc.formats.record import Entry
 
 FIELDS = ("completion_id", "rubric", "rubric_id", *Label.model_fields)
 
@@ -26,7 +26,7 @@ class LabelLine(Value):
     """
 
     completion_id: int
-    rubric: Id
+    rubric: int | str
     label: Label
     level: str | None = None
 

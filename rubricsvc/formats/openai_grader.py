@@ -16,6 +16,9 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
+from pydantic import JsonValue
+
+from rubricsvc.core.base import Value
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.validation_messages import FieldPath
 from rubricsvc.errors import InvalidError
@@ -26,8 +29,6 @@ from rubricsvc.graders.model import GRADERS, Grader, rubric_of
 
 T = TypeVar("T")
 
-_ITEM = ("item", "grader", "model_sample", "id")
-
 
 def read(entry: Entry) -> Iterator[Record]:
     """Yield the records of graders, or the one of an item."""
@@ -35,7 +36,7 @@ def read(entry: Entry) -> Iterator[Record]:
     if not isinstance(data, dict):
         entry.expected("dict_type", "a grader or an item", data)
     elif "item" in data or "messages" in data or not (graders := _graders_in(data)):
-        yield _item(Entry(data if "item" in data else {"item": data}, entry.location, errors=entry.errors))
+        yield _item(entry, data if "item" in data else {"item": data})
     else:
         for path, one in graders:
             grader = _grader(entry, one, path)
@@ -58,18 +59,22 @@ def _graders_in(data: dict[str, Any]) -> list[tuple[FieldPath, Any]]:
     return []
 
 
-def _item(entry: Entry) -> Record:
-    data = entry.mapping(_ITEM)
-    prompt = _prompt(entry, data["item"])
-    grader = _grader(entry, data["grader"], ("grader",)) if "grader" in data else None
-    sample = data.get("model_sample")
-    if sample is not None and not isinstance(sample, str):
-        entry.expected("string_type", "text", sample, ("model_sample",))
-    id_ = data.get("id", data["item"].get("id"))
+class _Item(Value):
+    item: dict[str, JsonValue]
+    grader: JsonValue = None
+    model_sample: str | None = None
+    id: int | str | None = None
+
+
+def _item(entry: Entry, data: dict[str, Any]) -> Record:
+    row = entry.build(_Item, data)
+    prompt = _prompt(entry, row.item)
+    grader = _grader(entry, row.grader, ("grader",)) if "grader" in data else None
+    id_ = row.item.get("id") if row.id is None else row.id
     return Record(
         prompt,
         rubric_of(grader) if grader else None,
-        (Completion(text=sample),) if isinstance(sample, str) else (),
+        (Completion(text=row.model_sample),) if row.model_sample is not None else (),
         id=str(id_) if isinstance(id_, str | int) and id_ != "" else None,
         name=rubric_name(f"{grader.label} {prompt.digest[:12]}") if grader else "",  # each prompt has its own rubric
         location=entry.location,

@@ -7,8 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, PlainValidator, ValidationError
-from pydantic_core import PydanticCustomError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from rubricsvc.core.label import Label
 from rubricsvc.core.prompt import Completion, Prompt
@@ -18,16 +17,6 @@ from rubricsvc.formats.errors import FieldError, InvalidFileError, Location
 
 Model = TypeVar("Model", bound=BaseModel)
 Text = Annotated[str, Field(min_length=1)]
-
-
-def _id(value: Any) -> int | str:
-    if isinstance(value, bool) or not isinstance(value, int | str):
-        raise PydanticCustomError("id_type", "expected an id")
-    return value
-
-
-Id = Annotated[int | str, PlainValidator(_id)]
-"""A number or a text."""
 
 
 class ForeignModel(BaseModel):

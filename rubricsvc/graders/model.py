@@ -22,18 +22,7 @@ from pydantic import (
 
 from rubricsvc.core import expressions
 from rubricsvc.core.base import Name, Value
-from rubricsvc.core.rubric import (
-    Binary,
-    Check,
-    Criterion,
-    CustomPrompt,
-    Numeric,
-    Rubric,
-    SamplingParams,
-    Scale,
-    Turn,
-    check_bounds,
-)
+from rubricsvc.core.rubric import Check, Criterion, CustomPrompt, Numeric, Rubric, SamplingParams, Turn, check_bounds
 from rubricsvc.core.templates import MAX_LENGTH, TemplateText
 from rubricsvc.core.validation_messages import first_error
 
@@ -220,20 +209,22 @@ def rubric_of(grader: Grader) -> Rubric:
 
 
 def _criterion(key: str, part: Part) -> Criterion:
-    scale: Scale = Binary()
+    fields: dict[str, Any] = {"key": key, "text": part.label}
+    args: dict[str, Any] = {}
     if isinstance(part, Python | ScoreModel):
         low, high = part.range or (0.0, 1.0)
-        scale = Numeric(low=low, high=high)
+        fields["scale"] = Numeric(low=low, high=high)
     match part:
         case ScoreModel():
-            return Criterion(key=key, text=part.label, scale=scale, custom_prompt=part.custom_prompt())
+            fields["custom_prompt"] = part.custom_prompt()
         case LabelModel():
-            prompt = part.custom_prompt(labels=part.labels, passing=part.passing_labels)
-            return Criterion(key=key, text=part.label, scale=scale, custom_prompt=prompt)
+            fields["custom_prompt"] = part.custom_prompt(labels=part.labels, passing=part.passing_labels)
         case StringCheck():
-            args: dict[str, Any] = {"operation": part.operation, "input": part.input, "reference": part.reference}
+            args = {"operation": part.operation, "input": part.input, "reference": part.reference}
         case TextSimilarity():
             args = {"metric": part.evaluation_metric, "input": part.input, "reference": part.reference}
         case Python():
             args = {"source": part.source, **_LIMITS} | ({"range": list(part.range)} if part.range else {})
-    return Criterion(key=key, text=part.label, scale=scale, check=Check(name=part.type, args=args))
+    if args:
+        fields["check"] = Check(name=part.type, args=args)
+    return Criterion(**fields)

@@ -129,7 +129,6 @@ _FLAGS: dict[Reason | None, str] = {
     Reason.TEMPLATE_COPIED: "model_grader_parse_error",
     Reason.OUT_OF_RANGE: "model_grader_parse_error",
     Reason.NO_ANSWER: "model_grader_parse_error",
-    None: "model_grader_parse_error",  # an abstention
 }
 
 
@@ -144,6 +143,8 @@ def _flags(verdict: Verdict, part: Part) -> dict[str, bool | str]:
             return {"python_grader_runtime_error": True, "python_grader_runtime_error_details": verdict.detail or ""}
         case StringCheck() | TextSimilarity():
             return {"other_error": True}
+        case _ if verdict.reason is None:
+            return {"model_grader_parse_error": True}
     return {"model_grader_server_error": True, "model_grader_server_error_details": _describe_failure(verdict)}
 
 

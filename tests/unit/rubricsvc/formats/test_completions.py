@@ -38,7 +38,7 @@ def test_read_accepts_prompts_and_ids(tmp_path: Path) -> None:
         ('{"prompt": "Q", "completion": "A", "text": "B"}', "", "missing"),
         ('{"prompt": "Q", "completion": 5}', "completion", "string_type"),
         ('{"prompt": "Q", "completion": "A", "step": 1.5}', "step", "int_type"),
-        ('{"prompt_id": true, "completion": "A"}', "prompt_id", "id_type"),
+        ('{"prompt_id": true, "completion": "A"}', "prompt_id", "int_type"),
         ('{"prompt": "Q", "completion": "A", "polcy": "x"}', "polcy", "extra_forbidden"),
         ('{"prompt": "Q", "messages": [{"role": "assistant"}]}', "messages[0].content", "missing"),
         (

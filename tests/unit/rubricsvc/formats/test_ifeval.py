@@ -46,7 +46,7 @@ def test_read_makes_a_checked_criterion_of_each_instruction(tmp_path: Path) -> N
         ({"kwargs": "x"}, "kwargs", "list_type"),
         ({"instruction_id_list": [], "kwargs": []}, "instruction_id_list", "too_short"),
         ({"prompt": ""}, "prompt", "string_too_short"),
-        ({"key": None}, "key", "id_type"),
+        ({"key": None}, "key", "int_type"),
     ],
 )
 def test_read_reports_line_and_field(tmp_path: Path, change: dict[str, Any], path: str, code: str) -> None:
