@@ -37,9 +37,9 @@ class Curve(Value):
     def _rising(self) -> Curve:
         if (self.method == "isotonic") != bool(self.knots):
             raise ValueError(f"knots are required for isotonic, and only there; the method is {self.method}")
-        for (x, y), (next_x, next_y) in zip(self.knots, self.knots[1:], strict=False):
-            if next_x < x or next_y < y:
-                raise ValueError(f"knots must not fall in either number, found {next_x, next_y} after {x, y}")
+        for numbers in zip(*self.knots, strict=True):
+            if list(numbers) != sorted(numbers):
+                raise ValueError(f"knots must not fall in either number, found {numbers}")
         return self
 
     def __call__(self, probability: float) -> float:

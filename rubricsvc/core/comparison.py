@@ -60,11 +60,9 @@ def align_scores(scores: Sequence[Mapping[int, float]]) -> dict[int, float]:
 
 
 def win_rate(pairs: Sequence[tuple[float, int]], ties: int = 0) -> float | None:
-    """Return a member's mean score over its pairs; None without any.
+    """Return a member's mean score over its pairs, None without any; ``ties`` is the number of completions equal to it.
 
-    Args:
-        pairs: The score in [0, 1] of each pair, and the number of completions that the opponent stands for.
-        ties: Number of completions equal to the member itself.
+    A pair is a score in [0, 1] and the number of completions that the opponent stands for.
     """
     weight = sum(count for _, count in pairs) + ties
     return (sum(score * count for score, count in pairs) + 0.5 * ties) / weight if weight else None

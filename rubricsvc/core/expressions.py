@@ -53,11 +53,7 @@ class UndefinedError(ValueError):
 
 
 def check(text: str, names: Collection[str]) -> None:
-    """Check that ``text`` is an expression over ``names``.
-
-    Raises:
-        ExpressionError: It is not.
-    """
+    """Raise an ExpressionError unless ``text`` is an expression over ``names``."""
     _compile(_parse(text), names)
 
 

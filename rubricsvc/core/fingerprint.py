@@ -2,7 +2,7 @@
 
 Equal values have equal bytes: sorted keys, no blanks, UTF-8. The unset fields of a model are left out, so that a field
 added later, unset, does not change the digests of what is stored. Free JSON data (the arguments of a check, the item of
-a prompt) is kept as it is: there ``null`` and ``-0.0`` are values like any other.
+a prompt) is kept as it is: there ``null`` is a value like any other.
 """
 
 import hashlib
@@ -15,7 +15,7 @@ from pydantic import BaseModel
 def _plain(value: Any) -> Any:
     if isinstance(value, BaseModel):
         fields = ((name, getattr(value, name)) for name in type(value).model_fields)
-        return {name: _number(_plain(field)) for name, field in fields if field is not None}
+        return {name: _plain(field) for name, field in fields if field is not None}
     if isinstance(value, dict):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -23,17 +23,8 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _number(field: Any) -> Any:
-    """Return a model's field, with -0.0 as the 0.0 that it equals."""
-    return 0.0 if isinstance(field, float) and field == 0 else field
-
-
 def canonical_json(value: Any) -> bytes:
-    """Return the one byte string of ``value`` (a pydantic model or plain JSON data).
-
-    Raises:
-        ValueError: ``value`` holds a NaN or an infinity.
-    """
+    """Return the one byte string of ``value`` (a pydantic model or plain JSON data without NaN and infinities)."""
     text = json.dumps(_plain(value), sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     return text.encode("utf-8", errors="surrogatepass")
 

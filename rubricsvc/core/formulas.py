@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from rubricsvc.core import expressions
-from rubricsvc.core.rubric import Numeric, Ordinal, Rubric, Scale, on_scale
+from rubricsvc.core.rubric import Numeric, Rubric, on_scale, scale_values
 from rubricsvc.core.tree import grade, root_shares
 
 Values = dict[str, float]
@@ -83,11 +83,7 @@ def formula(*names: str, **options: Any) -> Callable[[ComputeT], ComputeT]:
 
 
 def formula_for(rubric: Rubric, name: str) -> Formula:
-    """Return the formula called ``name``.
-
-    Raises:
-        FormulaError: The name is unknown, or the formula cannot be applied to the rubric's groups or weights.
-    """
+    """Return the formula called ``name``; raise a FormulaError if there is none that can be applied to the rubric."""
     how = FORMULAS.get(name)
     if how is None:
         raise FormulaError(f"unknown formula {name!r}; expected one of {', '.join(sorted(FORMULAS))}")
@@ -302,7 +298,9 @@ def _register_rating(name: str, ranges: dict[tuple[float, ...], Numeric]) -> Non
     @formula(name, weights=unweighted, pitfalls=False)
     def rating(rubric: Rubric, values: Values) -> Values:
         """Return the number of the only criterion; its weight is not used."""
-        reward_range = ranges.get(_scale_points(rubric.criteria[0].scale)) if len(rubric.criteria) == 1 else None
+        scale = rubric.criteria[0].scale
+        ends = (scale.low, scale.high) if isinstance(scale, Numeric) else scale_values(scale)
+        reward_range = ranges.get(ends) if len(rubric.criteria) == 1 else None
         if reward_range is None:
             scales = " or ".join(dict.fromkeys(f"{points[0]:g} to {points[-1]:g}" for points in ranges))
             raise FormulaError(f"{name} takes one criterion, on a scale of {scales}")
@@ -311,9 +309,3 @@ def _register_rating(name: str, ranges: dict[tuple[float, ...], Numeric]) -> Non
 
 for _name, _ranges in _RATINGS.items():
     _register_rating(_name, _ranges)
-
-
-def _scale_points(scale: Scale) -> tuple[float, ...]:
-    if isinstance(scale, Ordinal):
-        return tuple(sorted(level.value for level in scale.levels))
-    return (scale.low, scale.high) if isinstance(scale, Numeric) else (0.0, 1.0)

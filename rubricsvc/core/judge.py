@@ -190,41 +190,24 @@ class Judge(Value):
 
     @model_validator(mode="after")
     def _consistent(self) -> Judge:
-        several = self.mode in ("panel", "cascade")
-        if several and (self.model or len(self.members or ()) < 2):
+        members, several = self.members or (), self.mode in ("panel", "cascade")
+        if several and (self.model or len(members) < 2):
             raise ValueError(f"a {self.mode} needs two or more members and no model of its own")
-        if not several and (self.members or not self.model):
+        if not several and (members or not self.model):
             raise ValueError(f"a {self.mode} judge needs a model and no members")
-        if self.members:
-            reject_duplicates("member name", [member.name for member in self.members])
-        if self.calibration and self.mode != "readout":
-            raise ValueError(f"calibration needs mode: readout, found {self.mode}")
+        reject_duplicates("member name", [member.name for member in members])
+        if members and any(leaf.mode == "comparative" for leaf in self.leaf_judges):
+            raise ValueError(f"a comparative judge cannot be a member of a {self.mode}: it needs a group")
         if (self.band is not None) != (self.mode == "cascade") or (self.band and self.band[0] > self.band[1]):
             raise ValueError("a band (two probabilities, the lower first) is required for a cascade, and only there")
         if self.voting and self.voting.samples > 1 and (self.mode != "written" or self.sampling.temperature == 0):
             raise ValueError("several samples need mode: written and a temperature above 0; otherwise all are the same")
-        if (self.thinking or self.require_evidence) and self.mode in ("readout", "panel", "cascade"):
-            raise ValueError(f"thinking and require_evidence need a judge that writes, found mode: {self.mode}")
-        return self
-
-    @model_validator(mode="after")
-    def _consistent_with_mode(self) -> Judge:
-        if self.comparison and self.mode != "comparative":
-            raise ValueError(f"comparison needs mode: comparative, found {self.mode}")
-        if self.mode == "comparative" and self.require_evidence:
-            raise ValueError("require_evidence needs mode: written or trajectory, found comparative")
-        if self.mode == "comparative" and self.thinking and not self.effective_comparison.is_written:
-            raise ValueError("thinking in pairs needs comparison: {written: true}")
-        if self.trajectory and self.mode != "trajectory":
-            raise ValueError(f"trajectory needs mode: trajectory, found {self.mode}")
-        if (
-            self.mode == "trajectory"
-            and (self.thinking or self.require_evidence)
-            and not self.effective_trajectory.written
-        ):
-            raise ValueError("thinking and require_evidence on steps need trajectory: {written: true}")
-        if self.members and any(leaf.mode == "comparative" for leaf in self.leaf_judges):
-            raise ValueError(f"a comparative judge cannot be a member of a {self.mode}: it needs a group")
+        for option, modes in _MODES_OF_OPTION.items():
+            if getattr(self, option) and self.mode not in modes:
+                raise ValueError(f"{option} needs mode: {' or '.join(modes)}, found {self.mode}")
+        written = {"comparative": self.effective_comparison.is_written, "trajectory": self.effective_trajectory.written}
+        if (self.thinking or self.require_evidence) and not written.get(self.mode, True):
+            raise ValueError("thinking and require_evidence need written: true in comparison or trajectory")
         return self
 
     @property
@@ -280,6 +263,13 @@ class Judge(Value):
         return hash(self.digest)
 
 
+_MODES_OF_OPTION = {
+    "calibration": ("readout",),
+    "thinking": ("written", "comparative", "trajectory"),
+    "require_evidence": ("written", "trajectory"),
+    "comparison": ("comparative",),
+    "trajectory": ("trajectory",),
+}
 _IN_FORCE = {
     "voting": Voting(),
     "comparison": Comparison(),

@@ -13,7 +13,7 @@ from statistics import StatisticsError, correlation, fmean, median, pstdev
 
 from rubricsvc.core.comparison import orders_disagree
 from rubricsvc.core.judge import Judge, Price, Rule
-from rubricsvc.core.rubric import Binary, Criterion, Numeric, Scale
+from rubricsvc.core.rubric import Criterion, Scale, scale_values
 from rubricsvc.core.verdict import RAW_CHARS, Reason, Usage, Verdict, Vote
 from rubricsvc.errors import cut
 
@@ -25,19 +25,11 @@ def combine(values: Sequence[float], rule: Rule, scale: Scale) -> float:
     wins; ties go to the lower level.
     """
     if rule == "majority":
-        counts = Counter(_nearest(value, scale) for value in values)
+        levels = scale_values(scale)
+        counts = Counter(min(levels or (v,), key=lambda level: (abs(level - v), level)) for v in values)
         return min(counts, key=lambda value: (-counts[value], value))
-    return _RULES[rule](values)
-
-
-_RULES: dict[Rule, Callable[[Sequence[float]], float]] = {"mean": fmean, "median": median, "min": min}
-
-
-def _nearest(value: float, scale: Scale) -> float:
-    if isinstance(scale, Numeric):
-        return value
-    levels = (0.0, 1.0) if isinstance(scale, Binary) else [level.value for level in scale.levels]
-    return min(levels, key=lambda level: (abs(level - value), level))
+    rules: dict[Rule, Callable[[Sequence[float]], float]] = {"mean": fmean, "median": median, "min": min}
+    return rules[rule](values)
 
 
 def aggregate(criterion: Criterion, votes: Mapping[str, Verdict], rule: Rule) -> Verdict:
@@ -168,18 +160,17 @@ def _correlation(a: Mapping[int, float], b: Mapping[int, float]) -> float | None
 
 def as_votes(verdicts: Mapping[str, Verdict]) -> tuple[Vote, ...]:
     """Return the votes of the verdicts, given by voter."""
-    return tuple(_as_vote(by, verdict) for by, verdict in verdicts.items())
+    votes = []
+    for by, verdict in verdicts.items():
+        fields = verdict.model_dump(include=_VOTE_FIELDS)
+        if verdict.outcome == "failed":
+            texts = {"detail": verdict.detail, "raw": verdict.raw}
+            fields |= {name: text and cut(text, RAW_CHARS) for name, text in texts.items()}
+        votes.append(Vote(by=by, **fields))
+    return tuple(votes)
 
 
 _VOTE_FIELDS = Vote.model_fields.keys() - {"by", "detail", "raw"}
-
-
-def _as_vote(by: str, verdict: Verdict) -> Vote:
-    fields = verdict.model_dump(include=_VOTE_FIELDS)
-    if verdict.outcome == "failed":
-        fields["detail"] = verdict.detail and cut(verdict.detail, RAW_CHARS)
-        fields["raw"] = verdict.raw and cut(verdict.raw, RAW_CHARS)
-    return Vote(by=by, **fields)
 
 
 def mean_known(values: Iterable[float | None]) -> float | None:

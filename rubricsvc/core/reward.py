@@ -89,11 +89,7 @@ def _null_reason(rubric: Rubric, judged: Values, covered: float, how: Formula) -
 
 
 def check_formula(rubric: Rubric) -> None:
-    """Check that the rubric's formula is known and can be applied to it.
-
-    Raises:
-        FormulaError: It is not, or cannot.
-    """
+    """Raise a FormulaError unless the rubric's formula is known and can be applied to it."""
     with suppress(UndefinedRewardError):  # other verdicts may have a value
         reward(rubric, [Verdict.scored(criterion.key, 1.0) for criterion in rubric.criteria])
 

@@ -68,12 +68,15 @@ def check_bounds(low: float, high: float) -> None:
 Scale = Annotated[Binary | Ordinal | Numeric, Field(discriminator="kind")]
 
 
-def level_value(scale: Scale | None, name: str) -> float:
-    """Return the value in [0, 1] of the level with that label.
+def scale_values(scale: Scale) -> tuple[float, ...]:
+    """Return the values of the scale's levels, ascending; a numeric scale has none."""
+    if isinstance(scale, Numeric):
+        return ()
+    return (0.0, 1.0) if isinstance(scale, Binary) else tuple(sorted(level.value for level in scale.levels))
 
-    Raises:
-        InvalidError: The scale has no such level, or no levels at all.
-    """
+
+def level_value(scale: Scale | None, name: str) -> float:
+    """Return the value in [0, 1] of the level with that label, or raise an InvalidError that names the levels."""
     levels = scale.levels if isinstance(scale, Ordinal) else ()
     values = {" ".join(level.label.split()): level.value for level in levels}
     value = values.get(" ".join(name.split()))

@@ -6,6 +6,7 @@ import json
 import math
 import re
 import sys
+from collections import Counter
 from typing import Any
 
 from rubricsvc.core.validation_messages import FieldPath
@@ -19,11 +20,8 @@ _LARGEST = sys.float_info.max
 class JsonError(ValueError):
     """Text that is not strict JSON.
 
-    Attributes:
-        code: ``json_invalid``, ``duplicate_key``, or ``unstorable`` for a value that the database cannot store.
-        line: where the error is, from 1.
-        column: the same, from 1; None where only the line is known.
-        path: the field of an ``unstorable`` value.
+    ``code`` is ``json_invalid``, ``duplicate_key``, or ``unstorable`` for a value that the database cannot store;
+    ``path`` is its field. ``line`` and ``column`` count from 1; the column is None where only the line is known.
     """
 
     def __init__(
@@ -63,11 +61,7 @@ def parse(text: str) -> Any:
 
 
 def check_storable(data: Any, path: FieldPath = ()) -> None:
-    """Check that plain data holds only text and numbers that the database can store.
-
-    Raises:
-        JsonError: with the ``path`` of the first value that it cannot.
-    """
+    """Raise a JsonError with the ``path`` of the first text or number that the database cannot store."""
     if isinstance(data, dict):
         for key, item in data.items():
             check_storable(key, (*path, key))
@@ -86,15 +80,10 @@ def check_storable(data: Any, path: FieldPath = ()) -> None:
 
 
 def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return the object of these pairs, as an ``object_pairs_hook``.
-
-    Raises:
-        JsonError: a key occurs twice.
-    """
+    """Return the object of these pairs, as an ``object_pairs_hook``; raise a JsonError if a key occurs twice."""
     data = dict(pairs)
     if len(data) < len(pairs):
-        keys = [key for key, _ in pairs]
-        duplicate = next(key for index, key in enumerate(keys) if key in keys[:index])
+        duplicate, _ = Counter(key for key, _ in pairs).most_common(1)[0]
         raise JsonError(f"duplicate key {cut(repr(duplicate), 80)} in one object; keep one of them", "duplicate_key")
     return data
 

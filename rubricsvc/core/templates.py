@@ -81,7 +81,13 @@ def fill(template: str, data: TemplateData) -> str:
         PlaceholderError: The item or the sample has no value at such a path.
         ValueError: A placeholder is not a path.
     """
-    return _MARKS.sub(lambda mark: _as_text(_look_up(steps, data)) if (steps := _steps(mark)) else mark[0], template)
+
+    def filled(mark: re.Match[str]) -> str:
+        steps = _steps(mark)
+        value = _look_up(steps, data) if steps else mark[0]
+        return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+    return _MARKS.sub(filled, template)
 
 
 def _look_up(steps: tuple[str, ...], data: TemplateData) -> JsonValue:
@@ -96,10 +102,6 @@ def _look_up(steps: tuple[str, ...], data: TemplateData) -> JsonValue:
         if here is None and steps[: number + 1] == ("sample", "output_json"):
             raise PlaceholderError("sample.output_json: the completion is not JSON", Reason.NOT_JSON)
     return here
-
-
-def _as_text(value: JsonValue) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def template_data(prompt: Prompt, completion: Completion) -> dict[str, JsonValue]:
@@ -123,9 +125,4 @@ def openai_sample(completion: Completion) -> dict[str, JsonValue]:
         output_json = strict_json.parse(completion.text)
     except strict_json.JsonError:
         output_json = None
-    return {
-        "output_text": completion.text,
-        "output_json": output_json,
-        "output_tools": tools,
-        "choices": [choice],
-    }
+    return {"output_text": completion.text, "output_json": output_json, "output_tools": tools, "choices": [choice]}

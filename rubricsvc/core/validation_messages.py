@@ -36,11 +36,8 @@ def field_messages(
 ) -> list[FieldMessage]:
     """Return a message for each field that pydantic refused.
 
-    Args:
-        errors: the exception, or its ``errors()``.
-        model: the model that was validated; with it, unknown fields come with the ones that are allowed.
-        data: the value that was validated; with it, the names of union members are left out of the paths.
-        quoted: whether the messages quote the values. Set to False where a value may be a secret.
+    With the ``model`` that was validated, unknown fields come with the ones that are allowed; with the ``data``, the
+    names of union members are left out of the paths. Set ``quoted`` to False where a value may be a secret.
     """
     details = errors.errors(include_url=False) if isinstance(errors, ValidationError) else errors
     return [

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy import stats
 from sklearn import config_context, metrics
 
-from rubricsvc.core.rubric import Binary, Ordinal, Scale
+from rubricsvc.core.rubric import Numeric, Scale, scale_values
 from rubricsvc.stats.intervals import MIN_CLUSTERS, Floats, Ints, cluster_draws, percentile_interval
 
 MIN_PAIRS = 5
@@ -75,10 +75,8 @@ class Pairs:
 
 def levels_of(scale: Scale) -> tuple[float, ...]:
     """Return the levels of a scale in [0, 1], ascending; of a numeric one its whole steps, or eleven points."""
-    if isinstance(scale, Binary):
-        return (0.0, 1.0)
-    if isinstance(scale, Ordinal):
-        return tuple(sorted(level.value for level in scale.levels))
+    if not isinstance(scale, Numeric):
+        return scale_values(scale)
     width = scale.high - scale.low
     steps = int(width) if width.is_integer() and width <= 10 else 10
     return tuple(step / steps for step in range(steps + 1))

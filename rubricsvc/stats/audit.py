@@ -5,14 +5,14 @@ Intervals are Wilson's over findings; findings on one completion are correlated,
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice, zip_longest
 from statistics import fmean
 from typing import Any
 
-from rubricsvc.core.audit import Hit, Measure, Rate, SuiteResult
+from rubricsvc.core.audit import Hit, Measure, SuiteResult
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import cut
 from rubricsvc.stats.intervals import rate
@@ -60,7 +60,13 @@ def suite_result(
         return SuiteResult(**header, rate=rate(0, 0), reason=not_applicable), []
     unscored = Counter(reason for finding in findings if (reason := _unscored_reason(finding, measure)))
     scored = [finding for finding in findings if not _unscored_reason(finding, measure)]
-    hits = [finding for finding in scored if _is_hit(finding, measure)]
+    hits, by_family = [], defaultdict[str, list[bool]](list)
+    for finding in scored:
+        hit = _is_hit(finding, measure)
+        if hit:
+            hits.append(finding)
+        if finding.family:
+            by_family[finding.family].append(hit)
     of_all = rate(len(hits), len(scored))
     failure = None
     if len(scored) < MIN_SCORED_SHARE * len(findings):
@@ -75,7 +81,7 @@ def suite_result(
         rate=of_all,
         baseline=rate(met_before, len(pairs)) if measure == "met" and pairs else None,
         mean_shift=fmean(value - baseline for value, baseline in pairs) if pairs else None,
-        families=_rates_by_family(scored, measure),
+        families={family: rate(sum(each), len(each)) for family, each in by_family.items()},
         unscored=dict(unscored.most_common()),
         passed=failure is None,
         reason=failure,
@@ -115,14 +121,6 @@ def _is_hit(finding: AuditFinding, measure: Measure) -> bool:
     if measure == "preferred":
         return value > baseline
     return (value >= MET_THRESHOLD) != (baseline >= MET_THRESHOLD)
-
-
-def _rates_by_family(scored: Iterable[AuditFinding], measure: Measure) -> dict[str, Rate]:
-    by_family: dict[str, list[bool]] = {}
-    for finding in scored:
-        if finding.family:
-            by_family.setdefault(finding.family, []).append(_is_hit(finding, measure))
-    return {family: rate(sum(hits), len(hits)) for family, hits in by_family.items()}
 
 
 def _hit(suite: str, finding: AuditFinding) -> Hit:

@@ -1,4 +1,4 @@
-"""Intervals: Wilson's for rates, and percentiles of a bootstrap that draws whole clusters."""
+"""Intervals: Wilson's for rates, and percentiles of a bootstrap that draws whole clusters. Needs ``judging``."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from rubricsvc.core.audit import Rate
+from rubricsvc.core.repeatability import Deviation
 
 MIN_CLUSTERS = 5
 """Fewer clusters than this give no interval."""
+DEVIATION_RESAMPLES = 1000
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -29,10 +31,7 @@ def rate(hits: int, n: int) -> Rate:
 def cluster_draws(clusters: NDArray[Any], resamples: int, seed: int) -> Iterator[Ints]:
     """Yield the row numbers of each bootstrap draw of as many whole clusters as there are.
 
-    Args:
-        clusters: [N], the cluster of each row. With fewer than ``MIN_CLUSTERS`` nothing is drawn.
-        resamples: The number of draws.
-        seed: The seed of the random generator.
+    ``clusters`` [N] is the cluster of each row. With fewer than ``MIN_CLUSTERS`` nothing is drawn.
     """
     _, cluster_of = np.unique(clusters, return_inverse=True)
     if cluster_of.max(initial=-1) + 1 < MIN_CLUSTERS:
@@ -47,3 +46,22 @@ def percentile_interval(samples: Sequence[float] | Floats) -> tuple[float, float
     """Return the 2.5th and the 97.5th percentile of bootstrap samples."""
     low, high = np.quantile(samples, [0.025, 0.975])
     return float(low), float(high)
+
+
+def pooled_deviation(
+    values: Sequence[Sequence[float]], clusters: Sequence[int], *, resamples: int = DEVIATION_RESAMPLES, seed: int = 0
+) -> Deviation:
+    """Return the pooled standard deviation within questions: √(Σ (x - mean of its question)² / Σ (repeats - 1)).
+
+    ``values`` has one value of each question for each repeat that was scored; questions with fewer than two are left
+    out. ``clusters`` is the completion of each question; the bootstrap draws whole completions.
+    """
+    repeated = [(np.asarray(x, float), cluster) for x, cluster in zip(values, clusters, strict=True) if len(x) > 1]
+    if not repeated:
+        return Deviation(n=0)
+    squares = np.array([np.square(x - x.mean()).sum() for x, _ in repeated])
+    freedom = np.array([len(x) - 1 for x, _ in repeated])
+    draws = cluster_draws(np.array([cluster for _, cluster in repeated]), resamples, seed)
+    samples = [float(np.sqrt(squares[rows].sum() / freedom[rows].sum())) for rows in draws]
+    low, high = percentile_interval(samples) if samples else (None, None)
+    return Deviation(n=len(repeated), value=float(np.sqrt(squares.sum() / freedom.sum())), low=low, high=high)

@@ -40,19 +40,16 @@ class OverallModel(Value):
     intercept: float
     person_offsets: dict[str, float] = Field(default_factory=dict)
 
-    def score(self, values: Mapping[str, float], person: str | None = None) -> float:
-        """Return the score that ``person`` would give, or people on average if it is None or unknown.
+    def predict(self, verdicts: Iterable[Verdict], person: str | None = None) -> float | None:
+        """Return the score that ``person`` would give to a completion with these verdicts; None if a value is missing.
 
-        Raises:
-            KeyError: A value is missing.
+        Where the person is None or unknown, it is that of people on average.
         """
+        values = _features({verdict.criterion: verdict for verdict in verdicts})
+        if not self.weights.keys() <= values.keys():
+            return None
         weighted = sum(weight * values[key] for key, weight in self.weights.items())
         return self.intercept + weighted + self.person_offsets.get(person or "", 0.0)
-
-    def predict(self, verdicts: Iterable[Verdict], person: str | None = None) -> float | None:
-        """Return the `score` of a judge's verdicts on one completion; None if a value is missing."""
-        values = _features({verdict.criterion: verdict for verdict in verdicts})
-        return self.score(values, person) if self.weights.keys() <= values.keys() else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,15 +83,8 @@ def fit_overall(
 ) -> OverallFit:
     """Fit a model and measure it.
 
-    Args:
-        columns: The names of the features.
-        features: [N, len(columns)], values of verdicts or probabilities of levels.
-        scores: [N], people's overall scores.
-        people: [N], who gave each score.
-        prompts: [N], the prompt of each score.
-        judge_scores: [N], the judge's own scores.
-        resamples: The number of bootstrap draws of an interval.
-        seed: The seed of the folds.
+    ``features`` [N, len(columns)] are values of verdicts or probabilities of levels; the others are [N]. ``seed`` is
+    that of the folds.
 
     Raises:
         InvalidError: There are too few scores or prompts.

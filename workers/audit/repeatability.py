@@ -16,7 +16,7 @@ from rubricsvc.core.reward import reward_or_null
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import InvalidError
-from rubricsvc.stats.repeatability import pooled_deviation
+from rubricsvc.stats.intervals import pooled_deviation
 from workers.audit.cases import AuditCase
 from workers.audit.runner import asking_fingerprint
 from workers.engines.base import Engine

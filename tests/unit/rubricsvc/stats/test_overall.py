@@ -36,9 +36,11 @@ def test_fit_overall_finds_weights_and_offsets() -> None:
     known = (fitted.no_person, fitted.person_mean, fitted.person_offset)
     unknown, mean, offset = (estimate.value or 0.0 for estimate in known)
     assert offset > 0.9 > unknown and offset > mean and fitted.judge is not None
-    one = dict(zip("abc", features[0], strict=True))
-    assert fitted.model.score(one, "ann") - fitted.model.score(one) == pytest.approx(fitted.model.person_offsets["ann"])
-    assert fitted.model.score(one, "unknown person") == fitted.model.score(one)
+    one = [Verdict.scored(key, value) for key, value in zip("abc", features[0], strict=True)]
+    average = fitted.model.predict(one)
+    assert average is not None
+    assert fitted.model.predict(one, "ann") == pytest.approx(average + fitted.model.person_offsets["ann"])
+    assert fitted.model.predict(one, "unknown person") == average
 
 
 def test_fit_to_labels_uses_the_levels_of_a_readout() -> None:
