@@ -14,6 +14,7 @@ import typer
 from rubricsvc.cli import output
 from rubricsvc.cli.db import database
 from rubricsvc.cli.importing import Language, SkipInvalid, import_into, report
+from rubricsvc.cli.job_reports import JobReport, read_job, summary_row
 from rubricsvc.cli.models import fetch_if_embedded
 from rubricsvc.cli.output import MOST_ROWS, After, Json, Limit, Out, counted, echo, show_page
 from rubricsvc.core.judge import Judge
@@ -22,7 +23,6 @@ from rubricsvc.errors import InvalidError, UnavailableError
 from rubricsvc.services import submitting
 from rubricsvc.services.exporting import export_job, export_pairs
 from rubricsvc.services.importing import COMPLETIONS, RECORDS
-from rubricsvc.services.job_reports import JobReport, read_job, summary_row
 from rubricsvc.settings import get_settings
 from rubricsvc.store import jobs
 from rubricsvc.store.session import PUBLISHED, Database
@@ -185,7 +185,7 @@ def export(
 
 def _print(report: JobReport, as_json: bool) -> None:
     """Print one job, and its hints to stderr."""
-    output.show(report.data if as_json else report.data | {"voting": report.voting}, as_json)
+    output.show(report.data, as_json)
     for hint in report.hints:
         echo(f"hint: {hint}")
 

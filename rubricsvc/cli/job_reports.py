@@ -1,0 +1,72 @@
+"""What the commands print of a job: its progress, its results so far, and hints about its outcome."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from rubricsvc.core.jobs import JobProgress, JobSummary
+from rubricsvc.store import jobs
+
+if TYPE_CHECKING:
+    from rubricsvc.store.session import Database
+    from rubricsvc.store.tables import JobRow
+
+
+def summary_row(job: JobRow) -> dict[str, Any]:
+    """Return a job's fields in a list."""
+    return {
+        "id": job.id,
+        "name": job.name,
+        "judge": job.judge.name,
+        "judge_calibrated": job.judge.value.calibrated,
+        "status": job.status,
+        "created_at": job.created_at.isoformat(timespec="seconds"),
+        "finished_at": job.finished_at.isoformat(timespec="seconds") if job.finished_at else None,
+    }
+
+
+class JobReport(NamedTuple):
+    """The ``data`` and the ``hints`` of one job."""
+
+    data: dict[str, Any]
+    hints: tuple[str, ...]
+
+
+def read_job(db: Database, job_id: int) -> JobReport:
+    """Read one job with its progress and its results so far."""
+    with db.read() as session:
+        job = jobs.get(session, job_id)
+        progress, summary = jobs.progress(session, job_id), jobs.summary(session, job_id)
+        over_budget = jobs.budget_message(session, job_id) if job.status == "budget_exhausted" else None
+        data = summary_row(job) | {"progress": progress.model_dump()}
+        if job.judge.value.priced:
+            data |= {"spent_usd": round(job.spent, 6), "budget_usd": job.budget}
+        if job.budget is not None:
+            held, lost = summary.reserved.held, summary.reserved.lost
+            data |= {"reserved_usd": round(held, 6), "lost_usd": round(lost, 6)}
+        data |= summary.model_dump(exclude={"reserved"})
+        return JobReport(data, tuple(_hints(job, progress, summary, over_budget)))
+
+
+def _hints(job: JobRow, progress: JobProgress, summary: JobSummary, over_budget: str | None) -> Iterator[str]:
+    """Yield a line for each failure, veto or cost that needs attention, with the command that helps."""
+    exhausted, lost = job.status == "budget_exhausted", summary.reserved.lost
+    if exhausted or lost:
+        spent = f"${job.spent:.4g} of the budget of ${job.budget:g} is spent"
+        killed = f" (${lost:.4g} of it reserved by workers that were killed)" if lost else ""
+        worst = f"; {over_budget}: the worst case of one call must fit into it" if over_budget else ""
+        remedy = f"; raise it with `rubricsvc jobs retry {job.id} --budget DOLLARS`" if exhausted else ""
+        yield spent + killed + worst + remedy
+    if progress.failed_verdicts and not exhausted:
+        yield f"`rubricsvc verdicts list --job {job.id} --outcome failed` shows why; `jobs retry` asks again"
+    elif job.status == "completed_with_failures":  # a worker died, or the result could not be recorded
+        yield f"`rubricsvc jobs export {job.id}` shows null_reason; `jobs retry` scores again what failed"
+    if summary.vetoed:
+        criteria = ", ".join(f"{key} {count}" for key, count in summary.vetoed.items())
+        yield (
+            f"{sum(summary.vetoed.values())} of {summary.rewards} rewards are vetoed by a required criterion"
+            f" ({criteria}); `rubricsvc jobs export {job.id}` shows which"
+        )
+    if summary.voting.get("saved", 0.0) < 0:
+        yield "the cascade cost more than its last judge alone: add one with a narrower `band`, or use the last judge"
