@@ -30,19 +30,10 @@ import torch
 from torch import Tensor
 
 from rubricsvc.errors import ConflictError, InvalidError, UnavailableError
-from trainer import checkpoint
+from trainer import checkpoint, metrics
 from trainer.algorithms import grpo
 from trainer.config import TrainConfig
-from trainer.judge_info import calibration_metrics, std_floor
-from trainer.metrics import (
-    History,
-    Metrics,
-    MetricsLog,
-    reward_metrics,
-    rollout_metrics,
-    update_metrics,
-    verdict_metrics,
-)
+from trainer.metrics import History, Metrics
 from trainer.optim import MasterAdamW
 from trainer.policy import Policy
 from trainer.rewards import RewardSource, ScoredRollout, Task, judge_of, validated
@@ -80,8 +71,8 @@ def train(
     """
     _check_start(policy, tasks, config, resume)
     judge = judge_of(tasks, rewards)
-    floor, origin = std_floor(config.optim.std_floor, judge)
-    constants = {"std_floor": floor, "std_floor_origin": origin}
+    constants = metrics.judge_metrics(judge, config.optim.std_floor)
+    floor = constants["std_floor"]
     measured = judge.repeatability.model_dump(mode="json") if judge and judge.repeatability else None
     identity = checkpoint.identity(config, tasks, floor)
     reference = policy.frozen_copy() if config.optim.kl_beta else None
@@ -89,15 +80,13 @@ def train(
     state = TrainState(policy, reference, optimizer, config, floor)
     done = checkpoint.resume(config, optimizer, identity) if resume else 0
     checkpoint.write_config(config, {**constants, "judge_repeatability": measured, **(record or {})})
-    constants |= calibration_metrics(judge)
-    log = MetricsLog(config.out, done)
-    history = History(log.steps)
+    history = History(config.out, done)
     first = saved = done
     try:
         while done < config.steps and not history.stopped:
             step = _step(state, tasks, rewards, done)
             done += 1
-            recorded = log.add({"step": done, **step, **constants})
+            recorded = history.add({"step": done, **step, **constants})
             if config.checkpoint_every and done % config.checkpoint_every == 0:
                 checkpoint.save(config, saved := done, policy, optimizer, identity)
             if on_step:
@@ -131,11 +120,6 @@ class TrainState:
     config: TrainConfig
     std_floor: float
 
-    @torch.no_grad()
-    def reference_logprobs(self, rollouts: Rollouts) -> Tensor | None:
-        """Return log-probabilities [B, T] of the reference policy, in nats."""
-        return self.reference.logprobs(rollouts, self.config.sampling.temperature)[0] if self.reference else None
-
 
 def _step(state: TrainState, tasks: Sequence[Task], rewards: RewardSource, step: int) -> Metrics:
     start = time.perf_counter()
@@ -149,9 +133,9 @@ def _step(state: TrainState, tasks: Sequence[Task], rewards: RewardSource, step:
     updated = update(state, rollouts, rewards_GM, step)
     end = time.perf_counter()
     return {
-        **reward_metrics(rewards_GM, state.std_floor),
-        **rollout_metrics(rollouts),
-        **verdict_metrics(scored, state.config.criterion_metrics),
+        **metrics.reward_metrics(rewards_GM, state.std_floor),
+        **metrics.rollout_metrics(rollouts),
+        **metrics.verdict_metrics(scored, state.config.criterion_metrics),
         **updated,
         "sample_time": sampled - start,
         "score_time": scored_at - sampled,
@@ -199,13 +183,13 @@ def update(state: TrainState, rollouts: Rollouts, rewards_GM: Tensor, step: int)
                 clip_low=optim.clip_low,
                 clip_high=optim.clip_high,
                 kl_beta=optim.kl_beta,
-                ref_logp_BT=state.reference_logprobs(part),
+                ref_logp_BT=state.reference.logprobs(part, temperature)[0] if state.reference else None,
             )
             torch.autograd.backward(loss.value)
             for name, value in (("loss", loss.value), ("clipped", loss.clipped), ("kl", loss.kl)):
                 sums[name] += value.item()
         sums["grad_norm"] += state.optimizer.step(lr)
-    return update_metrics(sums, tokens, optim) | {"learning_rate": lr}
+    return metrics.update_metrics(sums, tokens, optim) | {"learning_rate": lr}
 
 
 def _rewards(scored: Sequence[ScoredRollout], config: TrainConfig) -> Tensor:

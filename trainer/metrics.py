@@ -3,29 +3,61 @@
 from __future__ import annotations
 
 import json
+import logging
 import math
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from torch import Tensor
 
 from trainer.algorithms import grpo
 from trainer.config import OptimConfig
-from trainer.rewards import ScoredRollout
+from trainer.rewards import JudgeInfo, ScoredRollout
 from trainer.rollouts import Rollouts
+
+log = logging.getLogger(__name__)
 
 Metrics = dict[str, Any]
 
 
-@dataclass
-class History:
-    """A run's steps, oldest first, including those before a resume. ``stopped``: the run was asked to end early."""
+def judge_metrics(judge: JudgeInfo | None, std_floor: float | Literal["judge"]) -> Metrics:
+    """Return the metrics that are the same in every step, and log what is missing.
 
-    steps: list[Metrics] = field(default_factory=list)
-    stopped: bool = False
+    ``std_floor`` is the number that the setting stands for, in units of the reward. ``std_floor_origin`` is ``config``
+    (a number in the configuration), ``judge`` (its measured repeatability), ``unmeasured`` (it was never measured: 0)
+    or ``no_judge`` (rewards without a judge: 0). ``judge_calibrated`` is left out unless the rewards come from a
+    readout's probabilities.
+    """
+    measured = judge.repeatability.reward.value if judge and judge.repeatability else None
+    if std_floor != "judge":
+        floor, origin = std_floor, "config"
+    elif judge is None:
+        floor, origin = 0.0, "no_judge"
+    elif measured is not None:
+        floor, origin = measured, "judge"
+    else:
+        floor, origin = 0.0, "unmeasured"
+        log.warning(
+            "the repeatability of judge %s was not measured: advantages have no floor for the standard deviation, and "
+            "a group whose rewards differ only by the judge's noise counts in full; run `rubricsvc judges "
+            "repeatability %s` or set optim.std_floor",
+            judge.name,
+            judge.name,
+        )
+    metrics: Metrics = {"std_floor": floor, "std_floor_origin": origin}
+    if judge is None or judge.calibrated is None:
+        return metrics
+    if judge.calibrated:
+        log.warning("the rewards are probabilities of a readout calibrated on people's labels")
+    else:
+        log.warning(
+            "the rewards are probabilities of an uncalibrated readout; compare judge %s with people's labels "
+            "(`rubricsvc judges agreement`) and calibrate it (`rubricsvc judges calibrate`)",
+            judge.name,
+        )
+    return metrics | {"judge_calibrated": judge.calibrated}
 
 
 def rollout_metrics(rollouts: Rollouts) -> Metrics:
@@ -94,13 +126,17 @@ def update_metrics(sums: Mapping[str, float], tokens: int, optim: OptimConfig) -
     return metrics | ({"kl": sums["kl"] / positions / updates} if optim.kl_beta else {})
 
 
-class MetricsLog:
-    """``metrics.jsonl``: a line for each step, written before the next step. Without a folder, in memory only."""
+class History:
+    """A run's steps, oldest first, including those before a resume. ``stopped``: the run was asked to end early.
+
+    Each step is a line of ``metrics.jsonl``, written before the next step. Without a folder they are in memory only.
+    """
 
     def __init__(self, folder: Path | None, last_step: int = 0) -> None:
         """Continue after ``last_step``: later lines, of a run that was cut off, are dropped."""
-        self._path = folder / "metrics.jsonl" if folder else None
+        self.stopped = False
         self.steps = [line for line in read(folder) if line["step"] <= last_step] if folder else []
+        self._path = folder / "metrics.jsonl" if folder else None
         if self._path:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             part = self._path.with_suffix(".part")

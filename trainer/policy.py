@@ -85,8 +85,8 @@ class Policy:
         """Return the tokens of a prompt with its documents. Without a chat template the plain text is the prompt.
 
         Raises:
-            InvalidError: the prompt has no tokens, or documents and no user message, or leaves no room for
-                ``max_new_tokens`` in the model's context. Nothing is truncated.
+            InvalidError: the prompt has no tokens, or leaves no room for ``max_new_tokens`` in the model's context.
+                Nothing is truncated.
         """
         text = with_documents(prompt).text
         if self.tokenizer.chat_template:
@@ -188,19 +188,11 @@ class Policy:
 def with_documents(prompt: Prompt) -> Prompt:
     """Return the prompt whose first user message begins with the documents, each under its ``[id]``.
 
-    A prompt without documents is returned as it is.
-
-    Raises:
-        InvalidError: the prompt has documents and no user message.
+    Without a user message it is the first message. A prompt without documents is returned as it is.
     """
     if not prompt.documents:
         return prompt
-    place = next((i for i, message in enumerate(prompt.messages) if message.role == "user"), None)
-    if place is None:
-        raise InvalidError(
-            f"a prompt with {len(prompt.documents)} documents has no user message to show them in",
-            hint="add a message of role `user` to the prompt",
-        )
+    place = next((i for i, message in enumerate(prompt.messages) if message.role == "user"), 0)
     texts = [f"[{document.id}] {document.text}" for document in prompt.documents]
     question = prompt.messages[place]
     shown = question.model_copy(update={"content": "\n\n".join([*texts, question.content])})

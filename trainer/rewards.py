@@ -21,7 +21,6 @@ from rubricsvc.core.reward import Reward, reward_or_null
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import InvalidError
-from trainer.judge_info import JudgeInfo
 from workers.engines import make_engine
 from workers.engines.base import Engine
 from workers.scoring.completions import score_group
@@ -43,6 +42,15 @@ class ScoredRollout:
 
     reward: Reward
     verdicts: tuple[Verdict, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeInfo:
+    """Properties of the judge behind a reward source. ``calibrated`` is `Judge.calibrated`."""
+
+    name: str
+    calibrated: bool | None = None
+    repeatability: Repeatability | None = None
 
 
 class RewardSource(Protocol):

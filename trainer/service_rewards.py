@@ -11,15 +11,13 @@ from rubricsvc.client import Client
 from rubricsvc.core.fingerprint import digest
 from rubricsvc.core.prompt import Completion
 from rubricsvc.core.reward import Reward
-from rubricsvc.errors import UnavailableError, cut
+from rubricsvc.errors import UnavailableError
 from rubricsvc.schemas import Item, StoredJob
-from trainer.judge_info import JudgeInfo
-from trainer.rewards import ScoredRollout, Task, places_by_task
+from trainer.rewards import JudgeInfo, ScoredRollout, Task, places_by_task
 
 log = logging.getLogger(__name__)
 
 RETRY_SECONDS = 1.0
-_MAX_RUN_NAME = 150  # a job's name has at most 200 characters
 
 ItemKey = tuple[int, int]
 """Completion id and rubric id: a job holds each pair once."""
@@ -42,7 +40,7 @@ class ServiceRewards:
 
     def __init__(self, judge: str, url: str, *, run: str = "run", timeout: float = 1800.0) -> None:
         self._judge = judge
-        self._run = cut(run, _MAX_RUN_NAME)
+        self._run = run
         self._timeout = timeout
         self._client = Client(url)
         self._submitted: set[str] = set()

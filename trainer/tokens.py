@@ -106,12 +106,13 @@ class _TokenLogprobs(torch.autograd.Function):
         logp_N = torch.empty(len(ids_N), dtype=precise, device=logits_NV.device)
         log_z_N, entropy_N = torch.empty_like(logp_N), torch.empty_like(logp_N)
         for at in _chunks(logits_NV):
-            scaled, excluded = _scaled(logits_NV[at].to(precise), temperature, nucleus_NK, at)
+            scaled = _scaled(logits_NV[at].to(precise), temperature, nucleus_NK, at)
             log_z_N[at] = scaled.logsumexp(-1)
             logp_N[at] = scaled.gather(-1, ids_N[at].unsqueeze(-1)).squeeze(-1) - log_z_N[at]
             probs = (scaled - log_z_N[at].unsqueeze(-1)).exp_()
-            finite = scaled if excluded is None else scaled.masked_fill_(excluded, 0.0)  # 0 · -inf is not a number
-            entropy_N[at] = log_z_N[at] - torch.linalg.vecdot(probs, finite)
+            if nucleus_NK is not None:
+                scaled.masked_fill_(scaled == -torch.inf, 0.0)  # 0 · -inf is not a number
+            entropy_N[at] = log_z_N[at] - torch.linalg.vecdot(probs, scaled)
         ctx.save_for_backward(logits_NV, ids_N, log_z_N, nucleus_NK)
         ctx.temperature = temperature
         ctx.mark_non_differentiable(entropy_N)
@@ -124,22 +125,19 @@ class _TokenLogprobs(torch.autograd.Function):
         scale_N = grads[0] / ctx.temperature
         grad_NV = torch.empty_like(logits_NV)
         for at in _chunks(logits_NV):
-            scaled, _ = _scaled(logits_NV[at].to(log_z_N.dtype), ctx.temperature, nucleus_NK, at)
+            scaled = _scaled(logits_NV[at].to(log_z_N.dtype), ctx.temperature, nucleus_NK, at)
             grad = (scaled - log_z_N[at].unsqueeze(-1)).exp_().mul_(-scale_N[at].unsqueeze(-1))
             grad.scatter_add_(-1, ids_N[at].unsqueeze(-1), scale_N[at].unsqueeze(-1))
             grad_NV[at] = grad
         return grad_NV, None, None, None
 
 
-def _scaled(
-    logits_nV: Tensor, temperature: float, nucleus_NK: Tensor | None, at: slice
-) -> tuple[Tensor, Tensor | None]:
-    """Logits by temperature, -inf outside the nucleus; and which tokens are outside."""
+def _scaled(logits_nV: Tensor, temperature: float, nucleus_NK: Tensor | None, at: slice) -> Tensor:
+    """Logits by temperature, -inf outside the nucleus."""
     scaled = logits_nV / temperature
     if nucleus_NK is None:
-        return scaled, None
-    excluded = ~unpack_mask(nucleus_NK[at], scaled.shape[-1])
-    return scaled.masked_fill_(excluded, -torch.inf), excluded
+        return scaled
+    return scaled.masked_fill_(~unpack_mask(nucleus_NK[at], scaled.shape[-1]), -torch.inf)
 
 
 def _chunks(logits_NV: Tensor) -> list[slice]:

@@ -32,8 +32,7 @@ from workers import checks
 if TYPE_CHECKING:
     from trainer.config import RunConfig, ServiceJudge
     from trainer.metrics import Metrics
-    from trainer.rewards import JudgeRewards, Task
-    from trainer.service_rewards import ServiceRewards
+    from trainer.rewards import Task
 
 app = group("Training runs.")
 
@@ -65,10 +64,17 @@ def start(
 
     from trainer.loop import train
     from trainer.policy import Policy
+    from trainer.rewards import JudgeRewards
+    from trainer.service_rewards import ServiceRewards
 
     start_time = time.monotonic()
     policy = Policy.load(run.policy.model, dtype=run.policy.dtype, device=run.policy.device)
-    with _rewards(run, judge, repeatability) as rewards, progress_bar("training") as bar, _stop_on_interrupt() as stop:
+    source = (
+        JudgeRewards(judge, repeatability=repeatability)
+        if isinstance(judge, Judge)
+        else ServiceRewards(judge.name, judge.service, run=run.out.name, timeout=judge.timeout_s)
+    )
+    with source as rewards, progress_bar("training") as bar, _stop_on_interrupt() as stop:
 
         def on_step(step: Metrics) -> None:
             reward = f"reward {cell(step['reward'])} ± {cell(step['reward_std'])}"
@@ -225,17 +231,6 @@ def _print_plan(config: RunConfig, judge: Judge | ServiceJudge, tasks: list[Task
         fetch_embedded()
 
 
-def _rewards(
-    config: RunConfig, judge: Judge | ServiceJudge, repeatability: Repeatability | None
-) -> JudgeRewards | ServiceRewards:
-    from trainer.rewards import JudgeRewards
-    from trainer.service_rewards import ServiceRewards
-
-    if isinstance(judge, Judge):
-        return JudgeRewards(judge, repeatability=repeatability)
-    return ServiceRewards(judge.name, judge.service, run=config.out.name, timeout=judge.timeout_s)
-
-
 @contextmanager
 def _stop_on_interrupt() -> Iterator[Event]:
     """Yield an event that the first Ctrl-C sets; the second one raises KeyboardInterrupt."""
@@ -273,7 +268,7 @@ def _summary(folder: Path) -> dict[str, Any]:
         "steps_total": config["steps"],
         "reward_first": mean_known(rewards[:tenth]),
         "reward_last": mean_known(rewards[-tenth:]),
-        "judge_calibrated": steps[-1].get("judge_calibrated") if steps else None,
+        "judge_calibrated": config.get("judge_calibrated"),
         "std_floor": config.get("std_floor"),
         "judge_audit": audit and f"{'passed' if audit['passed'] else 'not passed'} {audit['created_at'][:10]}",
         "checkpoint": str(checkpoint.folder(folder, saved[-1])) if saved else None,

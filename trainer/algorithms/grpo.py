@@ -88,7 +88,7 @@ def loss(
     gain_BT = torch.minimum(ratio_BT * advantages_B1, clipped_BT * advantages_B1)
     stopped_BT = (ratio_BT * advantages_B1 > gain_BT) & mask_BT
     kl_BT = torch.zeros_like(logp_BT)
-    if kl_beta and ref_logp_BT is not None:
+    if ref_logp_BT is not None:
         gap_BT = ref_logp_BT - logp_BT
         kl_BT = gap_BT.exp() - gap_BT - 1
     value = torch.where(mask_BT, kl_beta * kl_BT - gain_BT, 0.0).sum() / tokens

@@ -57,14 +57,12 @@ class Documents:
         """Return the number of passages."""
         return int(self._db.execute("SELECT count(*) FROM passages").fetchone()[0])
 
-    def add(self, documents: Iterable[Document]) -> int:
-        """Index documents and return the number of new passages. One with a known id or text is left out."""
+    def add(self, documents: Iterable[Document]) -> None:
+        """Index documents. A passage with a known id or text is left out."""
         rows = [(passage.id, passage.title, passage.text) for document in documents for passage in passages(document)]
         with self._db:
-            before = len(self)
             self._db.executemany("INSERT OR IGNORE INTO passages VALUES (?, ?, ?)", rows)
             self._db.execute("INSERT INTO passages_fts(passages_fts) VALUES ('rebuild')")
-        return len(self) - before
 
     def search(self, query: str, limit: int = 5) -> list[Document]:
         """Return passages with any of the query's words, best first. The query is text, not FTS5 syntax."""

@@ -100,8 +100,7 @@ def _announce(folder: DemoFolder) -> None:
     from rubricsvc.cli.models import warn_of_embedded
 
     size = folder.size
-    duration = "2 to 3 minutes" if size == FAST else "8 to 10 minutes"
-    echo(f"the demo takes {duration} on 2 cores, and ends with {folder.report}")
+    echo(f"the demo takes {'2 to 3' if size == FAST else '8 to 10'} minutes on 2 cores, and ends with {folder.report}")
     echo(
         f"{size.training} training and {size.held_out} held-out questions, each with its rubric; "
         f"{size.samples} completions of each before and after {size.steps} steps of GRPO with "

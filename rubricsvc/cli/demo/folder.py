@@ -43,11 +43,9 @@ class DemoFolder:
         self._settings = path / "state.json"
 
     def open(self, content: str, *, fresh: bool) -> bool:
-        """Create the folder, or continue in it; return whether it holds a demo already.
+        """Create the folder, or continue in it; return whether it holds a demo already. ``fresh`` deletes that.
 
-        Args:
-            content: the questions; a demo with other ones does not continue here.
-            fresh: whether to delete an earlier demo.
+        ``content`` are the questions: a demo with other ones does not continue here.
 
         Raises:
             ConflictError: the folder holds a demo of another size, seed or content.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, aclosing
 from dataclasses import dataclass
 
 from rubricsvc import telemetry
@@ -88,11 +88,8 @@ def _generated_rubric(folder: DemoFolder, db: Database, one: StoredQuestion) -> 
 
 
 async def _generate_rubric(question: Question, seed: int) -> Rubric:
-    engine = make_engine(JUDGE)
-    try:
+    async with aclosing(make_engine(JUDGE)) as engine:
         return await generate(engine, Prompt.of(question.text), seed=seed, attempts=16, max_tokens=160)
-    finally:
-        await engine.aclose()
 
 
 def sample(folder: DemoFolder, db: Database, stored: Sequence[StoredQuestion], step: int) -> None:

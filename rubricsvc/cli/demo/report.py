@@ -28,11 +28,7 @@ def render_report(
 ) -> str:
     """Render the report. Text of models is escaped; the page loads nothing.
 
-    Args:
-        size: the demo's size.
-        results: results of each question and rubric.
-        steps: the trainer's metrics.
-        figures: the content of ``summary.json``.
+    ``steps`` are the trainer's metrics, ``figures`` the content of ``summary.json``.
     """
     from markupsafe import Markup
 
@@ -43,7 +39,10 @@ def render_report(
         charts["curve"] = render_svg(reward_chart(steps))
     return render(
         Path(__file__).with_name("report.html.j2"),
-        {"number": lambda value: number(value, missing="–", digits=2), "signed": signed},
+        {
+            "number": lambda value: number(value, missing="–", digits=2),
+            "signed": lambda value: "–" if value is None else f"{value:+.2f}",
+        },
         summary=figures,
         size=size,
         results=results,
@@ -57,11 +56,6 @@ def render_report(
         provenance=_provenance(size),
         charts={name: {width: Markup(svg) for width, svg in both.items()} for name, both in charts.items()},  # noqa: S704 - vega made it, and escapes the questions in it
     )
-
-
-def signed(value: float | None) -> str:
-    """Format a change of the reward."""
-    return "–" if value is None else f"{value:+.2f}"
 
 
 def verdict_value(verdict: Verdict) -> str:

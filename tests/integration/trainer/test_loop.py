@@ -20,11 +20,10 @@ from rubricsvc.errors import ConflictError, InvalidError, NotFoundError, Unavail
 from tests.unit.trainer.scored import measured
 from tests.unit.trainer.tiny import RUBRIC, TASKS, share_of_a, tiny_config, tiny_policy
 from trainer import checkpoint, loop, metrics
-from trainer.judge_info import JudgeInfo
 from trainer.metrics import History, Metrics
 from trainer.optim import MasterAdamW
 from trainer.policy import Policy
-from trainer.rewards import CallableRewards, ScoredRollout, Task
+from trainer.rewards import CallableRewards, JudgeInfo, ScoredRollout, Task
 
 REWARDS = CallableRewards(share_of_a)
 TIMES = {"step_time", "sample_time", "score_time", "train_time"}

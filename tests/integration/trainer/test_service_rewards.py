@@ -22,8 +22,7 @@ from tests.services import free_port
 from tests.unit.trainer.scored import COMPARES, COMPLETIONS, JUDGE, MIXED, TASKS, by_length, faulty, measured, score
 from tests.unit.trainer.tiny import tiny_config, tiny_policy
 from trainer import loop
-from trainer.judge_info import JudgeInfo
-from trainer.rewards import JudgeRewards, ScoredRollout
+from trainer.rewards import JudgeInfo, JudgeRewards, ScoredRollout
 from trainer.service_rewards import ServiceRewards
 from workers import engines
 from workers.engines.base import Failure, Question, Reply

@@ -11,7 +11,7 @@ import torch
 from rubricsvc.core.reward import Reward
 from rubricsvc.core.verdict import Verdict
 from trainer import metrics
-from trainer.metrics import MetricsLog
+from trainer.metrics import History
 from trainer.rewards import ScoredRollout
 
 NAN = math.nan
@@ -44,20 +44,20 @@ def test_verdict_metrics_count_failures_and_leave_them_out_of_means() -> None:
     }
 
 
-def test_metrics_log_continues_after_checkpoint(tmp_path: Path) -> None:
-    log = MetricsLog(tmp_path)
+def test_history_continues_after_checkpoint(tmp_path: Path) -> None:
+    log = History(tmp_path)
     assert log.add({"step": 1, "reward": NAN, "lr": 0.5}) == {"step": 1, "reward": None, "lr": 0.5}
     for step in (2, 3):
         log.add({"step": step})
     with (tmp_path / "metrics.jsonl").open("a") as file:
         file.write('{"step": 4, "rew')  # killed while writing
     assert [step["step"] for step in metrics.read(tmp_path)] == [1, 2, 3]
-    again = MetricsLog(tmp_path, last_step=2)
+    again = History(tmp_path, last_step=2)
     again.add({"step": 3, "second": True})
     assert metrics.read(tmp_path) == [{"step": 1, "reward": None, "lr": 0.5}, {"step": 2}, {"step": 3, "second": True}]
 
 
-def test_metrics_log_without_folder() -> None:
-    log = MetricsLog(None)
+def test_history_without_folder() -> None:
+    log = History(None)
     log.add({"step": 1})
     assert log.steps == [{"step": 1}]

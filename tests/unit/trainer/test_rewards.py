@@ -15,8 +15,7 @@ from rubricsvc.core.verdict import Reason
 from tests.instant_engine import InstantEngine
 from tests.preference_engine import Tasteful, answers_in
 from tests.unit.trainer.scored import COMPARES, COMPLETIONS, JUDGE, MIXED, by_length, faulty, measured, score
-from trainer.judge_info import JudgeInfo
-from trainer.rewards import CallableRewards, JudgeRewards, ScoredRollout, Task, validated
+from trainer.rewards import CallableRewards, JudgeInfo, JudgeRewards, ScoredRollout, Task, validated
 
 
 def results(values: Sequence[float | None]) -> list[ScoredRollout]:

@@ -26,7 +26,7 @@ def reference() -> Iterator[Documents]:
 
 def test_search_matches_stems() -> None:
     with Documents() as documents:
-        assert documents.add(FEW) == 2
+        documents.add(FEW)
         [found] = documents.search("hunting a mouse, mice")
         assert (found.id, found.text) == ("cats", "Cats\nA cat purrs when it is content.\nA cat hunts mice.")
 
@@ -55,8 +55,8 @@ def test_search_takes_any_text(query: str) -> None:
 def test_add_skips_known_ids_and_texts() -> None:
     with Documents() as documents:
         documents.add(FEW)
-        assert documents.add(FEW) == 0
-        assert documents.add([Document(id="copy", text=FEW[1].text)]) == 0
+        documents.add(FEW)
+        documents.add([Document(id="copy", text=FEW[1].text)])
         assert len(documents) == 2
 
 
