@@ -26,6 +26,7 @@ FAILURE_THRESHOLD = 8
 """Failures in a row, over all calls, that open the circuit."""
 
 DOWN = (Reason.UNREACHABLE, Reason.SERVER_ERROR, Reason.TIMEOUT)
+_MAX_PROBE_PAUSE_S = 4.0
 _NOT_SENT = (Reason.BUDGET, Reason.ENGINE_ERROR)
 
 log = get_logger(__name__)
@@ -38,16 +39,16 @@ class Breaker:
         probe: Returns whether the server answers.
         name: The server's model, for the log.
         outage_timeout_s: Seconds after the begin of an outage for which calls wait.
-        pause_s: Seconds before each probe.
+        first_pause_s: Seconds until the first probe. Later pauses grow with the outage.
     """
 
     def __init__(
-        self, probe: Callable[[], Awaitable[bool]], *, name: str, outage_timeout_s: float, pause_s: float = 2.0
+        self, probe: Callable[[], Awaitable[bool]], *, name: str, outage_timeout_s: float, first_pause_s: float = 0.5
     ) -> None:
         self._probe = probe
         self._name = name
         self._outage_timeout_s = outage_timeout_s
-        self._pause_s = pause_s
+        self._first_pause_s = first_pause_s
         self._failures = 0
         self._opened_at = 0.0
         self._probe_at = 0.0
@@ -64,7 +65,7 @@ class Breaker:
                     if self.is_open and now >= self._probe_at:  # no other trial has ended meanwhile
                         if await self._probe():
                             return self._record(await send())
-                        self._probe_at = time.monotonic() + self._pause_s
+                        self._postpone_probe()
             elif (left := self._opened_at + self._outage_timeout_s - now) > 0:
                 await asyncio.sleep(min(left, self._probe_at - now))
             else:
@@ -84,14 +85,17 @@ class Breaker:
         return outcome
 
     def _open(self) -> None:
-        now = time.monotonic()
-        self._probe_at = now + self._pause_s
         if not self.is_open:
-            self.is_open, self._opened_at = True, now
+            self.is_open, self._opened_at = True, time.monotonic()
             timeout_s, error = self._outage_timeout_s, self._last_error
             log.warning(
                 "the judge's server is down; calls wait", model=self._name, outage_timeout_s=timeout_s, error=error
             )
+        self._postpone_probe()
+
+    def _postpone_probe(self) -> None:
+        now = time.monotonic()
+        self._probe_at = now + min(_MAX_PROBE_PAUSE_S, max(self._first_pause_s, now - self._opened_at))
 
 
 def _is_answer(failed: RequestFailed) -> bool:

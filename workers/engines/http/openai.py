@@ -49,8 +49,8 @@ class OpenAIEngine:
         self._model = model
         self._endpoint = endpoint
         self._client = HttpClient(endpoint)
-        pause_s, timeout_s = 4 * first_pause_s, endpoint.outage_timeout_s
-        breaker = Breaker(self._client.is_alive, name=model, outage_timeout_s=timeout_s, pause_s=pause_s)
+        timeout_s = endpoint.outage_timeout_s
+        breaker = Breaker(self._client.is_alive, name=model, outage_timeout_s=timeout_s, first_pause_s=first_pause_s)
         self.throttle = Throttle(endpoint, breaker, first_pause_s=first_pause_s)
         self._forget_capabilities()
 

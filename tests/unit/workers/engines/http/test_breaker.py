@@ -38,7 +38,7 @@ async def alive() -> bool:
 
 async def open_breaker() -> Breaker:
     """A breaker whose outage timeout is over, whose next probe is due, and whose server answers it."""
-    breaker = Breaker(alive, name="m", outage_timeout_s=0.01, pause_s=0.01)
+    breaker = Breaker(alive, name="m", outage_timeout_s=0.01, first_pause_s=0.01)
     for _ in range(FAILURE_THRESHOLD):
         await breaker.call(returning(failed(Reason.UNREACHABLE)))
     await asyncio.sleep(0.02)
@@ -116,7 +116,7 @@ def test_breaker_repeats_a_trial_without_result(cancelled: bool) -> None:
 )
 def test_breaker_count_is_reset_by_responses_only(between: str | RequestFailed, opens: bool) -> None:
     async def run() -> bool:
-        breaker = Breaker(alive, name="m", outage_timeout_s=0, pause_s=60)
+        breaker = Breaker(alive, name="m", outage_timeout_s=0, first_pause_s=60)
         down = returning(failed(Reason.TIMEOUT))
         for call in [down] * (FAILURE_THRESHOLD - 1) + [returning(between)] + [down] * (FAILURE_THRESHOLD - 1):
             await breaker.call(call)
