@@ -82,7 +82,6 @@ class Reply:
     Attributes:
         text: The reply; for a question with labels a likely next token, whatever the labels are.
         label_mass: Probability by label; the remainder to 1 lies outside the labels. None without labels.
-        truncated: Whether the reply was cut off at ``max_tokens``.
         thinking: Reasoning that the server sent apart from the reply.
         note: A remark for the verdict's detail.
         first_text: The reply that this one repairs.
@@ -138,8 +137,6 @@ class Engine(Protocol):
 
     async def ask(self, request: EngineRequest) -> Replies:
         """Return one reply or failure for each question, in order. Never raises for errors of a model or a server."""
-        ...
 
     async def aclose(self) -> None:
         """Release connections or memory. The engine may be used again afterwards, in the same event loop."""
-        ...

@@ -19,11 +19,9 @@ class Budget(Protocol):
 
     async def reserve(self, max_cost: float, /) -> bool:
         """Reserve ``max_cost``; False where nothing more may be spent. May wait for calls in progress."""
-        ...
 
     def settle(self, max_cost: float, cost: float, /) -> None:
         """Replace a reservation of ``max_cost`` by the cost of the finished call."""
-        ...
 
 
 current_budget: ContextVar[Budget | None] = ContextVar("current_budget", default=None)

@@ -33,13 +33,9 @@ log = get_logger(__name__)
 
 
 class Breaker:
-    """The circuit breaker of one server.
+    """The circuit breaker of one server: that of the model ``name``. ``probe`` returns whether the server answers.
 
-    Args:
-        probe: Returns whether the server answers.
-        name: The server's model, for the log.
-        outage_timeout_s: Seconds after the begin of an outage for which calls wait.
-        first_pause_s: Seconds until the first probe. Later pauses grow with the outage.
+    The first probe is after ``first_pause_s``; later pauses grow with the outage.
     """
 
     def __init__(

@@ -35,19 +35,17 @@ class Dialect:
     Attributes:
         no_special_tokens: Adds no token, such as the one that begins a text.
         keep_special_tokens: Leaves out no token of a text.
-        text_field: The field of ``/detokenize`` with the text.
         usage_sums_cached: Whether the usage of a list counts the cached tokens of all prompts, or of the last alone.
     """
 
     no_special_tokens: dict[str, Any]
     keep_special_tokens: dict[str, Any]
-    text_field: str
     usage_sums_cached: bool
 
 
 DIALECTS = {
-    "vllm": Dialect({"add_special_tokens": False}, {}, "prompt", usage_sums_cached=False),
-    "sglang": Dialect({}, {"skip_special_tokens": False}, "text", usage_sums_cached=True),
+    "vllm": Dialect({"add_special_tokens": False}, {}, usage_sums_cached=False),
+    "sglang": Dialect({}, {"skip_special_tokens": False}, usage_sums_cached=True),
 }
 """By the ``owned_by`` of their models."""
 

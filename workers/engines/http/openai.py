@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
-from itertools import chain
 from typing import Any, TypeGuard
 
 from structlog import get_logger
@@ -20,7 +19,7 @@ from workers.engines.budget import CallEstimate
 from workers.engines.http.breaker import Breaker
 from workers.engines.http.capabilities import ServerCapabilities
 from workers.engines.http.client import HttpClient
-from workers.engines.http.prompt_lists import MAX_PROMPTS, PromptLists
+from workers.engines.http.prompt_lists import PromptLists
 from workers.engines.http.replies import read_chat_completion, read_completions
 from workers.engines.http.throttle import Throttle
 
@@ -58,12 +57,10 @@ class OpenAIEngine:
         """Return one reply or failure for each question, in order."""
         if time.monotonic() >= self._server.created_at + CAPABILITIES_TTL_S:
             self._forget_capabilities()
-        lists, questions = self.lists, request.questions
-        if len(questions) < 2 or not (prompts := await lists.prompts(request)):
-            return await self._ask_each(request, questions)
-        slices = [slice(n, n + MAX_PROMPTS) for n in range(0, len(prompts), MAX_PROMPTS)]
-        parts = (self._ask_list(lists, request, questions[part], prompts[part]) for part in slices)
-        return [*chain.from_iterable(await asyncio.gather(*parts))]
+        lists = self.lists
+        if len(request.questions) > 1 and (prompts := await lists.prompts(request)):
+            return await self._ask_list(lists, request, prompts)
+        return await self._ask_each(request, request.questions)
 
     async def aclose(self) -> None:
         """Close the connections."""
@@ -76,10 +73,9 @@ class OpenAIEngine:
     async def _ask_each(self, request: EngineRequest, questions: Iterable[Question]) -> Replies:
         return list(await asyncio.gather(*(self._ask_one(request, question) for question in questions)))
 
-    async def _ask_list(
-        self, lists: PromptLists, request: EngineRequest, questions: tuple[Question, ...], prompts: list[str]
-    ) -> Replies:
+    async def _ask_list(self, lists: PromptLists, request: EngineRequest, prompts: list[str]) -> Replies:
         """Ask in one call, and those that failed one by one: one prompt that is too long fails the whole list."""
+        questions = request.questions
 
         def read(content: bytes) -> Replies:
             return read_completions(content, questions, usage_sums_cached=lists.dialect.usage_sums_cached)

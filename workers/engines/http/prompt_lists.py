@@ -21,9 +21,6 @@ from workers.engines.base import EngineRequest, RequestFailed, chat_messages
 from workers.engines.http.capabilities import DIALECTS, Dialect, ServerCapabilities
 from workers.engines.http.replies import PARSE_ERRORS
 
-MAX_PROMPTS = 64
-"""Prompts in one request."""
-
 _PLACEHOLDERS = ("Qsystem0Q", "Quser1Q")
 _PLACEHOLDER = re.compile("Q(?:system|user)([01])Q")
 
@@ -60,7 +57,7 @@ class PromptLists:
         return prompts if all(fit) else []  # the server counts the tokens of a single question
 
     def body(self, prompts: Sequence[str]) -> dict[str, Any]:
-        """Return the JSON body for at most ``MAX_PROMPTS`` prompts."""
+        """Return the JSON body for ``prompts``."""
         options = {"max_tokens": 1, "temperature": 0, "logprobs": self._server.top_logprobs}
         return {"model": self._server.model, **options, **self.dialect.no_special_tokens, "prompt": [*prompts]}
 
@@ -71,26 +68,23 @@ class PromptLists:
 
     async def _template(self, request: EngineRequest) -> list[str] | None:
         """Return the template's text around the places; None where it cannot be used, or not yet."""
-        with_system = bool(request.system)
-        if self.enabled and with_system not in self._templates and not self._server.is_away:
-            await self._server.probe()
-            if self._server.dialect:
-                await self._learn(request)
-            elif self._server.probed:
-                self.enabled = False
-        return self._templates.get(with_system) if self.enabled else None
-
-    async def _learn(self, request: EngineRequest) -> None:
+        with_system, server = bool(request.system), self._server
+        if with_system in self._templates or not self.enabled or server.is_away:
+            return self._templates.get(with_system) if self.enabled else None
+        await server.probe()
+        if server.dialect is None:
+            self.enabled = not server.probed
+            return None
         try:
-            self._templates[bool(request.system)] = await self._verified_template(request)
+            self._templates[with_system] = await self._verified_template(request)
         except _UnavailableError:
-            self._server.mark_away()
+            server.mark_away()
         except PARSE_ERRORS as error:
-            if self._server.no_thinking and "chat_template" in str(error):
-                self._server.template_options = False
-                await self._learn(request)
-            else:
-                self.disable(repr(error))
+            if server.no_thinking and "chat_template" in str(error):
+                server.template_options = False
+                return await self._template(request)
+            self.disable(repr(error))
+        return self._templates.get(with_system)
 
     async def _fits(self, prompt: str, max_context: int | None) -> bool:
         if max_context is None or len(prompt.encode("utf-8", "replace")) <= max_context:  # a token is a byte or more
@@ -122,7 +116,8 @@ class PromptLists:
 
     async def _text(self, ids: list[int]) -> str:
         body = self.dialect.keep_special_tokens | {"tokens": ids}
-        return str((await self._post("/detokenize", body))[self.dialect.text_field])
+        reply = await self._post("/detokenize", body)
+        return str(reply["prompt"] if "prompt" in reply else reply["text"])
 
     async def _post(self, path: str, body: dict[str, Any]) -> Any:
         client = self._server.client

@@ -60,7 +60,7 @@ def read_completions(body: bytes, questions: Sequence[Question], *, usage_sums_c
         choices = sorted(data["choices"], key=itemgetter("index"))
         if len(choices) != count:
             raise ValueError(f"{len(choices)} choices for {count} prompts")
-        usage = _share(_usage(_dict(data.get("usage"))), count, usage_sums_cached)
+        usage = _usage(_dict(data.get("usage")), count, sums_cached=usage_sums_cached)
         return [
             _readout(_first_tokens(choice), question.labels, raw, str(choice.get("text") or ""), usage)
             for choice, question in zip(choices, questions, strict=True)
@@ -83,29 +83,22 @@ def _dict(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _usage(usage: dict[str, Any]) -> Usage | None:
-    """Return the tokens that the server counted; None where a count is missing or impossible.
+def _usage(usage: dict[str, Any], prompts: int = 1, *, sums_cached: bool = True) -> Usage | None:
+    """Return one prompt's share of the tokens that the server counted; None where a count is missing or impossible.
 
-    A verdict does not need them, and a budget charges the maximum, where a count of 0 would be free.
+    A verdict does not need them, and a budget charges the maximum, where a count of 0 would be free. Where the cached
+    tokens are the last prompt's alone, the prompts before it, except the first, had as many.
     """
     cached = _dict(usage.get("prompt_tokens_details")).get("cached_tokens")
     counts: list[Any] = [usage.get("prompt_tokens"), cached or 0, usage.get("completion_tokens")]
     if not all(type(count) in (int, float) and 0 <= count <= _MAX_TOKENS for count in counts):
         return None
-    prompt, cached, completion = map(float, counts)
-    return Usage(prompt=prompt, cached=cached, completion=completion) if cached <= prompt and prompt else None
-
-
-def _share(usage: Usage | None, count: int, usage_sums_cached: bool) -> Usage | None:
-    """Return one prompt's share.
-
-    Where the cached tokens are the last prompt's alone, the prompts before it, except the first, had as many.
-    """
-    if usage is None:
+    prompt, cached, completion = (count / prompts for count in counts)
+    if not 0 < prompt >= cached:
         return None
-    cached = usage.cached if usage_sums_cached else usage.cached * max(1, count - 1)
-    cached = min(cached, usage.prompt)
-    return Usage(prompt=usage.prompt / count, cached=cached / count, completion=usage.completion / count)
+    if not sums_cached:
+        cached = min(cached * max(1, prompts - 1), prompt)
+    return Usage(prompt=prompt, cached=cached, completion=completion)
 
 
 def _readout(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 from weakref import WeakValueDictionary
@@ -67,29 +69,17 @@ def default_device() -> str:
 
 
 def open_pretrained(name: str, dtype: torch.dtype, **options: Any) -> tuple[Any, Any]:
-    """Return a causal language model on the CPU, and its tokenizer; ``options`` are those of ``from_pretrained``.
-
-    Raises:
-        UnavailableError: The model cannot be fetched or read.
-    """
+    """Return a causal language model on the CPU, and its tokenizer; ``options`` are those of ``from_pretrained``."""
     tokenizer = open_tokenizer(name, options.get("revision"))
-    try:
+    with loading(name):
         return AutoModelForCausalLM.from_pretrained(model_path(name), dtype=dtype, **options), tokenizer
-    except (OSError, ValueError) as error:
-        raise load_error(name, error) from error
 
 
 def open_tokenizer(name: str, revision: str | None = None) -> Any:
-    """Return the tokenizer of the model ``name``.
-
-    Raises:
-        UnavailableError: It cannot be fetched or read.
-    """
+    """Return the tokenizer of the model ``name``."""
     transformers_logging.disable_progress_bar()  # commands show their own
-    try:
+    with loading(name):
         return AutoTokenizer.from_pretrained(model_path(name), revision=revision)
-    except (OSError, ValueError) as error:
-        raise load_error(name, error) from error
 
 
 def model_path(name: str) -> str:
@@ -97,10 +87,16 @@ def model_path(name: str) -> str:
     return str(embedded_model(get_settings().cache_dir)) if name == EMBEDDED else name
 
 
-def load_error(name: str, error: Exception) -> UnavailableError:
-    """Return the error of a model that cannot be loaded."""
-    hint = "use `embedded`, a folder with a Hugging Face model, or a model on the hub"
-    return UnavailableError(f"cannot load the model {name!r}: {error}", hint=hint)
+@contextmanager
+def loading(name: str) -> Iterator[None]:
+    """Turn the errors of libraries into an `UnavailableError` of the model ``name``."""
+    try:
+        yield
+    except RubricsvcError:
+        raise
+    except Exception as error:
+        hint = "use `embedded`, a folder with a Hugging Face model, or a model on the hub"
+        raise UnavailableError(f"cannot load the model {name!r}: {error}", hint=hint) from error
 
 
 def model_failure(error: Exception) -> Failure:

@@ -94,33 +94,26 @@ class _Layer(DynamicLayer):  # type: ignore[misc]
 
     def __init__(self) -> None:
         super().__init__()
-        self.keys: torch.Tensor | None = None
-        self.values: torch.Tensor | None = None
+        self.buffer: torch.Tensor | None = None
         self.length = 0
+        self.is_initialized = True
 
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, *_: Any, **__: Any
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        end = self.length + key_states.shape[-2]
-        self.keys = keys = _write(self.keys, key_states, self.length)
-        self.values = values = _write(self.values, value_states, self.length)
-        self.is_initialized = True
-        self.length = end
-        return keys[..., :end, :], values[..., :end, :]
+        new, start = torch.stack([key_states, value_states]), self.length
+        self.length = end = start + new.shape[-2]
+        if self.buffer is None or self.buffer.shape[-2] < end:
+            wider = new.new_empty((*new.shape[:-2], end + max(256, end // 4), new.shape[-1]))
+            if self.buffer is not None:
+                wider[..., :start, :] = self.buffer[..., :start, :]
+            self.buffer = wider
+        self.buffer[..., start:end, :] = new
+        keys, values = self.buffer[..., :end, :]
+        return keys, values
 
     def get_seq_length(self, *_: Any) -> int:
         return self.length
-
-
-def _write(buffer: torch.Tensor | None, new: torch.Tensor, start: int) -> torch.Tensor:
-    end = start + new.shape[-2]
-    if buffer is None or buffer.shape[-2] < end:
-        wider = new.new_empty((*new.shape[:-2], end + max(256, end // 4), new.shape[-1]))
-        if buffer is not None:
-            wider[..., :start, :] = buffer[..., :start, :]
-        buffer = wider
-    buffer[..., start:end, :] = new
-    return buffer
 
 
 class Sampler:
@@ -129,10 +122,8 @@ class Sampler:
     def __init__(self, sampling: Sampling, sample: int) -> None:
         self._sampling = sampling
         self._generator = torch.Generator()
-        if sampling.seed is None:
-            self._generator.seed()
-        else:
-            self._generator.manual_seed(sampling.seed + sample)
+        seed = self._generator.seed() if sampling.seed is None else sampling.seed
+        self._generator.manual_seed(seed + sample)
 
     def next_token(self, logits: torch.Tensor) -> int:
         """Return a token id from the logits [V] (float32)."""

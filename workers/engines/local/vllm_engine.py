@@ -34,7 +34,7 @@ from rubricsvc.errors import InvalidError, UnavailableError
 from rubricsvc.settings import get_settings
 from workers.engines.base import EngineRequest, Failure, Question, Reply, error_message
 from workers.engines.local.conversation import Conversation
-from workers.engines.local.models import LoadBackoff, load_error, model_failure, model_path, open_tokenizer
+from workers.engines.local.models import LoadBackoff, loading, model_failure, model_path, open_tokenizer
 
 _Key = tuple[str, str | None]
 
@@ -72,13 +72,7 @@ for process in sys.argv[1:]:
 
 
 class VllmEngine:
-    """A model in vLLM: ``embedded``, a folder or a name on the hub, loaded at the first request of the process.
-
-    Raises:
-        InvalidError: ``RUBRICSVC_VLLM_OPTIONS`` has an option that changes verdicts.
-        ModuleNotFoundError: vLLM is not installed.
-        UnavailableError: vLLM cannot start in a forked worker.
-    """
+    """A model in vLLM: ``embedded``, a folder or a name on the hub, loaded at the first request of the process."""
 
     def __init__(self, model: str, *, revision: str | None = None) -> None:
         machine_options()
@@ -183,10 +177,8 @@ class _Model:
         from vllm.v1.engine.async_llm import AsyncLLM
 
         others = set(multiprocessing.active_children())
-        try:
+        with loading(model):
             engine = AsyncLLM.from_vllm_config(config, disable_log_stats=True)
-        except Exception as error:
-            raise load_error(model, error) from error
         ours = [str(process.pid) for process in multiprocessing.active_children() if process not in others]
         guard = subprocess.Popen([sys.executable, "-c", _GUARD, *ours], stdin=subprocess.PIPE)  # noqa: S603 - fixed arguments
         return cls(engine, conversation, config.model_config.max_model_len, guard)
@@ -279,10 +271,8 @@ def _config(model: str, revision: str | None) -> Any:
             options["kv_cache_memory_bytes"] = _CPU_CACHE_BYTES
     path = model_path(model)
     options |= {"revision": None if Path(path).is_dir() else revision} | machine_options()
-    try:
+    with loading(model):
         return AsyncEngineArgs(model=path, **options).create_engine_config(UsageContext.ENGINE_CONTEXT)
-    except Exception as error:
-        raise load_error(model, error) from error
 
 
 def _usage(output: Any) -> Usage:
