@@ -60,7 +60,6 @@ class ServerCapabilities:
     Attributes:
         dialect: The kind of the server, where it is known.
         probed: Whether the server has named its kind.
-        structured_output: Whether it accepts ``response_format``.
         limit_field: Its name of the limit of new tokens.
         template_options: Whether its chat template accepts options.
     """
@@ -83,30 +82,21 @@ class ServerCapabilities:
         """The fields that keep a hybrid model from thinking; none for servers of unknown kind."""
         return _NO_THINKING if self.dialect and self.template_options else {}
 
-    @property
-    def is_away(self) -> bool:
-        """Whether the server failed a moment ago and is not probed now."""
-        return time.monotonic() < self._probe_at
-
-    def mark_away(self) -> None:
-        """Postpone the next probe after a failed one."""
-        self._probe_at = time.monotonic() + PROBE_PAUSE_S
-
     async def probe(self) -> None:
         """Ask the server for its kind, unless it is known or the last probe has just failed."""
         if self.probed:
             return
         async with self._probing:
-            if self.probed or self.is_away:
+            if self.probed or time.monotonic() < self._probe_at:
                 return
-            content = await self.client.get("/models")
+            content = await self.client.call("/models", quick=True)
             try:  # a failure may be a proxy's 404, before a server that is starting
                 cards = [] if isinstance(content, RequestFailed) else json.loads(content)["data"]
                 owners = [card.get("owned_by") for card in cards if card["id"] == self.model]
                 self.dialect = DIALECTS.get(owners[0])
                 self.probed = True
             except PARSE_ERRORS:
-                self.mark_away()
+                self._probe_at = time.monotonic() + PROBE_PAUSE_S
 
     def learn(self, refusal: str, texts: Sequence[str]) -> bool:
         """Adapt to the message of a refusal, and return whether the request may now succeed.

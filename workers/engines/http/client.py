@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
@@ -82,17 +82,16 @@ class _BoundedTransport(httpx2.AsyncClient):
 
 
 class HttpClient:
-    """OpenAI's client for one server. A call has one deadline; that of a ``quick`` one, without the model, is short."""
+    """OpenAI's client for one server. Each call has one deadline."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._base = (endpoint.base_url or "https://api.openai.com/v1").rstrip("/")
         self._timeout_s = endpoint.timeout_s
-        self._quick_timeout_s = min(endpoint.timeout_s, PROBE_TIMEOUT_S)
         self._client = AsyncOpenAI(
             base_url=self._base,  # not OPENAI_BASE_URL
             api_key=secret(endpoint.key_variable) or "none",  # self-hosted servers need no key
             max_retries=0,  # the throttle retries
-            timeout=None,  # `_call` has the deadline
+            timeout=None,  # `call` has the deadline
             http_client=_BoundedTransport(self._base),
         )
 
@@ -101,31 +100,31 @@ class HttpClient:
         """The server's address without ``/v1``, where vLLM and SGLang have their own paths."""
         return self._base.removesuffix("/v1")
 
-    async def get(self, path: str) -> bytes | RequestFailed:
-        """Return the body of the response to a quick ``GET path``."""
-        return await self._call(self._client.get, path, self._quick_timeout_s)
-
-    async def post(self, path: str, body: dict[str, Any], *, quick: bool = False) -> bytes | RequestFailed:
-        """Return the body of a response to ``POST path``, a path under the base URL or a whole URL."""
-        return await self._call(self._client.post, path, self._quick_timeout_s if quick else self._timeout_s, body=body)
-
     async def is_alive(self) -> bool:
         """Return whether the server answers at all; a refusal (4xx) is an answer."""
-        content = await self.get("/models")
+        content = await self.call("/models", quick=True)
         return not isinstance(content, RequestFailed) or 0 < content.status < 500
 
     async def aclose(self) -> None:
         """Close the connections."""
         await self._client.close()
 
-    async def _call(
-        self, send: Callable[..., Awaitable[httpx2.Response]], path: str, timeout_s: float, **options: Any
+    async def call(
+        self, path: str, body: dict[str, Any] | None = None, *, quick: bool = False
     ) -> bytes | RequestFailed:
+        """Return the body of the response to ``POST path``, or without ``body`` to ``GET path``.
+
+        The path is under the base URL, or a whole URL. A ``quick`` call does not use the model.
+        """
         url = path if "://" in path else self._base + path  # the SDK takes a tenth of a call to join it
+        timeout_s = min(self._timeout_s, PROBE_TIMEOUT_S) if quick else self._timeout_s
         try:
             async with asyncio.timeout(timeout_s):
                 # A raw response: building the SDK's response models costs as much as the request.
-                response = await send(url, cast_to=httpx2.Response, **options)
+                if body is None:
+                    response = await self._client.get(url, cast_to=httpx2.Response)
+                else:
+                    response = await self._client.post(url, cast_to=httpx2.Response, body=body)
         except TimeoutError:
             failure = Failure(Reason.TIMEOUT, f"no complete response within {timeout_s:g} s")
             return RequestFailed(failure, retry=True, billable=True)

@@ -136,7 +136,7 @@ class OpenAIEngine:
         async def send() -> Outcome:
             await self._server.probe()  # the server may have come up while this call waited
             start = time.perf_counter()
-            response = await self._client.post(path, body())
+            response = await self._client.call(path, body())
             outcome = response if isinstance(response, RequestFailed) else read(response)
             if isinstance(outcome, RequestFailed):
                 return outcome

@@ -52,7 +52,7 @@ class PromptLists:
         prompts = [_render(template, request.system, *request.turns(question)) for question in request.questions]
         try:
             fit = await asyncio.gather(*(self._fits(prompt, request.max_context) for prompt in prompts))
-        except (_UnavailableError, *PARSE_ERRORS):
+        except PARSE_ERRORS:
             return []
         return prompts if all(fit) else []  # the server counts the tokens of a single question
 
@@ -69,7 +69,7 @@ class PromptLists:
     async def _template(self, request: EngineRequest) -> list[str] | None:
         """Return the template's text around the places; None where it cannot be used, or not yet."""
         with_system, server = bool(request.system), self._server
-        if with_system in self._templates or not self.enabled or server.is_away:
+        if with_system in self._templates or not self.enabled:
             return self._templates.get(with_system) if self.enabled else None
         await server.probe()
         if server.dialect is None:
@@ -77,8 +77,6 @@ class PromptLists:
             return None
         try:
             self._templates[with_system] = await self._verified_template(request)
-        except _UnavailableError:
-            server.mark_away()
         except PARSE_ERRORS as error:
             if server.no_thinking and "chat_template" in str(error):
                 server.template_options = False
@@ -121,14 +119,10 @@ class PromptLists:
 
     async def _post(self, path: str, body: dict[str, Any]) -> Any:
         client = self._server.client
-        content = await client.post(client.root + path, {"model": self._server.model, **body}, quick=True)
+        content = await client.call(client.root + path, {"model": self._server.model, **body}, quick=True)
         if isinstance(content, RequestFailed):
-            raise _UnavailableError if content.retry else ValueError(content.failure.detail)
+            raise ValueError(content.failure.detail)
         return json.loads(content)
-
-
-class _UnavailableError(Exception):
-    """The server did not answer."""
 
 
 def _render(parts: list[str], system: str, user: str) -> str:

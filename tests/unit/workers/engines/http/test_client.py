@@ -99,7 +99,7 @@ def test_body_over_the_limit_fails_with_its_beginning(script: ScriptedReply, rea
 def test_body_is_read_up_to_the_limit() -> None:
     async def read(url: str) -> bytes | RequestFailed:
         client = HttpClient(Endpoint(base_url=url))
-        content = await client.post("/chat/completions", {})
+        content = await client.call("/chat/completions", {})
         await client.aclose()
         return content
 
