@@ -239,13 +239,15 @@ def geometric_mean(_rubric: Rubric, values: Values) -> RawReward:
 @formula("min", "multichallenge_min", weights=unweighted, pitfalls=False)
 def minimum(_rubric: Rubric, values: Values) -> Values:
     """Return the lowest value, contributed by its criterion; weights are not used."""
-    return _decided_by(min(values, key=values.__getitem__), values)
+    lowest = min(values, key=values.__getitem__)
+    return dict.fromkeys(values, 0.0) | {lowest: values[lowest]}
 
 
 @formula("max", "multichallenge_max", weights=unweighted, pitfalls=False)
 def maximum(_rubric: Rubric, values: Values) -> Values:
     """Return the highest value, contributed by its criterion; weights are not used."""
-    return _decided_by(max(values, key=values.__getitem__), values)
+    highest = max(values, key=values.__getitem__)
+    return dict.fromkeys(values, 0.0) | {highest: values[highest]}
 
 
 @formula("multichallenge_all", weights=unweighted, pitfalls=False)
@@ -258,10 +260,6 @@ def all_met(rubric: Rubric, values: Values) -> Values:
 def any_met(rubric: Rubric, values: Values) -> Values:
     """Return 1 where any value is at least 0.99, else 0 (NeMo Gym, MultiChallenge)."""
     return maximum(rubric, {key: float(value >= 0.99) for key, value in values.items()})
-
-
-def _decided_by(criterion: str, values: Values) -> Values:
-    return dict.fromkeys(values, 0.0) | {criterion: values[criterion]}
 
 
 @formula("calculate_output", weights=unweighted, complete=True)

@@ -38,11 +38,7 @@ class JsonError(ValueError):
 
 
 def parse(text: str) -> Any:
-    """Return the plain data of a JSON text.
-
-    Raises:
-        JsonError: it is not JSON, or holds a value that the database cannot store.
-    """
+    """Return the plain data of a JSON text, or raise a JsonError if it is invalid or cannot be stored."""
     try:
         data = json.loads(text, object_pairs_hook=unique_keys, parse_constant=_reject_constant)
     except json.JSONDecodeError as error:

@@ -31,9 +31,6 @@ _INDEX = re.compile(r"[0-9]{1,6}")
 _STEP = re.compile(r"[\w-]+")
 _SAMPLE = ("output_text", "output_json", "output_tools", "choices")
 
-TemplateData = Mapping[str, JsonValue]
-"""The values of ``item`` and ``sample``."""
-
 
 class PlaceholderError(ValueError):
     """A template refers to a missing value; ``reason`` is that of the failed verdict."""
@@ -55,11 +52,7 @@ TemplateText = Annotated[str, Field(max_length=MAX_LENGTH), AfterValidator(_safe
 
 
 def _steps(mark: re.Match[str]) -> tuple[str, ...]:
-    """Return ``item.rows[0]`` as ("item", "rows", "0"), and () for braces that are plain text.
-
-    Raises:
-        ValueError: The placeholder is not a path, is not closed, or refers to an unknown field of the sample.
-    """
+    """Return ``item.rows[0]`` as ("item", "rows", "0"), and () for braces that are plain text."""
     if not mark[2]:
         if unclosed := _BEGINS.search(mark[0]):
             raise ValueError(f"unsafe template {cut(unclosed[0], 80)}: add }}}} to close it")
@@ -74,7 +67,7 @@ def _steps(mark: re.Match[str]) -> tuple[str, ...]:
     return steps
 
 
-def fill(template: str, data: TemplateData) -> str:
+def fill(template: str, data: Mapping[str, JsonValue]) -> str:
     """Return the template with its placeholders filled: text as it is, everything else as JSON.
 
     Raises:
@@ -90,7 +83,7 @@ def fill(template: str, data: TemplateData) -> str:
     return _MARKS.sub(filled, template)
 
 
-def _look_up(steps: tuple[str, ...], data: TemplateData) -> JsonValue:
+def _look_up(steps: tuple[str, ...], data: Mapping[str, JsonValue]) -> JsonValue:
     here: JsonValue = dict(data)
     for number, step in enumerate(steps):
         if isinstance(here, dict) and step in here:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Mapping
+from functools import reduce
 
 from rubricsvc.core.rubric import GroupPath, Rubric
 
@@ -84,7 +86,4 @@ def _children(rubric: Rubric) -> _Children:
 
 def _sum(numbers: Iterable[float]) -> float:
     """Add from left to right; the builtin ``sum`` corrects its rounding from Python 3.12 on, giving other floats."""
-    total = 0.0
-    for number in numbers:
-        total += number
-    return total
+    return reduce(operator.add, numbers, 0.0)

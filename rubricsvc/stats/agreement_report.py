@@ -136,21 +136,17 @@ def _agreement(
     **bootstrap: int,
 ) -> CriterionAgreement:
     levels = _TENTHS if metrics is CORRELATIONS else _shared_levels(rows)
-    labelled = [(row, value, row.label.value) for row, value in zip(rows, values, strict=True) if value is not None]
-    used = [(row, value, label) for row, value, label in labelled if label is not None]
-    scores = [row.verdict.value if row.verdict else None for row, *_ in used]
-    pairs = Pairs.of(
-        [value for _, value, _ in used],
-        [label for *_, label in used],
-        levels,
-        [value if score is None else score for (_, value, _), score in zip(used, scores, strict=True)],
-    )
+    used = [(row, value) for row, value in zip(rows, values, strict=True) if None not in (value, row.label.value)]
+    judged, people = [value or 0.0 for _, value in used], [row.label.value or 0.0 for row, _ in used]
+    decided = [row.verdict.value if row.verdict else None for row, _ in used]
+    classified = [value if own is None else own for value, own in zip(judged, decided, strict=True)]
+    pairs = Pairs.of(judged, people, levels, classified)
     annotator_pairs, inter_annotator = _inter_annotator(rows, levels, metrics, **bootstrap)
     return CriterionAgreement(
         name=name,
         pairs=len(used),
         excluded=dict(excluded),
-        metrics=estimate_metrics(pairs, [row.prompt_id for row, *_ in used], metrics, **bootstrap),
+        metrics=estimate_metrics(pairs, [row.prompt_id for row, _ in used], metrics, **bootstrap),
         levels=pairs.levels,
         confusion=pairs.confusion() if used and metrics is not CORRELATIONS else [],
         annotator_pairs=annotator_pairs,

@@ -95,11 +95,7 @@ def fit_curve(method: Method, probability: Floats, outcome: Floats) -> Curve:
 
 
 def split(prompts: Sequence[int], held_out: float, seed: int) -> Bools:
-    """Return the mask [N] of what is held out, about a share ``held_out`` of the prompts; none is on both sides.
-
-    Raises:
-        InvalidError: There are too few prompts.
-    """
+    """Return the mask [N] of what is held out, about a share ``held_out`` of the prompts; none is on both sides."""
     count = len(set(prompts))
     if count < MIN_PROMPTS:
         raise InvalidError(
@@ -109,18 +105,17 @@ def split(prompts: Sequence[int], held_out: float, seed: int) -> Bools:
         )
     splitter = GroupShuffleSplit(1, test_size=held_out, random_state=seed)
     _, test = next(splitter.split(np.zeros(len(prompts)), groups=prompts))
-    mask = np.zeros(len(prompts), bool)
-    mask[test] = True
-    return mask
+    return np.isin(np.arange(len(prompts)), test)
 
 
 def _fit_family(name: str, fit: Rows, held_out: Rows, methods: Sequence[Method]) -> FittedFamily:
-    labels = len(fit) + len(held_out)
+    labels, reason = len(fit) + len(held_out), None
     if labels < MIN_LABELS or len(np.unique(fit["prompt"])) < _FOLDS or not len(held_out):
         reason = f"{labels} labels are too few, or on too few prompts; {MIN_LABELS} are needed"
+    elif np.ptp(fit["outcome"]) == 0:
+        reason = "all labels are the same"
+    if reason:
         return FittedFamily(name, labels, null_reason=reason)
-    if np.ptp(fit["outcome"]) == 0:
-        return FittedFamily(name, labels, null_reason="all labels are the same")
     losses = {method: _cross_validated(method, fit) for method in methods}
     curve = fit_curve(min(methods, key=lambda method: losses[method]), fit["probability"], fit["outcome"])
     if curve(0.99) - curve(0.01) < _MIN_RISE:
@@ -146,11 +141,7 @@ def _cross_validated(method: Method, rows: Rows) -> float:
 def calibrate(
     rows: Iterable[JudgedLabel], *, held_out: float = 0.3, seed: int = 0, methods: Sequence[Method] = METHODS
 ) -> list[FittedFamily]:
-    """Fit a curve for each family of criteria with enough labels, from a readout's own probabilities.
-
-    Raises:
-        InvalidError: Too few prompts have labels on criteria with a probability.
-    """
+    """Fit a curve for each family of criteria with enough labels, from a readout's own probabilities."""
     used = [
         (family(row.criterion), row.verdict.probability, row.label.value, row.prompt_id)
         for row in rows

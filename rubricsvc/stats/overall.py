@@ -84,10 +84,7 @@ def fit_overall(
     """Fit a model and measure it.
 
     ``features`` [N, len(columns)] are values of verdicts or probabilities of levels; the others are [N]. ``seed`` is
-    that of the folds.
-
-    Raises:
-        InvalidError: There are too few scores or prompts.
+    that of the folds. Too few scores or prompts raise an InvalidError.
     """
     if len(scores) < MIN_SCORES or len(set(prompts)) < FOLDS:
         raise InvalidError(
@@ -131,10 +128,7 @@ def fit_to_labels(rows: Iterable[JudgedLabel], *, resamples: int = RESAMPLES, se
 
     The features of a criterion are the probabilities of its levels if all verdicts have the same levels, else the
     probability or the value. The judge's own score is its ``overall`` verdict if it is asked for one, else its reward.
-    Completions with a missing value are left out.
-
-    Raises:
-        InvalidError: The rubrics share no criterion, or there are too few scores.
+    Completions with a missing value are left out. Rubrics without a shared criterion raise an InvalidError.
     """
     scored = [row for row in rows if row.label.criterion == OVERALL and row.label.value is not None and row.verdicts]
     shared = set.intersection(*(set(row.verdicts) for row in scored)) if scored else set()
