@@ -55,7 +55,7 @@ def text_similarity(completion: Completion, prompt: Prompt, args: TextSimilarity
 
 
 class GradeError(RuntimeError):
-    """The grader raised, or returned no finite number."""
+    """The grader raised, or returned no number in its range."""
 
 
 class Grader(Args):
@@ -77,25 +77,16 @@ class Grader(Args):
 
 @check("python", Grader, version=2)
 def python(completion: Completion, prompt: Prompt, args: Grader) -> float:
-    """Return the number of ``grade``, mapped from ``range`` to [0, 1]; outside of it, raise `GradeError`."""
-    limits = Limits(**args.model_dump(include={"cpu_s", "wall_s", "memory_mib", "disk_mib", "output_mib"}))
-    item = args.item if args.item is not None else prompt.item or {}
-    value, (low, high) = grade(args.source, openai_sample(completion), item, limits), args.range
-    if not low <= value <= high:
-        hint = f'set the range of the grader: "range": [{min(low, value):g}, {max(high, value):g}]'
-        raise GradeError(f"grade(sample, item) returned {value:g}, outside of {low:g} to {high:g}; {hint}")
-    return (value - low) / (high - low)
-
-
-def grade(source: str, sample: dict[str, JsonValue], item: dict[str, JsonValue], limits: Limits) -> float:
-    """Return ``grade(sample, item)`` of ``source``, run in the sandbox.
+    """Return the number of ``grade``, mapped from ``range`` to [0, 1].
 
     Raises:
-        GradeError: It raised, exceeded its limits, or returned no finite number.
+        GradeError: It raised, exceeded its limits, or returned no number in the range.
         NoSandboxError: There is no sandbox.
     """
-    given = json.dumps({"sample": sample, "item": item})
-    result = run_module("grader", source, GRADE, given, limits=limits)
+    limits = Limits(**args.model_dump(include={"cpu_s", "wall_s", "memory_mib", "disk_mib", "output_mib"}))
+    item = args.item if args.item is not None else prompt.item or {}
+    given = json.dumps({"sample": openai_sample(completion), "item": item})
+    result, (low, high) = run_module("grader", args.source, GRADE, given, limits=limits), args.range
     if not result.ok:
         raise GradeError(f"grade(sample, item) failed: {result.error}")
     try:
@@ -104,4 +95,7 @@ def grade(source: str, sample: dict[str, JsonValue], item: dict[str, JsonValue],
         raise GradeError(f"grade(sample, item) ended early; it printed {result.stdout[:80]!r}") from error
     if not math.isfinite(value):
         raise GradeError(f"grade(sample, item) returned {value}")
-    return value
+    if not low <= value <= high:
+        hint = f'set the range of the grader: "range": [{min(low, value):g}, {max(high, value):g}]'
+        raise GradeError(f"grade(sample, item) returned {value:g}, outside of {low:g} to {high:g}; {hint}")
+    return (value - low) / (high - low)

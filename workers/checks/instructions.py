@@ -7,7 +7,7 @@ An instruction is a function of the text and of its own arguments; their names d
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from inspect import signature
 from typing import Annotated, Any, Literal
@@ -88,12 +88,9 @@ class IFEval(Args):
 @check("ifeval", IFEval)
 def ifeval(completion: Completion, prompt: Prompt, args: IFEval) -> float:
     """Return 1 if the text follows the instruction, else 0. An empty text follows none."""
-    texts = dict.fromkeys(_variants(completion.text)) if args.loose else [completion.text]  # each once
+    lines, texts = completion.text.split("\n"), [completion.text]
+    if args.loose:
+        texts += ["\n".join(part).strip() for part in (lines[1:], lines[:-1], lines[1:-1])]
+        texts += [text.replace("*", "") for text in texts]
     given, (follows, _) = args.arguments(), INSTRUCTIONS[args.instruction_id]
     return float(any(follows(text, **given) for text in texts if text.strip()))
-
-
-def _variants(text: str) -> Iterator[str]:
-    lines = text.split("\n")
-    parts = [text, *("\n".join(some).strip() for some in (lines[1:], lines[:-1], lines[1:-1]))]
-    yield from (*parts, *(part.replace("*", "") for part in parts))

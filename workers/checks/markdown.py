@@ -23,22 +23,24 @@ class Block(NamedTuple):
     text: str
 
 
-@lru_cache(maxsize=2)
-def _parser(*, inline: bool) -> MarkdownIt:
+def _parser(*rules: str) -> MarkdownIt:
     parser = MarkdownIt("commonmark").enable("table").disable("reference")
-    parser.core.ruler.enableOnly(["normalize", "block", *(["inline"] if inline else [])])
+    parser.core.ruler.enableOnly(["normalize", *rules])
     return parser
+
+
+_BLOCKS, _INLINE = _parser("block"), _parser("block", "inline")
 
 
 @lru_cache(maxsize=1)  # several checks read the same completion; the tokens of a long one are large
 def tokens(text: str) -> Sequence[Token]:
     """Return the tokens of the block structure: CommonMark, and GitHub's tables."""
-    return _parser(inline=False).parse(text)
+    return _BLOCKS.parse(text)
 
 
 def inline_tokens(text: str) -> Iterator[Token]:
     """Yield the tokens within the lines: emphasis, code, links."""
-    return (child for token in _parser(inline=True).parse(text) for child in token.children or ())
+    return (child for token in _INLINE.parse(text) for child in token.children or ())
 
 
 def blocks(text: str) -> Iterator[Block]:

@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ConfigDict
 
 from rubricsvc.core.prompt import Completion, Prompt
-from rubricsvc.errors import ConflictError
 
 
 class Args(BaseModel):
@@ -28,9 +27,8 @@ class CheckResult:
 
 @dataclass(frozen=True, slots=True)
 class CheckType:
-    """A check: its name, its version, the model of its arguments, and the function."""
+    """A check: its version, the model of its arguments, and the function."""
 
-    name: str
     version: int
     args: type[Args]
     run: Callable[[Completion, Prompt, Any], float | CheckResult]
@@ -45,9 +43,7 @@ def check(name: str, args: type[Args], *, version: int = 1) -> Callable[[F], F]:
     """Register the decorated function as the check of this name."""
 
     def register(function: F) -> F:
-        if name in CHECKS:
-            raise ConflictError(f"duplicate check {name!r}")
-        CHECKS[name] = CheckType(name, version, args, function)
+        CHECKS[name] = CheckType(version, args, function)
         return function
 
     return register

@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator, Sequence
 
-from workers.checks.sandbox.unit_tests import CodeTests
+from workers.checks.code import CodeTests
 
 _COMMON_INPUT = re.compile(r"-?\d(\.0)?|True|False|None|[^\d-].{0,2}|[\[({][\w' ]*,?[\])}]", re.DOTALL)
 """Literals that honest code compares with as well, such as 0, a letter or an empty list."""
@@ -91,22 +91,17 @@ def _values(part: ast.stmt) -> list[ast.expr]:
 
 def _parts_in_use(tree: ast.Module, tests: Sequence[ast.Module]) -> list[ast.stmt]:
     """Return the functions, classes and assignments whose names the tests use, and what those depend on."""
-    used, parts = set().union(*map(_names, tests)), list[ast.stmt]()
+    used, parts = _names(tests), list[ast.stmt]()
     while found := [part for part in tree.body if part not in parts and used & _defined(part)]:
         parts += found
-        used = used.union(*map(_names, found))
+        used |= _names(found)
     return parts
 
 
-def _names(tree: ast.AST) -> set[str]:
-    nodes = [node for node in ast.walk(tree) if isinstance(node, ast.Name | ast.Attribute)]
+def _names(trees: Sequence[ast.AST]) -> set[str]:
+    nodes = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Name | ast.Attribute)]
     return {node.id if isinstance(node, ast.Name) else node.attr for node in nodes}
 
 
 def _defined(part: ast.stmt) -> set[str]:
-    match part:
-        case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
-            return {name}
-        case ast.Assign(targets=targets):
-            return set().union(*map(_names, targets))
-    return set()
+    return _names(part.targets) if isinstance(part, ast.Assign) else {getattr(part, "name", "")}

@@ -9,10 +9,9 @@ from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.graders.model import Python, rubric_of
 from workers.checks.cheating import CodeCheating, code_cheating
 from workers.checks.code import Code, code
-from workers.checks.graders import GradeError, Grader, grade, python
+from workers.checks.graders import GradeError, Grader, python
 from workers.checks.registry import CheckResult
 from workers.checks.sandbox.broken_tests import BrokenTestsError
-from workers.checks.sandbox.runner import Limits
 
 PROMPT = Prompt.of("Write add(a, b).")
 
@@ -175,15 +174,18 @@ class Tool:
         assert found("def f(): return 2", tests=tests).value == 0
 
 
-@pytest.mark.usefixtures("sandboxed")
-class TestGrade:
-    def test_grade_returns_the_number(self) -> None:
-        source = "def grade(sample, item):\n    print('noise')\n    return len(sample['output_text']) / item['most']"
-        assert grade(source, {"output_text": "abc"}, {"most": 4}, Limits()) == 0.75
-        assert python(Completion(text="ab"), PROMPT, Grader(source=source, item={"most": 4})) == 0.5
+def graded(source: str, **args: object) -> float:
+    return python(Completion(text="ab"), PROMPT, Grader.model_validate({"source": source, **args}))
 
-    def test_grade_may_return_any_number(self) -> None:
-        assert grade("def grade(sample, item): return -3", {}, {}, Limits()) == -3
+
+@pytest.mark.usefixtures("sandboxed")
+class TestPython:
+    def test_python_returns_the_number_in_its_range(self) -> None:
+        source = "def grade(sample, item):\n    print('noise')\n    return len(sample['output_text']) / item['most']"
+        assert graded(source, item={"most": 4}) == 0.5
+        assert graded("def grade(sample, item): return -3", range=[-6, 6]) == 0.25
+        with pytest.raises(GradeError, match="range"):
+            graded("def grade(sample, item): return -3")
 
     @pytest.mark.parametrize(
         ("source", "why"),
@@ -194,15 +196,13 @@ class TestGrade:
             ("def grade(sample, item): return True", "True"),
             ("def grade(sample, item): return '1'", "'1'"),
             ("def grade(sample, item): raise SystemExit(0)", "ended early"),
-            ("x = 1", "has no attribute 'grade'"),
-            ("def grade(", "SyntaxError"),
         ],
     )
-    def test_grade_raises_on_errors(self, source: str, why: str) -> None:
+    def test_python_raises_on_errors(self, source: str, why: str) -> None:
         with pytest.raises(GradeError, match=why):
-            grade(source, {}, {}, Limits())
+            graded(source)
 
-    def test_grade_has_the_limits_of_openai(self) -> None:
+    def test_python_has_the_limits_of_openai(self) -> None:
         writing = "[open(f'/tmp/{n}', 'wb').write(bytes(20 << 20)) for n in range(2)]"
         source = f"def grade(sample, item):\n    {writing}\n    return 0.5"
         (criterion,) = rubric_of(Python(type="python", source=source)).criteria
@@ -214,9 +214,9 @@ class TestGrade:
         with pytest.raises(GradeError, match="No space left"):
             python(completion, PROMPT, Grader(source=source, output_mib=64))
 
-    def test_grade_runs_in_the_sandbox(self) -> None:
+    def test_python_runs_in_the_sandbox(self) -> None:
         with pytest.raises(GradeError, match=r"No such file|denied"):
-            grade("def grade(sample, item): return len(open('/etc/passwd').read())", {}, {}, Limits())
+            graded("def grade(sample, item): return len(open('/etc/passwd').read())")
 
 
 SHOWN = ("assert square(3) == 9", "assert square(12) == 144")

@@ -6,10 +6,10 @@ import pytest
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Check, Criterion, Rubric
 from rubricsvc.core.verdict import Reason
-from rubricsvc.errors import ConflictError, InvalidError
+from rubricsvc.errors import InvalidError
 from workers import checks
 from workers.checks import Args, CheckType
-from workers.checks.registry import CHECKS, check
+from workers.checks.registry import CHECKS
 
 
 def rubric(*named: tuple[str, dict[str, object]]) -> Rubric:
@@ -31,7 +31,7 @@ def answers() -> Iterator[dict[str, object]]:
             raise chosen["gives"]
         return chosen["gives"]  # type: ignore[return-value]
 
-    CHECKS["odd"] = CheckType("odd", 3, Args, odd)
+    CHECKS["odd"] = CheckType(3, Args, odd)
     yield chosen
     del CHECKS["odd"]
 
@@ -55,11 +55,6 @@ def test_run_propagates_keyboard_interrupt(answers: dict[str, object]) -> None:
 
 def test_version_of_returns_the_version(answers: dict[str, object]) -> None:
     assert (checks.version_of("odd"), checks.version_of("nonsense")) == (3, None)
-
-
-def test_check_rejects_a_duplicate_name() -> None:
-    with pytest.raises(ConflictError, match="words"):
-        check("words", Args)(CHECKS["words"].run)
 
 
 def test_run_skips_settled_criteria() -> None:

@@ -3,9 +3,8 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from workers.checks.code import Code
+from workers.checks.code import Code, SuiteResult, split
 from workers.checks.graders import Grader
-from workers.checks.sandbox.unit_tests import SuiteResult, split
 
 
 def test_code_rejects_invalid_arguments() -> None:
