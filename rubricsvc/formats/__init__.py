@@ -112,7 +112,7 @@ def stream(
     if language is not None and name != "deep_research_bench":
         message, hint = f"format {name} has no option 'language'", "only deep_research_bench has languages"
         raise InvalidError(message, hint=hint, path="language")
-    options = {"language": language} if language is not None else {}
+    options = {} if language is None else {"language": language}
     errors, count = file.errors, 0
     for record in FORMATS[name].read(file, **options):
         before = errors.count

@@ -38,11 +38,8 @@ class InputFile:
     ) -> None:
         """Prepare to read a file; it is opened when the first record is asked for.
 
-        Args:
-            path: the file. With a ``stream`` only its ending counts.
-            stream: the file's bytes, already open.
-            name: what messages call the file; the path by default.
-            errors: the collection that errors are added to; an own one by default.
+        With a ``stream``, which has its bytes, only the ending of ``path`` counts. Messages call it ``name``, by
+        default its path. ``errors`` is shared where several files are read as one.
         """
         self.path = Path(path)
         self.name = name or str(path)
@@ -54,11 +51,7 @@ class InputFile:
         self._entries: Iterator[Entry] | None = None
 
     def first(self) -> Any:
-        """Return the data of the first record that can be read, without consuming it; None if there is none.
-
-        Raises:
-            InvalidFileError: as `entries`.
-        """
+        """Return the data of the first record that can be read, without consuming it; None if there is none."""
         entries = self.entries()
         for first in entries:
             self._entries = chain((first,), entries)
@@ -79,11 +72,7 @@ class InputFile:
         return self._entries
 
     def parse(self, parse: Callable[[Entry], Iterable[T]]) -> Iterator[T]:
-        """Yield what ``parse`` makes of each record without errors; the errors of the others are added to ``errors``.
-
-        Raises:
-            InvalidFileError: as `entries`.
-        """
+        """Yield what ``parse`` makes of each valid record; the errors of the others are added to ``errors``."""
         for entry in self.entries():
             parsed: list[T] = []
             try:

@@ -17,10 +17,8 @@ from rubricsvc.formats.record import Entry
 def load_judges(path: Path, find: Callable[[str], Judge]) -> list[Judge]:
     """Read the judges of a file, or of stdin for ``-``.
 
-    Args:
-        path: The file. It has one judge, a list of them, or several YAML documents.
-        find: Returns a stored judge by name. A panel or cascade may name members that are stored, or earlier in the
-            file.
+    The file has one judge, a list of them, or several YAML documents. A panel or cascade may name members that are
+    earlier in the file, or stored: ``find`` returns a stored judge by name.
 
     Raises:
         InvalidFileError: The file or one of its judges is invalid.

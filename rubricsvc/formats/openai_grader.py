@@ -25,7 +25,7 @@ from rubricsvc.errors import InvalidError
 from rubricsvc.formats.errors import InvalidFileError, Location
 from rubricsvc.formats.native import rubric_name
 from rubricsvc.formats.record import Entry, Record
-from rubricsvc.graders.model import GRADERS, Grader, rubric_of
+from rubricsvc.graders.model import Grader, rubric_of
 
 T = TypeVar("T")
 
@@ -89,24 +89,20 @@ def _prompt(entry: Entry, item: Any) -> Prompt:
     return entry.build(Prompt, {"messages": messages, "item": item}, ("item",))
 
 
+class _Holder(Value):
+    grader: Grader
+
+
 def _grader(entry: Entry, data: Any, path: FieldPath) -> Grader:
-    kind = data.get("type") if isinstance(data, dict) else None
-    if not isinstance(kind, str) or kind not in GRADERS:
-        entry.expected("grader_type", f"one of {', '.join(GRADERS)}", kind, (*path, "type"))
-        raise InvalidFileError(entry.errors)
-    parts = data.get("graders")
+    parts = data.get("graders") if isinstance(data, dict) else None
     if isinstance(parts, dict) and isinstance(parts.get("type"), str):
         alone = parts.get("name") or parts["type"]  # one grader, as the type in OpenAI's client has it
         data = {**data, "graders": {str(alone): parts}}
-    return entry.build(GRADERS[kind], data, path)
+    return entry.build(_Holder, {"grader": data}, path, nested={"grader": {}}).grader
 
 
 def parse_prompt(item: Any) -> Prompt:
-    """Return the prompt of an item that comes from no file.
-
-    Raises:
-        InvalidError: it is not an item; ``path`` names the field.
-    """
+    """Return the prompt of an item that comes from no file, as `parse` returns a grader."""
     return _parse(lambda entry: _prompt(entry, item), "an item is a JSON object; its messages are chat messages")
 
 

@@ -6,7 +6,6 @@ graded tree's leaves become labels; those of inner nodes follow from them and ar
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator
 from itertools import count
 from typing import Annotated
@@ -59,24 +58,19 @@ def read(entry: Entry) -> Iterator[Record]:
     yield Record(None, rubric, labels=tuple(labels), name=name, location=entry.location)
 
 
-def _walk(root: _Node) -> Iterator[tuple[_Node, FieldPath]]:
-    """Yield every node in the order of the file, with its path."""
-    waiting: list[tuple[_Node, FieldPath]] = [(root, ())]
-    while waiting:
-        node, path = waiting.pop()
-        yield node, path
-        below = [(child, (*path, "sub_tasks", number)) for number, child in enumerate(node.sub_tasks)]
-        waiting.extend(reversed(below))
+def _walk(node: _Node, path: FieldPath = ()) -> Iterator[tuple[_Node, FieldPath]]:
+    """Yield every node in the order of the file, with its path. The depth is limited by `Entry.build`."""
+    yield node, path
+    for number, child in enumerate(node.sub_tasks):
+        yield from _walk(child, (*path, "sub_tasks", number))
 
 
 def _keys(ids: list[str]) -> list[str]:
     """Return the ids, numbered where one is repeated: several trees of the benchmark use one twice."""
     taken = set(ids)
     keys: dict[str, None] = {}
-    numbers: defaultdict[str, Iterator[int]] = defaultdict(lambda: count(2))
     for id_ in ids:
-        key = id_
-        while key in keys or (key != id_ and key in taken):
-            key = f"{id_[: MAX_NAME_LENGTH - 8]}-{next(numbers[id_])}"
-        keys[key] = None
+        numbered = (f"{id_[: MAX_NAME_LENGTH - 8]}-{number}" for number in count(2))
+        free = (key for key in numbered if key not in keys and key not in taken)
+        keys[id_ if id_ not in keys else next(free)] = None
     return list(keys)

@@ -87,14 +87,10 @@ class Entry:
         *,
         nested: Mapping[str, Mapping[str, str]] | None = None,
     ) -> Model:
-        """Return ``data`` as a ``model``.
+        """Return ``data``, which is at ``path`` in the record, as a ``model``.
 
-        Args:
-            model: the model.
-            data: plain data.
-            path: where the data is in the record.
-            nested: fields of ``data`` whose own fields are in the record itself, with the names of these in the record
-                where they differ.
+        ``nested`` has the fields of ``data`` whose own fields are in the record itself, with the names of these in the
+        record where they differ.
 
         Raises:
             InvalidFileError: the data is invalid; the errors are added.

@@ -152,13 +152,9 @@ class _Dumper(yaml.SafeDumper):
 
 
 def _represent_text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
-    style = None
-    if _ESCAPED.search(value):
+    style = "|" if "\n" in value else None
+    if _ESCAPED.search(value) or any(pattern.fullmatch(value) for pattern in _SCALARS.values()):
         style = '"'  # the only style with escapes
-    elif "\n" in value:
-        style = "|"
-    elif any(pattern.fullmatch(value) for pattern in _SCALARS.values()):
-        style = '"'
     return dumper.represent_scalar(_PREFIX + "str", value, style=style)
 
 

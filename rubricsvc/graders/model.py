@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import symtable
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
@@ -189,11 +189,7 @@ class Multi(_Grader):
         return text
 
 
-Grader = StringCheck | TextSimilarity | Python | ScoreModel | LabelModel | Multi
-GRADERS: dict[str, type[Grader]] = {
-    get_args(kind.model_fields["type"].annotation)[0]: kind for kind in get_args(Grader)
-}
-"""The graders by ``type``."""
+Grader = Annotated[StringCheck | TextSimilarity | Python | ScoreModel | LabelModel | Multi, Field(discriminator="type")]
 
 
 def parts_of(grader: Grader) -> dict[str, Part]:

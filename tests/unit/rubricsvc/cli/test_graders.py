@@ -70,7 +70,7 @@ def test_run_without_a_reward_exits_with_1(cli: Cli, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "why"),
     [
-        ({**STRING, "type": "vibe"}, "grader.type: expected one of string_check"),
+        ({**STRING, "type": "vibe"}, "grader.type: "),
         ({**STRING, "input": "{{item.a.__class__}}"}, "grader.input: unsafe template"),
         ([STRING, STRING], "has 2 records, expected one grader"),
     ],

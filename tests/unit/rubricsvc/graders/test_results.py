@@ -91,7 +91,7 @@ def test_run_of_a_multi_grader_has_sub_rewards() -> None:
     assert run.model_grader_token_usage_per_model["x"].prompt_tokens == run.metadata.token_usage == 10
     none = ran(MULTI, verdicts[0], Verdict.scored("p", 0.0), verdicts[2])
     assert (none.reward, flags(none)) == (None, {"formula_parse_error"})
-    assert "division by zero" in none.metadata.details["calculate_output"]
+    assert "zero" in none.metadata.details["calculate_output"]
     several = ran(MULTI, verdicts[0], Verdict.failed("p", "check_error"), Verdict.failed("m", "timeout"))
     assert flags(several) == {"python_grader_runtime_error", "model_grader_server_error"}
     assert several.sub_rewards == {"s": 1.0, "p": None, "m": None}
