@@ -70,22 +70,22 @@ def test_run_skips_settled_criteria() -> None:
 @pytest.mark.parametrize(
     ("name", "args", "path", "message"),
     [
-        ("regex", {"patern": "a"}, "criteria.1.check.args.patern", "unknown field; did you mean 'pattern'?"),
-        ("nonsense", {}, "criteria.1.check.name", "unknown check 'nonsense'"),
-        ("words", {}, "criteria.1.check.args", "give min, max or both"),
-        ("words", {"min": 5, "max": 3}, "criteria.1.check.args", "must not be above"),
+        ("regex", {"patern": "a"}, "criteria.1.check.args.patern", "'pattern'"),
+        ("nonsense", {}, "criteria.1.check.name", "'nonsense'"),
+        ("words", {}, "criteria.1.check.args", "min, max"),
+        ("words", {"min": 5, "max": 3}, "criteria.1.check.args", "(5)"),
         ("words", {"min": "many"}, "criteria.1.check.args.min", "integer"),
-        ("words", {"maximum": 5}, "criteria.1.check.args.maximum", "unknown field; did you mean 'max'?"),
+        ("words", {"maximum": 5}, "criteria.1.check.args.maximum", "'max'"),
         ("contains", {"terms": []}, "criteria.1.check.args.terms", "at least 1"),
         ("contains", {"terms": [""]}, "criteria.1.check.args.terms.0", "1"),
         ("contains", {"terms": ["a"], "mode": "some"}, "criteria.1.check.args.mode", "'any'"),
-        ("regex", {"pattern": "(a"}, "criteria.1.check.args.pattern", "not a regular expression"),
+        ("regex", {"pattern": "(a"}, "criteria.1.check.args.pattern", "regular expression"),
         ("distinct", {"n": 0}, "criteria.1.check.args.n", "1"),
     ],
 )
 def test_validate_and_run_report_an_invalid_check(name: str, args: dict[str, object], path: str, message: str) -> None:
     bad = rubric(("words", {"max": 9}), (name, args))
-    with pytest.raises(InvalidError, match="criterion 'k1'") as caught:
+    with pytest.raises(InvalidError, match="k1") as caught:
         checks.validate(bad)
     assert message in str(caught.value)
     assert caught.value.path == path

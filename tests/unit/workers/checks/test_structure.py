@@ -97,7 +97,7 @@ def test_tables_reads_long_texts(text: str, value: float) -> None:  # hours each
 def test_format_fails_on_yaml_over_the_limits(text: str) -> None:
     found = verdict(text, "format", kind="yaml")
     assert (found.outcome, found.reason) == ("failed", "check_error")
-    assert "is not read" in (found.detail or "")
+    assert "YAML" in (found.detail or "")
 
 
 def test_format_reads_yaml_within_the_limits() -> None:
@@ -172,7 +172,7 @@ def test_language(text: str, codes: list[str], value: float) -> None:
 
 @pytest.mark.parametrize("code", ["zz", "EN", "english", "pt-br"])
 def test_language_rejects_unknown_codes(code: str) -> None:
-    with pytest.raises(ValidationError, match=f"'{code}' is not a language of langdetect: zh, af, .*zh-tw"):
+    with pytest.raises(ValidationError, match=f"'{code}'.*zh-tw"):
         Language(codes=("en", code))
 
 
