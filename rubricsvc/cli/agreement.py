@@ -56,11 +56,7 @@ def agreement(
 
 
 def _judged_labels(ref: str, job: int | None, criterion: str | None = None) -> tuple[Judge, list[JudgedLabel]]:
-    """Return the judge, and the labels beside its verdicts.
-
-    Raises:
-        InvalidError: There are no labels, or the judge has scored none of what is labelled.
-    """
+    """Return the judge, and the labels beside its verdicts."""
     with database() as db, db.read() as session:
         row = judges.get(session, ref)
         if job is not None:

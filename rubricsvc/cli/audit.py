@@ -11,7 +11,6 @@ import typer
 from rubricsvc.cli import output
 from rubricsvc.cli.agreement import JudgeRef
 from rubricsvc.cli.db import database
-from rubricsvc.cli.html_page import render
 from rubricsvc.cli.models import ask
 from rubricsvc.cli.output import Json, cell, echo, estimate_cells, print_data, print_json, print_table, shorten
 from rubricsvc.core.audit import Audit, SuiteResult
@@ -187,7 +186,7 @@ def _write_html(path: Path, judge: Judge, audit: Audit) -> None:
         "number": lambda value: output.number(value, missing="–"),
         "percent": lambda value: f"{100 * (value or 0.0):.2f}%",
     }
-    page = render(Path(__file__).with_name("audit_report.html.j2"), filters, judge=judge, audit=audit)
+    page = output.render_html(Path(__file__).with_name("audit_report.html.j2"), filters, judge=judge, audit=audit)
     with output.open_output(path) as stream:
         stream.write(page)
 
@@ -225,10 +224,8 @@ def repeatability(
         options: dict[str, Any] = {"source": source, "repeats": repeats, "seed": seed, "on_progress": bar.update}
         result = ask(stored, lambda engine: measure(engine, stored, groups, **options))
     if result.reward.value is None and not any(one.n for one in result.criteria.values()):
-        raise UnavailableError(
-            f"judge {stored.name!r}: no question was scored twice ({cell(result.unscored)})",
-            hint=f"see what it answers: rubricsvc score --judge {stored.name} …",
-        )
+        hint = f"see what it answers: rubricsvc score --judge {stored.name} …"
+        raise UnavailableError(f"{stored.name!r} scored no question twice ({cell(result.unscored)})", hint=hint)
     with database() as db, db.write() as session:
         judges.set_repeatability(session, judge_id, result)
     echo(f"stored with judge {stored.name!r}, in place of any earlier measurement")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
-from typing import Any, TypeVar
+from typing import Any
 
 from sqlalchemy import make_url
 from sqlalchemy.exc import DBAPIError
@@ -16,11 +16,8 @@ from rubricsvc.errors import UnavailableError
 from rubricsvc.settings import Settings, get_settings
 from rubricsvc.store import migrate
 from rubricsvc.store.session import Database, sqlite_file
-from rubricsvc.store.tables import LabelRow, RubricRow
 
 app = group("Database schema.")
-
-Row = TypeVar("Row", LabelRow, RubricRow)
 
 
 @app.command()
@@ -60,7 +57,7 @@ def open_database(settings: Settings) -> Database:
     return migrate.open_database(settings.database_url)
 
 
-def every(page: Callable[..., list[Row]], session: Session, **where: Any) -> Iterator[Row]:
+def every(page: Callable[..., list[Any]], session: Session, **where: Any) -> Iterator[Any]:
     """Yield all rows that ``page`` lists, in pages."""
     after = 0
     while rows := page(session, after=after, limit=500, **where):

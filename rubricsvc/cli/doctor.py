@@ -24,8 +24,6 @@ from workers.checks.sandbox.runner import ready
 from workers.engines.local.embedded_model import NAME
 
 MIN_FREE_BYTES = 1_000_000_000
-_PROBE_BYTES = 65_536
-_JUDGE_SECONDS = 3.0
 _CHECK_PACKAGES = ("jsonschema", "langdetect", "math_verify", "nltk", "rapidfuzz", "rouge_score", "sacrebleu")
 
 
@@ -111,7 +109,7 @@ def _judges(settings: Settings) -> list[Judge]:
 def _judge(judge: Judge, settings: Settings) -> str:
     if judge.engine == "openai_http":
         url = judge.endpoint.base_url or "api.openai.com"
-        served = served_models(judge.endpoint, timeout_s=_JUDGE_SECONDS)
+        served = served_models(judge.endpoint, timeout_s=3.0)
         if judge.model in served:
             return f"{url} serves {judge.model}"
         listed = ", ".join(sorted(served)[:3]) or "none"
@@ -129,7 +127,7 @@ def _free_space(folder: Path) -> str:
     existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
     try:
         with tempfile.TemporaryFile(dir=existing) as probe:
-            probe.write(bytes(_PROBE_BYTES))
+            probe.write(bytes(65_536))
             probe.flush()
             os.fsync(probe.fileno())
     except OSError as error:

@@ -12,13 +12,11 @@ from sqlalchemy.orm import Session
 from rubricsvc.cli.db import database
 from rubricsvc.cli.output import counted, echo, fields_of, show
 from rubricsvc.errors import InvalidError
-from rubricsvc.formats import InputFile
+from rubricsvc.formats import FORMATS, InputFile
 from rubricsvc.services.importing import LABELS, ImportResult, import_file
 from workers import checks
 
-_FORMATS = (
-    "native, healthbench, deep_research_bench, paperbench, ifeval, openai_grader, llmbar, evalbiasbench, gsm8k, cherrl"
-)
+_FORMATS = ", ".join(FORMATS)
 
 File = Annotated[str, typer.Argument(help="File; - is stdin.", show_default=False)]
 Format = Annotated[str | None, typer.Option(help=f"{_FORMATS}.", show_default="detected")]

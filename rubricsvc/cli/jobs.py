@@ -98,13 +98,6 @@ def show_(job_id: Id, as_json: Json = False) -> None:
 
 
 @app.command()
-def watch(job_id: Id, as_json: Json = False) -> None:
-    """Show a job's progress until it ends, without scoring."""
-    with database() as db:
-        _wait(db, job_id, as_json, score=False)
-
-
-@app.command()
 def wait(job_id: Id, as_json: Json = False) -> None:
     """Wait for a job; score it here if no worker can receive it."""
     with database() as db:
@@ -191,7 +184,7 @@ def _print(report: JobReport, as_json: bool) -> None:
 
 
 def _end(db: Database, job_id: int, wait: bool, as_json: bool) -> None:
-    """Print a job, after waiting for it if so wished; else say who scores it."""
+    """Print a job; wait for it first, or say how it will be scored."""
     if wait:
         _wait(db, job_id, as_json)
     report = read_job(db, job_id)
@@ -200,18 +193,14 @@ def _end(db: Database, job_id: int, wait: bool, as_json: bool) -> None:
     _print(report, as_json)
 
 
-def _wait(db: Database, job_id: int, as_json: bool, *, score: bool = True) -> NoReturn:
-    """Show a job's progress until it has ended, then the job; exit 1 unless it completed.
-
-    With ``score``, a worker runs here if the broker stays in this process.
-    """
+def _wait(db: Database, job_id: int, as_json: bool) -> NoReturn:
+    """Show a job's progress until it has ended, then the job; exit 1 unless it completed."""
     from rubricsvc.services.waiting import ensure_worker, follow, retry_database
 
     started, first = time.monotonic(), None
     with _continue_hint(job_id), ExitStack() as stack:
-        if score:
-            stack.enter_context(ensure_worker(db, job_id, partial(_start_worker, db), echo))
-            stack.enter_context(_continue_hint(job_id))  # printed before the worker stops, which may take a while
+        stack.enter_context(ensure_worker(db, job_id, partial(_start_worker, db), echo))
+        stack.enter_context(_continue_hint(job_id))  # printed before the worker stops, which may take a while
         bar = stack.enter_context(output.progress_bar(f"job {job_id}"))
         for now in follow(db, job_id, echo):
             first = now.verdicts if first is None else first

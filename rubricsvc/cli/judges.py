@@ -13,7 +13,6 @@ from rubricsvc.cli.audit import audit, repeatability
 from rubricsvc.cli.db import database
 from rubricsvc.cli.models import ApiKeyEnv, embedded_judge, judge_from_options, probe_judge, served_judge
 from rubricsvc.cli.output import After, Force, Json, Limit, echo, group, print_json, show, show_page, write_example
-from rubricsvc.core.base import Value
 from rubricsvc.core.judge import FREE, Judge
 from rubricsvc.errors import InvalidError
 from rubricsvc.formats.judges import dump_judge, load_judges
@@ -176,23 +175,19 @@ def _unused_setting(judge: Judge) -> tuple[str, str] | None:
     written_by_mode = {"written": True, "comparative": comparison.is_written}
     writes = written_by_mode.get(judge.mode, judge.mode == "trajectory" and judge.effective_trajectory.written)
     single = not writes or (judge.mode == "comparative" and comparison.kind == "groupwise")
-    endpoint = set(_changed(judge.endpoint)) - {"concurrency", "price"} if judge.engine in FREE else set()
-    sampling = [] if writes else _changed(judge.sampling)
+    changed = judge.model_dump(exclude_defaults=True)
+    endpoint = changed.get("endpoint", {}).keys() - {"concurrency", "price"} if judge.engine in FREE else set()
+    sampling = {} if writes else changed.get("sampling", {})
     voting = judge.voting is not None and judge.voting.samples == 1 and judge.voting.rule != "mean"
     unused = {
         ("threshold", "a judge that is read out"): writes and judge.threshold is not None,
-        ("min_answer_mass", "a judge that is read out"): writes and "min_answer_mass" in _changed(judge),
+        ("min_answer_mass", "a judge that is read out"): writes and "min_answer_mass" in changed,
         ("criteria_per_call", "mode: written"): single and judge.criteria_per_call != 1,
         ("voting.rule", "voting.samples above 1"): voting,
         **{(f"sampling.{field}", "a judge that writes"): True for field in sampling},
         **{(f"endpoint.{field}", "engine: openai_http"): True for field in sorted(endpoint)},
     }
     return next((setting for setting, ignored in unused.items() if ignored), None)
-
-
-def _changed(value: Value) -> list[str]:
-    """Return the fields that differ from their defaults."""
-    return [name for name, field in type(value).model_fields.items() if getattr(value, name) != field.get_default()]
 
 
 def _store(added: list[Judge], as_json: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache, partial
 from typing import Annotated, Any
 
 import typer
@@ -64,12 +65,11 @@ def export(
 ) -> None:
     """Write labels as JSON lines that `rubricsvc labels import` reads."""
     with database() as db, db.read() as session, open_output(out) as stream:
-        names: dict[int, str] = {}
+        get_rubric = cache(partial(rubrics.get, session))
         for row in every(labels.page, session, **_where(session, completion, rubric, annotator)):
-            if row.rubric_id not in names:
-                rubric_row = rubrics.get(session, row.rubric_id)
-                names[row.rubric_id] = f"{rubric_row.name}@{rubric_row.version}"
-            ids = {"completion_id": row.completion_id, "rubric": names[row.rubric_id], "rubric_id": row.rubric_id}
+            version = get_rubric(row.rubric_id)
+            name = f"{version.name}@{version.version}"
+            ids = {"completion_id": row.completion_id, "rubric": name, "rubric_id": row.rubric_id}
             print_json(ids | row.label.model_dump(mode="json"), stream)
 
 

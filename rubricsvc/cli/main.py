@@ -17,6 +17,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command, get_group
 
+from rubricsvc import __version__
 from rubricsvc.cli.output import BAD_INPUT, INTERNAL_ERROR, INTERRUPTED, OK, UNAVAILABLE, echo, ignore_broken_pipe
 from rubricsvc.errors import NotFoundError, RubricsvcError, UnavailableError, cut
 
@@ -98,8 +99,6 @@ app = typer.Typer(
 
 def _version(requested: bool) -> None:
     if requested:
-        from rubricsvc import __version__
-
         typer.echo(f"rubricsvc {__version__}")
         raise typer.Exit
 
@@ -178,5 +177,3 @@ def main() -> None:
 
 if __name__ == "__main__":
     main()
-
-__all__ = ["COMMANDS", "app", "main", "run"]

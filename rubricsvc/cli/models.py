@@ -46,10 +46,7 @@ _HINTS = {
 _OPTIONS = {"name": "NAME", "endpoint.base_url": "--url"}
 """Options whose names differ from their fields'."""
 
-_LOCAL_HINT = (
-    "check the model: `embedded`, or the folder or hub name of an instruction-tuned model"
-    " (a base model has no chat template)"
-)
+_LOCAL_HINT = "name an instruction-tuned model: `embedded`, a folder, or a hub name (base models have no chat template)"
 
 
 def judge_from_options(**fields: Any) -> Judge:
@@ -70,11 +67,7 @@ def embedded_judge(name: str, mode: str) -> Judge:
 
 
 def served_judge(name: str, url: str | None, model: str | None, mode: str, api_key_env: str | None) -> Judge:
-    """Return a judge on a server; without a model, with the only one that is served there.
-
-    Raises:
-        InvalidError: The server serves none or several; the hint names them.
-    """
+    """Return a judge on a server; without a model, with the only one that is served there."""
     endpoint = {"base_url": url, "api_key_env": api_key_env}
     judge = judge_from_options(name=name, model=model or "unknown", mode=mode, endpoint=endpoint)
     if model is not None:
@@ -88,11 +81,7 @@ def served_judge(name: str, url: str | None, model: str | None, mode: str, api_k
 
 
 def served_models(endpoint: Endpoint, *, timeout_s: float = 5.0) -> list[str]:
-    """Return the models that an OpenAI-compatible server lists.
-
-    Raises:
-        UnavailableError: The server does not answer, refuses, or answers something else.
-    """
+    """Return the models that an OpenAI-compatible server lists."""
     import httpx2
 
     url = (endpoint.base_url or "https://api.openai.com/v1").rstrip("/")
@@ -108,18 +97,12 @@ def served_models(endpoint: Endpoint, *, timeout_s: float = 5.0) -> list[str]:
         if status in {401, 403}:
             hint = f"put the key into {endpoint.key_variable or 'a variable, and name it with --api-key-env'}"
         raise UnavailableError(f"{url}: HTTP {status}", hint=hint) from error
-    except (httpx2.HTTPError, httpx2.InvalidURL) as error:
-        raise UnavailableError(f"{url}: no answer: {error}", hint=hint) from error
-    except (ValueError, KeyError, TypeError) as error:
-        raise UnavailableError(f"{url}/models: not a list of models", hint=hint) from error
+    except (httpx2.HTTPError, httpx2.InvalidURL, ValueError, KeyError, TypeError) as error:
+        raise UnavailableError(f"{url}/models: no list of models: {error}", hint=hint) from error
 
 
 def probe_judge(judge: Judge) -> None:
-    """Ask ``judge`` about a greeting and print the answer.
-
-    Raises:
-        UnavailableError: It does not answer; the hint says what to change.
-    """
+    """Ask ``judge`` about a greeting and print the answer; the error of a judge without one says what to change."""
     rubric = Rubric(criteria=(Criterion(key="greets", text="The answer greets the user."),))
     answers = ["Hello! Nice to meet you.", "No."][: 2 if judge.mode == "comparative" else 1]
     once = _with_endpoint(judge, max_retries=min(judge.endpoint.max_retries, 1))

@@ -8,18 +8,16 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.resources import files
 from pathlib import Path
 from threading import Event, Thread
-from typing import Annotated, Any, TextIO, TypeVar
+from typing import Annotated, Any, TextIO
 
 import typer
 
 from rubricsvc.errors import ConflictError
-
-Row = TypeVar("Row")
 
 OK, WITH_FAILURES, BAD_INPUT, UNAVAILABLE, NOT_PASSED, INTERNAL_ERROR, INTERRUPTED = 0, 1, 2, 3, 4, 70, 130
 
@@ -103,7 +101,7 @@ def show_list(rows: Iterable[dict[str, Any]], as_json: bool = False, *, empty: s
 
 
 def show_page(
-    rows: Sequence[Row], to_record: Callable[[Row], dict[str, Any]], limit: int, as_json: bool, *, empty: str
+    rows: Sequence[Any], to_record: Callable[[Any], dict[str, Any]], limit: int, as_json: bool, *, empty: str
 ) -> None:
     """Print the first ``limit`` rows, and on stderr how to list further ones; a row more than that says they exist.
 
@@ -181,15 +179,22 @@ def shorten(text: str, length: int = 70) -> str:
 
 
 def write_example(name: str, file: Path, force: bool, next_command: str) -> None:
-    """Copy an example of `rubricsvc.formats` to a new file, and print the command to run on it next.
-
-    Raises:
-        ConflictError: The file exists, and ``force`` is not set.
-    """
+    """Copy an example of `rubricsvc.formats` to a new file, and print the command to run on it next."""
     if file.exists() and not force:
         raise ConflictError(f"{file} exists", hint="name another file, or overwrite it with --force")
     file.write_bytes(files("rubricsvc.formats").joinpath(name).read_bytes())
     echo(f"wrote {file}; edit it, then run `{next_command} {file}`")
+
+
+def render_html(template: Path, filters: Mapping[str, Callable[..., Any]], **values: Any) -> str:
+    """Render ``template`` with texts escaped; an undefined value is an error."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    loader = FileSystemLoader(template.parent)
+    options: dict[str, Any] = {"undefined": StrictUndefined, "trim_blocks": True, "lstrip_blocks": True}
+    environment = Environment(loader=loader, autoescape=True, **options)
+    environment.filters |= filters
+    return environment.get_template(template.name).render(values)
 
 
 @contextmanager
@@ -214,23 +219,16 @@ class ProgressBar:
 
     def __init__(self, description: str, *, live: bool) -> None:
         """Create it without showing it."""
-        from rich import progress
         from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn, TimeRemainingColumn
 
-        columns: list[progress.ProgressColumn | str] = [
-            progress.TextColumn("{task.description}", markup=False),
-            progress.MofNCompleteColumn(),
-            "elapsed",
-            progress.TimeElapsedColumn(),
-            "left",
-            progress.TimeRemainingColumn(),
-            progress.TextColumn("{task.fields[note]}", markup=False),
-        ]
-        if live:
-            columns.insert(1, progress.BarColumn(bar_width=20))
-        console = Console(stderr=True, width=None if live else _WIDTH_WITHOUT_TERMINAL)
+        bar = (BarColumn(bar_width=20),) if live else ()
+        times = ("elapsed", TimeElapsedColumn(), "left", TimeRemainingColumn())
+        columns: tuple[Any, ...] = ("{task.description}", *bar, MofNCompleteColumn(), *times, "{task.fields[note]}")
+        width = None if live else _WIDTH_WITHOUT_TERMINAL
+        console = Console(stderr=True, width=width, markup=False, emoji=False)
         # training steps may take minutes: the speed is estimated over an hour
-        self.rich = progress.Progress(*columns, console=console, speed_estimate_period=3600, disable=not live)
+        self.rich = Progress(*columns, console=console, speed_estimate_period=3600, disable=not live)
         self._task = self.rich.add_task(description, total=None, note="")
 
     def update(self, done: int, total: int, note: str) -> None:

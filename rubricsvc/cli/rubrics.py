@@ -50,7 +50,9 @@ def lint(file: File, format: Format = None, language: Language = None, as_json: 
     records = stream(input_file(file), format, check=checks.validate, language=language)
     rows = [_summary(record) for record in records]
     show_list(rows if as_json else rows[:MOST_ROWS], as_json)
-    if len(rows) > MOST_ROWS and not as_json:
+    if as_json:
+        return
+    if len(rows) > MOST_ROWS:
         echo(f"… and {len(rows) - MOST_ROWS} more")
     echo(f"{output.counted(len(rows), 'record')}, no errors")
 
@@ -195,9 +197,8 @@ def export(
 
 def _rows(session: Session, refs: list[str] | None) -> Iterator[RubricRow]:
     if refs:
-        yield from (rubrics.get(session, ref) for ref in refs)
-        return
-    yield from (row for row in every(rubrics.page, session) if rubrics.get(session, row.name).id == row.id)
+        return (rubrics.get(session, ref) for ref in refs)
+    return (row for row in every(rubrics.page, session) if rubrics.get(session, row.name).id == row.id)
 
 
 def _record(session: Session, row: RubricRow) -> Record:

@@ -102,7 +102,7 @@ _PATH = re.compile(r"\S+\.(txt|md|jsonl?|html|py)")
 
 
 def file_or_text(argument: str) -> str:
-    """Return the text of the file of this name, or the argument itself unless it looks like a path."""
+    """Return the text of the file of this name (- is stdin), or the argument itself unless it looks like a path."""
     try:
         is_file = Path(argument).is_file()
     except OSError:  # too long for a file name
@@ -110,7 +110,7 @@ def file_or_text(argument: str) -> str:
     if not is_file and _PATH.fullmatch(argument):
         hint = "correct the path; pass a text that looks like a path through stdin (-)"
         raise NotFoundError(f"no file {argument!r}", hint=hint, path=argument)
-    return text_of(argument) if is_file else argument
+    return text_of(argument) if is_file or argument == "-" else argument
 
 
 def text_of(file: str) -> str:

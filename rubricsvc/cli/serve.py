@@ -50,17 +50,9 @@ def _serve(settings: Settings, db: Database, *, worker: bool) -> None:
     if not needs_key(settings) and not is_loopback(settings.host):
         log.warning("the service is open to other machines without API keys", hint="unset RUBRICSVC_REQUIRE_KEY")
     app = create_app(settings, db, validators=Validators(rubric=checks.validate, judge=judges.validate))
-    server = uvicorn.Server(
-        uvicorn.Config(
-            app,
-            host=settings.host,
-            port=settings.port,
-            log_config=None,
-            access_log=False,
-            timeout_graceful_shutdown=5,
-            proxy_headers=False,
-        )
-    )
+    config = uvicorn.Config(app, settings.host, settings.port, log_config=None, access_log=False, proxy_headers=False)
+    config.timeout_graceful_shutdown = 5
+    server = uvicorn.Server(config)
     embedded = settings.broker_url.startswith(MEMORY)
     if not embedded:
         attach(db, settings)

@@ -24,10 +24,8 @@ def worker(
 
     settings = get_settings()
     if settings.broker_url.startswith(MEMORY):
-        raise InvalidError(
-            "the broker memory:// works within one process only",
-            hint="set RUBRICSVC_BROKER_URL=redis://… or amqp://…, or score with `rubricsvc serve`",
-        )
+        hint = "set RUBRICSVC_BROKER_URL=redis://… or amqp://…, or score with `rubricsvc serve`"
+        raise InvalidError("the broker memory:// works within one process only", hint=hint)
     from rubricsvc.store.migrate import open_database
     from workers.queue.app import make_app, with_reconciler
 
@@ -36,6 +34,5 @@ def worker(
     open_database(settings.database_url).close()
     check_broker(settings.broker_url)
     app = with_reconciler(make_app(settings), settings)
-    app.worker_main(
-        ["worker", f"--concurrency={concurrency}", f"--pool={pool}", "--without-gossip", "--without-mingle"]
-    )
+    options = [f"--concurrency={concurrency}", f"--pool={pool}", "--without-gossip", "--without-mingle"]
+    app.worker_main(["worker", *options])

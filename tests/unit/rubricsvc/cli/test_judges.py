@@ -95,6 +95,7 @@ def test_add_file_names_line_and_field(cli: Cli, tmp_path: Path, fields: str, li
     (tmp_path / "judge.yaml").write_text(f"name: x\nmodel: m\n{fields}\n")
     ran = cli("judges", "add", "-f", "judge.yaml", "--no-probe")
     assert ran.code == 2 and f"judge.yaml:{line}" in ran.err and path in ran.err, ran.err
+    assert "--skip-invalid" not in ran.err
     assert cli("judges", "list", "--json").out == ""
 
 
@@ -210,7 +211,7 @@ def test_add_names_the_missing_chat_template_of_a_local_model(cli: Cli, tmp_path
 
 def test_add_reports_a_closed_port(cli: Cli) -> None:
     ran = cli("judges", "add", "x", "--url", f"http://127.0.0.1:{free_port()}/v1", "--model", "m")
-    assert ran.code == 3 and "connection refused" in ran.err.lower()
+    assert ran.code == 3 and "connection refused" in ran.err.lower() and "--url" not in ran.err
 
 
 def test_add_takes_the_only_model_of_a_server(cli: Cli) -> None:

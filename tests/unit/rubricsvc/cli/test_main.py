@@ -95,11 +95,11 @@ def test_singular_is_an_alias_of_every_plural_command(cli: Cli) -> None:
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        (["rubrik"], "No such command 'rubrik'. Did you mean 'rubrics'?"),
-        (["rubric", "lst"], "No such command 'lst'"),
-        (["rubric", "show"], "Missing argument"),
-        (["job", "show", "x"], "valid integer"),
-        (["rubric", "list", "--limt", "3"], "No such option: --limt"),
+        (["rubrik"], "'rubrics'"),
+        (["rubric", "lst"], "'lst'"),
+        (["rubric", "show"], "'ref'"),
+        (["job", "show", "x"], "'job_id'"),
+        (["rubric", "list", "--limt", "3"], "--limt"),
         (["rubric", "list", "--limit", "0"], "--limit"),
     ],
 )
@@ -242,7 +242,7 @@ def test_package_exports_resolve() -> None:
     for name in rubricsvc.__all__:
         assert getattr(rubricsvc, name).__name__ == name
         assert name in dir(rubricsvc)
-    with pytest.raises(AttributeError, match="no attribute 'Rubrik'"):
+    with pytest.raises(AttributeError, match="Rubrik"):
         _ = rubricsvc.Rubrik
 
 

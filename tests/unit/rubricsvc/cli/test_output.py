@@ -6,9 +6,10 @@ import time
 from pathlib import Path
 
 import pytest
+from jinja2 import UndefinedError
 
 from rubricsvc.cli import output
-from rubricsvc.cli.output import cell, clean, open_output, print_table, progress_bar, shorten, show
+from rubricsvc.cli.output import cell, clean, open_output, print_table, progress_bar, render_html, shorten, show
 
 
 def test_clean_replaces_control_characters() -> None:
@@ -94,3 +95,11 @@ def test_progress_bar_estimates_the_time_left_from_the_first_update(
         bar.update(6, 20, "")
         bar.print_line()
     assert "6/20" in (line := capsys.readouterr().err) and "0:04:12" in line
+
+
+def test_render_html_escapes_and_filters_text(tmp_path: Path) -> None:
+    template = tmp_path / "page.html.j2"
+    template.write_text("{% if text %}\n<p>{{ text|twice }}</p>\n{% endif %}")
+    assert render_html(template, {"twice": lambda text: text * 2}, text="<b>") == "<p>&lt;b&gt;&lt;b&gt;</p>\n"
+    with pytest.raises(UndefinedError):
+        render_html(template, {"twice": str})
