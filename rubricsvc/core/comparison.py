@@ -5,7 +5,8 @@ A member is its index in an order that was shuffled before.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import combinations
 from math import ceil
 from statistics import fmean
@@ -65,6 +66,30 @@ def win_rate(pairs: Sequence[tuple[float, int]], ties: int = 0) -> float | None:
     """
     weight = sum(count for _, count in pairs) + ties
     return (sum(score * count for score, count in pairs) + 0.5 * ties) / weight if weight else None
+
+
+@dataclass(frozen=True, slots=True)
+class RankedPair:
+    """A GenRM's reply on two members: a score (1 to 5) for each, and a ranking, 1 (the first is much better) to 6."""
+
+    first: int
+    second: int
+    score_1: float
+    score_2: float
+    ranking: float
+
+
+def genrm_compare(pairs: Iterable[RankedPair]) -> dict[int, float]:
+    """Return each member's mean score over its pairs (NeMo Gym, genrm_compare with its ``simple_tiebreaker``).
+
+    Where both scores of a pair are equal, 3.5 - ranking is added to the first and subtracted from the second.
+    """
+    scores: dict[int, list[float]] = {}
+    for pair in pairs:
+        tie = 3.5 - pair.ranking if pair.score_1 == pair.score_2 else 0.0
+        scores.setdefault(pair.first, []).append(pair.score_1 + tie)
+        scores.setdefault(pair.second, []).append(pair.score_2 - tie)
+    return {member: fmean(values) for member, values in scores.items()}
 
 
 def top_n(scores: Mapping[int, float], n: int) -> dict[int, float]:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from statistics import fmean
 
 from rubricsvc.core.formulas import (
     Formula,
@@ -91,6 +92,21 @@ def check_formula(rubric: Rubric) -> None:
     """Raise a FormulaError unless the rubric's formula is known and can be applied to it."""
     with suppress(UndefinedRewardError):  # other verdicts may have a value
         reward(rubric, [Verdict.scored(criterion.key, 1.0) for criterion in rubric.criteria])
+
+
+def race_overall(target: float, reference: float) -> float | None:
+    """Return RACE's overall score, target / (target + reference) (arXiv 2506.11763); None where both rewards are 0."""
+    both = target + reference
+    return target / both if both else None
+
+
+def healthbench_overall(rewards: Iterable[float | None]) -> float | None:
+    """Return HealthBench's score of a model, the mean over its samples clipped to [0, 1] (arXiv 2505.08775).
+
+    Samples without a reward are left out; the score is None where there are no others.
+    """
+    known = [value for value in rewards if value is not None]
+    return min(max(fmean(known), 0.0), 1.0) if known else None
 
 
 def reward_or_null(rubric: Rubric, verdicts: Iterable[Verdict]) -> Reward:

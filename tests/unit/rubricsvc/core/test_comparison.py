@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 
 from rubricsvc.core.comparison import (
     ANCHORS,
+    RankedPair,
     align_scores,
+    genrm_compare,
     orders_disagree,
     overlapping_parts,
     pairings,
@@ -65,6 +67,16 @@ def test_win_rate_is_the_mean_over_all_pairs() -> None:
     assert win_rate([(1.0, 1)], ties=1) == 0.75
     assert win_rate([], ties=2) == 0.5
     assert win_rate([]) is None
+
+
+def test_genrm_compare_breaks_ties_by_the_ranking() -> None:
+    pairs = [
+        RankedPair(0, 1, 4, 2, ranking=6),  # no tie: the ranking says nothing
+        RankedPair(1, 2, 3, 3, ranking=2),  # a tie that the first wins: 4.5 and 1.5
+        RankedPair(2, 0, 5, 5, ranking=6),  # one that the second wins: 2.5 and 7.5
+    ]
+    assert genrm_compare(pairs) == {0: (4 + 7.5) / 2, 1: (2 + 4.5) / 2, 2: (1.5 + 2.5) / 2}
+    assert genrm_compare([]) == {}
 
 
 def test_top_n_gives_1_to_the_best() -> None:

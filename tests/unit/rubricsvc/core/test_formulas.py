@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rubricsvc.core.formulas import FORMULAS, FormulaError
-from rubricsvc.core.reward import check_formula, reward, reward_or_null
+from rubricsvc.core.reward import check_formula, healthbench_overall, race_overall, reward, reward_or_null
 from rubricsvc.core.rubric import Binary, Criterion, Group, Level, Numeric, Ordinal, Rubric, Scale
 from rubricsvc.core.verdict import Verdict
 from tests.unit.rubricsvc.core.test_reward import rubric, verdicts
@@ -363,6 +364,20 @@ def test_declared_groups_are_used_or_rejected(name: str) -> None:
     assert reward_or_null(task, scored(a=0, b=0, c=1)).value is None
 
 
+# several completions
+
+
+def test_race_overall_is_the_target_s_share_of_both() -> None:
+    assert race_overall(0.6, 0.4) == pytest.approx(0.6)
+    assert race_overall(0.0, 0.0) is None
+
+
+def test_healthbench_overall_clips_the_mean_and_not_the_samples() -> None:
+    assert healthbench_overall([0.9, -0.5, None, 0.2]) == pytest.approx((0.9 - 0.5 + 0.2) / 3)
+    assert healthbench_overall([-0.5, None]) == 0.0
+    assert healthbench_overall([None]) is healthbench_overall([]) is None
+
+
 # documentation
 
 
@@ -371,6 +386,13 @@ def test_docs_list_exactly_the_registered_formulas() -> None:
     named = re.findall(r"^\| `(\w+)` \|", text.partition("## Rules for all")[0], flags=re.MULTILINE)
     assert len(named) == len(set(named))
     assert set(named) == set(FORMULAS)
+
+
+def test_docs_name_functions_that_exist() -> None:
+    text = (Path(__file__).resolve().parents[4] / "docs" / "formulas.md").read_text(encoding="utf-8")
+    functions = re.findall(r"`(rubricsvc[\w.]+)\.(\w+)\(", text)
+    assert len(functions) == 4
+    assert all(callable(getattr(import_module(module), name)) for module, name in functions)
 
 
 def test_formula_error_lists_the_known_formulas() -> None:
