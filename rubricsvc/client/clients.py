@@ -63,7 +63,7 @@ class _Client(Noun[C]):
                 return job
             if (left := end - time.monotonic()) <= 0:
                 raise TimeoutError(f"job {job_id} is not finished after {timeout:g} s")
-            await self.sleep(min(delay, left))
+            await self.client.sleep(min(delay, left))
             delay = min(2.0, delay * 1.5)
 
     @Method
@@ -114,12 +114,12 @@ class Client(_Client["Client"], AbstractContextManager["Client"]):
 
     connect = httpx2.Client
 
-    def pause(self, seconds: float) -> None:
-        """Sleep."""
+    async def sleep(self, seconds: float) -> None:
+        """Block for some seconds."""
         time.sleep(seconds)
 
     def run(self, method: Coroutine[Any, Any, T]) -> T:
-        """Return the result of a method. It never suspends, since the calls of a blocking client return at once."""
+        """Return the result of a method. It never suspends, since the calls of a blocking client block."""
         try:
             method.send(None)
         except StopIteration as end:
@@ -147,7 +147,7 @@ class AsyncClient(_Client["AsyncClient"], AbstractAsyncContextManager["AsyncClie
     """Client with coroutines. Arguments, methods and errors are those of `Client`."""
 
     connect = httpx2.AsyncClient
-    pause = staticmethod(asyncio.sleep)
+    sleep = staticmethod(asyncio.sleep)
 
     def run(self, method: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
         """Return the coroutine."""

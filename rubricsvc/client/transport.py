@@ -73,14 +73,10 @@ class Noun(Generic[C]):
                     break
                 retry_after = response.headers.get("retry-after", "")
             backoff = 0.2 * 2.0**attempt * random.uniform(0.5, 1.0)
-            await self.sleep(min(MAX_DELAY_S, float(retry_after) if retry_after.isdecimal() else backoff))
+            await self.client.sleep(min(MAX_DELAY_S, float(retry_after) if retry_after.isdecimal() else backoff))
         if not response.is_success:
             raise error_of(response)
         return returns.model_validate_json(response.content, extra="ignore")  # a newer service may send more fields
-
-    async def sleep(self, seconds: float) -> None:
-        """Wait."""
-        await _result(self.client.pause(seconds))
 
 
 async def _result(value: Any) -> Any:
