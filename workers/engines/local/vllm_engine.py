@@ -32,7 +32,7 @@ from billiard.process import current_process
 from rubricsvc.core.verdict import Reason, Usage
 from rubricsvc.errors import InvalidError, UnavailableError
 from rubricsvc.settings import get_settings
-from workers.engines.base import EngineRequest, Failure, Question, Reply, error_message
+from workers.engines.base import EngineRequest, Failure, Question, Replies, Reply, error_message
 from workers.engines.local.conversation import Conversation
 from workers.engines.local.models import LoadBackoff, loading, model_failure, model_path, open_tokenizer
 
@@ -84,7 +84,7 @@ class VllmEngine:
             )
         self._key = (model, revision)
 
-    async def ask(self, request: EngineRequest) -> list[Reply | Failure]:
+    async def ask(self, request: EngineRequest) -> Replies:
         """Return one reply or failure for each question, in order, from the model of this process."""
         return await runtime().ask(self._key, request)
 
@@ -120,7 +120,7 @@ class _Runtime:
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         self._loop.run_forever()
 
-    async def ask(self, key: _Key, request: EngineRequest) -> list[Reply | Failure]:
+    async def ask(self, key: _Key, request: EngineRequest) -> Replies:
         """Answer in this loop, and wait in the caller's. Cancelling the caller cancels the work."""
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._ask(key, request), self._loop))
 
@@ -129,7 +129,7 @@ class _Runtime:
         asyncio.run_coroutine_threadsafe(self._unload(), self._loop).result()
         gc.collect()  # finalizers would print errors later in the interpreter's shutdown
 
-    async def _ask(self, key: _Key, request: EngineRequest) -> list[Reply | Failure]:
+    async def _ask(self, key: _Key, request: EngineRequest) -> Replies:
         try:
             return await self._model(key).ask(request)
         except Exception as error:  # noqa: BLE001 - an engine never raises for errors of a model
@@ -188,7 +188,7 @@ class _Model:
         self.guard.communicate()
         self.engine.shutdown()
 
-    async def ask(self, request: EngineRequest) -> list[Reply | Failure]:
+    async def ask(self, request: EngineRequest) -> Replies:
         pairs = zip(request.questions, self.conversation.encode(request), strict=True)
         self.requests += 1
         try:  # together and in order, so that the first question's prefix is cached for the others
@@ -216,7 +216,8 @@ class _Model:
         first = output.outputs[0]
         listed = first.logprobs[0]
         mass = {label: sum(math.exp(listed[token].logprob) for token in by_label[label]) for label in by_label}
-        return Reply(self.conversation.token_text(first.token_ids[0]), mass, usage=_usage(output))
+        text = self.conversation.decode([first.token_ids[0]], control_tokens=True)
+        return Reply(text, mass, usage=_usage(output))
 
     async def _write(self, request: EngineRequest, question: Question, ids: list[int], limit: int) -> Reply:
         from vllm.sampling_params import StructuredOutputsParams
