@@ -1,8 +1,10 @@
-"""All tables.
+"""All tables. Constraints and indexes are named by the convention of `rubricsvc.store.tables`.
 
 Revision ID: 0001
 Revises:
 """
+
+from typing import Any
 
 import sqlalchemy as sa
 from alembic import op
@@ -13,234 +15,171 @@ branch_labels = None
 depends_on = None
 
 Id = sa.BigInteger().with_variant(sa.Integer, "sqlite")
+Name = sa.String(200)
+Digest = sa.String(64)
+Time = sa.DateTime(timezone=True)
+
+
+def _column(name: str, kind: Any, refers_to: str = "", **options: Any) -> sa.Column[Any]:
+    references = [sa.ForeignKey(refers_to)] if refers_to else []
+    return sa.Column(name, kind, *references, **({"nullable": False} | options))
+
+
+def _table(name: str, *columns: Any) -> None:
+    """Create a table with an id and a time of creation."""
+    created_at = _column("created_at", Time)
+    op.create_table(name, _column("id", Id, primary_key=True), *columns, created_at)
 
 
 def upgrade() -> None:
     """Create the tables."""
-    op.create_table(
+    _create_content()
+    _create_work()
+    _create_results()
+
+
+def _create_content() -> None:
+    _table(
         "judges",
-        sa.Column("id", Id, nullable=False),
-        sa.Column("name", sa.String(length=200), nullable=False),
-        sa.Column("digest", sa.String(length=64), nullable=False),
-        sa.Column("content", sa.JSON(), nullable=False),
-        sa.Column("repeatability", sa.JSON(), nullable=True),
-        sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
-        sa.PrimaryKeyConstraint("id", name=op.f("pk_judges")),
-        sa.UniqueConstraint("name", name=op.f("uq_judges_name")),
+        _column("name", Name, unique=True),
+        _column("digest", Digest, index=True),
+        _column("content", sa.JSON),
+        _column("repeatability", sa.JSON, nullable=True),
     )
-    op.create_index(op.f("ix_judges_digest"), "judges", ["digest"])
-    op.create_table(
-        "keys",
-        sa.Column("id", Id, nullable=False),
-        sa.Column("name", sa.String(length=200), nullable=False),
-        sa.Column("digest", sa.String(length=64), nullable=False),
-        sa.Column("suffix", sa.String(length=8), nullable=False),
-        sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
-        sa.Column("expires_at", sa.DateTime(timezone=True), nullable=True),
-        sa.Column("revoked_at", sa.DateTime(timezone=True), nullable=True),
-        sa.Column("last_used_at", sa.DateTime(timezone=True), nullable=True),
-        sa.PrimaryKeyConstraint("id", name=op.f("pk_keys")),
-        sa.UniqueConstraint("digest", name=op.f("uq_keys_digest")),
-    )
-    op.create_table(
-        "outbox",
-        sa.Column("id", Id, nullable=False),
-        sa.Column("task", sa.String(length=100), nullable=False),
-        sa.Column("args", sa.JSON(), nullable=False),
-        sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
-        sa.PrimaryKeyConstraint("id", name=op.f("pk_outbox")),
-    )
-    op.create_table(
+    _table(
         "prompts",
-        sa.Column("id", Id, nullable=False),
-        sa.Column("digest", sa.String(length=64), nullable=False),
-        sa.Column("external_id", sa.String(length=200), nullable=True),
-        sa.Column("content", sa.JSON(), nullable=False),
-        sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
-        sa.PrimaryKeyConstraint("id", name=op.f("pk_prompts")),
-        sa.UniqueConstraint("digest", name=op.f("uq_prompts_digest")),
+        _column("digest", Digest, unique=True),
+        _column("external_id", Name, nullable=True, index=True),
+        _column("content", sa.JSON),
     )
-    op.create_index(op.f("ix_prompts_external_id"), "prompts", ["external_id"])
-    op.create_table(
-        "questions",
-        sa.Column("question_set", sa.String(length=64), nullable=False),
-        sa.Column("criterion", sa.String(length=200), nullable=False),
-        sa.Column("position", Id, nullable=False),
-        sa.Column("fingerprint", sa.String(length=64), nullable=False),
-        sa.PrimaryKeyConstraint("question_set", "criterion", name=op.f("pk_questions")),
-    )
-    op.create_table(
-        "audits",
-        sa.Column("id", Id, nullable=False),
-        sa.Column("judge_id", Id, nullable=False),
-        sa.Column("digest", sa.String(length=64), nullable=False),
-        sa.Column("passed", sa.Boolean(), nullable=False),
-        sa.Column("content", sa.JSON(), nullable=False),
-        sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
-        sa.ForeignKeyConstraint(["judge_id"], ["judges.id"], name=op.f("fk_audits_judge_id_judges")),
-        sa.PrimaryKeyConstraint("id", name=op.f("pk_audits")),
-    )
-    op.create_index(op.f("ix_audits_judge_id"), "audits", ["judge_id"])
-    op.create_table(
-        "completions",
-        sa.Column("id", Id, nullable=False),
-        sa.Column("prompt_id", Id, nullable=False),
-        sa.Column("digest", sa.String(length=64), nullable=False),
-        sa.Column("policy", sa.String(length=200), nullable=False),
-        sa.Column("content", sa.JSON(), nullable=False),
-        sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
-        sa.ForeignKeyConstraint(["prompt_id"], ["prompts.id"], name=op.f("fk_completions_prompt_id_prompts")),
-        sa.PrimaryKeyConstraint("id", name=op.f("pk_completions")),
-        sa.UniqueConstraint("prompt_id", "digest", name=op.f("uq_completions_prompt_id_digest")),
-    )
-    op.create_index(op.f("ix_completions_policy"), "completions", ["policy"])
-    op.create_table(
-        "jobs",
-        sa.Column("id", Id, nullable=False),
-        sa.Column("key", sa.String(length=200), nullable=False),
-        sa.Column("content_key", sa.String(length=64), nullable=False),
-        sa.Column("name", sa.String(length=200), nullable=False),
-        sa.Column("judge_id", Id, nullable=False),
-        sa.Column("status", sa.String(length=30), nullable=False),
-        sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
-        sa.Column("finished_at", sa.DateTime(timezone=True), nullable=True),
-        sa.Column("budget", sa.Float(), nullable=True),
-        sa.Column("spent", sa.Float(), nullable=False),
-        sa.Column("exhausted", sa.Boolean(), nullable=False),
-        sa.ForeignKeyConstraint(["judge_id"], ["judges.id"], name=op.f("fk_jobs_judge_id_judges")),
-        sa.PrimaryKeyConstraint("id", name=op.f("pk_jobs")),
-        sa.UniqueConstraint("key", name=op.f("uq_jobs_key")),
-    )
-    op.create_index(op.f("ix_jobs_status"), "jobs", ["status"])
     op.create_table(
         "prompt_ids",
-        sa.Column("external_id", sa.String(length=200), nullable=False),
-        sa.Column("prompt_id", Id, nullable=False),
-        sa.ForeignKeyConstraint(["prompt_id"], ["prompts.id"], name=op.f("fk_prompt_ids_prompt_id_prompts")),
-        sa.PrimaryKeyConstraint("external_id", "prompt_id", name=op.f("pk_prompt_ids")),
+        _column("external_id", Name, primary_key=True),
+        _column("prompt_id", Id, "prompts.id", primary_key=True),
     )
-    op.create_table(
+    _table(
         "rubrics",
-        sa.Column("id", Id, nullable=False),
-        sa.Column("name", sa.String(length=200), nullable=False),
-        sa.Column("version", Id, nullable=False),
-        sa.Column("digest", sa.String(length=64), nullable=False),
-        sa.Column("prompt_id", Id, nullable=True),
-        sa.Column("origin", sa.String(length=40), nullable=False),
-        sa.Column("content", sa.JSON(), nullable=False),
-        sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
-        sa.ForeignKeyConstraint(["prompt_id"], ["prompts.id"], name=op.f("fk_rubrics_prompt_id_prompts")),
-        sa.PrimaryKeyConstraint("id", name=op.f("pk_rubrics")),
-        sa.UniqueConstraint("name", "digest", name=op.f("uq_rubrics_name_digest")),
-        sa.UniqueConstraint("name", "version", name=op.f("uq_rubrics_name_version")),
+        _column("name", Name),
+        _column("version", Id),
+        _column("digest", Digest, index=True),
+        _column("prompt_id", Id, "prompts.id", nullable=True, index=True),
+        _column("origin", sa.String(40)),
+        _column("content", sa.JSON),
+        sa.UniqueConstraint("name", "version"),
+        sa.UniqueConstraint("name", "digest"),
     )
-    op.create_index(op.f("ix_rubrics_digest"), "rubrics", ["digest"])
-    op.create_index(op.f("ix_rubrics_prompt_id"), "rubrics", ["prompt_id"])
-    op.create_table(
-        "items",
-        sa.Column("id", Id, nullable=False),
-        sa.Column("job_id", Id, nullable=False),
-        sa.Column("judge_id", Id, nullable=False),
-        sa.Column("completion_id", Id, nullable=False),
-        sa.Column("rubric_id", Id, nullable=False),
-        sa.Column("state", sa.String(length=12), nullable=False),
-        sa.Column("fence", Id, nullable=False),
-        sa.Column("lease_until", sa.Float(), nullable=True),
-        sa.Column("worker", sa.String(length=100), nullable=True),
-        sa.Column("lost", Id, nullable=False),
-        sa.Column("question_set", sa.String(length=64), nullable=True),
-        sa.Column("reward", sa.Float(), nullable=True),
-        sa.Column("coverage", sa.Float(), nullable=True),
-        sa.Column("formula", sa.String(length=60), nullable=True),
-        sa.Column("vetoed_by", sa.String(length=200), nullable=True),
-        sa.Column("null_reason", sa.String(length=300), nullable=True),
-        sa.Column("verdicts", Id, nullable=False),
-        sa.Column("failed_verdicts", Id, nullable=False),
-        sa.ForeignKeyConstraint(["completion_id"], ["completions.id"], name=op.f("fk_items_completion_id_completions")),
-        sa.ForeignKeyConstraint(["job_id"], ["jobs.id"], name=op.f("fk_items_job_id_jobs")),
-        sa.ForeignKeyConstraint(["judge_id"], ["judges.id"], name=op.f("fk_items_judge_id_judges")),
-        sa.ForeignKeyConstraint(["rubric_id"], ["rubrics.id"], name=op.f("fk_items_rubric_id_rubrics")),
-        sa.PrimaryKeyConstraint("id", name=op.f("pk_items")),
-        sa.UniqueConstraint(
-            "job_id", "completion_id", "rubric_id", name=op.f("uq_items_job_id_completion_id_rubric_id")
-        ),
+    _table(
+        "completions",
+        _column("prompt_id", Id, "prompts.id"),
+        _column("digest", Digest),
+        _column("policy", Name, index=True),
+        _column("content", sa.JSON),
+        sa.UniqueConstraint("prompt_id", "digest"),
     )
-    op.create_index("ix_items_claim", "items", ["judge_id", "state", "id"])
-    op.create_index("ix_items_job", "items", ["job_id", "state"])
-    op.create_index("ix_items_lease", "items", ["state", "lease_until"])
-    op.create_table(
-        "labels",
-        sa.Column("id", Id, nullable=False),
-        sa.Column("completion_id", Id, nullable=False),
-        sa.Column("rubric_id", Id, nullable=False),
-        sa.Column("criterion", sa.String(length=200), nullable=False),
-        sa.Column("annotator", sa.String(length=200), nullable=False),
-        sa.Column("value", sa.Float(), nullable=True),
-        sa.Column("note", sa.Text(), nullable=True),
-        sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
-        sa.ForeignKeyConstraint(
-            ["completion_id"], ["completions.id"], name=op.f("fk_labels_completion_id_completions")
-        ),
-        sa.ForeignKeyConstraint(["rubric_id"], ["rubrics.id"], name=op.f("fk_labels_rubric_id_rubrics")),
-        sa.PrimaryKeyConstraint("id", name=op.f("pk_labels")),
-        sa.UniqueConstraint(
-            "completion_id",
-            "rubric_id",
-            "criterion",
-            "annotator",
-            name=op.f("uq_labels_completion_id_rubric_id_criterion_annotator"),
-        ),
+    _table(
+        "keys",
+        _column("name", Name),
+        _column("digest", Digest, unique=True),
+        _column("suffix", sa.String(8)),
+        _column("expires_at", Time, nullable=True),
+        _column("revoked_at", Time, nullable=True),
+        _column("last_used_at", Time, nullable=True),
     )
-    op.create_index(op.f("ix_labels_rubric_id"), "labels", ["rubric_id"])
+
+
+def _create_work() -> None:
+    _table("outbox", _column("task", sa.String(100)), _column("args", sa.JSON))
+    _table(
+        "jobs",
+        _column("key", Name, unique=True),
+        _column("content_key", Digest),
+        _column("name", Name),
+        _column("judge_id", Id, "judges.id"),
+        _column("status", sa.String(30), index=True),
+        _column("finished_at", Time, nullable=True),
+        _column("budget", sa.Float, nullable=True),
+        _column("spent", sa.Float),
+        _column("exhausted", sa.Boolean),
+    )
     op.create_table(
         "reservations",
-        sa.Column("job_id", Id, nullable=False),
-        sa.Column("worker", sa.String(length=100), nullable=False),
-        sa.Column("dollars", sa.Float(), nullable=False),
-        sa.Column("lost", sa.Boolean(), nullable=False),
-        sa.ForeignKeyConstraint(["job_id"], ["jobs.id"], name=op.f("fk_reservations_job_id_jobs")),
-        sa.PrimaryKeyConstraint("job_id", "worker", name=op.f("pk_reservations")),
+        _column("job_id", Id, "jobs.id", primary_key=True),
+        _column("worker", sa.String(100), primary_key=True),
+        _column("dollars", sa.Float),
+        _column("lost", sa.Boolean),
     )
     op.create_table(
+        "items",
+        _column("id", Id, primary_key=True),
+        _column("job_id", Id, "jobs.id"),
+        _column("judge_id", Id, "judges.id"),
+        _column("completion_id", Id, "completions.id"),
+        _column("rubric_id", Id, "rubrics.id"),
+        _column("state", sa.String(12)),
+        _column("fence", Id),
+        _column("lease_until", sa.Float, nullable=True),
+        _column("worker", sa.String(100), nullable=True),
+        _column("lost", Id),
+        _column("question_set", Digest, nullable=True),
+        _column("reward", sa.Float, nullable=True),
+        _column("coverage", sa.Float, nullable=True),
+        _column("formula", sa.String(60), nullable=True),
+        _column("vetoed_by", Name, nullable=True),
+        _column("null_reason", sa.String(300), nullable=True),
+        _column("verdicts", Id),
+        _column("failed_verdicts", Id),
+        sa.UniqueConstraint("job_id", "completion_id", "rubric_id"),
+        sa.Index("ix_items_claim", "judge_id", "state", "id"),
+        sa.Index("ix_items_job", "job_id", "state"),
+        sa.Index("ix_items_lease", "state", "lease_until"),
+    )
+
+
+def _create_results() -> None:
+    op.create_table(
+        "questions",
+        _column("question_set", Digest, primary_key=True),
+        _column("criterion", Name, primary_key=True),
+        _column("position", Id),
+        _column("fingerprint", Digest),
+    )
+    _table(
         "verdicts",
-        sa.Column("id", Id, nullable=False),
-        sa.Column("completion_id", Id, nullable=False),
-        sa.Column("fingerprint", sa.String(length=64), nullable=False),
-        sa.Column("criterion", sa.String(length=200), nullable=False),
-        sa.Column("sample", Id, nullable=False),
-        sa.Column("rubric_id", Id, nullable=False),
-        sa.Column("judge_id", Id, nullable=False),
-        sa.Column("outcome", sa.String(length=10), nullable=False),
-        sa.Column("value", sa.Float(), nullable=True),
-        sa.Column("reason", sa.String(length=30), nullable=True),
-        sa.Column("details", sa.JSON(), nullable=False),
-        sa.Column("attempts", Id, nullable=False),
-        sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
-        sa.ForeignKeyConstraint(
-            ["completion_id"], ["completions.id"], name=op.f("fk_verdicts_completion_id_completions")
-        ),
-        sa.ForeignKeyConstraint(["judge_id"], ["judges.id"], name=op.f("fk_verdicts_judge_id_judges")),
-        sa.ForeignKeyConstraint(["rubric_id"], ["rubrics.id"], name=op.f("fk_verdicts_rubric_id_rubrics")),
-        sa.PrimaryKeyConstraint("id", name=op.f("pk_verdicts")),
-        sa.UniqueConstraint(
-            "completion_id", "fingerprint", "sample", name=op.f("uq_verdicts_completion_id_fingerprint_sample")
-        ),
+        _column("completion_id", Id, "completions.id"),
+        _column("fingerprint", Digest),
+        _column("criterion", Name),
+        _column("sample", Id),
+        _column("rubric_id", Id, "rubrics.id"),
+        _column("judge_id", Id, "judges.id"),
+        _column("outcome", sa.String(10)),
+        _column("value", sa.Float, nullable=True),
+        _column("reason", sa.String(30), nullable=True),
+        _column("details", sa.JSON),
+        _column("attempts", Id),
+        sa.UniqueConstraint("completion_id", "fingerprint", "sample"),
+    )
+    _table(
+        "labels",
+        _column("completion_id", Id, "completions.id"),
+        _column("rubric_id", Id, "rubrics.id", index=True),
+        _column("criterion", Name),
+        _column("annotator", Name),
+        _column("value", sa.Float, nullable=True),
+        _column("note", sa.Text, nullable=True),
+        sa.UniqueConstraint("completion_id", "rubric_id", "criterion", "annotator"),
+    )
+    _table(
+        "audits",
+        _column("judge_id", Id, "judges.id", index=True),
+        _column("digest", Digest),
+        _column("passed", sa.Boolean),
+        _column("content", sa.JSON),
     )
 
 
 def downgrade() -> None:
-    """Drop the tables."""
-    op.drop_table("verdicts")
-    op.drop_table("reservations")
-    op.drop_table("labels")
-    op.drop_table("items")
-    op.drop_table("rubrics")
-    op.drop_table("prompt_ids")
-    op.drop_table("jobs")
-    op.drop_table("completions")
-    op.drop_table("audits")
-    op.drop_table("questions")
-    op.drop_table("prompts")
-    op.drop_table("outbox")
-    op.drop_table("keys")
-    op.drop_table("judges")
+    """Drop the tables, each before those that it refers to."""
+    for name in ("audits", "labels", "verdicts", "questions", "items", "reservations", "jobs", "outbox", "keys"):
+        op.drop_table(name)
+    for name in ("completions", "rubrics", "prompt_ids", "prompts", "judges"):
+        op.drop_table(name)

@@ -7,7 +7,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TextIO
 
-from rubricsvc.store import groups, jobs, pairs, verdicts
+from rubricsvc.store import jobs, pairs, verdicts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -107,7 +107,7 @@ def export_pairs(db: Database, job_id: int, stream: TextIO, *, min_margin: float
     while True:
         with db.read() as session:
             job = jobs.get(session, job_id)
-            page = groups.page(session, job_id, after=after, limit=GROUPS_PER_PAGE)
+            page = pairs.groups(session, job_id, after=after, limit=GROUPS_PER_PAGE)
             for group in page:
                 found = pairs.of_group(session, job, group, min_margin)
                 for pair in found.preferences:

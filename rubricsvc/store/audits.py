@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session
 from rubricsvc.core.audit import Audit
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Rubric
+from rubricsvc.store.ids import page_of
 from rubricsvc.store.tables import AuditRow, CompletionRow, ItemRow, PromptRow, RubricRow
 
 
@@ -33,8 +34,7 @@ def newest(session: Session, judge_ids: Collection[int]) -> dict[int, AuditRow]:
 
 def page(session: Session, judge_id: int, *, after: int = 0, limit: int = 50) -> list[AuditRow]:
     """Return up to ``limit`` audits of a judge with ids above ``after``, oldest first."""
-    query = select(AuditRow).where(AuditRow.judge_id == judge_id, AuditRow.id > after)
-    return list(session.scalars(query.order_by(AuditRow.id).limit(limit)))
+    return page_of(session, AuditRow, after, limit, judge_id=judge_id)
 
 
 def tasks_of_job(session: Session, job_id: int) -> list[tuple[Prompt, Rubric]]:

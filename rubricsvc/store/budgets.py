@@ -30,7 +30,7 @@ _EXHAUSTED = "budget: used up before this item was started; continue with `rubri
 
 
 @dataclass(frozen=True, slots=True)
-class Reservation:
+class Grant:
     """The answer to a request for money.
 
     Attributes:
@@ -71,7 +71,7 @@ def capped(session: Session, job_ids: Iterable[int]) -> dict[int, bool]:
 
 def reserve(
     session: Session, job_id: int, worker: str, *, spent: float, held: float, least: float = 0.0, most: float = 0.0
-) -> Reservation:
+) -> Grant:
     """Write what a worker has spent and holds, and reserve money for its next calls.
 
     ``spent`` is since the worker last wrote, and ``held`` what its calls under way need. On top, ``least`` is reserved
@@ -87,7 +87,7 @@ def reserve(
     free = math.inf if job.budget is None else job.budget - job.spent - theirs - held
     granted = max(least, min(most, _SHARE * free)) if free >= least and not job.exhausted else 0.0
     _set_reservation(session, mine or ReservationRow(job_id=job_id, worker=worker), held + granted)
-    return Reservation(granted, theirs + held > _ROUNDING, job.exhausted)
+    return Grant(granted, theirs + held > _ROUNDING, job.exhausted)
 
 
 def _locked(session: Session, job_id: int) -> JobRow:

@@ -8,7 +8,7 @@ from sqlalchemy import select, tuple_
 from sqlalchemy.orm import Session
 
 from rubricsvc.core.prompt import Completion
-from rubricsvc.store.ids import find, missing
+from rubricsvc.store.ids import existing, page_of
 from rubricsvc.store.tables import CompletionRow
 from rubricsvc.store.upsert import add_new, batched
 
@@ -47,22 +47,14 @@ def get(session: Session, id_: int) -> CompletionRow:
     Raises:
         NotFoundError: There is none.
     """
-    row = find(session, CompletionRow, id_)
-    if row is None:
-        raise missing("completion", id_)
-    return row
+    return existing(session, CompletionRow, "completion", id_)
 
 
 def page(
     session: Session, *, after: int = 0, limit: int = 50, prompt_id: int | None = None, policy: str | None = None
 ) -> list[CompletionRow]:
     """Return up to ``limit`` completions with ids above ``after``, ascending; of one prompt or policy."""
-    query = select(CompletionRow).where(CompletionRow.id > after).order_by(CompletionRow.id).limit(limit)
-    if prompt_id is not None:
-        query = query.where(CompletionRow.prompt_id == prompt_id)
-    if policy is not None:
-        query = query.where(CompletionRow.policy == policy)
-    return list(session.scalars(query))
+    return page_of(session, CompletionRow, after, limit, prompt_id=prompt_id, policy=policy)
 
 
 def many(session: Session, ids: Iterable[int]) -> dict[int, tuple[int, Completion]]:

@@ -1,4 +1,4 @@
-"""References to rows as people write them: ids as numbers or digits, and names."""
+"""References to rows as people write them (ids as numbers or digits, and names), and lists of rows in pages."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import TypeVar
 
+from sqlalchemy import ColumnElement, select
 from sqlalchemy.orm import Session
 from sqlalchemy.orm.interfaces import ORMOption
 
@@ -29,6 +30,37 @@ def find(session: Session, table: type[Row], ref: int | str, options: Sequence[O
     """Return the row of this id, if there is one; ``options`` as of ``Session.get``."""
     number = id_of(ref)
     return session.get(table, number, options=options) if number is not None else None
+
+
+def existing(session: Session, table: type[Row], noun: str, ref: int | str, options: Sequence[ORMOption] = ()) -> Row:
+    """Return the row of this id.
+
+    Raises:
+        NotFoundError: There is none.
+    """
+    row = find(session, table, ref, options)
+    if row is None:
+        raise missing(noun, ref)
+    return row
+
+
+def page_of(
+    session: Session,
+    table: type[Row],
+    after: int,
+    limit: int,
+    *where: ColumnElement[bool],
+    options: Sequence[ORMOption] = (),
+    **columns: object,
+) -> list[Row]:
+    """Return up to ``limit`` rows with ids above ``after``, ascending, that have these values in ``columns``.
+
+    None leaves a column open.
+    """
+    column = table.__table__.c
+    equal = [column[name] == value for name, value in columns.items() if value is not None]
+    query = select(table).where(column.id > after, *equal, *where).order_by(column.id).limit(limit)
+    return list(session.scalars(query.options(*options)))
 
 
 def missing(noun: str, ref: int | str) -> NotFoundError:

@@ -14,7 +14,7 @@ from rubricsvc.core.panel import voting_summary
 from rubricsvc.core.verdict import Reason, Vote
 from rubricsvc.errors import ConflictError, InvalidError, cut
 from rubricsvc.store import budgets, judges, outbox, rubrics, verdicts
-from rubricsvc.store.ids import find, missing, name_of
+from rubricsvc.store.ids import existing, name_of, page_of
 from rubricsvc.store.tables import (
     BUDGET_EXHAUSTED,
     CANCELLED,
@@ -84,7 +84,7 @@ def submit(
     for chunk in batched(rows):
         add_new(session, ItemRow, chunk)
     _reject_foreign_rubrics(session, job_id)
-    outbox.publish(session, judge_id, message_count(len(pairs)))
+    _wake_workers(session, judge_id, len(pairs))
     return get(session, job_id)
 
 
@@ -105,7 +105,7 @@ def rescore(
         RubricRow, RubricRow.id == ItemRow.rubric_id
     )
     scored = session.execute(used.where(ItemRow.job_id == job_id)).all()
-    rubric_ids = {name: rubrics.newest(session, name).id for name in {name for *_, name in scored}}
+    rubric_ids = {name: rubrics.get(session, name).id for name in {name for *_, name in scored}}
     for row in [rubrics.get(session, ref) for ref in versions]:
         if row.name not in rubric_ids:
             names = ", ".join(sorted(rubric_ids))
@@ -117,9 +117,15 @@ def rescore(
     return submit(session, judge_id=job.judge_id, items=items, name=job.name, budget=budget)
 
 
-def completion_ids(session: Session, job_id: int) -> list[int]:
-    """Return the ids of a job's completions, ascending."""
+def _wake_workers(session: Session, judge_id: int, items: int) -> None:
+    outbox.publish(session, judge_id, max(1, min(MAX_MESSAGES, items // ITEMS_PER_MESSAGE)))
+
+
+def completion_ids(session: Session, job_id: int, *, rubric: str | None = None) -> list[int]:
+    """Return the ids of a job's completions, ascending; with ``rubric`` of those scored under a version of it."""
     query = select(ItemRow.completion_id).where(ItemRow.job_id == job_id).distinct().order_by(ItemRow.completion_id)
+    if rubric is not None:
+        query = query.join(RubricRow, RubricRow.id == ItemRow.rubric_id).where(RubricRow.name == rubric)
     return list(session.scalars(query))
 
 
@@ -139,29 +145,18 @@ def _reject_foreign_rubrics(session: Session, job_id: int) -> None:
         )
 
 
-def message_count(items: int) -> int:
-    """Return how many workers to wake for so many items."""
-    return max(1, min(MAX_MESSAGES, items // ITEMS_PER_MESSAGE))
-
-
 def get(session: Session, job_id: int) -> JobRow:
     """Return the row.
 
     Raises:
         NotFoundError: There is none.
     """
-    job = find(session, JobRow, job_id, [joinedload(JobRow.judge)])
-    if job is None:
-        raise missing("job", job_id)
-    return job
+    return existing(session, JobRow, "job", job_id, [joinedload(JobRow.judge)])
 
 
 def page(session: Session, *, after: int = 0, limit: int = 50, status: str | None = None) -> list[JobRow]:
     """Return up to ``limit`` jobs with ids above ``after``, ascending; of one status."""
-    query = select(JobRow).options(joinedload(JobRow.judge)).where(JobRow.id > after)
-    if status is not None:
-        query = query.where(JobRow.status == status)
-    return list(session.scalars(query.order_by(JobRow.id).limit(limit)))
+    return page_of(session, JobRow, after, limit, options=[joinedload(JobRow.judge)], status=status)
 
 
 def progress(session: Session, job_id: int) -> JobProgress:
@@ -177,28 +172,27 @@ def progress(session: Session, job_id: int) -> JobProgress:
 def summary(session: Session, job_id: int) -> JobSummary:
     """Return the results of a job so far. This reads every verdict of the job; watch `progress` instead."""
     rewards = select(func.count(ItemRow.reward), func.avg(ItemRow.reward)).where(ItemRow.job_id == job_id)
-    with_verdicts = verdicts.with_verdicts(select(ItemRow.id).where(ItemRow.job_id == job_id))
-    failed = with_verdicts.where(VerdictRow.outcome == "failed").with_only_columns(VerdictRow.reason, func.count())
-    tokens = [func.sum(VerdictRow.details["usage", name].as_float()) for name in ("prompt", "cached")]
     vetoed = (
         select(ItemRow.vetoed_by, func.count())
         .where(ItemRow.job_id == job_id, ItemRow.vetoed_by.is_not(None))
         .group_by(ItemRow.vetoed_by)
         .order_by(func.count().desc(), ItemRow.vetoed_by)
     )
+    behind = verdicts.with_verdicts(select(ItemRow.id).where(ItemRow.job_id == job_id))
+    tokens = [func.sum(VerdictRow.details["usage", name].as_float()) for name in ("prompt", "cached")]
+    by_reason = behind.with_only_columns(VerdictRow.reason, func.count(), *tokens).group_by(VerdictRow.reason)
     count, mean = session.execute(rewards).one()
-    reasons = {str(reason): number for reason, number in session.execute(failed.group_by(VerdictRow.reason))}
-    prompt, cached = session.execute(with_verdicts.with_only_columns(*tokens)).one()
+    rows = session.execute(by_reason).all()
+    prompt, cached = (sum(row[number] or 0.0 for row in rows) for number in (2, 3))
     judge = get(session, job_id).judge.value
-    voting = voting_summary(judge, _votes(session, with_verdicts)) if judge.members or judge.pairwise else {}
     return JobSummary(
         rewards=count,
         mean_reward=mean,
-        reasons=reasons,
+        reasons={reason: number for reason, number, *_ in rows if reason is not None},
         vetoed={str(key): number for key, number in session.execute(vetoed)},
         reserved=budgets.reserved_totals(session, job_id),
-        cached_share=round((cached or 0.0) / prompt, 4) if prompt else None,
-        voting=voting,
+        cached_share=round(cached / prompt, 4) if prompt else None,
+        voting=voting_summary(judge, _votes(session, behind)) if judge.members or judge.pairwise else {},
     )
 
 
@@ -216,14 +210,8 @@ def _votes(session: Session, query: Select[int]) -> Iterator[tuple[Vote, ...]]:
 
 def results(session: Session, job_id: int, *, after: int = 0, limit: int = 100) -> list[ItemRow]:
     """Return up to ``limit`` items with ids above ``after``, ascending, with their completion and rubric."""
-    query = (
-        select(ItemRow)
-        .where(ItemRow.job_id == job_id, ItemRow.id > after)
-        .options(joinedload(ItemRow.completion), joinedload(ItemRow.rubric))
-        .order_by(ItemRow.id)
-        .limit(limit)
-    )
-    return list(session.scalars(query))
+    options = [joinedload(ItemRow.completion), joinedload(ItemRow.rubric)]
+    return page_of(session, ItemRow, after, limit, options=options, job_id=job_id)
 
 
 def cancel(session: Session, job_id: int) -> JobRow:
@@ -240,7 +228,8 @@ def cancel(session: Session, job_id: int) -> JobRow:
         .where(JobRow.id == job_id, JobRow.status.in_((QUEUED, IN_PROGRESS)))
         .values(status=CANCELLED, finished_at=utcnow())
     )
-    return _fresh(session, job_id)
+    session.expire_all()
+    return get(session, job_id)
 
 
 def retry(session: Session, job_id: int, *, budget: float | None = None) -> int:
@@ -263,7 +252,7 @@ def retry(session: Session, job_id: int, *, budget: float | None = None) -> int:
     ).all()
     if reopened:
         session.execute(update(JobRow).where(JobRow.id == job_id).values(status=QUEUED, finished_at=None))
-        outbox.publish(session, job.judge_id, message_count(len(reopened)))
+        _wake_workers(session, job.judge_id, len(reopened))
     return len(reopened)
 
 
@@ -302,8 +291,3 @@ def drop_repaired_failures(session: Session, job_ids: Iterable[int]) -> None:
     bad_item = select(ItemRow.id).where(ItemRow.job_id == JobRow.id, ItemRow.state == FAILED).exists()
     repaired = update(JobRow).where(JobRow.id.in_(list(job_ids)), JobRow.status == COMPLETED_WITH_FAILURES, ~bad_item)
     session.execute(repaired.values(status=COMPLETED), execution_options={"synchronize_session": False})
-
-
-def _fresh(session: Session, job_id: int) -> JobRow:
-    session.expire_all()
-    return get(session, job_id)

@@ -76,12 +76,10 @@ def get(session: Session, ref: int | str) -> JudgeRow:
     Raises:
         NotFoundError: there is none.
     """
-    row = (find(session, ref) if isinstance(ref, str) else None) or ids.find(session, JudgeRow, ref)
-    if row is None:
-        raise ids.missing("judge", ref)
-    return row
+    row = find(session, ref) if isinstance(ref, str) else None
+    return row or ids.existing(session, JudgeRow, "judge", ref)
 
 
 def page(session: Session, *, after: int = 0, limit: int = 50) -> list[JudgeRow]:
     """Return up to ``limit`` judges with ids above ``after``, ascending."""
-    return list(session.scalars(select(JudgeRow).where(JudgeRow.id > after).order_by(JudgeRow.id).limit(limit)))
+    return ids.page_of(session, JudgeRow, after, limit)

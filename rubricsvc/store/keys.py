@@ -10,7 +10,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from rubricsvc.errors import NotFoundError, UnauthorizedError
-from rubricsvc.store.ids import find, name_of
+from rubricsvc.store.ids import find, name_of, page_of
 from rubricsvc.store.tables import KeyRow, utcnow
 
 PREFIX = "rsv_"
@@ -74,4 +74,4 @@ def revoke(session: Session, row_id: int) -> KeyRow:
 
 def page(session: Session, *, after: int = 0, limit: int = 50) -> list[KeyRow]:
     """Return up to ``limit`` keys with ids above ``after``, ascending."""
-    return list(session.scalars(select(KeyRow).where(KeyRow.id > after).order_by(KeyRow.id).limit(limit)))
+    return page_of(session, KeyRow, after, limit)

@@ -12,7 +12,7 @@ from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import ConflictError, InvalidError, cut
 from rubricsvc.store import verdicts
-from rubricsvc.store.ids import find, missing
+from rubricsvc.store.ids import existing, missing, page_of
 from rubricsvc.store.tables import CompletionRow, ItemRow, LabelRow, QuestionRow, RubricRow, VerdictRow, utcnow
 from rubricsvc.store.upsert import add_new, batched
 
@@ -71,8 +71,7 @@ def _check_entries(session: Session, chunk: list[LabelEntry], rubrics: dict[int,
         if completion_id not in of_prompt:
             raise missing("completion", completion_id)
         if rubric_id not in rubrics:
-            if (row := find(session, RubricRow, rubric_id)) is None:
-                raise missing("rubric", rubric_id)
+            row = existing(session, RubricRow, "rubric", rubric_id)
             rubrics[rubric_id] = (row.prompt_id, row.value)
         prompt_id, rubric = rubrics[rubric_id]
         if prompt_id not in (None, of_prompt[completion_id]):
@@ -96,14 +95,9 @@ def page(
     limit: int = 100,
 ) -> list[LabelRow]:
     """Return up to ``limit`` labels with ids above ``after``, ascending; of one completion, rubric or person."""
-    query = select(LabelRow).where(LabelRow.id > after).order_by(LabelRow.id).limit(limit)
-    if completion_id is not None:
-        query = query.where(LabelRow.completion_id == completion_id)
-    if rubric_id is not None:
-        query = query.where(LabelRow.rubric_id == rubric_id)
-    if annotator is not None:
-        query = query.where(LabelRow.annotator == annotator)
-    return list(session.scalars(query))
+    return page_of(
+        session, LabelRow, after, limit, completion_id=completion_id, rubric_id=rubric_id, annotator=annotator
+    )
 
 
 def judged_labels(session: Session, judge_id: int, *, job_id: int | None = None) -> list[JudgedLabel]:

@@ -16,7 +16,7 @@ import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import Select, func, select, tuple_, update
+from sqlalchemy import ColumnElement, Select, func, select, tuple_, update
 from sqlalchemy.orm import Session
 
 from rubricsvc.core.questions import QuestionSet
@@ -39,7 +39,7 @@ from rubricsvc.store.tables import (
     RubricRow,
 )
 from rubricsvc.store.upsert import batched
-from rubricsvc.store.verdicts import Asked, Name
+from rubricsvc.store.verdicts import Name
 
 REASON_CHARS = 300
 
@@ -70,11 +70,6 @@ class ItemResult:
     known: frozenset[str] = frozenset()
 
     @property
-    def asked(self) -> Asked:
-        """The completion and its questions."""
-        return (self.lease.completion_id, self.questions)
-
-    @property
     def new(self) -> Iterator[tuple[Name, Verdict]]:
         """The verdicts that were not read from the store, by name."""
         for verdict in self.verdicts:
@@ -98,15 +93,18 @@ def claim(
     seconds: float,
     whole_groups: bool = False,
     job_id: int | None = None,
+    after: int = 0,
 ) -> list[Lease]:
-    """Claim up to ``limit`` pending items of a judge (and job), oldest first; items being claimed are skipped.
+    """Claim up to ``limit`` pending items of a judge (and job) with ids above ``after``, by id.
+
+    Items being claimed are skipped.
 
     With ``whole_groups``, the pending rest of each claimed item's group is claimed too; see `groups`.
     """
     now = database_time(session)
     wanted = (
         select(ItemRow.id)
-        .where(ItemRow.judge_id == judge_id, ItemRow.state == PENDING)
+        .where(ItemRow.judge_id == judge_id, ItemRow.state == PENDING, ItemRow.id > after)
         .order_by(ItemRow.id)
         .limit(limit)
         .with_for_update(skip_locked=True)
@@ -123,12 +121,7 @@ def claim(
         .where(ItemRow.id.in_(ids), ItemRow.state == PENDING)
         .values(state=LEASED, fence=ItemRow.fence + 1, lease_until=now + seconds, worker=worker)
         .returning(
-            ItemRow.id,
-            ItemRow.fence,
-            ItemRow.job_id,
-            ItemRow.judge_id,
-            ItemRow.completion_id,
-            ItemRow.rubric_id,
+            ItemRow.id, ItemRow.fence, ItemRow.job_id, ItemRow.judge_id, ItemRow.completion_id, ItemRow.rubric_id
         ),
         execution_options={"synchronize_session": False},
     ).all()
@@ -170,37 +163,37 @@ def groups(session: Session, keys: Iterable[GroupKey]) -> dict[GroupKey, list[in
     return found
 
 
-def _held(leases: Sequence[Lease]) -> list[tuple[int, int]]:
-    return [(lease.item_id, lease.fence) for lease in leases]
+def _valid(leases: Sequence[Lease]) -> ColumnElement[bool]:
+    """Match the items whose leases are still valid: not cancelled, not claimed by another worker."""
+    fences = [(lease.item_id, lease.fence) for lease in leases]
+    return tuple_(ItemRow.id, ItemRow.fence).in_(fences) & (ItemRow.state == LEASED)
+
+
+def _set(session: Session, leases: Sequence[Lease], **values: object) -> None:
+    statement = update(ItemRow).where(_valid(leases)).values(**values)
+    session.execute(statement, execution_options={"synchronize_session": False})
 
 
 def held(session: Session, leases: Sequence[Lease]) -> set[int]:
-    """Return the items whose leases are still valid: not cancelled, not claimed by another worker."""
-    query = select(ItemRow.id).where(tuple_(ItemRow.id, ItemRow.fence).in_(_held(leases)), ItemRow.state == LEASED)
-    return set(session.scalars(query))
+    """Return the items whose leases are still valid."""
+    return set(session.scalars(select(ItemRow.id).where(_valid(leases))))
 
 
 def renew(session: Session, leases: Sequence[Lease], *, seconds: float) -> None:
     """Extend the valid leases to ``seconds`` from now."""
-    now = database_time(session)
-    session.execute(
-        update(ItemRow)
-        .where(tuple_(ItemRow.id, ItemRow.fence).in_(_held(leases)), ItemRow.state == LEASED)
-        .values(lease_until=now + seconds),
-        execution_options={"synchronize_session": False},
-    )
+    _set(session, leases, lease_until=database_time(session) + seconds)
 
 
 def release(session: Session, leases: Sequence[Lease]) -> None:
     """Release items that were not scored. This does not count as a lost lease."""
-    session.execute(
-        update(ItemRow)
-        .where(tuple_(ItemRow.id, ItemRow.fence).in_(_held(leases)), ItemRow.state == LEASED)
-        .values(state=PENDING, lease_until=None, worker=None),
-        execution_options={"synchronize_session": False},
-    )
+    _set(session, leases, state=PENDING, lease_until=None, worker=None)
     for judge_id in {lease.judge_id for lease in leases}:
         outbox.publish(session, judge_id)
+
+
+def fail(session: Session, lease: Lease, reason: str) -> None:
+    """Fail an item whose lease is valid and whose result cannot be recorded."""
+    _set(session, [lease], state=FAILED, lease_until=None, worker=None, null_reason=reason[:REASON_CHARS])
 
 
 def record(session: Session, results: Sequence[ItemResult]) -> list[int]:
@@ -219,7 +212,7 @@ def record(session: Session, results: Sequence[ItemResult]) -> list[int]:
     written = verdicts.write(session, in_order) if new else {}
     uncontested = written.keys() - shared
     contested = [result for result in ours if any(name not in uncontested for name, _ in result.new)]
-    read = verdicts.known(session, [result.asked for result in contested])
+    read = verdicts.known(session, [(result.lease.completion_id, result.questions) for result in contested])
     stored = {result.lease.item_id: found for result, found in zip(contested, read, strict=True)}
     rows = [_item_columns(result, stored.get(result.lease.item_id, {})) for result in ours]
     session.execute(update(ItemRow), rows)
@@ -253,16 +246,6 @@ def _recompute(session: Session, replaced: Sequence[Name]) -> None:
         if rows := [{"id": item.id, **_reward_columns(rubrics[item.rubric_id], current[item.id])} for item in items]:
             session.execute(update(ItemRow), rows)
             jobs.drop_repaired_failures(session, {item.job_id for item in items})
-
-
-def fail(session: Session, lease: Lease, reason: str) -> None:
-    """Fail an item whose lease is valid and whose result cannot be recorded."""
-    session.execute(
-        update(ItemRow)
-        .where(tuple_(ItemRow.id, ItemRow.fence).in_(_held([lease])), ItemRow.state == LEASED)
-        .values(state=FAILED, lease_until=None, worker=None, null_reason=reason[:REASON_CHARS]),
-        execution_options={"synchronize_session": False},
-    )
 
 
 def _distinct(results: Sequence[ItemResult]) -> tuple[dict[Name, tuple[Name, int, int, Verdict]], set[Name]]:

@@ -7,14 +7,7 @@ from dataclasses import dataclass
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from rubricsvc.store.tables import (
-    LEASED,
-    PENDING,
-    ItemRow,
-    JudgeRow,
-    OutboxRow,
-    VerdictRow,
-)
+from rubricsvc.store.tables import LEASED, PENDING, ItemRow, JudgeRow, OutboxRow, VerdictRow
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,17 +6,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import comb
-from typing import Any
+from typing import Any, TypeVarTuple
 
-from sqlalchemy.orm import Session
+from sqlalchemy import Select, func, select, tuple_
+from sqlalchemy.orm import Session, joinedload
 
 from rubricsvc.core.preference import Preference, preferences
 from rubricsvc.core.prompt import Completion, Message
-from rubricsvc.store import groups, jobs, prompts
-from rubricsvc.store.tables import ItemRow, JobRow, PromptRow
+from rubricsvc.store import jobs, prompts
+from rubricsvc.store.tables import CompletionRow, ItemRow, JobRow, PromptRow
 
 ITEMS_PER_PAGE = 200
 """Maximum number of items in one page, so that a page of ties ends too."""
+
+Group = tuple[int, int]
+"""(prompt id, rubric id): the completions of a job of one prompt under one rubric."""
+
+Ts = TypeVarTuple("Ts")
 
 
 @dataclass(frozen=True)
@@ -64,9 +70,30 @@ class Pairs:
         }
 
 
-def of_group(session: Session, job: JobRow, group: groups.Group, min_margin: float = 0.0) -> Pairs:
+def groups(session: Session, job_id: int, *, after: Group = (0, 0), limit: int = 100) -> list[Group]:
+    """Return up to ``limit`` groups of a job above ``after``, ascending, of those with two rewards or more."""
+    group = (CompletionRow.prompt_id, ItemRow.rubric_id)
+    query = _rewarded(select(*group), job_id).where(tuple_(*group) > after).group_by(*group).having(func.count() > 1)
+    return [(prompt_id, rubric_id) for prompt_id, rubric_id in session.execute(query.order_by(*group).limit(limit))]
+
+
+def _members(session: Session, job_id: int, group: Group) -> list[ItemRow]:
+    """Return the items of a group that have a reward, by id."""
+    prompt_id, rubric_id = group
+    query = _rewarded(select(ItemRow), job_id).options(joinedload(ItemRow.completion), joinedload(ItemRow.rubric))
+    query = query.where(ItemRow.rubric_id == rubric_id, CompletionRow.prompt_id == prompt_id)
+    return list(session.scalars(query.order_by(ItemRow.id)))
+
+
+def _rewarded(query: Select[*Ts], job_id: int) -> Select[*Ts]:
+    """Restrict a query to a job's items with rewards, with their completions."""
+    query = query.join_from(ItemRow, CompletionRow, CompletionRow.id == ItemRow.completion_id)
+    return query.where(ItemRow.job_id == job_id, ItemRow.reward.is_not(None))
+
+
+def of_group(session: Session, job: JobRow, group: Group, min_margin: float = 0.0) -> Pairs:
     """Return a pair for each two completions of a group whose rewards differ by ``min_margin`` or more."""
-    rows = groups.members(session, job.id, group)
+    rows = _members(session, job.id, group)
     messages = [_messages(row.completion.value) for row in rows]
     apart = list(preferences([row.reward for row in rows if row.reward is not None], min_margin))
     distinct = [pair for pair in apart if messages[pair.chosen] != messages[pair.rejected]]
@@ -91,7 +118,7 @@ def page(
     """
     job = jobs.get(session, job_id)
     rows = jobs.results(session, job_id, after=after, limit=ITEMS_PER_PAGE + 1)
-    known: dict[groups.Group, Pairs] = {}
+    known: dict[Group, Pairs] = {}
     found: list[dict[str, Any]] = []
     for row in rows[:ITEMS_PER_PAGE]:
         if row.reward is not None:

@@ -6,7 +6,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from rubricsvc.core.prompt import Prompt
-from rubricsvc.store.ids import find, missing, name_of
+from rubricsvc.store.ids import existing, find, missing, name_of, page_of
 from rubricsvc.store.tables import PromptIdRow, PromptRow
 from rubricsvc.store.upsert import add_new, get_or_add
 
@@ -48,10 +48,7 @@ def get_as_in_file(session: Session, ref: int | str) -> PromptRow:
         NotFoundError: there is none.
     """
     row = _from_file(session, ref) if isinstance(ref, str) else None
-    row = row or find(session, PromptRow, ref)
-    if row is None:
-        raise missing("prompt", ref)
-    return row
+    return row or existing(session, PromptRow, "prompt", ref)
 
 
 def _from_file(session: Session, external_id: str) -> PromptRow | None:
@@ -62,5 +59,4 @@ def _from_file(session: Session, external_id: str) -> PromptRow | None:
 
 def page(session: Session, *, after: int = 0, limit: int = 50) -> list[PromptRow]:
     """Return up to ``limit`` prompts with ids above ``after``, ascending."""
-    query = select(PromptRow).where(PromptRow.id > after).order_by(PromptRow.id).limit(limit)
-    return list(session.scalars(query))
+    return page_of(session, PromptRow, after, limit)

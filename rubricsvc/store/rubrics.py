@@ -11,7 +11,7 @@ from rubricsvc.core.formulas import FORMULAS, FormulaError
 from rubricsvc.core.reward import check_formula
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.errors import ConflictError, InvalidError, cut
-from rubricsvc.store.ids import find, id_of, missing, name_of
+from rubricsvc.store.ids import find, id_of, missing, name_of, page_of
 from rubricsvc.store.tables import RubricRow
 from rubricsvc.store.upsert import add_new, batched
 
@@ -77,22 +77,11 @@ def get(session: Session, ref: int | str) -> RubricRow:
     return row
 
 
-def newest(session: Session, name: str) -> RubricRow:
-    """Return the newest version of a rubric that is stored."""
-    query = select(RubricRow).where(RubricRow.name == name).order_by(RubricRow.version.desc()).limit(1)
-    return session.scalars(query).one()
-
-
 def page(
     session: Session, *, after: int = 0, limit: int = 50, name: str | None = None, prompt_id: int | None = None
 ) -> list[RubricRow]:
     """Return up to ``limit`` versions with ids above ``after``, ascending; of one name or prompt."""
-    query = select(RubricRow).where(RubricRow.id > after).order_by(RubricRow.id).limit(limit)
-    if name is not None:
-        query = query.where(RubricRow.name == name)
-    if prompt_id is not None:
-        query = query.where(RubricRow.prompt_id == prompt_id)
-    return list(session.scalars(query))
+    return page_of(session, RubricRow, after, limit, name=name, prompt_id=prompt_id)
 
 
 def for_prompt(session: Session, prompt_id: int) -> list[RubricRow]:

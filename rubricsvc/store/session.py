@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import URL, Engine, create_engine, event, make_url
+from sqlalchemy import Engine, create_engine, event, make_url
 from sqlalchemy.engine import Connection, ExceptionContext
 from sqlalchemy.exc import ArgumentError, DatabaseError, DataError, InterfaceError, NoSuchModuleError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
@@ -68,8 +68,8 @@ class Database:
         self.engine.dispose()
 
 
-def parse_url(url: str) -> URL:
-    """Parse a database URL; nothing is opened.
+def sqlite_file(url: str) -> Path | None:
+    """Return the file of a SQLite database, None for a PostgreSQL one; nothing is opened.
 
     Raises:
         InvalidError: It is no database URL, or the database is not supported.
@@ -78,18 +78,15 @@ def parse_url(url: str) -> URL:
         parsed = make_url(url)
     except (ArgumentError, ValueError) as error:
         raise InvalidError(f"not a database URL: {url.rsplit('@', maxsplit=1)[-1]!r}", hint=_URLS) from error
-    dialect = parsed.get_backend_name()
-    if dialect not in ("sqlite", "postgresql"):
-        raise InvalidError(f"{dialect} is not supported", hint=_URLS)
-    if dialect == "sqlite" and parsed.database in (None, "", ":memory:"):
-        raise InvalidError("an in-memory SQLite database is lost with its connection", hint="use sqlite:///FILE")
-    return parsed
-
-
-def sqlite_file(url: str) -> Path | None:
-    """Return the file of a SQLite database, None for another one. Raises as `parse_url` does."""
-    parsed = parse_url(url)
-    return Path(str(parsed.database)) if parsed.get_backend_name() == "sqlite" else None
+    match parsed.get_backend_name():
+        case "postgresql":
+            return None
+        case "sqlite" if parsed.database in (None, "", ":memory:"):
+            raise InvalidError("an in-memory SQLite database is lost with its connection", hint="use sqlite:///FILE")
+        case "sqlite":
+            return Path(str(parsed.database))
+        case other:
+            raise InvalidError(f"{other} is not supported", hint=_URLS)
 
 
 def make_engine(url: str) -> Engine:

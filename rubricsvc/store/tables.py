@@ -31,13 +31,8 @@ from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.verdict import Verdict
 
 PENDING, LEASED, DONE, FAILED, CANCELLED = "pending", "leased", "done", "failed", "cancelled"
-QUEUED, IN_PROGRESS, COMPLETED, COMPLETED_WITH_FAILURES, BUDGET_EXHAUSTED = (
-    "queued",
-    "in_progress",
-    "completed",
-    "completed_with_failures",
-    "budget_exhausted",
-)
+QUEUED, IN_PROGRESS, COMPLETED = "queued", "in_progress", "completed"
+COMPLETED_WITH_FAILURES, BUDGET_EXHAUSTED = "completed_with_failures", "budget_exhausted"
 
 
 class UtcDateTime(TypeDecorator[datetime]):

@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 
 from rubricsvc.core.questions import QuestionSet
 from rubricsvc.core.verdict import Verdict
+from rubricsvc.store.ids import page_of
 from rubricsvc.store.tables import ItemRow, QuestionRow, VerdictRow
 from rubricsvc.store.upsert import add_new, batched, insert_rows
 
@@ -128,17 +129,7 @@ def page(
     limit: int = 100,
 ) -> list[VerdictRow]:
     """Return up to ``limit`` verdicts with ids above ``after``, ascending; of one job, completion or outcome."""
-    query = select(VerdictRow).where(VerdictRow.id > after).order_by(VerdictRow.id).limit(limit)
-    if job_id is not None:
-        query = query.where(
-            tuple_(VerdictRow.completion_id, VerdictRow.fingerprint).in_(
-                select(ItemRow.completion_id, QuestionRow.fingerprint)
-                .join(QuestionRow, QuestionRow.question_set == ItemRow.question_set)
-                .where(ItemRow.job_id == job_id)
-            )
-        )
-    if completion_id is not None:
-        query = query.where(VerdictRow.completion_id == completion_id)
-    if outcome is not None:
-        query = query.where(VerdictRow.outcome == outcome)
-    return list(session.scalars(query))
+    names = select(ItemRow.completion_id, QuestionRow.fingerprint).where(ItemRow.job_id == job_id)
+    names = names.join(QuestionRow, QuestionRow.question_set == ItemRow.question_set)
+    of_job = [tuple_(VerdictRow.completion_id, VerdictRow.fingerprint).in_(names)] if job_id is not None else []
+    return page_of(session, VerdictRow, after, limit, *of_job, completion_id=completion_id, outcome=outcome)

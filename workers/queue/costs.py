@@ -13,7 +13,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from rubricsvc.store import budgets
-from rubricsvc.store.budgets import Reservation
+from rubricsvc.store.budgets import Grant
 
 Write = Callable[[Callable[[Session], Any]], Awaitable[Any]]
 """Runs a step in a transaction of its own, and waits while the database is unreachable."""
@@ -43,11 +43,6 @@ class JobBudget:
         self._wrote_at = time.monotonic()
         self._writing = asyncio.Lock()
         self._requesting: asyncio.Task[bool] | None = None
-
-    @property
-    def unwritten(self) -> float:
-        """Dollars spent since the last write."""
-        return self._spent
 
     def reopen(self) -> None:
         """Allow calls again: items were claimed, perhaps after a retry with a larger budget."""
@@ -92,16 +87,16 @@ class JobBudget:
         Ends the job if no money is left.
         """
         try:
-            reservation = await self._write_spent(least=worst)
-            if not (reservation.granted or reservation.exhausted or reservation.may_return):
+            grant = await self._write_spent(least=worst)
+            if not (grant.granted or grant.exhausted or grant.may_return):
                 await self._write(self._exhaust)
                 self._over = True
-            self._over = self._over or reservation.exhausted
-            return self._over or bool(reservation.granted)
+            self._over = self._over or grant.exhausted
+            return self._over or bool(grant.granted)
         finally:
             self._requesting = None
 
-    async def _write_spent(self, least: float = 0.0) -> Reservation:
+    async def _write_spent(self, least: float = 0.0) -> Grant:
         """Write what is spent and held; reserve for the next calls, at least ``least``."""
         async with self._writing:  # the last write decides what is reserved
             spent, free = self._spent, self._free
@@ -109,14 +104,14 @@ class JobBudget:
             ahead = self._pace(spent)
             most = self._wanted + ahead if least else ahead if spent and self._calls else 0.0
             try:
-                reservation: Reservation = await self._write(
+                grant: Grant = await self._write(
                     partial(self._reserve, spent=spent, held=self._held, least=least, most=most)
                 )
             except BaseException:
                 self._spent, self._free = self._spent + spent, self._free + free
                 raise
-            self._free += reservation.granted
-            return reservation
+            self._free += grant.granted
+            return grant
 
     def _pace(self, spent: float) -> float:
         """Return the spending of about the last `_AHEAD_SECONDS`, with ``spent`` added."""

@@ -15,7 +15,8 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Sequence
-from typing import Protocol, TypeVar
+from multiprocessing.synchronize import Event
+from typing import TypeVar
 
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
@@ -52,7 +53,11 @@ class Drainer:
     """
 
     def __init__(
-        self, db: Database, settings: Settings, stopping: _Stop | None = None, engines: EnginePool | None = None
+        self,
+        db: Database,
+        settings: Settings,
+        stopping: threading.Event | Event | None = None,
+        engines: EnginePool | None = None,
     ) -> None:
         self.db = db
         self.settings = settings
@@ -72,10 +77,6 @@ class Drainer:
             finally:
                 if engines is not self.engines:
                     engines.close()
-
-
-class _Stop(Protocol):
-    def is_set(self) -> bool: ...
 
 
 class _Drain:
@@ -103,8 +104,9 @@ class _Drain:
                 if not self.in_flight:
                     break
                 await self._collect(timeout=self.settings.heartbeat_seconds)
-            if stopping:
-                await self._finish_within(GRACE_SECONDS)
+            until = time.monotonic() + GRACE_SECONDS
+            while stopping and self.in_flight and (left := until - time.monotonic()) > 0:
+                await self._collect(timeout=left)
             await self._flush()
             return none_left and not stopping
         finally:
@@ -114,46 +116,38 @@ class _Drain:
 
     async def _claim(self) -> bool:
         """Claim items and start scoring them; return whether there were any."""
-
-        def take() -> tuple[bool, list[Work], dict[int, bool]]:
-            with self.db.write() as session:
-                taken = leases.claim(
-                    session,
-                    self.judge_id,
-                    limit=self.settings.claim_size,
-                    worker=self.drainer.worker,
-                    seconds=self.settings.lease_seconds,
-                    whole_groups=self.judge.mode == "comparative",
-                )
-                capped = (
-                    budgets.capped(session, [lease.job_id for lease in taken]) if self.judge.priced and taken else {}
-                )
-                return bool(taken), self.drainer.loader.load(session, self.judge, taken), capped
-
-        any_claimed, work, capped = await self._retry_database(take)
+        any_claimed, work, capped = await self._write(self._take)
         for one in work:
-            budget = self._budget_of(one.lease.job_id, capped[one.lease.job_id]) if capped else None
+            budget = None
+            if (has_limit := capped.get(one.lease.job_id)) is not None:
+                fresh = JobBudget(one.lease.job_id, self._write, worker=self.drainer.worker, capped=has_limit)
+                budget = self.budgets.setdefault((one.lease.job_id, has_limit), fresh)
+                budget.reopen()
             self.in_flight[asyncio.create_task(self._score(one, budget))] = one.lease
         return any_claimed
 
-    def _budget_of(self, job_id: int, capped: bool) -> JobBudget:
-        fresh = JobBudget(job_id, self._write, worker=self.drainer.worker, capped=capped)
-        budget = self.budgets.setdefault((job_id, capped), fresh)
-        budget.reopen()
-        return budget
-
-    async def _write(self, step: Callable[[Session], T]) -> T:
-        def whole() -> T:
-            with self.db.write() as session:
-                return step(session)
-
-        return await self._retry_database(whole)
+    def _take(self, session: Session) -> tuple[bool, list[Work], dict[int, bool]]:
+        """Return whether items were claimed, their work, and whether each job has a budget if the judge has a price."""
+        taken = leases.claim(
+            session,
+            self.judge_id,
+            limit=self.settings.claim_size,
+            worker=self.drainer.worker,
+            seconds=self.settings.lease_seconds,
+            whole_groups=self.judge.mode == "comparative",
+        )
+        capped = budgets.capped(session, [lease.job_id for lease in taken]) if self.judge.priced and taken else {}
+        return bool(taken), self.drainer.loader.load(session, self.judge, taken), capped
 
     async def _score(self, work: Work, budget: JobBudget | None) -> ItemResult:
         current_budget.set(budget)  # for this task and its children
         with bound_contextvars(job_id=work.lease.job_id, item_id=work.lease.item_id):
             try:
-                scored = await self._verdicts(work)
+                if work.group is not None:
+                    scored = await work.group.verdicts(self.engine, work.lease.completion_id)
+                else:
+                    about = work.rubric, work.prompt, work.completion
+                    scored = await score(self.engine, self.judge, *about, known=work.known)
             except Exception as error:
                 log.exception("scoring failed")
                 detail = error_message(error)
@@ -162,11 +156,6 @@ class _Drain:
                     work.known.get(key) or Verdict.failed(key, Reason.ENGINE_ERROR, detail=detail) for key in keys
                 ]
         return ItemResult(work.lease, work.rubric, work.questions, scored, frozenset(work.known))
-
-    async def _verdicts(self, work: Work) -> list[Verdict]:
-        if work.group is not None:
-            return await work.group.verdicts(self.engine, work.lease.completion_id)
-        return await score(self.engine, self.judge, work.rubric, work.prompt, work.completion, known=work.known)
 
     async def _collect(self, timeout: float) -> None:
         """Wait for results; record them when there are enough or `FLUSH_SECONDS` have passed."""
@@ -198,47 +187,29 @@ class _Drain:
             await budget.flush()
 
     async def _record_all(self, results: Sequence[ItemResult]) -> list[int]:
+        """Record results together, or one by one if that fails; return the items that were recorded or failed."""
         try:
-            return await self._retry_database(lambda: self._record(results))
-        except AWAY:
-            raise
-        except Exception:
-            log.exception("results cannot be recorded together; trying one by one")
-        return [id_ for result in results for id_ in await self._record_alone(result)]
-
-    def _record(self, results: Sequence[ItemResult]) -> list[int]:
-        with self.db.write() as session:
-            written = leases.record(session, results)
-        with self.db.write() as session:
-            jobs.finish(session, {result.lease.job_id for result in results})
-        return written
-
-    async def _record_alone(self, result: ItemResult) -> list[int]:
-        """Record one result; if that fails, fail the item with the reason."""
-        try:
-            return await self._retry_database(lambda: self._record([result]))
+            return await self._record(results)
         except AWAY:
             raise
         except Exception as error:
-            log.exception("result cannot be recorded", item_id=result.lease.item_id)
+            log.exception("results cannot be recorded", count=len(results))
             reason = f"the result cannot be recorded: {type(error).__name__}: {getattr(error, 'orig', error)}"
-        await self._retry_database(lambda: self._fail(result.lease, reason))
-        return [result.lease.item_id]
+        if len(results) > 1:
+            return [id_ for result in results for id_ in await self._record_all([result])]
+        lease = results[0].lease
+        await self._write(lambda session: leases.fail(session, lease, reason))
+        await self._write(lambda session: jobs.finish(session, [lease.job_id]))
+        return [lease.item_id]
 
-    def _fail(self, lease: Lease, reason: str) -> None:
-        with self.db.write() as session:
-            leases.fail(session, lease, reason)
-        with self.db.write() as session:
-            jobs.finish(session, [lease.job_id])
-
-    async def _finish_within(self, seconds: float) -> None:
-        until = time.monotonic() + seconds
-        while self.in_flight and (left := until - time.monotonic()) > 0:
-            await self._collect(timeout=left)
+    async def _record(self, results: Sequence[ItemResult]) -> list[int]:
+        written = await self._write(lambda session: leases.record(session, results))
+        await self._write(lambda session: jobs.finish(session, {result.lease.job_id for result in results}))
+        return written
 
     async def _release_unfinished(self) -> None:
         """Cancel what is in flight and release its leases."""
-        unfinished = [*self.in_flight.values(), *(result.lease for result in self.finished)]
+        unfinished = self._leases()
         for task in self.in_flight:
             task.cancel()
         await asyncio.gather(*self.in_flight, return_exceptions=True)
@@ -246,18 +217,16 @@ class _Drain:
             await self._flush_budgets()
         if unfinished:
             with contextlib.suppress(SQLAlchemyError, UnavailableError):
-                await self._retry_database(lambda: self._release(unfinished))
+                await self._write(lambda session: leases.release(session, unfinished))
 
-    def _release(self, unfinished: Sequence[Lease]) -> None:
-        with self.db.write() as session:
-            leases.release(session, unfinished)
+    def _leases(self) -> list[Lease]:
+        return [*self.in_flight.values(), *(result.lease for result in self.finished)]
 
     async def _heartbeat(self) -> None:
         renewed_at = time.monotonic()
         while True:
             await asyncio.sleep(self.settings.heartbeat_seconds)
-            ours = [*self.in_flight.values(), *(result.lease for result in self.finished)]
-            if not ours:
+            if not (ours := self._leases()):
                 continue
             try:
                 if time.monotonic() - renewed_at > self.settings.lease_seconds / 3:
@@ -279,15 +248,20 @@ class _Drain:
         with self.db.read() as session:
             return leases.held(session, ours)
 
-    async def _retry_database(self, action: Callable[[], T]) -> T:
-        """Run a database step in a thread; retry while the database is unreachable or its disk is full.
+    async def _write(self, step: Callable[[Session], T]) -> T:
+        """Run a step in a transaction, in a thread; retry while the database is unreachable or its disk is full.
 
         Until the leases that we hold expire anyway, or for a short grace if a stop was requested.
         """
+
+        def whole() -> T:
+            with self.db.write() as session:
+                return step(session)
+
         pause, began = 0.5, time.monotonic()
         while True:
             try:
-                return await asyncio.to_thread(action)
+                return await asyncio.to_thread(whole)
             except AWAY as error:
                 limit = GRACE_SECONDS if self.drainer.stopping.is_set() else self.settings.lease_seconds
                 if time.monotonic() + pause > began + limit:

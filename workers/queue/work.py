@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import asyncio
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 from pydantic import ValidationError
@@ -18,44 +20,75 @@ from rubricsvc.core.verdict import Verdict
 from rubricsvc.store import completions, jobs, leases, prompts, rubrics, verdicts
 from rubricsvc.store.leases import Lease
 from rubricsvc.store.session import Database
-from workers.queue.group_work import GroupWork
+from workers.engines.base import Engine
+from workers.scoring.completions import score_group
 from workers.scoring.questions import group_questions, questions_of
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
+class GroupWork:
+    """The completions of one job with the same prompt and rubric, which a comparative judge judges together.
+
+    It is judged whole, leased or not: a verdict is relative to its group, and must not depend on how the queue was cut.
+    It is judged when the first of its ``leases`` asks, and cancelled when the last has left. Where two claims share a
+    group it is judged twice, and the verdicts that are recorded first stand.
+
+    Attributes:
+        members: Completions by id.
+        known: Stored verdicts by completion id and criterion.
+        leases: How many leases share it; each must call `verdicts` once.
+    """
+
+    judge: Judge
+    rubric: Rubric
+    prompt: Prompt
+    members: Mapping[int, Completion]
+    known: Mapping[int, Mapping[str, Verdict]]
+    leases: int
+    _task: asyncio.Task[list[list[Verdict]]] | None = field(default=None, init=False)
+
+    async def verdicts(self, engine: Engine, completion_id: int) -> list[Verdict]:
+        """Return the verdicts on one member."""
+        if self._task is None:
+            self._task = asyncio.create_task(self._score(engine))
+        try:
+            by_member = await asyncio.shield(self._task)
+        finally:
+            self.leases -= 1
+            if not self.leases:
+                self._task.cancel()
+        return by_member[list(self.members).index(completion_id)]
+
+    async def _score(self, engine: Engine) -> list[list[Verdict]]:
+        known = [self.known[id_] for id_ in self.members]
+        completions = list(self.members.values())
+        return await score_group(engine, self.judge, self.rubric, self.prompt, completions, known=known)
+
+
+@dataclass(slots=True)
 class Work:
     """What one lease is about.
 
     Attributes:
+        group_key: Names the completions of its job with the same rubric and prompt.
+        questions: What the judge is asked.
         known: Stored verdicts by criterion; they are not asked for again.
         group: The group that the completion is judged with, for a comparative judge.
     """
 
     lease: Lease
+    group_key: leases.GroupKey
     rubric: Rubric
     prompt: Prompt
     completion: Completion
-    questions: QuestionSet
-    known: dict[str, Verdict]
+    questions: QuestionSet = field(init=False)
+    known: Mapping[str, Verdict] = field(init=False)
     group: GroupWork | None = None
 
     @property
     def answered(self) -> bool:
         """Whether every question is answered."""
         return self.known.keys() >= self.rubric.by_key.keys()
-
-
-@dataclass(frozen=True, slots=True)
-class _Loaded:
-    lease: Lease
-    prompt_id: int
-    rubric: Rubric
-    prompt: Prompt
-    completion: Completion
-
-    @property
-    def group(self) -> leases.GroupKey:
-        return (self.lease.job_id, self.lease.rubric_id, self.prompt_id)
 
 
 class WorkLoader:
@@ -69,7 +102,7 @@ class WorkLoader:
     def load(self, session: Session, judge: Judge, taken: Sequence[Lease]) -> list[Work]:
         """Return the work of the leases. One whose rubric or prompt cannot be read fails at once."""
         rows = completions.many(session, [lease.completion_id for lease in taken])
-        loaded = []
+        work = []
         for lease in taken:
             prompt_id, completion = rows[lease.completion_id]
             try:
@@ -79,8 +112,11 @@ class WorkLoader:
                 leases.fail(session, lease, f"its rubric or prompt cannot be read: {path}: {message}")
                 jobs.finish(session, [lease.job_id])
                 continue
-            loaded.append(_Loaded(lease, prompt_id, rubric, prompt, completion))
-        return _grouped(session, judge, loaded) if judge.mode == "comparative" else _single(session, judge, loaded)
+            key = (lease.job_id, lease.rubric_id, prompt_id)
+            work.append(Work(lease, key, rubric, prompt, completion))
+        prepare = _prepare_groups if judge.mode == "comparative" else _prepare
+        prepare(session, judge, work)
+        return work
 
     def _read_rubric(self, rubric_id: int) -> Rubric:
         with self._db.read() as session:
@@ -91,33 +127,27 @@ class WorkLoader:
             return prompts.get(session, prompt_id).value
 
 
-def _single(session: Session, judge: Judge, loaded: Sequence[_Loaded]) -> list[Work]:
-    questions = [questions_of(one.rubric, judge) for one in loaded]
-    known = verdicts.known(
-        session, [(one.lease.completion_id, each) for one, each in zip(loaded, questions, strict=True)]
-    )
-    return [
-        Work(one.lease, one.rubric, one.prompt, one.completion, each, verdicts_)
-        for one, each, verdicts_ in zip(loaded, questions, known, strict=True)
-    ]
+def _prepare(session: Session, judge: Judge, work: Sequence[Work]) -> None:
+    for one in work:
+        one.questions = questions_of(one.rubric, judge)
+    known = verdicts.known(session, [(one.lease.completion_id, one.questions) for one in work])
+    for one, answered in zip(work, known, strict=True):
+        one.known = answered
 
 
-def _grouped(session: Session, judge: Judge, loaded: Sequence[_Loaded]) -> list[Work]:
+def _prepare_groups(session: Session, judge: Judge, work: Sequence[Work]) -> None:
     """Give each lease its whole group: the completions of its job with the same prompt and rubric, leased or not."""
-    ids = leases.groups(session, {one.group for one in loaded})
+    leased = Counter(one.group_key for one in work)
+    ids = leases.groups(session, leased)
     rows = completions.many(session, {id_ for members in ids.values() for id_ in members})
     groups: dict[leases.GroupKey, tuple[QuestionSet, GroupWork]] = {}
-    for one in loaded:
-        if one.group not in groups:
-            members = {id_: rows[id_][1] for id_ in ids[one.group]}
+    for one in work:
+        key = one.group_key
+        if key not in groups:
+            members = {id_: rows[id_][1] for id_ in ids[key]}
             questions = group_questions(one.rubric, judge, [*members.values()])
             known = verdicts.known(session, [(id_, questions) for id_ in members])
             by_member = dict(zip(members, known, strict=True))
-            leased = sum(other.group == one.group for other in loaded)
-            groups[one.group] = questions, GroupWork(judge, one.rubric, one.prompt, members, by_member, leased)
-    work = []
-    for one in loaded:
-        questions, group = groups[one.group]
-        known_here = group.known[one.lease.completion_id]
-        work.append(Work(one.lease, one.rubric, one.prompt, one.completion, questions, dict(known_here), group))
-    return work
+            groups[key] = questions, GroupWork(judge, one.rubric, one.prompt, members, by_member, leased[key])
+        one.questions, one.group = groups[key]
+        one.known = one.group.known[one.lease.completion_id]

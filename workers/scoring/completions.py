@@ -80,7 +80,7 @@ async def score_group(
         compared = await comparing.verdicts()
     except InvalidError as error:
         compared = [_unasked(comparing.criteria, error) for _ in completions]
-    refused = _unasked(_custom_criteria(rubric), _NOT_COMPARED)
+    refused = _unasked([c for c in rubric.criteria if c.custom_prompt is not None], _NOT_COMPARED)
     return [
         _named(questions, had, [*of_checks, *of_judge, *refused])
         for had, of_checks, of_judge in zip(before, checked, compared, strict=True)
@@ -93,10 +93,6 @@ def _named(questions: QuestionSet, known: Mapping[str, Verdict], new: Iterable[V
     for key, verdict in [*known.items(), *((verdict.criterion, verdict) for verdict in new)]:
         by_fingerprint.setdefault(questions.fingerprints[key], verdict)
     return [known.get(key) or by_fingerprint[name].on(key) for key, name in questions.fingerprints.items()]
-
-
-def _custom_criteria(rubric: Rubric) -> list[Criterion]:
-    return [criterion for criterion in rubric.criteria if criterion.custom_prompt is not None]
 
 
 _NOT_COMPARED = InvalidError(

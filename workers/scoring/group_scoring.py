@@ -91,7 +91,8 @@ class GroupComparison:
         if len(self.group.completions) < 2:
             comparative.build_call((), load(self.judge))
         if len(self.group.texts) == 1:
-            by_place = [[self._tie(criterion) for criterion in self.criteria]]
+            detail = "all completions of the group are the same; the judge was not asked"
+            by_place = [[Verdict.scored(criterion.key, 0.5, detail=detail) for criterion in self.criteria]]
         elif self.judge.effective_comparison.kind == "pairwise":
             by_place = await self._pairwise()
         else:
@@ -99,15 +100,8 @@ class GroupComparison:
         split = [
             [_split(verdict, self.group.counts[place]) for verdict in by_place[place]] for place in self.group.places
         ]
-        return (
-            _top_chosen(split, self.judge.effective_comparison.top_n)
-            if self.judge.effective_comparison.top_n
-            else split
-        )
-
-    def _tie(self, criterion: Criterion) -> Verdict:
-        detail = "all completions of the group are the same; the judge was not asked"
-        return Verdict.scored(criterion.key, 0.5, detail=detail)
+        top = self.judge.effective_comparison.top_n
+        return _top_chosen(split, top) if top else split
 
     async def _pairwise(self) -> list[list[Verdict]]:
         """Return the verdicts of each place: its text against those that it is paired with."""
@@ -133,11 +127,12 @@ class GroupComparison:
         A pair counts if both its orders are scored; the verdict is scored if at least half of the pairs count.
         """
         orders = {
-            other: (_halved(by_order[place, other][number]), _reversed(_halved(by_order[other, place][number])))
+            other: (_split(by_order[place, other][number], 2), _reversed(_split(by_order[other, place][number], 2)))
             for other in sorted(second for first, second in by_order if first == place)
         }
         pairs = {self.group.name(other): _pair(*both) for other, both in orders.items()}
-        votes = dict(zip(_orders(pairs), chain.from_iterable(orders.values()), strict=True))
+        names = [f"shown {order} {name}" for name in pairs for order in ("before", "after")]
+        votes = dict(zip(names, chain.from_iterable(orders.values()), strict=True))
         verdict = aggregate(self.criteria[number], pairs, "mean")
         fields: dict[str, object] = {
             "votes": as_votes(votes),
@@ -154,8 +149,7 @@ class GroupComparison:
         """Return the verdicts of each place: all texts at once, or in parts that share some."""
         template, size = load(self.judge), self.judge.effective_comparison.group_size
         divided = overlapping_parts(len(self.group.texts), size)
-        asked = (self._part(template, places) for places in divided)
-        by_part = await asyncio.gather(*asked)
+        by_part = await asyncio.gather(*(self._part(template, places) for places in divided))
         by_criterion = []
         for number in range(len(self.criteria)):
             scores = [
@@ -188,21 +182,14 @@ class GroupComparison:
 
 def _top_chosen(by_completion: list[list[Verdict]], n: int) -> list[list[Verdict]]:
     """Set each value to 1 if the completion is among the best ``n`` on the criterion, else to 0."""
-    columns = [_best(verdicts, n) for verdicts in zip(*by_completion, strict=True)]
-    return [list(row) for row in zip(*columns, strict=True)]
-
-
-def _best(verdicts: Sequence[Verdict], n: int) -> list[Verdict]:
-    """Choose the best completions on one criterion, among those with a score."""
-    best = top_n({place: verdict.value for place, verdict in enumerate(verdicts) if verdict.value is not None}, n)
-    return [
-        verdict.model_copy(
-            update={"value": best[place], "detail": join_notes(f"scored {verdict.value:g}", verdict.detail)}
-        )
-        if place in best
-        else verdict
-        for place, verdict in enumerate(verdicts)
-    ]
+    rows = [list(verdicts) for verdicts in by_completion]
+    for number in range(len(rows[0])):
+        scored = {place: row[number].value for place, row in enumerate(rows)}
+        for place, value in top_n({place: v for place, v in scored.items() if v is not None}, n).items():
+            verdict = rows[place][number]
+            detail = join_notes(f"scored {verdict.value:g}", verdict.detail)
+            rows[place][number] = verdict.model_copy(update={"value": value, "detail": detail})
+    return rows
 
 
 def _pair(first: Verdict, second: Verdict) -> Verdict:
@@ -221,11 +208,6 @@ def _pair(first: Verdict, second: Verdict) -> Verdict:
     return min(unscored, key=lambda verdict: verdict.outcome != "failed").model_copy(update=common)
 
 
-def _orders(names: Iterable[str]) -> list[str]:
-    """Return the names of the votes of each pair."""
-    return [f"shown {order} {name}" for name in names for order in ("before", "after")]
-
-
 def _order_disagreement(pairs: Iterable[tuple[Verdict, Verdict]]) -> str:
     """Return in how many pairs the two orders have different winners."""
     values = [(first.value, second.value) for first, second in pairs]
@@ -240,13 +222,6 @@ def _reversed(verdict: Verdict) -> Verdict:
     return verdict.model_copy(update={name: 1 - value for name, value in fields.items() if value is not None})
 
 
-def _halved(verdict: Verdict) -> Verdict:
-    """Return the verdict with one answer's half of the cost."""
-    return _split(verdict, 2)
-
-
 def _split(verdict: Verdict, among: int) -> Verdict:
     """Return the verdict with its share of the cost."""
-    return (
-        verdict.model_copy(update={"usage": verdict.usage and verdict.usage.divided(among)}) if among > 1 else verdict
-    )
+    return verdict.model_copy(update={"usage": verdict.usage and verdict.usage.divided(among)})

@@ -64,10 +64,8 @@ def _judged(rubric: Rubric, judge: Judge, group: str) -> dict[str, str]:
             fingerprints[criterion.key] = digest("judge", *how, call, place)
     for criterion in rubric.criteria:
         if (prompt := criterion.custom_prompt) is not None:
-            asked = prompt.model_copy(
-                update={"model": None}
-            )  # the model that the grader names, not the one that is asked
-            seen = [asked, criterion.scale, _curve(criterion, judge)]
+            shown = prompt.model_copy(update={"model": None})  # which model a grader names decides nothing
+            seen = [shown, criterion.scale, _curve(criterion, judge)]
             fingerprints[criterion.key] = digest("custom", judge.digest, version, *custom_prompt.identity(), *seen)
     return fingerprints
 

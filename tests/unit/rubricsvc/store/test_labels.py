@@ -122,5 +122,5 @@ def test_labels_add_rejects_rubric_of_another_prompt(filled: Database) -> None:
     with filled.write() as session:
         other = prompts.add(session, Prompt.of("When?"))
         completion = completions.add(session, Completion(text="now"), other.id)
-        with pytest.raises(InvalidError, match="another prompt"):
+        with pytest.raises(InvalidError):
             labels.add_many(session, [(completion.id, 1, Label(criterion="a", annotator="ann", value=1.0))])

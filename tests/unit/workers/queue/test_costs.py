@@ -35,12 +35,26 @@ NUMBERS = st.integers(0, 2)
 
 @dataclass
 class Worker:
-    """``calls`` are the worst cases of those under way."""
+    """``calls`` are the worst cases of those under way; ``unwritten`` was spent since the last write."""
 
     name: str
-    budget: JobBudget
+    db: Database
+    job: int
     leases: list[Lease]
     calls: list[float] = field(default_factory=list)
+    unwritten: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.budget = JobBudget(self.job, self._write, worker=self.name, capped=True)
+
+    async def _write(self, step: Callable[[Session], Any]) -> Any:
+        self.unwritten = 0.0
+        with self.db.write() as session:
+            return step(session)
+
+    def settle(self, worst: float, spent: float) -> None:
+        self.budget.settle(worst, spent)
+        self.unwritten += spent
 
 
 class Money(RuleBasedStateMachine):
@@ -68,11 +82,7 @@ class Money(RuleBasedStateMachine):
             name = f"w{self.names}"
             with self.db.write() as session:
                 taken = leases.claim(session, 1, limit=1, worker=name, seconds=50)
-            self.workers.append(Worker(name, JobBudget(self.job, self._write, worker=name, capped=True), taken))
-
-    async def _write(self, step: Callable[[Session], Any]) -> Any:
-        with self.db.write() as session:
-            return step(session)
+            self.workers.append(Worker(name, self.db, self.job, taken))
 
     @rule(
         number=NUMBERS,
@@ -85,7 +95,7 @@ class Money(RuleBasedStateMachine):
         worker = self.workers[number]
         for share in ends[: len(worker.calls)]:
             worst = worker.calls.pop()
-            worker.budget.settle(worst, worst * share)
+            worker.settle(worst, worst * share)
             self.paid += worst * share
         if flush:
             self.loop.run_until_complete(worker.budget.flush())
@@ -108,8 +118,8 @@ class Money(RuleBasedStateMachine):
     @rule(number=NUMBERS)
     def kill(self, number: int) -> None:
         worker = self.workers.pop(number)
-        self.paid -= worker.budget.unwritten
-        self.unknown += worker.budget.unwritten + sum(worker.calls)
+        self.paid -= worker.unwritten
+        self.unknown += worker.unwritten + sum(worker.calls)
         with self.db.read() as session:
             row = session.get(ReservationRow, (self.job, worker.name))
             self.lost += row.dollars if row else 0.0
@@ -145,7 +155,7 @@ class Money(RuleBasedStateMachine):
         """They end their calls: what was not lost with the dead is known to the cent."""
         for worker in self.workers:
             for worst in worker.calls:
-                worker.budget.settle(worst, worst)
+                worker.settle(worst, worst)
             self.paid += sum(worker.calls)
             self.loop.run_until_complete(worker.budget.flush())
             with self.db.write() as session:
