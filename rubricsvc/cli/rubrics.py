@@ -162,7 +162,7 @@ def diff(
 
 
 def _print_reward_changes(session: Session, job_id: int, old: RubricRow, new: RubricRow, *, as_json: bool) -> None:
-    from workers.queue.reward_changes import reward_changes
+    from workers.scoring.reward_changes import reward_changes
 
     changes = reward_changes(session, job_id, old, new)
     names = {"old": f"{old.name}@{old.version}", "new": f"{new.name}@{new.version}", "job_id": job_id}

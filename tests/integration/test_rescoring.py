@@ -15,9 +15,10 @@ from rubricsvc.settings import Settings
 from rubricsvc.store import completions, jobs, judges, prompts, rubrics
 from rubricsvc.store.session import Database
 from tests.scripted_server import ScriptedReply, ScriptedServer, instant, labels, scripted_server, text_reply
+from workers.queue import rescoring
 from workers.queue.drain import Drainer
 from workers.queue.rescoring import complete_answered
-from workers.queue.reward_changes import reward_changes
+from workers.scoring.reward_changes import reward_changes
 
 COMPLETIONS = 200
 CRITERIA = tuple(Criterion(key=f"c{n}", text=f"Says thing number {n}.", weight=n) for n in range(1, 10))
@@ -180,6 +181,38 @@ def test_reward_changes_compares_versions_without_asking(each_db: Database, serv
     assert server.count == asked
     job_id, _ = shop.rescore(versions=["r@2"])
     assert [one.new_reward for one in changes.completions] == shop.rewards(job_id)
+
+
+def test_reward_changes_takes_the_groups_of_the_rubric(each_db: Database, server: ScriptedServer) -> None:
+    """A job may score fewer completions of a prompt by one rubric than by another: that is another group."""
+    shop = Shop(each_db, server, size=4, criteria=CRITERIA[:2], mode="comparative")
+    other = shop.add(CRITERIA[2:4], name="other")
+    with each_db.write() as session:
+        items = [(id_, shop.rubric_id) for id_ in shop.completion_ids] + [
+            (id_, other) for id_ in shop.completion_ids[:3]
+        ]
+        job_id = jobs.submit(session, judge_id=shop.judge_id, items=items).id
+    shop.work()
+    reweighted = shop.add((CRITERIA[2], CRITERIA[3].model_copy(update={"weight": 9.0})), name="other")
+    with each_db.read() as session:
+        old, new = (rubrics.get(session, id_) for id_ in (other, reweighted))
+        changes = reward_changes(session, job_id, old, new)
+    assert (len(changes.completions), changes.old_missing, changes.new_missing) == (3, 0, 0)
+    assert None not in {one.new_reward for one in changes.completions}
+
+
+@pytest.mark.parametrize("mode", ["readout", "comparative"])
+def test_complete_answered_goes_page_by_page_and_holds_no_lease(
+    each_db: Database, server: ScriptedServer, monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    shop = Shop(each_db, server, size=7, criteria=CRITERIA[:2], mode=mode)
+    monkeypatch.setattr(rescoring, "PAGE", 2)
+    shop.add((CRITERIA[0].model_copy(update={"weight": 9.0}), CRITERIA[1]))
+    assert shop.rescore()[1] == 7
+    shop.add(CRITERIA[1:3])
+    job_id, completed = shop.rescore()
+    with each_db.read() as session:
+        assert (completed, jobs.progress(session, job_id).pending) == (0, 7)
 
 
 def test_record_recomputes_items_whose_failed_verdict_another_job_replaces(each_db: Database) -> None:

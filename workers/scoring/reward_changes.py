@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy.orm import Session
 
+from rubricsvc.core.prompt import Completion
+from rubricsvc.core.reward import reward_or_null
 from rubricsvc.errors import InvalidError
 from rubricsvc.stats.ranking import kendall_tau, ranks
+from rubricsvc.store import completions, jobs, verdicts
 from rubricsvc.store.tables import RubricRow
-from workers.queue.rescoring import StoredReward, stored_rewards
+from workers.scoring.questions import group_questions
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,39 +81,54 @@ def reward_changes(session: Session, job_id: int, old: RubricRow, new: RubricRow
     Raises:
         InvalidError: No completion of the job belongs to the prompt of both rubrics.
     """
-    before, after = (stored_rewards(session, job_id, row.value) for row in (old, new))
+    before, after = _stored_rewards(session, job_id, old, new), _stored_rewards(session, job_id, new, old)
     prompt_ids = {row.prompt_id for row in (old, new)} - {None}
     by_prompt: dict[int, list[int]] = {}
-    for id_, one in before.items():
-        if prompt_ids <= {one.prompt_id}:
-            by_prompt.setdefault(one.prompt_id, []).append(id_)
+    for id_, stored in before.items():
+        if id_ in after and prompt_ids <= {stored.prompt_id}:
+            by_prompt.setdefault(stored.prompt_id, []).append(id_)
     if not by_prompt:
         raise InvalidError(
             f"job {job_id} has no completion of the prompt of {old.name}@{old.version} and {new.name}@{new.version}",
             hint=f"see `rubricsvc completions list` and `rubricsvc rubrics show {old.name}`",
         )
-    groups = [
-        _changes(prompt_id, ids, [before[id_] for id_ in ids], [after[id_] for id_ in ids])
-        for prompt_id, ids in by_prompt.items()
-    ]
-    compared = [id_ for ids in by_prompt.values() for id_ in ids]
-    pairs = [
-        [(one.old_reward, one.new_reward) for one in group if one.old_reward is not None and one.new_reward is not None]
-        for group in groups
-    ]
+    changes, pairs = [], []
+    for prompt_id, ids in by_prompt.items():
+        first, second = ([rewards[id_].value for id_ in ids] for rewards in (before, after))
+        rows = zip(ids, first, second, ranks(first), ranks(second), strict=True)
+        changes += [RewardChange(id_, prompt_id, a, b, rank_a, rank_b) for id_, a, b, rank_a, rank_b in rows]
+        pairs.append([(a, b) for a, b in zip(first, second, strict=True) if a is not None and b is not None])
     return RewardChanges(
-        completions=[one for group in groups for one in group],
+        completions=changes,
         kendall_tau=kendall_tau(pairs),
-        old_missing=sum(before[id_].missing for id_ in compared),
-        new_missing=sum(after[id_].missing for id_ in compared),
+        old_missing=sum(before[one.completion_id].missing for one in changes),
+        new_missing=sum(after[one.completion_id].missing for one in changes),
     )
 
 
-def _changes(
-    prompt_id: int, ids: Sequence[int], before: Sequence[StoredReward], after: Sequence[StoredReward]
-) -> list[RewardChange]:
-    old, new = ([one.reward.value for one in rewards] for rewards in (before, after))
-    return [
-        RewardChange(id_, prompt_id, old_reward, new_reward, old_rank, new_rank)
-        for id_, old_reward, new_reward, old_rank, new_rank in zip(ids, old, new, ranks(old), ranks(new), strict=True)
-    ]
+class _StoredReward(NamedTuple):
+    prompt_id: int
+    value: float | None
+    missing: int
+
+
+def _stored_rewards(session: Session, job_id: int, row: RubricRow, other: RubricRow) -> dict[int, _StoredReward]:
+    """Return the rewards under a rubric version by completion id, from the stored verdicts of the job's judge.
+
+    Of the completions that `jobs.rescore` would score under it, which are a comparative judge's groups: those that the
+    job scored under a version of it, or else of the ``other`` rubric, or else all.
+    """
+    scored = (jobs.completion_ids(session, job_id, rubric=name) for name in (row.name, other.name, None))
+    rows = completions.many(session, next(filter(None, scored), ()))
+    judge, rubric = jobs.get(session, job_id).judge.value, row.value
+    groups: dict[int, list[Completion]] = {}
+    for prompt_id, completion in rows.values():
+        groups.setdefault(prompt_id, []).append(completion)
+    questions = {prompt_id: group_questions(rubric, judge, group) for prompt_id, group in groups.items()}
+    known = verdicts.known(session, [(id_, questions[prompt_id]) for id_, (prompt_id, _) in rows.items()])
+    return {
+        id_: _StoredReward(
+            prompt_id, reward_or_null(rubric, answered.values()).value, len(rubric.criteria) - len(answered)
+        )
+        for (id_, (prompt_id, _)), answered in zip(rows.items(), known, strict=True)
+    }
