@@ -224,7 +224,8 @@ def record(session: Session, results: Sequence[ItemResult]) -> list[int]:
 def _recompute(session: Session, replaced: Sequence[Name]) -> None:
     """Recompute the rewards of failed items whose failed verdicts were replaced, in whatever job they are.
 
-    An item's reward is always that of the verdicts that are read for it. Items that are locked are being retried.
+    An item's reward is always that of the verdicts that are read for it. So this waits for a transaction that replaces
+    another verdict of the same item.
     """
     rubrics: dict[int, Rubric] = {}
     for chunk in batched(replaced):
@@ -237,7 +238,7 @@ def _recompute(session: Session, replaced: Sequence[Name]) -> None:
             select(ItemRow.id, ItemRow.job_id, ItemRow.rubric_id)
             .where(ItemRow.id.in_(sharing), ItemRow.state == FAILED)
             .order_by(ItemRow.id)
-            .with_for_update(skip_locked=True)
+            .with_for_update()
         )
         items = session.execute(locked).all()
         for id_ in {item.rubric_id for item in items} - rubrics.keys():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+import threading
 from dataclasses import replace
 from pathlib import Path
 from unittest.mock import patch
@@ -269,6 +270,35 @@ def test_record_writes_shared_verdicts_of_a_batch_once(each_db: Database) -> Non
         rows = [jobs.results(session, job)[0] for job in (first, second)]
         assert [(row.state, row.reward) for row in rows] == [("done", 1.0), ("done", 1.0)]
         assert len(verdicts.page(session)) == 3
+
+
+def test_record_recomputes_item_repaired_by_two_workers_at_once(each_db: Database) -> None:
+    job = submit_job(each_db, 1, judge=JUDGE)
+    (lease,) = claim_all(each_db)
+    failed = [Verdict.failed(criterion.key, "timeout") for criterion in RUBRIC.criteria[:2]]
+    with each_db.write() as session:
+        leases.record(session, [item_result(lease, RUBRIC, [*failed, Verdict.scored("c3", 1.0)])])
+    parts = [RUBRIC.model_copy(update={"criteria": (criterion,)}) for criterion in RUBRIC.criteria[:2]]
+    for part in parts:
+        submit_job(each_db, 1, judge=JUDGE, rubric=part)
+    first, second = (
+        item_result(lease, part, [Verdict.scored(part.criteria[0].key, 1.0)])
+        for lease, part in zip(claim_all(each_db), parts, strict=True)
+    )
+
+    def record_second() -> None:
+        with each_db.write() as session:
+            leases.record(session, [second])
+
+    other = threading.Thread(target=record_second)
+    with each_db.write() as session:
+        leases.record(session, [first])
+        other.start()
+        other.join(0.5)  # it waits for this transaction
+    other.join()
+    with each_db.read() as session:
+        row = jobs.results(session, job)[0]
+        assert (row.state, row.reward, row.failed_verdicts) == ("done", 1.0, 0)
 
 
 def test_retry_clears_the_reward(db: Database) -> None:
