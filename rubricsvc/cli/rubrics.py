@@ -165,16 +165,17 @@ def _print_reward_changes(session: Session, job_id: int, old: RubricRow, new: Ru
     from workers.scoring.reward_changes import reward_changes
 
     changes = reward_changes(session, job_id, old, new)
-    names = {"old": f"{old.name}@{old.version}", "new": f"{new.name}@{new.version}", "job_id": job_id}
-    rows = [asdict(one) | {"change": one.change} for one in changes.completions]
+    names: dict[str, Any] = {"old": f"{old.name}@{old.version}", "new": f"{new.name}@{new.version}", "job_id": job_id}
+    data = names | asdict(changes)
     if as_json:
-        print_json(names | changes.summary | {"by_completion": rows})
+        print_json(data)
         return
+    rows = data.pop("by_completion")
     show_list(sorted(rows, key=lambda row: -abs(row["change"] or 0.0))[:MOST_ROWS])
     if len(rows) > MOST_ROWS:
         echo(f"… and {len(rows) - MOST_ROWS} more; --json prints all")
-    show(names | changes.summary)
-    if changes.new_missing:
+    show(data)
+    if changes.new_missing_verdicts:
         echo(f"hint: `rubricsvc jobs rescore {job_id} --rubric {names['new']}` asks for the missing verdicts")
 
 

@@ -74,16 +74,23 @@ class Base(DeclarativeBase):
     }
 
 
-class PromptRow(Base):
+class DatedRow(Base):
+    """A row with an id and the time when it was added."""
+
+    __abstract__ = True
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    created_at: Mapped[datetime] = mapped_column(default=utcnow)
+
+
+class PromptRow(DatedRow):
     """A prompt; ``external_id`` is its id in the first file that brought it."""
 
     __tablename__ = "prompts"
 
-    id: Mapped[int] = mapped_column(primary_key=True)
     digest: Mapped[str] = mapped_column(String(64), unique=True)
     external_id: Mapped[str | None] = mapped_column(String(200), index=True)
     content: Mapped[dict[str, Any]]
-    created_at: Mapped[datetime] = mapped_column(default=utcnow)
 
     @property
     def value(self) -> Prompt:
@@ -100,20 +107,18 @@ class PromptIdRow(Base):
     prompt_id: Mapped[int] = mapped_column(ForeignKey("prompts.id"), primary_key=True)
 
 
-class RubricRow(Base):
+class RubricRow(DatedRow):
     """One version of a named rubric, for one prompt or (without ``prompt_id``) for any."""
 
     __tablename__ = "rubrics"
     __table_args__ = (UniqueConstraint("name", "version"), UniqueConstraint("name", "digest"))
 
-    id: Mapped[int] = mapped_column(primary_key=True)
     name: Mapped[str] = mapped_column(String(200))
     version: Mapped[int]
     digest: Mapped[str] = mapped_column(String(64), index=True)
     prompt_id: Mapped[int | None] = mapped_column(ForeignKey("prompts.id"), index=True)
     origin: Mapped[str] = mapped_column(String(40), default="imported")
     content: Mapped[dict[str, Any]]
-    created_at: Mapped[datetime] = mapped_column(default=utcnow)
 
     @property
     def value(self) -> Rubric:
@@ -121,18 +126,16 @@ class RubricRow(Base):
         return Rubric.model_validate(self.content)
 
 
-class CompletionRow(Base):
+class CompletionRow(DatedRow):
     """A completion of a prompt."""
 
     __tablename__ = "completions"
     __table_args__ = (UniqueConstraint("prompt_id", "digest"),)
 
-    id: Mapped[int] = mapped_column(primary_key=True)
     prompt_id: Mapped[int] = mapped_column(ForeignKey("prompts.id"))
     digest: Mapped[str] = mapped_column(String(64))
     policy: Mapped[str] = mapped_column(String(200), default="", index=True)
     content: Mapped[dict[str, Any]]
-    created_at: Mapped[datetime] = mapped_column(default=utcnow)
 
     prompt: Mapped[PromptRow] = relationship()
 
@@ -142,17 +145,15 @@ class CompletionRow(Base):
         return Completion.model_validate(self.content)
 
 
-class JudgeRow(Base):
+class JudgeRow(DatedRow):
     """A judge. ``repeatability`` is the newest measurement, if there is one."""
 
     __tablename__ = "judges"
 
-    id: Mapped[int] = mapped_column(primary_key=True)
     name: Mapped[str] = mapped_column(String(200), unique=True)
     digest: Mapped[str] = mapped_column(String(64), index=True)
     content: Mapped[dict[str, Any]]
     repeatability: Mapped[dict[str, Any] | None]
-    created_at: Mapped[datetime] = mapped_column(default=utcnow)
 
     @property
     def measured(self) -> Repeatability | None:
@@ -165,7 +166,7 @@ class JudgeRow(Base):
         return Judge.model_validate(self.content)
 
 
-class JobRow(Base):
+class JobRow(DatedRow):
     """A batch of completions to be scored by one judge. ``key`` makes submission idempotent.
 
     ``budget`` (US dollars) limits what is ``spent`` and reserved, see `budgets`. Once a job is ``exhausted``, no
@@ -174,13 +175,11 @@ class JobRow(Base):
 
     __tablename__ = "jobs"
 
-    id: Mapped[int] = mapped_column(primary_key=True)
     key: Mapped[str] = mapped_column(String(200), unique=True)
     content_key: Mapped[str] = mapped_column(String(64))
     name: Mapped[str] = mapped_column(String(200), default="")
     judge_id: Mapped[int] = mapped_column(ForeignKey("judges.id"))
     status: Mapped[str] = mapped_column(String(30), default=QUEUED, index=True)
-    created_at: Mapped[datetime] = mapped_column(default=utcnow)
     finished_at: Mapped[datetime | None]
     budget: Mapped[float | None] = mapped_column(Float)
     spent: Mapped[float] = mapped_column(Float, default=0.0)
@@ -256,7 +255,7 @@ class QuestionRow(Base):
     fingerprint: Mapped[str] = mapped_column(String(64))
 
 
-class VerdictRow(Base):
+class VerdictRow(DatedRow):
     """The answer to one question about one completion; every item that asks the question shares it.
 
     A scored or abstained verdict is never overwritten; a failed one is replaced by a later attempt. ``criterion``,
@@ -266,7 +265,6 @@ class VerdictRow(Base):
     __tablename__ = "verdicts"
     __table_args__ = (UniqueConstraint("completion_id", "fingerprint", "sample"),)
 
-    id: Mapped[int] = mapped_column(primary_key=True)
     completion_id: Mapped[int] = mapped_column(ForeignKey("completions.id"))
     fingerprint: Mapped[str] = mapped_column(String(64))
     criterion: Mapped[str] = mapped_column(String(200))
@@ -278,7 +276,6 @@ class VerdictRow(Base):
     reason: Mapped[str | None] = mapped_column(String(30))
     details: Mapped[dict[str, Any]] = mapped_column(default=dict)
     attempts: Mapped[int] = mapped_column(default=1)
-    created_at: Mapped[datetime] = mapped_column(default=utcnow)
 
     @property
     def verdict(self) -> Verdict:
@@ -292,20 +289,18 @@ class VerdictRow(Base):
         return Verdict.model_validate({"criterion": criterion, **fields, **self.details})
 
 
-class LabelRow(Base):
+class LabelRow(DatedRow):
     """A person's verdict on one criterion (or ``overall``), under the rubric version that the person was shown."""
 
     __tablename__ = "labels"
     __table_args__ = (UniqueConstraint("completion_id", "rubric_id", "criterion", "annotator"),)
 
-    id: Mapped[int] = mapped_column(primary_key=True)
     completion_id: Mapped[int] = mapped_column(ForeignKey("completions.id"))
     rubric_id: Mapped[int] = mapped_column(ForeignKey("rubrics.id"), index=True)
     criterion: Mapped[str] = mapped_column(String(200))
     annotator: Mapped[str] = mapped_column(String(200))
     value: Mapped[float | None] = mapped_column(Float)
     note: Mapped[str | None] = mapped_column(Text)
-    created_at: Mapped[datetime] = mapped_column(default=utcnow)
 
     @property
     def label(self) -> Label:
@@ -313,17 +308,15 @@ class LabelRow(Base):
         return Label(criterion=self.criterion, annotator=self.annotator, value=self.value, note=self.note)
 
 
-class AuditRow(Base):
+class AuditRow(DatedRow):
     """What an audit found of a judge. ``digest`` names what was asked. None is ever changed: the newest one counts."""
 
     __tablename__ = "audits"
 
-    id: Mapped[int] = mapped_column(primary_key=True)
     judge_id: Mapped[int] = mapped_column(ForeignKey("judges.id"), index=True)
     digest: Mapped[str] = mapped_column(String(64))
     passed: Mapped[bool]
     content: Mapped[dict[str, Any]]
-    created_at: Mapped[datetime] = mapped_column(default=utcnow)
 
     @property
     def value(self) -> StoredAudit:
@@ -332,27 +325,23 @@ class AuditRow(Base):
         return StoredAudit(id=self.id, created_at=self.created_at, passed=self.passed, audit=audit)
 
 
-class KeyRow(Base):
+class KeyRow(DatedRow):
     """An API key: the SHA-256 of its secret, and the last four characters to recognize it."""
 
     __tablename__ = "keys"
 
-    id: Mapped[int] = mapped_column(primary_key=True)
     name: Mapped[str] = mapped_column(String(200))
     digest: Mapped[str] = mapped_column(String(64), unique=True)
     suffix: Mapped[str] = mapped_column(String(8))
-    created_at: Mapped[datetime] = mapped_column(default=utcnow)
     expires_at: Mapped[datetime | None]
     revoked_at: Mapped[datetime | None]
     last_used_at: Mapped[datetime | None]
 
 
-class OutboxRow(Base):
+class OutboxRow(DatedRow):
     """A message to workers: written with the work it announces, deleted when the broker has it."""
 
     __tablename__ = "outbox"
 
-    id: Mapped[int] = mapped_column(primary_key=True)
     task: Mapped[str] = mapped_column(String(100))
     args: Mapped[list[Any]]
-    created_at: Mapped[datetime] = mapped_column(default=utcnow)

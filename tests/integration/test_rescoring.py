@@ -173,14 +173,14 @@ def test_reward_changes_compares_versions_without_asking(each_db: Database, serv
     with each_db.read() as session:
         old, new, other = (rubrics.get(session, id_) for id_ in (shop.rubric_id, reweighted, reworded))
         same, changes, missing = (reward_changes(session, shop.job_id, old, row) for row in (old, new, other))
-    assert (same.mean_change, same.changed_ranks, same.kendall_tau, same.new_missing) == (0.0, 0, 1.0, 0)
-    assert [one.old_reward for one in changes.completions] == shop.rewards(shop.job_id)
+    assert (same.mean_change, same.changed_ranks, same.kendall_tau, same.new_missing_verdicts) == (0.0, 0, 1.0, 0)
+    assert [one.old_reward for one in changes.by_completion] == shop.rewards(shop.job_id)
     assert changes.changed_ranks > 0 and changes.kendall_tau is not None and changes.kendall_tau < 1
-    assert (changes.new_missing, missing.new_missing) == (0, 12)
-    assert {one.new_reward for one in missing.completions} == {None}
+    assert (changes.new_missing_verdicts, missing.new_missing_verdicts) == (0, 12)
+    assert {one.new_reward for one in missing.by_completion} == {None}
     assert server.count == asked
     job_id, _ = shop.rescore(versions=["r@2"])
-    assert [one.new_reward for one in changes.completions] == shop.rewards(job_id)
+    assert [one.new_reward for one in changes.by_completion] == shop.rewards(job_id)
 
 
 def test_reward_changes_takes_the_groups_of_the_rubric(each_db: Database, server: ScriptedServer) -> None:
@@ -197,8 +197,8 @@ def test_reward_changes_takes_the_groups_of_the_rubric(each_db: Database, server
     with each_db.read() as session:
         old, new = (rubrics.get(session, id_) for id_ in (other, reweighted))
         changes = reward_changes(session, job_id, old, new)
-    assert (len(changes.completions), changes.old_missing, changes.new_missing) == (3, 0, 0)
-    assert None not in {one.new_reward for one in changes.completions}
+    assert (changes.completions, changes.old_missing_verdicts, changes.new_missing_verdicts) == (3, 0, 0)
+    assert None not in {one.new_reward for one in changes.by_completion}
 
 
 @pytest.mark.parametrize("mode", ["readout", "comparative"])

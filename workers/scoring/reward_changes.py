@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from sqlalchemy.orm import Session
 
@@ -20,7 +20,10 @@ from workers.scoring.questions import group_questions
 
 @dataclass(frozen=True, slots=True)
 class RewardChange:
-    """One completion under both versions. Ranks are among the job's completions of the prompt, 1 for the best."""
+    """One completion under both versions. Ranks are among the job's completions of the prompt, 1 for the best.
+
+    ``change`` is the new reward less the old one, to 12 decimals.
+    """
 
     completion_id: int
     prompt_id: int
@@ -28,13 +31,7 @@ class RewardChange:
     new_reward: float | None
     old_rank: int | None
     new_rank: int | None
-
-    @property
-    def change(self) -> float | None:
-        """The new reward less the old one, to 12 decimals."""
-        if self.old_reward is None or self.new_reward is None:
-            return None
-        return round(self.new_reward - self.old_reward, 12) + 0.0  # + 0.0: no -0.0
+    change: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,37 +39,20 @@ class RewardChanges:
     """All completions of a job under two versions.
 
     Attributes:
+        completions: Their number.
+        mean_change: Of the completions that have both rewards.
+        changed_ranks: How many completions have another rank.
         kendall_tau: Tau-b between the two rankings, over the pairs of completions of one prompt.
-        old_missing: Verdicts of the old version that are not stored; `new_missing` those of the new one.
+        old_missing_verdicts: Verdicts of the old version that are not stored; `new_missing_verdicts` of the new one.
     """
 
-    completions: Sequence[RewardChange]
+    completions: int
+    mean_change: float | None
+    changed_ranks: int
     kendall_tau: float | None
-    old_missing: int
-    new_missing: int
-
-    @property
-    def mean_change(self) -> float | None:
-        """The mean change of the completions that have both rewards."""
-        known = [one.change for one in self.completions if one.change is not None]
-        return fmean(known) if known else None
-
-    @property
-    def changed_ranks(self) -> int:
-        """How many completions have another rank."""
-        return sum(one.old_rank != one.new_rank for one in self.completions)
-
-    @property
-    def summary(self) -> dict[str, Any]:
-        """The figures over all completions."""
-        return {
-            "completions": len(self.completions),
-            "mean_change": self.mean_change,
-            "changed_ranks": self.changed_ranks,
-            "kendall_tau": self.kendall_tau,
-            "old_missing_verdicts": self.old_missing,
-            "new_missing_verdicts": self.new_missing,
-        }
+    old_missing_verdicts: int
+    new_missing_verdicts: int
+    by_completion: Sequence[RewardChange]
 
 
 def reward_changes(session: Session, job_id: int, old: RubricRow, new: RubricRow) -> RewardChanges:
@@ -92,17 +72,21 @@ def reward_changes(session: Session, job_id: int, old: RubricRow, new: RubricRow
             f"job {job_id} has no completion of the prompt of {old.name}@{old.version} and {new.name}@{new.version}",
             hint=f"see `rubricsvc completions list` and `rubricsvc rubrics show {old.name}`",
         )
-    changes, pairs = [], []
+    rows, pairs = [], []
     for prompt_id, ids in by_prompt.items():
         first, second = ([rewards[id_].value for id_ in ids] for rewards in (before, after))
-        rows = zip(ids, first, second, ranks(first), ranks(second), strict=True)
-        changes += [RewardChange(id_, prompt_id, a, b, rank_a, rank_b) for id_, a, b, rank_a, rank_b in rows]
+        for id_, a, b, rank_a, rank_b in zip(ids, first, second, ranks(first), ranks(second), strict=True):
+            change = round(b - a, 12) + 0.0 if a is not None and b is not None else None  # + 0.0: no -0.0
+            rows.append(RewardChange(id_, prompt_id, a, b, rank_a, rank_b, change))
         pairs.append([(a, b) for a, b in zip(first, second, strict=True) if a is not None and b is not None])
     return RewardChanges(
-        completions=changes,
+        completions=len(rows),
+        mean_change=fmean(changes) if (changes := [row.change for row in rows if row.change is not None]) else None,
+        changed_ranks=sum(row.old_rank != row.new_rank for row in rows),
         kendall_tau=kendall_tau(pairs),
-        old_missing=sum(before[one.completion_id].missing for one in changes),
-        new_missing=sum(after[one.completion_id].missing for one in changes),
+        old_missing_verdicts=sum(before[row.completion_id].missing for row in rows),
+        new_missing_verdicts=sum(after[row.completion_id].missing for row in rows),
+        by_completion=rows,
     )
 
 
