@@ -59,7 +59,7 @@ def test_formulas_with_signed_weights_match_their_sources(name: str, points: flo
 @pytest.mark.parametrize("name", NO_NEGATIVE)
 def test_formulas_without_negative_weights_reject_them(name: str) -> None:
     for weights in ((10, 5, -8), (0.4, 0.3, -0.2)):
-        with pytest.raises(FormulaError, match="'c2' has weight -"):
+        with pytest.raises(FormulaError, match="c2"):
             value(name, weights)
     assert reward_or_null(rubric(1, 1, -1, formula=name, min_coverage=0.1), verdicts(1.0, 1.0, "timeout")).value is None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -109,7 +110,7 @@ def test_check_question_is_shared_by_judges_and_holds_arguments_and_version(monk
     other = Rubric(criteria=(changed(SHORT, check=Check(name="words", args={"max": 9, "min": None})),))
     assert asked(other)["short"] != asked(RUBRIC)["short"], "null is an argument too"
     before, words = asked(RUBRIC), CHECKS["words"]
-    monkeypatch.setitem(CHECKS, "words", type(words)("words", words.version + 1, words.args, words.run))
+    monkeypatch.setitem(CHECKS, "words", replace(words, version=words.version + 1))
     questions_of.cache_clear()
     assert differing(before, asked(RUBRIC)) == {"short"}
 
