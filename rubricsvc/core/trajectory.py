@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
+from itertools import islice, pairwise
 
 from rubricsvc.core.prompt import Completion, Message
 
@@ -41,11 +41,6 @@ class Cycle:
     first: int
     period: int
     rounds: int
-
-    @property
-    def steps(self) -> range:
-        """The numbers of all its steps, counted from 1."""
-        return range(self.first, self.first + self.period * self.rounds)
 
     @property
     def text(self) -> str:
@@ -79,20 +74,20 @@ class LoopDetector:
             candidates = (Cycle(at + 1, period, _rounds(states[at:], period)) for period in range(1, MAX_PERIOD + 1))
             cycle = next((cycle for cycle in candidates if cycle.rounds >= MIN_ROUNDS), None)
             cycles += [cycle] if cycle else []
-            at += len(cycle.steps) if cycle else 1
+            at += cycle.period * cycle.rounds if cycle else 1
         return cycles
 
     @property
     def share(self) -> float:
         """The share of steps that belong to a cycle, its first round not counted."""
-        lost = sum(len(cycle.steps) - cycle.period for cycle in self.cycles)
-        return lost / len(self.steps)
+        return sum(cycle.period * (cycle.rounds - 1) for cycle in self.cycles) / len(self.steps)
 
     @property
     def text(self) -> str:
         """A description of all repetitions for people; empty if there are none."""
         calls = [f"{call} called {count} times" for call, count in Counter(self.calls).items() if count > 1]
-        repeated = repetition("\n".join(m.content for step in self.steps for m in step if m.role == "assistant"))
+        spoken = "\n".join(m.content for step in self.steps for m in step if m.role == "assistant")
+        repeated = 1 - distinct_share(re.findall(r"\w+", spoken.lower()), 4)
         words = [f"{repeated:.0%} of its words repeat"] if repeated >= REPETITION_THRESHOLD else []
         return "; ".join([*(cycle.text for cycle in self.cycles), *calls, *words])
 
@@ -105,11 +100,11 @@ def _rounds(states: Sequence[object], period: int) -> int:
     return rounds
 
 
-def repetition(text: str, n: int = 4) -> float:
-    """Return the share of a text's n-grams of words that occurred before, 0 to 1; 0 below ``n`` words.
+def distinct_share(words: Sequence[str], n: int) -> float:
+    """Return distinct n-grams over all n-grams (distinct-n, arXiv 1510.03055); 1 below ``n`` words.
 
-    seq-rep-n of "Neural Text Generation with Unlikelihood Training" (arXiv 1908.04319), ignoring case.
+    The rest of 1 is seq-rep-n of "Neural Text Generation with Unlikelihood Training" (arXiv 1908.04319).
     """
-    words = re.findall(r"\w+", text.lower())
-    grams = [tuple(words[start : start + n]) for start in range(len(words) - n + 1)]
-    return 1 - len(set(grams)) / len(grams) if grams else 0.0
+    count = len(words) - n + 1
+    different = {hash(gram) for gram in zip(*(islice(words, start, None) for start in range(n)), strict=False)}
+    return len(different) / count if count > 0 else 1.0  # by their hashes: the n-grams would need 190 times the text

@@ -5,7 +5,7 @@ Intervals are Wilson's over findings; findings on one completion are correlated,
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice, zip_longest
@@ -60,13 +60,9 @@ def suite_result(
         return SuiteResult(**header, rate=rate(0, 0), reason=not_applicable), []
     unscored = Counter(reason for finding in findings if (reason := _unscored_reason(finding, measure)))
     scored = [finding for finding in findings if not _unscored_reason(finding, measure)]
-    hits, by_family = [], defaultdict[str, list[bool]](list)
-    for finding in scored:
-        hit = _is_hit(finding, measure)
-        if hit:
-            hits.append(finding)
-        if finding.family:
-            by_family[finding.family].append(hit)
+    hits = [finding for finding in scored if _is_hit(finding, measure)]
+    hits_by_family = Counter(finding.family for finding in hits)
+    by_family = Counter(finding.family for finding in scored if finding.family)
     of_all = rate(len(hits), len(scored))
     failure = None
     if len(scored) < MIN_SCORED_SHARE * len(findings):
@@ -81,7 +77,7 @@ def suite_result(
         rate=of_all,
         baseline=rate(met_before, len(pairs)) if measure == "met" and pairs else None,
         mean_shift=fmean(value - baseline for value, baseline in pairs) if pairs else None,
-        families={family: rate(sum(each), len(each)) for family, each in by_family.items()},
+        families={family: rate(hits_by_family[family], count) for family, count in by_family.items()},
         unscored=dict(unscored.most_common()),
         passed=failure is None,
         reason=failure,

@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from functools import partial
-from itertools import islice
 from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
 from rubricsvc.core.prompt import Completion, Prompt
-from rubricsvc.core.trajectory import LoopDetector, steps_of
+from rubricsvc.core.trajectory import LoopDetector, distinct_share, steps_of
 from workers.checks.registry import Args, CheckResult, check
 from workers.checks.sandbox.child_process import Child
 
@@ -132,14 +131,8 @@ class Distinct(Args):
 
 @check("distinct", Distinct)
 def distinct(completion: Completion, prompt: Prompt, args: Distinct) -> float:
-    """Return distinct n-grams over all n-grams (distinct-n, arXiv 1510.03055), ignoring case; 1 without repetition.
-
-    A text with fewer than ``n`` words repeats nothing; use ``words`` for its length.
-    """
-    words = completion.text.casefold().split()
-    count = len(words) - args.n + 1
-    different = {hash(gram) for gram in zip(*(islice(words, start, None) for start in range(args.n)), strict=False)}
-    return len(different) / count if count > 0 else 1.0  # by their hashes: the n-grams would need 190 times the text
+    """Return `distinct_share`, ignoring case. A short text repeats nothing; use ``words`` for its length."""
+    return distinct_share(completion.text.casefold().split(), args.n)
 
 
 class Loops(Args):

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rubricsvc.core.prompt import Completion, Message, ToolCall
-from rubricsvc.core.trajectory import Cycle, LoopDetector, repetition, steps_of
+from rubricsvc.core.trajectory import Cycle, LoopDetector, distinct_share, steps_of
 
 
 def said(text: str) -> Message:
@@ -66,7 +66,7 @@ def test_cycles_never_overlap_and_repeat_exactly(letters: str) -> None:
         block = letters[cycle.first - 1 :][: cycle.period]
         assert letters[cycle.first - 1 :].startswith(block * cycle.rounds)
         assert cycle.first > last
-        last = cycle.steps[-1]
+        last = cycle.first + cycle.period * cycle.rounds - 1
 
 
 def test_cycles_exclude_polling_with_changing_results() -> None:
@@ -79,11 +79,14 @@ def test_cycles_exclude_polling_with_changing_results() -> None:
     assert LoopDetector(tuple(steps_of(trace(*called("a"), *called("b"))))).text == ""
 
 
-def test_repetition_is_the_share_of_ngrams_seen_before() -> None:
-    assert repetition("one two three four five six") == 0.0
-    assert repetition("a b A b a b", n=2) == pytest.approx(3 / 5)
-    assert repetition("so so so so so", n=4) == 0.5
-    assert repetition("too short", n=4) == 0.0
-    assert repetition("") == 0.0
+def test_distinct_share_is_the_share_of_different_ngrams() -> None:
+    assert distinct_share("one two three four five six".split(), 4) == 1.0
+    assert distinct_share("a b a b a b".split(), 2) == pytest.approx(2 / 5)
+    assert distinct_share("so so so so so".split(), 4) == 0.5
+    assert distinct_share("too short".split(), 4) == 1.0
+    assert distinct_share([], 4) == 1.0
+
+
+def test_loop_detector_reports_repeated_words() -> None:
     repetitive = LoopDetector(tuple(steps_of(Completion(text="It is so. " * 4))))
     assert "67%" in repetitive.text
