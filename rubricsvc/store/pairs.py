@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import combinations
 from math import comb
 from typing import Any, TypeVarTuple
 
 from sqlalchemy import Select, func, select, tuple_
 from sqlalchemy.orm import Session, joinedload
 
-from rubricsvc.core.preference import Preference, preferences
 from rubricsvc.core.prompt import Completion, Message
 from rubricsvc.store import jobs, prompts
 from rubricsvc.store.tables import CompletionRow, ItemRow, JobRow, PromptRow
@@ -23,6 +23,15 @@ Group = tuple[int, int]
 """(prompt id, rubric id): the completions of a job of one prompt under one rubric."""
 
 Ts = TypeVarTuple("Ts")
+
+
+@dataclass(frozen=True, slots=True)
+class Preference:
+    """A pair of indices in the group; ``margin`` is the difference of their rewards."""
+
+    chosen: int
+    rejected: int
+    margin: float
 
 
 @dataclass(frozen=True)
@@ -89,6 +98,15 @@ def _rewarded(query: Select[*Ts], job_id: int) -> Select[*Ts]:
     """Restrict a query to a job's items with rewards, with their completions."""
     query = query.join_from(ItemRow, CompletionRow, CompletionRow.id == ItemRow.completion_id)
     return query.where(ItemRow.job_id == job_id, ItemRow.reward.is_not(None))
+
+
+def preferences(rewards: Sequence[float], min_margin: float = 0.0) -> Iterator[Preference]:
+    """Yield each pair of a group whose rewards differ by ``min_margin`` or more; ties are never pairs."""
+    for one, other in combinations(range(len(rewards)), 2):
+        chosen, rejected = (one, other) if rewards[one] >= rewards[other] else (other, one)
+        margin = rewards[chosen] - rewards[rejected]
+        if margin > 0 and margin >= min_margin:
+            yield Preference(chosen, rejected, margin)
 
 
 def of_group(session: Session, job: JobRow, group: Group, min_margin: float = 0.0) -> Pairs:

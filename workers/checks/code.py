@@ -16,8 +16,7 @@ from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.errors import cut
 from workers.checks.markdown import PYTHON, Which, pick
 from workers.checks.registry import Args, CheckResult, check
-from workers.checks.sandbox.broken_tests import run_without_code
-from workers.checks.sandbox.harness import TEST, run_module
+from workers.checks.sandbox.harness import TEST, run_module, run_without_code
 from workers.checks.sandbox.runner import Limits, run_python
 
 

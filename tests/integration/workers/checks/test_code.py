@@ -11,7 +11,7 @@ from workers.checks.cheating import CodeCheating, code_cheating
 from workers.checks.code import Code, code
 from workers.checks.graders import GradeError, Grader, python
 from workers.checks.registry import CheckResult
-from workers.checks.sandbox.broken_tests import BrokenTestsError
+from workers.checks.sandbox.harness import BrokenTestsError
 
 PROMPT = Prompt.of("Write add(a, b).")
 

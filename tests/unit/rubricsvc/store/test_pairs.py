@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.store import completions, jobs, judges, pairs, prompts, rubrics
+from rubricsvc.store.pairs import Preference, preferences
 from rubricsvc.store.session import Database
 
 SIZE = 12
@@ -63,3 +66,16 @@ def test_groups_lists_groups_with_several_rewards_only(each_db: Database) -> Non
         assert (first, second) == ([(asked[0], two[0]), (asked[0], two[1]), (asked[2], two[0])], [(asked[2], two[1])])
         assert [row.completion_id for row in pairs.of_group(session, job, (asked[2], two[1])).rows] == ids[2::3]
         assert pairs.groups(session, job.id + 1) == []
+
+
+def test_preferences_choose_the_better_and_skip_ties() -> None:
+    assert list(preferences([0.5, 0.5, 0.75])) == [Preference(2, 0, 0.25), Preference(2, 1, 0.25)]
+    assert list(preferences([1.0, 0.75, 0.0], min_margin=0.5)) == [Preference(0, 2, 1.0), Preference(1, 2, 0.75)]
+    assert list(preferences([0.5])) == []
+
+
+@given(st.lists(st.floats(-1, 1), max_size=8), st.floats(0, 1))
+def test_preferences_agree_with_the_rewards(rewards: list[float], least: float) -> None:
+    for pair in preferences(rewards, least):
+        assert rewards[pair.chosen] - rewards[pair.rejected] == pair.margin > 0
+        assert pair.margin >= least
