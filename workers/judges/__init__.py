@@ -1,14 +1,14 @@
 """Modes of judging: readout, written, comparative, trajectory and custom prompts, one module each.
 
 A mode is a module with a ``VERSION`` and, where it asks questions itself, ``build_call`` (criteria to a call),
-``parse`` (a reply to its content) and ``verdicts`` (the content to verdicts).
+``parse`` (a written reply to its content) and ``verdicts`` (a parsed reply to verdicts).
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import Any
 
 from rubricsvc.core.judge import Judge, Voting
@@ -20,31 +20,31 @@ from rubricsvc.errors import InvalidError
 from workers.engines import factory_of
 from workers.engines.base import EngineRequest, Failure, Question, Reply
 from workers.judges import comparative, custom_prompt, readout, trajectory, written
-from workers.judges.replies import ParsedReply, repair_question, with_repaired_reply
-from workers.judges.requests import AskedCriterion, JudgeCall
-from workers.judges.template import JudgeTemplate, SharedPrompt, load
+from workers.judges.replies import ParsedReply, parse_reply, repair_question, with_repaired_reply
+from workers.judges.requests import AskedCriterion, JudgeCall, join_notes
+from workers.judges.template import JudgeTemplate, SharedPrompt, load, writes
 
 MODES: dict[str, Any] = {"readout": readout, "written": written, "comparative": comparative, "trajectory": trajectory}
 
 _SHOW_SEVERAL = {"comparative", "trajectory"}
 """Modes that show several texts in the completion's place."""
 
-Parsed = ParsedReply[Any] | Failure
+Parsed = ParsedReply | Failure
 
 
 @dataclass(frozen=True)
 class JudgePlan:
     """How one judge is asked about one rubric, apart from the completion.
 
-    ``voting`` is how often each call is asked, and how the samples are aggregated. ``mode`` parses the replies, by
-    default the judge's own. ``answered`` are criteria that share calls with open ones, and get no verdict.
+    ``mode`` parses the replies. ``voting`` is how often each call is asked, and how the samples are aggregated.
+    ``answered`` are criteria that share calls with open ones, and get no verdict.
     """
 
     judge: Judge
+    mode: Any
     template: JudgeTemplate
     calls: tuple[JudgeCall, ...]
     voting: Voting
-    mode: Any = None
     answered: frozenset[str] = frozenset()
 
     def request(self, shown: SharedPrompt) -> EngineRequest:
@@ -55,7 +55,7 @@ class JudgePlan:
         return EngineRequest(
             self.template.system,
             shown.text,
-            self._questions,
+            tuple(call.question for call in self._asked),
             sampling,
             self.judge.max_context,
             thinking=thinking is not None,
@@ -63,32 +63,31 @@ class JudgePlan:
 
     def parse(self, replies: Sequence[Reply | Failure]) -> list[Parsed]:
         """Parse the replies to a request, in order."""
-        return [self._parse(call, reply) for call, reply in zip(self._asked(), replies, strict=True)]
+        return [self._parse(call, reply) for call, reply in zip(self._asked, replies, strict=True)]
 
     def repairs(self, parsed: Sequence[Parsed]) -> dict[int, Question]:
         """Return the repair questions by index: replies that cannot be parsed, sent back with their error."""
-        questions = {}
-        for index, (call, one) in enumerate(zip(self._asked(), parsed, strict=True)):
-            question = None if isinstance(one, Failure) else repair_question(call, one, self.template)
-            if question:
-                questions[index] = replace(question, sample=index % self.voting.samples)
-        return questions
+        return {
+            index: question
+            for index, (call, one) in enumerate(zip(self._asked, parsed, strict=True))
+            if not isinstance(one, Failure) and (question := repair_question(call, one, self.template))
+        }
 
     def with_repairs(self, parsed: Sequence[Parsed], repaired: Mapping[int, Reply | Failure]) -> list[Parsed]:
         """Return the parsed replies with those to the repair questions in their places."""
         result = list(parsed)
-        for index, call in enumerate(self._asked()):
+        for index, second in repaired.items():
             first = result[index]
-            if index not in repaired or isinstance(first, Failure):
+            if isinstance(first, Failure):
                 continue
-            second = repaired[index]
             reply = with_repaired_reply(first.reply, second)
-            result[index] = replace(first, reply=reply) if isinstance(second, Failure) else self._parse(call, reply)
+            failed = isinstance(second, Failure)
+            result[index] = replace(first, reply=reply) if failed else self._parse(self._asked[index], reply)
         return result
 
     def verdicts(self, parsed: Sequence[Parsed], shown: SharedPrompt) -> list[Verdict]:
         """Return one verdict for each open criterion, in the rubric's order."""
-        by_question = [self._verdicts(call, one, shown) for call, one in zip(self._asked(), parsed, strict=True)]
+        by_question = [self._verdicts(call, one, shown) for call, one in zip(self._asked, parsed, strict=True)]
         samples = self.voting.samples
         verdicts: list[Verdict] = []
         for number, call in enumerate(self.calls):
@@ -101,31 +100,26 @@ class JudgePlan:
         return verdicts
 
     @cached_property
-    def _questions(self) -> tuple[Question, ...]:
+    def _asked(self) -> list[JudgeCall]:
+        """The call of each question, once for each sample."""
         samples = range(self.voting.samples)
-        return tuple(replace(call.question, sample=sample) for call in self.calls for sample in samples)
+        return [replace(call, question=replace(call.question, sample=n)) for call in self.calls for n in samples]
 
     def _parse(self, call: JudgeCall, reply: Reply | Failure) -> Parsed:
         if isinstance(reply, Failure):
             return reply
-        parsed: ParsedReply[Any] = self._mode.parse(call, reply, self.judge)
-        return parsed
+        if call.question.labels:  # a readout has nothing to parse, and asking again would bring the same token
+            return ParsedReply(reply)
+        return parse_reply(reply, self.judge.thinking, partial(self.mode.parse, call))
 
     def _verdicts(self, call: JudgeCall, parsed: Parsed, shown: SharedPrompt) -> list[Verdict]:
         if isinstance(parsed, Failure):
-            return call.failed(parsed.reason, parsed.detail, parsed, shown)
+            fields = {"detail": join_notes(parsed.detail, shown.note, call.note), "raw": parsed.raw}
+            return [Verdict.failed(asked.criterion.key, parsed.reason, **fields) for asked in call.asked]
         if parsed.error is not None:
             return call.failed(parsed.error.reason, str(parsed.error), parsed.reply, shown)
-        verdicts: list[Verdict] = self._mode.verdicts(call, parsed, self.judge, shown)
+        verdicts: list[Verdict] = self.mode.verdicts(call, parsed, self.judge, shown)
         return verdicts
-
-    @property
-    def _mode(self) -> Any:
-        return self.mode or MODES[self.judge.mode]
-
-    def _asked(self) -> Iterator[JudgeCall]:
-        """Yield the call of each question."""
-        return (call for call in self.calls for _ in range(self.voting.samples))
 
 
 Asker = Callable[[JudgePlan, SharedPrompt], Awaitable[list[Verdict]]]
@@ -161,24 +155,19 @@ def plan(judge: Judge, rubric: Rubric, answered: frozenset[str] = frozenset()) -
     Raises:
         InvalidError: The judge's template does not exist or lacks a section, or a scale cannot be asked in its mode.
     """
-    template = load(judge)
+    template, mode = load(judge), MODES[judge.mode]
     calls: list[JudgeCall] = []
     for criteria in composition(judge, rubric):
         if still_open := sum(criterion.key not in answered for criterion in criteria):
             asked = [AskedCriterion(criterion, f"C{number}") for number, criterion in enumerate(criteria, start=1)]
-            calls.append(replace(MODES[judge.mode].build_call(asked, template), shares=still_open))
-    return JudgePlan(judge, template, tuple(calls), judge.voting or Voting(), answered=answered)
+            calls.append(replace(mode.build_call(asked, template), shares=still_open))
+    return JudgePlan(judge, mode, template, tuple(calls), judge.voting or Voting(), answered)
 
 
 def composition(judge: Judge, rubric: Rubric) -> list[tuple[Criterion, ...]]:
     """Return which judged criteria share a call, in the rubric's order; those with a custom prompt are left out."""
     criteria = [c for c in rubric.criteria if c.check is None and c.custom_prompt is None]
-    writes = (
-        judge.mode == "written"
-        or (judge.mode == "trajectory" and judge.effective_trajectory.written)
-        or (judge.mode == "comparative" and judge.effective_comparison.written)
-    )
-    size = (judge.criteria_per_call or max(len(criteria), 1)) if writes else 1
+    size = (judge.criteria_per_call or max(len(criteria), 1)) if writes(judge) else 1
     return [tuple(criteria[start : start + size]) for start in range(0, len(criteria), size)]
 
 
@@ -191,6 +180,13 @@ def custom_prompt_plan(
         PlaceholderError: The prompt refers to a value that the item or the completion does not have.
         InvalidError: A judge of this mode cannot be asked.
     """
-    custom = custom_prompt.build_call(criterion, judge, prompt, completion)
-    voting = judge.voting or Voting()
-    return JudgePlan(custom.judge, custom.template, (custom.call,), voting, custom_prompt), custom.shown
+    custom = criterion.custom_prompt
+    mode = {"readout": readout, "written": custom_prompt}.get(judge.mode)
+    if custom is None or mode is None:
+        raise InvalidError(
+            f"a {judge.mode} judge cannot be asked a custom prompt", hint="use a readout or a written judge"
+        )
+    call, template, shown = custom_prompt.build_call(criterion, custom, judge, prompt, completion)
+    overrides = custom.sampling.model_dump(exclude_none=True) if custom.sampling else {}
+    asked = judge.model_copy(update={"sampling": judge.sampling.model_copy(update=overrides)})
+    return JudgePlan(asked, mode, template, (call,), judge.voting or Voting()), shown

@@ -21,19 +21,11 @@ from rubricsvc.core.judge import Judge
 from rubricsvc.core.rubric import Criterion, Level, Numeric, Ordinal, Rubric
 from rubricsvc.core.verdict import Reason, Verdict
 from rubricsvc.errors import InvalidError
-from workers.engines.base import Question, Reply
+from workers.engines.base import Question
 from workers.judges import readout, written
-from workers.judges.replies import (
-    ParsedReply,
-    ReplyError,
-    ReplyModel,
-    by_asked_id,
-    object_schema,
-    parse_items,
-    parse_reply,
-)
-from workers.judges.requests import AskedCriterion, JudgeCall, join_notes, render_criterion
-from workers.judges.template import JudgeTemplate, SharedPrompt, default_template, load
+from workers.judges.replies import ParsedReply, ReplyError, ReplyModel, items_by_id, object_schema
+from workers.judges.requests import AskedCriterion, JudgeCall, render_criterion
+from workers.judges.template import JudgeTemplate, SharedPrompt, load
 
 VERSION = f"2, {readout.VERSION}, {written.VERSION}"
 """Part of the questions' fingerprint. Raise it when the same group would be shown in another way, or the same replies
@@ -79,14 +71,6 @@ def build_call(asked: Sequence[AskedCriterion], template: JudgeTemplate) -> Judg
 
 
 @lru_cache(maxsize=512)
-def pair_judge(judge: Judge) -> Judge:
-    """Return the judge that is asked about each pair."""
-    mode = "written" if judge.effective_comparison.written else "readout"
-    template = judge.template or default_template(judge)
-    return judge.model_copy(update={"mode": mode, "template": template, "comparison": None})
-
-
-@lru_cache(maxsize=512)
 def pair_rubric(rubric: Rubric) -> Rubric:
     """Return the rubric with each judged criterion as a question about a pair."""
     criteria = tuple(
@@ -128,32 +112,23 @@ def _schema(ids: str) -> dict[str, Any]:
     return object_schema({"scores": {"type": "array", "items": score, "minItems": len(ids), "maxItems": len(ids)}})
 
 
-def parse(call: JudgeCall, reply: Reply, judge: Judge) -> ParsedReply[dict[str, GroupScore]]:
-    """Parse a reply into the scores by id."""
-
-    def scores(text: str) -> dict[str, GroupScore]:
-        given = parse_items(text, lambda value: GroupScores.model_validate(value).scores, lambda s: (s.answer, s.score))
-        by_id = by_asked_id(call, ((score.answer, score) for score in given))
-        invalid = [f"{id_}: {score.score:g}" for id_, score in by_id.items() if not 0.0 <= score.score <= 1.0]
-        if invalid:
-            raise ReplyError(Reason.OUT_OF_RANGE, f"scores must be from 0 to 1, found {', '.join(invalid)}")
-        return by_id
-
-    return parse_reply(reply, judge, scores)
+def parse(call: JudgeCall, text: str) -> dict[str, GroupScore]:
+    """Return the scores in the JSON object that ends a reply, by id; see `items_by_id`."""
+    by_id = items_by_id(
+        call, text, lambda value: GroupScores.model_validate(value).scores, lambda s: (s.answer, s.score)
+    )
+    invalid = [f"{id_}: {score.score:g}" for id_, score in by_id.items() if not 0.0 <= score.score <= 1.0]
+    if invalid:
+        raise ReplyError(Reason.OUT_OF_RANGE, f"scores must be from 0 to 1, found {', '.join(invalid)}")
+    return by_id
 
 
-def verdicts(
-    call: JudgeCall, parsed: ParsedReply[dict[str, GroupScore]], judge: Judge, shown: SharedPrompt
-) -> list[Verdict]:
+def verdicts(call: JudgeCall, parsed: ParsedReply, judge: Judge, shown: SharedPrompt) -> list[Verdict]:
     """Return one verdict for each completion of the group, in the order of their ids."""
-    scores, reply = parsed.content or {}, parsed.reply
+    scores: dict[str, GroupScore] = parsed.content
+    reply, common = parsed.reply, call.common_fields(parsed.reply, shown)
     if load(judge).repeated_by(*(score.rationale for score in scores.values())):
         return call.failed(Reason.TEMPLATE_COPIED, "the reply repeats the words of the judge's template", reply, shown)
-    common = {
-        "thinking": reply.thinking or None,
-        "detail": join_notes(reply.note, shown.note, call.note),
-        **call.usage_fields(reply),
-    }
     return [
         Verdict.scored(one.criterion.key, scores[one.id].score, rationale=scores[one.id].rationale, **common)
         for one in call.asked

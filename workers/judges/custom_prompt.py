@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
@@ -21,10 +21,9 @@ from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, CustomPrompt, Numeric
 from rubricsvc.core.templates import fill, template_data
 from rubricsvc.core.verdict import Reason, Verdict
-from rubricsvc.errors import InvalidError
-from workers.engines.base import Question, Reply
+from workers.engines.base import Question
 from workers.judges import readout
-from workers.judges.replies import ParsedReply, ReplyError, object_schema, parse_items, parse_reply
+from workers.judges.replies import ParsedReply, ReplyError, object_schema, parse_items
 from workers.judges.requests import AskedCriterion, JudgeCall, join_notes
 from workers.judges.template import JudgeTemplate, SharedPrompt, TextTemplate, sections
 from workers.judges.untrusted import clean
@@ -34,7 +33,6 @@ VERSION = "2"
 """As in the other modes: raise it when the same prompt would be sent, or the same reply parsed, in another way."""
 
 _FILE = Path(__file__).parent / "prompts" / "custom" / "endings.txt"
-_MODES = ("readout", "written")
 _EXAMPLE_STEP = "what you look at: what you find"
 
 
@@ -49,43 +47,22 @@ def identity() -> list[str]:
     return [VERSION, _endings()[1]]
 
 
-@dataclass(frozen=True, slots=True)
-class CustomCall:
-    """The call of a custom prompt about one completion, with its judge and template."""
-
-    judge: Judge
-    template: JudgeTemplate
-    call: JudgeCall
-    shown: SharedPrompt
-
-
-def build_call(criterion: Criterion, judge: Judge, prompt: Prompt, completion: Completion) -> CustomCall:
-    """Return the call of a criterion's custom prompt about one completion.
+def build_call(
+    criterion: Criterion, custom: CustomPrompt, judge: Judge, prompt: Prompt, completion: Completion
+) -> tuple[JudgeCall, JudgeTemplate, SharedPrompt]:
+    """Return the call of a criterion's custom prompt about one completion, with its template and first turn.
 
     Raises:
         PlaceholderError: The prompt refers to a value that the item or the completion does not have.
-        InvalidError: A judge of this mode cannot be asked.
     """
-    custom = criterion.custom_prompt
-    if custom is None or judge.mode not in _MODES:
-        raise InvalidError(
-            f"a {judge.mode} judge cannot be asked a custom prompt", hint="use a readout or a written judge"
-        )
     system, turns, note = _turns(custom, prompt, completion)
-    question, values = _question(criterion, custom, judge)
-    levels = custom.labels or readout.level_names(criterion.scale, values) if values else ()
-    ending = clean(question.text).text
+    call = _call(criterion, custom, judge)
+    ending = clean(call.question.text).text
     turns[-1] = f"{turns[-1]}\n\n{ending}" if turns[-1] else ending
     first, *rest = turns
-    asked = (AskedCriterion(criterion, criterion.key),)
-    call = JudgeCall(asked, replace(question, text="", turns=tuple(rest)), values, note, levels)
-    overrides = custom.sampling.model_dump(exclude_none=True) if custom.sampling else {}
-    return CustomCall(
-        judge=judge.model_copy(update={"sampling": judge.sampling.model_copy(update=overrides)}),
-        template=JudgeTemplate("custom", _endings()[1], system, "", (), {}),
-        call=call,
-        shown=SharedPrompt(first, "", completion.text, completion.text),
-    )
+    call = replace(call, question=replace(call.question, text="", turns=tuple(rest)), note=note)
+    template = JudgeTemplate("custom", _endings()[1], system, "", (), {})
+    return call, template, SharedPrompt(first, "", completion.text, completion.text)
 
 
 def _turns(custom: CustomPrompt, prompt: Prompt, completion: Completion) -> tuple[str, list[str], str]:
@@ -108,24 +85,23 @@ def _turns(custom: CustomPrompt, prompt: Prompt, completion: Completion) -> tupl
     return "\n\n".join(system), turns, notes
 
 
-def _question(criterion: Criterion, custom: CustomPrompt, judge: Judge) -> tuple[Question, tuple[float, ...]]:
-    """Return the question, whose text is the ending to add, and the value of each label of a readout."""
+def _call(criterion: Criterion, custom: CustomPrompt, judge: Judge) -> JudgeCall:
+    """Return the call; the text of its question is the ending to add."""
     endings, scale = _endings()[0], criterion.scale
+    levels, values = custom.labels, tuple(float(label in custom.passing) for label in custom.labels)
     if judge.mode == "readout":
-        labels, values, texts = zip(*(_options(custom) if custom.labels else readout.options(scale)), strict=True)
+        options = list(zip(readout.letters(len(levels)), values, levels, levels, strict=True))
+        labels, values, levels, texts = zip(*(options or readout.options(scale)), strict=True)
         lines = "\n".join(f"{label}: {text}" for label, text in zip(labels, texts, strict=True))
-        return Question(endings["readout"].fill({"labels": lines}), labels), values
-    if custom.labels:
-        names = ", ".join(json.dumps(label, ensure_ascii=False) for label in custom.labels)
-        return Question(endings["label"].fill({"labels": names}), schema=_schema({"enum": [*custom.labels]})), ()
-    low, high = (scale.low, scale.high) if isinstance(scale, Numeric) else (0.0, 1.0)
-    text = endings["number"].fill({"low": f"{low:g}", "high": f"{high:g}"})
-    return Question(text, schema=_schema({"type": "number", "minimum": low, "maximum": high})), ()
-
-
-def _options(custom: CustomPrompt) -> list[readout.Option]:
-    pairs = zip(readout.letters(len(custom.labels)), custom.labels, strict=True)
-    return [(letter, float(label in custom.passing), label) for letter, label in pairs]
+        question = Question(endings["readout"].fill({"labels": lines}), labels)
+    elif levels:
+        names = ", ".join(json.dumps(label, ensure_ascii=False) for label in levels)
+        question = Question(endings["label"].fill({"labels": names}), schema=_schema({"enum": [*levels]}))
+    else:
+        low, high = (scale.low, scale.high) if isinstance(scale, Numeric) else (0.0, 1.0)
+        text = endings["number"].fill({"low": f"{low:g}", "high": f"{high:g}"})
+        question = Question(text, schema=_schema({"type": "number", "minimum": low, "maximum": high}))
+    return JudgeCall((AskedCriterion(criterion, criterion.key),), question, values, levels=levels)
 
 
 def _schema(result: dict[str, Any]) -> dict[str, Any]:
@@ -133,36 +109,21 @@ def _schema(result: dict[str, Any]) -> dict[str, Any]:
     return object_schema({"steps": {"type": "array", "items": step}, "result": result})
 
 
-def parse(call: JudgeCall, reply: Reply, judge: Judge) -> ParsedReply[dict[str, Any]]:
-    """Parse a reply into the verdict's value and rationale."""
-    if judge.mode == "readout":
-        return readout.parse(call, reply, judge)
-    criterion = call.asked[0].criterion
-    labels = criterion.custom_prompt.labels if criterion.custom_prompt else ()
-
-    def fields(text: str) -> dict[str, Any]:
-        result, reasoning = _result(text, labels)
-        if _EXAMPLE_STEP in reasoning:
-            raise ReplyError(Reason.TEMPLATE_COPIED, "the reply repeats the example of a step")
-        try:
-            value = _value(result, criterion)
-        except ValueError as error:
-            raise ReplyError(Reason.OUT_OF_RANGE, str(error)) from None
-        return {"value": value, "rationale": join_notes(str(result) if labels else "", reasoning)}
-
-    return parse_reply(reply, judge, fields)
+def parse(call: JudgeCall, text: str) -> dict[str, Any]:
+    """Return the verdict's value and rationale in a written reply."""
+    result, reasoning = _result(text, call.levels)
+    if _EXAMPLE_STEP in reasoning:
+        raise ReplyError(Reason.TEMPLATE_COPIED, "the reply repeats the example of a step")
+    try:
+        value = _value(result, call)
+    except ValueError as error:
+        raise ReplyError(Reason.OUT_OF_RANGE, str(error)) from None
+    return {"value": value, "rationale": join_notes(str(result) if call.levels else "", reasoning)}
 
 
-def verdicts(call: JudgeCall, parsed: ParsedReply[Any], judge: Judge, shown: SharedPrompt) -> list[Verdict]:
+def verdicts(call: JudgeCall, parsed: ParsedReply, judge: Judge, shown: SharedPrompt) -> list[Verdict]:
     """Return the verdict on the criterion."""
-    if judge.mode == "readout":
-        return readout.verdicts(call, parsed, judge, shown)
-    fields = {
-        **(parsed.content or {}),
-        "thinking": parsed.reply.thinking or None,
-        "detail": join_notes(parsed.reply.note, call.note),
-        **call.usage_fields(parsed.reply),
-    }
+    fields = {**parsed.content, **call.common_fields(parsed.reply, shown)}
     return [Verdict.scored(call.asked[0].criterion.key, **fields)]
 
 
@@ -194,16 +155,15 @@ def _step_text(step: Any) -> str:
     return step if isinstance(step, str) else json.dumps(step, ensure_ascii=False)
 
 
-def _value(result: Any, criterion: Criterion) -> float:
+def _value(result: Any, call: JudgeCall) -> float:
     """Return the value of a result; raise a ValueError where it is not a label, or not on the scale."""
-    custom = criterion.custom_prompt
-    if custom is not None and custom.labels:
-        label = next((label for label in custom.labels if label.strip() == str(result).strip()), None)
-        if label is None:
-            raise ValueError(f"{str(result)[:80]!r} is not one of the labels {', '.join(custom.labels)}")
-        return float(label in custom.passing)
+    if call.levels:
+        for label, passed in zip(call.levels, call.values, strict=True):
+            if label.strip() == str(result).strip():
+                return passed
+        raise ValueError(f"{str(result)[:80]!r} is not one of the labels {', '.join(call.levels)}")
     number = isinstance(result, float | int) and not isinstance(result, bool)
-    value = value_on_scale(criterion.scale, result) if number else None
+    value = value_on_scale(call.asked[0].criterion.scale, result) if number else None
     if value is None:
         raise ValueError(f"{str(result)[:80]!r} is not a number on the scale")
     return value

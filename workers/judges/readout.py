@@ -12,15 +12,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from string import ascii_uppercase
-from typing import Any
 
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.rubric import Binary, Ordinal, Scale
 from rubricsvc.core.verdict import Reason, Verdict
 from rubricsvc.errors import InvalidError
-from workers.engines.base import Question, Reply
+from workers.engines.base import Question
 from workers.judges.replies import ParsedReply
-from workers.judges.requests import AskedCriterion, JudgeCall, join_notes, render_criterion
+from workers.judges.requests import AskedCriterion, JudgeCall, render_criterion
 from workers.judges.template import JudgeTemplate, SharedPrompt
 
 VERSION = "2"
@@ -31,8 +30,8 @@ LETTERS = ascii_uppercase.replace("I", "")
 _POINTS = 11
 _MAX_MASS = 1.001  # sums of rounded probabilities may exceed 1 slightly
 
-Option = tuple[str, float, str]
-"""A label, its value in [0, 1], and its description for the judge."""
+Option = tuple[str, float, str, str]
+"""A label, its value in [0, 1], the level's name in the rubric, and its description for the judge."""
 
 
 def options(scale: Scale) -> list[Option]:
@@ -42,16 +41,18 @@ def options(scale: Scale) -> list[Option]:
         InvalidError: The scale has more levels than there are letters.
     """
     if isinstance(scale, Binary):
-        return [("Yes", 1.0, ""), ("No", 0.0, "")]
+        return [("Yes", 1.0, "", ""), ("No", 0.0, "", "")]
     if isinstance(scale, Ordinal):
-        texts = [f"{level.label}: {level.text}" if level.text else level.label for level in scale.levels]
-        values = [level.value for level in scale.levels]
-        return [(letter, value, text) for letter, value, text in zip(letters(len(texts)), values, texts, strict=True)]
+        return [
+            (letter, level.value, level.label, f"{level.label}: {level.text}" if level.text else level.label)
+            for letter, level in zip(letters(len(scale.levels)), scale.levels, strict=True)
+        ]
     low, high = scale.low, scale.high
     if low.is_integer() and high.is_integer() and low >= 0 and high <= 9:
-        return [(str(n), (n - low) / (high - low), f"{n} of {high:g}") for n in range(int(low), int(high) + 1)]
+        return [(str(n), (n - low) / (high - low), str(n), f"{n} of {high:g}") for n in range(int(low), int(high) + 1)]
     steps = [step / (_POINTS - 1) for step in range(_POINTS)]
-    return [(a, step, f"{low * (1 - step) + high * step:g}") for a, step in zip(LETTERS, steps, strict=False)]
+    points = [f"{low * (1 - step) + high * step:g}" for step in steps]
+    return list(zip(letters(_POINTS), steps, points, points, strict=True))
 
 
 def letters(count: int) -> str:
@@ -65,31 +66,17 @@ def letters(count: int) -> str:
     return LETTERS[:count]
 
 
-def level_names(scale: Scale, values: Sequence[float]) -> tuple[str, ...]:
-    """Return the rubric's names for the labels of these values; empty for a binary scale, which needs none."""
-    if isinstance(scale, Binary):
-        return ()
-    if isinstance(scale, Ordinal):
-        return tuple(level.label for level in scale.levels)
-    return tuple(f"{scale.low * (1 - value) + scale.high * value:g}" for value in values)
-
-
 def build_call(asked: Sequence[AskedCriterion], template: JudgeTemplate) -> JudgeCall:
     """Return the call about one criterion."""
     (one,) = asked
-    labels, values, texts = zip(*options(one.criterion.scale), strict=True)
-    levels = "\n".join(f"{label}: {text}" for label, text in zip(labels, texts, strict=True))
-    criterion = render_criterion(one, template, levels)
+    labels, values, levels, texts = zip(*options(one.criterion.scale), strict=True)
+    lines = "\n".join(f"{label}: {text}" for label, text in zip(labels, texts, strict=True))
+    criterion = render_criterion(one, template, lines)
     text = template.fill("criterion", {"criteria": criterion.text, "ids": one.id})
-    return JudgeCall((one,), Question(text, labels), values, criterion.note, level_names(one.criterion.scale, values))
+    return JudgeCall((one,), Question(text, labels), values, criterion.note, levels)
 
 
-def parse(call: JudgeCall, reply: Reply, judge: Judge) -> ParsedReply[Any]:
-    """Return the reply as it is: a readout has nothing to parse, and asking again would bring the same token."""
-    return ParsedReply(reply)
-
-
-def verdicts(call: JudgeCall, parsed: ParsedReply[Any], judge: Judge, shown: SharedPrompt) -> list[Verdict]:
+def verdicts(call: JudgeCall, parsed: ParsedReply, judge: Judge, shown: SharedPrompt) -> list[Verdict]:
     """Return the verdict from the labels' probabilities; ``probability`` is that before calibration and threshold."""
     reply = parsed.reply
     if reply.label_mass is None:
@@ -118,7 +105,6 @@ def verdicts(call: JudgeCall, parsed: ParsedReply[Any], judge: Judge, shown: Sha
             calibrated=calibrated,
             answer_mass=min(total, 1.0),
             levels=levels,
-            detail=join_notes(shown.note, call.note),
-            **call.usage_fields(reply),
+            **call.common_fields(reply, shown),
         )
     ]

@@ -9,14 +9,14 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
 from rubricsvc.core import strict_json
-from rubricsvc.core.judge import Judge, Thinking
+from rubricsvc.core.judge import Thinking
 from rubricsvc.core.panel import total_usage
 from rubricsvc.core.verdict import Reason
 from workers.engines.base import THINKING_CHARS, Failure, Question, Reply
@@ -50,26 +50,20 @@ class ReplyModel(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
-class ParsedReply(Generic[T]):
-    """A reply without its thinking, and what it says or why it cannot be used.
-
-    Attributes:
-        reply: The reply, its thinking in a field of its own.
-        content: What the mode parsed; None with an error.
-        error: Why there is no content.
-    """
+class ParsedReply:
+    """A reply with its thinking in a field of its own; what its mode parsed, or the error why that is missing."""
 
     reply: Reply
-    content: T | None = None
+    content: Any = None
     error: ReplyError | None = None
 
 
-def parse_reply(reply: Reply, judge: Judge, parse: Callable[[str], T]) -> ParsedReply[T]:
+def parse_reply(reply: Reply, thinking: Thinking | None, parse: Callable[[str], object]) -> ParsedReply:
     """Parse a written reply, thinking included.
 
     ``parse`` returns the content of the text, or raises a `ReplyError` or, for ``unparseable``, any ValueError.
     """
-    reply = split_thinking(reply, judge.thinking)
+    reply = split_thinking(reply, thinking)
     if reply.error:
         return ParsedReply(reply, error=ReplyError(Reason.TRUNCATED, reply.error))
     try:
@@ -104,21 +98,7 @@ def split_thinking(reply: Reply, thinking: Thinking | None) -> Reply:
     return replace(reply, text=after, thinking=text[:THINKING_CHARS], error=error)
 
 
-def by_asked_id(call: JudgeCall, items: Iterable[tuple[str, T]]) -> dict[str, T]:
-    """Return the items by id.
-
-    Raises:
-        ReplyError: The ids are not those that were asked, each once (``wrong_criteria``).
-    """
-    pairs = list(items)
-    asked, answered = Counter(one.id for one in call.asked), Counter(id_ for id_, _ in pairs)
-    if asked != answered:
-        message = f"asked {', '.join(asked.elements())}; answered {', '.join(answered.elements()) or 'none'}"
-        raise ReplyError(Reason.WRONG_CRITERIA, message)
-    return dict(pairs)
-
-
-def repair_question(call: JudgeCall, parsed: ParsedReply[Any], template: JudgeTemplate) -> Question | None:
+def repair_question(call: JudgeCall, parsed: ParsedReply, template: JudgeTemplate) -> Question | None:
     """Return the question that sends a reply back with its error, or None where that is not needed or would not help.
 
     A truncated reply would be truncated again.
@@ -149,6 +129,23 @@ def with_repaired_reply(first: Reply, second: Reply | Failure) -> Reply:
 def object_schema(properties: dict[str, Any]) -> dict[str, Any]:
     """Return the JSON schema of an object with exactly these properties."""
     return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
+
+
+def items_by_id(
+    call: JudgeCall, text: str, items: Callable[[dict[str, Any]], list[T]], claim: Callable[[T], tuple[str, object]]
+) -> dict[str, T]:
+    """Return what `parse_items` finds, by id.
+
+    Raises:
+        ReplyError: As of `parse_items`, or the ids are not those that were asked, each once (``wrong_criteria``).
+        ValueError: As of `parse_items`.
+    """
+    by_id = [(claim(item)[0], item) for item in parse_items(text, items, claim)]
+    asked, answered = Counter(one.id for one in call.asked), Counter(id_ for id_, _ in by_id)
+    if asked != answered:
+        message = f"asked {', '.join(asked)}; answered {', '.join(answered.elements()) or 'none'}"
+        raise ReplyError(Reason.WRONG_CRITERIA, message)
+    return dict(by_id)
 
 
 def parse_items(

@@ -8,7 +8,7 @@ from typing import Any
 from rubricsvc.core.rubric import Criterion, Numeric
 from rubricsvc.core.verdict import RAW_CHARS, Reason, Verdict
 from rubricsvc.errors import cut
-from workers.engines.base import Failure, Question, Reply
+from workers.engines.base import Question, Reply
 from workers.judges.template import JudgeTemplate, SharedPrompt
 from workers.judges.untrusted import CleanText, clean, fence
 
@@ -41,32 +41,23 @@ class JudgeCall:
     levels: tuple[str, ...] = ()
     shares: int = 0
 
-    def failed(
-        self, reason: Reason, detail: str, reply: Reply | Failure, shown: SharedPrompt, **fields: Any
-    ) -> list[Verdict]:
+    def failed(self, reason: Reason, detail: str, reply: Reply, shown: SharedPrompt, **fields: Any) -> list[Verdict]:
         """Return a failed verdict, with ``fields`` set, on each criterion of this call."""
-        note, thinking = (reply.note, reply.thinking) if isinstance(reply, Reply) else ("", "")
-        common = {
-            **self.usage_fields(reply),
-            "detail": join_notes(detail, note, shown.note, self.note),
-            "raw": raw_text(reply),
-            "thinking": thinking or None,
-            **fields,
-        }
+        common = {**self.common_fields(reply, shown, detail), "raw": raw_text(reply), **fields}
         return [Verdict.failed(asked.criterion.key, reason, **common) for asked in self.asked]
 
-    def usage_fields(self, reply: Reply | Failure) -> dict[str, Any]:
-        """Return one verdict's share of the call's usage, and the call's latency."""
-        if isinstance(reply, Failure):
-            return {}
-        usage = reply.usage and reply.usage.divided(self.shares or len(self.asked))
-        return {"usage": usage, "latency_s": reply.latency_s}
+    def common_fields(self, reply: Reply, shown: SharedPrompt, detail: str = "") -> dict[str, Any]:
+        """Return what a verdict of any mode keeps of a reply: the notes, its thinking, and its share of the usage."""
+        return {
+            "detail": join_notes(detail, reply.note, shown.note, self.note),
+            "thinking": reply.thinking or None,
+            "usage": reply.usage and reply.usage.divided(self.shares or len(self.asked)),
+            "latency_s": reply.latency_s,
+        }
 
 
-def raw_text(reply: Reply | Failure) -> str | None:
+def raw_text(reply: Reply) -> str:
     """Return the reply as it came; after a repair, with the first reply before it."""
-    if isinstance(reply, Failure):
-        return reply.raw
     first = f"{cut(reply.first_text, RAW_CHARS)}\n\n(reply after one repair:)\n\n" if reply.first_text else ""
     return first + reply.text
 

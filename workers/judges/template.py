@@ -37,7 +37,6 @@ from workers.judges.untrusted import CleanText, QuoteIndex, clean, fence
 _DOCUMENTS = "_documents"
 _FOLDER = Path(__file__).parent / "prompts"
 _HEADING = re.compile(r"^=== (\w+) ===$", re.MULTILINE)
-_INSTRUCTIONS = ("criterion", "criteria")
 _MIN_COPIED_WORDS = 4
 _PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
 
@@ -108,7 +107,8 @@ class JudgeTemplate:
         if prompt.reference is not None:
             cleaned["reference"] = clean(prompt.reference)
         if prompt.documents:
-            cleaned["documents"] = _documents(prompt)
+            documents = (f"[{document.id}] {document.title}\n{document.text}" for document in prompt.documents)
+            cleaned["documents"] = clean("\n\n".join(documents))
         values = {n: text.text if text is answer else fence(n, text.text) for n, text in cleaned.items()}
         paragraphs = [paragraph for paragraph in self.paragraphs if all(name in values for name in paragraph.names)]
         used = {name for paragraph in paragraphs for name in paragraph.names}
@@ -128,7 +128,7 @@ class JudgeTemplate:
 
     @cached_property
     def _instructions(self) -> str:
-        sections = [self.texts[name].text for name in _INSTRUCTIONS if name in self.texts]
+        sections = [self.texts[name].text for name in ("criterion", "criteria") if name in self.texts]
         return " ".join(_words("\n".join([self.system, *sections])))
 
     def mark_empty(self, fenced: str, text: str) -> str:
@@ -153,10 +153,6 @@ def _words(text: str) -> list[str]:
     return re.findall(r"\w+", text.casefold())
 
 
-def _documents(prompt: Prompt) -> CleanText:
-    return clean("\n\n".join(f"[{document.id}] {document.title}\n{document.text}" for document in prompt.documents))
-
-
 def load(judge: Judge) -> JudgeTemplate:
     """Return the judge's template: the file that it names, or that of its mode.
 
@@ -168,10 +164,22 @@ def load(judge: Judge) -> JudgeTemplate:
 
 def default_template(judge: Judge) -> str:
     """Return the name of the template for the judge's mode and its options."""
-    if judge.mode == "comparative":
-        options = judge.effective_comparison
-        return f"{options.kind}_written" if options.written else options.kind
-    return "trajectory_written" if judge.mode == "trajectory" and judge.effective_trajectory.written else judge.mode
+    name = judge.effective_comparison.kind if judge.mode == "comparative" else judge.mode
+    return f"{name}_written" if writes(judge) and name != "written" else name
+
+
+def writes(judge: Judge) -> bool:
+    """Return whether verdicts on single completions, pairs or steps are written."""
+    written = {"comparative": judge.effective_comparison.written, "trajectory": judge.effective_trajectory.written}
+    return written.get(judge.mode, judge.mode == "written")
+
+
+@lru_cache(maxsize=512)
+def inner_judge(judge: Judge) -> Judge:
+    """Return the judge that is asked about each pair of a comparison or each step of a trajectory."""
+    mode = "written" if writes(judge) else "readout"
+    template = judge.template or default_template(judge)
+    return judge.model_copy(update={"mode": mode, "template": template, "comparison": None, "trajectory": None})
 
 
 @lru_cache

@@ -23,8 +23,8 @@ from rubricsvc.core.judge import Judge
 from rubricsvc.core.rubric import Binary, Level, Numeric, Ordinal, Scale
 from rubricsvc.core.verdict import Evidence, Reason, Verdict
 from rubricsvc.errors import InvalidError
-from workers.engines.base import Question, Reply
-from workers.judges.replies import ParsedReply, ReplyModel, by_asked_id, object_schema, parse_items, parse_reply
+from workers.engines.base import Question
+from workers.judges.replies import ParsedReply, ReplyModel, items_by_id, object_schema
 from workers.judges.requests import AskedCriterion, JudgeCall, join_notes, raw_text, render_criterion
 from workers.judges.template import JudgeTemplate, SharedPrompt, load
 from workers.judges.untrusted import clean
@@ -129,56 +129,31 @@ def _verdict_schema(one: AskedCriterion) -> dict[str, Any]:
     )
 
 
-def parse(call: JudgeCall, reply: Reply, judge: Judge) -> ParsedReply[dict[str, WrittenVerdict]]:
-    """Parse a reply into the written verdicts by id."""
-    return parse_reply(reply, judge, lambda text: by_asked_id(call, ((v.criterion, v) for v in parse_verdicts(text))))
-
-
-def parse_verdicts(text: str) -> list[WrittenVerdict]:
-    """Return the verdicts in the JSON object that ends a reply.
-
-    Raises:
-        ReplyError: The reply contradicts itself.
-        ValueError: There is no object, it is broken, or it does not have the required form.
-    """
-    return parse_items(text, _items, lambda one: (one.criterion, one.verdict))
+def parse(call: JudgeCall, text: str) -> dict[str, WrittenVerdict]:
+    """Return the verdicts in the JSON object that ends a reply, by id; see `items_by_id`."""
+    return items_by_id(call, text, _items, lambda one: (one.criterion, one.verdict))
 
 
 def _items(value: dict[str, Any]) -> list[WrittenVerdict]:
-    return (
-        WrittenVerdicts.model_validate(value).verdicts
-        if "verdicts" in value
-        else [WrittenVerdict.model_validate(value)]
-    )
+    if "verdicts" in value:
+        return WrittenVerdicts.model_validate(value).verdicts
+    return [WrittenVerdict.model_validate(value)]
 
 
-def verdicts(
-    call: JudgeCall, parsed: ParsedReply[dict[str, WrittenVerdict]], judge: Judge, shown: SharedPrompt
-) -> list[Verdict]:
+def verdicts(call: JudgeCall, parsed: ParsedReply, judge: Judge, shown: SharedPrompt) -> list[Verdict]:
     """Return one verdict for each criterion of the call."""
     return [_verdict(call, one, parsed, judge, shown) for one in call.asked]
 
 
-def _verdict(
-    call: JudgeCall,
-    one: AskedCriterion,
-    parsed: ParsedReply[dict[str, WrittenVerdict]],
-    judge: Judge,
-    shown: SharedPrompt,
-) -> Verdict:
+def _verdict(call: JudgeCall, one: AskedCriterion, parsed: ParsedReply, judge: Judge, shown: SharedPrompt) -> Verdict:
     key, scale = one.criterion.key, one.criterion.scale
-    written, reply = (parsed.content or {})[one.id], parsed.reply
+    written: WrittenVerdict = parsed.content[one.id]
     quotes = tuple(shown.quotes.locate(quote) for quote in written.evidence if quote.strip())
-    detail = join_notes(reply.note, shown.note, call.note)
-    fields: dict[str, Any] = {
-        "rationale": written.rationale,
-        "evidence": quotes,
-        "thinking": reply.thinking or None,
-        **call.usage_fields(reply),
-    }
+    fields = {"rationale": written.rationale, "evidence": quotes, **call.common_fields(parsed.reply, shown)}
 
     def failed(reason: Reason, message: str) -> Verdict:
-        return Verdict.failed(key, reason, **fields, detail=join_notes(message, detail), raw=raw_text(reply))
+        fields["detail"] = join_notes(message, fields["detail"])
+        return Verdict.failed(key, reason, **fields, raw=raw_text(parsed.reply))
 
     if load(judge).repeated_by(written.rationale, *(quote.quote for quote in quotes if quote.start is None)):
         return failed(Reason.TEMPLATE_COPIED, "the reply repeats the words of the judge's template")
@@ -187,11 +162,11 @@ def _verdict(
     except ValueError as error:
         return failed(Reason.OUT_OF_RANGE, str(error))
     if value is None:
-        return Verdict.abstained(key, detail=detail, **fields)
+        return Verdict.abstained(key, **fields)
     positive = value > min(_level_values(scale).values(), default=0.0)
     if judge.require_evidence and (missing := _missing_evidence(quotes, shown.completion, positive=positive)):
         return failed(Reason.NO_EVIDENCE, missing)
-    return Verdict.scored(key, value, detail=detail, **fields)
+    return Verdict.scored(key, value, **fields)
 
 
 def _missing_evidence(evidence: Sequence[Evidence], completion: str, *, positive: bool) -> str:

@@ -23,7 +23,7 @@ from rubricsvc.core.verdict import Verdict
 from workers import judges
 from workers.judges import comparative
 from workers.judges.requests import join_notes
-from workers.judges.template import JudgeTemplate, SharedPrompt, load
+from workers.judges.template import JudgeTemplate, SharedPrompt, inner_judge, load
 from workers.judges.untrusted import CleanText, clean, fence_all
 from workers.scoring.questions import group_digest
 
@@ -106,7 +106,7 @@ class GroupComparison:
     async def _pairwise(self) -> list[list[Verdict]]:
         """Return the verdicts of each place: its text against those that it is paired with."""
         paired = pairings(len(self.group.texts), self.judge.effective_comparison.opponents)
-        pair, rubric = comparative.pair_judge(self.judge), comparative.pair_rubric(self.rubric)
+        pair, rubric = inner_judge(self.judge), comparative.pair_rubric(self.rubric)
         plan = judges.plan(pair, rubric, self.answered)
         orders = [order for a, b in paired for order in ((a, b), (b, a))]
         limit = asyncio.Semaphore(_PAIRS_AT_ONCE)
@@ -162,7 +162,7 @@ class GroupComparison:
     async def _part(self, template: JudgeTemplate, places: Sequence[int]) -> list[Verdict]:
         """Return a verdict for each place, criterion by criterion."""
         calls = comparative.group_calls(self.criteria, len(places), template)
-        plan = judges.JudgePlan(self.judge, template, calls, Voting())
+        plan = judges.JudgePlan(self.judge, comparative, template, calls, Voting())
         return await self.ask(plan, self.group.shown(template, self.prompt, places))
 
     def _joined(self, criterion: Criterion, parts: Sequence[Mapping[int, Verdict]]) -> dict[int, Verdict]:

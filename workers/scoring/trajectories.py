@@ -13,6 +13,7 @@ from rubricsvc.core.verdict import Reason, Verdict
 from workers import judges
 from workers.judges import trajectory
 from workers.judges.requests import join_notes
+from workers.judges.template import inner_judge
 
 _MAX_CHARS = 500
 
@@ -34,7 +35,7 @@ async def score_trajectory(
     Raises:
         InvalidError: The judge's template cannot be used, or a scale cannot be asked in its mode.
     """
-    plan = judges.plan(trajectory.step_judge(judge), rubric, answered)
+    plan = judges.plan(inner_judge(judge), rubric, answered)
     steps = steps_of(completion)
     so_far, by_step = trajectory.TrajectoryPrompt(plan.template, prompt), dict[str, list[Verdict]]()
     last: list[Verdict] = []

@@ -10,6 +10,7 @@ from rubricsvc.core.verdict import Reason, Usage, Verdict
 from rubricsvc.errors import InvalidError
 from workers.engines.base import Reply
 from workers.judges import readout
+from workers.judges.replies import ParsedReply
 from workers.judges.requests import AskedCriterion, JudgeCall
 from workers.judges.template import SharedPrompt, load
 
@@ -34,7 +35,7 @@ def verdict(mass: dict[str, float] | None, scale: Scale | None = None, judge: Ju
 
 
 def read(made: JudgeCall, reply: Reply, judge: Judge = JUDGE, note: str = "") -> Verdict:
-    (found,) = readout.verdicts(made, readout.parse(made, reply, judge), judge, SharedPrompt("", note, "", ""))
+    (found,) = readout.verdicts(made, ParsedReply(reply), judge, SharedPrompt("", note, "", ""))
     return found
 
 
@@ -145,7 +146,7 @@ def test_verdicts_note_what_was_cleaned() -> None:
 )
 def test_verdicts_are_the_expected_value_or_a_failure(mass: dict[str, float], scale: Scale) -> None:
     found = verdict(mass, scale)
-    weights = [(mass.get(label, 0.0), value) for label, value, _ in readout.options(scale)]
+    weights = [(mass.get(label, 0.0), value) for label, value, *_ in readout.options(scale)]
     total = sum(weight for weight, _ in weights)
     if all(0 <= weight <= 1 for weight, _ in weights) and JUDGE.min_answer_mass <= total <= 1:
         assert found.value == pytest.approx(sum(weight * value for weight, value in weights) / total)

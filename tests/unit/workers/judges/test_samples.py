@@ -17,6 +17,7 @@ from rubricsvc.core.verdict import Reason, Verdict
 from tests.scripted_server import Script, ScriptedReply, ScriptedServer, error, scripted_server, text_reply
 from workers.engines import make_engine
 from workers.judges import written
+from workers.judges.requests import JudgeCall
 from workers.scoring.completions import score
 
 PROMPT, ANSWER = Prompt.of("Why?"), Completion(text="Because the left operand is asked first.")
@@ -227,11 +228,11 @@ def test_repairs_keep_the_seed_of_their_sample() -> None:
 def test_replies_are_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     parsed: list[str] = []
 
-    def parse(text: str) -> list[written.WrittenVerdict]:
+    def remember(call: JudgeCall, text: str) -> dict[str, written.WrittenVerdict]:
         parsed.append(text)
-        return parse_verdicts(text)
+        return parse(call, text)
 
-    parse_verdicts = written.parse_verdicts
-    monkeypatch.setattr(written, "parse_verdicts", parse)
+    parse = written.parse
+    monkeypatch.setattr(written, "parse", remember)
     assert ask([text_reply("No."), text_reply(wrote("met"))])[0].value == 1.0
     assert parsed == ["No.", wrote("met")]
