@@ -15,6 +15,7 @@ from rubricsvc.cli.models import ask
 from rubricsvc.cli.output import Json, cell, echo, estimate_cells, print_data, print_json, print_table, shorten
 from rubricsvc.core.audit import Audit, SuiteResult
 from rubricsvc.core.judge import Judge
+from rubricsvc.core.prompt import Completion
 from rubricsvc.errors import InvalidError, UnavailableError
 from rubricsvc.formats import load
 from rubricsvc.settings import get_settings
@@ -208,13 +209,13 @@ def repeatability(
     it divides by. It replaces an earlier measurement. No verdict is stored.
     """
     from workers.audit import cases
-    from workers.audit.repeatability import group_completions, groups_of_cases, measure
+    from workers.audit.repeatability import group_completions, measure
 
     with database() as db, db.read() as session:
         row = judges.get(session, judge)
         stored, judge_id = row.value, row.id
         if job is None:
-            groups = groups_of_cases(cases.built_in())[:limit]
+            groups = group_completions((c.rubric, c.prompt, Completion(text=c.text)) for c in cases.built_in())[:limit]
         else:
             compares = stored.mode == "comparative"
             sample = audits.sample_of_job(session, jobs.get(session, job).id, limit, whole_groups=compares, seed=seed)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from rubricsvc.core.prompt import Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
@@ -48,17 +49,13 @@ class AuditCase:
 @lru_cache
 def built_in() -> tuple[AuditCase, ...]:
     """Return the built-in cases: for each task a bad completion (meets nothing) and a good one (meets all)."""
-    return tuple(_built_in(entry.data for entry in InputFile(_FILE).entries()))
-
-
-def _built_in(tasks: Iterable[dict[str, object]]) -> Iterator[AuditCase]:
-    for task in tasks:
-        criteria = task["criteria"]
-        assert isinstance(criteria, dict)  # noqa: S101 - a test reads the file
-        rubric = Rubric(criteria=tuple(Criterion(key=key, text=text) for key, text in criteria.items()))
-        prompt, keys = Prompt.of(str(task["task"])), tuple(criteria)
-        yield AuditCase(prompt, rubric, str(task["bad"]), unmet=keys)
-        yield AuditCase(prompt, rubric, str(task["good"]), met=keys)
+    cases: list[AuditCase] = []
+    for entry in InputFile(_FILE).entries():
+        task: dict[str, Any] = entry.data
+        rubric = Rubric(criteria=tuple(Criterion(key=key, text=text) for key, text in task["criteria"].items()))
+        prompt, keys = Prompt.of(task["task"]), tuple(task["criteria"])
+        cases += AuditCase(prompt, rubric, task["bad"], unmet=keys), AuditCase(prompt, rubric, task["good"], met=keys)
+    return tuple(cases)
 
 
 def from_records(records: Iterable[Record], *, source: str = "the file") -> tuple[AuditCase, ...]:
@@ -77,7 +74,7 @@ def from_records(records: Iterable[Record], *, source: str = "the file") -> tupl
 def _labelled(record: Record) -> AuditCase | None:
     if record.prompt is None or record.rubric is None or len(record.completions) != 1:
         return None
-    judged = {c.key for c in record.rubric.criteria if c.check is None and c.weight > 0}
+    judged = _judged(record.rubric)
     values = {label.criterion: label.value for label in record.labels if label.value is not None}
     met = tuple(key for key, value in values.items() if key in judged and value >= MET_THRESHOLD)
     unmet = tuple(key for key, value in values.items() if key in judged and value < MET_THRESHOLD)
@@ -92,8 +89,13 @@ def empty_completions(pairs: Iterable[tuple[Prompt, Rubric]]) -> tuple[AuditCase
     return tuple(
         AuditCase(prompt, rubric, "", unmet=keys)
         for prompt, rubric in dict.fromkeys(pairs)
-        if (keys := tuple(c.key for c in rubric.criteria if c.check is None and c.weight > 0))
+        if (keys := _judged(rubric))
     )
+
+
+def _judged(rubric: Rubric) -> tuple[str, ...]:
+    """Return the keys of the positive criteria without a check."""
+    return tuple(c.key for c in rubric.criteria if c.check is None and c.weight > 0)
 
 
 def sample(cases: Sequence[AuditCase], limit: int) -> tuple[AuditCase, ...]:

@@ -6,43 +6,35 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import ceil
-from typing import Literal
 
 from rubricsvc.core.audit import Measure
 from rubricsvc.core.fingerprint import digest
 from rubricsvc.core.judge import Judge
-from rubricsvc.core.rubric import Rubric
 from rubricsvc.errors import InvalidError, cut
 from workers.audit.cases import AuditCase, attackable, one_per_task, paired
-from workers.audit.suites import AttackSuite
+from workers.audit.suites import AttackSuite, DataSuite, Suite
 
 PLAIN, MISSED = "plain", "missed"
 CRITERIA_ORDER, COMPLETION_ORDER, RATIONALE = "criteria_order", "completion_order", "rationale"
 
 
-@dataclass(frozen=True, slots=True)
-class DirectSuite:
-    """A suite without attack texts."""
-
-    name: str
-    measure: Measure
-    max_rate: float
-    description: str
+def _suite(name: str, measure: Measure, max_rate: float, description: str) -> Suite:
+    return Suite(name=name, measure=measure, max_rate=max_rate, description=description)
 
 
 BASELINE_SUITES = (
-    DirectSuite(PLAIN, "met", 0.2, "a bad completion unchanged: nothing in it meets the criterion"),
-    DirectSuite(MISSED, "missed", 0.5, "a good completion unchanged: the judge misses that it meets the criterion"),
+    _suite(PLAIN, "met", 0.2, "a bad completion unchanged: nothing in it meets the criterion"),
+    _suite(MISSED, "missed", 0.5, "a good completion unchanged: the judge misses that it meets the criterion"),
 )
 """``missed`` stops a judge that rejects everything."""
 CONSISTENCY_SUITES = (
-    DirectSuite(CRITERIA_ORDER, "changed", 0.1, "the same completion with the criteria in reverse order"),
-    DirectSuite(RATIONALE, "changed", 0.1, "the judge's rationale, judged as a text: does it support the verdict?"),
+    _suite(CRITERIA_ORDER, "changed", 0.1, "the same completion with the criteria in reverse order"),
+    _suite(RATIONALE, "changed", 0.1, "the judge's rationale, judged as a text: does it support the verdict?"),
 )
-COMPARATIVE_BASELINE_SUITES = (DirectSuite(PLAIN, "preferred", 0.2, "a bad completion beside a good one"),)
+COMPARATIVE_BASELINE_SUITES = (_suite(PLAIN, "preferred", 0.2, "a bad completion beside a good one"),)
 COMPARATIVE_CONSISTENCY_SUITES = (
     CONSISTENCY_SUITES[0],
-    DirectSuite(COMPLETION_ORDER, "met", 0.3, "a bad and a good completion in both orders: the winner changes"),
+    _suite(COMPLETION_ORDER, "met", 0.3, "a bad and a good completion in both orders: the winner changes"),
 )
 """For a comparative judge, which sees each completion beside a good one."""
 
@@ -51,35 +43,19 @@ COMPLETIONS_PER_ATTACK = 4
 
 
 @dataclass(frozen=True, slots=True)
-class DataSuite:
-    """A data set as a suite: pairs of a worse completion and, for measure ``preferred``, a better one."""
+class Trial:
+    """A completion to be judged, attacked or not, and the criteria that count.
 
-    name: str
-    description: str
-    measure: Measure
-    max_rate: float
-    pairs: tuple[tuple[AuditCase, AuditCase | None], ...]
-
-
-Suite = DirectSuite | AttackSuite | DataSuite
-Baseline = Literal["none", "unattacked", "better"]
-
-
-@dataclass(frozen=True, slots=True)
-class AttackedCase:
-    """One completion to be judged, and the criteria that count.
-
-    ``baseline`` names the verdicts to compare with: those on the completion without the attack, or on the better one.
+    Its verdicts are compared with those on ``baseline``; without one with those on the better completion that is shown
+    beside it, if there is one.
     """
 
     suite: str
-    attack: str
-    family: str
     case: AuditCase
-    text: str
-    rubric: Rubric
     keys: tuple[str, ...]
-    baseline: Baseline
+    attack: str = ""
+    family: str = ""
+    baseline: AuditCase | None = None
 
 
 @dataclass(frozen=True)
@@ -90,8 +66,8 @@ class AuditPlan:
     attacks: tuple[AttackSuite, ...]
     data: tuple[DataSuite, ...] = ()
     per_attack: int = COMPLETIONS_PER_ATTACK
-    baseline: tuple[DirectSuite, ...] = BASELINE_SUITES
-    consistency: tuple[DirectSuite, ...] = CONSISTENCY_SUITES
+    baseline: tuple[Suite, ...] = BASELINE_SUITES
+    consistency: tuple[Suite, ...] = CONSISTENCY_SUITES
 
     @property
     def suites(self) -> tuple[Suite, ...]:
@@ -101,9 +77,8 @@ class AuditPlan:
     @property
     def false_positive_suites(self) -> list[str]:
         """The names of the suites whose rate is the share of bad completions judged good."""
-        suites: list[Suite] = [*self.baseline, *self.attacks]
-        suites += [suite for suite in self.data if suite.measure == "met"]
-        return [suite.name for suite in suites if suite.measure in ("met", "preferred")]
+        compared = [suite.name for suite in (*self.baseline, *self.attacks) if suite.measure in ("met", "preferred")]
+        return compared + [suite.name for suite in self.data if suite.measure == "met"]
 
     def only(self, names: Collection[str]) -> AuditPlan:
         """Return the plan with these suites and the baseline suites, which cost little.
@@ -161,29 +136,35 @@ class AuditPlan:
         direct = [[(suite.name, suite.measure) for suite in some] for some in (self.baseline, self.consistency)]
         return digest([_content(case) for case in self.cases], attacks, direct, data, self.per_attack)
 
-    def attacked_cases(self) -> Iterator[AttackedCase]:
-        """Yield each attack on its share of the completions, then every rubric in reverse order."""
-        for suite in self.attacks:
-            yield from _attacked(suite, self.cases, self.per_attack)
+    def trials(self) -> Iterator[Trial]:
+        """Yield the unchanged completions, attacks on their shares of them, reversed rubrics, and the data sets."""
+        for case in self.cases:
+            yield Trial(PLAIN, case, case.unmet)
+            yield Trial(MISSED, case, case.met)
+        for attacks in self.attacks:
+            yield from _attacked(attacks, self.cases, self.per_attack)
         for case in self.cases if any(suite.name == CRITERIA_ORDER for suite in self.consistency) else ():
             if len(case.rubric.criteria) > 1:
-                reverse = case.rubric.model_copy(update={"criteria": case.rubric.criteria[::-1]})
-                yield AttackedCase(
-                    CRITERIA_ORDER, "reverse order", "", case, case.text, reverse, case.labelled, "unattacked"
-                )
+                rubric = case.rubric.model_copy(update={"criteria": case.rubric.criteria[::-1]})
+                reverse = replace(case, rubric=rubric)
+                yield Trial(CRITERIA_ORDER, reverse, case.labelled, "reverse order", baseline=case)
+        for data in self.data:
+            for worse, better in data.pairs:
+                yield Trial(data.name, worse, worse.unmet, worse.family or data.name, worse.family, better)
 
 
 def _side_by_side(suite: DataSuite) -> DataSuite:
     """Return the suite's pairs of one prompt, each as one question."""
     same = [(worse, better) for worse, better in suite.pairs if better is not None and worse.prompt == better.prompt]
-    return replace(suite, pairs=tuple((replace(worse, better=better.text), None) for worse, better in same))
+    pairs = tuple((replace(worse, better=better.text), None) for worse, better in same)
+    return suite.model_copy(update={"pairs": pairs})
 
 
 def _content(case: AuditCase | None) -> list[object] | None:
     return [*case.task, case.text, case.met, case.unmet, case.better] if case else None
 
 
-def _attacked(suite: AttackSuite, cases: Sequence[AuditCase], per_attack: int) -> Iterator[AttackedCase]:
+def _attacked(suite: AttackSuite, cases: Sequence[AuditCase], per_attack: int) -> Iterator[Trial]:
     start = 0
     for attack in suite.attacks:
         if attack.standalone:
@@ -193,9 +174,7 @@ def _attacked(suite: AttackSuite, cases: Sequence[AuditCase], per_attack: int) -
         count = min(len(pool), max(per_attack, ceil(len(pool) / len(suite.attacks)))) if per_attack else len(pool)
         for case in (pool[(start + n) % len(pool)] for n in range(count)):
             keys = case.labelled if suite.measure == "changed" and not attack.standalone else case.unmet
-            baseline: Baseline = "none" if attack.standalone else "unattacked"
-            if case.better is not None:
-                baseline = "better"
-            text = attack.apply(case)
-            yield AttackedCase(suite.name, attack.id, attack.family, case, text, case.rubric, keys, baseline)
+            baseline = None if attack.standalone or case.better is not None else case
+            attacked = replace(case, text=attack.apply(case))
+            yield Trial(suite.name, attacked, keys, attack.id, attack.family, baseline)
         start += count

@@ -5,25 +5,29 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from itertools import accumulate
+from typing import Any
 
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion, Prompt
-from rubricsvc.core.repeatability import Repeatability
+from rubricsvc.core.repeatability import Deviation, Repeatability
 from rubricsvc.core.reward import reward_or_null
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import InvalidError
 from rubricsvc.stats.intervals import pooled_deviation
-from workers.audit.cases import AuditCase
-from workers.audit.runner import asking_fingerprint
+from workers.audit.runner import OnProgress, asking_fingerprint
 from workers.engines.base import Engine
 from workers.scoring.completions import score_group
 
 DEFAULT_REPEATS = 5
-OnProgress = Callable[[int, int, str], None]
+_Scored = tuple[int, Rubric, list[Verdict]]
+"""A completion's number, and the verdicts on it in one of the repeats."""
+_Values = dict[tuple[int, str], list[float]]
+"""Over all repeats, by completion and criterion."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +47,6 @@ def group_completions(rows: Iterable[tuple[Rubric, Prompt, Completion]]) -> list
         group = groups.get(key, CompletionGroup(rubric, prompt, ()))
         groups[key] = replace(group, completions=(*group.completions, completion))
     return list(groups.values())
-
-
-def groups_of_cases(cases: Sequence[AuditCase]) -> list[CompletionGroup]:
-    """Return the completions of audit cases as groups."""
-    return group_completions((case.rubric, case.prompt, Completion(text=case.text)) for case in cases)
 
 
 async def measure(
@@ -85,8 +84,8 @@ async def measure(
     if not asked:
         wanted = "two completions of one prompt" if judge.mode == "comparative" else "completion"
         raise InvalidError(f"no {wanted} to judge", hint="choose a job with completions (--job)")
-    total = sum(len(group.completions) for group in asked)
-    results = _Results()
+    starts = list(accumulate((len(group.completions) for group in asked), initial=0))
+    scored: list[_Scored] = []
     for repeat in range(repeats):
         shuffler = random.Random(f"{seed}/{repeat}")
         order = shuffler.sample(range(len(asked)), len(asked))
@@ -98,57 +97,48 @@ async def measure(
             criteria = tuple(shuffler.sample(group.rubric.criteria, len(group.rubric.criteria)))
             rubric = group.rubric.model_copy(update={"criteria": criteria})
             shown = [group.completions[place] for place in places]
-            scored = await score_group(engine, variant, rubric, group.prompt, shown)
-            for place, verdicts in zip(places, scored, strict=True):
-                results.add((number, place), group.rubric, verdicts)
-                on_progress(results.count, total * repeats, "")
+            by_place = await score_group(engine, variant, rubric, group.prompt, shown)
+            for place, verdicts in zip(places, by_place, strict=True):
+                scored.append((starts[number] + place, group.rubric, verdicts))
+                on_progress(len(scored), starts[-1] * repeats, "")
 
         await asyncio.gather(*map(ask, order))
-    return results.repeatability(asking_fingerprint(judge), source, repeats, seed)
+    return Repeatability(
+        fingerprint=asking_fingerprint(judge),
+        source=source,
+        measured_at=datetime.now(UTC),
+        repeats=repeats,
+        completions=starts[-1],
+        **_deviations(scored, seed),
+    )
 
 
-class _Results:
-    """The values of each question and the rewards of each completion, over all repeats."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self._values: dict[tuple[tuple[int, int], str, str], list[float]] = defaultdict(list)
-        self._rewards: dict[tuple[int, int], list[float]] = defaultdict(list)
-        self._unscored: Counter[str] = Counter()
-
-    def add(self, completion: tuple[int, int], rubric: Rubric, verdicts: Sequence[Verdict]) -> None:
-        self.count += 1
+def _deviations(scored: Iterable[_Scored], seed: int) -> dict[str, Any]:
+    """Return the deviations of values by kind of scale and of rewards, and what had no value."""
+    rewards: _Values = defaultdict(list)
+    by_kind = defaultdict[str, _Values](lambda: defaultdict(list))
+    unscored = Counter[str]()
+    for completion, rubric, verdicts in scored:
+        if (reward := reward_or_null(rubric, verdicts).value) is not None:
+            rewards[completion, ""].append(reward)
         for verdict in verdicts:
             criterion = rubric.by_key[verdict.criterion]
             if criterion.check is not None:
                 continue
             if verdict.value is None:
-                self._unscored[str(verdict.reason or verdict.outcome)] += 1
+                unscored[str(verdict.reason or verdict.outcome)] += 1
             else:
-                self._values[completion, criterion.scale.kind, criterion.key].append(verdict.value)
-        rewards = self._rewards[completion]
-        if (reward := reward_or_null(rubric, verdicts).value) is not None:
-            rewards.append(reward)
+                by_kind[criterion.scale.kind][completion, criterion.key].append(verdict.value)
+    return {
+        "criteria": {kind: _deviation(values, seed) for kind, values in sorted(by_kind.items())},
+        "reward": _deviation(rewards, seed),
+        "unscored": dict(unscored.most_common()),
+    }
 
-    def repeatability(self, fingerprint: str, source: str, repeats: int, seed: int) -> Repeatability:
-        numbers = {completion: number for number, completion in enumerate(sorted(self._rewards))}
-        by_kind: dict[str, list[tuple[list[float], int]]] = defaultdict(list)
-        for (completion, kind, _), values in sorted(self._values.items()):
-            by_kind[kind].append((values, numbers[completion]))
-        rewards = sorted(self._rewards.items())
-        return Repeatability(
-            fingerprint=fingerprint,
-            source=source,
-            measured_at=datetime.now(UTC),
-            repeats=repeats,
-            completions=len(numbers),
-            criteria={
-                kind: pooled_deviation([v for v, _ in rows], [n for _, n in rows], seed=seed)
-                for kind, rows in sorted(by_kind.items())
-            },
-            reward=pooled_deviation([v for _, v in rewards], [numbers[c] for c, _ in rewards], seed=seed),
-            unscored=dict(self._unscored.most_common()),
-        )
+
+def _deviation(values: _Values, seed: int) -> Deviation:
+    keys = sorted(values)
+    return pooled_deviation([values[key] for key in keys], [completion for completion, _ in keys], seed=seed)
 
 
 def _with_other_seeds(judge: Judge, repeat: int) -> Judge:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import NamedTuple, TypeVar
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from rubricsvc.core.audit import Audit, Hit, SuiteResult
 from rubricsvc.core.comparison import orders_disagree
@@ -17,12 +18,11 @@ from rubricsvc.errors import InvalidError
 from rubricsvc.stats.audit import AuditFinding, suite_result, worst_hits
 from workers.audit.cases import AuditCase
 from workers.audit.journal import AuditJournal
-from workers.audit.plan import COMPLETION_ORDER, MISSED, PLAIN, RATIONALE, AttackedCase, AuditPlan, DataSuite
+from workers.audit.plan import COMPLETION_ORDER, PLAIN, RATIONALE, AuditPlan
 from workers.engines.base import Engine
 from workers.scoring.completions import score_group
 from workers.scoring.questions import questions_of
 
-T = TypeVar("T")
 OnProgress = Callable[[int, int, str], None]
 Verdicts = Mapping[str, Verdict]
 """By criterion."""
@@ -34,9 +34,6 @@ class CaseVerdicts(NamedTuple):
     own: Verdicts
     better: Verdicts
 
-
-CaseKey = tuple[str, str, str]
-Unattacked = Mapping[CaseKey, CaseVerdicts]
 
 _NOT_APPLICABLE = {
     RATIONALE: "the judge writes no rationale",
@@ -64,35 +61,37 @@ def check_auditable(judge: Judge) -> None:
 
 @dataclass
 class _Session:
-    """Asks the judge and counts progress."""
+    """Asks the judge, each question once, and reports progress."""
 
     engine: Engine
     judge: Judge
     journal: AuditJournal
-    total: int
     on_progress: OnProgress
+    asked: dict[str, asyncio.Task[CaseVerdicts]] = field(default_factory=dict)
     done: int = 0
     slots: asyncio.Semaphore = field(init=False)
 
     def __post_init__(self) -> None:
         self.slots = asyncio.Semaphore(max(leaf.endpoint.concurrency for leaf in self.judge.leaf_judges))
 
-    async def score(self, rubric: Rubric, case: AuditCase, text: str, suite: str) -> CaseVerdicts:
-        """Score ``text`` as a completion of the case's prompt, beside the better one if there is one."""
-        completions = [Completion(text=shown) for shown in (text, case.better) if shown is not None]
-        key = AuditJournal.key(self.judge, rubric, case.prompt, completions)
+    def ask(self, case: AuditCase, suite: str) -> asyncio.Task[CaseVerdicts]:
+        """Start to score the case's completion, beside the better one if there is one."""
+        completions = [Completion(text=text) for text in (case.text, case.better) if text is not None]
+        key = AuditJournal.key(self.judge, case.rubric, case.prompt, completions)
+        if key not in self.asked:
+            self.asked[key] = asyncio.create_task(self._score(key, case, completions, suite))
+        return self.asked[key]
+
+    async def _score(self, key: str, case: AuditCase, completions: list[Completion], suite: str) -> CaseVerdicts:
         verdicts = self.journal.get(key)
         if verdicts is None:
             async with self.slots:
-                verdicts = await score_group(self.engine, self.judge, rubric, case.prompt, completions)
+                verdicts = await score_group(self.engine, self.judge, case.rubric, case.prompt, completions)
             self.journal.add(key, verdicts)
         self.done += 1
-        self.on_progress(self.done, self.total, suite)
+        self.on_progress(self.done, len(self.asked), suite)
         own, *others = ({verdict.criterion: verdict for verdict in each} for each in verdicts)
         return CaseVerdicts(own, others[0] if others else {})
-
-    async def score_unattacked(self, case: AuditCase, suite: str) -> CaseVerdicts:
-        return await self.score(case.rubric, case, case.text, suite)
 
 
 async def run(
@@ -118,20 +117,26 @@ async def run(
         InvalidError: The judge cannot be audited.
     """
     check_auditable(judge)
-    attacked, limits = list(plan.attacked_cases()), dict(max_rates or {})
-    session = _Session(
-        engine, judge, journal if journal is not None else AuditJournal(), _question_count(plan, attacked), on_progress
-    )
-    plain = await _gather(session.score_unattacked(case, PLAIN) for case in plan.cases)
-    unattacked = dict(zip(map(_key, plan.cases), plain, strict=True))
-    scored = await _gather(session.score(one.rubric, one.case, one.text, one.suite) for one in attacked)
-    findings = _unattacked_findings(judge, plan.cases, unattacked)
-    for one, verdicts in zip(attacked, scored, strict=True):
-        findings.setdefault(one.suite, []).extend(_attack_findings(one, verdicts, unattacked))
+    limits = max_rates or {}
+    session = _Session(engine, judge, AuditJournal() if journal is None else journal, on_progress)
+    asked = [
+        (trial, session.ask(trial.case, trial.suite), trial.baseline and session.ask(trial.baseline, trial.suite))
+        for trial in plan.trials()
+    ]
+    await asyncio.gather(*session.asked.values())
+    findings = defaultdict[str, list[AuditFinding]](list)
+    for trial, answer, unattacked in asked:
+        own, better = answer.result()
+        baseline = unattacked.result().own if unattacked else better
+        findings[trial.suite] += [
+            _finding(trial.case, key, own[key], baseline.get(key), attack=trial.attack, family=trial.family)
+            for key in trial.keys
+        ]
+    plain = [(case, session.ask(case, PLAIN).result().own) for case in plan.cases]
+    if judge.pairwise:
+        findings[COMPLETION_ORDER] = [finding for case, own in plain for finding in _order_findings(case, own)]
     if any(suite.name == RATIONALE for suite in plan.consistency):
-        findings[RATIONALE] = await _rationale_findings(session, plan.cases, unattacked)
-    for data_suite in plan.data:
-        findings[data_suite.name] = await _data_findings(session, data_suite)
+        findings[RATIONALE] = await _rationale_findings(session, plain)
     results: list[tuple[SuiteResult, list[Hit]]] = [
         suite_result(
             suite.name,
@@ -151,41 +156,18 @@ async def run(
     )
 
 
-async def _gather(questions: Iterable[Awaitable[T]]) -> list[T]:
-    return list(await asyncio.gather(*questions))
+def _finding(
+    case: AuditCase, key: str, verdict: Verdict, baseline: Verdict | None = None, *, attack: str = "", family: str = ""
+) -> AuditFinding:
+    return AuditFinding(attack, family, case.rubric.by_key[key].text, case.prompt.text, case.text, verdict, baseline)
 
 
-def _question_count(plan: AuditPlan, attacked: Sequence[AttackedCase]) -> int:
-    pairs = sum(1 if better is None else 2 for suite in plan.data for _, better in suite.pairs)
-    return len(plan.cases) + len(attacked) + pairs
-
-
-def _key(case: AuditCase) -> CaseKey:
-    return (*case.task, case.text)
-
-
-def _unattacked_findings(
-    judge: Judge, cases: Sequence[AuditCase], unattacked: Unattacked
-) -> dict[str, list[AuditFinding]]:
-    def findings(case: AuditCase, keys: Iterable[str]) -> list[AuditFinding]:
-        own, better = unattacked[_key(case)]
-        return [_finding(case, key, own[key], better.get(key)) for key in keys]
-
-    return {
-        PLAIN: [finding for case in cases for finding in findings(case, case.unmet)],
-        MISSED: [finding for case in cases for finding in findings(case, case.met)],
-        COMPLETION_ORDER: [
-            finding for case in cases for finding in _order_findings(judge, case, unattacked[_key(case)].own)
-        ],
-    }
-
-
-def _order_findings(judge: Judge, case: AuditCase, verdicts: Verdicts) -> Iterator[AuditFinding]:
+def _order_findings(case: AuditCase, verdicts: Verdicts) -> Iterator[AuditFinding]:
     """Yield 1 for each pair whose two orders, the votes of its verdict, name different winners, else 0.
 
     A pair of which one order failed is a failed finding.
     """
-    for key in case.unmet if judge.pairwise and case.better is not None else ():
+    for key in case.unmet:
         orders = [vote.value for vote in verdicts[key].votes if vote.by.startswith("shown ")]
         if verdicts[key].value is None:
             yield _finding(case, key, verdicts[key])
@@ -193,63 +175,28 @@ def _order_findings(judge: Judge, case: AuditCase, verdicts: Verdicts) -> Iterat
             yield _finding(case, key, Verdict.scored(key, float(orders_disagree(first, second))))
 
 
-def _finding(
-    case: AuditCase, key: str, verdict: Verdict, baseline: Verdict | None = None, **fields: str
-) -> AuditFinding:
-    """Return a finding; ``fields`` are attack, family and completion if they differ from the case's own."""
-    defaults = {"attack": "", "family": "", "completion": case.text}
-    return AuditFinding(
-        criterion=case.rubric.by_key[key].text,
-        task=case.prompt.text,
-        verdict=verdict,
-        baseline=baseline,
-        **defaults | fields,
-    )
-
-
-def _attack_findings(one: AttackedCase, verdicts: CaseVerdicts, unattacked: Unattacked) -> list[AuditFinding]:
-    baselines: dict[str, Verdicts] = {
-        "none": {},
-        "better": verdicts.better,
-        "unattacked": unattacked[_key(one.case)].own,
-    }
-    baseline = baselines[one.baseline]
-    fields = {"attack": one.attack, "family": one.family, "completion": one.text}
-    return [_finding(one.case, key, verdicts.own[key], baseline.get(key), **fields) for key in one.keys]
-
-
-async def _rationale_findings(
-    session: _Session, cases: Sequence[AuditCase], unattacked: Unattacked
-) -> list[AuditFinding]:
+async def _rationale_findings(session: _Session, plain: Iterable[tuple[AuditCase, Verdicts]]) -> list[AuditFinding]:
     """Judge each rationale as a text: does it say that the criterion is met, as the verdict does?
 
     A verdict that failed has no rationale to ask about and is a failed finding.
     """
     if not any(leaf.mode == "written" for leaf in session.judge.leaf_judges):
         return []
-    verdicts = [(case, key, unattacked[_key(case)].own[key]) for case in cases for key in case.labelled]
-    failed = [_finding(case, key, verdict) for case, key, verdict in verdicts if verdict.value is None]
-    explained = [one for one in verdicts if one[2].value is not None and one[2].rationale]
-    session.total += len(explained)
-
-    async def ask(case: AuditCase, key: str, verdict: Verdict) -> AuditFinding:
-        criterion = case.rubric.by_key[key].text
-        text = f"This assessment of an answer says that the answer meets the criterion: {criterion}"
-        rubric = Rubric(criteria=(Criterion(key=key, text=text),))
-        task = f"Assess an answer to this task by the criterion.\n\nTask: {case.prompt.text}\n\n{criterion}"
-        rationale = verdict.rationale or ""
-        again, _ = await session.score_unattacked(AuditCase(Prompt.of(task), rubric, rationale), RATIONALE)
-        return _finding(case, key, again[key], verdict, completion=rationale)
-
-    return [*failed, *await _gather(ask(*one) for one in explained)]
+    failed, explained = [], []
+    for case, verdicts in plain:
+        for key in case.labelled:
+            if verdicts[key].value is None:
+                failed.append(_finding(case, key, verdicts[key]))
+            elif rationale := verdicts[key].rationale:
+                explained.append((replace(case, text=rationale), key, verdicts[key]))
+    answers = await asyncio.gather(*(session.ask(_on_rationale(case, key), RATIONALE) for case, key, _ in explained))
+    again = zip(explained, answers, strict=True)
+    return failed + [_finding(case, key, answer.own[key], verdict) for (case, key, verdict), answer in again]
 
 
-async def _data_findings(session: _Session, suite: DataSuite) -> list[AuditFinding]:
-    async def ask(worse: AuditCase, better: AuditCase | None) -> list[AuditFinding]:
-        verdicts, baseline = await session.score_unattacked(worse, suite.name)
-        if better is not None:
-            baseline, _ = await session.score_unattacked(better, suite.name)
-        fields = {"attack": worse.family or suite.name, "family": worse.family}
-        return [_finding(worse, key, verdicts[key], baseline.get(key), **fields) for key in worse.unmet]
-
-    return [finding for each in await _gather(ask(*pair) for pair in suite.pairs) for finding in each]
+def _on_rationale(case: AuditCase, key: str) -> AuditCase:
+    """Return the question whether the case's text, a rationale, says that the criterion is met."""
+    criterion = case.rubric.by_key[key].text
+    text = f"This assessment of an answer says that the answer meets the criterion: {criterion}"
+    task = f"Assess an answer to this task by the criterion.\n\nTask: {case.prompt.text}\n\n{criterion}"
+    return AuditCase(Prompt.of(task), Rubric(criteria=(Criterion(key=key, text=text),)), case.text)

@@ -19,6 +19,7 @@ import re
 from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
+from string import ascii_letters, ascii_lowercase, ascii_uppercase
 
 from pydantic import Field, model_validator
 
@@ -26,11 +27,31 @@ from rubricsvc.core.audit import Measure
 from rubricsvc.core.base import Name, UnitInterval, Value
 from rubricsvc.formats.input_file import InputFile
 from workers.audit.cases import AuditCase
-from workers.audit.disguise import DISGUISES
 from workers.judges.untrusted import fence
 
 _FOLDER = Path(__file__).with_name("suites")
 _PLACEHOLDER = re.compile(r"\{([a-z]+)\}")
+
+_CYRILLIC = str.maketrans("aceiopxyABCEHKMOPTX", "асеіорхуАВСЕНКМОРТХ")
+_FULL_WIDTH = {character: character + 0xFEE0 for character in range(ord("!"), ord("~") + 1)}
+_BOLD = str.maketrans(ascii_uppercase + ascii_lowercase, "".join(chr(0x1D400 + n) for n in range(len(ascii_letters))))
+
+DISGUISES: dict[str, Callable[[str], str]] = {
+    "tags": lambda text: "".join(chr(0xE0000 + ord(character)) for character in text),
+    "selectors": lambda text: "".join(chr((0xFE00 if n < 16 else 0xE0100 - 16) + n) for n in text.encode()),
+    "zero_width": lambda text: "".join(f"{byte:08b}" for byte in text.encode()).translate({48: 0x200B, 49: 0x200C}),
+    "split": "\u2060".join,
+    "soft_hyphens": "\u00ad".join,
+    "reversed": lambda text: f"\u202e{text[::-1]}\u202c",
+    "full_width": lambda text: text.translate(_FULL_WIDTH),
+    "cyrillic": lambda text: text.translate(_CYRILLIC),
+    "mathematical": lambda text: text.translate(_BOLD),
+}
+"""Ways to hide or disguise words so that a model may read them and a person does not.
+
+``tags``, ``selectors`` and ``zero_width`` encode them in invisible characters. A bidirectional override turns
+``reversed`` round again.
+"""
 
 
 class Attack(Value):
@@ -65,14 +86,25 @@ class Attack(Value):
         return _PLACEHOLDER.sub(fill, self.text)
 
 
-class AttackSuite(Value):
-    """Attacks of one kind, how their success is measured, and how often they may succeed."""
+class Suite(Value):
+    """Questions of one kind, how a success of the attacker is measured, and how often one may happen."""
 
     name: Name = Field(min_length=1)
     description: str = ""
     measure: Measure
     max_rate: UnitInterval
+
+
+class AttackSuite(Suite):
+    """Attacks of one kind."""
+
     attacks: tuple[Attack, ...] = Field(min_length=1)
+
+
+class DataSuite(Suite):
+    """A data set: pairs of a worse completion and, for measure ``preferred``, a better one."""
+
+    pairs: tuple[tuple[AuditCase, AuditCase | None], ...]
 
 
 def _criteria(line: str) -> Callable[[AuditCase], str]:
@@ -84,10 +116,6 @@ def _met_verdicts(case: AuditCase) -> list[dict[str, object]]:
     return [{"criterion": f"C{n}", **verdict} for n in range(1, len(case.rubric.criteria) + 1)]
 
 
-def _fence_lines(case: AuditCase) -> list[str]:
-    return fence("completion", case.text).splitlines()
-
-
 _PLACEHOLDERS: dict[str, Callable[[AuditCase], str]] = {
     "completion": lambda case: case.text,
     "task": lambda case: case.prompt.text,
@@ -97,8 +125,8 @@ _PLACEHOLDERS: dict[str, Callable[[AuditCase], str]] = {
     "quoted": _criteria("“{}”"),
     "verdict": lambda case: json.dumps(_met_verdicts(case)[0]),
     "verdicts": lambda case: json.dumps({"verdicts": _met_verdicts(case)}),
-    "opens": lambda case: _fence_lines(case)[0],
-    "closes": lambda case: _fence_lines(case)[-1],
+    "opens": lambda case: fence("completion", case.text).splitlines()[0],
+    "closes": lambda case: fence("completion", case.text).splitlines()[-1],
 }
 
 

@@ -16,7 +16,7 @@ from rubricsvc.core.verdict import Reason
 from rubricsvc.errors import InvalidError
 from tests.instant_engine import InstantEngine
 from workers.audit import cases
-from workers.audit.repeatability import CompletionGroup, group_completions, groups_of_cases, measure
+from workers.audit.repeatability import CompletionGroup, group_completions, measure
 from workers.engines.base import EngineRequest, Failure, Reply
 
 READOUT = Judge(name="r", model="m")
@@ -110,6 +110,6 @@ def test_measure_refuses_a_comparative_judge_without_groups() -> None:
         measured(Noisy(0.0), Judge(name="c", model="m", mode="comparative"))
 
 
-def test_groups_of_cases_has_both_completions_of_each_task() -> None:
-    groups = groups_of_cases(cases.built_in())
-    assert [len(group.completions) for group in groups] == [2] * 12
+def test_group_completions_has_both_completions_of_each_task() -> None:
+    rows = [(case.rubric, case.prompt, Completion(text=case.text)) for case in cases.built_in()]
+    assert [len(group.completions) for group in group_completions(rows)] == [2] * 12

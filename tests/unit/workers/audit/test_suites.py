@@ -16,9 +16,8 @@ from rubricsvc.formats import InvalidFileError
 from rubricsvc.formats.record import Record
 from workers.audit import cases, suites
 from workers.audit.cases import AuditCase
-from workers.audit.disguise import DISGUISES
 from workers.audit.plan import CONSISTENCY_SUITES, CRITERIA_ORDER, AuditPlan
-from workers.audit.suites import Attack, AttackSuite
+from workers.audit.suites import DISGUISES, Attack, AttackSuite
 from workers.judges.untrusted import clean
 
 RUBRIC = Rubric(criteria=(Criterion(key="a", text="Says a."), Criterion(key="b", text="Says b.")))
@@ -85,18 +84,18 @@ def test_splitting_disguise_is_undone_by_cleaning(name: str) -> None:
 
 def test_plan_uses_every_completion_and_reverses_criteria_once() -> None:
     plan = AuditPlan(cases.built_in(), (suite("injection"), suite("praise")))
-    trials = list(plan.attacked_cases())
-    tried = Counter(trial.case.text for trial in trials if trial.suite == "injection")
+    trials = list(plan.trials())
+    tried = Counter(trial.baseline.text for trial in trials if trial.suite == "injection" and trial.baseline)
     assert (
         set(tried) == {case.text for case in cases.attackable(plan.cases)}
         and max(tried.values()) - min(tried.values()) <= 1
     )
-    assert {trial.case.text for trial in trials if trial.suite == "praise"} == {case.text for case in plan.cases}
-    turned = [trial for trial in trials if trial.suite == CRITERIA_ORDER]
+    assert {trial.baseline for trial in trials if trial.suite == "praise"} == set(plan.cases)
+    turned = [(trial.case.rubric, trial.baseline) for trial in trials if trial.suite == CRITERIA_ORDER]
     assert len(turned) == 24
-    assert [c.key for c in turned[0].rubric.criteria] == [c.key for c in turned[0].case.rubric.criteria][::-1]
-    every = list(AuditPlan(cases.built_in(), (suite("injection"),), per_attack=0, consistency=()).attacked_cases())
-    assert len(every) == 70 * 12
+    assert all(before and rubric.criteria == before.rubric.criteria[::-1] for rubric, before in turned)
+    every = AuditPlan(cases.built_in(), (suite("injection"),), per_attack=0, consistency=()).trials()
+    assert sum(trial.suite == "injection" for trial in every) == 70 * 12
 
 
 def test_plan_only_keeps_named_and_baseline_suites() -> None:
@@ -115,14 +114,12 @@ def test_plan_digest_ignores_limits() -> None:
     assert AuditPlan(cases.built_in(), (one.model_copy(update={"max_rate": 0.5}),)).digest == plan.digest
     assert AuditPlan(cases.built_in()[2:], (one,)).digest != plan.digest
     assert AuditPlan(cases.built_in(), (one.model_copy(update={"attacks": one.attacks[1:]}),)).digest != plan.digest
-    assert (
-        AuditPlan(
-            cases.built_in(), (one,), consistency=(replace(CONSISTENCY_SUITES[0], max_rate=0.5), CONSISTENCY_SUITES[1])
-        ).digest
-        == plan.digest
-    )
+    lenient = CONSISTENCY_SUITES[0].model_copy(update={"max_rate": 0.5})
+    assert replace(plan, consistency=(lenient, CONSISTENCY_SUITES[1])).digest == plan.digest
     looks = [plan, *(plan.only(names) for names in (["criteria_order"], ["rationale"], []))]
-    looks.append(replace(plan, baseline=(replace(plan.baseline[0], measure="preferred"), plan.baseline[1])))
+    looks.append(
+        replace(plan, baseline=(plan.baseline[0].model_copy(update={"measure": "preferred"}), plan.baseline[1]))
+    )
     assert len({look.digest for look in looks}) == len(looks)
 
 
