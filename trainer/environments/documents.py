@@ -6,7 +6,6 @@ A collection can be made of any texts; one is on every machine, because CPython 
 
 from __future__ import annotations
 
-import importlib
 import re
 import sqlite3
 from collections.abc import Iterable, Iterator
@@ -23,29 +22,28 @@ _UNDERLINE = re.compile(r"^[*=~^-]{3,}$", re.MULTILINE)
 _SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z`*“])")
 
 _SCHEMA = """
-CREATE TABLE passages (id TEXT PRIMARY KEY, title TEXT NOT NULL, text TEXT NOT NULL UNIQUE);
-CREATE VIRTUAL TABLE passages_fts USING fts5(
-    title, text, content=passages, tokenize="porter unicode61 remove_diacritics 2 tokenchars '_'"
-);
+CREATE VIRTUAL TABLE passages USING fts5(
+    id UNINDEXED, title, text, tokenize="porter unicode61 remove_diacritics 2 tokenchars '_'"
+)
 """
 
 
 class Documents:
-    """Passages of documents in memory, searched with BM25. Use it from one thread, in a ``with`` block.
+    """The passages of ``documents`` in memory, searched with BM25. Use it from one thread, in a ``with`` block.
 
-    A document becomes passages with ids ``document``, ``document.2``, ``document.3``, … in the order of its text.
-
-    Raises:
-        UnavailableError: this Python's SQLite has no FTS5.
+    A document becomes passages with ids ``document``, ``document.2``, ``document.3``, … in the order of its text. Of
+    passages with the same text only the first is kept.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, documents: Iterable[Document]) -> None:
+        by_text: dict[str, Document] = {}
+        for document in documents:
+            for passage in passages(document):
+                by_text.setdefault(passage.text, passage)
         self._db = sqlite3.connect(":memory:")
-        try:
-            self._db.executescript(_SCHEMA)
-        except sqlite3.OperationalError as error:
-            self._db.close()
-            raise UnavailableError(f"cannot make a document index: {error}") from error
+        self._db.execute(_SCHEMA)
+        rows = [(passage.id, passage.title, text) for text, passage in by_text.items()]
+        self._db.executemany("INSERT INTO passages VALUES (?, ?, ?)", rows)
 
     def __enter__(self) -> Self:
         return self
@@ -53,25 +51,14 @@ class Documents:
     def __exit__(self, *_: object) -> None:
         self._db.close()
 
-    def __len__(self) -> int:
-        """Return the number of passages."""
-        return int(self._db.execute("SELECT count(*) FROM passages").fetchone()[0])
-
-    def add(self, documents: Iterable[Document]) -> None:
-        """Index documents. A passage with a known id or text is left out."""
-        rows = [(passage.id, passage.title, passage.text) for document in documents for passage in passages(document)]
-        with self._db:
-            self._db.executemany("INSERT OR IGNORE INTO passages VALUES (?, ?, ?)", rows)
-            self._db.execute("INSERT INTO passages_fts(passages_fts) VALUES ('rebuild')")
-
     def search(self, query: str, limit: int = 5) -> list[Document]:
         """Return passages with any of the query's words, best first. The query is text, not FTS5 syntax."""
         terms = " OR ".join(f'"{word}"' for word in dict.fromkeys(re.findall(r"\w+", query)))
         if not terms:
             return []
         rows = self._db.execute(
-            "SELECT p.id, p.text, p.title FROM passages_fts f JOIN passages p ON p.rowid = f.rowid"
-            " WHERE passages_fts MATCH ? ORDER BY bm25(passages_fts, 2.0, 1.0), p.id LIMIT ?",
+            "SELECT id, text, title FROM passages WHERE passages MATCH ?"
+            " ORDER BY bm25(passages, 0.0, 2.0, 1.0), id LIMIT ?",
             (terms, limit),
         )
         return [Document(id=ident, text=text, title=title) for ident, text, title in rows]
@@ -123,7 +110,7 @@ def python_reference() -> Iterator[Document]:
         UnavailableError: this Python was installed without it.
     """
     try:
-        topics: dict[str, str] = importlib.import_module("pydoc_data.topics").topics
+        from pydoc_data.topics import topics
     except ImportError as error:
         raise UnavailableError("this Python has no pydoc_data.topics", hint="install CPython's full library") from error
     for name, text in sorted(topics.items(), key=lambda item: (len(item[1]), item[0])):

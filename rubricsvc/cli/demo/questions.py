@@ -34,8 +34,7 @@ def load_questions() -> list[Question]:
     (form,) = load(FORM, "native")
     assert form.rubric is not None  # noqa: S101 - a test loads the files
     questions = []
-    with Documents() as documents:
-        documents.add(python_reference())
+    with Documents(python_reference()) as documents:
         for record in load(QUESTIONS, "native"):
             assert record.prompt is not None and record.rubric is not None  # noqa: S101
             text = record.prompt.text
