@@ -6,10 +6,9 @@ import json
 import re
 from collections.abc import Callable
 
-from rubricsvc.core.judge import Judge
 from rubricsvc.core.verdict import Usage
-from workers.engines import register
-from workers.engines.base import Engine, EngineRequest, Failure, Question, Reply
+from workers.engines import ENGINES
+from workers.engines.base import EngineRequest, Failure, Question, Reply
 
 Answer = Callable[[Question], Reply | Failure]
 
@@ -33,9 +32,7 @@ class InstantEngine:
         return
 
 
-@register("instant")
-def _instant(judge: Judge) -> Engine:
-    return InstantEngine()
+ENGINES["instant"] = lambda _judge: InstantEngine()
 
 
 def agreeable(question: Question) -> Reply:

@@ -40,7 +40,6 @@ class _Item(ForeignModel):
 
 
 class _Criteria(_Row):
-    prompt: str = ""
     dimension_weight: Annotated[dict[Dimension, Annotated[float, Field(ge=0, le=1e9)]], Field(min_length=1)]
     criterions: dict[str, Annotated[list[_Item], Field(min_length=1)]]
 
@@ -88,10 +87,6 @@ def read(file: InputFile, *, language: str | None = None) -> Iterator[Record]:
             file.errors.add(query_location.error("unknown_task", f"task {id_} has no line in criteria.jsonl"))
             continue
         row, location = criteria[id_]
-        if row.prompt and row.prompt != query.prompt:
-            message = f"is not the prompt that task {id_} has in query.jsonl"
-            file.errors.add(location.error("value_error", message, ("prompt",)))
-            continue
         prompt = Prompt.of(query.prompt, tags=[tag for tag in (query.topic, query.language) if tag])
         name = f"deep-research-bench-{id_}"
         yield Record(prompt, _rubric(row), tuple(reports[id_]), id=name, name=name, location=location)

@@ -12,6 +12,7 @@ MAX_LISTED = 20
 """Errors in the message of an exception."""
 MAX_KEPT = 1000
 """Errors of one file that are kept; more are only counted."""
+_SKIP = "correct them, or import the other records with --skip-invalid (in Python: skip_invalid=True)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +64,7 @@ class FieldError:
 class InvalidFileError(FormatError):
     """The file has these ``errors``; nothing of it was used."""
 
-    def __init__(
-        self,
-        errors: Sequence[FieldError],
-        count: int | None = None,
-        *,
-        hint: str = "correct them, or import the other records with --skip-invalid (in Python: skip_invalid=True)",
-    ) -> None:
+    def __init__(self, errors: Sequence[FieldError], count: int | None = None, *, hint: str = _SKIP) -> None:
         lines = [str(error) for error in errors[:MAX_LISTED]]
         count = count or len(errors)
         if count > len(lines):
@@ -91,10 +86,10 @@ class FileErrors:
         self.count += len(errors)
         self.errors += errors[: MAX_KEPT - len(self.errors)]
 
-    def raise_if_any(self) -> None:
+    def raise_if_any(self, hint: str = _SKIP) -> None:
         """Raise InvalidFileError if there are errors."""
         if self.count:
-            raise InvalidFileError(self.errors, self.count)
+            raise InvalidFileError(self.errors, self.count, hint=hint)
 
 
 def file_error(location: Location, code: str, message: str, hint: str = "") -> InvalidFileError:

@@ -6,7 +6,6 @@ of the meta-evaluation is one criterion of one completion with the label of each
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from hashlib import sha256
 from itertools import zip_longest
@@ -17,7 +16,7 @@ from pydantic import Field
 from rubricsvc.core.label import Label
 from rubricsvc.core.prompt import Completion, Message, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
-from rubricsvc.formats.native import rubric_name
+from rubricsvc.formats.native import rubric_name, unique_keys
 from rubricsvc.formats.record import Entry, ForeignModel, Record, Text
 
 
@@ -95,12 +94,12 @@ def _prompt(line: _Line, tags: tuple[str, ...]) -> Prompt:
 
 def _rubric(items: tuple[_Item, ...]) -> Rubric:
     """Return the rubric. A key is made of axis and digest of the text, so that it is the same in every subset."""
-    criteria = []
-    seen: Counter[str] = Counter()
+    names = []
     for item in items:
         axis = next((tag.removeprefix("axis:") for tag in item.tags if tag.startswith("axis:")), "criterion")
-        key = f"{axis}-{sha256(item.criterion.encode()).hexdigest()[:8]}"
-        seen[key] += 1
-        key = key if seen[key] == 1 else f"{key}-{seen[key]}"
-        criteria.append(Criterion(key=key, text=item.criterion, weight=item.points, tags=item.tags))
-    return Rubric(criteria=tuple(criteria), formula="healthbench")
+        names.append(f"{axis}-{sha256(item.criterion.encode()).hexdigest()[:8]}")
+    criteria = tuple(
+        Criterion(key=key, text=item.criterion, weight=item.points, tags=item.tags)
+        for key, item in zip(unique_keys(names), items, strict=True)
+    )
+    return Rubric(criteria=criteria, formula="healthbench")

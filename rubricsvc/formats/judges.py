@@ -10,7 +10,6 @@ from typing import TextIO
 from rubricsvc.core.judge import Judge
 from rubricsvc.errors import RubricsvcError
 from rubricsvc.formats import yaml_records
-from rubricsvc.formats.errors import InvalidFileError
 from rubricsvc.formats.input_file import InputFile
 from rubricsvc.formats.record import Entry
 
@@ -46,8 +45,7 @@ def load_judges(path: Path, find: Callable[[str], Judge]) -> list[Judge]:
 
     for judge in file.parse(read):
         judges[judge.name] = judge
-    if file.errors.count:
-        raise InvalidFileError(file.errors.errors, file.errors.count, hint="correct the file (docs/judges.md)")
+    file.errors.raise_if_any("correct the file (docs/judges.md)")
     return list(judges.values())
 
 

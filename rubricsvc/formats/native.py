@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator
 from hashlib import sha256
+from itertools import count
 from typing import Annotated, Any, TextIO
 
 from pydantic import AfterValidator, StringConstraints
@@ -78,6 +79,16 @@ def rubric_name(text: str) -> str:
     if len(name) > MAX_NAME_LENGTH:
         name = f"{name[: MAX_NAME_LENGTH - 9].rstrip()}-{sha256(text.encode()).hexdigest()[:8]}"
     return name
+
+
+def unique_keys(names: list[str]) -> list[str]:
+    """Return keys of criteria: the names, numbered where one is repeated."""
+    keys: dict[str, None] = {}
+    for name in names:
+        numbered = (f"{name[: MAX_NAME_LENGTH - 8]}-{number}" for number in count(2))
+        free = (key for key in numbered if key not in keys and key not in names)
+        keys[name if name not in keys else next(free)] = None
+    return list(keys)
 
 
 def prompt_fields(entry: Entry, data: dict[str, Any]) -> dict[str, Any] | None:

@@ -81,10 +81,7 @@ def _item(entry: Entry, data: dict[str, Any]) -> Record:
     )
 
 
-def _prompt(entry: Entry, item: Any) -> Prompt:
-    if not isinstance(item, dict):
-        entry.expected("dict_type", "a mapping", item, ("item",))
-        raise InvalidFileError(entry.errors)
+def _prompt(entry: Entry, item: dict[str, JsonValue]) -> Prompt:
     messages = item.get("messages") or [{"role": "user", "content": json.dumps(item, ensure_ascii=False)}]
     return entry.build(Prompt, {"messages": messages, "item": item}, ("item",))
 
@@ -103,7 +100,8 @@ def _grader(entry: Entry, data: Any, path: FieldPath) -> Grader:
 
 def parse_prompt(item: Any) -> Prompt:
     """Return the prompt of an item that comes from no file, as `parse` returns a grader."""
-    return _parse(lambda entry: _prompt(entry, item), "an item is a JSON object; its messages are chat messages")
+    hint = "an item is a JSON object; its messages are chat messages"
+    return _parse(lambda entry: _prompt(entry, entry.build(_Item, {"item": item}).item), hint)
 
 
 def parse(data: Any) -> Grader:

@@ -7,7 +7,6 @@ graded tree's leaves become labels; those of inner nodes follow from them and ar
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import count
 from typing import Annotated
 
 from pydantic import Field
@@ -16,7 +15,7 @@ from rubricsvc.core.base import MAX_NAME_LENGTH, UnitInterval
 from rubricsvc.core.label import Label
 from rubricsvc.core.rubric import Criterion, Group, Rubric
 from rubricsvc.core.validation_messages import FieldPath
-from rubricsvc.formats.native import rubric_name
+from rubricsvc.formats.native import rubric_name, unique_keys
 from rubricsvc.formats.record import Entry, ForeignModel, Record, Text
 
 
@@ -35,7 +34,7 @@ class _Node(ForeignModel):
 def read(entry: Entry) -> Iterator[Record]:
     """Yield the record of a tree."""
     nodes = list(_walk(entry.build(_Node, entry.data)))
-    key_at = dict(zip((path for _, path in nodes), _keys([node.id for node, _ in nodes]), strict=True))
+    key_at = dict(zip((path for _, path in nodes), unique_keys([node.id for node, _ in nodes]), strict=True))
     graded = any(node.score is not None for node, _ in nodes)
     criteria, groups, labels = [], [], []
     for node, path in nodes:
@@ -63,14 +62,3 @@ def _walk(node: _Node, path: FieldPath = ()) -> Iterator[tuple[_Node, FieldPath]
     yield node, path
     for number, child in enumerate(node.sub_tasks):
         yield from _walk(child, (*path, "sub_tasks", number))
-
-
-def _keys(ids: list[str]) -> list[str]:
-    """Return the ids, numbered where one is repeated: several trees of the benchmark use one twice."""
-    taken = set(ids)
-    keys: dict[str, None] = {}
-    for id_ in ids:
-        numbered = (f"{id_[: MAX_NAME_LENGTH - 8]}-{number}" for number in count(2))
-        free = (key for key in numbered if key not in keys and key not in taken)
-        keys[id_ if id_ not in keys else next(free)] = None
-    return list(keys)

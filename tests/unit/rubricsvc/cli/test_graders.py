@@ -84,7 +84,7 @@ def test_validate_and_run_refuse_invalid_graders(cli: Cli, tmp_path: Path, conte
 def test_run_refuses_a_missing_judge_and_invalid_items(cli: Cli, tmp_path: Path) -> None:
     ran = cli("graders", "run", written(tmp_path / "g.json", SCORE), "--sample", "x")
     assert ran.code == 2 and "gpt-x" in ran.err and "--judge" in ran.err
-    for item, why in (("{", "--item"), ("[1]", "expected a mapping"), ('{"messages": 1}', "messages")):
+    for item, why in (("{", "--item"), ("[1]", "item:"), ('{"messages": 1}', "messages")):
         ran = cli("graders", "run", written(tmp_path / "g.json", STRING), "--sample", "x", "--item", item)
         assert ran.code == 2 and why in ran.err
 

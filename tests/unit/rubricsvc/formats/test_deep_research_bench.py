@@ -82,7 +82,6 @@ def changed(**change: Any) -> list[Any]:
     ("files", "error"),
     [
         ({"criteria": CRITERIA[:1]}, ("query.jsonl", 2, "", "unknown_task")),
-        ({"criteria": changed(prompt="Another")}, ("criteria.jsonl", 2, "prompt", "value_error")),
         ({"criteria": changed(id=1)}, ("criteria.jsonl", 2, "id", "duplicate_key")),
         (
             {"criteria": changed(dimension_weight={"insight": 1.0})},

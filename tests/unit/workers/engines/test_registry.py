@@ -9,7 +9,7 @@ import pytest
 from rubricsvc.core.judge import Judge
 from rubricsvc.errors import InvalidError, UnavailableError
 from rubricsvc.settings import Settings
-from workers.engines import ENGINES, make_engine, register
+from workers.engines import ENGINES, make_engine
 from workers.engines.base import Engine
 
 
@@ -21,15 +21,14 @@ def test_make_engine_rejects_unknown_name_and_lists_the_known() -> None:
     assert {"openai_http", "transformers_local"} <= set(ENGINES)
 
 
-def test_make_engine_passes_the_judge_to_the_registered_factory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("workers.engines.ENGINES", ENGINES.copy())
+def test_make_engine_passes_the_judge_to_the_factory(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Judge] = []
 
-    @register("own")
     def own(judge: Judge) -> Engine:
         seen.append(judge)
         raise ImportError("No module named 'heavy'", name="heavy")
 
+    monkeypatch.setitem(ENGINES, "own", own)
     judge = Judge(name="j", engine="own", model="m")
     with pytest.raises(UnavailableError, match="heavy") as caught:
         make_engine(judge)
