@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from rubricsvc.cli.db import database
-from rubricsvc.cli.importing import AnyFormat, File, Language, SkipInvalid, import_and_report
+from rubricsvc.cli.importing import AnyFormat, File, SkipInvalid, import_and_report
 from rubricsvc.cli.output import After, Json, Limit, PromptFilter, clean, group, print_data, print_json, show, show_page
 from rubricsvc.services.importing import COMPLETIONS, RECORDS
 from rubricsvc.store import completions, prompts
@@ -21,7 +21,6 @@ def import_(
     file: File,
     format: AnyFormat = None,
     skip_invalid: SkipInvalid = False,
-    language: Language = None,
     as_json: Json = False,
 ) -> None:
     """Import completions and prompts, without rubrics.
@@ -29,7 +28,7 @@ def import_(
     A file is imported whole or not at all. Importing it again changes nothing.
     """
     options = {"kinds": (RECORDS, COMPLETIONS), "skip_invalid": skip_invalid, "with_rubrics": False, "check": None}
-    import_and_report(file, format, language, as_json, **options)
+    import_and_report(file, format, as_json, **options)
 
 
 def _row(row: CompletionRow) -> dict[str, Any]:

@@ -22,7 +22,6 @@ File = Annotated[str, typer.Argument(help="File; - is stdin.", show_default=Fals
 Format = Annotated[str | None, typer.Option(help=f"{_FORMATS}.", show_default="detected")]
 AnyFormat = Annotated[str | None, typer.Option(help=f"completions, {_FORMATS}.", show_default="detected")]
 SkipInvalid = Annotated[bool, typer.Option("--skip-invalid", help="Skip invalid records and list them.")]
-Language = Annotated[str | None, typer.Option(help="DeepResearch Bench: language of the tasks (en, zh).")]
 
 
 def input_file(file: str) -> InputFile:
@@ -37,11 +36,11 @@ def input_file(file: str) -> InputFile:
 
 
 def import_into(
-    session: Session, file: str, format: str | None, language: str | None, *, kinds: Container[str], **options: Any
+    session: Session, file: str, format: str | None, *, kinds: Container[str], **options: Any
 ) -> ImportResult:
     """Import a file in the session's transaction; see `import_file` for the other options."""
     options = {"check": checks.validate, **options}
-    result = import_file(session, input_file(file), format, kinds=kinds, language=language, **options)
+    result = import_file(session, input_file(file), format, kinds=kinds, **options)
     if LABELS in kinds and not result.label_ids:
         hint = "docs/formats.md describes labels; import files without labels with `rubricsvc rubrics import`"
         what = "labels, but not the completions that they belong to" if result.omitted_labels else "no labels"
@@ -49,10 +48,10 @@ def import_into(
     return result
 
 
-def import_and_report(file: str, format: str | None, language: str | None, as_json: bool, **options: Any) -> None:
+def import_and_report(file: str, format: str | None, as_json: bool, **options: Any) -> None:
     """Import a file in one transaction, and print what was imported; for ``options`` see `import_into`."""
     with database() as db, db.write() as session:
-        result = import_into(session, file, format, language, **options)
+        result = import_into(session, file, format, **options)
     report(result)
     data = fields_of(result, "new", "existing")
     if as_json:

@@ -13,7 +13,7 @@ import typer
 
 from rubricsvc.cli import output
 from rubricsvc.cli.db import database
-from rubricsvc.cli.importing import Language, SkipInvalid, import_into, report
+from rubricsvc.cli.importing import SkipInvalid, import_into, report
 from rubricsvc.cli.job_reports import JobReport, read_job, summary_row
 from rubricsvc.cli.models import fetch_if_embedded
 from rubricsvc.cli.output import MOST_ROWS, After, Json, Limit, Out, counted, echo, show_page
@@ -45,7 +45,6 @@ def submit(
     limit: Annotated[int | None, typer.Option(min=1, max=MOST_ROWS, help="Maximum number of completions.")] = None,
     format: Annotated[str | None, typer.Option(help="Format of the file.", show_default="detected")] = None,
     skip_invalid: SkipInvalid = False,
-    language: Language = None,
     key: Annotated[str | None, typer.Option(help="Idempotency key; the same key gives the same job.")] = None,
     name: Annotated[str, typer.Option(help="Name of the job.")] = "",
     budget: Budget = None,
@@ -61,7 +60,7 @@ def submit(
             imported = None
             if file is not None:
                 kinds = (RECORDS, COMPLETIONS)
-                imported = import_into(session, file, format, language, kinds=kinds, skip_invalid=skip_invalid)
+                imported = import_into(session, file, format, kinds=kinds, skip_invalid=skip_invalid)
                 report(imported)
             selection: dict[str, Any] = {"rubric": rubric, "policy": policy, "limit": limit}
             submission = submitting.submit(session, judge, imported, key=key, name=name, budget=budget, **selection)

@@ -9,7 +9,7 @@ import typer
 from sqlalchemy.orm import Session
 
 from rubricsvc.cli.db import database, every
-from rubricsvc.cli.importing import File, Format, Language, SkipInvalid, import_and_report
+from rubricsvc.cli.importing import File, Format, SkipInvalid, import_and_report
 from rubricsvc.cli.output import After, Json, Limit, Out, fields_of, group, open_output, print_json, show_page
 from rubricsvc.services.importing import LABELS, RECORDS
 from rubricsvc.store import completions, labels, rubrics
@@ -30,7 +30,6 @@ def import_(
     format: Format = None,
     replace: Annotated[bool, typer.Option("--replace", help="Replace earlier labels of the same annotators.")] = False,
     skip_invalid: SkipInvalid = False,
-    language: Language = None,
     as_json: Json = False,
 ) -> None:
     """Import labels: by themselves, or in records with their prompts, rubrics and completions.
@@ -38,7 +37,7 @@ def import_(
     A file is imported whole or not at all. Importing it again changes nothing.
     """
     options = {"skip_invalid": skip_invalid, "replace_labels": replace}
-    import_and_report(file, format, language, as_json, kinds=(RECORDS, LABELS), **options)
+    import_and_report(file, format, as_json, kinds=(RECORDS, LABELS), **options)
 
 
 @app.command("list")

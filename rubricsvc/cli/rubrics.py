@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 
 from rubricsvc.cli import output
 from rubricsvc.cli.db import database, every
-from rubricsvc.cli.importing import File, Format, Language, SkipInvalid, import_and_report, input_file
+from rubricsvc.cli.importing import File, Format, SkipInvalid, import_and_report, input_file
 from rubricsvc.cli.output import After, Json, Limit, Out, PromptFilter, echo, print_data, print_json, show, show_list
 from rubricsvc.core.rubric import Criterion
 from rubricsvc.errors import InvalidError
@@ -45,9 +45,9 @@ def init(
 
 
 @app.command()
-def lint(file: File, format: Format = None, language: Language = None, as_json: Json = False) -> None:
+def lint(file: File, format: Format = None, as_json: Json = False) -> None:
     """Check a file and list all errors in it."""
-    records = stream(input_file(file), format, check=checks.validate, language=language)
+    records = stream(input_file(file), format, check=checks.validate)
     rows = [_summary(record) for record in records]
     show_list(rows if as_json else rows[:MOST_ROWS], as_json)
     if as_json:
@@ -76,7 +76,6 @@ def import_(
     format: Format = None,
     name: Annotated[str | None, typer.Option(help="Name of the only rubric in the file.")] = None,
     skip_invalid: SkipInvalid = False,
-    language: Language = None,
     as_json: Json = False,
 ) -> None:
     """Import rubrics, prompts and completions.
@@ -84,7 +83,7 @@ def import_(
     A file is imported whole or not at all. Importing it again changes nothing.
     """
     options = {"kinds": (RECORDS,), "skip_invalid": skip_invalid, "rubric_name": name}
-    import_and_report(file, format, language, as_json, **options)
+    import_and_report(file, format, as_json, **options)
 
 
 def _row(row: RubricRow) -> dict[str, Any]:

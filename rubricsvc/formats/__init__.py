@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from rubricsvc.core import reward
@@ -39,7 +40,7 @@ class Format:
     ``read`` yields the valid records of a file, and adds the errors of the others to ``file.errors``.
     """
 
-    read: Callable[..., Iterator[Record]]
+    read: Callable[[InputFile], Iterator[Record]]
     fields: tuple[str, ...]
 
 
@@ -53,6 +54,8 @@ FORMATS = {
     "native": _format(native.read, "criteria", "prompt completions"),
     "healthbench": _format(healthbench.read, "prompt_id rubrics", "prompt_id binary_labels"),
     "deep_research_bench": Format(deep_research_bench.read, _DEEP_RESEARCH_BENCH),
+    "deep_research_bench_en": Format(partial(deep_research_bench.read, language="en"), ()),
+    "deep_research_bench_zh": Format(partial(deep_research_bench.read, language="zh"), ()),
     "paperbench": _format(paperbench.read, "requirements weight sub_tasks"),
     "ifeval": _format(ifeval.read, "prompt instruction_id_list kwargs"),
     "openai_grader": _format(openai_grader.read, *_OPENAI),
@@ -74,32 +77,24 @@ class Records(list[Record]):
         self.skipped = skipped
 
 
-def load(
-    path: str | Path, format: str | None = None, *, skip_invalid: bool = False, language: str | None = None
-) -> Records:
+def load(path: str | Path, format: str | None = None, *, skip_invalid: bool = False) -> Records:
     """Return all records of a file, or (DeepResearch Bench) of a folder.
 
     Args:
         path: the file.
         format: a name in ``FORMATS``; by default it is recognized by the file's ending and fields.
         skip_invalid: leave invalid records out and list their errors in ``.skipped``, instead of rejecting the file.
-        language: of the tasks of DeepResearch Bench, ``en`` or ``zh``.
 
     Raises:
         InvalidFileError: the file is invalid (``.errors`` lists what is wrong), missing, or of an unknown format.
-        InvalidError: the format does not exist, or has no languages.
+        InvalidError: the format does not exist.
     """
     file = InputFile(path)
-    return Records(stream(file, format, skip_invalid=skip_invalid, language=language), file.errors.errors)
+    return Records(stream(file, format, skip_invalid=skip_invalid), file.errors.errors)
 
 
 def stream(
-    file: InputFile,
-    format: str | None = None,
-    *,
-    skip_invalid: bool = False,
-    check: RubricCheck | None = None,
-    language: str | None = None,
+    file: InputFile, format: str | None = None, *, skip_invalid: bool = False, check: RubricCheck | None = None
 ) -> Iterator[Record]:
     """Yield the records of a file one by one, as `load` does. Use them only once it has ended without an error.
 
@@ -109,12 +104,8 @@ def stream(
     name = format or detect(file)
     if name not in FORMATS:
         raise InvalidError(f"unknown format {name!r}", hint=f"expected one of {', '.join(FORMATS)}", path="format")
-    if language is not None and name != "deep_research_bench":
-        message, hint = f"format {name} has no option 'language'", "only deep_research_bench has languages"
-        raise InvalidError(message, hint=hint, path="language")
-    options = {} if language is None else {"language": language}
     errors, count = file.errors, 0
-    for record in FORMATS[name].read(file, **options):
+    for record in FORMATS[name].read(file):
         before = errors.count
         if record.rubric is not None:
             errors.add(*_rubric_errors(record.rubric, record.location, check))

@@ -2,7 +2,7 @@
 
 Each task has criteria in four weighted dimensions. They become a two-level tree: a group for each dimension, with the
 weighted criteria in it, and the formula ``tree``. A report is a completion; its policy is the name of the report file
-without ``reports_``. Option ``language`` (``en`` or ``zh``) selects the tasks of one language.
+without ``reports_``.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ Row = TypeVar("Row", bound=_Row)
 
 
 def read(file: InputFile, *, language: str | None = None) -> Iterator[Record]:
-    """Yield a record for each valid task, in the order of query.jsonl; errors are added to ``file.errors``.
+    """Yield a record for each valid task, of one ``language`` if given; errors are added to ``file.errors``.
 
     Raises:
         InvalidFileError: query.jsonl or criteria.jsonl is missing, or a file cannot be read at all.
@@ -69,10 +69,6 @@ def read(file: InputFile, *, language: str | None = None) -> Iterator[Record]:
         raise file_error(file.location, "is_stream", "DeepResearch Bench is a folder, not a single file", hint)
     folder = file.path if file.is_folder else file.path.parent
     queries = _rows(file, folder / "query.jsonl", _Query)
-    languages = sorted({query.language for query, _ in queries.values()})
-    if language is not None and language not in languages:
-        hint = f"it has {', '.join(languages)}"
-        raise file_error(file.location, "no_records", f"has no task in language {language!r}", hint)
     criteria = _rows(file, folder / "criteria.jsonl", _Criteria)
     reports = defaultdict(list)
     for path in sorted(folder.glob("reports_*.jsonl")):

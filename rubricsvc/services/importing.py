@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, field
-from io import BytesIO
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from rubricsvc import formats
 from rubricsvc.errors import InvalidError, NotFoundError
 from rubricsvc.formats import completions as completion_lines
 from rubricsvc.formats import labels as label_lines
-from rubricsvc.formats.errors import FieldError, file_error
-from rubricsvc.formats.input_file import InputFile
+from rubricsvc.formats.errors import file_error
 from rubricsvc.store import completions, labels, prompts, rubrics
 from rubricsvc.store.upsert import added
 
@@ -24,7 +22,8 @@ if TYPE_CHECKING:
     from rubricsvc.core.rubric import Rubric
     from rubricsvc.formats import Record, RubricCheck
     from rubricsvc.formats.completions import CompletionLine
-    from rubricsvc.formats.errors import Location
+    from rubricsvc.formats.errors import FieldError, Location
+    from rubricsvc.formats.input_file import InputFile
 
 RECORDS, COMPLETIONS, LABELS = "records", "completions", "labels"
 
@@ -70,7 +69,6 @@ def import_file(
     replace_labels: bool = False,
     skip_invalid: bool = False,
     check: RubricCheck | None = None,
-    language: str | None = None,
 ) -> ImportResult:
     """Import a file into the session's transaction, whole or not at all. Importing it again changes nothing.
 
@@ -84,16 +82,15 @@ def import_file(
         replace_labels: overwrite earlier labels of the same people.
         skip_invalid: skip invalid records instead of raising.
         check: checks each rubric, see `formats.stream`.
-        language: of the tasks, see `formats.load`.
 
     Raises:
         InvalidFileError: the file is invalid, or refers to prompts, completions or rubrics that do not exist.
-        InvalidError: the format is unknown or has no languages, or ``rubric_name`` is given for several rubrics.
+        InvalidError: the format is unknown, or ``rubric_name`` is given for several rubrics.
         ConflictError: a person's label differs from an earlier one, and ``replace_labels`` is not set.
     """
     importer = _Importer(session, file, skip_invalid, replace_labels)
     kind = format if format in (COMPLETIONS, LABELS) else RECORDS
-    if format is None and language is None and not file.is_folder:
+    if format is None and not file.is_folder:
         first = file.first()
         if COMPLETIONS in kinds and completion_lines.matches(first):
             kind = COMPLETIONS
@@ -104,15 +101,9 @@ def import_file(
     elif kind == COMPLETIONS:
         importer.add_completions(importer.lines())
     else:
-        check = check if with_rubrics else None
-        records = formats.stream(file, format, skip_invalid=skip_invalid, check=check, language=language)
+        records = formats.stream(file, format, skip_invalid=skip_invalid, check=check if with_rubrics else None)
         importer.add_completions(importer.records(records, with_rubrics, rubric_name))
     return importer.finish(kind)
-
-
-def import_content(session: Session, content: bytes, *, name: str, **options: Any) -> ImportResult:
-    """Import a file called ``name`` with this content; for ``options`` see `import_file`."""
-    return import_file(session, InputFile(name, stream=BytesIO(content)), **options)
 
 
 class _Importer:

@@ -9,7 +9,7 @@ import pytest
 from rubricsvc.core.reward import reward
 from rubricsvc.core.rubric import Group
 from rubricsvc.core.verdict import Verdict
-from rubricsvc.formats import InvalidFileError, load
+from rubricsvc.formats import load
 from tests.unit.rubricsvc.formats.invalid import errors_of
 
 QUERIES = [
@@ -62,11 +62,8 @@ def test_read_makes_a_tree_of_dimensions(tmp_path: Path) -> None:
 
 def test_read_accepts_any_file_of_the_folder_and_a_language(tmp_path: Path) -> None:
     folder = folder_of(tmp_path)
-    (record,) = load(folder / "criteria.jsonl", language="en")
+    (record,) = load(folder / "criteria.jsonl", "deep_research_bench_en")
     assert record.prompt is not None and record.prompt.text == "A question"
-    with pytest.raises(InvalidFileError) as caught:
-        load(folder, language="fr")
-    assert caught.value.errors[0].code == "no_records" and "en, zh" in caught.value.hint
 
 
 def test_read_rejects_incomplete_folders(tmp_path: Path) -> None:
@@ -113,7 +110,7 @@ def test_read_reports_file_line_and_field(tmp_path: Path, files: dict[str, list[
 
 def test_read_accepts_the_published_folder(shared_data: Path) -> None:
     folder = shared_data / "deep_research_bench"
-    everything, english = load(folder), load(folder, language="en")
+    everything, english = load(folder), load(folder, "deep_research_bench_en")
     assert (len(everything), len(english)) == (100, 50)
     assert sum(len(record.rubric.criteria) for record in everything if record.rubric) == 2517
     assert all(len(record.completions) == 1 for record in everything)

@@ -242,14 +242,11 @@ def test_load_reports_lines_of_json_files(tmp_path: Path) -> None:
     assert (error.line, error.code) == (3, "json_invalid")
 
 
-def test_load_rejects_unknown_formats_and_options(tmp_path: Path) -> None:
+def test_load_rejects_unknown_formats(tmp_path: Path) -> None:
     path = write(tmp_path, "r.jsonl", GOOD)
     with pytest.raises(InvalidError) as caught:
         load(path, "csv")
     assert caught.value.path == "format"
-    with pytest.raises(InvalidError) as caught:
-        load(path, "native", language="en")
-    assert caught.value.path == "language"
 
 
 @pytest.mark.parametrize(
