@@ -8,11 +8,11 @@ import os
 import re
 import shutil
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from importlib.resources import files
 from pathlib import Path
-from threading import Event, Thread
 from typing import Annotated, Any, TextIO
 
 import typer
@@ -230,37 +230,22 @@ class ProgressBar:
         # training steps may take minutes: the speed is estimated over an hour
         self.rich = Progress(*columns, console=console, speed_estimate_period=3600, disable=not live)
         self._task = self.rich.add_task(description, total=None, note="")
+        self._next_line = time.monotonic() + LINE_SECONDS
 
     def update(self, done: int, total: int, note: str) -> None:
         """Show that ``done`` of ``total`` units are finished."""
         was_finished = self.rich.finished
         self.rich.update(self._task, completed=done, total=total, note=clean(note))
-        if self.rich.disable and self.rich.finished and not was_finished:
-            self.print_line()
-
-    def print_line(self) -> None:
-        """Print the state as one line."""
-        self.rich.console.print(self.rich.get_renderable())
+        ends = self.rich.finished and not was_finished
+        if self.rich.disable and (ends or time.monotonic() >= self._next_line):
+            self._next_line = time.monotonic() + LINE_SECONDS
+            self.rich.console.print(self.rich.get_renderable())
 
 
 @contextmanager
 def progress_bar(description: str) -> Iterator[ProgressBar]:
-    """Show a progress bar on a terminal; elsewhere print a line to stderr every ``LINE_SECONDS``."""
+    """Show a progress bar on a terminal; elsewhere updates print a line to stderr, at most every ``LINE_SECONDS``."""
     live = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
-    bar, done = ProgressBar(description, live=live), Event()
-    if live:
-        with bar.rich:
-            yield bar
-        return
-
-    def print_lines() -> None:
-        while not done.wait(LINE_SECONDS):
-            bar.print_line()
-
-    printer = Thread(target=print_lines, daemon=True)
-    printer.start()
-    try:
+    bar = ProgressBar(description, live=live)
+    with bar.rich if live else nullcontext():  # a bar that is not live would end with an empty line
         yield bar
-    finally:
-        done.set()
-        printer.join()
