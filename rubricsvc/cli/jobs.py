@@ -64,9 +64,9 @@ def submit(
                 report(imported)
             selection: dict[str, Any] = {"rubric": rubric, "policy": policy, "limit": limit}
             submission = submitting.submit(session, judge, imported, key=key, name=name, budget=budget, **selection)
-        job_id, left_out = submission.job_id, submission.selection.no_rubric
-        if left_out:
-            echo(f"{left_out} completions left out: no rubric{' of this prompt' if rubric else ''}")
+        job_id = submission.job_id
+        if submission.no_rubric:
+            echo(f"{submission.no_rubric} completions left out: no rubric{' of this prompt' if rubric else ''}")
         if submission.warning:
             echo(f"warning: {submission.warning}")
         if not submission.is_new:

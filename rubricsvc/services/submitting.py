@@ -19,20 +19,12 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
-    """``pairs`` of (completion id, rubric id), and how many completions have ``no_rubric`` and are left out."""
-
-    pairs: list[tuple[int, int]]
-    no_rubric: int
-
-
-@dataclass(frozen=True, slots=True)
 class Submission:
-    """A job, whether it ``is_new``, what it scores, and a warning about required criteria."""
+    """A job, whether it ``is_new``, how many completions have no rubric, and a warning about required criteria."""
 
     job_id: int
     is_new: bool
-    selection: Selection
+    no_rubric: int
     warning: str | None
 
 
@@ -59,13 +51,13 @@ def submit(
         ConflictError: the key belongs to another job.
     """
     judge = judges.get(session, judge_ref)
-    selection = select(session, imported, rubric=rubric, policy=policy, limit=limit)
+    pairs, no_rubric = select(session, imported, rubric=rubric, policy=policy, limit=limit)
     warning = None
     if judge.value.mode == "comparative":
-        required = rubrics.judged_required(session, (rubric_id for _, rubric_id in selection.pairs))
+        required = rubrics.judged_required(session, (rubric_id for _, rubric_id in pairs))
         warning = veto_warning(judge.value, required)
-    job = jobs.submit(session, judge_id=judge.id, items=selection.pairs, key=key, name=name, budget=budget)
-    return Submission(job.id, PUBLISHED in session.info, selection, warning)  # only a new job is published
+    job = jobs.submit(session, judge_id=judge.id, items=pairs, key=key, name=name, budget=budget)
+    return Submission(job.id, PUBLISHED in session.info, no_rubric, warning)  # only a new job is published
 
 
 def select(
@@ -75,8 +67,8 @@ def select(
     rubric: str | None = None,
     policy: str | None = None,
     limit: int | None = None,
-) -> Selection:
-    """Select completions with rubrics: of an import, or of all stored ones.
+) -> tuple[list[tuple[int, int]], int]:
+    """Return (completion id, rubric id) of an import or of all stored completions, and how many have no rubric.
 
     Args:
         session: the session to read in.
@@ -113,7 +105,7 @@ def select(
             f"nothing to score: no completion{of} has a rubric",
             hint="see `rubricsvc rubrics list` and `rubricsvc completions list`, or name a rubric with --rubric",
         )
-    return Selection(pairs, no_rubric)
+    return pairs, no_rubric
 
 
 def _completions(session: Session, imported: ImportResult | None, policy: str | None) -> Iterator[tuple[int, int]]:

@@ -10,7 +10,7 @@ from rubricsvc.core.judge import Judge
 from rubricsvc.errors import InvalidError, NotFoundError
 from rubricsvc.formats import InputFile
 from rubricsvc.services.importing import ImportResult, import_file
-from rubricsvc.services.submitting import Selection, select, submit, veto_warning
+from rubricsvc.services.submitting import select, submit, veto_warning
 from rubricsvc.store import jobs, judges
 from rubricsvc.store.session import Database
 
@@ -33,10 +33,10 @@ def test_select_pairs_completions_with_the_rubrics_of_their_prompt(
 ) -> None:
     source = imported if from_import else None
     with db.read() as session:
-        assert select(session, source) == Selection([(1, 1), (2, 1)], no_rubric=1)
-        assert select(session, source, policy="q").pairs == [(2, 1)]
-        assert select(session, source, limit=1).pairs == [(1, 1)]
-        assert select(session, source, rubric="one").pairs == [(1, 1), (2, 1)]
+        assert select(session, source) == ([(1, 1), (2, 1)], 1)
+        assert select(session, source, policy="q") == ([(2, 1)], 1)
+        assert select(session, source, limit=1) == ([(1, 1)], 0)
+        assert select(session, source, rubric="one") == ([(1, 1), (2, 1)], 1)
 
 
 def test_select_raises_if_nothing_is_selected(db: Database, imported: ImportResult) -> None:
@@ -62,7 +62,7 @@ def test_submit_gives_the_same_job_again(db: Database, imported: ImportResult) -
         with db.write() as session:
             found.append(submit(session, "j", imported, name=name))
     assert [(one.job_id, one.is_new, one.warning) for one in found] == [(1, True, None), (1, False, None)]
-    assert found[0].selection == Selection([(1, 1), (2, 1)], no_rubric=1)
+    assert found[0].no_rubric == 1
     with db.read() as session:
         assert jobs.get(session, 1).name == "first"
 
