@@ -33,8 +33,7 @@ class NewRun(Wire):
 
     grader: dict[str, JsonValue]
     model_sample: str
-    item: dict[str, JsonValue] | None = None
-    reference_answer: JsonValue = Field(None, description="Sent by older clients: the item's field of this name.")
+    item: dict[str, JsonValue] = Field(default_factory=dict)
 
 
 class GraderBody(Wire):
@@ -61,9 +60,7 @@ async def run(db: Db, validators: ValidatorsDep, settings: SettingsDep, new: Jso
     request to continue.
     """
     began = time.monotonic()
-    legacy = {"reference_answer": new.reference_answer} if new.reference_answer is not None else {}
-    item = {**legacy, **(new.item or {})}
-    pending = await run_in_threadpool(grading.submit, db, new.grader, item, new.model_sample, validators.rubric)
+    pending = await run_in_threadpool(grading.submit, db, new.grader, new.item, new.model_sample, validators.rubric)
     await _wait(db, pending, began, settings.grader_seconds)
     return await run_in_threadpool(grading.result, db, pending, time.monotonic() - began)
 

@@ -90,13 +90,6 @@ def test_graders_run_waits_behind_busy_judge(http: TestClient, db: Database, sec
     assert answer.status_code == 503 and remedy in answer.json()["error"]["hint"], answer.text
 
 
-def test_graders_run_accepts_legacy_reference_answer(http: TestClient, db: Database) -> None:
-    body = {"grader": STRING, "model_sample": "4", "reference_answer": ["4"]}
-    assert http.post("/v1/graders/run", json=body).status_code == 503
-    with db.read() as session:
-        assert [row.value.item for row in prompts.page(session)] == [{"reference_answer": ["4"]}]
-
-
 def test_graders_require_key(serve: Serve) -> None:
     http = serve(peer="10.0.0.9", host="0.0.0.0")
     for path in PATHS:
