@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from io import BytesIO
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Request
 
 from rubricsvc.api.errors import error_responses
 from rubricsvc.api.request import Db, ValidatorsDep
-from rubricsvc.formats import InputFile
 from rubricsvc.queries import ImportQuery
 from rubricsvc.schemas import ImportedFile
-from rubricsvc.services.importing import import_file
+from rubricsvc.services.importing import import_content
 
 router = APIRouter(prefix="/imports", tags=["imports"])
 
@@ -31,7 +29,6 @@ def create(
 
     Importing a file again changes nothing. 422: the file is invalid; `errors` lists what is wrong with it.
     """
-    file = InputFile(query.name, stream=BytesIO(content))
     with db.write() as session:
-        result = import_file(session, file, check=validators.rubric, **query.model_dump(exclude={"name"}))
+        result = import_content(session, content, check=validators.rubric, **query.model_dump())
     return ImportedFile.of(result, completion_ids=[completion.id for completion in result.completions])

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from io import BytesIO
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rubricsvc import formats
 from rubricsvc.errors import InvalidError, NotFoundError
 from rubricsvc.formats import completions as completion_lines
 from rubricsvc.formats import labels as label_lines
 from rubricsvc.formats.errors import file_error
+from rubricsvc.formats.input_file import InputFile
 from rubricsvc.store import completions, labels, prompts, rubrics
 from rubricsvc.store.upsert import added
 
@@ -23,7 +25,6 @@ if TYPE_CHECKING:
     from rubricsvc.formats import Record, RubricCheck
     from rubricsvc.formats.completions import CompletionLine
     from rubricsvc.formats.errors import FieldError, Location
-    from rubricsvc.formats.input_file import InputFile
 
 RECORDS, COMPLETIONS, LABELS = "records", "completions", "labels"
 
@@ -104,6 +105,11 @@ def import_file(
         records = formats.stream(file, format, skip_invalid=skip_invalid, check=check if with_rubrics else None)
         importer.add_completions(importer.records(records, with_rubrics, rubric_name))
     return importer.finish(kind)
+
+
+def import_content(session: Session, content: bytes, *, name: str, **options: Any) -> ImportResult:
+    """Import a file called ``name`` with this content; for ``options`` see `import_file`."""
+    return import_file(session, InputFile(name, stream=BytesIO(content)), **options)
 
 
 class _Importer:
