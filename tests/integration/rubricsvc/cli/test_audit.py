@@ -142,7 +142,7 @@ def test_audit_records_its_non_default_options(judged: Cli, tmp_path: Path) -> N
 
 
 def test_audit_resumes_after_an_interruption(judged: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = {"count": 0, "stop": 60}
+    asked = {"count": 0, "stop": 70}  # of 72: more than are in flight at once
     ask = Ruled.ask
 
     async def counted(self: Ruled, request: EngineRequest) -> list[Reply | Failure]:
