@@ -14,9 +14,7 @@ class QuestionSet:
     """The question behind each criterion of one rubric version, as one judge is asked it.
 
     A question is named by its fingerprint: the SHA-256 of all that decides its answer besides prompt and completion.
-
-    Attributes:
-        fingerprints: Fingerprint by criterion key, in the rubric's order. Two criteria may share a question.
+    ``fingerprints`` are by criterion key, in the rubric's order. Two criteria may share a question.
     """
 
     fingerprints: Mapping[str, str]

@@ -27,6 +27,7 @@ MIN_DRAWS = 20
 """With fewer draws that allow an estimate it has no interval."""
 BINS = 10
 RESAMPLES = 300
+TENTHS = tuple(step / 10 for step in range(11))
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,13 +89,13 @@ def nearest_level(values: Floats, levels: Sequence[float]) -> Ints:
     return np.searchsorted(middles, values, side="right").astype(np.int64)
 
 
-def expected_calibration_error(probability: Floats, outcome: Floats, bins: int = BINS) -> float:
+def expected_calibration_error(probability: Floats, outcome: Floats) -> float:
     """Return Σ share of the bin · |mean outcome - mean probability| over bins of equal width (arXiv 1706.04599).
 
     It is biased upwards if bins hold few values.
     """
-    which = np.minimum((probability * bins).astype(int), bins - 1)
-    gap = np.bincount(which, outcome - probability, minlength=bins)
+    which = np.minimum((probability * BINS).astype(int), BINS - 1)
+    gap = np.bincount(which, outcome - probability)
     return float(np.abs(gap).sum() / len(probability))
 
 

@@ -21,6 +21,7 @@ from rubricsvc.stats.agreement import (
     CORRELATIONS,
     METRICS,
     RESAMPLES,
+    TENTHS,
     Estimate,
     Pairs,
     estimate_metrics,
@@ -30,7 +31,6 @@ from rubricsvc.stats.agreement import (
 
 MAX_DISAGREEMENTS = 20
 ALL_CRITERIA = "all criteria"
-_TENTHS = tuple(step / 10 for step in range(11))
 
 OnProgress = Callable[[int, int, str], None]
 
@@ -135,7 +135,7 @@ def _agreement(
     metrics: Sequence[str],
     **bootstrap: int,
 ) -> CriterionAgreement:
-    levels = _TENTHS if metrics is CORRELATIONS else _shared_levels(rows)
+    levels = TENTHS if metrics is CORRELATIONS else _shared_levels(rows)
     used = [(row, value) for row, value in zip(rows, values, strict=True) if None not in (value, row.label.value)]
     judged, people = [value or 0.0 for _, value in used], [row.label.value or 0.0 for row, _ in used]
     decided = [row.verdict.value if row.verdict else None for row, _ in used]

@@ -20,14 +20,13 @@ from rubricsvc.core.calibration import MIN_DISTANCE, Curve, Method, family
 from rubricsvc.core.label import JudgedLabel
 from rubricsvc.errors import InvalidError
 from rubricsvc.stats.agreement import brier, expected_calibration_error
-from rubricsvc.stats.intervals import Floats
+from rubricsvc.stats.intervals import Floats, Ints
 
 METHODS: tuple[Method, ...] = ("none", "temperature", "platt", "isotonic")
 MIN_PROMPTS = 10
 MIN_LABELS = 20
 """Of one family of criteria, on both sides of the split together."""
 
-Bools = NDArray[np.bool_]
 Rows = NDArray[np.void]
 """Each with the ``family`` of a criterion, a judge's ``probability``, a person's ``outcome`` and the ``prompt``."""
 
@@ -94,8 +93,8 @@ def fit_curve(method: Method, probability: Floats, outcome: Floats) -> Curve:
     return Curve(method=method, slope=float(best.x[0]), offset=float(best.x[1]))
 
 
-def split(prompts: Sequence[int], held_out: float, seed: int) -> Bools:
-    """Return the mask [N] of what is held out, about a share ``held_out`` of the prompts; none is on both sides."""
+def split(prompts: Sequence[int], held_out: float, seed: int) -> tuple[Ints, Ints]:
+    """Return the rows to fit and those held out, about a share ``held_out`` of the prompts; none is on both sides."""
     count = len(set(prompts))
     if count < MIN_PROMPTS:
         raise InvalidError(
@@ -104,8 +103,8 @@ def split(prompts: Sequence[int], held_out: float, seed: int) -> Bools:
             "(`rubricsvc jobs submit --judge NAME --wait`): a label is usable if the judge gave a probability",
         )
     splitter = GroupShuffleSplit(1, test_size=held_out, random_state=seed)
-    _, test = next(splitter.split(np.zeros(len(prompts)), groups=prompts))
-    return np.isin(np.arange(len(prompts)), test)
+    fit, test = next(splitter.split(prompts, groups=prompts))
+    return fit, test
 
 
 def _fit_family(name: str, fit: Rows, held_out: Rows, methods: Sequence[Method]) -> FittedFamily:
@@ -150,8 +149,8 @@ def calibrate(
     ]
     columns = [("family", object), ("probability", float), ("outcome", float), ("prompt", np.int64)]
     table: Rows = np.array(used, columns)
-    test, families = split(table["prompt"].tolist(), held_out, seed), table["family"]
+    fit, test = (table[numbers] for numbers in split(table["prompt"].tolist(), held_out, seed))
     return [
-        _fit_family(name, table[~test & (families == name)], table[test & (families == name)], methods)
-        for name in sorted(set(families))
+        _fit_family(name, fit[fit["family"] == name], test[test["family"] == name], methods)
+        for name in sorted(set(table["family"]))
     ]

@@ -21,13 +21,12 @@ from rubricsvc.core.base import Value
 from rubricsvc.core.label import OVERALL, JudgedLabel
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import InvalidError
-from rubricsvc.stats.agreement import RESAMPLES, Estimate, Pairs, estimate_metrics
+from rubricsvc.stats.agreement import RESAMPLES, TENTHS, Estimate, Pairs, estimate_metrics
 from rubricsvc.stats.intervals import Floats
 
 MIN_SCORES = 30
 FOLDS = 10
 PENALTIES = np.logspace(-2, 3, 11)
-_TENTHS = tuple(step / 10 for step in range(11))
 
 
 class OverallModel(Value):
@@ -98,7 +97,7 @@ def fit_overall(
     folds = GroupKFold(FOLDS, shuffle=True, random_state=seed)
 
     def pearson(predicted: Sequence[float]) -> Estimate:
-        pairs = Pairs.of(predicted, scores, _TENTHS)
+        pairs = Pairs.of(predicted, scores, TENTHS)
         return estimate_metrics(pairs, prompts, ("pearson",), resamples=resamples)["pearson"]
 
     def cross_validated(design: Floats) -> Estimate:

@@ -107,6 +107,13 @@ def similarity(completion: Completion, prompt: Prompt, args: Similarity) -> Chec
     return CheckResult(max(values), f"{args.metric} {max(values):.4f}")
 
 
+_MAX_PRODUCT = {"fuzzy_match": 2e11, "token_sort_ratio": 2e11, "token_set_ratio": 2e11, "meteor": 1e10, "rouge_l": 5e11}
+"""Maximum product of the lengths in characters: some 4 s. The other metrics read each text once."""
+
+_NO_SYNONYMS = SimpleNamespace(synsets=lambda word: [])
+"""A replacement for WordNet, without entries."""
+
+
 def similar(text: str, reference: str, metric: Metric) -> float:
     """Return the value of a metric in [0, 1].
 
@@ -117,17 +124,6 @@ def similar(text: str, reference: str, metric: Metric) -> float:
     if len(text) * len(reference) > _MAX_PRODUCT.get(metric, math.inf):
         sizes = f"{len(text)} and {len(reference)} characters"
         raise ValueError(f"{sizes} are too many for {metric}; use rouge_2 for long texts")
-    return min(1.0, max(0.0, _similar(text, reference, metric)))
-
-
-_MAX_PRODUCT = {"fuzzy_match": 2e11, "token_sort_ratio": 2e11, "token_set_ratio": 2e11, "meteor": 1e10, "rouge_l": 5e11}
-"""Maximum product of the lengths in characters: some 4 s. The other metrics read each text once."""
-
-_NO_SYNONYMS = SimpleNamespace(synsets=lambda word: [])
-"""A replacement for WordNet, without entries."""
-
-
-def _similar(text: str, reference: str, metric: Metric) -> float:
     words, expected = _words(text), _words(reference)
     match metric:
         case "fuzzy_match" | "token_sort_ratio" | "token_set_ratio":
@@ -160,7 +156,7 @@ def _similar(text: str, reference: str, metric: Metric) -> float:
             name = metric.replace("_", "")
             scorer = RougeScorer([name], tokenizer=SimpleNamespace(tokenize=_words))  # its own drops all but ASCII
             value = scorer.score(reference, text)[name].fmeasure
-    return float(value)
+    return min(1.0, max(0.0, float(value)))
 
 
 def _words(text: str) -> list[str]:
