@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, JsonValue, model_validator
 
@@ -227,9 +227,6 @@ class Rubric(Value):
 
     def __hash__(self) -> int:
         return hash(self.digest)
-
-    def __eq__(self, other: Any) -> bool:
-        return isinstance(other, Rubric) and self.digest == other.digest
 
 
 def on_scale(scale: Scale, value: float) -> float:

@@ -6,7 +6,7 @@ import pytest
 
 from rubricsvc.core.prompt import Completion, Prompt
 from tests.bench.cheating_tasks import TASKS, honest
-from workers.checks.cheating import CodeCheating, UnreadableCodeError, code_cheating
+from workers.checks.cheating import CodeCheating, code_cheating
 from workers.checks.registry import CheckResult
 
 TESTS = (
@@ -189,5 +189,5 @@ def test_code_cheating_reads_the_block_that_code_runs() -> None:
 
 @pytest.mark.parametrize("text", ["-" * 90_000 + "1", "x = 1\n" * 20_000, f"x = [0x{'f' * 5000}, 1]"])
 def test_code_cheating_fails_on_code_that_it_cannot_parse(text: str) -> None:
-    with pytest.raises(UnreadableCodeError):
+    with pytest.raises(ValueError, match="too long"):
         checked(text)
