@@ -41,12 +41,10 @@ class CompletionGroup:
 
 def group_completions(rows: Iterable[tuple[Rubric, Prompt, Completion]]) -> list[CompletionGroup]:
     """Return the completions grouped by rubric and prompt, in order of first appearance."""
-    groups: dict[tuple[str, str], CompletionGroup] = {}
+    groups = defaultdict[tuple[Rubric, Prompt], list[Completion]](list)
     for rubric, prompt, completion in rows:
-        key = rubric.digest, prompt.digest
-        group = groups.get(key, CompletionGroup(rubric, prompt, ()))
-        groups[key] = replace(group, completions=(*group.completions, completion))
-    return list(groups.values())
+        groups[rubric, prompt].append(completion)
+    return [CompletionGroup(rubric, prompt, tuple(completions)) for (rubric, prompt), completions in groups.items()]
 
 
 async def measure(
@@ -63,26 +61,19 @@ async def measure(
 
     Each repeat asks in a random order of completions and of criteria, and a judge that samples draws with other seeds.
     A comparative judge is shown the members of a group in another order; any other judge is asked about one completion
-    at a time. Verdicts of checks count for rewards only.
+    at a time. Verdicts of checks count for rewards only. Of groups, a comparative judge needs two or more completions;
+    smaller ones are left out.
 
-    Args:
-        engine: The judge's engine.
-        judge: The judge.
-        groups: The completions. A comparative judge needs groups of two or more; others are left out.
-        source: Where the completions come from, for the record.
-        repeats: How often each question is asked, at least 2.
-        seed: The seed of the orders and of the bootstrap.
-        on_progress: Called with the completions done, the completions in all, and an empty note.
+    ``source`` says where the completions come from, ``seed`` is that of the orders and of the bootstrap, and
+    ``on_progress`` gets the completions done, the completions in all, and an empty note.
 
     Raises:
         InvalidError: There is no completion to judge.
     """
+    asked, wanted = [replace(group, completions=(one,)) for group in groups for one in group.completions], "completion"
     if judge.mode == "comparative":
-        asked = [group for group in groups if len(group.completions) > 1]
-    else:
-        asked = [replace(group, completions=(one,)) for group in groups for one in group.completions]
+        asked, wanted = [group for group in groups if len(group.completions) > 1], "two completions of one prompt"
     if not asked:
-        wanted = "two completions of one prompt" if judge.mode == "comparative" else "completion"
         raise InvalidError(f"no {wanted} to judge", hint="choose a job with completions (--job)")
     starts = list(accumulate((len(group.completions) for group in asked), initial=0))
     scored: list[_Scored] = []

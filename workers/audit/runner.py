@@ -105,13 +105,8 @@ async def run(
 ) -> Audit:
     """Audit ``judge`` by a plan that is ``adapted`` to it.
 
-    Args:
-        engine: The judge's engine.
-        judge: The judge.
-        plan: Cases and suites.
-        max_rates: Limits by suite that replace the plan's own.
-        journal: The verdicts of an interrupted audit; new ones are added.
-        on_progress: Called with the completions done, the completions in all, and the suite.
+    ``max_rates`` are limits by suite that replace the plan's own. ``journal`` has the verdicts of an interrupted audit,
+    and gets the new ones. ``on_progress`` gets the completions done, the completions in all, and the suite.
 
     Raises:
         InvalidError: The judge cannot be audited.
