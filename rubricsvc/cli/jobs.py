@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import Annotated, Any, NoReturn
 
@@ -194,19 +194,21 @@ def _end(db: Database, job_id: int, wait: bool, as_json: bool) -> None:
 
 def _wait(db: Database, job_id: int, as_json: bool) -> NoReturn:
     """Show a job's progress until it has ended, then the job; exit 1 unless it completed."""
-    from rubricsvc.services.waiting import ensure_worker, follow, retry_database
+    from rubricsvc.services.waiting import ensure_worker, follow
 
     started, first = time.monotonic(), None
-    with _continue_hint(job_id), ExitStack() as stack:
-        stack.enter_context(ensure_worker(db, job_id, partial(_start_worker, db), echo))
-        stack.enter_context(_continue_hint(job_id))  # printed before the worker stops, which may take a while
-        bar = stack.enter_context(output.progress_bar(f"job {job_id}"))
+    with (
+        _continue_hint(job_id),
+        ensure_worker(db, job_id, partial(_start_worker, db), echo),
+        _continue_hint(job_id),  # printed before the worker stops, which may take a while
+        output.progress_bar(f"job {job_id}") as bar,
+    ):
         for now in follow(db, job_id, echo):
             first = now.verdicts if first is None else first
             speed = (now.verdicts - first) / max(time.monotonic() - started, 0.1)
             failures = f", {now.failed_verdicts} failed" if now.failed_verdicts else ""
             bar.update(now.finished, now.total, f"{now.verdicts} verdicts{failures}, {speed:.1f}/s")
-        report = retry_database(lambda: read_job(db, job_id), echo)
+        report = read_job(db, job_id)
     report.data["waited_seconds"] = round(time.monotonic() - started, 2)
     with output.ignore_broken_pipe():
         _print(report, as_json)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import TypeVar
 
 from rubricsvc.broker import check_broker
 from rubricsvc.core.jobs import JobProgress
@@ -20,7 +19,6 @@ POLL_SECONDS = 0.3
 RETRY_SECONDS = 120.0
 """How long a database that does not answer is asked again."""
 
-T = TypeVar("T")
 Notify = Callable[[str], None]
 """Receives messages for the person who waits."""
 
@@ -57,29 +55,12 @@ def follow(db: Database, job_id: int, notify: Notify = lambda _: None) -> Iterat
         NotFoundError: no such job.
         UnavailableError: the database did not answer for ``RETRY_SECONDS``.
     """
-
-    def read() -> tuple[bool, JobProgress]:
-        with db.read() as session:
-            return jobs.get(session, job_id).status in OPEN, jobs.progress(session, job_id)
-
-    while True:
-        is_open, progress = retry_database(read, notify)
-        yield progress
-        if not is_open:
-            return
-        time.sleep(POLL_SECONDS)
-
-
-def retry_database(read: Callable[[], T], notify: Notify) -> T:
-    """Return what ``read`` returns; retry for ``RETRY_SECONDS`` while the database does not answer.
-
-    Raises:
-        UnavailableError: it still does not answer.
-    """
     failed_at: float | None = None
-    while True:
+    is_open = True
+    while is_open:
         try:
-            value = read()
+            with db.read() as session:
+                is_open, progress = jobs.get(session, job_id).status in OPEN, jobs.progress(session, job_id)
         except AWAY as error:
             reason = str(getattr(error, "orig", error)).splitlines()[0]
             if failed_at is None:
@@ -87,8 +68,10 @@ def retry_database(read: Callable[[], T], notify: Notify) -> T:
                 notify(f"the database does not answer, retrying for {RETRY_SECONDS:g} s: {reason}")
             elif time.monotonic() - failed_at > RETRY_SECONDS:
                 raise UnavailableError(f"the database does not answer: {reason}") from error
-            time.sleep(POLL_SECONDS)
         else:
             if failed_at is not None:
+                failed_at = None
                 notify("the database answers again")
-            return value
+            yield progress
+        if is_open:
+            time.sleep(POLL_SECONDS)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 import pytest
 from sqlalchemy.exc import OperationalError
+from sqlalchemy.orm import Session
 
 from rubricsvc.core.judge import Judge
 from rubricsvc.errors import NotFoundError, UnavailableError
@@ -67,20 +68,25 @@ def test_follow_yields_progress_until_the_end(db: Database, monkeypatch: pytest.
 
 
 @pytest.mark.parametrize(("limit", "notes"), [(60.0, 2), (-1.0, 1)])
-def test_retry_database_retries_for_a_while(monkeypatch: pytest.MonkeyPatch, limit: float, notes: int) -> None:
+def test_follow_retries_the_database_for_a_while(
+    db: Database, monkeypatch: pytest.MonkeyPatch, limit: float, notes: int
+) -> None:
     monkeypatch.setattr(waiting, "POLL_SECONDS", 0.0)
     monkeypatch.setattr(waiting, "RETRY_SECONDS", limit)
-    answers = iter([False, False, True])
+    job, read, answers = submit_job(db, 1, judge=JUDGE), db.read, iter([False, False, True])
+    with db.write() as session:
+        jobs.cancel(session, job)
 
-    def read() -> str:
+    def read_later() -> AbstractContextManager[Session]:
         if next(answers):
-            return "value"
+            return read()
         raise OperationalError("SELECT", {}, ConnectionError("gone"))
 
+    monkeypatch.setattr(db, "read", read_later)
     messages: list[str] = []
     if limit > 0:
-        assert waiting.retry_database(read, messages.append) == "value"
+        assert [progress.cancelled for progress in waiting.follow(db, job, messages.append)] == [1]
     else:
         with pytest.raises(UnavailableError, match="gone"):
-            waiting.retry_database(read, messages.append)
+            list(waiting.follow(db, job, messages.append))
     assert len(messages) == notes
