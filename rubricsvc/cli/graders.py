@@ -16,9 +16,10 @@ from rubricsvc.core import strict_json
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.errors import InvalidError
-from rubricsvc.formats.openai_grader import parse, parse_prompt
-from rubricsvc.graders.model import Grader, parts_of, rubric_of
+from rubricsvc.formats.openai_grader import parse_prompt
+from rubricsvc.graders.model import Grader, parts_of
 from rubricsvc.graders.results import GraderRun, run_of
+from rubricsvc.services.grading import parse_checked
 from workers import checks
 
 app = output.group("Check and run OpenAI graders, without a database.")
@@ -81,10 +82,7 @@ def _read(file: str) -> tuple[Any, Grader, Rubric]:
     if len(records) != 1:
         hint = "import items with their graders: rubricsvc rubrics import FILE --format openai_grader"
         raise InvalidError(f"{file} has {len(records)} records, expected one grader", hint=hint)
-    grader = parse(records[0])
-    rubric = rubric_of(grader)
-    checks.validate(rubric)
-    return records[0], grader, rubric
+    return records[0], *parse_checked(records[0], checks.validate)
 
 
 def _item(given: str | None) -> Prompt:

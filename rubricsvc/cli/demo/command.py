@@ -52,11 +52,11 @@ def run(folder: DemoFolder, *, fresh: bool = False) -> dict[str, Any]:
         UnavailableError: the embedded model cannot be fetched.
     """
     from rubricsvc.cli.db import open_database
-    from rubricsvc.cli.demo.questions import FORM, QUESTIONS, load_questions
+    from rubricsvc.cli.demo.questions import load_questions
     from rubricsvc.cli.models import fetch_embedded
     from rubricsvc.settings import get_settings
 
-    continued = folder.open(QUESTIONS.read_text(encoding="utf-8") + FORM.read_text(encoding="utf-8"), fresh=fresh)
+    continued = folder.open(fresh=fresh)
     if folder.summary.is_file():
         echo(f"the demo in {folder.path} is finished: {folder.report}. Start over with --fresh")
         finished: dict[str, Any] = json.loads(folder.summary.read_text(encoding="utf-8"))

@@ -7,7 +7,6 @@ import shutil
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from rubricsvc.core.fingerprint import digest
 from rubricsvc.errors import ConflictError
 
 
@@ -42,26 +41,24 @@ class DemoFolder:
         self.report = path / "report.html"
         self._settings = path / "state.json"
 
-    def open(self, content: str, *, fresh: bool) -> bool:
+    def open(self, *, fresh: bool) -> bool:
         """Create the folder, or continue in it; return whether it holds a demo already. ``fresh`` deletes that.
 
-        ``content`` are the questions: a demo with other ones does not continue here.
-
         Raises:
-            ConflictError: the folder holds a demo of another size, seed or content.
+            ConflictError: the folder holds a demo of another size or seed.
         """
         if fresh:
             for file in (*self.path.glob("demo.db*"), self._settings, self.summary, self.report):
                 file.unlink(missing_ok=True)
             shutil.rmtree(self.training, ignore_errors=True)
-        settings = {"size": asdict(self.size), "seed": self.seed, "content": digest(content)}
+        settings = {"size": asdict(self.size), "seed": self.seed}
         if not self._settings.is_file():
             self.path.mkdir(parents=True, exist_ok=True)
             self._settings.write_text(json.dumps(settings, indent=2), encoding="utf-8")
             return False
         if json.loads(self._settings.read_text(encoding="utf-8")) != settings:
             raise ConflictError(
-                f"{self.path} holds a demo with other settings or questions",
+                f"{self.path} holds a demo with other settings",
                 hint="choose another folder with --out, or start over with --fresh",
             )
         return True

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from rubricsvc import telemetry
 from rubricsvc.cli.demo.folder import DemoFolder
 from rubricsvc.cli.demo.questions import Question
-from rubricsvc.cli.output import ProgressBar, echo, progress_bar
+from rubricsvc.cli.output import ProgressBar, echo, fields_of, progress_bar
 from rubricsvc.core.fingerprint import digest
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Prompt
@@ -123,13 +123,8 @@ def _completion_ids(db: Database, one: StoredQuestion, step: int) -> list[int]:
 
 
 def _sampling(folder: DemoFolder) -> SamplingConfig:
-    size = folder.size
-    return SamplingConfig(
-        prompts_per_step=size.prompts_per_step,
-        group_size=size.group_size,
-        max_new_tokens=size.max_new_tokens,
-        temperature=size.temperature,
-    )
+    names = ("prompts_per_step", "group_size", "max_new_tokens", "temperature")
+    return SamplingConfig(**fields_of(folder.size, *names))
 
 
 def score(db: Database, stored: Sequence[StoredQuestion], step: int) -> int:

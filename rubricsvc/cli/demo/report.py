@@ -9,8 +9,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from pydantic import JsonValue
-
 from rubricsvc.cli.demo.charts import question_chart, render_svg, reward_chart
 from rubricsvc.cli.demo.folder import DemoSize
 from rubricsvc.cli.demo.pipeline import JUDGE, POLICY
@@ -70,12 +68,8 @@ def reason(criterion: Criterion, verdict: Verdict) -> str:
         return verdict.detail or ""
     if criterion.check is None:
         return verdict.rationale or ("the judge's P(yes)" if verdict.probability is not None else "")
-    args = "; ".join(f"{name} {_argument(value)}" for name, value in criterion.check.args.items())
+    args = "; ".join(f"{name} {json.dumps(value, ensure_ascii=False)}" for name, value in criterion.check.args.items())
     return f"{criterion.check.name}: {args}" if args else criterion.check.name
-
-
-def _argument(value: JsonValue) -> str:
-    return ", ".join(map(_argument, value)) if isinstance(value, list) else json.dumps(value, ensure_ascii=False)
 
 
 def change_sentence(change: float | None, error: float | None) -> str:

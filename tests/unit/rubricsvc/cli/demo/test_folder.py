@@ -6,30 +6,28 @@ from pathlib import Path
 
 import pytest
 
-from rubricsvc.cli.demo.folder import FAST, FULL, DemoFolder
+from rubricsvc.cli.demo.folder import FAST, FULL, DemoFolder, DemoSize
 from rubricsvc.errors import ConflictError
 
 
 def test_open_again_continues(tmp_path: Path) -> None:
-    assert not DemoFolder(tmp_path / "out", FAST, seed=1).open("questions", fresh=False)
-    assert DemoFolder(tmp_path / "out", FAST, seed=1).open("questions", fresh=False)
+    assert not DemoFolder(tmp_path / "out", FAST, seed=1).open(fresh=False)
+    assert DemoFolder(tmp_path / "out", FAST, seed=1).open(fresh=False)
 
 
-@pytest.mark.parametrize(
-    ("size", "seed", "content"), [(FULL, 1, "questions"), (FAST, 2, "questions"), (FAST, 1, "other questions")]
-)
-def test_open_refuses_another_demo_unless_fresh(tmp_path: Path, size: object, seed: int, content: str) -> None:
-    DemoFolder(tmp_path, FAST, seed=1).open("questions", fresh=False)
-    other = DemoFolder(tmp_path, FULL if size is FULL else FAST, seed)
+@pytest.mark.parametrize(("size", "seed"), [(FULL, 1), (FAST, 2)])
+def test_open_refuses_another_demo_unless_fresh(tmp_path: Path, size: DemoSize, seed: int) -> None:
+    DemoFolder(tmp_path, FAST, seed=1).open(fresh=False)
+    other = DemoFolder(tmp_path, size, seed)
     with pytest.raises(ConflictError) as caught:
-        other.open(content, fresh=False)
+        other.open(fresh=False)
     assert "--fresh" in caught.value.hint
-    assert not other.open(content, fresh=True)
+    assert not other.open(fresh=True)
 
 
 def test_open_fresh_removes_only_files_of_the_demo(tmp_path: Path) -> None:
     folder = DemoFolder(tmp_path, FAST, seed=0)
-    folder.open("q", fresh=False)
+    folder.open(fresh=False)
     folder.training.mkdir()
     made = [
         folder.summary,
@@ -39,7 +37,7 @@ def test_open_fresh_removes_only_files_of_the_demo(tmp_path: Path) -> None:
     ]
     for path in (*made, tmp_path / "thesis.tex"):
         path.write_text("x")
-    folder.open("q", fresh=True)
+    folder.open(fresh=True)
     assert not any(path.exists() for path in made)
     assert {path.name for path in tmp_path.iterdir()} == {"state.json", "thesis.tex"}
 

@@ -58,7 +58,7 @@ def test_reason_is_the_failure_rationale_or_check() -> None:
     judged = Criterion(key="c", text="Is good.")
     terms = judged.model_copy(update={"check": Check(name="contains", args={"terms": ["a\n", "b"], "mode": "share"})})
     scored = Verdict.scored("c", 0.5, probability=0.5)
-    assert reason(terms, scored) == 'contains: terms "a\\n", "b"; mode "share"'
+    assert reason(terms, scored) == 'contains: terms ["a\\n", "b"]; mode "share"'
     assert reason(judged.model_copy(update={"check": Check(name="cites")}), scored) == "cites"
     assert reason(judged, scored) == "the judge's P(yes)"
     assert reason(judged, Verdict.scored("c", 0.5, rationale="So it is.")) == "So it is."
