@@ -32,9 +32,7 @@ _VERBOSE_LIBRARIES = ("alembic", "asyncio", "httpx", "httpx2", "openai", "urllib
 def configure(level: str = "INFO", *, human: bool | None = None) -> None:
     """Send all log records of this process, structlog's and stdlib's, to stderr.
 
-    Args:
-        level: minimum level.
-        human: readable lines instead of JSON; defaults to whether stderr is a terminal.
+    ``human`` gives readable lines instead of JSON; by default on a terminal.
     """
     human = sys.stderr.isatty() if human is None else human
     render: list[structlog.typing.Processor] = (

@@ -41,14 +41,7 @@ Prompts, rubrics, completions and judges are content-addressed: sending the same
 def create_app(
     settings: Settings, db: Database, *, max_body: int = MAX_BODY, validators: Validators | None = None
 ) -> FastAPI:
-    """Create the application over an open database, which the caller closes.
-
-    Args:
-        settings: settings of the service.
-        db: from `rubricsvc.store.migrate.open_database`.
-        max_body: bytes of a request body.
-        validators: further checks of rubrics and judges before they are stored.
-    """
+    """Create the application over an open database, which the caller closes. ``max_body`` is in bytes."""
     app = FastAPIOffline(  # /docs loads nothing from other sites
         title="rubricsvc",
         version=version("rubricsvc"),

@@ -70,12 +70,8 @@ def select(
 ) -> tuple[list[tuple[int, int]], int]:
     """Return (completion id, rubric id) of an import or of all stored completions, and how many have no rubric.
 
-    Args:
-        session: the session to read in.
-        imported: the import whose completions are selected; all completions by default.
-        rubric: score by this rubric; by default by the newest versions of all rubrics of each prompt.
-        policy: select the completions of this policy.
-        limit: maximum number of completions that have a rubric.
+    Without ``rubric`` they are the newest versions of all rubrics of each prompt. ``limit`` is the maximum number of
+    completions that have one.
 
     Raises:
         NotFoundError: no such rubric.
