@@ -228,6 +228,9 @@ class Rubric(Value):
     def __hash__(self) -> int:
         return hash(self.digest)
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Rubric) and self.digest == other.digest
+
 
 def on_scale(scale: Scale, value: float) -> float:
     """Return a value in [0, 1] as a number on the scale: from ``low`` to ``high`` if numeric, to 15 digits."""
