@@ -158,4 +158,4 @@ def test_group_of_one_completion_fails_with_reason(db: Database, engine: Tastefu
     assert Drainer(db, settings(db)).run(1) is True
     with db.read() as session:
         assert jobs.get(session, job).status == "completed_with_failures"
-        assert "two or more completions" in str(verdicts.page(session)[0].verdict.detail)
+        assert "comparative" in str(verdicts.page(session)[0].verdict.detail)

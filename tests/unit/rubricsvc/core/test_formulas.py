@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rubricsvc.core.formulas import FORMULAS, FormulaError
+from rubricsvc.core.formulas import FORMULAS, FormulaError, UndefinedRewardError
 from rubricsvc.core.reward import check_formula, healthbench_overall, race_overall, reward, reward_or_null
 from rubricsvc.core.rubric import Binary, Criterion, Group, Level, Numeric, Ordinal, Rubric, Scale
 from rubricsvc.core.verdict import Verdict
@@ -153,7 +153,7 @@ def test_calculate_output_evaluates_its_expression_on_the_criteria_s_scales() ->
     check_formula(task)  # with all of them met it divides by 0, and may do
     found = reward(task, [Verdict.scored("a", 1.0), Verdict.scored("b", 0.5)])
     assert (found.value, found.contributions) == (-6.5, {"a": -3.25, "b": -3.25})
-    with pytest.raises(FormulaError, match="division by zero"):
+    with pytest.raises(UndefinedRewardError):
         reward(task, [Verdict.scored("a", 1.0), Verdict.scored("b", 1.0)])
     assert reward_or_null(task, [Verdict.scored("a", 1.0), Verdict.scored("b", 1.0)]).value is None
     with pytest.raises(FormulaError, match="expression"):
@@ -396,5 +396,5 @@ def test_docs_name_functions_that_exist() -> None:
 
 
 def test_formula_error_lists_the_known_formulas() -> None:
-    with pytest.raises(FormulaError, match=r"'helthbench'; .* art, .*, weighted_mean"):
+    with pytest.raises(FormulaError, match=r"helthbench.*weighted_mean"):
         check_formula(rubric(1, formula="helthbench"))

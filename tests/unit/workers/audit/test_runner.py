@@ -208,7 +208,7 @@ def test_audit_progress_ends_at_its_total() -> None:
 
 
 def test_audit_refuses_a_trajectory_judge() -> None:
-    with pytest.raises(InvalidError, match="a trajectory judge cannot be audited"):
+    with pytest.raises(InvalidError, match="trajectory"):
         audited(Ruled(), Judge(name="t", model="m", mode="trajectory"))
 
 
@@ -271,5 +271,5 @@ def test_audit_catches_a_comparative_judge_that_takes_the_first() -> None:
 
 
 def test_audit_of_a_comparative_judge_needs_good_completions() -> None:
-    with pytest.raises(InvalidError, match="two completions of one prompt"):
+    with pytest.raises(InvalidError, match="comparative"):
         audited(Reader(), COMPARATIVE, AuditPlan(cases.built_in()[::2], PLAN.suites))

