@@ -18,6 +18,7 @@ from typing import Any, Self
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 from transformers import DynamicCache
 from transformers.utils import logging as transformers_logging
 
@@ -72,14 +73,10 @@ class Policy:
 
     def encode(self, prompts: Sequence[Prompt], max_new_tokens: int = 0) -> tuple[Tensor, Tensor]:
         """Return the `token_ids` of prompts [Q, P], padded on the left, and their mask."""
-        encoded = [self.token_ids(prompt, max_new_tokens) for prompt in prompts]
-        width = max(map(len, encoded))
-        ids_QP = torch.full((len(prompts), width), int(self._end_ids[0]))
-        mask_QP = torch.zeros((len(prompts), width), dtype=torch.bool)
-        for row, ids in enumerate(encoded):
-            ids_QP[row, width - len(ids) :] = torch.tensor(ids)
-            mask_QP[row, width - len(ids) :] = True
-        return ids_QP.to(self.device), mask_QP.to(self.device)
+        rows = [torch.tensor(self.token_ids(prompt, max_new_tokens), device=self.device) for prompt in prompts]
+        masks = [torch.ones_like(row, dtype=torch.bool) for row in rows]
+        ids_QP = pad_sequence(rows, batch_first=True, padding_value=int(self._end_ids[0]), padding_side="left")
+        return ids_QP, pad_sequence(masks, batch_first=True, padding_side="left")
 
     def token_ids(self, prompt: Prompt, max_new_tokens: int = 0) -> list[int]:
         """Return the tokens of a prompt with its documents. Without a chat template the plain text is the prompt.

@@ -16,7 +16,7 @@ from pydantic import Field
 from rubricsvc.core.label import Label
 from rubricsvc.core.prompt import Completion, Message, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
-from rubricsvc.formats.native import rubric_name, unique_keys
+from rubricsvc.formats.native import numbered_keys, rubric_name
 from rubricsvc.formats.record import Entry, ForeignModel, Record, Text
 
 
@@ -100,6 +100,6 @@ def _rubric(items: tuple[_Item, ...]) -> Rubric:
         names.append(f"{axis}-{sha256(item.criterion.encode()).hexdigest()[:8]}")
     criteria = tuple(
         Criterion(key=key, text=item.criterion, weight=item.points, tags=item.tags)
-        for key, item in zip(unique_keys(names), items, strict=True)
+        for key, item in zip(numbered_keys(names), items, strict=True)
     )
     return Rubric(criteria=criteria, formula="healthbench")

@@ -81,7 +81,7 @@ def rubric_name(text: str) -> str:
     return name
 
 
-def unique_keys(names: list[str]) -> list[str]:
+def numbered_keys(names: list[str]) -> list[str]:
     """Return keys of criteria: the names, numbered where one is repeated."""
     keys: dict[str, None] = {}
     for name in names:

@@ -15,7 +15,7 @@ from rubricsvc.core.base import MAX_NAME_LENGTH, UnitInterval
 from rubricsvc.core.label import Label
 from rubricsvc.core.rubric import Criterion, Group, Rubric
 from rubricsvc.core.validation_messages import FieldPath
-from rubricsvc.formats.native import rubric_name, unique_keys
+from rubricsvc.formats.native import numbered_keys, rubric_name
 from rubricsvc.formats.record import Entry, ForeignModel, Record, Text
 
 
@@ -34,7 +34,7 @@ class _Node(ForeignModel):
 def read(entry: Entry) -> Iterator[Record]:
     """Yield the record of a tree."""
     nodes = list(_walk(entry.build(_Node, entry.data)))
-    key_at = dict(zip((path for _, path in nodes), unique_keys([node.id for node, _ in nodes]), strict=True))
+    key_at = dict(zip((path for _, path in nodes), numbered_keys([node.id for node, _ in nodes]), strict=True))
     graded = any(node.score is not None for node, _ in nodes)
     criteria, groups, labels = [], [], []
     for node, path in nodes:

@@ -12,6 +12,7 @@ from collections import Counter, defaultdict
 from typing import Any
 
 import torch
+from torch.nn.utils.rnn import pad_sequence
 from transformers.cache_utils import Cache, DynamicLayer
 
 from rubricsvc.core.judge import Sampling
@@ -30,12 +31,10 @@ class PrefixTree:
         self._cache = Cache(layer_class_to_replicate=_Layer)
         self._starts = [len(prefix) for prefix in prefixes]
         self._width = max(self._starts)
-        self._owners = torch.full((len(prefixes), self._width), _PADDING)
+        owners = [torch.full((start,), _SHARED) for start in self._starts]
+        self._owners = pad_sequence(owners, batch_first=True, padding_value=_PADDING)
         self._lengths: dict[Branch, int] = defaultdict(int)
-        ids = torch.zeros_like(self._owners)
-        for row, prefix in enumerate(prefixes):
-            ids[row, : len(prefix)] = torch.tensor(prefix, dtype=torch.long)
-            self._owners[row, : len(prefix)] = _SHARED
+        ids = pad_sequence([torch.tensor(prefix, dtype=torch.long) for prefix in prefixes], batch_first=True)
         if self._width:  # the padding is at the end, where nothing attends to it
             model.base_model(input_ids=ids.to(model.device), past_key_values=self._cache, use_cache=True)
 
