@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
-from typing import Any
 
 from sqlalchemy import make_url
 from sqlalchemy.exc import DBAPIError
-from sqlalchemy.orm import Session
 
 from rubricsvc import telemetry
 from rubricsvc.cli.output import OK, UNAVAILABLE, Json, echo, exit_with, group, show
@@ -55,14 +53,6 @@ def open_database(settings: Settings) -> Database:
             migrate.upgrade(db)  # several first commands may do so at once
             echo(f"created the database {make_url(db.url).database}")
     return migrate.open_database(settings.database_url)
-
-
-def every(page: Callable[..., list[Any]], session: Session, **where: Any) -> Iterator[Any]:
-    """Yield all rows that ``page`` lists, in pages."""
-    after = 0
-    while rows := page(session, after=after, limit=500, **where):
-        yield from rows
-        after = rows[-1].id
 
 
 @contextmanager

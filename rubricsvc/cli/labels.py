@@ -8,11 +8,12 @@ from typing import Annotated, Any
 import typer
 from sqlalchemy.orm import Session
 
-from rubricsvc.cli.db import database, every
+from rubricsvc.cli.db import database
 from rubricsvc.cli.importing import File, Format, SkipInvalid, import_and_report
 from rubricsvc.cli.output import After, Json, Limit, Out, fields_of, group, open_output, print_json, show_page
 from rubricsvc.services.importing import LABELS, RECORDS
 from rubricsvc.store import completions, labels, rubrics
+from rubricsvc.store.session import every
 
 app = group("Labels: people's verdicts, to compare judges with.")
 

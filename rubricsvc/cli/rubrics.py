@@ -14,7 +14,7 @@ import typer
 from sqlalchemy.orm import Session
 
 from rubricsvc.cli import output
-from rubricsvc.cli.db import database, every
+from rubricsvc.cli.db import database
 from rubricsvc.cli.importing import File, Format, SkipInvalid, import_and_report, input_file
 from rubricsvc.cli.output import After, Json, Limit, Out, PromptFilter, echo, print_data, print_json, show, show_list
 from rubricsvc.core.rubric import Criterion
@@ -23,6 +23,7 @@ from rubricsvc.formats import Record, stream
 from rubricsvc.formats.native import dump
 from rubricsvc.services.importing import RECORDS
 from rubricsvc.store import prompts, rubrics
+from rubricsvc.store.session import every
 from rubricsvc.store.tables import RubricRow
 from workers import checks
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from rubricsvc.errors import InvalidError
 from rubricsvc.store import completions, jobs, judges, rubrics
-from rubricsvc.store.session import PUBLISHED
+from rubricsvc.store.session import PUBLISHED, every
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
@@ -106,13 +106,10 @@ def select(
 
 def _completions(session: Session, imported: ImportResult | None, policy: str | None) -> Iterator[tuple[int, int]]:
     """Yield (completion id, prompt id)."""
-    if imported is not None:
+    if imported is None:
+        yield from ((row.id, row.prompt_id) for row in every(completions.page, session, policy=policy))
+    else:
         yield from dict.fromkeys((c.id, c.prompt_id) for c in imported.completions if policy in (None, c.policy))
-        return
-    after = 0
-    while rows := completions.page(session, after=after, limit=500, policy=policy):
-        yield from ((row.id, row.prompt_id) for row in rows)
-        after = rows[-1].id
 
 
 def veto_warning(judge: Judge, required: Sequence[str]) -> str | None:

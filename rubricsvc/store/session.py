@@ -68,6 +68,14 @@ class Database:
         self.engine.dispose()
 
 
+def every(page: Callable[..., list[Any]], session: Session, **where: Any) -> Iterator[Any]:
+    """Yield all rows that ``page`` lists, in pages."""
+    after = 0
+    while rows := page(session, after=after, limit=500, **where):
+        yield from rows
+        after = rows[-1].id
+
+
 def sqlite_file(url: str) -> Path | None:
     """Return the file of a SQLite database, None for a PostgreSQL one; nothing is opened.
 
