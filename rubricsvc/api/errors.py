@@ -61,7 +61,10 @@ def install(app: FastAPI) -> None:
     """Register the exception handlers."""
 
     def handle(_request: Request, error: Exception) -> JSONResponse:
-        return error_response(from_exception(error))
+        response = error_response(from_exception(error))
+        if isinstance(error, HTTPException):
+            response.headers.update(error.headers or {})  # Allow, of a wrong method
+        return response
 
     for kind in (RubricsvcError, RequestValidationError, HTTPException, *AWAY, DataError, OverflowError):
         app.add_exception_handler(kind, handle)

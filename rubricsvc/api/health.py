@@ -20,12 +20,14 @@ log = structlog.get_logger(__name__)
 router = APIRouter(tags=["health"])
 
 
+@router.head("/healthz", include_in_schema=False)
 @router.get("/healthz")
 async def healthz() -> Ready:
     """Report that the process is alive."""
     return Ready(status="ok")
 
 
+@router.head("/readyz", include_in_schema=False)
 @router.get("/readyz", responses=error_responses())
 def readyz(request: Request) -> Ready:
     """Report whether the database is at the newest schema and the broker reachable. The log has the reason of a 503."""

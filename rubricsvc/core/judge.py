@@ -21,11 +21,17 @@ Rule = Literal["mean", "median", "min", "majority"]
 FREE = frozenset({"transformers_local", "vllm_local", "none"})
 """Engines without costs. Any other, registered ones included, may cost money until its judge has a price (even 0)."""
 
+_OPENAI = "api.openai.com"
+
 
 def _address(url: str) -> str:
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0 or re.search(r"\s", url):
         raise ValueError("expected an http(s) URL with a host, such as http://127.0.0.1:8000/v1")
+    if "\\" in url or "@" in parts.netloc:  # parsers disagree about the host of such a URL
+        raise ValueError("a URL with a backslash or with a user is not allowed; name the key's variable in api_key_env")
+    if parts.hostname == _OPENAI and parts.scheme != "https":
+        raise ValueError(f"the key would be sent in clear; use https://{_OPENAI}")
     return url
 
 
@@ -149,7 +155,7 @@ class Endpoint(Value):
         """The environment variable that holds the key for this endpoint, if any."""
         if self.api_key_env or self.base_url is None:
             return self.api_key_env or "OPENAI_API_KEY"
-        return "OPENAI_API_KEY" if urlsplit(self.base_url).hostname == "api.openai.com" else None
+        return "OPENAI_API_KEY" if urlsplit(self.base_url).hostname == _OPENAI else None
 
 
 class Judge(Value):

@@ -19,6 +19,13 @@ def test_health_endpoints_report_ok(http: TestClient) -> None:
     assert http.get("/healthz").json() == http.get("/readyz").json() == {"status": "ok"}
 
 
+def test_health_endpoints_answer_head_and_name_allowed_methods(http: TestClient) -> None:
+    assert http.head("/healthz").status_code == http.head("/readyz").status_code == 200
+    refused = http.put("/v1/jobs")
+    assert (refused.status_code, refused.json()["error"]["code"]) == (405, "method_not_allowed")
+    assert refused.headers["allow"]
+
+
 def test_readyz_old_schema_is_503(http: TestClient, db: Database) -> None:
     migrate.downgrade(db, "base")
     answer = http.get("/readyz")

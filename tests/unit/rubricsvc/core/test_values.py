@@ -221,3 +221,19 @@ def test_prompt_text_names_roles_of_conversations() -> None:
     assert Prompt.of("Why?").text == "Why?"
     talk = Prompt(messages=(Message(role="user", content="Hi"), Message(role="assistant", content="Yes?")))
     assert talk.text == "[user]\nHi\n\n[assistant]\nYes?"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://api.openai.com/v1",
+        "http://evil\\@api.openai.com/v1",
+        "https://user:secret@api.openai.com",
+        "ftp://x",
+        "x",
+    ],
+)
+def test_endpoint_rejects_addresses_that_would_leak_a_key(url: str) -> None:
+    with pytest.raises(ValidationError) as caught:
+        Endpoint(base_url=url)
+    assert caught.value.errors()[0]["loc"] == ("base_url",)
