@@ -33,7 +33,7 @@ def _broker(url: str) -> str:
 
 
 class Settings(BaseSettings):
-    """All settings. ``rubricsvc doctor`` shows their values."""
+    """All settings, from ``RUBRICSVC_…`` in the environment or ``rubricsvc.toml``. ``rubricsvc doctor`` checks them."""
 
     model_config = SettingsConfigDict(
         env_prefix="RUBRICSVC_", toml_file="rubricsvc.toml", extra="forbid", allow_inf_nan=False
@@ -101,7 +101,7 @@ def read_settings() -> Settings:
         return Settings()
     except ValidationError as error:
         name, words = first_error(error, quoted=False)  # a URL may hold a password
-        hint = "check the environment and rubricsvc.toml; `rubricsvc doctor` shows the settings"
+        hint = "correct it in the environment or in rubricsvc.toml"
         raise InvalidError(f"setting RUBRICSVC_{name.upper()}: {words}", hint=hint) from error
     except ValueError as error:  # of tomllib, or of undecodable bytes
         raise InvalidError(f"rubricsvc.toml cannot be read: {error}", hint="correct or remove the file") from error

@@ -33,7 +33,8 @@ MAX_BODY = 32 * 2**20
 
 _DESCRIPTION = """Store per-prompt rubrics, score completions with generative judges, read the rewards.
 
-Every error is `{"error": {"code", "message", "hint", "path"}}`. Lists are paginated with `?after=` and `?limit=`.
+Every error is `{"error": {"code", "message", "hint", "path"}}`; that of an invalid file
+lists its `errors`. Lists are paginated with `?after=` and `?limit=`.
 Prompts, rubrics, completions and judges are content-addressed: sending the same content again returns the same id.
 """
 

@@ -1,4 +1,4 @@
-"""Error responses: every error has the shape ``{"error": {"code", "message", "hint", "path"}}``."""
+"""Error responses: ``{"error": {"code", "message", "hint", "path"}}``, and the ``errors`` of an invalid file."""
 
 from __future__ import annotations
 

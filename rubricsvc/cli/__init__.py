@@ -1,4 +1,5 @@
 """The command line: one module for each noun. Data goes to stdout, progress and messages to stderr.
 
-Exit codes: 0 done, 1 done with failures, 2 wrong usage or bad input, 3 something that is needed is not there.
+Exit codes: 0 success, 1 finished with failures, 2 wrong usage or invalid input, 3 not found or unavailable, 4 audit not
+passed, 70 internal error, 130 interrupted.
 """

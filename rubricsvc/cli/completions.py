@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from rubricsvc.cli.db import database
-from rubricsvc.cli.importing import AnyFormat, File, SkipInvalid, import_and_report
+from rubricsvc.cli.importing import CompletionFormat, File, SkipInvalid, import_and_report
 from rubricsvc.cli.output import After, Json, Limit, PromptFilter, clean, group, print_data, print_json, show, show_page
 from rubricsvc.services.importing import COMPLETIONS, RECORDS
 from rubricsvc.store import completions, prompts
@@ -19,7 +19,7 @@ app = group("Completions of prompts.")
 @app.command("import")
 def import_(
     file: File,
-    format: AnyFormat = None,
+    format: CompletionFormat = None,
     skip_invalid: SkipInvalid = False,
     as_json: Json = False,
 ) -> None:

@@ -9,7 +9,7 @@ import typer
 from sqlalchemy.orm import Session
 
 from rubricsvc.cli.db import database
-from rubricsvc.cli.importing import File, Format, SkipInvalid, import_and_report
+from rubricsvc.cli.importing import File, LabelFormat, SkipInvalid, import_and_report
 from rubricsvc.cli.output import After, Json, Limit, Out, fields_of, group, open_output, print_json, show_page
 from rubricsvc.services.importing import LABELS, RECORDS
 from rubricsvc.store import completions, labels, rubrics
@@ -28,7 +28,7 @@ Annotator = Annotated[str | None, typer.Option(help="Filter by annotator.")]
 def import_(
     file: File,
     *,
-    format: Format = None,
+    format: LabelFormat = None,
     replace: Annotated[bool, typer.Option("--replace", help="Replace earlier labels of the same annotators.")] = False,
     skip_invalid: SkipInvalid = False,
     as_json: Json = False,

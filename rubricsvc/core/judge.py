@@ -162,12 +162,12 @@ class Judge(Value):
     """A judge of completions.
 
     ``engine`` is a name registered in `workers.engines`, ``template`` a file in ``workers/judges/prompts``.
-    ``criteria_per_call`` (written mode) is 1, k, or 0 for all in one call. ``threshold`` turns a readout's probability
-    into 0 or 1; without it, the probability is the value. ``min_answer_mass`` is the minimum total probability of a
-    readout's labels; below it the verdict fails as ``no_answer``. ``calibration`` applies to a readout's probability
-    before the threshold. Prompts over ``max_context`` tokens fail as ``too_long``. ``require_evidence`` (written mode)
-    fails a verdict with a quote that is not in the completion, and a positive one without a quote of at least three
-    words or twelve characters.
+    ``threshold`` turns a readout's probability into 0 or 1; without it, the probability is the value.
+    ``min_answer_mass`` is the minimum total probability of a readout's labels; below it the verdict fails as
+    ``no_answer``. ``calibration`` applies to a readout's probability before the threshold. Prompts over
+    ``max_context`` tokens fail as ``too_long``. For judges that write: ``criteria_per_call`` is 1, k, or 0 for all in
+    one call; ``require_evidence`` fails a verdict with a quote that is not in the completion, and a positive one
+    without a quote of at least three words or twelve characters.
 
     A ``panel`` asks its ``members`` and aggregates their verdicts by ``voting``. A ``cascade`` asks the next member
     where the probability (calibrated, if it can be) lies within ``band``. Both have no model of their own.

@@ -41,10 +41,12 @@ class CompletionGroup:
 
 def group_completions(rows: Iterable[tuple[Rubric, Prompt, Completion]]) -> list[CompletionGroup]:
     """Return the completions grouped by rubric and prompt, in order of first appearance."""
-    groups = defaultdict[tuple[Rubric, Prompt], list[Completion]](list)
+    groups: dict[tuple[str, str], CompletionGroup] = {}
     for rubric, prompt, completion in rows:
-        groups[rubric, prompt].append(completion)
-    return [CompletionGroup(rubric, prompt, tuple(completions)) for (rubric, prompt), completions in groups.items()]
+        key = rubric.digest, prompt.digest
+        group = groups.get(key, CompletionGroup(rubric, prompt, ()))
+        groups[key] = replace(group, completions=(*group.completions, completion))
+    return list(groups.values())
 
 
 async def measure(

@@ -113,3 +113,9 @@ def test_measure_refuses_a_comparative_judge_without_groups() -> None:
 def test_group_completions_has_both_completions_of_each_task() -> None:
     rows = [(case.rubric, case.prompt, Completion(text=case.text)) for case in cases.built_in()]
     assert [len(group.completions) for group in group_completions(rows)] == [2] * 12
+
+
+def test_group_completions_takes_prompts_with_items() -> None:
+    prompt, rubric = Prompt.of("Why?").model_copy(update={"item": {"x": 1}}), cases.built_in()[0].rubric
+    rows = [(rubric, prompt, Completion(text=text)) for text in "ab"]
+    assert [len(group.completions) for group in group_completions(rows)] == [2]
