@@ -1,1 +1,1 @@
-"""Everything that calls a model or runs a check. Start with `scoring`, then `leases`, then `tasks`."""
+"""Everything that calls a model or runs a check. Start at `queue.drain`, `scoring.completions`, `judges`."""

@@ -2,6 +2,19 @@
 
 A file is used whole or not at all: all errors in it are collected, with line, field, what was expected and what was
 found, and raised as one ``InvalidFileError``. With ``skip_invalid`` the invalid records are left out instead.
+
+To add a format, write a module with a function that yields the records of one entry of the file (a line, or an element
+of a list), validated by a pydantic model::
+
+    class _Answer(ForeignModel):
+        question: Text
+        answer: Text
+
+    def read(entry: Entry) -> Iterator[Record]:
+        given = entry.build(_Answer, entry.data)
+        yield Record(Prompt.of(given.question), None, (Completion(text=given.answer),), location=entry.location)
+
+Then add it to ``FORMATS`` with the fields that identify it: ``"mine": _format(mine.read, "question answer")``.
 """
 
 from __future__ import annotations

@@ -57,14 +57,14 @@ def test_modules_are_at_most_400_lines() -> None:
 
 
 def test_functions_are_at_most_60_lines() -> None:
-    """Counted without the signature: the options of a command are a list, and are read as one."""
+    """Counted with the signature and without decorators."""
     long = []
     for path in modules():
         if path.is_relative_to(ROOT / "migrations" / "versions"):
             continue  # a schema is one long list
         for node in nodes(path):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                lines = (node.end_lineno or node.lineno) - node.body[0].lineno + 1
+                lines = (node.end_lineno or node.lineno) - node.lineno + 1
                 if lines > LONGEST_FUNCTION:
                     long.append(f"{path.relative_to(ROOT)}:{node.name} has {lines} lines")
     assert not long

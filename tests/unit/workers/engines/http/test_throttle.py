@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -81,23 +82,36 @@ def test_concurrency_keeps_the_slot_of_a_cancelled_waiter() -> None:
     asyncio.run(run())
 
 
+@pytest.fixture
+def simulated_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let time pass by sleeping alone."""
+    now = 0.0
+
+    async def sleep(seconds: float) -> None:
+        nonlocal now
+        now += seconds
+
+    monkeypatch.setattr("workers.engines.http.throttle.time", SimpleNamespace(monotonic=lambda: now))
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+
+
+@pytest.mark.usefixtures("simulated_clock")
 def test_rate_limiter_holds_in_any_period() -> None:
     async def run() -> list[float]:
-        limiter = RateLimiter(5, period_s=0.2)
+        limiter = RateLimiter(5, period_s=1.0)
         return [(await limiter.reserve(1)).at for _ in range(12)]
 
-    times = asyncio.run(run())
-    assert all(later - earlier >= 0.2 for earlier, later in zip(times, times[5:], strict=False))
+    assert asyncio.run(run()) == [0.0] * 5 + [1.0] * 5 + [2.0] * 2
 
 
+@pytest.mark.usefixtures("simulated_clock")
 def test_rate_limiter_passes_a_larger_amount_alone() -> None:
     async def run() -> tuple[float, float]:
-        limiter = RateLimiter(5, period_s=0.2)
+        limiter = RateLimiter(5, period_s=1.0)
         large, small = await limiter.reserve(100), await limiter.reserve(1)
         return large.at, small.at
 
-    large, small = asyncio.run(run())
-    assert small - large >= 0.2
+    assert asyncio.run(run()) == (0.0, 1.0)
 
 
 def test_rate_limiter_uses_the_room_of_a_corrected_reservation() -> None:
