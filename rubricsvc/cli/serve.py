@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import socket
 from contextlib import closing, nullcontext
 from typing import Annotated
 
@@ -11,6 +12,7 @@ import typer
 
 from rubricsvc import telemetry
 from rubricsvc.cli.db import open_database
+from rubricsvc.errors import InvalidError
 from rubricsvc.settings import Settings, get_settings
 from rubricsvc.store.session import Database
 
@@ -29,8 +31,18 @@ def serve(
     given = {name: value for name, value in (("host", host), ("port", port)) if value is not None}
     settings = get_settings().model_copy(update=given)
     telemetry.configure(settings.log_level)
+    _check_address(settings.host, settings.port)
     with closing(open_database(settings)) as db:
         _serve(settings, db, worker=worker)
+
+
+def _check_address(host: str, port: int) -> None:
+    """Raise an InvalidError if the service cannot listen there; uvicorn would only log it."""
+    try:
+        socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET).close()
+    except OSError as error:
+        hint = "choose another --port or --host"
+        raise InvalidError(f"cannot listen on {host}:{port}: {error.strerror}", hint=hint) from None
 
 
 def _serve(settings: Settings, db: Database, *, worker: bool) -> None:
