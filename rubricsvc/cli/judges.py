@@ -113,7 +113,7 @@ def add(
     else:
         added = [served_judge(name, url, model, mode or "readout", api_key_env)]
     for judge in added:
-        _check(judge)
+        _check(judge, file)
         if probe and not judge.members:
             probe_judge(judge)
     _store(added, as_json)
@@ -156,12 +156,14 @@ def _find(ref: str) -> Judge:
         return judges.get(session, ref).value
 
 
-def _check(judge: Judge) -> None:
+def _check(judge: Judge, file: Path | None) -> None:
     """Check that the judge's template, engine and mode fit, and that no setting is without effect."""
     unused = _unused_setting(judge)
     if unused:
         setting, needs = unused
-        raise InvalidError(f"judge {judge.name!r}: {setting} has no effect; it needs {needs}", hint="leave it out")
+        place = f"{file}: " if file and str(file) != "-" else ""
+        message = f"{place}judge {judge.name!r}: {setting} has no effect; it needs {needs}"
+        raise InvalidError(message, hint="leave it out")
     validate(judge)
     if judge.engine == "openai_http" and judge.endpoint.base_url is None and not judge.members:
         echo(f"{judge.name}: no URL, using api.openai.com")

@@ -121,6 +121,12 @@ def test_add_file_refuses_settings_without_effect(cli: Cli, fields: dict[str, An
     assert ran.code == 2 and setting in ran.err and "hint: " in ran.err
 
 
+def test_add_file_names_the_file_of_a_setting_without_effect(cli: Cli, tmp_path: Path) -> None:
+    file = tmp_path / "j.yaml"
+    file.write_text("{name: x, model: m, engine: transformers_local, endpoint: {timeout_s: 5}}")
+    assert str(file) in cli("judges", "add", "-f", str(file)).err
+
+
 def test_add_file_stores_all_fields(cli: Cli) -> None:
     fields = {
         "mode": "written",
