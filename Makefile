@@ -25,7 +25,7 @@ demo: install ## the main job: author, score, train, score again (about 10 minut
 demo-fast: install ## the same, smaller (about 3 minutes)
 	$(BIN)/rubricsvc demo --fast
 
-test: install lint ## everything: lint, types, unit and integration tests, on a real PostgreSQL and Redis
+test: install lint ## everything: lint, types, unit and integration tests, on a real PostgreSQL and Redis (10 minutes on an idle machine)
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.services $(BIN)/python -m pytest -n 2 --dist worksteal tests
 
 test-unit: install ## the unit tests, on few examples where a test makes up its own (under a minute)
@@ -62,7 +62,7 @@ bench-train: install .venv-trl/.installed ## one training step of the embedded m
 bench-judging: .venv-vllm/.installed .venv-autorubric/.installed ## our judges beside AutoRubric on one vLLM server (fewer cases, criteria x tokens: CASES="10x300 10x1200")
 	.venv-vllm/bin/python -m tests.bench.bench_judging --autorubric .venv-autorubric/bin/python $(if $(CASES),--cases $(CASES),--without 10x3500 20x3500)
 
-bench-agreement: install ## the embedded judge against labels, on the public data sets (../shared/data)
+bench-agreement: install ## the embedded judge against labels, on public data sets, which are not in the repository
 	$(RUN) -m tests.bench.bench_agreement
 
 bench-pairs: install ## the embedded judge comparing two answers, beside one by one, on LLMBar

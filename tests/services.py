@@ -69,7 +69,10 @@ def as_server_user(folder: Path) -> dict[str, Any]:
     names = {entry.pw_name for entry in pwd.getpwall()}
     user = pwd.getpwnam("postgres" if "postgres" in names else "nobody")
     os.chown(folder, user.pw_uid, user.pw_gid)
-    return {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
+    run_as: dict[str, Any] = {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
+    if subprocess.run(["test", "-w", folder], check=False, cwd="/", **run_as).returncode:
+        sys.exit(f"user {user.pw_name} cannot enter the temporary folder {folder.parent}; set another: TMPDIR=/tmp")
+    return run_as
 
 
 class Postgres:
