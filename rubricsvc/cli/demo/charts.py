@@ -75,13 +75,14 @@ def reward_chart(steps: Sequence[Mapping[str, Any]]) -> Callable[[int], Any]:
     """Chart the mean reward of each training step with one standard deviation, and its moving mean."""
     import altair as alt
 
+    smoothed = _SMOOTHED if len(steps) >= _SMOOTHED else 1  # of few steps the mean would lag behind
     rows = [
         {
             "step": step["step"],
             "reward": step["reward"],
             "low": max(step["reward"] - (step["reward_std"] or 0.0), 0.0),
             "high": min(step["reward"] + (step["reward_std"] or 0.0), 1.0),
-            "smooth": mean_known(s["reward"] for s in steps[max(0, n + 1 - _SMOOTHED) : n + 1]),
+            "smooth": mean_known(s["reward"] for s in steps[max(0, n + 1 - smoothed) : n + 1]),
         }
         for n, step in enumerate(steps)
         if step["reward"] is not None
