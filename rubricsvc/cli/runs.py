@@ -80,6 +80,7 @@ def start(
             reward = f"reward {cell(step['reward'])} ± {cell(step['reward_std'])}"
             bar.update(step["step"], run.steps, ", ".join(filter(None, (reward, _no_signal(step)))))
 
+        bar.update(0, run.steps, "")
         history = train(policy, tasks, rewards, run, on_step=on_step, stop=stop, resume=resume, record=audit.record)
     show(_summary(run.out) | {"seconds": round(time.monotonic() - start_time, 2)}, as_json)
     for reason, count in Counter(filter(None, map(_no_signal, history.steps))).items():
