@@ -10,6 +10,7 @@ import pytest
 from typer.main import get_command
 
 from rubricsvc.cli.main import COMMANDS, app, load
+from rubricsvc.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -75,3 +76,12 @@ def test_readme_python_blocks_run() -> None:
     exec("\n".join(setup), scope)
     assert eval(first.split("#")[0], scope) == pytest.approx(0.1333, abs=1e-4)
     assert eval(second.split("#")[0], scope) is None
+
+
+def test_settings_page_lists_every_setting_with_its_default() -> None:
+    page = (ROOT / "docs" / "settings.md").read_text(encoding="utf-8")
+    rows = dict(re.findall(r"^\| `RUBRICSVC_(\w+)` \| `?(.*?)`? \|", page, re.M))
+    assert rows.keys() == {name.upper() for name in Settings.model_fields}
+    for name, field in Settings.model_fields.items():
+        if field.default_factory is None:
+            assert rows[name.upper()] == ("unset" if field.default is None else str(field.default)), name
