@@ -179,7 +179,7 @@ def test_serve_refuses_invalid_judges_and_checks(tmp_path: Path) -> None:
 
 def test_serve_answers_the_requests_of_the_readme(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
-    curls = [shlex.split(line) for line in re.findall(r"^\$ curl -s (.*)$", readme, re.M)]
+    curls = [shlex.split(line) for line in re.findall(r"^\$ curl -s (?:--retry.* )?(http.*)$", readme, re.M)]
     code = re.findall(r"```python\n(.*?)```", readme, re.S)[1]
     with (
         scripted_server(labels(Yes=0.75, No=0.25)) as server,
