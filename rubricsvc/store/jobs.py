@@ -263,6 +263,7 @@ _UNSCORED: dict[str, Any] = {
     "null_reason": None,
     "verdicts": 0,
     "failed_verdicts": 0,
+    "question_set": None,
 }
 
 
@@ -274,20 +275,17 @@ def _lock(session: Session, job_id: int) -> None:
 def finish(session: Session, job_ids: Iterable[int] | None = None) -> int:
     """Close the jobs (of these, or all) that have no open item; return how many.
 
-    Call it in a transaction of its own after recording results: the last of two workers to commit sees both.
+    A job whose last failed item was repaired by another job becomes completed. Call it in a transaction of its own
+    after recording results: the last of two workers to commit sees both.
     """
     open_item = select(ItemRow.id).where(ItemRow.job_id == JobRow.id, ItemRow.state.in_((PENDING, LEASED))).exists()
     bad_item = select(ItemRow.id).where(ItemRow.job_id == JobRow.id, ItemRow.state == FAILED).exists()
-    query = update(JobRow).where(JobRow.status.in_((QUEUED, IN_PROGRESS)), ~open_item)
+    unfinished = JobRow.status.in_((QUEUED, IN_PROGRESS))
+    query = update(JobRow).where(~open_item, unfinished | (JobRow.status == COMPLETED_WITH_FAILURES) & ~bad_item)
     if job_ids is not None:
         query = query.where(JobRow.id.in_(list(job_ids)))
     status = case((JobRow.exhausted, BUDGET_EXHAUSTED), (bad_item, COMPLETED_WITH_FAILURES), else_=COMPLETED)
-    closed = session.execute(query.values(status=status, finished_at=utcnow()).returning(JobRow.id))
+    closed = session.execute(
+        query.values(status=status, finished_at=func.coalesce(JobRow.finished_at, utcnow())).returning(JobRow.id)
+    )
     return len(closed.all())
-
-
-def drop_repaired_failures(session: Session, job_ids: Iterable[int]) -> None:
-    """Mark those of these finished jobs as completed whose last failed item is repaired."""
-    bad_item = select(ItemRow.id).where(ItemRow.job_id == JobRow.id, ItemRow.state == FAILED).exists()
-    repaired = update(JobRow).where(JobRow.id.in_(list(job_ids)), JobRow.status == COMPLETED_WITH_FAILURES, ~bad_item)
-    session.execute(repaired.values(status=COMPLETED), execution_options={"synchronize_session": False})

@@ -15,6 +15,7 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from sqlalchemy import ColumnElement, Select, func, select, tuple_, update
 from sqlalchemy.orm import Session
@@ -126,11 +127,10 @@ def claim(
         execution_options={"synchronize_session": False},
     ).all()
     leases = [Lease(*row) for row in taken]
-    session.execute(
-        update(JobRow)
-        .where(JobRow.id.in_({lease.job_id for lease in leases}), JobRow.status == QUEUED)
-        .values(status=IN_PROGRESS)
-    )
+    # a job that is locked is being cancelled or retried, which waits for these items: waiting for it is a deadlock
+    queued = select(JobRow.id).where(JobRow.id.in_({lease.job_id for lease in leases}), JobRow.status == QUEUED)
+    free = list(session.scalars(queued.order_by(JobRow.id).with_for_update(skip_locked=True)))
+    session.execute(update(JobRow).where(JobRow.id.in_(free)).values(status=IN_PROGRESS))
     return sorted(leases, key=lambda lease: lease.item_id)
 
 
@@ -196,16 +196,24 @@ def fail(session: Session, lease: Lease, reason: str) -> None:
     _set(session, [lease], state=FAILED, lease_until=None, worker=None, null_reason=reason[:REASON_CHARS])
 
 
-def record(session: Session, results: Sequence[ItemResult]) -> list[int]:
-    """Write verdicts and rewards of the items whose leases are valid; return their ids. The rest is dropped.
+class Recorded(NamedTuple):
+    """The items that were written, and the jobs with an item of which a failed verdict was replaced."""
 
-    If a verdict was stored by another worker in the meantime, the reward is computed from that one.
+    items: list[int]
+    repaired_jobs: set[int]
+
+
+def record(session: Session, results: Sequence[ItemResult]) -> Recorded:
+    """Write verdicts and rewards of the items whose leases are valid. The rest is dropped.
+
+    If a verdict was stored by another worker in the meantime, the reward is computed from that one. Call `jobs.finish`
+    for the jobs of the results and for the repaired ones afterwards.
     """
     by_item = {result.lease.item_id: result for result in results}
     locked = select(ItemRow.id, ItemRow.fence).where(ItemRow.id.in_(by_item), ItemRow.state == LEASED).with_for_update()
     ours = [by_item[id_] for id_, fence in session.execute(locked) if by_item[id_].lease.fence == fence]
     if not ours:
-        return []
+        return Recorded([], set())
     verdicts.add_questions(session, (result.questions for result in ours))
     new, shared = _distinct(ours)
     in_order = [new[name] for name in sorted(new)]  # one order for all writers: two cannot block each other
@@ -217,17 +225,17 @@ def record(session: Session, results: Sequence[ItemResult]) -> list[int]:
     rows = [_item_columns(result, stored.get(result.lease.item_id, {})) for result in ours]
     session.execute(update(ItemRow), rows)
     replaced = [name for name, attempts in written.items() if attempts > 1 and new[name][3].outcome != "failed"]
-    _recompute(session, replaced)
-    return [result.lease.item_id for result in ours]
+    return Recorded([result.lease.item_id for result in ours], _recompute(session, replaced))
 
 
-def _recompute(session: Session, replaced: Sequence[Name]) -> None:
-    """Recompute the rewards of failed items whose failed verdicts were replaced, in whatever job they are.
+def _recompute(session: Session, replaced: Sequence[Name]) -> set[int]:
+    """Recompute the rewards of failed items whose failed verdicts were replaced; return their jobs.
 
     An item's reward is always that of the verdicts that are read for it. So this waits for a transaction that replaces
     another verdict of the same item.
     """
     rubrics: dict[int, Rubric] = {}
+    repaired: set[int] = set()
     for chunk in batched(replaced):
         sharing = (
             select(ItemRow.id)
@@ -246,7 +254,8 @@ def _recompute(session: Session, replaced: Sequence[Name]) -> None:
         current = verdicts.for_items(session, [item.id for item in items])
         if rows := [{"id": item.id, **_reward_columns(rubrics[item.rubric_id], current[item.id])} for item in items]:
             session.execute(update(ItemRow), rows)
-            jobs.drop_repaired_failures(session, {item.job_id for item in items})
+            repaired |= {item.job_id for item in items}
+    return repaired
 
 
 def _distinct(results: Sequence[ItemResult]) -> tuple[dict[Name, tuple[Name, int, int, Verdict]], set[Name]]:

@@ -203,8 +203,8 @@ class _Drain:
         return [lease.item_id]
 
     async def _record(self, results: Sequence[ItemResult]) -> list[int]:
-        written = await self._write(lambda session: leases.record(session, results))
-        await self._write(lambda session: jobs.finish(session, {result.lease.job_id for result in results}))
+        written, repaired = await self._write(lambda session: leases.record(session, results))
+        await self._write(lambda session: jobs.finish(session, {result.lease.job_id for result in results} | repaired))
         return written
 
     async def _release_unfinished(self) -> None:

@@ -35,7 +35,7 @@ def complete_answered(db: Database, job_id: int) -> int:
             if not taken:
                 break
             work = loader.load(session, judge, taken)
-            completed += len(leases.record(session, [_result(one) for one in work if one.answered]))
+            completed += len(leases.record(session, [_result(one) for one in work if one.answered]).items)
             leases.release(session, [one.lease for one in work if not one.answered])
         after = [lease.item_id for lease in taken if lease.item_id > after][:PAGE][-1]  # the rest is of their groups
     with db.write() as session:

@@ -21,7 +21,7 @@ from rubricsvc.errors import ConflictError
 from rubricsvc.store import jobs, leases, outbox, verdicts
 from rubricsvc.store.leases import ItemResult, Lease
 from rubricsvc.store.session import Database
-from rubricsvc.store.tables import ItemRow, OutboxRow, VerdictRow
+from rubricsvc.store.tables import ItemRow, JobRow, OutboxRow, VerdictRow
 from tests.databases import fresh_url
 from tests.rows import RUBRIC, item_result, submit_job
 
@@ -76,7 +76,7 @@ class Queue(RuleBasedStateMachine):
             return
         chosen = data.draw(st.lists(st.sampled_from(self.held), min_size=1, max_size=3, unique_by=lambda x: x.item_id))
         with self.db.write() as session:
-            written = leases.record(session, [outcome(lease, fails=fails) for lease in chosen])
+            written = leases.record(session, [outcome(lease, fails=fails) for lease in chosen]).items
         ours = [lease for lease in chosen if self._is_held(lease)]
         assert sorted(written) == sorted(lease.item_id for lease in ours)
         for lease in ours:
@@ -265,7 +265,7 @@ def test_record_writes_shared_verdicts_of_a_batch_once(each_db: Database) -> Non
     first, second = (submit_job(each_db, 1, judge=JUDGE, key=key) for key in "ab")
     one, two = claim_all(each_db)
     with each_db.write() as session:
-        assert len(leases.record(session, [outcome(one, fails=True), outcome(two)])) == 2
+        assert len(leases.record(session, [outcome(one, fails=True), outcome(two)]).items) == 2
     with each_db.read() as session:
         rows = [jobs.results(session, job)[0] for job in (first, second)]
         assert [(row.state, row.reward) for row in rows] == [("done", 1.0), ("done", 1.0)]
@@ -301,7 +301,7 @@ def test_record_recomputes_item_repaired_by_two_workers_at_once(each_db: Databas
         assert (row.state, row.reward, row.failed_verdicts) == ("done", 1.0, 0)
 
 
-def test_retry_clears_the_reward(db: Database) -> None:
+def test_retry_clears_the_reward_and_the_verdicts_shown_with_it(db: Database) -> None:
     job = submit_job(db, 1, judge=JUDGE, rubric=RUBRIC.model_copy(update={"min_coverage": 0.5}))
     (lease,) = claim_all(db)
     part = RUBRIC.model_copy(update={"min_coverage": 0.5})
@@ -310,5 +310,21 @@ def test_retry_clears_the_reward(db: Database) -> None:
         assert jobs.results(session, job)[0].reward == 1.0
     with db.write() as session:
         jobs.retry(session, job)
+        jobs.cancel(session, job)
     with db.read() as session:
-        assert jobs.results(session, job)[0].reward is None
+        (item,) = jobs.results(session, job)
+        assert (item.reward, verdicts.for_items(session, [item.id])) == (None, {})
+
+
+def test_claim_does_not_wait_for_a_job_that_is_being_cancelled(each_db: Database) -> None:
+    if each_db.engine.dialect.name == "sqlite":
+        pytest.skip("SQLite has one writer at a time")
+    job = submit_job(each_db, 2, judge=JUDGE)
+    claimed: list[list[Lease]] = []
+    claiming = threading.Thread(target=lambda: claimed.append(claim_all(each_db)))
+    with each_db.write() as session:
+        session.execute(select(JobRow.id).where(JobRow.id == job).with_for_update())
+        claiming.start()
+        claiming.join(20)
+        assert len(claimed) == 1, "waits for the job while it holds the items"
+    claiming.join()
