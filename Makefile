@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 RUN    := OMP_NUM_THREADS=$${OMP_NUM_THREADS:-2} OMP_WAIT_POLICY=$${OMP_WAIT_POLICY:-PASSIVE} $(BIN)/python
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo demo-fast test test-unit test-vllm lint openapi format bench-scoring bench-throttle bench-prefix bench-train bench-judging bench-agreement bench-pairs bench-audit bench-calibration clean
+.PHONY: help install demo demo-fast test test-unit test-vllm lint openapi format bench-scoring bench-throttle bench-prefix bench-train bench-judging bench-agreement bench-pairs bench-audit bench-calibration bench-cheating clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 20
@@ -70,6 +70,9 @@ bench-pairs: install ## the embedded judge comparing two answers, beside one by 
 
 bench-calibration: install ## several findings to a person's overall score, on LLM-Rubric's dialogues
 	$(RUN) -m tests.bench.bench_calibration
+
+bench-cheating: install ## cheating code and honest code under `code_cheating`; needs a sandbox
+	$(BIN)/python -m tests.bench.bench_cheating
 
 bench-audit: install ## attacks on the embedded judge, and two shown attacks
 	$(RUN) -m tests.bench.bench_audit

@@ -16,6 +16,7 @@ from rubricsvc.core.calibration import Calibration
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.label import JudgedLabel
 from rubricsvc.errors import InvalidError
+from rubricsvc.stats import RESAMPLES
 from rubricsvc.store import jobs, judges, labels
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def agreement(
     *,
     job: Job = None,
     criterion: Annotated[str | None, typer.Option(help="Only this criterion, with its confusion.")] = None,
-    resamples: Resamples = 300,
+    resamples: Resamples = RESAMPLES,
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
@@ -150,7 +151,7 @@ def calibrate(
     held_out: Annotated[float, typer.Option(min=0.05, max=0.9, help="Share of the prompts to measure on.")] = 0.3,
     overall: Annotated[bool, typer.Option("--overall", help="Instead, regress people's overall scores.")] = False,
     out: Annotated[Path | None, typer.Option(help="Write the regression of --overall to this file.")] = None,
-    resamples: Resamples = 300,
+    resamples: Resamples = RESAMPLES,
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:

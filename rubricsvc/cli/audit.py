@@ -13,9 +13,10 @@ from rubricsvc.cli.agreement import JudgeRef
 from rubricsvc.cli.db import database
 from rubricsvc.cli.models import ask
 from rubricsvc.cli.output import Json, cell, echo, estimate_cells, print_data, print_json, print_table, shorten
-from rubricsvc.core.audit import Audit, SuiteResult
+from rubricsvc.core.audit import DEFAULT_LIMIT, DEFAULT_PER_ATTACK, Audit, SuiteResult
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion
+from rubricsvc.core.repeatability import DEFAULT_REPEATS
 from rubricsvc.errors import InvalidError, UnavailableError
 from rubricsvc.formats import load
 from rubricsvc.settings import get_settings
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from workers.audit.cases import AuditCase
     from workers.audit.plan import AuditPlan
 
-DEFAULT_PER_ATTACK, DEFAULT_LIMIT = 4, 100
 MAX_HITS = 10
 
 
@@ -197,7 +197,9 @@ def repeatability(
     *,
     job: Annotated[int | None, typer.Option(help="Ask about this job.", show_default="built-in cases")] = None,
     limit: Annotated[int, typer.Option(min=1, help="Maximum completions; of a job a random sample.")] = 40,
-    repeats: Annotated[int, typer.Option(min=2, max=100, help="Number of times each question is asked.")] = 5,
+    repeats: Annotated[
+        int, typer.Option(min=2, max=100, help="Number of times each question is asked.")
+    ] = DEFAULT_REPEATS,
     seed: Annotated[int, typer.Option(help="Seed of the sample, the orders and the intervals.")] = 0,
     as_json: Json = False,
 ) -> None:

@@ -193,11 +193,12 @@ def status_at_service(judge: ServiceJudge) -> AuditStatus:
 
     try:
         with Client(judge.service, timeout=5.0) as client:
-            *_, audit = (None, *client.iterate(client.judges.audits, judge.name))
+            audits = list(client.iterate(client.judges.audits, judge.name))
     except RubricsvcError as error:
         return AuditStatus(judge.name, missing_reason=str(error))
     hint = f"make one with `rubricsvc judges audit {judge.name}` at the service"
-    return AuditStatus(judge.name, audit, missing_reason=hint)
+    newest = audits[-1] if audits else None
+    return AuditStatus(judge.name, newest, missing_reason=hint)
 
 
 def _tasks(config: RunConfig) -> list[Task]:

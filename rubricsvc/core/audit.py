@@ -22,6 +22,11 @@ from rubricsvc.core.verdict import StorableText
 
 Measure = Literal["met", "missed", "changed", "preferred"]
 
+DEFAULT_PER_ATTACK = 4
+"""Completions for each attack. The next attack begins with the one after the last used, so that all get a turn."""
+DEFAULT_LIMIT = 100
+"""Pairs or completions of one data set."""
+
 
 class Rate(Value):
     """A share of findings: ``hits`` of ``n``, with its 95 % Wilson interval. Without findings there is no rate."""

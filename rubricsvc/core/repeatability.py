@@ -8,6 +8,8 @@ from pydantic import Field
 
 from rubricsvc.core.base import Value
 
+DEFAULT_REPEATS = 5
+
 
 class Deviation(Value):
     """A pooled standard deviation within questions, with a 95 % bootstrap interval.

@@ -80,9 +80,10 @@ class Usage(Value):
 class Vote(Value):
     """One of the votes that a verdict aggregates: of a sample, a panel member or one order of a pair.
 
-    ``by`` names the voter: ``"strong"``, ``"sample 2"``, ``"second shown first"``. A vote that aggregates votes itself,
-    such as a panel's in a cascade, has them as ``votes``. A failed one has up to `RAW_CHARS` of ``detail`` and
-    ``raw``. Quotes and thinking are only stored for the vote nearest to the verdict, in the verdict.
+    ``by`` names the voter: ``"strong"``, ``"sample 2"``, ``"shown before 1a2b…"``, ``"step 3"``, ``"part 1"``. A vote
+    that aggregates votes itself, such as a panel's in a cascade, has them as ``votes``. A failed one has up to
+    `RAW_CHARS` of ``detail`` and ``raw``. Quotes and thinking are only stored for the vote nearest to the
+    verdict, in the verdict.
     """
 
     by: str

@@ -1,1 +1,11 @@
 """Statistics over verdicts, labels and rewards, on numpy, scipy and scikit-learn. ``core`` never imports it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+RESAMPLES = 300
+"""Bootstrap draws of an interval."""
+
+OnProgress = Callable[[int, int, str], None]
+"""Called with the number done, the total, and a note."""

@@ -19,6 +19,7 @@ from scipy import stats
 from sklearn import config_context, metrics
 
 from rubricsvc.core.rubric import Numeric, Scale, scale_values
+from rubricsvc.stats import RESAMPLES
 from rubricsvc.stats.intervals import MIN_CLUSTERS, Floats, Ints, cluster_draws, percentile_interval
 
 MIN_PAIRS = 5
@@ -26,7 +27,6 @@ MIN_PAIRS = 5
 MIN_DRAWS = 20
 """With fewer draws that allow an estimate it has no interval."""
 BINS = 10
-RESAMPLES = 300
 TENTHS = tuple(step / 10 for step in range(11))
 
 

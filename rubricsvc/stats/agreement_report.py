@@ -9,7 +9,7 @@ the extra ``judging``.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import permutations
 
@@ -17,10 +17,10 @@ import numpy as np
 
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.label import OVERALL, JudgedLabel
+from rubricsvc.stats import RESAMPLES, OnProgress
 from rubricsvc.stats.agreement import (
     CORRELATIONS,
     METRICS,
-    RESAMPLES,
     TENTHS,
     Estimate,
     Pairs,
@@ -31,8 +31,6 @@ from rubricsvc.stats.agreement import (
 
 MAX_DISAGREEMENTS = 20
 ALL_CRITERIA = "all criteria"
-
-OnProgress = Callable[[int, int, str], None]
 
 
 @dataclass(frozen=True, slots=True)

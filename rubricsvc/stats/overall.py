@@ -21,7 +21,8 @@ from rubricsvc.core.base import Value
 from rubricsvc.core.label import OVERALL, JudgedLabel
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import InvalidError
-from rubricsvc.stats.agreement import RESAMPLES, TENTHS, Estimate, Pairs, estimate_metrics
+from rubricsvc.stats import RESAMPLES
+from rubricsvc.stats.agreement import TENTHS, Estimate, Pairs, estimate_metrics
 from rubricsvc.stats.intervals import Floats
 
 MIN_SCORES = 30

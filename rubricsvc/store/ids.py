@@ -70,7 +70,7 @@ def missing(noun: str, ref: int | str) -> NotFoundError:
 
 
 def name_of(what: str, text: str, *, least: int = 1) -> str:
-    """``text``, where it can be a name.
+    """Return ``text`` if it can be a name.
 
     Raises:
         InvalidError: it is blank (and ``least`` is not 0), or longer than the tables have room for.

@@ -71,7 +71,7 @@ def of_checks(session: Session) -> JudgeRow:
 
 
 def get(session: Session, ref: int | str) -> JudgeRow:
-    """By id (a number), or by name or id (a text).
+    """Return the judge with an id (a number), or with a name or id (a text).
 
     Raises:
         NotFoundError: there is none.

@@ -60,7 +60,7 @@ def touch(session: Session, row_id: int) -> None:
 
 
 def revoke(session: Session, row_id: int) -> KeyRow:
-    """Return the row.
+    """Revoke a key; return its row.
 
     Raises:
         NotFoundError: There is none.

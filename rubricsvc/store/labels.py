@@ -21,7 +21,7 @@ LabelEntry = tuple[int, int, Label]
 
 
 def add_many(session: Session, labels: Iterable[LabelEntry], *, replace: bool = False) -> list[int]:
-    """Keep labels; their ids, in order. The same label again is the same row.
+    """Add labels and return their ids, in order. The same label again is the same row.
 
     Raises:
         ConflictError: the person has labelled this otherwise, and ``replace`` is False.
@@ -128,11 +128,12 @@ def judged_labels(session: Session, judge_id: int, *, job_id: int | None = None)
 
 
 def _newest_verdicts(judge_id: int, job_id: int | None) -> Select[int, int, float | None, str, VerdictRow]:
-    """(completion id, rubric id, reward, criterion, verdict) of the judge's newest item on each that people labelled.
+    """Select the verdicts of the judge's newest item on each completion and rubric that people labelled.
 
-    How it is asked may have changed since older ones. The item tells, and not the verdict, whose it is: verdicts are
-    shared by all judges and rubrics that ask the same question, and carry the ids of those that asked first. The
-    reward is the same item's, null too: an older one was folded from other verdicts.
+    The rows are (completion id, rubric id, reward, criterion, verdict). Older items may have asked otherwise. Only the
+    item tells which judge asked: verdicts are shared by all judges and rubrics that ask the same question, and carry
+    the ids of those that asked first. The reward is the same item's, null too: an older one was computed from other
+    verdicts.
     """
     labelled = select(LabelRow.completion_id, LabelRow.rubric_id)
     newest = select(func.max(ItemRow.id)).where(

@@ -287,15 +287,15 @@ def _item_columns(result: ItemResult, stored: Mapping[str, Verdict]) -> dict[str
 
 
 def _reward_columns(rubric: Rubric, final: Collection[Verdict]) -> dict[str, object]:
-    folded = reward_or_null(rubric, final)
+    reward = reward_or_null(rubric, final)
     failed = sum(verdict.outcome == "failed" for verdict in final)
     return {
         "state": FAILED if failed else DONE,
-        "reward": folded.value,
-        "coverage": folded.coverage,
-        "formula": folded.formula,
-        "vetoed_by": folded.vetoed_by,
-        "null_reason": (folded.null_reason or "")[:REASON_CHARS] or None,
+        "reward": reward.value,
+        "coverage": reward.coverage,
+        "formula": reward.formula,
+        "vetoed_by": reward.vetoed_by,
+        "null_reason": (reward.null_reason or "")[:REASON_CHARS] or None,
         "verdicts": len(final),
         "failed_verdicts": failed,
     }

@@ -42,7 +42,7 @@ def current(db: Database) -> str | None:
 
 
 def is_empty(db: Database) -> bool:
-    """Whether there is no table at all, ours or anybody's."""
+    """Return whether the database has no table at all."""
     return not inspect(db.engine).get_table_names()
 
 
@@ -92,7 +92,7 @@ def see_ready(db: Database) -> None:
     except (DBAPIError, TypeError) as error:  # TypeError: the driver does not know an option of the URL
         raise UnavailableError(
             f"the database {make_url(db.url).render_as_string()} cannot be opened: {getattr(error, 'orig', error)}",
-            hint="check RUBRICSVC_DATABASE_URL, the server, the room on the disk; `rubricsvc doctor` looks further",
+            hint="check RUBRICSVC_DATABASE_URL, the server and the free disk space, or run `rubricsvc doctor`",
         ) from error
     if found != head():
         raise UnavailableError(

@@ -30,7 +30,7 @@ def add(session: Session, prompt: Prompt, external_id: str | None = None) -> Pro
 
 
 def get(session: Session, ref: int | str) -> PromptRow:
-    """By its id here, or else by an id that it had in a file it came from.
+    """Return the prompt with this id here, or else with this id in a file it came from.
 
     Raises:
         NotFoundError: there is none.

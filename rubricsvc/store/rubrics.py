@@ -19,7 +19,7 @@ from rubricsvc.store.upsert import add_new, batched
 def add(
     session: Session, rubric: Rubric, *, name: str, prompt_id: int | None = None, origin: str = "imported"
 ) -> RubricRow:
-    """Keep ``rubric`` as the next version of ``name``, or give the version that has this content already.
+    """Add ``rubric`` as the next version of ``name``, or return the version that has this content already.
 
     Raises:
         InvalidError: its formula is unknown or does not allow these weights; or the name is empty, a bare number, has
@@ -57,7 +57,7 @@ def add(
 
 
 def get(session: Session, ref: int | str) -> RubricRow:
-    """By id, ``name`` (its newest version), ``name@version``, or at least 8 digits of the digest.
+    """Return a rubric by id, ``name`` (its newest version), ``name@version``, or at least 8 digits of the digest.
 
     Raises:
         NotFoundError: there is none.

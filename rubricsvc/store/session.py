@@ -29,7 +29,7 @@ AWAY = (OperationalError, InterfaceError, PoolTimeout)
 
 BUSY_SECONDS = 60
 _POOL: dict[str, Any] = {"pool_size": 10, "max_overflow": 40}  # the HTTP service has 40 threads
-_CHECK = "check RUBRICSVC_DATABASE_URL; `rubricsvc doctor` looks further"
+_CHECK = "check RUBRICSVC_DATABASE_URL, or run `rubricsvc doctor`"
 _URLS = "use sqlite:///FILE or postgresql+psycopg://USER@HOST/NAME"
 
 

@@ -11,13 +11,12 @@ from collections.abc import Callable, Iterable
 from operator import attrgetter
 from pathlib import Path
 
+from rubricsvc.core.audit import DEFAULT_LIMIT
 from rubricsvc.errors import InvalidError
 from rubricsvc.formats import load
 from workers.audit.cases import AuditCase, from_records
 from workers.audit.suites import Attack, AttackSuite, DataSuite
 
-DEFAULT_LIMIT = 100
-"""Pairs or completions of one set."""
 MAX_CHARS = 8000
 """Of a task with its completion."""
 

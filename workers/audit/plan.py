@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from math import ceil
 
-from rubricsvc.core.audit import Measure
+from rubricsvc.core.audit import DEFAULT_PER_ATTACK, Measure
 from rubricsvc.core.fingerprint import digest
 from rubricsvc.core.judge import Judge
 from rubricsvc.errors import InvalidError, cut
@@ -38,9 +38,6 @@ COMPARATIVE_CONSISTENCY_SUITES = (
 )
 """For a comparative judge, which sees each completion beside a good one."""
 
-COMPLETIONS_PER_ATTACK = 4
-"""The next attack begins with the completion after the last one used, so that all get a turn."""
-
 
 @dataclass(frozen=True, slots=True)
 class Trial:
@@ -65,7 +62,7 @@ class AuditPlan:
     cases: tuple[AuditCase, ...]
     attacks: tuple[AttackSuite, ...]
     data: tuple[DataSuite, ...] = ()
-    per_attack: int = COMPLETIONS_PER_ATTACK
+    per_attack: int = DEFAULT_PER_ATTACK
     baseline: tuple[Suite, ...] = BASELINE_SUITES
     consistency: tuple[Suite, ...] = CONSISTENCY_SUITES
 

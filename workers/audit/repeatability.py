@@ -13,17 +13,17 @@ from typing import Any
 
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion, Prompt
-from rubricsvc.core.repeatability import Deviation, Repeatability
+from rubricsvc.core.repeatability import DEFAULT_REPEATS, Deviation, Repeatability
 from rubricsvc.core.reward import reward_or_null
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import InvalidError
+from rubricsvc.stats import OnProgress
 from rubricsvc.stats.intervals import pooled_deviation
-from workers.audit.runner import OnProgress, asking_fingerprint
+from workers.audit.runner import asking_fingerprint
 from workers.engines.base import Engine
 from workers.scoring.completions import score_group
 
-DEFAULT_REPEATS = 5
 _Scored = tuple[int, Rubric, list[Verdict]]
 """A completion's number, and the verdicts on it in one of the repeats."""
 _Values = dict[tuple[int, str], list[float]]
@@ -72,9 +72,12 @@ async def measure(
     Raises:
         InvalidError: There is no completion to judge.
     """
-    asked, wanted = [replace(group, completions=(one,)) for group in groups for one in group.completions], "completion"
     if judge.mode == "comparative":
-        asked, wanted = [group for group in groups if len(group.completions) > 1], "two completions of one prompt"
+        wanted = "two completions of one prompt"
+        asked = [group for group in groups if len(group.completions) > 1]
+    else:
+        wanted = "completion"
+        asked = [replace(group, completions=(one,)) for group in groups for one in group.completions]
     if not asked:
         raise InvalidError(f"no {wanted} to judge", hint="choose a job with completions (--job)")
     starts = list(accumulate((len(group.completions) for group in asked), initial=0))

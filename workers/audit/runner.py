@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -15,6 +15,7 @@ from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import InvalidError
+from rubricsvc.stats import OnProgress
 from rubricsvc.stats.audit import AuditFinding, suite_result, worst_hits
 from workers.audit.cases import AuditCase
 from workers.audit.journal import AuditJournal
@@ -23,7 +24,6 @@ from workers.engines.base import Engine
 from workers.scoring.completions import score_group
 from workers.scoring.questions import questions_of
 
-OnProgress = Callable[[int, int, str], None]
 Verdicts = Mapping[str, Verdict]
 """By criterion."""
 

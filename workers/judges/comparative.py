@@ -64,7 +64,12 @@ def build_call(asked: Sequence[AskedCriterion], template: JudgeTemplate) -> Judg
     Raises:
         InvalidError: Always.
     """
-    raise InvalidError(
+    raise single_completion()
+
+
+def single_completion() -> InvalidError:
+    """Return the error of a prompt with one completion only."""
+    return InvalidError(
         "a comparative judge needs two or more completions of a prompt, found one",
         hint="submit a job with several completions of the prompt, or use a readout or a written judge",
     )

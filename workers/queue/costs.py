@@ -48,30 +48,30 @@ class JobBudget:
         """Allow calls again: items were claimed, perhaps after a retry with a larger budget."""
         self._over = False
 
-    async def reserve(self, worst: float) -> bool:
+    async def reserve(self, max_cost: float) -> bool:
         """Reserve the maximum cost of a call; return False if the job is over its budget."""
-        self._wanted += worst
+        self._wanted += max_cost
         try:
-            while self._capped and not self._over and self._free < worst:
+            while self._capped and not self._over and self._free < max_cost:
                 if self._requesting is None:
-                    self._requesting = asyncio.create_task(self._request(worst))
+                    self._requesting = asyncio.create_task(self._request(max_cost))
                 if not await asyncio.shield(self._requesting):  # a cancelled call must not lose the grant
                     await asyncio.sleep(_POLL_SECONDS)
         finally:
-            self._wanted -= worst
+            self._wanted -= max_cost
         if self._capped and not self._over:
-            self._free -= worst
-            self._held += worst
+            self._free -= max_cost
+            self._held += max_cost
             self._calls += 1
         return not self._over
 
-    def settle(self, worst: float, spent: float) -> None:
+    def settle(self, max_cost: float, cost: float) -> None:
         """Replace a call's reservation by its actual cost."""
-        self._spent += spent
+        self._spent += cost
         if self._capped:
-            self._free += worst - spent
+            self._free += max_cost - cost
             self._calls -= 1
-            self._held = self._held - worst if self._calls else 0.0
+            self._held = self._held - max_cost if self._calls else 0.0
 
     async def flush(self) -> None:
         """Write what was spent and release what is not needed."""
@@ -81,13 +81,13 @@ class JobBudget:
         if self._spent or self._free:
             await self._write_spent()
 
-    async def _request(self, worst: float) -> bool:
-        """Reserve for the waiting calls, one of which costs ``worst``; return whether anything changed.
+    async def _request(self, max_cost: float) -> bool:
+        """Reserve for the waiting calls, one of which costs ``max_cost``; return whether anything changed.
 
         Ends the job if no money is left.
         """
         try:
-            grant = await self._write_spent(least=worst)
+            grant = await self._write_spent(least=max_cost)
             if not (grant.granted or grant.exhausted or grant.may_return):
                 await self._write(self._exhaust)
                 self._over = True

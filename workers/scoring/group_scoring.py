@@ -89,7 +89,7 @@ class GroupComparison:
         if not self.criteria:
             return [[] for _ in self.group.completions]
         if len(self.group.completions) < 2:
-            comparative.build_call((), load(self.judge))
+            raise comparative.single_completion()
         if len(self.group.texts) == 1:
             detail = "all completions of the group are the same; the judge was not asked"
             by_place = [[Verdict.scored(criterion.key, 0.5, detail=detail) for criterion in self.criteria]]

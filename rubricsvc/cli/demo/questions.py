@@ -14,7 +14,7 @@ QUESTIONS = Path(__file__).with_name("questions.yaml")
 FORM = Path(__file__).with_name("form.yaml")
 HELD_OUT = "held-out"
 INSTRUCTION = "Answer in one sentence and cite the document as [1]."
-PASSAGE_WORDS = 70
+SHOWN_WORDS = 70
 """Maximum words of passages in a prompt: a model of 135M parameters cannot use more."""
 
 
@@ -49,9 +49,9 @@ def load_questions() -> list[Question]:
 
 
 def _passages(documents: Documents, query: str) -> tuple[Document, ...]:
-    """Return the best passage, and the next ones within ``PASSAGE_WORDS``."""
+    """Return the best passage, and the next ones within ``SHOWN_WORDS``."""
     chosen: list[Document] = []
-    words_left = PASSAGE_WORDS
+    words_left = SHOWN_WORDS
     for passage in documents.search(query, limit=3):
         words_left -= len(passage.text.split())
         if chosen and words_left < 0:

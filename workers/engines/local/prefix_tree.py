@@ -2,7 +2,7 @@
 
 A row holds a prefix and, one after the other, all its continuations; the attention mask lets each attend to the prefix
 and to itself, and its positions continue those of the prefix ("tree attention", SpecInfer, arXiv 2305.09781). The
-prefixes are computed first and without a mask: all in one pass takes 1.1 to 1.3 times as long. Rows should be of
+prefixes are computed first and without a mask: all in one pass takes longer (docs/judging-speed.md). Rows should be of
 similar length, since shorter ones are padded.
 """
 

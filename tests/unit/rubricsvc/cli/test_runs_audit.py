@@ -1,4 +1,4 @@
-"""What a run says of the audit of a service's judge."""
+"""The status of a judge's stored audit, as a run reports it."""
 
 from __future__ import annotations
 

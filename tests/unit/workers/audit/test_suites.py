@@ -138,7 +138,7 @@ def test_from_records_takes_positive_judged_criteria() -> None:
     record = Record(Prompt.of("Why?"), rubric, (Completion(text="So."),), (*labels, Verdict.abstained("unlabelled")))
     (case,) = cases.from_records([record])
     assert (case.met, case.unmet, case.text) == (("a",), ("b",), "So.")
-    with pytest.raises(InvalidError, match="file"):
+    with pytest.raises(InvalidError, match="missing"):
         cases.from_records([Record(Prompt.of("Why?"), rubric, (Completion(text="So."),), labels[:1])])
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from rubricsvc.cli.demo.questions import FORM, PASSAGE_WORDS, QUESTIONS, Question, load_questions
+from rubricsvc.cli.demo.questions import FORM, QUESTIONS, SHOWN_WORDS, Question, load_questions
 from rubricsvc.core.prompt import Completion
 from rubricsvc.core.reward import reward
 from rubricsvc.core.rubric import Criterion
@@ -62,7 +62,7 @@ def test_passages_contain_the_terms_of_the_rubric(question: Question) -> None:
 def test_prompt_is_short_with_numbered_documents(question: Question) -> None:
     documents = question.prompt.documents
     assert [document.id for document in documents] == [str(n) for n in range(1, len(documents) + 1)]
-    assert 1 <= sum(len(document.text.split()) for document in documents) <= PASSAGE_WORDS + 50
+    assert 1 <= sum(len(document.text.split()) for document in documents) <= SHOWN_WORDS + 50
     assert with_documents(question.prompt).text.startswith("[1] ")
     assert question.text in question.prompt.text
     assert "[1]" not in question.prompt.text.removesuffix("[1].")

@@ -11,7 +11,7 @@ from workers.judges import validate
 from workers.scoring.completions import score
 
 
-def test_null_engine_scores_checks_and_refuses_judged_criteria() -> None:
+def test_panel_engine_without_members_scores_checks_and_refuses_judged_criteria() -> None:
     validate(CHECKS)
     checked = Criterion(key="a", text="Says a.", check=Check(name="contains", args={"terms": ["a"]}))
     rubric = Rubric(criteria=(checked, Criterion(key="b", text="Is kind.")))
