@@ -68,8 +68,8 @@ def embedded_judge(name: str, mode: str) -> Judge:
 
 def served_judge(name: str, url: str | None, model: str | None, mode: str, api_key_env: str | None) -> Judge:
     """Return a judge on a server; without a model, with the only one that is served there."""
-    endpoint = {"base_url": url, "api_key_env": api_key_env}
-    judge = judge_from_options(name=name, model=model or "unknown", mode=mode, endpoint=endpoint)
+    fields = {"name": name, "mode": mode, "endpoint": {"base_url": url, "api_key_env": api_key_env}}
+    judge = judge_from_options(model=model or "unknown", **fields)
     if model is not None:
         return judge
     names = served_models(judge.endpoint)
@@ -77,7 +77,7 @@ def served_judge(name: str, url: str | None, model: str | None, mode: str, api_k
         hint = f"name one with --model: {', '.join(names[:8]) or 'none'}"
         raise InvalidError(f"{url} serves {len(names)} models", hint=hint)
     echo(f"no --model: using the only one on the server, {names[0]}")
-    return judge.model_copy(update={"model": names[0]})
+    return judge_from_options(model=names[0], **fields)
 
 
 def served_models(endpoint: Endpoint, *, timeout_s: float = 5.0) -> list[str]:

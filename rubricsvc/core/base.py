@@ -1,5 +1,6 @@
 """The base class of every value in ``core``: frozen, strict about unknown fields, no I/O."""
 
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Self
 
@@ -14,6 +15,15 @@ def _printable(name: str) -> str:
         raise ValueError("must be printable: no line breaks and no control characters")
     return name
 
+
+def _encodable(text: str) -> str:
+    if re.search("[\0\ud800-\udfff]", text):
+        raise ValueError("must be UTF-8 text without U+0000")
+    return text
+
+
+Text = Annotated[str, AfterValidator(_encodable)]
+"""Text that the database can store."""
 
 MAX_NAME_LENGTH = 200
 """Characters of a name, an external id or a policy in the database."""

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import re
 from functools import cached_property
+from ipaddress import IPv4Address, IPv6Address
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, model_validator
 
-from rubricsvc.core.base import Title, UnitInterval, Value
+from rubricsvc.core.base import Text, Title, UnitInterval, Value
 from rubricsvc.core.calibration import Calibration
 from rubricsvc.core.fingerprint import digest
 from rubricsvc.core.rubric import reject_duplicates
 from rubricsvc.core.verdict import Usage
+from rubricsvc.errors import cut
 
 Mode = Literal["readout", "written", "comparative", "trajectory", "panel", "cascade"]
 Rule = Literal["mean", "median", "min", "majority"]
@@ -22,17 +24,32 @@ FREE = frozenset({"transformers_local", "vllm_local", "none"})
 """Engines without costs. Any other, registered ones included, may cost money until its judge has a price (even 0)."""
 
 _OPENAI = "api.openai.com"
+_MAX_URL_CHARS = 2000
+_HOST = re.compile(r"([a-z0-9_-]{1,63}\.)*[a-z0-9_-]{1,63}\.?")
 
 
 def _address(url: str) -> str:
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0 or re.search(r"\s", url):
         raise ValueError("expected an http(s) URL with a host, such as http://127.0.0.1:8000/v1")
+    _check_host(parts.hostname, bracketed="[" in parts.netloc)
+    if len(url) > _MAX_URL_CHARS or not url.isprintable():
+        raise ValueError(f"a URL has at most {_MAX_URL_CHARS} characters, none of them a control character")
     if "\\" in url or "@" in parts.netloc:  # parsers disagree about the host of such a URL
         raise ValueError("a URL with a backslash or with a user is not allowed; name the key's variable in api_key_env")
     if parts.hostname == _OPENAI and parts.scheme != "https":
         raise ValueError(f"the key would be sent in clear; use https://{_OPENAI}")
     return url
+
+
+def _check_host(host: str, *, bracketed: bool) -> None:
+    """Raise a ValueError for a host that HTTP clients refuse."""
+    if bracketed:
+        IPv6Address(host)
+    elif re.fullmatch(r"[0-9.]+", host):
+        IPv4Address(host)
+    elif not _HOST.fullmatch(host):
+        raise ValueError(f"no host name: {cut(repr(host), 80)}; write letters, digits and hyphens (and é as xn--...)")
 
 
 Address = Annotated[str, AfterValidator(_address)]
@@ -63,8 +80,8 @@ class Thinking(Value):
     """
 
     budget_tokens: int = Field(default=2048, ge=1, le=1_000_000)
-    opens: str = Field(default="<think>", min_length=1)
-    closes: str = Field(default="</think>", min_length=1)
+    opens: Text = Field(default="<think>", min_length=1)
+    closes: Text = Field(default="</think>", min_length=1)
 
 
 class Comparison(Value):
@@ -140,7 +157,7 @@ class Endpoint(Value):
     """
 
     base_url: Address | None = None
-    api_key_env: str | None = None
+    api_key_env: Text | None = None
     timeout_s: float = Field(default=120.0, gt=0.0, le=3600.0)
     max_retries: int = Field(default=4, ge=0, le=20)
     outage_timeout_s: float = Field(default=120.0, ge=0.0, le=86400.0)
@@ -174,11 +191,11 @@ class Judge(Value):
     """
 
     name: Title = Field(min_length=1)
-    engine: Annotated[str, Field(min_length=1)] = "openai_http"
-    model: str = ""
-    revision: str | None = None
+    engine: Annotated[Text, Field(min_length=1)] = "openai_http"
+    model: Text = ""
+    revision: Text | None = None
     mode: Mode = "readout"
-    template: str | None = None
+    template: Text | None = None
     criteria_per_call: int = Field(default=1, ge=0)
     sampling: Sampling = Field(default_factory=Sampling)
     threshold: float | None = Field(default=None, gt=0.0, lt=1.0)

@@ -63,6 +63,8 @@ def test_add_of_a_known_name_needs_the_same_judge(cli: Cli) -> None:
         (["x", "--model", "m", "--mode", "loud"], "--mode"),
         (["x", "--model", "m", "--url", "http://["], "--url"),
         (["x", "--model", "m", "--url", "file:///etc/passwd"], "--url"),
+        (["x", "--model", "m", "--url", "http://256.1.1.1/v1"], "--url"),
+        (["x", "--model", "a\udcff"], "--model"),
         (["x", "--embedded", "--model", "m"], "--model"),
         (["x", "--embedded", "--url", "http://127.0.0.1:9/v1"], "--url"),
         (["x", "-f", "judge.yaml"], "NAME"),

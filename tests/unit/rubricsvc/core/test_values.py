@@ -237,3 +237,30 @@ def test_endpoint_rejects_addresses_that_would_leak_a_key(url: str) -> None:
     with pytest.raises(ValidationError) as caught:
         Endpoint(base_url=url)
     assert caught.value.errors()[0]["loc"] == ("base_url",)
+
+
+@pytest.mark.parametrize(
+    "host", ["256.1.1.1", "0177.1.1.1", "1.2.3", "①", "☃☃", "٣", "é.example", "a..b", "x" * 64, "[v1.x]", "h/\x7f"]
+)
+def test_endpoint_rejects_addresses_that_http_clients_reject(host: str) -> None:
+    with pytest.raises(ValidationError) as caught:
+        Endpoint(base_url=f"http://{host}/v1")
+    assert caught.value.errors()[0]["loc"] == ("base_url",)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1:8000", "[::1]:8000", "judge_1", "Xn--9ca.example.", "10gpus.local/é"])
+def test_endpoint_takes_every_usual_host(host: str) -> None:
+    assert Endpoint(base_url=f"http://{host}/v1").base_url == f"http://{host}/v1"
+
+
+@pytest.mark.parametrize("text", ["a\udcff", "a\0"])
+@pytest.mark.parametrize(
+    "path",
+    ["name", "engine", "model", "revision", "template", "thinking.opens", "endpoint.api_key_env", "endpoint.base_url"],
+)
+def test_judge_rejects_text_that_cannot_be_stored(path: str, text: str) -> None:
+    outer, _, inner = path.partition(".")
+    value = {inner: f"http://h/{text}" if inner == "base_url" else text} if inner else text
+    with pytest.raises(ValidationError) as caught:
+        Judge.model_validate({"name": "j", "model": "m", "mode": "written", outer: value})
+    assert caught.value.errors()[0]["loc"] == tuple(path.split("."))
