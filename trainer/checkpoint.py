@@ -13,15 +13,17 @@ There is no state of random numbers: those of a step depend on the seed and the 
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from rubricsvc.core.fingerprint import digest
-from rubricsvc.errors import ConflictError, NotFoundError
+from rubricsvc.errors import ConflictError, InvalidError, NotFoundError
 from trainer.config import TrainConfig
 from trainer.optim import MasterAdamW
 from trainer.policy import Policy
@@ -68,12 +70,15 @@ def write_config(config: TrainConfig, record: Mapping[str, Any]) -> None:
     if config.out is not None:
         config.out.mkdir(parents=True, exist_ok=True)
         content = config.model_dump(mode="json") | dict(record)
-        (config.out / "config.json").write_text(json.dumps(content, indent=2, ensure_ascii=False), encoding="utf-8")
+        part = config.out / "config.part"
+        part.write_text(json.dumps(content, indent=2, ensure_ascii=False), encoding="utf-8")
+        part.replace(config.out / "config.json")
 
 
 def steps(out: Path) -> list[int]:
     """Return the steps that have a checkpoint, ascending."""
-    return sorted(int(path.name.removeprefix("step-")) for path in (out / "checkpoints").glob("step-*"))
+    names = (re.fullmatch("step-([0-9]{6,})", path.name) for path in (out / "checkpoints").glob("step-*"))
+    return sorted(int(name[1]) for name in names if name)
 
 
 def folder(out: Path, step: int) -> Path:
@@ -105,18 +110,24 @@ def resume(config: TrainConfig, optimizer: MasterAdamW, identity: Identity) -> i
     Raises:
         NotFoundError: there is no checkpoint.
         ConflictError: it was saved with another configuration or other data.
-        InvalidError: it belongs to another model.
+        InvalidError: it is damaged, or belongs to another model.
     """
     if config.out is None or not (saved := steps(config.out)):
         raise NotFoundError(f"no checkpoint in {config.out}", hint="start without --resume")
     newest = folder(config.out, saved[-1])
-    state = json.loads((newest / "state.json").read_text(encoding="utf-8"))
-    before = state["identity"]
+    try:
+        state = json.loads((newest / "state.json").read_bytes())
+        done, before = int(state["step"]), dict(state["identity"])
+        tensors = load_file(newest / "optimizer.safetensors")
+    except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
+        rest = f"to resume from {folder(config.out, saved[-2]).name}" if saved[1:] else "and start without --resume"
+        message = f"{newest} is damaged: {type(error).__name__}: {error}"
+        raise InvalidError(message, hint=f"delete the folder {rest}") from error
     for name in sorted(before.keys() | identity.keys()):
         if before.get(name) != identity.get(name):
             raise ConflictError(
                 f"{newest} was saved with {name} = {before.get(name)}; now it is {identity.get(name)}",
                 hint=f'restore the setting, or start a new run from there with policy.model = "{newest / "model"}"',
             )
-    optimizer.restore(load_file(newest / "optimizer.safetensors"))
-    return int(state["step"])
+    optimizer.restore(tensors)
+    return done

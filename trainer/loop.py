@@ -202,7 +202,7 @@ def _rewards(scored: Sequence[ScoredRollout], config: TrainConfig) -> Tensor:
         raise UnavailableError(
             f"{len(unscored)} of {len(scored)} completions have no reward ({reasons}); at most a share "
             f"of max_unscored = {config.max_unscored:g} may be missing",
-            hint="repair the judge and start the run again, with --resume if it has a checkpoint",
+            hint="repair the judge and start the run again: with --resume if it has a checkpoint, else as before",
         )
     values = [math.nan if result.reward.value is None else result.reward.value for result in scored]
     return torch.tensor(values, dtype=torch.float64).view(-1, config.sampling.group_size)

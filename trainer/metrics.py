@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from torch import Tensor
 
+from rubricsvc.errors import InvalidError
 from trainer.algorithms import grpo
 from trainer.config import OptimConfig
 from trainer.rewards import JudgeInfo, ScoredRollout
@@ -157,12 +158,20 @@ class History:
 
 
 def read(folder: Path) -> list[Metrics]:
-    """Return the steps of the run in ``folder``. An incomplete last line is left out."""
+    """Return the steps of the run in ``folder``. An incomplete last line is left out; a damaged one is an error."""
     path = folder / "metrics.jsonl"
     if not path.is_file():
         return []
-    complete = (line for line in path.read_text(encoding="utf-8").splitlines(keepends=True) if line.endswith("\n"))
-    return [json.loads(line) for line in complete]
+    steps: list[Metrics] = []
+    for number, line in enumerate(path.read_bytes().splitlines(keepends=True), 1):
+        if not line.endswith(b"\n"):
+            break
+        try:
+            steps.append(json.loads(line))
+            steps[-1]["step"] += 0  # fails unless it is a number
+        except (ValueError, KeyError, TypeError) as error:
+            raise InvalidError(f"{path}, line {number}: not the metrics of a step", hint="delete the line") from error
+    return steps
 
 
 def _line(metrics: Metrics) -> str:

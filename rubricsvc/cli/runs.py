@@ -115,7 +115,13 @@ def list_(
 ) -> None:
     """List the runs in a folder."""
     runs = sorted(path for path in folder.iterdir() if _is_run(path)) if folder.is_dir() else []
-    show_list((_summary(path) for path in runs), as_json, empty=f"no runs in {folder}")
+    rows: list[dict[str, Any]] = []
+    for path in runs:
+        try:
+            rows.append(_summary(path))
+        except InvalidError as error:
+            echo(f"warning: left out {path}: {error}; {error.hint}")
+    show_list(rows, as_json, empty=f"no runs in {folder}")
 
 
 def _no_signal(step: Metrics) -> str | None:
@@ -259,19 +265,25 @@ def _summary(folder: Path) -> dict[str, Any]:
     from trainer import checkpoint
     from trainer.metrics import read
 
-    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    steps, audit = read(folder), config.get("judge_audit")
-    rewards = [step["reward"] for step in steps]
+    path = folder / "config.json"
+    try:
+        config = json.loads(path.read_bytes())
+        total, audit = config["steps"], config.get("judge_audit")
+        audited = audit and f"{'passed' if audit['passed'] else 'not passed'} {audit['created_at'][:10]}"
+    except (ValueError, KeyError, TypeError) as error:
+        hint = "`rubricsvc runs start CONFIG.toml --resume` writes it again; without a checkpoint, delete the folder"
+        raise InvalidError(f"{path} is damaged: {type(error).__name__}: {error}", hint=hint) from error
+    rewards = [step.get("reward") for step in read(folder)]
     tenth = max(1, len(rewards) // 10)
     saved = checkpoint.steps(folder)
     return {
         "run": str(folder),
         "steps": len(rewards),
-        "steps_total": config["steps"],
+        "steps_total": total,
         "reward_first": mean_known(rewards[:tenth]),
         "reward_last": mean_known(rewards[-tenth:]),
         "judge_calibrated": config.get("judge_calibrated"),
         "std_floor": config.get("std_floor"),
-        "judge_audit": audit and f"{'passed' if audit['passed'] else 'not passed'} {audit['created_at'][:10]}",
+        "judge_audit": audited,
         "checkpoint": str(checkpoint.folder(folder, saved[-1])) if saved else None,
     }

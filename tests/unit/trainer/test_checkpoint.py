@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Prompt
-from rubricsvc.errors import ConflictError
+from rubricsvc.errors import ConflictError, InvalidError
 from tests.unit.trainer.tiny import RUBRIC, TASKS, tiny_config, tiny_policy
 from trainer import checkpoint
 from trainer.config import OptimConfig, RunConfig
@@ -83,3 +84,46 @@ def test_resume_refuses_other_tasks(tmp_path: Path) -> None:
     other = [*TASKS[:-1], Task(Prompt.of("another"), RUBRIC)]
     with pytest.raises(ConflictError, match="tasks"):
         checkpoint.resume(config, optimizer, checkpoint.identity(config, other, 0.0))
+
+
+@pytest.mark.parametrize("content", ["", "{}", "[]"])
+def test_resume_names_damaged_checkpoint_and_the_way_out(tmp_path: Path, content: str) -> None:
+    policy, config = tiny_policy(), tiny_config(out=tmp_path)
+    optimizer = MasterAdamW(policy.model, config.optim)
+    for step in (1, 2):
+        checkpoint.save(config, step, policy, optimizer, {})
+    (checkpoint.folder(tmp_path, 2) / "state.json").write_text(content)
+    with pytest.raises(InvalidError, match="step-000002") as caught:
+        checkpoint.resume(config, optimizer, {})
+    assert "step-000001" in caught.value.hint
+
+
+def test_resume_names_cut_optimizer_state(tmp_path: Path) -> None:
+    policy, config = tiny_policy(), tiny_config(out=tmp_path)
+    optimizer = MasterAdamW(policy.model, config.optim)
+    checkpoint.save(config, 1, policy, optimizer, {})
+    file = checkpoint.folder(tmp_path, 1) / "optimizer.safetensors"
+    file.write_bytes(file.read_bytes()[:500])
+    with pytest.raises(InvalidError, match="step-000001") as caught:
+        checkpoint.resume(config, optimizer, {})
+    assert "--resume" in caught.value.hint
+
+
+def test_steps_ignore_other_folders(tmp_path: Path) -> None:
+    for name in ("step-foo", "step-000003"):
+        (tmp_path / "checkpoints" / name).mkdir(parents=True)
+    assert checkpoint.steps(tmp_path) == [3]
+
+
+def test_write_config_failure_keeps_the_earlier_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = tiny_config(out=tmp_path)
+    checkpoint.write_config(config, {"note": "first"})
+
+    def full(path: Path, *_: object, **__: object) -> None:
+        path.write_bytes(b"{")
+        raise OSError(errno.ENOSPC, "disk full")
+
+    monkeypatch.setattr(Path, "write_text", full)
+    with pytest.raises(OSError, match=str(errno.ENOSPC)):
+        checkpoint.write_config(config, {"note": "second"})
+    assert json.loads((tmp_path / "config.json").read_bytes())["note"] == "first"

@@ -10,6 +10,7 @@ import torch
 
 from rubricsvc.core.reward import Reward
 from rubricsvc.core.verdict import Verdict
+from rubricsvc.errors import InvalidError
 from trainer import metrics
 from trainer.metrics import History
 from trainer.rewards import ScoredRollout
@@ -55,6 +56,15 @@ def test_history_continues_after_checkpoint(tmp_path: Path) -> None:
     again = History(tmp_path, last_step=2)
     again.add({"step": 3, "second": True})
     assert metrics.read(tmp_path) == [{"step": 1, "reward": None, "lr": 0.5}, {"step": 2}, {"step": 3, "second": True}]
+
+
+@pytest.mark.parametrize("line", ["garbage", "{}", "[]", '{"step": "1"}', "\udcff"])
+def test_read_names_damaged_line(tmp_path: Path, line: str) -> None:
+    History(tmp_path).add({"step": 1})
+    with (tmp_path / "metrics.jsonl").open("a", errors="surrogateescape") as file:
+        file.write(f"{line}\n")
+    with pytest.raises(InvalidError, match=r"metrics.jsonl, line 2"):
+        metrics.read(tmp_path)
 
 
 def test_history_without_folder() -> None:

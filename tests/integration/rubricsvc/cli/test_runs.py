@@ -154,6 +154,24 @@ def test_runs_list_and_show_without_runs(cli: Cli, tmp_path: Path) -> None:
     assert cli("runs", "show", tmp_path).code == 3
 
 
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [("config.json", ""), ("config.json", "{}"), ("metrics.jsonl", "garbage\n"), ("metrics.jsonl", "{}\n")],
+)
+def test_runs_list_and_show_name_damaged_run(cli: Cli, tmp_path: Path, file: str, content: str) -> None:
+    for name in ("good", "bad"):
+        run = tmp_path / "runs" / name
+        run.mkdir(parents=True)
+        (run / "config.json").write_text('{"steps": 1}')
+        (run / "metrics.jsonl").write_text('{"step": 1, "reward": 0.5}\n')
+    (run / file).write_text(content)
+    listed = cli("runs", "list", "--json")
+    assert (listed.code, [row["run"] for row in listed.lines]) == (0, ["runs/good"])
+    assert f"runs/bad/{file}" in listed.err
+    shown = cli("runs", "show", "runs/bad")
+    assert shown.code == 2 and file in shown.err and "hint: " in shown.err
+
+
 def test_runs_start_warns_of_compared_required_criterion(cli: Cli, config: Path, rubric_file: Path) -> None:
     config.write_text(CONFIG.replace('model = "m"', 'model = "m"\nmode = "comparative"').replace("= 3", "= 1"))
     rubric_file.write_text(rubric_file.read_text().replace("Says two.", "{text: Says two., required: true}"))
