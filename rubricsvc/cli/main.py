@@ -11,6 +11,7 @@ import sys
 from collections.abc import Sequence
 from functools import cache
 from importlib import import_module
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -153,7 +154,7 @@ def _expected_error(error: Exception) -> tuple[str, str, int] | None:
         return f"the package {error.name!r} is not installed", f"pip install {package}", UNAVAILABLE
     if isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename else ""
-        hint = "check the path, its permissions and the free disk space" if where else ""
+        hint = f"check {'the path, its permissions' if where else 'where the output goes'} and the free disk space"
         return f"{where}{error.strerror or error}", hint, BAD_INPUT
     kind = f"{type(error).__module__}.{type(error).__name__}"  # by name: sqlalchemy may not be imported
     if kind == "sqlalchemy.exc.OperationalError":
@@ -172,6 +173,9 @@ def main() -> None:
     """Run the `rubricsvc` command."""
     # torch's threads spin while they wait for each other, which makes small steps 30 times slower on a busy machine
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    for name in ("stdout", "stderr"):  # None where the caller closed it
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 - for as long as the process runs
     sys.exit(run(sys.argv[1:]))
 
 

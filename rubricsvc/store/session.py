@@ -19,7 +19,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.orm import Session
 
 from rubricsvc.core.base import MAX_NAME_LENGTH
-from rubricsvc.errors import InvalidError, UnavailableError
+from rubricsvc.errors import InvalidError, UnavailableError, cut
 
 PUBLISHED = "published"
 """Key in ``Session.info``: the session wrote to the outbox."""
@@ -128,8 +128,10 @@ def make_engine(url: str) -> Engine:
 def _to_own_error(context: ExceptionContext) -> Exception | None:
     """Return our error for a wrong value or a damaged file. Errors of an unreachable database (AWAY) stay."""
     error, known = context.original_exception, context.sqlalchemy_exception
-    if isinstance(known, DataError) or isinstance(error, OverflowError | UnicodeEncodeError):
-        hint = f"ids have at most 19 digits, names {MAX_NAME_LENGTH} characters, and text is UTF-8"
+    if isinstance(error, UnicodeEncodeError):
+        return InvalidError(f"text is not UTF-8: {cut(ascii(error.object), 80)}", hint="give it in UTF-8")
+    if isinstance(known, DataError) or isinstance(error, OverflowError):
+        hint = f"ids have at most 19 digits, names {MAX_NAME_LENGTH} characters"
         return InvalidError(f"a value is longer or larger than the database takes: {error}", hint=hint)
     if type(known) is DatabaseError:  # SQLite: not a database, or a damaged one
         where = f" {context.engine.url.render_as_string()}" if context.engine is not None else ""

@@ -40,3 +40,14 @@ def test_closed_stdout_does_not_change_the_exit_code(
         assert cli("rubrics", "import", tmp_path / f"{name}.yaml").code == 0
     exit_code, stderr = exit_code_with_reader(command.format(file=rubrics), reader, tmp_path / "books")
     assert (exit_code, stderr) == (code, "")
+
+
+@pytest.mark.parametrize("command", ["rubrics list", "jobs list --json", "prompts show 1"])
+def test_stdout_that_the_caller_closed_is_no_bug(tmp_path: Path, command: str) -> None:
+    database = {"RUBRICSVC_DATABASE_URL": f"sqlite:///{tmp_path}/rubricsvc.db"}
+    line = f"{sys.executable} -m rubricsvc.cli.main {command}"
+    codes = [
+        subprocess.run(["bash", "-c", f"{line} {end}"], env=os.environ | database, check=False).returncode
+        for end in ("", ">&-")
+    ]
+    assert codes[0] == codes[1] != 70

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -226,6 +228,20 @@ def test_database_that_is_invalid_exits_with_a_hint(
     ran = cli(*command)
     assert ran.code == code, ran.err
     assert "error: " in ran.err and "hint: " in ran.err
+
+
+def test_full_disk_under_stdout_has_a_hint(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_: str) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(main_module, "load", full)
+    ran = cli("rubrics", "list")
+    assert ran.code == 2 and "hint: " in ran.err
+
+
+def test_argument_that_is_not_utf8_is_named(cli: Cli) -> None:
+    ran = cli("completions", "list", "--policy", "a\udcff")
+    assert ran.code == 2 and "UTF-8" in ran.err and "database" not in ran.err
 
 
 def test_errors_replace_control_characters(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
