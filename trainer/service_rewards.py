@@ -99,7 +99,7 @@ class ServiceRewards:
     def _submit(self, step: int | None, items: Sequence[ItemKey]) -> StoredJob:
         """Submit the step's job. One that an earlier process left with failures is retried."""
         judge_id = self._client.judges.get(self._judge).id
-        name = self._run if step is None else f"{self._run} step {step}"
+        name = self._run if step is None else f"{self._run} step {step + 1}"
         key = digest(self._run, step, judge_id, items)
         job = self._client.jobs.submit(judge_id, items, name=name, key=key)
         if job.finished and job.status != "completed" and key not in self._submitted:

@@ -11,7 +11,7 @@ import typer
 
 from rubricsvc.cli import output
 from rubricsvc.cli.db import database
-from rubricsvc.cli.output import Json, cell, echo, estimate_cells, print_data, print_json, print_table, shorten
+from rubricsvc.cli.output import Json, cell, counted, echo, estimate_cells, print_data, print_json, print_table, shorten
 from rubricsvc.core.calibration import Calibration
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.label import JudgedLabel
@@ -79,7 +79,8 @@ def _print_report(report: AgreementReport) -> None:
     from rubricsvc.stats.agreement import MIN_PAIRS
 
     state = {True: "calibrated", False: "not calibrated", None: "no readout"}[report.calibrated]
-    used = f"{report.labels} labels by {report.annotators} people, {report.overall.pairs} used"
+    people = "1 person" if report.annotators == 1 else f"{report.annotators} people"
+    used = f"{counted(report.labels, 'label')} by {people}, {report.overall.pairs} used"
     print_data(f"{report.judge} ({state}): {used}")
     for reason, count in {**report.overall.excluded, **(report.reward.excluded if report.reward else {})}.items():
         print_data(f"excluded: {count} ({reason})")

@@ -12,7 +12,7 @@ from rubricsvc.cli import output
 from rubricsvc.cli.agreement import JudgeRef
 from rubricsvc.cli.db import database
 from rubricsvc.cli.models import ask
-from rubricsvc.cli.output import Json, cell, echo, estimate_cells, print_data, print_json, print_table, shorten
+from rubricsvc.cli.output import Json, cell, counted, echo, estimate_cells, print_data, print_json, print_table, shorten
 from rubricsvc.core.audit import DEFAULT_LIMIT, DEFAULT_PER_ATTACK, Audit, SuiteResult
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion
@@ -240,3 +240,5 @@ def repeatability(
     print_table(("of", "questions", "std", "95%"), table)
     unscored = f"; without a value: {cell(result.unscored)}" if result.unscored else ""
     echo(f"{stored.name}: {result.completions} completions of {result.source}, asked {repeats} times{unscored}")
+    if result.vetoed:
+        echo(f"{counted(result.vetoed, 'completion')} vetoed in every repeat: not in the deviation of rewards")

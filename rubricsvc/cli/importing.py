@@ -18,6 +18,9 @@ from workers import checks
 
 _FORMATS = ", ".join(FORMATS)
 
+MOST_NAMES = 5
+"""New rubrics that are named outside of --json."""
+
 File = Annotated[str, typer.Argument(help="File; - is stdin.", show_default=False)]
 Format = Annotated[str | None, typer.Option(help=f"{_FORMATS}.", show_default="detected")]
 CompletionFormat = Annotated[str | None, typer.Option(help=f"completions, {_FORMATS}.", show_default="detected")]
@@ -54,7 +57,10 @@ def import_and_report(file: str, format: str | None, as_json: bool, **options: A
     with database() as db, db.write() as session:
         result = import_into(session, file, format, **options)
     report(result)
-    data = fields_of(result, "new", "existing")
+    data: dict[str, Any] = fields_of(result, "new", "existing")
+    names = result.new_rubrics
+    more = [] if as_json else [f"and {len(names) - MOST_NAMES} more"] * (len(names) > MOST_NAMES)
+    data |= {"new_rubrics": names if as_json else names[:MOST_NAMES] + more}
     if as_json:
         skipped = [fields_of(error, "line", "column", "path", "code", "message") for error in result.skipped]
         data |= {"skipped": skipped, "skipped_count": result.skipped_count}

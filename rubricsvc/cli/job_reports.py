@@ -9,12 +9,13 @@ from rubricsvc.core.jobs import JobProgress, JobSummary
 from rubricsvc.store import jobs
 
 if TYPE_CHECKING:
+    from rubricsvc.store.jobs import JobOutcome
     from rubricsvc.store.session import Database
     from rubricsvc.store.tables import JobRow
 
 
 def summary_row(job: JobRow) -> dict[str, Any]:
-    """Return a job's fields in a list."""
+    """Return the fields of a job itself."""
     return {
         "id": job.id,
         "name": job.name,
@@ -23,6 +24,23 @@ def summary_row(job: JobRow) -> dict[str, Any]:
         "status": job.status,
         "created_at": job.created_at.isoformat(timespec="seconds"),
         "finished_at": job.finished_at.isoformat(timespec="seconds") if job.finished_at else None,
+    }
+
+
+def list_row(job: JobRow, outcome: JobOutcome, as_json: bool) -> dict[str, Any]:
+    """Return a job's fields and its outcome in a list; a table has the shorter ones."""
+    if as_json:
+        return summary_row(job) | outcome._asdict()
+    more = f" and {len(outcome.rubrics) - 2} more" if len(outcome.rubrics) > 2 else ""
+    return {
+        "id": job.id,
+        "name": job.name,
+        "judge": job.judge.name,
+        "rubrics": ", ".join(outcome.rubrics[:2]) + more,
+        "status": job.status,
+        "done": f"{outcome.finished}/{outcome.total}",
+        "mean_reward": outcome.mean_reward,
+        "created_at": f"{job.created_at:%Y-%m-%d %H:%M}",
     }
 
 

@@ -14,7 +14,7 @@ import typer
 from rubricsvc.cli import output
 from rubricsvc.cli.db import database
 from rubricsvc.cli.importing import SkipInvalid, import_into, report
-from rubricsvc.cli.job_reports import JobReport, read_job, summary_row
+from rubricsvc.cli.job_reports import JobReport, list_row, read_job
 from rubricsvc.cli.models import fetch_if_embedded
 from rubricsvc.cli.output import MOST_ROWS, After, Json, Limit, Out, counted, echo, show_page
 from rubricsvc.core.judge import Judge
@@ -66,7 +66,8 @@ def submit(
             submission = submitting.submit(session, judge, imported, key=key, name=name, budget=budget, **selection)
         job_id = submission.job_id
         if submission.no_rubric:
-            echo(f"{submission.no_rubric} completions left out: no rubric{' of this prompt' if rubric else ''}")
+            why = f"rubric {rubric!r} is for another prompt" if rubric else "no rubric of their prompt"
+            echo(f"left out {counted(submission.no_rubric, 'completion')}: {why}")
         if submission.warning:
             echo(f"warning: {submission.warning}")
         if not submission.is_new:
@@ -85,8 +86,9 @@ def list_(
     """List jobs."""
     with database() as db, db.read() as session:
         rows = jobs.page(session, after=after, limit=limit + 1, status=status)
+        outcomes = jobs.outcomes(session, [row.id for row in rows])
         empty = "no jobs; submit one with `rubricsvc jobs submit --judge NAME`"
-        show_page(rows, summary_row, limit, as_json, empty=empty)
+        show_page(rows, lambda job: list_row(job, outcomes[job.id], as_json), limit, as_json, empty=empty)
 
 
 @app.command("show")
@@ -132,11 +134,13 @@ def rescore(
             new_id = jobs.rescore(session, job_id, versions=rubric or (), budget=budget).id
             exists = PUBLISHED not in session.info
         if new_id == job_id:
-            echo(f"No rubric of job {job_id} has a newer version; it is the same job.")
+            why = f"used {', '.join(rubric)} already" if rubric else "has the newest version of each rubric"
+            echo(f"job {job_id} {why}; it is the same job")
         elif exists:
             echo(f"job {job_id} is rescored already, as job {new_id}")
-        completed = complete_answered(db, new_id)
-        echo(f"{counted(completed, 'completion')} rescored from stored verdicts")
+        done = complete_answered(db, new_id)
+        verdicts = f"{counted(done.stored, 'verdict')} stored before, {done.to_ask} to ask"
+        echo(f"{counted(done.completed, 'completion')} rescored without asking; {verdicts}")
         _end(db, new_id, wait, as_json)
 
 

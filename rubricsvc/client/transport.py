@@ -66,8 +66,8 @@ class Noun(Generic[C]):
                 response: httpx2.Response = await _result(request)
             except httpx2.TransportError as error:
                 if attempt == RETRIES:
-                    hint = "check that `rubricsvc serve` runs, and the URL"
-                    raise UnavailableError(f"the service cannot be reached: {error}", hint=hint) from error
+                    message = f"no service answers at {self.client.http.base_url}: {error}"
+                    raise UnavailableError(message, hint="start `rubricsvc serve`, or correct the URL") from None
             else:
                 if response.status_code not in _RETRIED_STATUS or attempt == RETRIES:
                     break

@@ -29,7 +29,8 @@ class Repeatability(Value):
 
     ``criteria`` holds the deviation of verdict values in [0, 1] by kind of scale (binary, ordinal, numeric), ``reward``
     that of rewards, in the unit of the rubrics' formulas. ``fingerprint`` names how the judge was asked.
-    ``unscored`` counts verdicts without a value, by outcome or reason.
+    ``unscored`` counts verdicts without a value, by outcome or reason. ``vetoed`` counts completions whose rewards were
+    vetoed in every repeat: they say nothing about the deviation of rewards, and are not in it.
     """
 
     fingerprint: str
@@ -40,3 +41,4 @@ class Repeatability(Value):
     criteria: dict[str, Deviation]
     reward: Deviation
     unscored: dict[str, int] = Field(default_factory=dict)
+    vetoed: int = Field(default=0, ge=0)

@@ -129,6 +129,7 @@ def stream(
     if not skip_invalid:
         errors.raise_if_any()
     if not count:
+        errors.raise_if_any("correct them: no record is valid")
         raise file_error(file.location, "no_records", "has no valid record")
 
 

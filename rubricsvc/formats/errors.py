@@ -75,7 +75,7 @@ class InvalidFileError(FormatError):
 
 
 class FileErrors:
-    """The errors of one file. The first ``MAX_KEPT`` are kept, all are counted."""
+    """The errors of one file, in the order of its lines. The first ``MAX_KEPT`` are kept, all are counted."""
 
     def __init__(self) -> None:
         self.errors: list[FieldError] = []
@@ -85,6 +85,7 @@ class FileErrors:
         """Add errors."""
         self.count += len(errors)
         self.errors += errors[: MAX_KEPT - len(self.errors)]
+        self.errors.sort(key=lambda error: (error.file, error.line or 0, error.column or 0))
 
     def raise_if_any(self, hint: str = _SKIP) -> None:
         """Raise InvalidFileError if there are errors."""

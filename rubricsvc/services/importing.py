@@ -47,6 +47,8 @@ class ImportResult:
     existing: dict[str, int] = field(default_factory=dict)
     """Rows that existed before, by noun."""
     rubric_ids: list[int] = field(default_factory=list)
+    new_rubrics: list[str] = field(default_factory=list)
+    """Rubrics that were added, as ``name@version``."""
     completions: list[ImportedCompletion] = field(default_factory=list)
     label_ids: list[int] = field(default_factory=list)
     skipped: list[FieldError] = field(default_factory=list)
@@ -191,6 +193,7 @@ class _Importer:
             self.file.errors.raise_if_any()
         result.skipped, result.skipped_count = self.file.errors.errors, self.file.errors.count
         if (kind == COMPLETIONS and not result.completions) or (kind == LABELS and not result.label_ids):
+            self.file.errors.raise_if_any("correct them: no line is valid")
             raise file_error(self.file.location, "no_records", f"has no valid {kind}")
         used = {
             "prompts": {*self._prompt_ids.values(), *self._prompt_refs.values()},
@@ -226,7 +229,10 @@ class _Importer:
     def _add_rubric(self, rubric: Rubric, given_name: str | None, own_name: str, prompt_id: int | None) -> int:
         if given_name is not None and self.result.rubric_ids:
             raise InvalidError("the file has several rubrics, and --name is for a file with one", path="name")
+        before = added(self.session)["rubrics"]
         row = rubrics.add(self.session, rubric, name=given_name or own_name, prompt_id=prompt_id)
+        if added(self.session)["rubrics"] > before:
+            self.result.new_rubrics.append(f"{row.name}@{row.version}")
         self.result.rubric_ids.append(row.id)
         if (newest := rubrics.get(self.session, row.name).version) > row.version:
             self.result.superseded[f"{row.name}@{row.version}"] = newest

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import Select, case, func, select, update
 from sqlalchemy.orm import Session, joinedload
@@ -157,6 +157,33 @@ def get(session: Session, job_id: int) -> JobRow:
 def page(session: Session, *, after: int = 0, limit: int = 50, status: str | None = None) -> list[JobRow]:
     """Return up to ``limit`` jobs with ids above ``after``, ascending; of one status."""
     return page_of(session, JobRow, after, limit, options=[joinedload(JobRow.judge)], status=status)
+
+
+class JobOutcome(NamedTuple):
+    """How many items of a job are finished, the mean of its rewards, and its rubrics as name@version."""
+
+    finished: int
+    total: int
+    mean_reward: float | None
+    rubrics: list[str]
+
+
+def outcomes(session: Session, job_ids: Sequence[int]) -> dict[int, JobOutcome]:
+    """Return the outcome of each of these jobs."""
+    finished = func.sum(case((ItemRow.state.in_((DONE, FAILED, CANCELLED)), 1), else_=0))
+    counts = select(ItemRow.job_id, finished, func.count(), func.avg(ItemRow.reward)).group_by(ItemRow.job_id)
+    used = (
+        select(ItemRow.job_id, RubricRow.name, RubricRow.version)
+        .join(RubricRow, RubricRow.id == ItemRow.rubric_id)
+        .where(ItemRow.job_id.in_(job_ids))
+        .group_by(ItemRow.job_id, RubricRow.name, RubricRow.version)
+        .order_by(RubricRow.name, RubricRow.version)
+    )
+    names: dict[int, list[str]] = {job_id: [] for job_id in job_ids}
+    for job_id, name, version in session.execute(used):
+        names[job_id].append(f"{name}@{version}")
+    rows = session.execute(counts.where(ItemRow.job_id.in_(job_ids)))
+    return {job_id: JobOutcome(done, total, mean, names[job_id]) for job_id, done, total, mean in rows}
 
 
 def progress(session: Session, job_id: int) -> JobProgress:

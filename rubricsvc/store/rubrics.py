@@ -12,7 +12,7 @@ from rubricsvc.core.reward import check_formula
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.errors import ConflictError, InvalidError, cut
 from rubricsvc.store.ids import find, id_of, missing, name_of, page_of
-from rubricsvc.store.tables import RubricRow
+from rubricsvc.store.tables import PromptRow, RubricRow
 from rubricsvc.store.upsert import add_new, batched
 
 
@@ -49,11 +49,18 @@ def add(
         }
         add_new(session, RubricRow, [values])  # a version just taken by someone else is no error: look, take the next
     if prompt_id not in (None, row.prompt_id):
-        whose = "no prompt" if row.prompt_id is None else "another prompt"
-        raise ConflictError(
-            f"rubric {name!r} with this content belongs to {whose}", hint="name each prompt's rubric apart"
-        )
+        raise _belongs_elsewhere(session, row, prompt_id)
     return row
+
+
+def _belongs_elsewhere(session: Session, row: RubricRow, prompt_id: int | None) -> ConflictError:
+    own, given = (session.get(PromptRow, id_) if id_ else None for id_ in (row.prompt_id, prompt_id))
+    hint = "name each prompt's rubric apart"
+    whose = "another prompt" if own else "no prompt"
+    if own and given and own.external_id is not None and own.external_id == given.external_id:
+        whose = f"the stored prompt {own.external_id!r}, whose content differs from that of this {own.external_id!r}"
+        hint = "a changed prompt is a new prompt: give it an id and a rubric name of its own"
+    return ConflictError(f"rubric {row.name!r} with this content belongs to {whose}", hint=hint)
 
 
 def get(session: Session, ref: int | str) -> RubricRow:

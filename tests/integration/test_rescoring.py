@@ -83,7 +83,8 @@ class Shop:
         """Rescore as the command does; the new job, and how many completions took stored verdicts alone."""
         with self.db.write() as session:
             job_id = jobs.rescore(session, self.job_id, **options).id
-        return job_id, complete_answered(self.db, job_id)
+        self.rescored = complete_answered(self.db, job_id)
+        return job_id, self.rescored.completed
 
     def rewards(self, job_id: int) -> list[float | None]:
         with self.db.read() as session:
@@ -104,6 +105,7 @@ def test_rescore_after_edits_asks_only_what_is_new(each_db: Database, server: Sc
 
     shop.add(edited(0, text="Says another thing."))
     reworded, completed = shop.rescore()
+    assert shop.rescored == (0, COMPLETIONS * 8, COMPLETIONS), "eight of nine verdicts are stored"
     assert (completed, shop.work()) == (0, COMPLETIONS)
     assert None not in shop.rewards(reworded)
 
@@ -175,9 +177,9 @@ def test_reward_changes_compares_versions_without_asking(each_db: Database, serv
         same, changes, missing = (reward_changes(session, shop.job_id, old, row) for row in (old, new, other))
     assert (same.mean_change, same.changed_ranks, same.kendall_tau, same.new_missing_verdicts) == (0.0, 0, 1.0, 0)
     assert [one.old_reward for one in changes.by_completion] == shop.rewards(shop.job_id)
-    assert changes.changed_ranks > 0 and changes.kendall_tau is not None and changes.kendall_tau < 1
+    assert changes.changed_ranks and changes.kendall_tau is not None and changes.kendall_tau < 1
     assert (changes.new_missing_verdicts, missing.new_missing_verdicts) == (0, 12)
-    assert {one.new_reward for one in missing.by_completion} == {None}
+    assert {one.new_reward for one in missing.by_completion} == {None} and missing.changed_ranks is None
     assert server.count == asked
     job_id, _ = shop.rescore(versions=["r@2"])
     assert [one.new_reward for one in changes.by_completion] == shop.rewards(job_id)
@@ -213,6 +215,7 @@ def test_complete_answered_goes_page_by_page_and_holds_no_lease(
     job_id, completed = shop.rescore()
     with each_db.read() as session:
         assert (completed, jobs.progress(session, job_id).pending) == (0, 7)
+    assert sum(shop.rescored[1:]) == 14, "each completion's two questions count once"
 
 
 def test_record_recomputes_items_whose_failed_verdict_another_job_replaces(each_db: Database) -> None:

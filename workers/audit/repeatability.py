@@ -63,8 +63,8 @@ async def measure(
 
     Each repeat asks in a random order of completions and of criteria, and a judge that samples draws with other seeds.
     A comparative judge is shown the members of a group in another order; any other judge is asked about one completion
-    at a time. Verdicts of checks count for rewards only. Of groups, a comparative judge needs two or more completions;
-    smaller ones are left out.
+    at a time. Verdicts of checks count for rewards only, and completions that are vetoed in every repeat do not count
+    for rewards. Of groups, a comparative judge needs two or more completions; smaller ones are left out.
 
     ``source`` says where the completions come from, ``seed`` is that of the orders and of the bootstrap, and
     ``on_progress`` gets the completions done, the completions in all, and an empty note.
@@ -112,11 +112,15 @@ async def measure(
 def _deviations(scored: Iterable[_Scored], seed: int) -> dict[str, Any]:
     """Return the deviations of values by kind of scale and of rewards, and what had no value."""
     rewards: _Values = defaultdict(list)
+    unvetoed = set[tuple[int, str]]()
     by_kind = defaultdict[str, _Values](lambda: defaultdict(list))
     unscored = Counter[str]()
     for completion, rubric, verdicts in scored:
-        if (reward := reward_or_null(rubric, verdicts).value) is not None:
-            rewards[completion, ""].append(reward)
+        reward = reward_or_null(rubric, verdicts)
+        if reward.value is not None:
+            rewards[completion, ""].append(reward.value)
+            if reward.vetoed_by is None:
+                unvetoed.add((completion, ""))
         for verdict in verdicts:
             criterion = rubric.by_key[verdict.criterion]
             if criterion.check is not None:
@@ -127,8 +131,9 @@ def _deviations(scored: Iterable[_Scored], seed: int) -> dict[str, Any]:
                 by_kind[criterion.scale.kind][completion, criterion.key].append(verdict.value)
     return {
         "criteria": {kind: _deviation(values, seed) for kind, values in sorted(by_kind.items())},
-        "reward": _deviation(rewards, seed),
+        "reward": _deviation({key: rewards[key] for key in unvetoed}, seed),
         "unscored": dict(unscored.most_common()),
+        "vetoed": len(rewards) - len(unvetoed),
     }
 
 

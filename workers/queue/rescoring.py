@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from rubricsvc.store import jobs, leases
 from rubricsvc.store.leases import ItemResult
 from rubricsvc.store.session import Database
@@ -10,13 +12,22 @@ from workers.queue.work import Work, WorkLoader
 PAGE = 500
 
 
-def complete_answered(db: Database, job_id: int) -> int:
-    """Complete the pending items of a job whose questions are all answered; return how many.
+class Rescored(NamedTuple):
+    """How many completions were ``completed``, and of all, how many verdicts are ``stored`` and how many ``to_ask``."""
+
+    completed: int
+    stored: int
+    to_ask: int
+
+
+def complete_answered(db: Database, job_id: int) -> Rescored:
+    """Complete the pending items of a job whose questions are all answered.
 
     No judge is asked and no engine is made. The other items stay pending. A page is claimed, recorded and released in
     one transaction, so that a killed process holds no lease.
     """
     loader, completed, after = WorkLoader(db), 0, 0
+    asked: dict[int, tuple[int, int]] = {}  # verdicts stored and in all, by item: a group's may be claimed twice
     with db.read() as session:
         job = jobs.get(session, job_id)
         judge_id, judge = job.judge_id, job.judge.value
@@ -36,11 +47,13 @@ def complete_answered(db: Database, job_id: int) -> int:
                 break
             work = loader.load(session, judge, taken)
             completed += len(leases.record(session, [_result(one) for one in work if one.answered]).items)
+            asked |= {one.lease.item_id: (len(one.known), len(one.rubric.criteria)) for one in work}
             leases.release(session, [one.lease for one in work if not one.answered])
         after = [lease.item_id for lease in taken if lease.item_id > after][:PAGE][-1]  # the rest is of their groups
     with db.write() as session:
         jobs.finish(session, [job_id])
-    return completed
+    stored, questions = (sum(counts) for counts in zip((0, 0), *asked.values(), strict=True))
+    return Rescored(completed, stored, questions - stored)
 
 
 def _result(work: Work) -> ItemResult:

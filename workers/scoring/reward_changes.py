@@ -41,14 +41,14 @@ class RewardChanges:
     Attributes:
         completions: Their number.
         mean_change: Of the completions that have both rewards.
-        changed_ranks: How many completions have another rank.
+        changed_ranks: How many of the completions that have both ranks have another one; None where none has both.
         kendall_tau: Tau-b between the two rankings, over the pairs of completions of one prompt.
         old_missing_verdicts: Verdicts of the old version that are not stored; `new_missing_verdicts` of the new one.
     """
 
     completions: int
     mean_change: float | None
-    changed_ranks: int
+    changed_ranks: int | None
     kendall_tau: float | None
     old_missing_verdicts: int
     new_missing_verdicts: int
@@ -79,10 +79,11 @@ def reward_changes(session: Session, job_id: int, old: RubricRow, new: RubricRow
             change = round(b - a, 12) + 0.0 if a is not None and b is not None else None  # + 0.0: no -0.0
             rows.append(RewardChange(id_, prompt_id, a, b, rank_a, rank_b, change))
         pairs.append([(a, b) for a, b in zip(first, second, strict=True) if a is not None and b is not None])
+    ranked = [(row.old_rank, row.new_rank) for row in rows if None not in (row.old_rank, row.new_rank)]
     return RewardChanges(
         completions=len(rows),
         mean_change=fmean(changes) if (changes := [row.change for row in rows if row.change is not None]) else None,
-        changed_ranks=sum(row.old_rank != row.new_rank for row in rows),
+        changed_ranks=sum(a != b for a, b in ranked) if ranked else None,
         kendall_tau=kendall_tau(pairs),
         old_missing_verdicts=sum(before[row.completion_id].missing for row in rows),
         new_missing_verdicts=sum(after[row.completion_id].missing for row in rows),

@@ -78,7 +78,7 @@ def test_service_rewards_equal_those_of_this_process_in_one_job(db: Database, en
     assert [result.reward.value for result in scored] == [result.reward.value for result in local]
     assert [result.reward.value for result in scored] == [None, None, 1.0, 1.0]
     assert [[v.outcome for v in r.verdicts] for r in scored] == [[v.outcome for v in r.verdicts] for r in local]
-    assert stored_jobs(db) == [("first step 7", "completed_with_failures", 4)]
+    assert stored_jobs(db) == [("first step 8", "completed_with_failures", 4)]
 
 
 def test_service_rewards_show_comparative_judge_the_same_groups(
@@ -110,14 +110,14 @@ def test_service_rewards_repeated_step_is_the_same_job(db: Database, engine: Ins
         engine.answer = agreeable
         with ServiceRewards("instant", url, run="first", timeout=60) as rewards:
             assert [result.reward.value for result in score(rewards)] == pytest.approx([2 / 3, 2 / 3, 1.0, 1.0])
-    assert stored_jobs(db) == [("first step 7", "completed", 4)]
+    assert stored_jobs(db) == [("first step 8", "completed", 4)]
 
 
 def test_service_rewards_train_with_one_job_a_step(db: Database, engine: InstantEngine, tmp_path: Path) -> None:
     with running(db) as url, ServiceRewards("instant", url, run="tiny", timeout=60) as rewards:
         history = loop.train(tiny_policy(), [TASKS[0], TASKS[2]], rewards, tiny_config(steps=2, out=tmp_path / "run"))
     assert [step["unscored_fraction"] for step in history.steps] == [0.0, 0.0]
-    assert [name for name, *_ in stored_jobs(db)] == ["tiny step 0", "tiny step 1"]
+    assert [name for name, *_ in stored_jobs(db)] == ["tiny step 1", "tiny step 2"]
 
 
 def test_service_rewards_late_job_is_cancelled(db: Database) -> None:

@@ -345,3 +345,9 @@ def test_rescore_and_diff_use_stored_verdicts(ready: Cli, rubric_file: Path) -> 
     assert "already" not in ran.err and "as job 2" in ready("jobs", "rescore", 1).err
     assert compared.json["mean_change"] == pytest.approx(2 * (ran.json["mean_reward"] - before))
     assert ready("jobs", "rescore", 1, "--rubric", "nonsense").code != 0
+    assert "used first@1 already" in ready("jobs", "rescore", 1, "--rubric", "first@1").err
+    first_job, second = ready("jobs", "list", "--json").lines
+    assert (first_job["finished"], first_job["total"], first_job["mean_reward"]) == (2, 2, before)
+    assert first_job["rubrics"] == ["first@1", "second@1"] and second["rubrics"] == ["first@2", "second@1"]
+    table = ready("jobs", "list").out
+    assert "first@2, second@1" in table and "2/2" in table

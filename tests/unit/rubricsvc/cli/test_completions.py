@@ -53,7 +53,7 @@ def test_import_lists_unknown_prompts_with_their_lines(cli: Cli) -> None:
 def test_import_without_a_valid_completion_exits_with_2(cli: Cli) -> None:
     stdin = lines({"prompt_id": "none", "text": "b"})
     ran = cli("completions", "import", "-", "--skip-invalid", stdin=stdin)
-    assert ran.code == 2 and "<stdin>: " in ran.err
+    assert ran.code == 2 and "<stdin>:1: prompt_id" in ran.err
 
 
 def test_import_finds_a_prompt_by_each_of_its_ids(cli: Cli, tmp_path: Path) -> None:

@@ -47,7 +47,8 @@ def test_init_trajectory_is_scored_step_by_step(cli: Cli) -> None:
 
 
 def test_import_again_changes_nothing(cli: Cli, rubric_file: Path) -> None:
-    assert cli("rubrics", "import", rubric_file, "--json").json == FIRST | {"skipped": []}
+    first = cli("rubrics", "import", rubric_file, "--json").json
+    assert first == FIRST | {"skipped": [], "new_rubrics": ["first@1", "second@1"]}
     again = cli("rubrics", "import", rubric_file, "--json")
     assert again.code == 0
     assert again.json["new"] == {"prompts": 0, "rubrics": 0, "completions": 0}

@@ -232,7 +232,15 @@ def test_load_skips_invalid_records(tmp_path: Path) -> None:
 def test_load_rejects_files_without_valid_records(tmp_path: Path) -> None:
     with pytest.raises(InvalidFileError) as caught:
         load(write(tmp_path, "r.jsonl", "{oops\n"), "native", skip_invalid=True)
-    assert caught.value.errors[0].code == "no_records"
+    assert (caught.value.errors[0].code, caught.value.errors[0].line) == ("json_invalid", 1)
+
+
+def test_load_lists_errors_in_the_order_of_lines(tmp_path: Path) -> None:
+    text = "prompt: x\ncriteria:\n- {text: a, weight: heavy}\nreference: [1]\nformula: 5\n"
+    with pytest.raises(InvalidFileError) as caught:
+        load(write(tmp_path, "r.yaml", text))
+    lines = [error.line or 0 for error in caught.value.errors]
+    assert len(lines) > 1 and lines == sorted(lines)
 
 
 def test_load_reports_lines_of_json_files(tmp_path: Path) -> None:

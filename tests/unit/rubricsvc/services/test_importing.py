@@ -88,6 +88,25 @@ def test_import_file_names_one_rubric_only(db: Database, path: Path) -> None:
     assert caught.value.path == "name"
 
 
+def test_import_file_names_new_rubrics(db: Database, path: Path) -> None:
+    assert run(db, path, RECORD, rubric_name="r").new_rubrics == ["r@1"]
+    assert run(db, path, RECORD, rubric_name="r").new_rubrics == []
+    assert run(db, path, RECORD.replace('["a"]', '["other"]'), rubric_name="r").new_rubrics == ["r@2"]
+
+
+def test_import_file_says_that_a_prompt_was_changed(db: Database, path: Path) -> None:
+    run(db, path, RECORD)
+    with pytest.raises(ConflictError) as changed:
+        run(db, path, RECORD.replace('"Q"', '"Q?"'))
+    assert "stored prompt 'q'" in changed.value.message and "new prompt" in changed.value.hint
+
+
+def test_import_file_lists_the_errors_where_every_line_is_skipped(db: Database, path: Path) -> None:
+    with pytest.raises(InvalidFileError) as caught:
+        run(db, path, '{"prompt_id": "none", "text": "b"}\n', skip_invalid=True)
+    assert [(e.line, e.code) for e in caught.value.errors] == [(1, "not_found")]
+
+
 def test_import_file_reports_superseded_versions(db: Database, path: Path) -> None:
     for criterion in ("a", "other"):
         run(db, path, RECORD.replace('["a"]', f'["{criterion}"]'), replace_labels=True)

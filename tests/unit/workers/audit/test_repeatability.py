@@ -76,6 +76,19 @@ def test_measure_counts_failures_apart() -> None:
     assert result.reward.value is not None and result.reward.value < 0.02
 
 
+def test_measure_leaves_completions_that_are_always_vetoed_out_of_the_rewards() -> None:
+    check = Criterion(
+        key="short", text="Is short.", required=True, check=Check(name="words", args={"max": 2, "partial": False})
+    )
+    rubric = Rubric(criteria=(*RUBRIC.criteria, check))
+    texts = ("So.", "So it is for ever.", "And so it is for ever.")
+    groups = [CompletionGroup(rubric, Prompt.of("Why?"), (Completion(text=text),)) for text in texts]
+    some, alone = measured(Noisy(0.03), groups=groups), measured(Noisy(0.03), groups=groups[1:])
+    assert (some.vetoed, some.reward.n) == (2, 1) and some.reward.value
+    assert (alone.vetoed, alone.reward.n, alone.reward.value) == (2, 0, None)
+    assert alone.criteria["binary"].n == 2
+
+
 def test_measure_ignores_the_verdicts_of_checks() -> None:
     check = Criterion(key="short", text="Is short.", check=Check(name="word_count", args={"high": 9}))
     group = CompletionGroup(Rubric(criteria=(*RUBRIC.criteria, check)), Prompt.of("Why?"), (Completion(text="So."),))
