@@ -42,6 +42,16 @@ def test_summary_sums_rewards_failures_and_tokens(each_db: Database) -> None:
     assert (progress.verdicts, progress.failed_verdicts) == (6, 1)
 
 
+def test_outcomes_count_items_and_name_rubrics(each_db: Database) -> None:
+    job = submit_job(each_db, 3, judge=JUDGE)
+    record_two(each_db)
+    with each_db.read() as session:
+        (outcome,) = jobs.outcomes(session, [job]).values()
+        assert jobs.outcomes(session, []) == {}
+    assert (outcome.finished, outcome.total, outcome.mean_reward) == (2, 3, pytest.approx(0.5))
+    assert [name.endswith("@1") for name in outcome.rubrics] == [True]
+
+
 def test_progress_reads_items_by_index(db: Database) -> None:
     job = submit_job(db, 3, judge=JUDGE)
     with plans(db) as found, db.read() as session:
