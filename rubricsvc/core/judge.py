@@ -25,31 +25,27 @@ FREE = frozenset({"transformers_local", "vllm_local", "none"})
 
 _OPENAI = "api.openai.com"
 _MAX_URL_CHARS = 2000
-_HOST = re.compile(r"([a-z0-9_-]{1,63}\.)*[a-z0-9_-]{1,63}\.?")
+_LABEL = r"\w([\w-]{0,61}\w)?"
+_HOST = re.compile(rf"(\[[0-9a-fA-F:.]+(%[\w.-]+)?\]|({_LABEL}\.)*{_LABEL}\.?)(:[0-9]*)?", re.ASCII)
 
 
 def _address(url: str) -> str:
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0 or re.search(r"\s", url):
         raise ValueError("expected an http(s) URL with a host, such as http://127.0.0.1:8000/v1")
-    _check_host(parts.hostname, bracketed="[" in parts.netloc)
     if len(url) > _MAX_URL_CHARS or not url.isprintable():
         raise ValueError(f"a URL has at most {_MAX_URL_CHARS} characters, none of them a control character")
     if "\\" in url or "@" in parts.netloc:  # parsers disagree about the host of such a URL
         raise ValueError("a URL with a backslash or with a user is not allowed; name the key's variable in api_key_env")
+    if not _HOST.fullmatch(parts.netloc):
+        raise ValueError(f"no host: {cut(repr(parts.netloc), 80)}; write letters, digits and hyphens (é as in xn--9ca)")
+    if "[" in parts.netloc:
+        IPv6Address(parts.hostname)
+    elif re.fullmatch(r"[0-9.]+", parts.hostname):
+        IPv4Address(parts.hostname)
     if parts.hostname == _OPENAI and parts.scheme != "https":
         raise ValueError(f"the key would be sent in clear; use https://{_OPENAI}")
     return url
-
-
-def _check_host(host: str, *, bracketed: bool) -> None:
-    """Raise a ValueError for a host that HTTP clients refuse."""
-    if bracketed:
-        IPv6Address(host)
-    elif re.fullmatch(r"[0-9.]+", host):
-        IPv4Address(host)
-    elif not _HOST.fullmatch(host):
-        raise ValueError(f"no host name: {cut(repr(host), 80)}; write letters, digits and hyphens (and é as xn--...)")
 
 
 Address = Annotated[str, AfterValidator(_address)]

@@ -166,8 +166,9 @@ class PartlyFailingRewards:
 
 
 def test_train_stops_at_too_many_unscored(tmp_path: Path) -> None:
-    with pytest.raises(UnavailableError, match=r"\b3\b.*\b8\b.*timeout"):
+    with pytest.raises(UnavailableError, match=r"\b3\b.*\b8\b.*timeout") as caught:
         loop.train(tiny_policy(), TASKS, PartlyFailingRewards(), tiny_config(out=tmp_path))
+    assert "else" in caught.value.hint  # a run without a checkpoint
     assert metrics.read(tmp_path) == []
     history = loop.train(tiny_policy(), TASKS, PartlyFailingRewards(), tiny_config(steps=1, max_unscored=0.4))
     assert history.steps[0]["unscored_fraction"] == 3 / 8

@@ -240,7 +240,23 @@ def test_endpoint_rejects_addresses_that_would_leak_a_key(url: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "host", ["256.1.1.1", "0177.1.1.1", "1.2.3", "①", "☃☃", "٣", "é.example", "a..b", "x" * 64, "[v1.x]", "h/\x7f"]
+    "host",
+    [
+        "256.1.1.1",
+        "0177.1.1.1",
+        "1.2.3",
+        "①",
+        "☃☃",
+        "٣",
+        "é.example",
+        "a..b",
+        "x" * 64,
+        "[v1.x]",
+        "[::1]x",
+        "[::1%é]",
+        "a-",
+        "h/\x7f",
+    ],
 )
 def test_endpoint_rejects_addresses_that_http_clients_reject(host: str) -> None:
     with pytest.raises(ValidationError) as caught:
