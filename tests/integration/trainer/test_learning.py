@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from rubricsvc.core.prompt import Prompt
-from tests.unit.trainer.tiny import TASKS, share_of_a, tiny_config, tiny_policy
+from tests.model.trainer.tiny import TASKS, share_of_a, tiny_config, tiny_policy
 from trainer import loop
 from trainer.policy import Policy
 from trainer.rewards import CallableRewards

@@ -17,8 +17,8 @@ from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.reward import Reward
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import ConflictError, InvalidError, NotFoundError, UnavailableError
-from tests.unit.trainer.scored import measured
-from tests.unit.trainer.tiny import RUBRIC, TASKS, share_of_a, tiny_config, tiny_policy
+from tests.model.trainer.scored import measured
+from tests.model.trainer.tiny import RUBRIC, TASKS, share_of_a, tiny_config, tiny_policy
 from trainer import checkpoint, loop, metrics
 from trainer.metrics import History, Metrics
 from trainer.optim import MasterAdamW

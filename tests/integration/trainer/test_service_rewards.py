@@ -17,10 +17,10 @@ from rubricsvc.store import jobs, judges, outbox
 from rubricsvc.store.session import Database
 from tests.instant_engine import InstantEngine, agreeable
 from tests.integration.test_client import running
+from tests.model.trainer.scored import COMPARES, COMPLETIONS, JUDGE, MIXED, TASKS, by_length, faulty, measured, score
+from tests.model.trainer.tiny import tiny_config, tiny_policy
 from tests.preference_engine import Tasteful
 from tests.services import free_port
-from tests.unit.trainer.scored import COMPARES, COMPLETIONS, JUDGE, MIXED, TASKS, by_length, faulty, measured, score
-from tests.unit.trainer.tiny import tiny_config, tiny_policy
 from trainer import loop
 from trainer.rewards import JudgeInfo, JudgeRewards, ScoredRollout
 from trainer.service_rewards import ServiceRewards

@@ -12,3 +12,11 @@ def embedded() -> Path:
     from workers.engines.local.embedded_model import embedded_model
 
     return embedded_model(get_settings().cache_dir)
+
+
+@pytest.fixture(scope="session")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a tiny random model."""
+    from tests.tiny_model import tiny_model
+
+    return tiny_model(tmp_path_factory.mktemp("tiny"))

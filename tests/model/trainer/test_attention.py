@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
-from tests.unit.trainer.tiny import tiny_policy
+from tests.model.trainer.tiny import tiny_policy
 from trainer.attention import NAME, grouped_attention
 
 

@@ -13,8 +13,8 @@ from rubricsvc.core.reward import Reward
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.core.verdict import Reason
 from tests.instant_engine import InstantEngine
+from tests.model.trainer.scored import COMPARES, COMPLETIONS, JUDGE, MIXED, by_length, faulty, measured, score
 from tests.preference_engine import Tasteful, answers_in
-from tests.unit.trainer.scored import COMPARES, COMPLETIONS, JUDGE, MIXED, by_length, faulty, measured, score
 from trainer.rewards import CallableRewards, JudgeInfo, JudgeRewards, ScoredRollout, Task, validated
 
 

@@ -13,7 +13,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Prompt
 from rubricsvc.errors import ConflictError, InvalidError
-from tests.unit.trainer.tiny import RUBRIC, TASKS, tiny_config, tiny_policy
+from tests.model.trainer.tiny import RUBRIC, TASKS, tiny_config, tiny_policy
 from trainer import checkpoint
 from trainer.config import OptimConfig, RunConfig
 from trainer.optim import MasterAdamW

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from rubricsvc.core.prompt import Prompt
 from rubricsvc.errors import UnavailableError
-from tests.unit.trainer.tiny import PROMPTS, SAMPLING, tiny_policy
+from tests.model.trainer.tiny import PROMPTS, SAMPLING, tiny_policy
 from trainer.policy import Policy
 from trainer.rollouts import Rollouts
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
-from tests.unit.trainer.tiny import TASKS, share_of_a, tiny_config, tiny_policy
+from tests.model.trainer.tiny import TASKS, share_of_a, tiny_config, tiny_policy
 from trainer.config import RunConfig, ServiceJudge
 from trainer.loop import train
 from trainer.rewards import CallableRewards
