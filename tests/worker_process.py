@@ -30,7 +30,7 @@ class WorkerProcess:
         variables = {f"RUBRICSVC_{name.upper()}": str(value) for name, value in settings.items()}
         with log.open("ab") as output:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "rubricsvc.cli.main", *command.split(), *arguments],
+                [sys.executable, "-m", "rubricsvc", *command.split(), *arguments],
                 env={**os.environ, **variables, "OMP_NUM_THREADS": "1"},
                 stdout=output,
                 stderr=output,

@@ -177,7 +177,3 @@ def main() -> None:
         if getattr(sys, name) is None:
             setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 - for as long as the process runs
     sys.exit(run(sys.argv[1:]))
-
-
-if __name__ == "__main__":
-    main()

@@ -49,7 +49,7 @@ def waiting(log: Path, db: Database, job: int) -> subprocess.Popen[bytes]:
     """`jobs wait`, which scores in its own process."""
     environment = {**os.environ, "RUBRICSVC_DATABASE_URL": db.url, "RUBRICSVC_BROKER_URL": "memory://"}
     with log.open("ab") as out:
-        command = [sys.executable, "-m", "rubricsvc.cli.main", "jobs", "wait", str(job)]
+        command = [sys.executable, "-m", "rubricsvc", "jobs", "wait", str(job)]
         # A shell that started the tests in the background had SIGINT ignored, and children inherit that.
         return subprocess.Popen(command, env=environment, stdout=out, stderr=out, preexec_fn=_heed_ctrl_c)  # noqa: PLW1509
 

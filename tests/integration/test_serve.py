@@ -44,7 +44,7 @@ def command(log: Path, *args: str, **settings: str) -> Iterator[subprocess.Popen
     environment = {**os.environ, **{f"RUBRICSVC_{name.upper()}": value for name, value in settings.items()}}
     with log.open("ab") as out:
         process = subprocess.Popen(
-            [sys.executable, "-m", "rubricsvc.cli.main", *args], env=environment, stdout=out, stderr=out
+            [sys.executable, "-m", "rubricsvc", *args], env=environment, stdout=out, stderr=out
         )
         try:
             yield process

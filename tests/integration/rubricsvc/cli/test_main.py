@@ -16,7 +16,7 @@ def exit_code_with_reader(command: str, reader: str, tmp_path: Path) -> tuple[st
     """Return the exit code and stderr of `rubricsvc COMMAND | READER`."""
     environment = {**os.environ, "RUBRICSVC_DATABASE_URL": f"sqlite:///{tmp_path}/rubricsvc.db"}
     done = subprocess.run(
-        ["bash", "-c", f"{sys.executable} -m rubricsvc.cli.main {command} | {reader}; echo ${{PIPESTATUS[0]}}"],
+        ["bash", "-c", f"{sys.executable} -m rubricsvc {command} | {reader}; echo ${{PIPESTATUS[0]}}"],
         env=environment,
         capture_output=True,
         text=True,
@@ -45,7 +45,7 @@ def test_closed_stdout_does_not_change_the_exit_code(
 @pytest.mark.parametrize("command", ["rubrics list", "jobs list --json", "prompts show 1"])
 def test_stdout_that_the_caller_closed_is_no_bug(tmp_path: Path, command: str) -> None:
     database = {"RUBRICSVC_DATABASE_URL": f"sqlite:///{tmp_path}/rubricsvc.db"}
-    line = f"{sys.executable} -m rubricsvc.cli.main {command}"
+    line = f"{sys.executable} -m rubricsvc {command}"
     codes = [
         subprocess.run(["bash", "-c", f"{line} {end}"], env=os.environ | database, check=False).returncode
         for end in ("", ">&-")
