@@ -285,11 +285,14 @@ def test_client_gives_up_after_retries(slept: list[float]) -> None:
         Client(transport=Answers(*[httpx2.Response(503, json=busy) for _ in range(6)])).prompts.page()
     assert caught.value.hint == "h"
     with (
-        Client(f"http://127.0.0.1:{free_port()}") as nobody,
+        Client(f"http://127.0.0.1:{free_port()}") as unreachable_client,
         pytest.raises(UnavailableError) as unreachable,
     ):
-        nobody.prompts.page()
-    assert str(nobody.http.base_url) in unreachable.value.message and "rubricsvc serve" in unreachable.value.hint
+        unreachable_client.prompts.page()
+    assert (
+        str(unreachable_client.http.base_url) in unreachable.value.message
+        and "rubricsvc serve" in unreachable.value.hint
+    )
     assert unreachable.value.__suppress_context__, "no chain of the transport's errors"
 
 

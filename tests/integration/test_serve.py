@@ -43,9 +43,7 @@ def command(log: Path, *args: str, **settings: str) -> Iterator[subprocess.Popen
     """A command of ours; on leaving it is told to stop, and must do so well."""
     environment = {**os.environ, **{f"RUBRICSVC_{name.upper()}": value for name, value in settings.items()}}
     with log.open("ab") as out:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "rubricsvc", *args], env=environment, stdout=out, stderr=out
-        )
+        process = subprocess.Popen([sys.executable, "-m", "rubricsvc", *args], env=environment, stdout=out, stderr=out)
         try:
             yield process
             process.send_signal(signal.SIGTERM)

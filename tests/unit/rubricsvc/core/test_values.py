@@ -223,44 +223,15 @@ def test_prompt_text_names_roles_of_conversations() -> None:
     assert talk.text == "[user]\nHi\n\n[assistant]\nYes?"
 
 
-@pytest.mark.parametrize(
-    "url",
-    [
-        "http://api.openai.com/v1",
-        "http://evil\\@api.openai.com/v1",
-        "https://user:secret@api.openai.com",
-        "ftp://x",
-        "x",
-    ],
-)
-def test_endpoint_rejects_addresses_that_would_leak_a_key(url: str) -> None:
+LEAKS_A_KEY = ["http://api.openai.com/v1", "http://evil\\@api.openai.com/v1", "https://user:secret@api.openai.com"]
+NO_HOST = ["256.1.1.1", "0177.1.1.1", "1.2.3", "①", "☃☃", "٣", "é.example", "a..b", "x" * 64, "a-", "h/\x7f"]
+NO_HOST += ["[v1.x]", "[::1]x", "[::1%é]"]
+
+
+@pytest.mark.parametrize("url", [*LEAKS_A_KEY, "ftp://x", "x", *(f"http://{host}/v1" for host in NO_HOST)])
+def test_endpoint_rejects_unsafe_or_invalid_addresses(url: str) -> None:
     with pytest.raises(ValidationError) as caught:
         Endpoint(base_url=url)
-    assert caught.value.errors()[0]["loc"] == ("base_url",)
-
-
-@pytest.mark.parametrize(
-    "host",
-    [
-        "256.1.1.1",
-        "0177.1.1.1",
-        "1.2.3",
-        "①",
-        "☃☃",
-        "٣",
-        "é.example",
-        "a..b",
-        "x" * 64,
-        "[v1.x]",
-        "[::1]x",
-        "[::1%é]",
-        "a-",
-        "h/\x7f",
-    ],
-)
-def test_endpoint_rejects_addresses_that_http_clients_reject(host: str) -> None:
-    with pytest.raises(ValidationError) as caught:
-        Endpoint(base_url=f"http://{host}/v1")
     assert caught.value.errors()[0]["loc"] == ("base_url",)
 
 

@@ -29,8 +29,8 @@ def keep(session: Session, job_id: int, way: str, found: dict[int, list[Verdict]
     results = []
     for lease in leases.claim(session, judge_id, limit=10, worker="w", seconds=60):
         (known,) = verdicts.known(session, [(lease.completion_id, asked)])
-        told = {verdict.criterion: verdict for verdict in found.get(lease.completion_id, [])} | known
-        results.append(item_result(lease, RUBRIC, [*told.values()], way=way, known=known))
+        merged = {verdict.criterion: verdict for verdict in found.get(lease.completion_id, [])} | known
+        results.append(item_result(lease, RUBRIC, [*merged.values()], way=way, known=known))
     leases.record(session, results)
 
 
@@ -49,8 +49,8 @@ def filled(each_db: Database) -> Database:
         first = submit(session, judge.id, rubric.id, ids[:1], "first")
         keep(session, first, OLD, {1: [Verdict.scored("a", 0.1), Verdict.scored("b", 0.1)]})
         second = submit(session, judge.id, rubric.id, ids, "second")
-        told = {1: [Verdict.scored("a", 0.9, probability=0.9)]}
-        keep(session, second, NEW, told | {2: [Verdict.scored("a", 0.2), Verdict.failed("b", "timeout")]})
+        first_only = {1: [Verdict.scored("a", 0.9, probability=0.9)]}
+        keep(session, second, NEW, first_only | {2: [Verdict.scored("a", 0.2), Verdict.failed("b", "timeout")]})
     return each_db
 
 

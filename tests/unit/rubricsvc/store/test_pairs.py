@@ -45,10 +45,10 @@ def test_pairs_page_respects_limit_and_loses_nothing(
                 break
             assert further > after
             after = further
-        told = [pairs.of_group(session, jobs.get(session, job), group) for group in pairs.groups(session, job)]
+        by_group = [pairs.of_group(session, jobs.get(session, job), group) for group in pairs.groups(session, job)]
     assert max(sizes) <= max(limit, SIZE - 1)
     assert len(found) == len(set(found)) == 2 * (SIZE * (SIZE - 1) // 2 - 1)
-    assert [(len(each.preferences), each.close, each.same) for each in told] == [(len(found) // 2, 1, 0)] * 2
+    assert [(len(each.preferences), each.close, each.same) for each in by_group] == [(len(found) // 2, 1, 0)] * 2
 
 
 def test_groups_lists_groups_with_several_rewards_only(each_db: Database) -> None:

@@ -54,8 +54,8 @@ def apart(engine: TransformersEngine, request: EngineRequest) -> list[Reply]:
     return [answers(engine, one)[0] for one in one_by_one]
 
 
-def plain_mass(reference: Any, request: EngineRequest, question: Question) -> dict[str, float]:
-    """The same by transformers' usual way: no cache, no packing, the whole vocabulary scanned by name."""
+def next_token_logits(reference: Any, request: EngineRequest, question: Question) -> torch.Tensor:
+    """Logits of the first token of the reply, by transformers' usual way: no cache, no packing."""
     model, tokenizer = reference
     messages = [
         {"role": "system", "content": request.system},
@@ -63,7 +63,14 @@ def plain_mass(reference: Any, request: EngineRequest, question: Question) -> di
     ]
     inputs = tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_tensors="pt", return_dict=True)
     with torch.inference_mode():
-        chances = torch.softmax(model(**inputs).logits[0, -1], dim=-1)
+        logits: torch.Tensor = model(**inputs).logits[0, -1]
+    return logits
+
+
+def label_mass(reference: Any, request: EngineRequest, question: Question) -> dict[str, float]:
+    """The probability of each label: the whole vocabulary scanned by name."""
+    tokenizer = reference[1]
+    chances = torch.softmax(next_token_logits(reference, request, question), dim=-1)
     spell = [tokenizer.decode([i]).strip().casefold() for i in range(len(tokenizer))]
     return {
         label: math.fsum(float(chances[i]) for i, s in enumerate(spell) if s == label.casefold())
@@ -71,16 +78,9 @@ def plain_mass(reference: Any, request: EngineRequest, question: Question) -> di
     }
 
 
-def likeliest(reference: Any, request: EngineRequest, question: Question) -> str:
+def likeliest_token(reference: Any, request: EngineRequest, question: Question) -> str:
     """The token that the model would write, spelt out."""
-    model, tokenizer = reference
-    messages = [
-        {"role": "system", "content": request.system},
-        {"role": "user", "content": request.shared + question.text},
-    ]
-    inputs = tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_tensors="pt", return_dict=True)
-    with torch.inference_mode():
-        return str(tokenizer.decode([int(model(**inputs).logits[0, -1].argmax())]))
+    return str(reference[1].decode([int(next_token_logits(reference, request, question).argmax())]))
 
 
 tails = st.lists(st.text("abc Yesno?\n", max_size=30), min_size=1, max_size=6)
@@ -94,8 +94,8 @@ def test_readouts_equal_single_requests_and_transformers(
     request = EngineRequest("sys", shared, tuple(Question(tail, YES_NO) for tail in tails))
     for question, one, alone in zip(request.questions, answers(engine, request), apart(engine, request), strict=True):
         assert one.label_mass == pytest.approx(alone.label_mass, abs=1e-4)
-        assert one.label_mass == pytest.approx(plain_mass(reference, request, question), abs=1e-4)
-        assert one.text == likeliest(reference, request, question)
+        assert one.label_mass == pytest.approx(label_mass(reference, request, question), abs=1e-4)
+        assert one.text == likeliest_token(reference, request, question)
 
 
 @settings(max_examples=settings.default.max_examples // 10)

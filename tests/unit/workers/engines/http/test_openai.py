@@ -105,8 +105,8 @@ def test_top_logprobs_adapts_to_the_servers_limit(words: str) -> None:
 
 def test_capabilities_retry_concurrent_refusals() -> None:
     def script(_: int, body: dict[str, Any]) -> ScriptedReply:
-        told = error(400, "use 'max_completion_tokens' instead")
-        return replace(told, delay_s=0.1) if "max_tokens" in body else labels(Yes=0.9)
+        refusal = error(400, "use 'max_completion_tokens' instead")
+        return replace(refusal, delay_s=0.1) if "max_tokens" in body else labels(Yes=0.9)
 
     with scripted_server(script) as running:
         (answers,) = ask_at(running.url, EngineRequest("", "u", (YES_NO, YES_NO, YES_NO)))
