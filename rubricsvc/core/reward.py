@@ -11,6 +11,7 @@ from statistics import fmean
 from rubricsvc.core.formulas import (
     Formula,
     FormulaError,
+    RawReward,
     UndefinedRewardError,
     Values,
     absolute_weights,
@@ -55,16 +56,26 @@ def reward(rubric: Rubric, verdicts: Iterable[Verdict], formula: str | None = No
     why = _null_reason(rubric, judged, covered, how)
     if why is not None:
         return Reward(None, covered, how.name, null_reason=why)
-    raw = how.compute(rubric, judged)
-    value, contributions = (math.fsum(raw.values()), raw) if isinstance(raw, dict) else raw
-    if not math.isfinite(value):
-        raise FormulaError("the weights are too far apart: the reward is not finite")
+    value, contributions = raw_reward(rubric, judged, how)
     veto = next((c.key for c in rubric.criteria if c.required and (judged[c.key] >= 0.5) == (c.weight < 0)), None)
     if veto is not None:
         value = min(value, 0.0)
     if how.clip is not None:
         value = min(max(value, how.clip[0]), how.clip[1])
     return Reward(value, covered, how.name, contributions, vetoed_by=veto)
+
+
+def raw_reward(rubric: Rubric, judged: Values, how: Formula) -> RawReward:
+    """Return the reward of these values before the veto and the clip.
+
+    Raises:
+        FormulaError: The formula has no value for them.
+    """
+    raw = how.compute(rubric, judged)
+    value, contributions = (math.fsum(raw.values()), raw) if isinstance(raw, dict) else raw
+    if not math.isfinite(value):
+        raise FormulaError("the weights are too far apart: the reward is not finite")
+    return value, contributions
 
 
 def _coverage(rubric: Rubric, judged: Values, how: Formula) -> float:
