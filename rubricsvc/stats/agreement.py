@@ -18,26 +18,15 @@ from numpy.typing import NDArray
 from scipy import stats
 from sklearn import config_context, metrics
 
+from rubricsvc.core.estimate import Estimate
 from rubricsvc.core.rubric import Numeric, Scale, scale_values
 from rubricsvc.stats import RESAMPLES
-from rubricsvc.stats.intervals import MIN_CLUSTERS, Floats, Ints, cluster_draws, percentile_interval
+from rubricsvc.stats.intervals import Floats, Ints, cluster_draws, with_interval
 
 MIN_PAIRS = 5
 """Fewer pairs than this give no estimate."""
-MIN_DRAWS = 20
-"""With fewer draws that allow an estimate it has no interval."""
 BINS = 10
 TENTHS = tuple(step / 10 for step in range(11))
-
-
-@dataclass(frozen=True, slots=True)
-class Estimate:
-    """A number with its interval. Without a value or an interval ``null_reason`` says why."""
-
-    value: float | None
-    low: float | None = None
-    high: float | None = None
-    null_reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +157,7 @@ def estimate_metrics(
                 if null_reason(name, drawn) is None:
                     values.append(METRICS[name](drawn))
         for name, values in samples.items():
-            estimates[name] = _with_interval(METRICS[name](pairs), values, len(set(clusters)), resamples)
+            estimates[name] = with_interval(METRICS[name](pairs), values, len(set(clusters)), resamples)
     return estimates
 
 
@@ -188,11 +177,4 @@ def inter_annotator_alpha(
         return Estimate(None, null_reason=_CONSTANT_LABELS)
     draws = (classes[:, rows] for rows in cluster_draws(among, resamples, seed))
     samples = [_alpha(drawn, len(levels)) for drawn in draws if np.nanmin(drawn) < np.nanmax(drawn)]
-    return _with_interval(_alpha(classes, len(levels)), samples, len(set(among.tolist())), resamples)
-
-
-def _with_interval(value: float, samples: Sequence[float], prompts: int, resamples: int) -> Estimate:
-    if len(samples) >= MIN_DRAWS:
-        return Estimate(value, *percentile_interval(samples))
-    drawn = f"{len(samples)} of {resamples} draws from {prompts} prompts have an estimate"
-    return Estimate(value, null_reason=f"{drawn}; an interval needs {MIN_DRAWS} draws from {MIN_CLUSTERS} prompts")
+    return with_interval(_alpha(classes, len(levels)), samples, len(set(among.tolist())), resamples)

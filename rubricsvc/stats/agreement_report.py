@@ -15,6 +15,7 @@ from itertools import permutations
 
 import numpy as np
 
+from rubricsvc.core.estimate import Estimate
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.label import OVERALL, JudgedLabel
 from rubricsvc.stats import RESAMPLES, OnProgress
@@ -22,7 +23,6 @@ from rubricsvc.stats.agreement import (
     CORRELATIONS,
     METRICS,
     TENTHS,
-    Estimate,
     Pairs,
     estimate_metrics,
     inter_annotator_alpha,

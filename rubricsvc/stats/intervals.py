@@ -10,10 +10,13 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from rubricsvc.core.audit import Rate
+from rubricsvc.core.estimate import Estimate
 from rubricsvc.core.repeatability import Deviation
 
 MIN_CLUSTERS = 5
 """Fewer clusters than this give no interval."""
+MIN_DRAWS = 20
+"""With fewer draws that allow an estimate it has no interval."""
 DEVIATION_RESAMPLES = 1000
 
 Floats = NDArray[np.float64]
@@ -46,6 +49,14 @@ def percentile_interval(samples: Sequence[float] | Floats) -> tuple[float, float
     """Return the 2.5th and the 97.5th percentile of bootstrap samples."""
     low, high = np.quantile(samples, [0.025, 0.975])
     return float(low), float(high)
+
+
+def with_interval(value: float, samples: Sequence[float], prompts: int, resamples: int) -> Estimate:
+    """Return an estimate with the percentile interval of its bootstrap samples, drawn from ``prompts`` prompts."""
+    if len(samples) >= MIN_DRAWS:
+        return Estimate(value, *percentile_interval(samples))
+    drawn = f"{len(samples)} of {resamples} draws from {prompts} prompts have an estimate"
+    return Estimate(value, null_reason=f"{drawn}; an interval needs {MIN_DRAWS} draws from {MIN_CLUSTERS} prompts")
 
 
 def pooled_deviation(

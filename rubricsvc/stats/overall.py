@@ -18,11 +18,12 @@ from sklearn.linear_model import RidgeCV
 from sklearn.model_selection import GroupKFold, cross_val_predict
 
 from rubricsvc.core.base import Value
+from rubricsvc.core.estimate import Estimate
 from rubricsvc.core.label import OVERALL, JudgedLabel
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import InvalidError
 from rubricsvc.stats import RESAMPLES
-from rubricsvc.stats.agreement import TENTHS, Estimate, Pairs, estimate_metrics
+from rubricsvc.stats.agreement import TENTHS, Pairs, estimate_metrics
 from rubricsvc.stats.intervals import Floats
 
 MIN_SCORES = 30

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_right, insort
+from collections import Counter
 from collections.abc import Iterable, Sequence
-from itertools import combinations
+from math import comb
+from typing import NamedTuple
 
 
 def ranks(values: Sequence[float | None]) -> list[int | None]:
@@ -16,16 +19,41 @@ def ranks(values: Sequence[float | None]) -> list[int | None]:
     return [None if value is None else first[value] for value in values]
 
 
+class Concordance(NamedTuple):
+    """Counts over the pairs of things of a group.
+
+    ``agreeing`` is the number of pairs in the same order less those in the reverse; ``in_first`` and ``in_second`` are
+    the pairs that the ranking does not tie.
+    """
+
+    agreeing: int
+    in_first: int
+    in_second: int
+
+
+def concordance(group: Sequence[tuple[float, float]]) -> Concordance:
+    """Count the pairs of a group that two rankings order alike, in O(n log n) (Knight 1966, JASA 61)."""
+    tied_first, tied_second, tied_both = (
+        sum(comb(count, 2) for count in Counter(values).values())
+        for values in ([a for a, _ in group], [x for _, x in group], group)
+    )
+    reversed_pairs, seen = 0, list[float]()
+    for _, x in sorted(group):
+        reversed_pairs += len(seen) - bisect_right(seen, x)
+        insort(seen, x)
+    pairs = comb(len(group), 2)
+    agreeing = pairs - tied_first - tied_second + tied_both - 2 * reversed_pairs
+    return Concordance(agreeing, pairs - tied_first, pairs - tied_second)
+
+
+def tau_b(agreeing: int, in_first: int, in_second: int) -> float | None:
+    """Return Kendall's tau-b of counts as of `concordance`; None where one of the two rankings has ties only."""
+    return agreeing / math.sqrt(in_first * in_second) if in_first and in_second else None
+
+
 def kendall_tau(groups: Iterable[Sequence[tuple[float, float]]]) -> float | None:
     """Return Kendall's tau-b of pairs of values, over the pairs of things within each group.
 
     1 is the same order, -1 the reverse. None where one of the two rankings has ties only.
     """
-    agreeing = in_first = in_second = 0
-    for group in groups:
-        for (a, x), (b, y) in combinations(group, 2):
-            first, second = (a > b) - (a < b), (x > y) - (x < y)
-            agreeing += first * second
-            in_first += first != 0
-            in_second += second != 0
-    return agreeing / math.sqrt(in_first * in_second) if in_first and in_second else None
+    return tau_b(*map(sum, zip((0, 0, 0), *map(concordance, groups), strict=True)))
