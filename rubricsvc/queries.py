@@ -58,6 +58,16 @@ class JobQuery(BaseModel):
     summary: bool = Field(False, description="Include the summary of an unfinished job.")
 
 
+class RescoreQuery(BaseModel):
+    """Parameters of rescoring a job."""
+
+    versions: tuple[str, ...] = Field(
+        (), alias="rubric", description="Rubric versions (name@version) to use in place of the newest."
+    )
+    budget: float | None = Field(None, gt=0, description="Maximum cost in US dollars.")
+    min_coverage: float | None = Field(None, ge=0, le=1, description="Used instead of the rubrics' own; asks no judge.")
+
+
 class ItemFilters(Paging):
     """Parameters of the list of a job's items."""
 
@@ -98,5 +108,6 @@ class ImportQuery(BaseModel):
     name: Name = Field("file", description="File name; its ending selects YAML, JSON or JSONL.")
     format: Name | None = Field(None, description="A format of docs/formats.md; detected by default.")
     rubric_name: Name | None = Field(None, description="Name of the rubric, for a file with one.")
+    min_coverage: float | None = Field(None, ge=0, le=1, description="Set it in all rubrics of the file.")
     replace_labels: bool = Field(False, description="Overwrite earlier labels of the same people.")
     skip_invalid: bool = Field(False, description="Skip invalid records instead of rejecting the file.")

@@ -108,6 +108,9 @@ class NewItem(Wire):
     rubric: Id | Ref = Field(description="Id, name (newest version), name@version or digest.")
 
 
+MinCoverage = Annotated[float | None, Field(ge=0, le=1, description="Used instead of the rubrics' own min_coverage.")]
+
+
 class NewJob(Wire):
     """A job to submit."""
 
@@ -117,6 +120,7 @@ class NewJob(Wire):
     items: tuple[NewItem, ...] = Field(min_length=1, max_length=MAX_BATCH)
     name: Name = ""
     budget: float | None = Field(None, gt=0, description="US dollars that the judge may cost. Needs a price.")
+    min_coverage: MinCoverage = None
 
 
 class NewLabel(Wire):
@@ -206,6 +210,7 @@ class StoredJob(Stored):
     finished_at: datetime | None
     budget: float | None = None
     spent: float = Field(0.0, description="US dollars, if the judge has a price.")
+    min_coverage: float | None = Field(None, description="Used instead of the rubrics' own.")
     progress: JobProgress | None = None
     summary: JobSummary | None = None
 

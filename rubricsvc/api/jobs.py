@@ -12,7 +12,7 @@ from rubricsvc.api.body import Json, StrictRoute
 from rubricsvc.api.errors import error_responses
 from rubricsvc.api.pagination import paginate
 from rubricsvc.api.request import Db, IdInPath
-from rubricsvc.queries import ItemFilters, JobFilters, JobQuery, PairFilters
+from rubricsvc.queries import ItemFilters, JobFilters, JobQuery, PairFilters, RescoreQuery
 from rubricsvc.schemas import Item, NewJob, Page, PreferencePair, RetriedJob, StoredJob
 from rubricsvc.store import completions, jobs, judges, pairs, rubrics
 from rubricsvc.store.session import PUBLISHED, Database
@@ -52,9 +52,8 @@ def submit(
             judge = judges.get(session, new.judge)
             rubric_ids = {ref: rubrics.get(session, ref).id for ref in {item.rubric for item in new.items}}
             wanted = [(item.completion_id, rubric_ids[item.rubric]) for item in new.items]
-            job = jobs.submit(
-                session, judge_id=judge.id, items=wanted, key=idempotency_key, name=new.name, budget=new.budget
-            )
+            options = new.model_dump(include={"name", "budget", "min_coverage"})
+            job = jobs.submit(session, judge_id=judge.id, items=wanted, key=idempotency_key, **options)
             if PUBLISHED not in session.info:  # only a new job publishes
                 response.status_code = 200
     except IntegrityError:
@@ -111,17 +110,15 @@ def rescore(
     db: Db,
     job_id: IdInPath,
     response: Response,
-    rubric: Annotated[
-        list[str] | None, Query(description="Rubric versions (name@version) to use in place of the newest.")
-    ] = None,
-    budget: Annotated[float | None, Query(gt=0, description="Maximum cost in US dollars.")] = None,
+    query: Annotated[RescoreQuery, Query()],
 ) -> StoredJob:
     """Score a job's completions under the newest version of its rubrics, as a new job.
 
-    Stored verdicts are reused: after a change of weights no judge is asked. 200 where no rubric has changed.
+    Stored verdicts are reused: after a change of weights or of `min_coverage` no judge is asked. 200 where nothing has
+    changed.
     """
     with db.write() as session:
-        job = jobs.rescore(session, job_id, versions=rubric or (), budget=budget)
+        job = jobs.rescore(session, job_id, **query.model_dump())
         if job.id == job_id or PUBLISHED not in session.info:
             response.status_code = 200
     return _load(db, job.id)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from rubricsvc.cli.failure_hints import failure_hints
 from rubricsvc.core.jobs import JobProgress, JobSummary
 from rubricsvc.store import jobs
 
@@ -21,6 +22,7 @@ def summary_row(job: JobRow) -> dict[str, Any]:
         "name": job.name,
         "judge": job.judge.name,
         "judge_calibrated": job.judge.value.calibrated,
+        "min_coverage": job.min_coverage,
         "status": job.status,
         "created_at": job.created_at.isoformat(timespec="seconds"),
         "finished_at": job.finished_at.isoformat(timespec="seconds") if job.finished_at else None,
@@ -77,7 +79,8 @@ def _hints(job: JobRow, progress: JobProgress, summary: JobSummary, over_budget:
         remedy = f"; raise it with `rubricsvc jobs retry {job.id} --budget DOLLARS`" if exhausted else ""
         yield spent + killed + worst + remedy
     if progress.failed_verdicts and not exhausted:
-        yield f"`rubricsvc verdicts list --job {job.id} --outcome failed` shows why; `jobs retry` asks again"
+        null_rewards = progress.done + progress.failed - summary.rewards
+        yield from failure_hints(summary.reasons, job.judge.value, job.id, null_rewards=null_rewards)
     elif job.status == "completed_with_failures":  # a worker died, or the result could not be recorded
         yield f"`rubricsvc jobs export {job.id}` shows null_reason; `jobs retry` scores again what failed"
     if summary.vetoed:

@@ -13,10 +13,11 @@ import typer
 
 from rubricsvc.cli import output
 from rubricsvc.cli.db import database
+from rubricsvc.cli.failure_hints import lasting_hints, split
 from rubricsvc.cli.importing import SkipInvalid, import_into, report
 from rubricsvc.cli.job_reports import JobReport, list_row, read_job
 from rubricsvc.cli.models import fetch_if_embedded
-from rubricsvc.cli.output import MOST_ROWS, After, Json, Limit, Out, counted, echo, show_page
+from rubricsvc.cli.output import MOST_ROWS, After, Json, Limit, MinCoverage, Out, counted, echo, show_page
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.states import JobStatus
 from rubricsvc.errors import InvalidError, UnavailableError
@@ -48,12 +49,13 @@ def submit(
     key: Annotated[str | None, typer.Option(help="Idempotency key; the same key gives the same job.")] = None,
     name: Annotated[str, typer.Option(help="Name of the job.")] = "",
     budget: Budget = None,
+    min_coverage: MinCoverage = None,
     wait: Wait = False,
     as_json: Json = False,
 ) -> None:
     """Submit completions for scoring: all stored ones, or those of a file.
 
-    Submitting the same judge, completions and rubrics again gives the same job.
+    Submitting the same judge, completions, rubrics and --min-coverage again gives the same job.
     """
     with database() as db:
         with db.write() as session:
@@ -63,7 +65,8 @@ def submit(
                 imported = import_into(session, file, format, kinds=kinds, skip_invalid=skip_invalid)
                 report(imported)
             selection: dict[str, Any] = {"rubric": rubric, "policy": policy, "limit": limit}
-            submission = submitting.submit(session, judge, imported, key=key, name=name, budget=budget, **selection)
+            options: dict[str, Any] = {"key": key, "name": name, "budget": budget, "min_coverage": min_coverage}
+            submission = submitting.submit(session, judge, imported, **options, **selection)
         job_id = submission.job_id
         if submission.no_rubric:
             why = f"rubric {rubric!r} is for another prompt" if rubric else "no rubric of their prompt"
@@ -120,27 +123,32 @@ def rescore(
     *,
     rubric: Annotated[list[str] | None, typer.Option(help="name@version; repeatable.", show_default="newest")] = None,
     budget: Budget = None,
+    min_coverage: MinCoverage = None,
     wait: Wait = False,
     as_json: Json = False,
 ) -> None:
     """Score a job's completions under the newest version of its rubrics, as a new job.
 
-    Stored verdicts are reused: after a change of weights no judge is asked.
+    Stored verdicts are reused: after a change of weights or of --min-coverage no judge is asked.
     """
     from workers.queue.rescoring import complete_answered
 
     with database() as db:
         with db.write() as session:
-            new_id = jobs.rescore(session, job_id, versions=rubric or (), budget=budget).id
+            new_id = jobs.rescore(session, job_id, versions=rubric or (), budget=budget, min_coverage=min_coverage).id
             exists = PUBLISHED not in session.info
+            copied = jobs.progress(session, new_id)  # of a new job: where only --min-coverage is another
         if new_id == job_id:
             why = f"used {', '.join(rubric)} already" if rubric else "has the newest version of each rubric"
-            echo(f"job {job_id} {why}; it is the same job")
+            echo(f"job {job_id} {why}{' and this min_coverage' * (min_coverage is not None)}; it is the same job")
         elif exists:
             echo(f"job {job_id} is rescored already, as job {new_id}")
         done = complete_answered(db, new_id)
-        verdicts = f"{counted(done.stored, 'verdict')} stored before, {done.to_ask} to ask"
-        echo(f"{counted(done.completed, 'completion')} rescored without asking; {verdicts}")
+        completed, stored = done.completed, done.stored
+        if not exists:
+            completed, stored = completed + copied.finished, stored + copied.verdicts
+        verdicts = f"{counted(stored, 'verdict')} stored before, {done.to_ask} to ask"
+        echo(f"{counted(completed, 'completion')} rescored without asking; {verdicts}")
         _end(db, new_id, wait, as_json)
 
 
@@ -148,9 +156,13 @@ def rescore(
 def retry(job_id: Id, *, budget: Budget = None, wait: Wait = False, as_json: Json = False) -> None:
     """Score again what failed or was cancelled. A new budget includes what is spent already."""
     with database() as db:
+        with db.read() as session:
+            _, lasting = split(jobs.summary(session, job_id).reasons, jobs.get(session, job_id).judge.value)
         with db.write() as session:
             reopened = jobs.retry(session, job_id, budget=budget)
         echo(f"{counted(reopened, 'completion')} to score again")
+        for hint in lasting_hints(lasting, job_id):
+            echo(f"warning: {hint}")
         _end(db, job_id, wait, as_json)
 
 

@@ -26,6 +26,10 @@ MOST_ROWS = 1_000_000_000
 Limit = Annotated[int, typer.Option(min=1, max=MOST_ROWS, help="Maximum number of rows.")]
 After = Annotated[int, typer.Option(min=0, help="List only rows with a greater id.")]
 PromptFilter = Annotated[str | None, typer.Option("--prompt", help="Filter by prompt: id, or id in the file.")]
+MinCoverage = Annotated[
+    float | None,
+    typer.Option(min=0, max=1, help="Share of weight that must be judged for a reward.", show_default="the rubric's"),
+]
 Out = Annotated[Path | None, typer.Option(help="Output file.", show_default="stdout")]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite the file.")]
 

@@ -76,6 +76,7 @@ def import_(
     *,
     format: Format = None,
     name: Annotated[str | None, typer.Option(help="Name of the only rubric in the file.")] = None,
+    min_coverage: output.MinCoverage = None,
     skip_invalid: SkipInvalid = False,
     as_json: Json = False,
 ) -> None:
@@ -83,8 +84,8 @@ def import_(
 
     A file is imported whole or not at all. Importing it again changes nothing.
     """
-    options = {"kinds": (RECORDS,), "skip_invalid": skip_invalid, "rubric_name": name}
-    import_and_report(file, format, as_json, **options)
+    options = {"rubric_name": name, "min_coverage": min_coverage, "skip_invalid": skip_invalid}
+    import_and_report(file, format, as_json, kinds=(RECORDS,), **options)
 
 
 def _row(row: RubricRow) -> dict[str, Any]:

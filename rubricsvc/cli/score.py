@@ -13,13 +13,24 @@ import typer
 from rubricsvc.cli.db import database
 from rubricsvc.cli.importing import input_file
 from rubricsvc.cli.models import EMBEDDED, ApiKeyEnv, embedded_judge, score_once, served_judge
-from rubricsvc.cli.output import OK, WITH_FAILURES, Json, cell, exit_with, print_data, print_json, print_table, shorten
+from rubricsvc.cli.output import (
+    OK,
+    WITH_FAILURES,
+    Json,
+    MinCoverage,
+    cell,
+    exit_with,
+    print_data,
+    print_json,
+    print_table,
+    shorten,
+)
 from rubricsvc.cli.verdicts import reason_of
 from rubricsvc.core.base import MAX_NAME_LENGTH
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.reward import Reward, reward_or_null
-from rubricsvc.core.rubric import Rubric
+from rubricsvc.core.rubric import Rubric, check_min_coverage
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import InvalidError, NotFoundError
 from rubricsvc.formats import load
@@ -45,6 +56,7 @@ def score(
     model: Model = None,
     mode: Annotated[str, typer.Option(help="readout, written or trajectory.")] = "readout",
     api_key_env: ApiKeyEnv = None,
+    min_coverage: MinCoverage = None,
     as_json: Json = False,
 ) -> None:
     """Score one completion, without a database.
@@ -54,6 +66,7 @@ def score(
     for option, value in (("completion", completion), ("prompt", prompt)):
         if value is not None and not value.strip():
             raise InvalidError(f"--{option} is empty", hint="name a text file")
+    check_min_coverage(min_coverage)
     rubric_value, rubric_prompt = _rubric(rubric, name)
     checks.validate(rubric_value)
     prompt_value = Prompt.of(file_or_text(prompt)) if prompt is not None else rubric_prompt
@@ -61,7 +74,7 @@ def score(
         raise InvalidError(f"{rubric} has no prompt", hint="add one with --prompt FILE or TEXT")
     judge_value = judge_of(judge, model, mode, api_key_env) if judge is not None else no_judge(rubric_value)
     verdicts = score_once(judge_value, rubric_value, prompt_value, _completion(judge_value, completion))
-    reward = reward_or_null(rubric_value, verdicts)
+    reward = reward_or_null(rubric_value, verdicts, min_coverage=min_coverage)
     with exit_with(WITH_FAILURES if reward.value is None else OK):
         _print(rubric_value, judge_value, verdicts, reward, as_json)
 

@@ -74,12 +74,13 @@ class _Client(Noun[C]):
         completions: Sequence[Completion | str],
         judge: Judge | str,
         *,
+        min_coverage: float | None = None,
         timeout: float | None = None,
         on_progress: OnProgress | None = None,
     ) -> list[Item]:
         """Store the values, score them in a job, `wait` for it, and return one item per completion, in order.
 
-        ``judge`` is a judge, or the name of a stored one.
+        ``judge`` is a judge, or the name of a stored one. ``min_coverage`` is used instead of the rubric's own.
 
         Raises:
             TimeoutError: the job is not finished after ``timeout`` seconds. It goes on.
@@ -88,7 +89,8 @@ class _Client(Noun[C]):
         rubric_id = (await Rubrics.add(self.rubrics, rubric, f"rubric-{rubric.digest[:12]}")).id
         judge_ref = (await Judges.add(self.judges, judge)).id if isinstance(judge, Judge) else judge
         ids = (await Completions.add(self.completions, prompt_id, completions)).ids
-        job = await Jobs.submit(self.jobs, judge_ref, [(id_, rubric_id) for id_ in dict.fromkeys(ids)])
+        pairs = [(id_, rubric_id) for id_ in dict.fromkeys(ids)]
+        job = await Jobs.submit(self.jobs, judge_ref, pairs, min_coverage=min_coverage)
         await _Client.wait(self, job.id, timeout, on_progress)
         items: dict[int, Item] = {}
         after: int | None = 0

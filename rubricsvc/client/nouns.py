@@ -88,13 +88,15 @@ class Jobs(Noun[C]):
         name: str = "",
         key: str | None = None,
         budget: float | None = None,
+        min_coverage: float | None = None,
     ) -> schemas.StoredJob:
         """Submit a scoring job. The same idempotency ``key`` returns the same job; ``budget`` is in US dollars.
 
-        ``items`` are pairs of completion id and rubric (id, name, name@version or digest).
+        ``items`` are pairs of completion id and rubric (id, name, name@version or digest). ``min_coverage`` is used
+        instead of the rubrics' own.
         """
         pairs = tuple(schemas.NewItem(completion_id=completion_id, rubric=rubric) for completion_id, rubric in items)
-        body = schemas.NewJob(judge=judge, items=pairs, name=name, budget=budget)
+        body = schemas.NewJob(judge=judge, items=pairs, name=name, budget=budget, min_coverage=min_coverage)
         headers = {"Idempotency-Key": key or uuid.uuid4().hex}
         return await self.send(schemas.StoredJob, "POST", "jobs", body=body, headers=headers)
 
@@ -105,13 +107,19 @@ class Jobs(Noun[C]):
 
     @Method
     async def rescore(
-        self, job_id: int, *, rubrics: Sequence[str | int] = (), budget: float | None = None
+        self,
+        job_id: int,
+        *,
+        rubrics: Sequence[str | int] = (),
+        budget: float | None = None,
+        min_coverage: float | None = None,
     ) -> schemas.StoredJob:
         """Score a job's completions under the newest version of its rubrics, as a new job.
 
-        ``rubrics`` are versions to use in place of the newest. Only questions without a stored verdict are asked.
+        ``rubrics`` are versions to use in place of the newest, ``min_coverage`` is used instead of theirs. Only
+        questions without a stored verdict are asked.
         """
-        params = {"rubric": rubrics, "budget": budget}
+        params = {"rubric": rubrics, "budget": budget, "min_coverage": min_coverage}
         return await self.send(schemas.StoredJob, "POST", f"jobs/{job_id}/rescore", params=params)
 
     @Method

@@ -250,6 +250,12 @@ class Judge(Value):
         return tuple(leaf for member in self.members for leaf in member.leaf_judges) if self.members else (self,)
 
     @property
+    def repeatable(self) -> bool:
+        """Whether the same question gets the same reply: no leaf judge samples without a seed."""
+        sampled = (leaf.sampling for leaf in self.leaf_judges if leaf.mode != "readout")
+        return all(sampling.temperature == 0 or sampling.seed is not None for sampling in sampled)
+
+    @property
     def priced(self) -> bool:
         """Whether the price of any leaf judge is known."""
         return any(leaf.endpoint.price for leaf in self.leaf_judges)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from statistics import fmean
@@ -19,6 +20,7 @@ from rubricsvc.core.formulas import (
 )
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.verdict import Verdict
+from rubricsvc.errors import cut
 
 
 @dataclass(frozen=True)
@@ -37,12 +39,14 @@ class Reward:
     null_reason: str | None = None
 
 
-def reward(rubric: Rubric, verdicts: Iterable[Verdict], formula: str | None = None) -> Reward:
+def reward(
+    rubric: Rubric, verdicts: Iterable[Verdict], formula: str | None = None, *, min_coverage: float | None = None
+) -> Reward:
     """Return the reward of one completion.
 
-    The value is None where the judged share is under ``rubric.min_coverage``, where a required criterion was not
-    judged, and where any was not judged and the formula needs all. A required criterion that fails lowers the value
-    to 0 if it is higher. ``formula`` is the name of one to use instead of the rubric's own.
+    The value is None where the judged share is under ``min_coverage``, where a required criterion was not judged, and
+    where any was not judged and the formula needs all. A required criterion that fails lowers the value to 0 if it is
+    higher. ``formula`` and ``min_coverage`` are used instead of the rubric's own.
 
     Raises:
         FormulaError: The formula is unknown, or cannot be applied to this rubric.
@@ -53,7 +57,8 @@ def reward(rubric: Rubric, verdicts: Iterable[Verdict], formula: str | None = No
     values = {key: by_key[key].value for key in rubric.by_key if key in by_key}
     judged: Values = {key: value for key, value in values.items() if value is not None}
     covered = _coverage(rubric, judged, how)
-    why = _null_reason(rubric, judged, covered, how)
+    least = rubric.min_coverage if min_coverage is None else min_coverage
+    why = _null_reason(rubric, by_key, covered, how, least)
     if why is not None:
         return Reward(None, covered, how.name, null_reason=why)
     value, contributions = raw_reward(rubric, judged, how)
@@ -87,16 +92,27 @@ def _coverage(rubric: Rubric, judged: Values, how: Formula) -> float:
     return math.fsum(weights[key] for key in judged) / total if total else 0.0
 
 
-def _null_reason(rubric: Rubric, judged: Values, covered: float, how: Formula) -> str | None:
-    missing = [criterion for criterion in rubric.criteria if criterion.key not in judged]
-    required = next((criterion.key for criterion in missing if criterion.required), None)
+def _null_reason(
+    rubric: Rubric, by_key: Mapping[str, Verdict], covered: float, how: Formula, least: float
+) -> str | None:
+    """Return why there is no reward, with the causes counted: ``coverage 0.86 < 1: unavailable ×7, no_answer ×1``."""
+    causes = {
+        key: str(by_key[key].reason or by_key[key].outcome) if key in by_key else "no verdict"
+        for key in rubric.by_key
+        if key not in by_key or by_key[key].value is None
+    }
+    if not causes:
+        return None
+    counted = ", ".join(f"{cause} ×{count}" for cause, count in Counter(causes.values()).most_common())
+    required = next((key for key in causes if rubric.by_key[key].required), None)
     if required is not None:
-        return f"required criterion {required!r} was not judged"
-    if not judged or covered <= 0.0 or covered < rubric.min_coverage - 1e-12:
-        return f"judged share {covered:.3f} is under min_coverage {rubric.min_coverage:g}"
-    if missing and how.complete:
-        return f"{how.name} needs all criteria, and {missing[0].key!r} was not judged"
-    return None
+        return f"required criterion {cut(repr(required), 80)} was not judged: {causes[required]}"
+    if len(causes) == len(rubric.criteria) or covered <= 0.0:
+        return f"nothing that counts was judged: {counted}"
+    if covered < least - 1e-12:
+        return f"coverage {math.floor(covered * 1000) / 1000:g} < {least:g}: {counted}"
+    first = cut(repr(next(iter(causes))), 80)
+    return f"{how.name} needs all criteria, and {first} was not judged: {counted}" if how.complete else None
 
 
 def check_formula(rubric: Rubric) -> None:
@@ -120,14 +136,14 @@ def healthbench_overall(rewards: Iterable[float | None]) -> float | None:
     return min(max(fmean(known), 0.0), 1.0) if known else None
 
 
-def reward_or_null(rubric: Rubric, verdicts: Iterable[Verdict]) -> Reward:
+def reward_or_null(rubric: Rubric, verdicts: Iterable[Verdict], *, min_coverage: float | None = None) -> Reward:
     """Return the reward, without a value where `reward` would raise a FormulaError.
 
     For rubrics that were checked before: failures may leave a part that the formula does not allow.
     """
     verdicts = list(verdicts)
     try:
-        return reward(rubric, verdicts)
+        return reward(rubric, verdicts, min_coverage=min_coverage)
     except FormulaError as error:
         weights = absolute_weights(rubric)
         judged = math.fsum(weights[verdict.criterion] for verdict in verdicts if verdict.value is not None)

@@ -38,6 +38,41 @@ class Reason(StrEnum):
     NO_SANDBOX = "no_sandbox"  # no sandbox on that machine, so no code was run
     ENGINE_ERROR = "engine_error"  # an internal error of the engine
 
+    @property
+    def transient(self) -> bool:
+        """Whether the cause may have passed when the same question is asked again."""
+        return self in _TRANSIENT
+
+    @property
+    def of_reply(self) -> bool:
+        """Whether the model replied, with a reply that is no verdict; another sample may be one."""
+        return self in _OF_REPLY
+
+
+_TRANSIENT = frozenset(
+    {
+        Reason.TIMEOUT,
+        Reason.UNREACHABLE,
+        Reason.RATE_LIMITED,
+        Reason.SERVER_ERROR,
+        Reason.UNAVAILABLE,
+        Reason.ENGINE_ERROR,
+        Reason.BUDGET,  # a retry needs a larger one
+    }
+)
+_OF_REPLY = frozenset(
+    {
+        Reason.TRUNCATED,
+        Reason.UNPARSEABLE,
+        Reason.WRONG_CRITERIA,
+        Reason.CONTRADICTORY,
+        Reason.TEMPLATE_COPIED,
+        Reason.OUT_OF_RANGE,
+        Reason.DECLINED,
+        Reason.NO_EVIDENCE,
+    }
+)
+
 
 def _storable(text: str) -> str:
     """Replace lone surrogates and U+0000, which files and some databases reject."""

@@ -75,6 +75,7 @@ def _line(job: JobRow, row: ItemRow) -> dict[str, Any]:
         "state": row.state,
         "reward": row.reward,
         "coverage": row.coverage,
+        "min_coverage": row.rubric.content["min_coverage"] if job.min_coverage is None else job.min_coverage,
         "formula": row.formula,
         "vetoed_by": row.vetoed_by,
         "null_reason": row.null_reason,

@@ -8,6 +8,7 @@ from io import BytesIO
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rubricsvc import formats
+from rubricsvc.core.rubric import check_min_coverage
 from rubricsvc.errors import InvalidError, NotFoundError
 from rubricsvc.formats import completions as completion_lines
 from rubricsvc.formats import labels as label_lines
@@ -69,6 +70,7 @@ def import_file(
     kinds: Container[str] = (RECORDS, COMPLETIONS, LABELS),
     with_rubrics: bool = True,
     rubric_name: str | None = None,
+    min_coverage: float | None = None,
     replace_labels: bool = False,
     skip_invalid: bool = False,
     check: RubricCheck | None = None,
@@ -82,16 +84,19 @@ def import_file(
         kinds: what may be detected: records of any format, completions or labels without records.
         with_rubrics: import the rubrics and labels of records, not only prompts and completions.
         rubric_name: name of the rubric, for a file with one.
+        min_coverage: set it in all rubrics of the file.
         replace_labels: overwrite earlier labels of the same people.
         skip_invalid: skip invalid records instead of raising.
         check: checks each rubric, see `formats.stream`.
 
     Raises:
         InvalidFileError: the file is invalid, or refers to prompts, completions or rubrics that do not exist.
-        InvalidError: the format is unknown, or ``rubric_name`` is given for several rubrics.
+        InvalidError: the format is unknown, ``rubric_name`` is given for several rubrics, or ``min_coverage`` is not in
+            [0, 1].
         ConflictError: a person's label differs from an earlier one, and ``replace_labels`` is not set.
     """
-    importer = _Importer(session, file, skip_invalid, replace_labels)
+    check_min_coverage(min_coverage)
+    importer = _Importer(session, file, skip_invalid, replace_labels, min_coverage)
     kind = format if format in (COMPLETIONS, LABELS) else RECORDS
     if format is None and not file.is_folder:
         first = file.first()
@@ -117,11 +122,19 @@ def import_content(session: Session, content: bytes, *, name: str, **options: An
 class _Importer:
     """The import of one file."""
 
-    def __init__(self, session: Session, file: InputFile, skip_invalid: bool, replace_labels: bool) -> None:
+    def __init__(
+        self,
+        session: Session,
+        file: InputFile,
+        skip_invalid: bool,
+        replace_labels: bool,
+        min_coverage: float | None,
+    ) -> None:
         self.session = session
         self.file = file
         self.skip_invalid = skip_invalid
         self.replace_labels = replace_labels
+        self.min_coverage = min_coverage
         self.result = ImportResult(file.name)
         self._before = added(session).copy()
         self._prompt_ids: dict[tuple[str, str | None], int] = {}
@@ -229,6 +242,8 @@ class _Importer:
     def _add_rubric(self, rubric: Rubric, given_name: str | None, own_name: str, prompt_id: int | None) -> int:
         if given_name is not None and self.result.rubric_ids:
             raise InvalidError("the file has several rubrics, and --name is for a file with one", path="name")
+        if self.min_coverage is not None:
+            rubric = rubric.model_copy(update={"min_coverage": self.min_coverage})
         before = added(self.session)["rubrics"]
         row = rubrics.add(self.session, rubric, name=given_name or own_name, prompt_id=prompt_id)
         if added(self.session)["rubrics"] > before:

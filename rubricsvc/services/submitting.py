@@ -39,11 +39,12 @@ def submit(
     key: str | None = None,
     name: str = "",
     budget: float | None = None,
+    min_coverage: float | None = None,
 ) -> Submission:
     """Submit the completions that `select` selects to a judge, in a session to write in.
 
-    The same judge, completions and rubrics give the same job; so does the same idempotency ``key``. ``budget`` is in US
-    dollars.
+    The same judge, completions, rubrics and ``min_coverage`` give the same job; so does the same idempotency ``key``.
+    ``budget`` is in US dollars; ``min_coverage`` is used instead of the rubrics' own.
 
     Raises:
         NotFoundError: no such judge or rubric.
@@ -56,7 +57,8 @@ def submit(
     if judge.value.mode == "comparative":
         required = rubrics.judged_required(session, (rubric_id for _, rubric_id in pairs))
         warning = veto_warning(judge.value, required)
-    job = jobs.submit(session, judge_id=judge.id, items=pairs, key=key, name=name, budget=budget)
+    options = {"key": key, "name": name, "budget": budget, "min_coverage": min_coverage}
+    job = jobs.submit(session, judge_id=judge.id, items=pairs, **options)  # type: ignore[arg-type]
     return Submission(job.id, PUBLISHED in session.info, no_rubric, warning)  # only a new job is published
 
 

@@ -11,10 +11,12 @@ from sqlalchemy.orm import Session, joinedload
 from rubricsvc.core.fingerprint import digest
 from rubricsvc.core.jobs import JobProgress, JobSummary
 from rubricsvc.core.panel import voting_summary
+from rubricsvc.core.rubric import check_min_coverage
 from rubricsvc.core.verdict import Reason, Vote
 from rubricsvc.errors import ConflictError, InvalidError, cut
-from rubricsvc.store import budgets, judges, outbox, rubrics, verdicts
+from rubricsvc.store import budgets, judges, outbox, rewards, rubrics, verdicts
 from rubricsvc.store.ids import existing, name_of, page_of
+from rubricsvc.store.session import PUBLISHED
 from rubricsvc.store.tables import (
     BUDGET_EXHAUSTED,
     CANCELLED,
@@ -47,15 +49,17 @@ def submit(
     key: str | None = None,
     name: str = "",
     budget: float | None = None,
+    min_coverage: float | None = None,
 ) -> JobRow:
     """Store a job over pairs of (completion id, rubric id), and wake workers for it.
 
-    The same ``key`` gives the same job; without a key, the same judge and items do. ``budget`` is in US dollars.
+    The same ``key`` gives the same job; without a key, the same judge, items and ``min_coverage`` do, which is used
+    instead of the rubrics' own. ``budget`` is in US dollars.
 
     Raises:
-        ConflictError: The key was used for other items or another judge.
-        InvalidError: There is nothing to score, a rubric belongs to another prompt, a name is too long, or the judge's
-            price is unknown.
+        ConflictError: The key was used for other items, another judge or another ``min_coverage``.
+        InvalidError: There is nothing to score, a rubric belongs to another prompt, a name is too long, the judge's
+            price is unknown, or ``min_coverage`` is not in [0, 1].
     """
     name_of("a job's name", name, least=0)
     if key is not None:
@@ -63,15 +67,17 @@ def submit(
     pairs = sorted(set(items))
     if not pairs:
         raise InvalidError("nothing to score: no completion has a rubric", hint="import completions and rubrics first")
+    check_min_coverage(min_coverage)
     if budget is not None:
         budgets.check(judges.get(session, judge_id).value, budget)
-    content_key = digest(judge_id, pairs)
+    content_key = digest(judge_id, pairs, *([] if min_coverage is None else [float(min_coverage)]))
     values = {
         "key": key or content_key,
         "content_key": content_key,
         "name": name,
         "judge_id": judge_id,
         "budget": budget,
+        "min_coverage": min_coverage,
     }
     statement = insert(session, JobRow).values(**values).on_conflict_do_nothing(index_elements=["key"])
     job_id = session.scalar(statement.returning(JobRow.id))
@@ -89,11 +95,18 @@ def submit(
 
 
 def rescore(
-    session: Session, job_id: int, *, versions: Sequence[int | str] = (), budget: float | None = None
+    session: Session,
+    job_id: int,
+    *,
+    versions: Sequence[int | str] = (),
+    budget: float | None = None,
+    min_coverage: float | None = None,
 ) -> JobRow:
     """Submit a job's completions again to its judge, under the newest version of each of its rubrics.
 
-    Only questions that are not answered yet will be asked. Where no rubric has changed, this is the job itself.
+    Only questions that are not answered yet will be asked. Where neither a rubric nor ``min_coverage`` has changed,
+    this is the job itself. Where only ``min_coverage`` has changed, rewards are computed from the stored verdicts,
+    failed ones included.
 
     ``versions`` are rubric versions to use in place of the newest, as `rubrics.get` takes them.
 
@@ -112,9 +125,15 @@ def rescore(
             raise InvalidError(f"job {job_id} has no rubric {row.name!r}", hint=f"it has {cut(names, 200)}")
         rubric_ids[row.name] = row.id
     items = {(completion_id, rubric_ids[name]) for completion_id, _, name in scored}
-    if items == {(completion_id, rubric_id) for completion_id, rubric_id, _ in scored}:
+    least = job.min_coverage if min_coverage is None else min_coverage
+    if least == job.min_coverage and items == {(completion_id, rubric_id) for completion_id, rubric_id, _ in scored}:
         return job
-    return submit(session, judge_id=job.judge_id, items=items, name=job.name, budget=budget)
+    new = submit(session, judge_id=job.judge_id, items=items, name=job.name, budget=budget, min_coverage=least)
+    if least != job.min_coverage and PUBLISHED in session.info:  # only a new job publishes
+        rewards.copy(session, job_id, new.id)
+        finish(session, [new.id])
+        session.expire_all()
+    return get(session, new.id)
 
 
 def _wake_workers(session: Session, judge_id: int, items: int) -> None:

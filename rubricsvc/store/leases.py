@@ -21,12 +21,10 @@ from sqlalchemy import ColumnElement, Select, func, select, tuple_, update
 from sqlalchemy.orm import Session
 
 from rubricsvc.core.questions import QuestionSet
-from rubricsvc.core.reward import reward_or_null
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.verdict import Verdict
-from rubricsvc.store import jobs, outbox, verdicts
+from rubricsvc.store import jobs, outbox, rewards, verdicts
 from rubricsvc.store.tables import (
-    DONE,
     FAILED,
     IN_PROGRESS,
     LEASED,
@@ -36,13 +34,9 @@ from rubricsvc.store.tables import (
     ItemRow,
     JobRow,
     OutboxRow,
-    QuestionRow,
-    RubricRow,
 )
 from rubricsvc.store.upsert import batched
 from rubricsvc.store.verdicts import Name
-
-REASON_CHARS = 300
 
 GroupKey = tuple[int, int, int]
 """(job id, rubric id, prompt id): names a group of completions that are compared."""
@@ -193,7 +187,7 @@ def release(session: Session, leases: Sequence[Lease]) -> None:
 
 def fail(session: Session, lease: Lease, reason: str) -> None:
     """Fail an item whose lease is valid and whose result cannot be recorded."""
-    _set(session, [lease], state=FAILED, lease_until=None, worker=None, null_reason=reason[:REASON_CHARS])
+    _set(session, [lease], state=FAILED, lease_until=None, worker=None, null_reason=reason[: rewards.REASON_CHARS])
 
 
 class Recorded(NamedTuple):
@@ -210,8 +204,14 @@ def record(session: Session, results: Sequence[ItemResult]) -> Recorded:
     for the jobs of the results and for the repaired ones afterwards.
     """
     by_item = {result.lease.item_id: result for result in results}
-    locked = select(ItemRow.id, ItemRow.fence).where(ItemRow.id.in_(by_item), ItemRow.state == LEASED).with_for_update()
-    ours = [by_item[id_] for id_, fence in session.execute(locked) if by_item[id_].lease.fence == fence]
+    locked = (
+        select(ItemRow.id, ItemRow.fence, JobRow.min_coverage)
+        .join(JobRow, JobRow.id == ItemRow.job_id)
+        .where(ItemRow.id.in_(by_item), ItemRow.state == LEASED)
+        .with_for_update(of=ItemRow)
+    )
+    valid = {id_: least for id_, fence, least in session.execute(locked) if by_item[id_].lease.fence == fence}
+    ours = [by_item[id_] for id_ in valid]
     if not ours:
         return Recorded([], set())
     verdicts.add_questions(session, (result.questions for result in ours))
@@ -222,40 +222,10 @@ def record(session: Session, results: Sequence[ItemResult]) -> Recorded:
     contested = [result for result in ours if any(name not in uncontested for name, _ in result.new)]
     read = verdicts.known(session, [(result.lease.completion_id, result.questions) for result in contested])
     stored = {result.lease.item_id: found for result, found in zip(contested, read, strict=True)}
-    rows = [_item_columns(result, stored.get(result.lease.item_id, {})) for result in ours]
+    rows = [_item_columns(result, stored.get(id_, {}), valid[id_]) for id_, result in zip(valid, ours, strict=True)]
     session.execute(update(ItemRow), rows)
     replaced = [name for name, attempts in written.items() if attempts > 1 and new[name][3].outcome != "failed"]
-    return Recorded([result.lease.item_id for result in ours], _recompute(session, replaced))
-
-
-def _recompute(session: Session, replaced: Sequence[Name]) -> set[int]:
-    """Recompute the rewards of failed items whose failed verdicts were replaced; return their jobs.
-
-    An item's reward is always that of the verdicts that are read for it. So this waits for a transaction that replaces
-    another verdict of the same item.
-    """
-    rubrics: dict[int, Rubric] = {}
-    repaired: set[int] = set()
-    for chunk in batched(replaced):
-        sharing = (
-            select(ItemRow.id)
-            .join(QuestionRow, QuestionRow.question_set == ItemRow.question_set)
-            .where(ItemRow.state == FAILED, tuple_(ItemRow.completion_id, QuestionRow.fingerprint).in_(chunk))
-        )
-        locked = (
-            select(ItemRow.id, ItemRow.job_id, ItemRow.rubric_id)
-            .where(ItemRow.id.in_(sharing), ItemRow.state == FAILED)
-            .order_by(ItemRow.id)
-            .with_for_update()
-        )
-        items = session.execute(locked).all()
-        for id_ in {item.rubric_id for item in items} - rubrics.keys():
-            rubrics[id_] = session.get_one(RubricRow, id_).value
-        current = verdicts.for_items(session, [item.id for item in items])
-        if rows := [{"id": item.id, **_reward_columns(rubrics[item.rubric_id], current[item.id])} for item in items]:
-            session.execute(update(ItemRow), rows)
-            repaired |= {item.job_id for item in items}
-    return repaired
+    return Recorded(list(valid), rewards.recompute(session, replaced))
 
 
 def _distinct(results: Sequence[ItemResult]) -> tuple[dict[Name, tuple[Name, int, int, Verdict]], set[Name]]:
@@ -275,29 +245,14 @@ def _distinct(results: Sequence[ItemResult]) -> tuple[dict[Name, tuple[Name, int
     return rows, shared
 
 
-def _item_columns(result: ItemResult, stored: Mapping[str, Verdict]) -> dict[str, object]:
+def _item_columns(result: ItemResult, stored: Mapping[str, Verdict], min_coverage: float | None) -> dict[str, object]:
     final = {verdict.criterion: verdict for verdict in result.verdicts} | dict(stored)
     return {
         "id": result.lease.item_id,
         "lease_until": None,
         "worker": None,
         "question_set": result.questions.digest,
-        **_reward_columns(result.rubric, final.values()),
-    }
-
-
-def _reward_columns(rubric: Rubric, final: Collection[Verdict]) -> dict[str, object]:
-    reward = reward_or_null(rubric, final)
-    failed = sum(verdict.outcome == "failed" for verdict in final)
-    return {
-        "state": FAILED if failed else DONE,
-        "reward": reward.value,
-        "coverage": reward.coverage,
-        "formula": reward.formula,
-        "vetoed_by": reward.vetoed_by,
-        "null_reason": (reward.null_reason or "")[:REASON_CHARS] or None,
-        "verdicts": len(final),
-        "failed_verdicts": failed,
+        **rewards.columns(result.rubric, final.values(), min_coverage),
     }
 
 

@@ -170,7 +170,7 @@ class JobRow(DatedRow):
     """A batch of completions to be scored by one judge. ``key`` makes submission idempotent.
 
     ``budget`` (US dollars) limits what is ``spent`` and reserved, see `budgets`. Once a job is ``exhausted``, no
-    item of it is started.
+    item of it is started. ``min_coverage`` is used instead of the rubrics' own.
     """
 
     __tablename__ = "jobs"
@@ -184,6 +184,7 @@ class JobRow(DatedRow):
     budget: Mapped[float | None] = mapped_column(Float)
     spent: Mapped[float] = mapped_column(Float, default=0.0)
     exhausted: Mapped[bool] = mapped_column(default=False)
+    min_coverage: Mapped[float | None] = mapped_column(Float)
 
     judge: Mapped[JudgeRow] = relationship()
 

@@ -244,3 +244,31 @@ def test_record_recomputes_items_whose_failed_verdict_another_job_replaces(each_
         (item,) = jobs.results(session, shop.job_id)
         assert (item.state, item.reward, item.coverage, item.failed_verdicts) == ("done", pytest.approx(0.75), 1.0, 0)
         assert jobs.get(session, shop.job_id).status == "completed"
+
+
+def test_rescore_with_min_coverage_takes_failed_verdicts_over_and_asks_nobody(each_db: Database) -> None:
+    """Nine criteria, one of which fails: the reward is null, and a number under another min_coverage."""
+    down = [True]
+
+    def unreadable_while_down(number: int, body: dict[str, Any]) -> ScriptedReply:
+        failing = down[0] and "number 1." in json.dumps(body)
+        return ScriptedReply("?", logprobs={"?": -0.01}) if failing else labels(Yes=0.75, No=0.25)
+
+    with scripted_server(unreadable_while_down) as running:
+        shop = Shop(each_db, running, size=3)
+        assert shop.rewards(shop.job_id) == [None] * 3
+        asked = running.count
+        lenient, _ = shop.rescore(min_coverage=0.9)
+        assert (shop.rewards(lenient), shop.work()) == ([pytest.approx(0.75)] * 3, 0)
+        with each_db.read() as session:
+            assert jobs.get(session, lenient).status == "completed_with_failures"
+            assert [row.coverage for row in jobs.results(session, lenient)] == [pytest.approx(44 / 45)] * 3
+        shop.add(edited(1, weight=20.0))
+        _, completed = shop.rescore(min_coverage=0.9)
+        assert (completed, shop.work()) == (0, 3), "another rubric version asks about what has failed"
+        assert running.count == asked + 3
+        down[0] = False
+        with each_db.write() as session:
+            assert jobs.retry(session, lenient) == 3
+        assert shop.work() == 3
+        assert shop.rewards(shop.job_id) == [pytest.approx(0.75)] * 3, "the first job is repaired with it"

@@ -17,7 +17,7 @@ from rubricsvc.settings import get_settings
 from rubricsvc.store import budgets, jobs, leases
 from rubricsvc.store.migrate import open_database
 from tests.cli import Cli, add_judge
-from tests.scripted_server import labels, scripted_server
+from tests.scripted_server import ScriptedReply, labels, scripted_server
 from tests.services import free_port
 from workers.queue.drain import Drainer
 
@@ -351,3 +351,26 @@ def test_rescore_and_diff_use_stored_verdicts(ready: Cli, rubric_file: Path) -> 
     assert first_job["rubrics"] == ["first@1", "second@1"] and second["rubrics"] == ["first@2", "second@1"]
     table = ready("jobs", "list").out
     assert "first@2, second@1" in table and "2/2" in table
+
+
+def test_min_coverage_of_a_job_is_shown_and_exported(ready: Cli) -> None:
+    def no_answer(number: int, body: dict[str, Any]) -> ScriptedReply:
+        return ScriptedReply("?", logprobs={"?": -0.01}) if "rude" in json.dumps(body) else labels(Yes=0.75, No=0.25)
+
+    with scripted_server(no_answer) as server:
+        ready("judges", "add", "odd", "--url", server.url, "--model", "m", "--no-probe")
+        first = ready("jobs", "submit", "--judge", "odd", "--policy", "a", "--wait")
+        asked = server.count
+        again = ready("jobs", "rescore", 1, "--min-coverage", 0.5, "--json")
+        retried = ready("jobs", "retry", 1)
+        assert server.count == asked
+    assert first.code == 1 and "jobs rescore 1 --min-coverage" in first.err
+    assert "`rubricsvc jobs retry" not in first.err
+    assert (again.json["min_coverage"], again.json["rewards"], again.json["mean_reward"]) == (0.5, 1, 0.75)
+    assert "1 completion rescored without asking; 2 verdicts stored before, 0 to ask" in again.err
+    (line,) = ready("jobs", "export", 2).lines
+    assert (line["min_coverage"], line["coverage"], line["reward"]) == (0.5, 0.5, 0.75)
+    assert "no_answer ×1 would fail again" in retried.err
+    assert ready("jobs", "submit", "--judge", "odd", "--min-coverage", "nan").code == 2
+    assert ready("rubrics", "import", "-", "--min-coverage", 0.5, stdin="criteria: [Is new.]\n").code == 0
+    assert ready("rubrics", "show", "stdin", "--json").json["rubric"]["min_coverage"] == 0.5

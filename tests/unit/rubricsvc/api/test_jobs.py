@@ -91,7 +91,7 @@ def test_jobs_items_have_rewards_and_verdicts(filled: TestClient, db: Database) 
     failed, done = filled.get(f"/v1/jobs/{job['id']}/items").json()["data"]
     assert (failed["state"], failed["reward"]) == ("failed", None)
     assert (done["state"], done["reward"]) == ("done", None)  # abstained: too little was judged under min_coverage 1
-    assert "min_coverage" in done["null_reason"]
+    assert done["null_reason"].endswith("abstained ×1")
     assert [verdict["outcome"] for verdict in failed["verdicts"]] == ["scored", "failed"]
     bare = filled.get(f"/v1/jobs/{job['id']}/items", params={"verdicts": False, "limit": 1}).json()
     assert (len(bare["data"]), bare["data"][0]["verdicts"], bare["next"]) == (1, [], failed["id"])
@@ -224,3 +224,32 @@ def test_jobs_rescore_submits_the_newest_versions(filled: TestClient) -> None:
     answer = filled.post(f"/v1/jobs/{job['id']}/rescore?rubric=other")
     assert (answer.status_code, answer.json()["error"]["code"]) == (422, "invalid")
     assert filled.post("/v1/jobs/99/rescore").status_code == 404
+
+
+def test_jobs_min_coverage_replaces_that_of_the_rubric(filled: TestClient, db: Database) -> None:
+    _, strict = submit(filled)
+    status, lenient = submit(filled, {**BODY, "min_coverage": 0.2})
+    assert (status, strict["min_coverage"], lenient["min_coverage"]) == (201, None, 0.2)
+    assert submit(filled, {**BODY, "min_coverage": 0.2})[0] == 200
+    assert submit(filled, {**BODY, "min_coverage": 1.5})[0] == 422
+    work_off(db, fail=1)
+    rewards = [
+        [item["reward"] for item in filled.get(f"/v1/jobs/{job['id']}/items").json()["data"]]
+        for job in (strict, lenient)
+    ]
+    assert set(rewards[0]) == {None} and None not in rewards[1]
+
+
+def test_jobs_rescore_with_min_coverage_asks_no_judge(filled: TestClient, db: Database) -> None:
+    _, job = submit(filled)
+    work_off(db, fail=1)
+    path = f"/v1/jobs/{job['id']}/rescore"
+    response = filled.post(path, params={"min_coverage": 0.2})
+    rescored = response.json()
+    assert (response.status_code, rescored["min_coverage"], rescored["status"]) == (201, 0.2, "completed_with_failures")
+    assert rescored["progress"] | {"pending": 0, "done": 1, "failed": 1} == rescored["progress"]
+    assert rescored["summary"]["rewards"] == 2
+    assert filled.post(path, params={"min_coverage": 0.2}).status_code == 200
+    assert filled.post(path).json()["id"] == job["id"]
+    again = filled.post(f"/v1/jobs/{rescored['id']}/rescore", params={"min_coverage": 0.2})
+    assert (again.status_code, again.json()["id"]) == (200, rescored["id"])

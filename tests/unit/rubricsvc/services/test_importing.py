@@ -111,3 +111,14 @@ def test_import_file_reports_superseded_versions(db: Database, path: Path) -> No
     for criterion in ("a", "other"):
         run(db, path, RECORD.replace('["a"]', f'["{criterion}"]'), replace_labels=True)
     assert run(db, path, RECORD).superseded == {"q@1": 2}
+
+
+def test_import_file_sets_min_coverage_in_all_rubrics(db: Database, path: Path) -> None:
+    two = RECORD + '{"prompt": "R", "criteria": ["a", "b"], "min_coverage": 0.1}\n'
+    run(db, path, two, min_coverage=0.8)
+    with db.read() as session:
+        assert [row.value.min_coverage for row in rubrics.page(session)] == [0.8, 0.8]
+    for value in (1.1, float("nan")):
+        with pytest.raises(InvalidError) as caught:
+            run(db, path, two, min_coverage=value)
+        assert caught.value.path == "min_coverage"

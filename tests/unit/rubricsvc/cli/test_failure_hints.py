@@ -1,0 +1,39 @@
+"""Which failures are worth a retry."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rubricsvc.cli.failure_hints import _FIXES, failure_hints, split
+from rubricsvc.core.judge import Judge, Sampling
+from rubricsvc.core.verdict import Reason
+
+SEEDED = {"mode": "written", "sampling": Sampling(temperature=0.7, seed=1)}
+UNSEEDED = {"mode": "written", "sampling": Sampling(temperature=0.7, seed=None)}
+
+
+@pytest.mark.parametrize(
+    ("reason", "fields", "again"),
+    [
+        ("unavailable", {}, True),
+        ("no_answer", {}, False),
+        ("unparseable", SEEDED, False),
+        ("unparseable", UNSEEDED, True),
+        ("template_copied", {"mode": "written"}, False),
+        ("too_long", UNSEEDED, False),
+        ("refused", UNSEEDED, False),
+    ],
+)
+def test_split_keeps_what_would_fail_again_apart(reason: str, fields: dict[str, Any], again: bool) -> None:
+    judge = Judge(name="j", model="m", **fields)
+    may, lasting = split({reason: 3}, judge)
+    assert (may, lasting) == (({reason: 3}, {}) if again else ({}, {reason: 3}))
+    hints = "\n".join(failure_hints({reason: 3}, judge, 7, null_rewards=3))
+    assert ("jobs retry 7` asks again" in hints) == again
+    assert ("jobs rescore 7 --min-coverage" in hints) == (not again)
+
+
+def test_fixes_cover_every_lasting_reason() -> None:
+    assert {reason for reason in Reason if not reason.transient} == set(_FIXES)
