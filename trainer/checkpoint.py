@@ -5,14 +5,17 @@
     model/                   the policy, safetensors in its own type with its tokenizer; transformers and vLLM load it
     optimizer.safetensors    float32 master weights and Adam's moments
     state.json               the step, and the settings that a resumed run must share
+    SHA256SUMS               checksums of all files, as of sha256sum
 
 There is no state of random numbers: those of a step depend on the seed and the step's number alone (see
-`trainer.loop`), and so does the order of the data. A folder gets its final name only when it is complete.
+`trainer.loop`), and so does the order of the data. A folder gets its final name only when it is complete and on disk.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
+import logging
 import re
 import shutil
 from collections.abc import Mapping, Sequence
@@ -23,11 +26,16 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from rubricsvc.core.fingerprint import digest
-from rubricsvc.errors import ConflictError, InvalidError, NotFoundError
+from rubricsvc.errors import ConflictError, InvalidError, NotFoundError, UnavailableError
 from trainer.config import TrainConfig
+from trainer.files import replace_text, sync
 from trainer.optim import MasterAdamW
 from trainer.policy import Policy
 from trainer.rewards import Task
+
+log = logging.getLogger(__name__)
+
+_SUMS = "SHA256SUMS"
 
 _MUTABLE_SETTINGS = {
     "steps",
@@ -70,9 +78,7 @@ def write_config(config: TrainConfig, record: Mapping[str, Any]) -> None:
     if config.out is not None:
         config.out.mkdir(parents=True, exist_ok=True)
         content = config.model_dump(mode="json") | dict(record)
-        part = config.out / "config.part"
-        part.write_text(json.dumps(content, indent=2, ensure_ascii=False), encoding="utf-8")
-        part.replace(config.out / "config.json")
+        replace_text(config.out / "config.json", json.dumps(content, indent=2, ensure_ascii=False))
 
 
 def steps(out: Path) -> list[int]:
@@ -87,47 +93,115 @@ def folder(out: Path, step: int) -> Path:
 
 
 def save(config: TrainConfig, step: int, policy: Policy, optimizer: MasterAdamW, identity: Identity) -> None:
-    """Save the state after ``step`` steps, and keep the newest ``keep_checkpoints``. Without ``out`` do nothing."""
+    """Save the state after ``step`` steps, and keep the newest ``keep_checkpoints``. Without ``out`` do nothing.
+
+    Raises:
+        UnavailableError: it cannot be written. Earlier checkpoints are kept.
+    """
     if config.out is None:
         return
     final = folder(config.out, step)
     part = final.with_name(f".{final.name}.part")
-    shutil.rmtree(part, ignore_errors=True)
-    part.mkdir(parents=True)
-    policy.save(part / "model")
-    save_file(optimizer.state(), part / "optimizer.safetensors")
-    state = {"step": step, "identity": identity}
-    (part / "state.json").write_text(json.dumps(state, indent=2), encoding="utf-8")
-    shutil.rmtree(final, ignore_errors=True)
-    part.rename(final)
+    for unfinished in final.parent.glob(".step-*.part"):  # of a process that was killed
+        shutil.rmtree(unfinished)
+    try:
+        part.mkdir(parents=True)
+        policy.save(part / "model")
+        save_file(optimizer.state(), part / "optimizer.safetensors")
+        state = {"step": step, "identity": identity}
+        (part / "state.json").write_text(json.dumps(state, indent=2), encoding="utf-8")
+        _seal(part)
+        shutil.rmtree(final, ignore_errors=True)
+        part.rename(final)
+        sync(final.parent)
+    except (OSError, SafetensorError) as error:
+        hint = "check the free disk space and the permissions, then continue with --resume"
+        raise UnavailableError(f"cannot save the checkpoint {final}: {error}", hint=hint) from error
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
     for old in steps(config.out)[: -config.keep_checkpoints]:
         shutil.rmtree(folder(config.out, old))
 
 
 def resume(config: TrainConfig, optimizer: MasterAdamW, identity: Identity) -> int:
-    """Restore optimiser and policy from the newest checkpoint, and return the number of steps done.
+    """Restore optimiser and policy from the newest intact checkpoint, and return the number of steps done.
+
+    A damaged checkpoint is named in a warning and renamed, so that it does not count as one of ``keep_checkpoints``. A
+    run that has no checkpoint yet has done 0 steps.
 
     Raises:
-        NotFoundError: there is no checkpoint.
-        ConflictError: it was saved with another configuration or other data.
-        InvalidError: it is damaged, or belongs to another model.
+        NotFoundError: there is no run.
+        ConflictError: the run was saved with another configuration or other data.
+        InvalidError: no checkpoint is intact, or they belong to another model.
     """
-    if config.out is None or not (saved := steps(config.out)):
-        raise NotFoundError(f"no checkpoint in {config.out}", hint="start without --resume")
-    newest = folder(config.out, saved[-1])
-    try:
-        state = json.loads((newest / "state.json").read_bytes())
-        done, before = int(state["step"]), dict(state["identity"])
-        tensors = load_file(newest / "optimizer.safetensors")
-    except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
-        rest = f"to resume from {folder(config.out, saved[-2]).name}" if saved[1:] else "and start without --resume"
-        message = f"{newest} is damaged: {type(error).__name__}: {error}"
-        raise InvalidError(message, hint=f"delete the folder {rest}") from error
+    if config.out is None or (not (config.out / "config.json").is_file() and not steps(config.out)):
+        raise NotFoundError(f"no training run in {config.out}", hint="start without --resume")
+    damaged: dict[int, Exception] = {}
+    for step in reversed(steps(config.out)):
+        try:
+            done = _restore(folder(config.out, step), optimizer, identity)
+        except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
+            damaged[step] = error
+        else:
+            _set_aside(config.out, damaged, done)
+            return done
+    if damaged:
+        problems = "; ".join(f"{folder(config.out, step)}: {_reason(error)}" for step, error in damaged.items())
+        hint = getattr(next(iter(damaged.values())), "hint", "") or "restore one from a copy, or choose another `out`"
+        raise InvalidError(f"no checkpoint is intact: {problems}", hint=hint)
+    log.warning("%s has no checkpoint yet: the run begins with its first step", config.out)
+    return 0
+
+
+def _restore(saved: Path, optimizer: MasterAdamW, identity: Identity) -> int:
+    """Restore one checkpoint and return its step. An error leaves optimiser and policy as they were."""
+    _verify(saved)
+    state = json.loads((saved / "state.json").read_bytes())
+    step, before = int(state["step"]), dict(state["identity"])
     for name in sorted(before.keys() | identity.keys()):
         if before.get(name) != identity.get(name):
             raise ConflictError(
-                f"{newest} was saved with {name} = {before.get(name)}; now it is {identity.get(name)}",
-                hint=f'restore the setting, or start a new run from there with policy.model = "{newest / "model"}"',
+                f"{saved} was saved with {name} = {before.get(name)}; now it is {identity.get(name)}",
+                hint=f'restore the setting, or start a new run from there with policy.model = "{saved / "model"}"',
             )
-    optimizer.restore(tensors)
-    return done
+    optimizer.restore(load_file(saved / "optimizer.safetensors"))
+    return step
+
+
+def _set_aside(out: Path, damaged: Mapping[int, Exception], done: int) -> None:
+    """Rename damaged checkpoints and report what is used in their place."""
+    for step, error in damaged.items():
+        at = folder(out, step)
+        aside = at.with_name(f"damaged-{at.name}")
+        shutil.rmtree(aside, ignore_errors=True)
+        at.rename(aside)
+        log.warning("the checkpoint %s is damaged (%s); it is now %s", at, _reason(error), aside.name)
+    if damaged:
+        log.warning("continuing from %s; steps %d to %d are repeated", folder(out, done), done + 1, max(damaged))
+
+
+def _reason(error: Exception) -> str:
+    return str(error) if isinstance(error, InvalidError) else f"{type(error).__name__}: {error}"
+
+
+def _seal(saved: Path) -> None:
+    """Write the checksums of all files of a checkpoint, and wait until everything is on disk."""
+    files = sorted(path for path in saved.rglob("*") if path.is_file())
+    lines = [f"{_sha256(path)}  {path.relative_to(saved).as_posix()}\n" for path in files]
+    (saved / _SUMS).write_text("".join(lines), encoding="utf-8")
+    for path in (*files, saved / _SUMS, *(path for path in saved.rglob("*") if path.is_dir()), saved):
+        sync(path)
+
+
+def _verify(saved: Path) -> None:
+    """Raise an error that names the first file of a checkpoint that is missing, or not as it was saved."""
+    lines = (saved / _SUMS).read_text(encoding="utf-8").splitlines()
+    sums = {name: digest for digest, name in (line.split("  ", 1) for line in lines)}
+    for name in sorted({*sums, "optimizer.safetensors", "state.json"}):
+        if _sha256(saved / name) != sums.get(name):
+            raise InvalidError(f"{name} does not have the checksum in {_SUMS}")
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

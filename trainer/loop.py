@@ -60,11 +60,13 @@ def train(
         config: settings; without ``config.out`` nothing is written.
         on_step: called with the metrics of each step.
         stop: when set, the run ends after the current step, with a checkpoint.
-        resume: continue from the newest checkpoint in ``config.out``.
+        resume: continue from the newest intact checkpoint in ``config.out``; without any, from the first step.
         record: plain data to write into ``config.json`` beside the configuration.
 
     Raises:
-        UnavailableError: more than ``max_unscored`` of a step's completions have no reward. The run can be resumed.
+        UnavailableError: more than ``max_unscored`` of a step's completions have no reward, or a checkpoint cannot be
+            written. The run can be resumed.
+        NotFoundError: ``resume`` is True and ``out`` holds no run.
         ConflictError: ``out`` holds a run and ``resume`` is False; or the run there was configured otherwise.
         InvalidError: there are no tasks, a prompt is too long for the policy, the number of rewards is wrong, or the
             gradient is not finite.
@@ -202,7 +204,7 @@ def _rewards(scored: Sequence[ScoredRollout], config: TrainConfig) -> Tensor:
         raise UnavailableError(
             f"{len(unscored)} of {len(scored)} completions have no reward ({reasons}); at most a share "
             f"of max_unscored = {config.max_unscored:g} may be missing",
-            hint="repair the judge and start the run again: with --resume if it has a checkpoint, else as before",
+            hint="repair the judge, then continue with --resume",
         )
     values = [math.nan if result.reward.value is None else result.reward.value for result in scored]
     return torch.tensor(values, dtype=torch.float64).view(-1, config.sampling.group_size)

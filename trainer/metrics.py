@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import math
+import os
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,6 +16,7 @@ from torch import Tensor
 from rubricsvc.errors import InvalidError
 from trainer.algorithms import grpo
 from trainer.config import OptimConfig
+from trainer.files import replace_text
 from trainer.rewards import JudgeInfo, ScoredRollout
 from trainer.rollouts import Rollouts
 
@@ -140,9 +142,7 @@ class History:
         self._path = folder / "metrics.jsonl" if folder else None
         if self._path:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            part = self._path.with_suffix(".part")
-            part.write_text("".join(_line(step) for step in self.steps), encoding="utf-8")
-            part.replace(self._path)
+            replace_text(self._path, "".join(_line(step) for step in self.steps))
 
     def add(self, metrics: Metrics) -> Metrics:
         """Record a step and return it as recorded, with None for NaN and infinity."""
@@ -154,6 +154,8 @@ class History:
         if self._path:
             with self._path.open("a", encoding="utf-8") as file:
                 file.write(_line(recorded))
+                file.flush()
+                os.fsync(file.fileno())  # a checkpoint must not be ahead of the metrics
         return recorded
 
 

@@ -86,12 +86,19 @@ class MasterAdamW:
         Raises:
             InvalidError: the state belongs to another model.
         """
-        saved = {name.removeprefix("master.") for name in tensors if name.startswith("master.")}
-        if different := sorted(self.masters.keys() ^ saved):
-            raise InvalidError(
-                f"the checkpoint belongs to another model: weight {different[0]} is not in both",
-                hint="set policy.model to the model that the run started from",
-            )
+        saved = {name: tensor.shape for name, tensor in tensors.items()}
+        expected = {f"master.{name}": master.shape for name, master in self.masters.items()}
+        for name in saved:  # which of Adam's tensors there are depends on the weights that had a gradient
+            key, _, weight = name.partition(".")
+            if key != "master" and weight in self.masters:
+                expected[name] = torch.Size() if key == "step" else self.masters[weight].shape
+        for name in sorted(expected.keys() | saved.keys()):
+            if expected.get(name) != saved.get(name):
+                there, here = (str(list(shapes[name])) if name in shapes else "missing" for shapes in (saved, expected))
+                raise InvalidError(
+                    f"the checkpoint belongs to another model: weight {name} is {there} there and {here} here",
+                    hint="set policy.model to the model that the run started from",
+                )
         for name, tensor in tensors.items():
             key, _, weight = name.partition(".")
             master = self.masters[weight]

@@ -61,6 +61,33 @@ def test_train_resumed_equals_uninterrupted(tmp_path: Path, dtype: torch.dtype, 
                for a, b in [(whole, cut)] for n in names)  # fmt: skip
 
 
+def test_train_resumed_from_an_older_checkpoint_equals_uninterrupted(tmp_path: Path, logged: list[str]) -> None:
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    straight = tiny_policy()
+    history = loop.train(straight, TASKS, REWARDS, tiny_config(out=whole))
+    loop.train(tiny_policy(), TASKS, REWARDS, tiny_config(out=cut, steps=4, checkpoint_every=2))
+    (checkpoint.folder(cut, 4) / "optimizer.safetensors").write_bytes(b"")
+    resumed = tiny_policy()
+    again = loop.train(resumed, TASKS, REWARDS, tiny_config(out=cut, checkpoint_every=2), resume=True)
+    assert all(torch.equal(a, b) for a, b in zip(weights(straight), weights(resumed), strict=True))
+    assert timeless(again.steps) == timeless(history.steps) == timeless(metrics.read(cut))
+    assert ["damaged-step-000004" in line for line in logged] == [True, False]
+    assert "steps 3 to 4" in logged[1]
+    assert checkpoint.steps(cut) == [4, 6]
+
+
+def test_train_resumed_without_a_checkpoint_starts_at_the_first_step(tmp_path: Path, logged: list[str]) -> None:
+    config = tiny_config(out=tmp_path, checkpoint_every=0)
+    with pytest.raises(UnavailableError) as caught:
+        loop.train(tiny_policy(), TASKS, CallableRewards(lambda *_: None), config)
+    assert "--resume" in caught.value.hint
+    assert checkpoint.steps(tmp_path) == []
+    resumed = loop.train(tiny_policy(), TASKS, REWARDS, config, resume=True)
+    assert any(str(tmp_path) in line for line in logged)
+    straight = loop.train(tiny_policy(), TASKS, REWARDS, tiny_config())
+    assert timeless(resumed.steps) == timeless(straight.steps) == timeless(metrics.read(tmp_path))
+
+
 class FailingRewards:
     """Rewards that raise at one call."""
 
@@ -168,7 +195,7 @@ class PartlyFailingRewards:
 def test_train_stops_at_too_many_unscored(tmp_path: Path) -> None:
     with pytest.raises(UnavailableError, match=r"\b3\b.*\b8\b.*timeout") as caught:
         loop.train(tiny_policy(), TASKS, PartlyFailingRewards(), tiny_config(out=tmp_path))
-    assert "else" in caught.value.hint  # a run without a checkpoint
+    assert "--resume" in caught.value.hint
     assert metrics.read(tmp_path) == []
     history = loop.train(tiny_policy(), TASKS, PartlyFailingRewards(), tiny_config(steps=1, max_unscored=0.4))
     assert history.steps[0]["unscored_fraction"] == 3 / 8

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import errno
 import json
+import resource
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Prompt
-from rubricsvc.errors import ConflictError, InvalidError
+from rubricsvc.errors import ConflictError, InvalidError, UnavailableError
 from tests.model.trainer.tiny import RUBRIC, TASKS, tiny_config, tiny_policy
 from trainer import checkpoint
 from trainer.config import OptimConfig, RunConfig
@@ -34,22 +37,33 @@ def test_save_keeps_newest_and_transformers_loads_them(tmp_path: Path) -> None:
     assert AutoTokenizer.from_pretrained(folder).decode([1, 2, 3]) == "abc"
 
 
-def test_save_failure_keeps_earlier_checkpoints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def small_files() -> Iterator[None]:
+    """No file may grow beyond 20 kB: what a full disk does to a file."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_save_without_room_keeps_earlier_checkpoints(tmp_path: Path, request: pytest.FixtureRequest) -> None:
     policy = tiny_policy()
     optimizer = MasterAdamW(policy.model, OptimConfig())
     config = tiny_config(out=tmp_path)
     checkpoint.save(config, 1, policy, optimizer, {})
-
-    def full(*_: object) -> None:
-        raise OSError(errno.ENOSPC, "disk full")
-
-    monkeypatch.setattr(checkpoint, "save_file", full)
-    with pytest.raises(OSError, match=str(errno.ENOSPC)):
+    request.getfixturevalue("small_files")
+    with pytest.raises(UnavailableError, match=r"step-000002.*too large") as caught:
         checkpoint.save(config, 2, policy, optimizer, {})
-    assert checkpoint.steps(tmp_path) == [1]
-    monkeypatch.undo()
-    checkpoint.save(config, 2, policy, optimizer, {})
-    assert [path.name for path in (tmp_path / "checkpoints").iterdir() if path.name.startswith(".")] == []
+    assert "--resume" in caught.value.hint
+    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["step-000001"]
+    assert checkpoint.resume(config, optimizer, {}) == 1
+
+
+def test_save_removes_what_a_killed_process_left(tmp_path: Path) -> None:
+    policy, config = tiny_policy(), tiny_config(out=tmp_path)
+    (tmp_path / "checkpoints" / ".step-000001.part" / "model").mkdir(parents=True)
+    checkpoint.save(config, 2, policy, MasterAdamW(policy.model, config.optim), {})
+    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["step-000002"]
 
 
 def run_config(**fields: object) -> RunConfig:
@@ -86,27 +100,95 @@ def test_resume_refuses_other_tasks(tmp_path: Path) -> None:
         checkpoint.resume(config, optimizer, checkpoint.identity(config, other, 0.0))
 
 
-@pytest.mark.parametrize("content", ["", "{}", "[]"])
-def test_resume_names_damaged_checkpoint_and_the_way_out(tmp_path: Path, content: str) -> None:
+def damage(saved: Path, kind: str) -> None:
+    """Damage a checkpoint as disks, full or failing, and people do."""
+    optimizer, weights = saved / "optimizer.safetensors", saved / "model" / "model.safetensors"
+    match kind:
+        case "truncated optimizer":
+            optimizer.write_bytes(optimizer.read_bytes()[:-500])
+        case "zeroed optimizer":
+            optimizer.write_bytes(bytes(optimizer.stat().st_size))
+        case "flipped bit":
+            content = bytearray(optimizer.read_bytes())
+            content[-3] ^= 1
+            optimizer.write_bytes(content)
+        case "wrong shapes":
+            save_file({name: torch.zeros(3) for name in load_file(optimizer)}, optimizer)
+        case "truncated weights":
+            weights.write_bytes(weights.read_bytes()[:500])
+        case "no weights":
+            weights.unlink()
+        case "empty state":
+            (saved / "state.json").write_text("")
+        case "another state":
+            (saved / "state.json").write_text("[]")
+        case "another step":
+            state = (saved / "state.json").read_text()
+            (saved / "state.json").write_text(state.replace('"step": ', '"step": 1'))
+        case "no sums":
+            (saved / "SHA256SUMS").unlink()
+        case "zeroed sums":
+            (saved / "SHA256SUMS").write_bytes(bytes(200))
+        case "truncated sums":
+            lines = (saved / "SHA256SUMS").read_text().splitlines(keepends=True)
+            (saved / "SHA256SUMS").write_text("".join(lines[:-1]))
+
+
+DAMAGES = [
+    "truncated optimizer",
+    "zeroed optimizer",
+    "flipped bit",
+    "wrong shapes",
+    "truncated weights",
+    "no weights",
+    "empty state",
+    "another state",
+    "another step",
+    "no sums",
+    "zeroed sums",
+    "truncated sums",
+]
+
+
+@pytest.mark.parametrize("kind", DAMAGES)
+def test_resume_uses_the_newest_intact_checkpoint(tmp_path: Path, kind: str, logged: list[str]) -> None:
+    policy, config = tiny_policy(), tiny_config(out=tmp_path)
+    optimizer = MasterAdamW(policy.model, config.optim)
+    checkpoint.save(config, 1, policy, optimizer, {})
+    before = {name: tensor.clone() for name, tensor in optimizer.state().items()}
+    for master in optimizer.masters.values():
+        master.add_(1.0)
+    checkpoint.save(config, 2, policy, optimizer, {})
+    damage(checkpoint.folder(tmp_path, 2), kind)
+    assert checkpoint.resume(config, optimizer, {}) == 1
+    assert all(torch.equal(tensor, before[name]) for name, tensor in optimizer.state().items())
+    assert "step-000002" in logged[0] and "step-000001" in logged[1]
+    assert checkpoint.steps(tmp_path) == [1]
+    assert (tmp_path / "checkpoints" / "damaged-step-000002").is_dir()
+
+
+@pytest.mark.parametrize("kind", DAMAGES)
+def test_resume_without_an_intact_checkpoint_names_all(tmp_path: Path, kind: str) -> None:
     policy, config = tiny_policy(), tiny_config(out=tmp_path)
     optimizer = MasterAdamW(policy.model, config.optim)
     for step in (1, 2):
         checkpoint.save(config, step, policy, optimizer, {})
-    (checkpoint.folder(tmp_path, 2) / "state.json").write_text(content)
-    with pytest.raises(InvalidError, match="step-000002") as caught:
+        damage(checkpoint.folder(tmp_path, step), kind)
+    with pytest.raises(InvalidError, match=r"step-000002.*step-000001") as caught:
         checkpoint.resume(config, optimizer, {})
-    assert "step-000001" in caught.value.hint
+    assert caught.value.hint
+    assert checkpoint.steps(tmp_path) == [1, 2]
 
 
-def test_resume_names_cut_optimizer_state(tmp_path: Path) -> None:
-    policy, config = tiny_policy(), tiny_config(out=tmp_path)
-    optimizer = MasterAdamW(policy.model, config.optim)
-    checkpoint.save(config, 1, policy, optimizer, {})
-    file = checkpoint.folder(tmp_path, 1) / "optimizer.safetensors"
-    file.write_bytes(file.read_bytes()[:500])
-    with pytest.raises(InvalidError, match="step-000001") as caught:
-        checkpoint.resume(config, optimizer, {})
-    assert "--resume" in caught.value.hint
+def test_resume_refuses_checkpoint_of_another_model(tmp_path: Path) -> None:
+    config = tiny_config(out=tmp_path)
+    policy, larger = tiny_policy(), tiny_policy(hidden_size=64)
+    checkpoint.save(config, 1, larger, MasterAdamW(larger.model, config.optim), {})
+    before = [param.clone() for param in policy.model.parameters()]
+    with pytest.raises(InvalidError, match="shape") as caught:
+        checkpoint.resume(config, MasterAdamW(policy.model, config.optim), {})
+    assert "policy.model" in caught.value.hint
+    assert all(torch.equal(a, b) for a, b in zip(before, policy.model.parameters(), strict=True))
 
 
 def test_steps_ignore_other_folders(tmp_path: Path) -> None:

@@ -28,11 +28,11 @@ def tiny_tokenizer() -> PreTrainedTokenizerFast:
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token=EOS)
 
 
-def tiny_policy(seed: int = 0, dtype: torch.dtype = torch.float32) -> Policy:
+def tiny_policy(seed: int = 0, dtype: torch.dtype = torch.float32, hidden_size: int = 32) -> Policy:
     torch.manual_seed(seed)
     config = LlamaConfig(
         vocab_size=len(LETTERS) + 1,
-        hidden_size=32,
+        hidden_size=hidden_size,
         intermediate_size=64,
         num_hidden_layers=2,
         num_attention_heads=4,

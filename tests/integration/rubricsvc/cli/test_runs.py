@@ -11,8 +11,12 @@ from typing import Any
 
 import pytest
 
+from rubricsvc.core.verdict import Reason
 from tests.cli import Cli, add_judge
+from tests.instant_engine import InstantEngine
 from tests.tiny_model import tiny_model
+from workers import engines
+from workers.engines.base import Failure
 
 CONFIG = """
 steps = 3
@@ -129,6 +133,33 @@ def test_runs_start_interrupted_saves_checkpoint(
     assert ran.json["steps"] == 1
     assert (tmp_path / "runs" / "first" / "checkpoints" / "step-000001" / "model" / "model.safetensors").is_file()
     assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_runs_start_resumes_after_a_judge_that_failed_at_the_first_step(
+    cli: Cli, config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    working = engines.ENGINES["instant"]
+    monkeypatch.setitem(
+        engines.ENGINES, "instant", lambda _judge: InstantEngine(lambda _question: Failure(Reason.UNREACHABLE, "down"))
+    )
+    failed = cli("runs", "start", config)
+    assert failed.code == 3 and "--resume" in failed.err
+    monkeypatch.setitem(engines.ENGINES, "instant", working)
+    ran = cli("runs", "start", config, "--resume", "--json")
+    assert (ran.code, ran.json["steps"]) == (0, 3)
+    assert "first step" in ran.err
+
+
+def test_runs_start_resumes_from_an_older_checkpoint(cli: Cli, config: Path, tmp_path: Path) -> None:
+    assert cli("runs", "start", config).code == 0
+    checkpoints = tmp_path / "runs" / "first" / "checkpoints"
+    (checkpoints / "step-000003" / "optimizer.safetensors").write_bytes(b"\0" * 100)
+    ran = cli("runs", "start", config, "--resume", "--json")
+    assert (ran.code, ran.json["steps"]) == (0, 3)
+    assert ran.json["checkpoint"].endswith("step-000003")
+    assert "damaged-step-000003" in ran.err and "step-000002" in ran.err
+    steps = cli("runs", "show", "runs/first", "--last", 9, "--json").lines
+    assert [step["step"] for step in steps] == [1, 2, 3]
 
 
 @pytest.mark.parametrize(
