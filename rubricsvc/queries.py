@@ -9,7 +9,7 @@ from pydantic import BaseModel, BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
 from rubricsvc.core.base import MAX_ID, Name
-from rubricsvc.core.states import JobStatus, Outcome
+from rubricsvc.core.states import ItemSort, JobStatus, Outcome
 
 MAX_LIMIT = 1000
 
@@ -72,6 +72,8 @@ class ItemFilters(Paging):
     """Parameters of the list of a job's items."""
 
     limit: Whole = Field(100, ge=1, le=MAX_LIMIT, description="maximum rows")
+    sort: ItemSort = Field("id", description="Order: by id, or by rising or falling reward; those without one last.")
+    policy: Name | None = Field(None, description="Filter by policy.")
     verdicts: bool = Field(True, description="Include the verdicts.")
 
 

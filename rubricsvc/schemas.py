@@ -232,6 +232,7 @@ class Item(Wire):
 
     id: int
     completion_id: int
+    policy: str = ""
     rubric_id: int
     state: ItemState
     reward: float | None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Response
 from sqlalchemy.exc import IntegrityError
@@ -80,11 +80,11 @@ def get(db: Db, job_id: IdInPath, query: Annotated[JobQuery, Query()]) -> Stored
 def items(db: Db, job_id: IdInPath, query: Annotated[ItemFilters, Query()]) -> Page[Item]:
     """List items: one reward per completion, with its verdicts."""
 
-    def fetch(session: Session, *, verdicts: bool, **paging: int) -> list[Item]:
+    def fetch(session: Session, *, verdicts: bool, **selection: Any) -> list[Item]:
         jobs.get(session, job_id)
-        rows = jobs.results(session, job_id, **paging)
+        rows = jobs.results(session, job_id, **selection)
         by_item = for_items(session, [row.id for row in rows]) if verdicts else {}
-        return [Item.of(row, verdicts=tuple(by_item.get(row.id, ()))) for row in rows]
+        return [Item.of(row, policy=row.completion.policy, verdicts=tuple(by_item.get(row.id, ()))) for row in rows]
 
     return paginate(db, fetch, lambda item: item, query)
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rubricsvc.cli.failure_hints import failure_hints
+from rubricsvc.cli.output import cell, counted, print_data, print_table, shorten
 from rubricsvc.core.jobs import JobProgress, JobSummary
-from rubricsvc.store import jobs
+from rubricsvc.services import job_items
+from rubricsvc.store import items, jobs
 
 if TYPE_CHECKING:
+    from rubricsvc.services.job_items import ItemDetail
     from rubricsvc.store.jobs import JobOutcome
     from rubricsvc.store.session import Database
-    from rubricsvc.store.tables import JobRow
+    from rubricsvc.store.tables import ItemRow, JobRow
 
 
 def summary_row(job: JobRow) -> dict[str, Any]:
@@ -44,6 +47,17 @@ def list_row(job: JobRow, outcome: JobOutcome, as_json: bool) -> dict[str, Any]:
         "mean_reward": outcome.mean_reward,
         "created_at": f"{job.created_at:%Y-%m-%d %H:%M}",
     }
+
+
+def item_row(row: ItemRow, as_json: bool) -> dict[str, Any]:
+    """Return an item's fields in a list; a table has the beginning of its prompt, and not all of them."""
+    record, prompt = job_items.item_record(row), row.completion.prompt.value.text
+    if as_json:
+        return record | {"prompt": prompt}
+    left_out = ("prompt_id", "prompt_external_id", "formula", "vetoed_by", "null_reason")
+    shown = {name: value for name, value in record.items() if name not in left_out}
+    notes = {"vetoed_by": row.vetoed_by or "", "null_reason": row.null_reason or ""}
+    return shown | {"prompt": shorten(prompt, 40)} | notes
 
 
 class JobReport(NamedTuple):
@@ -91,3 +105,51 @@ def _hints(job: JobRow, progress: JobProgress, summary: JobSummary, over_budget:
         )
     if summary.voting.get("saved", 0.0) < 0:
         yield "the cascade cost more than its last judge alone: add one with a narrower `band`, or use the last judge"
+
+
+CRITERIA_SHOWN = 3
+"""Of each completion: those that cost most."""
+
+
+def read_extremes(db: Database, job_id: int, *, worst: int, best: int) -> dict[str, Any]:
+    """Read so many of the worst and the best completions, and those without a reward with their reasons."""
+    with db.read() as session:
+        job = jobs.get(session, job_id)
+        return {
+            "worst": job_items.worst(session, job, worst),
+            "best": job_items.best(session, job, best),
+            "without_reward": job_items.without_reward(session, job, max(worst, best)),
+            "null_reasons": items.null_reasons(session, job_id),
+        }
+
+
+def print_extremes(extremes: Mapping[str, Any]) -> None:
+    """Print a table of the worst completions, of the best, and of those without a reward."""
+    for heading in ("worst", "best"):
+        if extremes[heading]:
+            print_data(f"\n{heading} completions, with the criteria that cost most")
+            _print_details(extremes[heading])
+    missing: list[ItemDetail] = extremes["without_reward"]
+    if missing:
+        print_data(f"\n{counted(sum(extremes['null_reasons'].values()), 'completion')} without a reward")
+        rows = [(*_name_cells(one), one.fields["null_reason"] or one.fields["state"]) for one in missing]
+        print_table(("completion", "policy", "prompt", "reason"), rows)
+
+
+def _print_details(details: Sequence[ItemDetail]) -> None:
+    """Print a row for each completion, and below it a row for each further criterion."""
+    rows: list[tuple[Any, ...]] = []
+    for detail in details:
+        first: tuple[Any, ...] = (detail.reward, *_name_cells(detail))
+        for part in detail.costliest[:CRITERIA_SHOWN]:
+            gain = "veto" if part.vetoes else cell(part.gain)
+            text = f"{part.criterion.key}: {shorten(part.criterion.text)}"
+            rows.append((*first, gain, part.verdict.value if part.verdict else None, text))
+            first = ("",) * len(first)
+        if not detail.costliest:
+            rows.append((*first, "", "", "nothing"))
+    print_table(("reward", "completion", "policy", "prompt", "gain if met", "value", "criterion"), rows)
+
+
+def _name_cells(detail: ItemDetail) -> tuple[Any, ...]:
+    return detail.fields["completion_id"], detail.fields["policy"], shorten(detail.prompt.text, 40)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import Annotated, Any, NoReturn
@@ -15,11 +15,11 @@ from rubricsvc.cli import output
 from rubricsvc.cli.db import database
 from rubricsvc.cli.failure_hints import lasting_hints, split
 from rubricsvc.cli.importing import SkipInvalid, import_into, report
-from rubricsvc.cli.job_reports import JobReport, list_row, read_job
+from rubricsvc.cli.job_reports import JobReport, item_row, list_row, print_extremes, read_extremes, read_job
 from rubricsvc.cli.models import fetch_if_embedded
 from rubricsvc.cli.output import MOST_ROWS, After, Json, Limit, MinCoverage, Out, counted, echo, show_page
 from rubricsvc.core.judge import Judge
-from rubricsvc.core.states import JobStatus
+from rubricsvc.core.states import ItemSort, JobStatus
 from rubricsvc.errors import InvalidError, UnavailableError
 from rubricsvc.services import submitting
 from rubricsvc.services.exporting import export_job, export_pairs
@@ -95,10 +95,41 @@ def list_(
 
 
 @app.command("show")
-def show_(job_id: Id, as_json: Json = False) -> None:
-    """Show one job with its progress and results."""
+def show_(
+    job_id: Id,
+    *,
+    worst: Annotated[int, typer.Option(min=0, max=1000, help="Number of worst completions to show.")] = 0,
+    best: Annotated[int, typer.Option(min=0, max=1000, help="Number of best completions to show.")] = 0,
+    as_json: Json = False,
+) -> None:
+    """Show one job with its progress and results; its worst and best completions, and what cost them most.
+
+    "Gain if met" is how much the reward would rise if that criterion alone were met, before veto and clip.
+    """
     with database() as db:
-        _print(read_job(db, job_id), as_json)
+        job = read_job(db, job_id)
+        extremes = read_extremes(db, job_id, worst=worst, best=best) if worst or best else {}
+    if as_json:
+        records = {name: [one.record() for one in value] for name, value in extremes.items() if name != "null_reasons"}
+        job.data.update(extremes | records)
+    _print(job, as_json, {} if as_json else extremes)
+
+
+@app.command("items")
+def items_(
+    job_id: Id,
+    *,
+    sort: Annotated[ItemSort, typer.Option(help="Order; items without a reward are last.")] = "id",
+    policy: Annotated[str | None, typer.Option(help="Filter by policy.")] = None,
+    limit: Limit = 50,
+    after: Annotated[int, typer.Option(min=0, help="List only rows after this one.")] = 0,
+    as_json: Json = False,
+) -> None:
+    """List the items of a job: a completion, its rubric and its reward."""
+    with database() as db, db.read() as session:
+        jobs.get(session, job_id)
+        rows = jobs.results(session, job_id, sort=sort, after=after, limit=limit + 1, policy=policy)
+        show_page(rows, lambda row: item_row(row, as_json), limit, as_json, empty="no items")
 
 
 @app.command()
@@ -191,9 +222,11 @@ def export(
         echo(f"{without_reward} completions have no reward; null_reason and the verdicts say why")
 
 
-def _print(report: JobReport, as_json: bool) -> None:
-    """Print one job, and its hints to stderr."""
+def _print(report: JobReport, as_json: bool, extremes: Mapping[str, Any] | None = None) -> None:
+    """Print one job, tables of its extreme completions, and its hints to stderr."""
     output.show(report.data, as_json)
+    if extremes:
+        print_extremes(extremes)
     for hint in report.hints:
         echo(f"hint: {hint}")
 

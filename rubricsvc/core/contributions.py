@@ -32,8 +32,10 @@ class Contribution:
     vetoes: bool = False
 
 
-def contributions(rubric: Rubric, verdicts: Iterable[Verdict]) -> list[Contribution]:
-    """Return the part of each criterion in the reward, in the rubric's order.
+def contributions(
+    rubric: Rubric, verdicts: Iterable[Verdict], *, min_coverage: float | None = None
+) -> list[Contribution]:
+    """Return the part of each criterion in the reward, in the rubric's order; ``min_coverage`` as of `reward`.
 
     The gain is computed with the formula itself, so it is exact for all formulas. For a weighted mean it is
     weight · (1 - value) / sum of the positive weights, for a pitfall |weight| · value / sum, and the gains add up to
@@ -41,7 +43,7 @@ def contributions(rubric: Rubric, verdicts: Iterable[Verdict]) -> list[Contribut
     """
     verdicts = list(verdicts)
     by_key = {verdict.criterion: verdict for verdict in verdicts}
-    result = reward_or_null(rubric, verdicts)
+    result = reward_or_null(rubric, verdicts, min_coverage=min_coverage)
     if result.value is None:
         return [Contribution(criterion, by_key.get(criterion.key)) for criterion in rubric.criteria]
     judged = {key: by_key[key].value for key in rubric.by_key if key in by_key}

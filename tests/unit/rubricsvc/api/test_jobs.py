@@ -253,3 +253,23 @@ def test_jobs_rescore_with_min_coverage_asks_no_judge(filled: TestClient, db: Da
     assert filled.post(path).json()["id"] == job["id"]
     again = filled.post(f"/v1/jobs/{rescored['id']}/rescore", params={"min_coverage": 0.2})
     assert (again.status_code, again.json()["id"]) == (200, rescored["id"])
+
+
+def test_jobs_items_sort_by_reward(filled: TestClient, db: Database) -> None:
+    """Each page continues after an item; one without a reward is last."""
+    _, job = submit(filled)
+    rubric, values = Rubric.model_validate(RUBRIC), iter([0.9, 0.2])
+    with db.write() as session:
+        for lease in leases.claim(session, 1, limit=10, worker="w", seconds=60):
+            value = next(values)
+            leases.record(session, [item_result(lease, rubric, [Verdict.scored(key, value) for key in "ab"])])
+    path = f"/v1/jobs/{job['id']}/items"
+    first = filled.get(path, params={"sort": "reward", "limit": 1, "verdicts": False}).json()
+    second = filled.get(path, params={"sort": "reward", "limit": 1, "after": first["next"]}).json()
+    assert [first["data"][0]["reward"], second["data"][0]["reward"]] == pytest.approx([0.2, 0.9])
+    assert second["next"] is None and first["data"][0]["policy"] == "q"
+    assert [item["id"] for item in filled.get(path, params={"sort": "-reward"}).json()["data"]] == [1, 2]
+    assert filled.get(path, params={"policy": "other"}).json()["data"] == []
+    unknown = filled.get(path, params={"sort": "-reward", "after": 99})
+    assert (unknown.status_code, unknown.json()["error"]["code"]) == (404, "not_found")
+    assert filled.get(path, params={"sort": "text"}).status_code == 422

@@ -71,6 +71,8 @@ def test_contributions_mark_the_veto_which_costs_most() -> None:
 def test_contributions_of_a_part_that_was_not_judged_are_unknown() -> None:
     partly = rubric(1, 1, min_coverage=0.5)
     assert gains(partly, 0.0, "timeout") == [1.0, None]
+    lenient = contributions(rubric(1, 1), verdicts(0.0, "timeout"), min_coverage=0.5)
+    assert [part.gain for part in lenient] == [1.0, None]
     parts = contributions(rubric(1, 1), verdicts(0.0, None))
     assert [(part.gain, part.contribution) for part in parts] == [(None, None), (None, None)]
     assert [part.verdict and part.verdict.outcome for part in parts] == ["scored", "abstained"]

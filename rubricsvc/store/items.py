@@ -1,0 +1,46 @@
+"""Items of a job: their order by reward, and why some have none."""
+
+from __future__ import annotations
+
+from typing import TypeVarTuple
+
+from sqlalchemy import Select, func, select
+from sqlalchemy.orm import Session
+
+from rubricsvc.core.states import ItemSort
+from rubricsvc.errors import NotFoundError
+from rubricsvc.store.tables import ItemRow
+
+Ts = TypeVarTuple("Ts")
+
+
+def in_order(session: Session, query: Select[*Ts], job_id: int, sort: ItemSort, after: int) -> Select[*Ts]:
+    """Restrict a query of items to those of the job that follow the item ``after`` (0: all) in this order.
+
+    Items without a reward are last, whether rewards rise or fall; ties are in the order of ids.
+
+    Raises:
+        NotFoundError: The order is by reward, and the job has no item ``after``.
+    """
+    query = query.where(ItemRow.job_id == job_id)
+    if sort == "id":
+        return query.where(ItemRow.id > after).order_by(ItemRow.id)
+    missing, falling = ItemRow.reward.is_(None), sort == "-reward"
+    query = query.order_by(missing, ItemRow.reward.desc() if falling else ItemRow.reward, ItemRow.id)
+    if not after:
+        return query
+    last = session.execute(select(ItemRow.reward).where(ItemRow.id == after, ItemRow.job_id == job_id)).first()
+    if last is None:
+        raise NotFoundError(f"job {job_id} has no item {after}", hint="continue with `next` of the previous page")
+    (reward,) = last
+    if reward is None:
+        return query.where(missing, ItemRow.id > after)
+    further = ItemRow.reward < reward if falling else ItemRow.reward > reward
+    return query.where(missing | further | (ItemRow.reward == reward) & (ItemRow.id > after))
+
+
+def null_reasons(session: Session, job_id: int) -> dict[str, int]:
+    """Count the items without a reward by reason, or by state where none is stored; the most common first."""
+    reason = func.coalesce(ItemRow.null_reason, ItemRow.state)
+    query = select(reason, func.count()).where(ItemRow.job_id == job_id, ItemRow.reward.is_(None)).group_by(reason)
+    return {str(text): count for text, count in session.execute(query.order_by(func.count().desc(), reason))}

@@ -1,0 +1,77 @@
+"""`rubricsvc jobs show --worst`, `jobs items`: what each completion got, and why."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from rubricsvc.cli.output import UNAVAILABLE
+from rubricsvc.core.rubric import Rubric
+from rubricsvc.core.verdict import Verdict
+from rubricsvc.settings import get_settings
+from rubricsvc.store import jobs, leases
+from rubricsvc.store.migrate import open_database
+from tests.cli import Cli, add_judge
+from tests.rows import item_result
+
+RUBRIC = {
+    "name": "dose",
+    "prompt": "What is the dose?",
+    "criteria": [
+        {"key": "dose", "text": "States the dose.", "weight": 3},
+        {"key": "source", "text": "Names a source.", "weight": 1, "required": True},
+    ],
+}
+VALUES = {"good": (1.0, 1.0), "half": (0.5, 1.0), "vetoed": (1.0, 0.0), "silent": (None, 1.0)}
+
+
+@pytest.fixture
+def job(cli: Cli) -> Cli:
+    """A job over four completions: rewards 1, 0.625 and 0 (vetoed), and one without."""
+    assert cli("rubrics", "import", "-", stdin=json.dumps(RUBRIC)).code == 0
+    lines = [{"prompt": "What is the dose?", "text": text, "policy": text[0]} for text in VALUES]
+    assert cli("completions", "import", "-", stdin="\n".join(map(json.dumps, lines))).code == 0
+    add_judge(cli)
+    assert cli("jobs", "submit", "--judge", "quick").code == 0
+    rubric = Rubric.model_validate({"criteria": RUBRIC["criteria"]})
+    db = open_database(get_settings().database_url)
+    with db.write() as session:
+        for lease, values in zip(
+            leases.claim(session, 1, limit=9, worker="w", seconds=60), VALUES.values(), strict=True
+        ):
+            verdicts = [
+                Verdict.failed(key, "timeout") if value is None else Verdict.scored(key, value)
+                for key, value in zip(rubric.by_key, values, strict=True)
+            ]
+            leases.record(session, [item_result(lease, rubric, verdicts)])
+        jobs.finish(session)
+    db.close()
+    return cli
+
+
+def test_show_lists_worst_and_best_with_what_cost_most(job: Cli) -> None:
+    shown = job("jobs", "show", 1, "--worst", 2, "--best", 1, "--json").json
+    assert [one["reward"] for one in shown["worst"]] == [0.0, 0.625]
+    assert [one["reward"] for one in shown["best"]] == [1.0]
+    vetoed, half = (one["costliest"] for one in shown["worst"])
+    assert [(one["criterion"], one["gain"], one["vetoes"]) for one in vetoed] == [("source", 0.25, True)]
+    assert [(one["criterion"], one["gain"], one["contribution"]) for one in half] == [("dose", 0.375, 0.375)]
+    assert shown["best"][0]["costliest"] == []
+    (silent,) = shown["without_reward"]
+    assert (silent["completion_id"], silent["reward"], silent["prompt"]) == (4, None, "What is the dose?")
+    assert sum(shown["null_reasons"].values()) == 1
+    table = job("jobs", "show", 1, "--worst", 1).out
+    assert "source: Names a source." in table and "half" not in table
+    assert "worst" not in job("jobs", "show", 1, "--json").json
+
+
+def test_items_are_sorted_and_paged(job: Cli) -> None:
+    assert [one["reward"] for one in job("jobs", "items", 1, "--sort", "reward", "--json").lines] == [0, 0.625, 1, None]
+    first = job("jobs", "items", 1, "--sort", "-reward", "--limit", 2, "--json")
+    assert [one["reward"] for one in first.lines] == [1, 0.625] and "--after 2" in first.err
+    rest = job("jobs", "items", 1, "--sort", "-reward", "--after", 2, "--json").lines
+    assert [(one["vetoed_by"], one["policy"]) for one in rest] == [("source", "v"), (None, "s")]
+    assert [one["id"] for one in job("jobs", "items", 1, "--policy", "h", "--json").lines] == [2]
+    assert job("jobs", "items", 2).code == UNAVAILABLE
+    assert "dose@1" in job("jobs", "items", 1).out
