@@ -317,7 +317,8 @@ class ImportedFile(Wire):
     omitted_labels: int = Field(description="Labels whose rubric or completion was not imported.")
     superseded: dict[str, int] = Field(description="Rubrics that exist as an earlier version, with the newest version.")
     skipped: tuple[FileProblem, ...] = Field(description="Errors of the records that were skipped.")
-    skipped_count: int
+    skipped_count: int = Field(description="Errors of the records that were skipped, listed or not.")
+    skipped_records: int
 
 
 class ErrorBody(Wire):

@@ -77,7 +77,7 @@ def run(
 def _read(file: str) -> tuple[Any, Grader, Rubric]:
     """Return the data of the only grader in a file, the grader and its rubric."""
     source = input_file(file)
-    records = [entry.data for entry in source.entries()]
+    records = list(source.parse(lambda entry: [entry.data]))
     source.errors.raise_if_any()
     if len(records) != 1:
         hint = "import items with their graders: rubricsvc rubrics import FILE --format openai_grader"

@@ -64,6 +64,8 @@ def import_and_report(file: str, format: str | None, as_json: bool, **options: A
     if as_json:
         skipped = [fields_of(error, "line", "column", "path", "code", "message") for error in result.skipped]
         data |= {"skipped": skipped, "skipped_count": result.skipped_count}
+    if as_json or result.skipped_records:
+        data["skipped_records"] = result.skipped_records
     show(data, as_json)
 
 

@@ -19,7 +19,7 @@ from rubricsvc.cli.importing import File, Format, SkipInvalid, import_and_report
 from rubricsvc.cli.output import After, Json, Limit, Out, PromptFilter, echo, print_data, print_json, show, show_list
 from rubricsvc.core.rubric import Criterion
 from rubricsvc.errors import InvalidError
-from rubricsvc.formats import Record, stream
+from rubricsvc.formats import InvalidFileError, Record, stream
 from rubricsvc.formats.native import dump
 from rubricsvc.services.importing import RECORDS
 from rubricsvc.store import prompts, rubrics
@@ -47,15 +47,34 @@ def init(
 
 @app.command()
 def lint(file: File, format: Format = None, as_json: Json = False) -> None:
-    """Check a file and list all errors in it."""
-    records = stream(input_file(file), format, check=checks.validate)
-    rows = [_summary(record) for record in records]
-    show_list(rows if as_json else rows[:MOST_ROWS], as_json)
-    if as_json:
-        return
-    if len(rows) > MOST_ROWS:
-        echo(f"… and {len(rows) - MOST_ROWS} more")
-    echo(f"{output.counted(len(rows), 'record')}, no errors")
+    """Check a file, and list all errors in it and its valid records; exit with 2 if there are errors.
+
+    With --json an error is an object with file, line, column, path, code and message.
+    """
+    source, rows, hint = input_file(file), [], ""
+    try:
+        rows = [_summary(record) for record in stream(source, format, skip_invalid=True, check=checks.validate)]
+    except InvalidFileError as error:  # no record is valid, or the file cannot be read to its end
+        if not source.errors.count:
+            source.errors.add(*error.errors)
+        hint = error.hint
+    errors = source.errors
+    with output.exit_with(output.BAD_INPUT if errors.count else output.OK):
+        if as_json:
+            show_list([*map(asdict, errors.errors), *rows], as_json)
+            return
+        for one in errors.errors:
+            echo(f"error: {one}")
+        if errors.count > len(errors.errors):
+            echo(f"… and {errors.count - len(errors.errors)} more errors")
+        if rows:
+            show_list(rows[:MOST_ROWS])
+        if len(rows) > MOST_ROWS:
+            echo(f"… and {len(rows) - MOST_ROWS} more")
+        invalid = f"{errors.invalid} invalid: {output.counted(errors.count, 'error')}"
+        echo(f"{output.counted(len(rows), 'valid record')}, {invalid if errors.count else 'no errors'}")
+        if hint:
+            echo(f"hint: {hint}")
 
 
 def _summary(record: Record) -> dict[str, Any]:

@@ -24,8 +24,6 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from rubricsvc.core import reward
-from rubricsvc.core.formulas import FormulaError
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.errors import InvalidError
 from rubricsvc.formats import (
@@ -39,11 +37,23 @@ from rubricsvc.formats import (
     paperbench,
     preferences,
 )
-from rubricsvc.formats.errors import FieldError, InvalidFileError, Location, file_error
+from rubricsvc.formats.errors import FieldError, InvalidFileError, file_error
 from rubricsvc.formats.input_file import InputFile
-from rubricsvc.formats.record import Entry, Record
+from rubricsvc.formats.record import Entry, Record, RubricCheck
+from rubricsvc.formats.rubric_errors import rubric_errors
 
-__all__ = ["FORMATS", "FieldError", "InputFile", "InvalidFileError", "Record", "Records", "detect", "load", "stream"]
+__all__ = [
+    "FORMATS",
+    "FieldError",
+    "InputFile",
+    "InvalidFileError",
+    "Record",
+    "Records",
+    "RubricCheck",
+    "detect",
+    "load",
+    "stream",
+]
 
 
 @dataclass(frozen=True)
@@ -78,9 +88,6 @@ FORMATS = {
     "cherrl": _format(cherrl.read, "sample_id prompt_input model_output"),
 }
 
-RubricCheck = Callable[[Rubric], None]
-"""Raises InvalidError, with a ``path``, for a rubric with an unknown check or invalid arguments."""
-
 
 class Records(list[Record]):
     """The records of a file, and the errors of those that were ``skipped``."""
@@ -111,17 +118,19 @@ def stream(
 ) -> Iterator[Record]:
     """Yield the records of a file one by one, as `load` does. Use them only once it has ended without an error.
 
-    ``file.errors`` has the errors of the records that were skipped. ``check`` is called with each rubric, and an
-    InvalidError that it raises is an error of the record.
+    ``file.errors`` has the errors of the records that were skipped. ``check`` is called with each rubric that will be
+    stored, and an InvalidError that it raises is an error of the record.
     """
     name = format or detect(file)
     if name not in FORMATS:
         raise InvalidError(f"unknown format {name!r}", hint=f"expected one of {', '.join(FORMATS)}", path="format")
-    errors, count = file.errors, 0
+    errors, count, file.check = file.errors, 0, check
+    owners: dict[tuple[str, str], str | None] = {}
     for record in FORMATS[name].read(file):
         before = errors.count
         if record.rubric is not None:
-            errors.add(*_rubric_errors(record.rubric, record.location, check))
+            conflicts = _name_conflicts(record, record.rubric, owners) if check is not None else ()
+            errors.add(*rubric_errors(record.rubric, record.location, check), *conflicts)
         if errors.count == before:
             count += 1
             if skip_invalid or not errors.count:
@@ -133,22 +142,17 @@ def stream(
         raise file_error(file.location, "no_records", "has no valid record")
 
 
-def _rubric_errors(rubric: Rubric, location: Location, check: RubricCheck | None) -> Iterator[FieldError]:
-    try:
-        reward.check_formula(rubric)
-    except FormulaError as error:
-        yield location.error("formula", str(error), ("formula",))
-    if check is None:
-        return
-    for number, criterion in enumerate(rubric.criteria):
-        try:
-            check(rubric.model_copy(update={"criteria": (criterion,)}))  # one by one, to report every error
-        except InvalidError as error:
-            steps = [int(step) if step.isdecimal() else step for step in error.path.split(".")[2:]]
-            short = ("check", criterion.check.name if criterion.check else "")  # written as {name: {arguments}}
-            if (*location.root, "criteria", number, *short) in location.positions:
-                steps[:2] = short
-            yield location.error("check", f"{error}; {error.hint}", ("criteria", number, *steps))
+def _name_conflicts(record: Record, rubric: Rubric, owners: dict[tuple[str, str], str | None]) -> Iterator[FieldError]:
+    """Yield an error if an earlier record has this rubric, by name and content, for another prompt.
+
+    ``owners`` has the digests of the prompts by name and digest of the rubric.
+    """
+    prompt = record.prompt.digest if record.prompt is not None else None
+    owner = owners.setdefault((record.name, rubric.digest), prompt)
+    if prompt is not None and prompt != owner:
+        whose = "another prompt" if owner else "no prompt"
+        message = f"rubric {record.name!r} with this content belongs to {whose}, in an earlier record; rename one"
+        yield record.location.error("conflict", message, ("name",))
 
 
 def detect(file: InputFile) -> str:

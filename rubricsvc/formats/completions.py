@@ -69,7 +69,7 @@ def read_trajectory(file: InputFile) -> Completion:
         InvalidError: there is no message of role ``assistant``.
         FormatError: a message is not valid.
     """
-    data = [entry.data for entry in file.entries()]
+    data = list(file.parse(lambda entry: [entry.data]))
     file.errors.raise_if_any()
     messages = data[0]["messages"] if len(data) == 1 and isinstance(data[0], dict) and "messages" in data[0] else data
     try:

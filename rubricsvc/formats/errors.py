@@ -12,7 +12,7 @@ MAX_LISTED = 20
 """Errors in the message of an exception."""
 MAX_KEPT = 1000
 """Errors of one file that are kept; more are only counted."""
-_SKIP = "correct them, or import the other records with --skip-invalid (in Python: skip_invalid=True)"
+_SKIP = "correct them; imports can leave the invalid records out with --skip-invalid (in Python: skip_invalid=True)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,15 +75,19 @@ class InvalidFileError(FormatError):
 
 
 class FileErrors:
-    """The errors of one file, in the order of its lines. The first ``MAX_KEPT`` are kept, all are counted."""
+    """The errors of one file, in the order of its lines. The first ``MAX_KEPT`` are kept, all are counted.
+
+    ``invalid`` counts the records that have errors.
+    """
 
     def __init__(self) -> None:
         self.errors: list[FieldError] = []
-        self.count = 0
+        self.count = self.invalid = 0
 
     def add(self, *errors: FieldError) -> None:
-        """Add errors."""
+        """Add the errors of one record."""
         self.count += len(errors)
+        self.invalid += bool(errors)
         self.errors += errors[: MAX_KEPT - len(self.errors)]
         self.errors.sort(key=lambda error: (error.file, error.line or 0, error.column or 0))
 

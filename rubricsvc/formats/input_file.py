@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from rubricsvc.core.validation_messages import field_messages
 from rubricsvc.formats import json_records, yaml_records
 from rubricsvc.formats.errors import FileErrors, InvalidFileError, Location, file_error
-from rubricsvc.formats.record import Entry
+from rubricsvc.formats.record import Entry, RubricCheck
 
 T = TypeVar("T")
 
@@ -47,6 +47,7 @@ class InputFile:
         self.errors = errors if errors is not None else FileErrors()
         self.is_stream = stream is not None
         self.is_folder = stream is None and self.path.is_dir()
+        self.check: RubricCheck | None = None
         self._stream = stream
         self._entries: Iterator[Entry] | None = None
 
@@ -72,11 +73,17 @@ class InputFile:
         return self._entries
 
     def parse(self, parse: Callable[[Entry], Iterable[T]]) -> Iterator[T]:
-        """Yield what ``parse`` makes of each valid record; the errors of the others are added to ``errors``."""
-        for entry in self.entries():
+        """Yield what ``parse`` makes of each valid record; the errors of the others are added to ``errors``.
+
+        Raises:
+            InvalidFileError: the file cannot be read to its end; it has the errors of the records before, too.
+        """
+        for entry in self._all_entries():
             parsed: list[T] = []
+            entry.check = self.check
             try:
-                parsed = list(parse(entry))
+                if isinstance(entry.data, dict) or not entry.errors:
+                    parsed = list(parse(entry))
             except InvalidFileError:
                 pass  # of this record; the entry has the errors
             except ValidationError as error:  # of a value that was made of valid fields
@@ -85,6 +92,13 @@ class InputFile:
             self.errors.add(*entry.errors)
             if not entry.errors:
                 yield from parsed
+
+    def _all_entries(self) -> Iterator[Entry]:
+        try:
+            yield from self.entries()
+        except InvalidFileError as error:
+            self.errors.add(*error.errors)
+            self.errors.raise_if_any(error.hint)
 
     def _read(self) -> Iterator[Entry]:
         stem, kind = self.path.stem, _KINDS.get(self.path.suffix.lower())
@@ -96,11 +110,11 @@ class InputFile:
             if kind == "jsonl":
                 documents = json_records.read_lines(stream, self.name, self.errors)
             elif kind == "json":
-                documents = json_records.read_document(self._text(stream), self.name)
+                documents = json_records.read_document(self._text(stream), self.name, self.errors)
             else:
                 documents = yaml_records.read(self._text(stream), self.name)
-            for number, (data, location) in enumerate(documents, start=1):
-                yield Entry(data, location, stem if number == 1 else f"{stem}-{number}", number)
+            for number, (data, location, errors) in enumerate(documents, start=1):
+                yield Entry(data, location, stem if number == 1 else f"{stem}-{number}", number, errors)
 
     def _open(self) -> io.BufferedReader[Any]:
         try:

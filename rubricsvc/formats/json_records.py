@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from typing import Any, BinaryIO
 
 from rubricsvc.core.strict_json import JsonError, parse
-from rubricsvc.formats.errors import FileErrors, Location, file_error
+from rubricsvc.formats.errors import FieldError, FileErrors, Location, file_error
 
 MAX_LINE = 64 * 1024 * 1024
 """Bytes of one line of JSONL."""
 
-Document = tuple[Any, Location]
-"""One record as plain data, and where it is."""
+Document = tuple[Any, Location, list[FieldError]]
+"""One record as plain data, where it is, and its errors as a text."""
 
 _GAP = re.compile(r"[\s,]*")
 
@@ -32,34 +32,61 @@ def read_lines(stream: BinaryIO, file: str, errors: FileErrors) -> Iterator[Docu
         if not line.strip():
             continue
         try:
-            yield parse(line.decode().rstrip()), Location(file, number)
+            yield from _read_record(line.decode().rstrip(), Location(file, number), errors)
         except UnicodeDecodeError as error:
             errors.add(Location(file, number).error("encoding", f"{not_utf8(error)}; save the file as UTF-8"))
-        except JsonError as error:
-            errors.add(Location(file, number, error.column).error(error.code, str(error), error.path))
 
 
-def read_document(text: str, file: str) -> Iterator[Document]:
+def _read_record(text: str, location: Location, errors: FileErrors) -> Iterator[Document]:
+    """Yield the record in a JSON text; one that is not JSON is added to ``errors``."""
+    try:
+        yield parse(text), location, []
+    except JsonError as error:
+        known = Location(location.file, location.line, error.column).error(error.code, str(error), error.path)
+        if error.code == "duplicate_key":  # the record has fields that can be validated
+            yield json.loads(text), location, [known]
+        else:
+            errors.add(known)
+
+
+def read_document(text: str, file: str, errors: FileErrors) -> Iterator[Document]:
     """Yield the records of a JSON text: the items of a list, or the one value that it is.
+
+    An item with a duplicate key or a value that cannot be stored is added to ``errors``.
 
     Raises:
         InvalidFileError: it is not JSON.
     """
+    valid = True
     try:
         data = parse(text)
     except JsonError as error:
-        raise file_error(Location(file, error.line, error.column), error.code, str(error)) from None
+        valid, data = False, _items(text)
+        if data is None:
+            raise file_error(Location(file, error.line, error.column), error.code, str(error)) from None
     start = len(text) - len(text.lstrip())
     if not isinstance(data, list):
-        yield data, Location(file, 1 + text.count("\n", 0, start))
+        yield data, Location(file, 1 + text.count("\n", 0, start)), []
         return
     decoder, end, line = json.JSONDecoder(), start + 1, 1 + text.count("\n", 0, start)
     for item in data:  # decoded once more to learn where each ends
         start = _GAP.match(text, end).end()  # type: ignore[union-attr]  # it matches the empty text too
         line += text.count("\n", end, start)
-        yield item, Location(file, line)
         end = decoder.raw_decode(text, start)[1]
+        if valid:
+            yield item, Location(file, line), []
+        else:
+            yield from _read_record(text[start:end], Location(file, line), errors)
         line += text.count("\n", start, end)
+
+
+def _items(text: str) -> list[Any] | None:
+    """Return the items of a list that is JSON but for its duplicate keys and values; None for another text."""
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return data if isinstance(data, list) else None
 
 
 def not_utf8(error: UnicodeDecodeError) -> str:

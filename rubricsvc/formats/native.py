@@ -6,7 +6,7 @@ The short forms are expanded (``_criterion``, ``_groups``, …); the values of `
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from hashlib import sha256
 from itertools import count
 from typing import Annotated, Any, TextIO
@@ -20,6 +20,7 @@ from rubricsvc.core.rubric import Criterion, Rubric, level_value
 from rubricsvc.errors import InvalidError
 from rubricsvc.formats.errors import InvalidFileError
 from rubricsvc.formats.record import Entry, Record
+from rubricsvc.formats.rubric_errors import add_hidden_errors, rubric_errors
 from rubricsvc.formats.yaml_records import write
 
 PROMPT = ("prompt", "reference", "documents", "tags", "item")
@@ -62,11 +63,24 @@ def read(entry: Entry) -> Iterator[Record]:
     if data.get("completions") and "prompt" not in data:
         entry.add("missing", "completions need the prompt that they answer", ("completions",))
     nested = {"prompt": {"messages": "prompt"}, "rubric": {}}
-    built = entry.build(_Fields, fields, nested=nested)
-    labels = tuple(_labels(entry, data.get("labels", {}), built.rubric))
+    given = data.get("labels", {})
+    try:
+        built = entry.build(_Fields, fields, nested=nested)
+        if entry.errors:
+            raise InvalidFileError(entry.errors)
+    except InvalidFileError:  # report what else is wrong, so that all can be corrected at once
+        known = add_hidden_errors(entry, fields.get("rubric", {}))
+        listed = data.get("criteria")
+        if isinstance(given, dict) and not (isinstance(listed, list) and len(known) == len(listed)):
+            given = {key: value for key, value in given.items() if key in known}
+        list(_labels(entry, given, known))
+        raise
+    labels = tuple(_labels(entry, given, built.rubric.by_key if built.rubric else None))
     if labels and len(built.completions) != 1:
         message = f"labels belong to one completion, and this record has {len(built.completions)}"
         entry.add("value_error", message, ("labels",))
+    if entry.errors and built.rubric is not None:  # of a valid record the caller asks
+        entry.errors += rubric_errors(built.rubric, entry.location, entry.check)
     name = built.name or rubric_name(built.id or entry.name)
     yield Record(built.prompt, built.rubric, built.completions, labels, built.id, name, entry.location)
 
@@ -176,7 +190,7 @@ _SHORT_FORMS: dict[str, tuple[Callable[[Any], dict[str, Any] | None], str]] = {
 }
 
 
-def _labels(entry: Entry, given: Any, rubric: Rubric | None) -> Iterator[Label]:
+def _labels(entry: Entry, given: Any, criteria: Mapping[str, Criterion] | None) -> Iterator[Label]:
     """Yield people's labels: by criterion key (or ``overall``) a value, a list of values, or values by person.
 
     A value is a number in [0, 1], a boolean, the name of a level, or null (the person could not tell).
@@ -186,9 +200,9 @@ def _labels(entry: Entry, given: Any, rubric: Rubric | None) -> Iterator[Label]:
         return
     for key, values in given.items():
         path = ("labels", key)
-        criterion = rubric.by_key.get(key) if rubric is not None else None
-        if rubric is not None and criterion is None and key != OVERALL:
-            entry.expected("unknown_criterion", f"one of {', '.join(list(rubric.by_key)[:8])}", key, path)
+        criterion = criteria.get(key) if criteria is not None else None
+        if criteria is not None and criterion is None and key != OVERALL:
+            entry.expected("unknown_criterion", f"one of {', '.join(list(criteria)[:8])}", key, path)
             continue
         for person, value in _by_person(values).items():
             try:

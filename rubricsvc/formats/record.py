@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, TypeVar
 
@@ -17,6 +17,9 @@ from rubricsvc.formats.errors import FieldError, InvalidFileError, Location
 
 Model = TypeVar("Model", bound=BaseModel)
 Text = Annotated[str, Field(min_length=1)]
+
+RubricCheck = Callable[[Rubric], None]
+"""Raises InvalidError, with a ``path``, for a rubric with an unknown check or invalid arguments."""
 
 
 class ForeignModel(BaseModel):
@@ -48,7 +51,7 @@ class Entry:
     """One record of a file: its ``data``, where it is, and the ``errors`` in it.
 
     ``number`` counts the records of the file from 1; ``name`` is the stem of the file's name, with the number behind it
-    from the second record on.
+    from the second record on. ``check`` is called with the rubric; ``faulty`` has the paths of the fields with errors.
     """
 
     data: Any
@@ -56,10 +59,17 @@ class Entry:
     name: str = ""
     number: int = 1
     errors: list[FieldError] = field(default_factory=list)
+    check: RubricCheck | None = None
+    faulty: set[FieldPath] = field(default_factory=set)
 
     def add(self, code: str, message: str, path: FieldPath = ()) -> None:
         """Add an error in the field ``path``."""
         self.errors.append(self.location.error(code, message, path))
+        self.faulty.add(path)
+
+    def is_faulty(self, path: FieldPath) -> bool:
+        """Return whether the field ``path``, or a field in it, has an error."""
+        return any(one[: len(path)] == path for one in self.faulty)
 
     def expected(self, code: str, what: str, value: Any, path: FieldPath = ()) -> None:
         """Add the error "expected ``what``, found ``value``"."""

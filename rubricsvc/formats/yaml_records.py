@@ -9,13 +9,14 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any, ClassVar, TextIO
 
 import yaml
 
 from rubricsvc.core.strict_json import JsonError, check_storable
 from rubricsvc.core.validation_messages import FieldPath
-from rubricsvc.formats.errors import InvalidFileError, Location, file_error
+from rubricsvc.formats.errors import FieldError, Location, file_error
 from rubricsvc.formats.json_records import Document
 
 MAX_DEPTH = 60
@@ -49,17 +50,21 @@ for _name, _pattern in _SCALARS.items():
 def read(text: str, file: str) -> Iterator[Document]:
     """Yield the records of all documents in the text; a document is one record or a list of them.
 
+    Tags, duplicate keys and NaN are errors of their record.
+
     Raises:
-        InvalidFileError: it is not YAML, or has tags, duplicate keys, NaN, or is nested or aliased beyond the limits.
+        InvalidFileError: it is not YAML, or is nested or aliased beyond the limits.
     """
     try:
         _check_depth(text, file)
         for node in yaml.compose_all(text, _Loader):
             builder = _Builder(file)
-            data = builder.build(node, ())
-            items = [((), data)] if not isinstance(data, list) else [((n,), item) for n, item in enumerate(data)]
+            several = isinstance(node, yaml.SequenceNode) and node.tag == _PREFIX + "seq"
+            items = [((n,), item) for n, item in enumerate(node.value)] if several else [((), node)]
             for root, item in items:
-                yield item, Location(file, *builder.positions[root], builder.positions, root)
+                data = builder.build(item, root)
+                errors, builder.errors = builder.errors, []
+                yield data, Location(file, *builder.positions[root], builder.positions, root), errors
     except yaml.MarkedYAMLError as error:
         location = Location(file, *_position(error.problem_mark or error.context_mark))
         raise file_error(location, "yaml_invalid", f"{error.problem or error.context}", _HINT) from None
@@ -76,19 +81,21 @@ def _position(mark: Any) -> tuple[int, int]:
 def _check_depth(text: str, file: str) -> None:
     """Check the depth before nodes are composed: PyYAML composes them recursively, in C without a limit."""
     depth = 0
-    for event in yaml.parse(text, _Loader):
-        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-        if depth > MAX_DEPTH:
-            location = Location(file, *_position(event.start_mark))
-            raise file_error(location, "too_deep", f"is nested deeper than {MAX_DEPTH}")
+    with suppress(yaml.YAMLError):  # it will be raised after the records before it
+        for event in yaml.parse(text, _Loader):
+            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            if depth > MAX_DEPTH:
+                location = Location(file, *_position(event.start_mark))
+                raise file_error(location, "too_deep", f"is nested deeper than {MAX_DEPTH}")
 
 
 class _Builder:
-    """Builds the data of one document, and the ``positions`` of its fields."""
+    """Builds the data of one document, the ``positions`` of its fields, and the ``errors`` that do not stop it."""
 
     def __init__(self, file: str) -> None:
         self.file = file
         self.positions: dict[FieldPath, tuple[int, int]] = {}
+        self.errors: list[FieldError] = []
         self._seen: set[int] = set()
         self._aliased = 0
 
@@ -98,25 +105,27 @@ class _Builder:
         self._aliased += id(node) in self._seen
         self._seen.add(id(node))
         if self._aliased > MAX_ALIASED:
-            raise self._error(node, "too_many_aliases", f"aliases add more than {MAX_ALIASED} values")
+            raise file_error(self._at(node), "too_many_aliases", f"aliases add more than {MAX_ALIASED} values")
         if len(path) > MAX_DEPTH:  # without aliases `_check_depth` has excluded it
             message = f"aliases are nested deeper than {MAX_DEPTH}: one may name a value that contains it"
-            raise self._error(node, "recursive_alias", message)
+            raise file_error(self._at(node), "recursive_alias", message)
         kind = node.tag.removeprefix(_PREFIX)
         if isinstance(node, yaml.ScalarNode):
             return self._scalar(node, kind)
         if kind not in ("map", "seq"):
-            raise self._tag_error(node)
+            self._add_tag(node)
         if isinstance(node, yaml.SequenceNode):
             return [self.build(item, (*path, number)) for number, item in enumerate(node.value)]
         data: dict[str, Any] = {}
         for key_node, item in node.value:
             if not isinstance(key_node, yaml.ScalarNode):
-                raise self._error(key_node, "yaml_invalid", "a key must be text")
+                self._add(key_node, "yaml_invalid", "a key must be text")
+                continue
             key = self._scalar(key_node, "str")
             if key in data:
                 message = f"duplicate key {key!r} in one mapping; keep one of them"
-                raise self._error(key_node, "duplicate_key", message)
+                self._add(key_node, "duplicate_key", message)
+                continue
             self.positions[(*path, key)] = _position(key_node.start_mark)
             data[key] = self.build(item, (*path, key))
         return data
@@ -124,20 +133,25 @@ class _Builder:
     def _scalar(self, node: Any, kind: str) -> Any:
         text = node.value
         if kind not in ("str", "!") and (kind not in _SCALARS or not _SCALARS[kind].fullmatch(text)):
-            raise self._tag_error(node)
+            self._add_tag(node)
+            kind = "str"
         data = _VALUES[kind](text) if kind in _VALUES else text
         try:
             check_storable(data)
         except JsonError as error:
-            raise self._error(node, error.code, f"{error}, found {text[:20]!r}") from None
+            self._add(node, error.code, f"{error}, found {text[:20]!r}")
+            return "-" if isinstance(data, str) else 1  # a valid value, so that the field has one error
         return data
 
-    def _tag_error(self, node: Any) -> InvalidFileError:
+    def _add_tag(self, node: Any) -> None:
         tag = node.tag.replace(_PREFIX, "!!")
-        return self._error(node, "yaml_tag", f"tag {tag} is not allowed; write plain text, numbers, lists and mappings")
+        self._add(node, "yaml_tag", f"tag {tag} is not allowed; write plain text, numbers, lists and mappings")
 
-    def _error(self, node: Any, code: str, message: str) -> InvalidFileError:
-        return file_error(Location(self.file, *_position(node.start_mark)), code, message)
+    def _add(self, node: Any, code: str, message: str) -> None:
+        self.errors.append(self._at(node).error(code, message))
+
+    def _at(self, node: Any) -> Location:
+        return Location(self.file, *_position(node.start_mark))
 
 
 _ESCAPED = re.compile(r"[^\n\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")

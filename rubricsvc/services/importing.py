@@ -56,6 +56,7 @@ class ImportResult:
     """Errors of the records that were skipped; the first ``formats.errors.MAX_KEPT``."""
     skipped_count: int = 0
     """All errors of the records that were skipped."""
+    skipped_records: int = 0
     omitted_labels: int = 0
     """Labels that were not imported because their rubric or completion was not."""
     superseded: dict[str, int] = field(default_factory=dict)
@@ -204,7 +205,8 @@ class _Importer:
         result = self.result
         if not self.skip_invalid:
             self.file.errors.raise_if_any()
-        result.skipped, result.skipped_count = self.file.errors.errors, self.file.errors.count
+        errors = self.file.errors
+        result.skipped, result.skipped_count, result.skipped_records = errors.errors, errors.count, errors.invalid
         if (kind == COMPLETIONS and not result.completions) or (kind == LABELS and not result.label_ids):
             self.file.errors.raise_if_any("correct them: no line is valid")
             raise file_error(self.file.location, "no_records", f"has no valid {kind}")

@@ -16,6 +16,7 @@ FIRST = {
     "new": {"prompts": 2, "rubrics": 2, "completions": 0},
     "existing": {"prompts": 0, "rubrics": 0, "completions": 0},
     "skipped_count": 0,
+    "skipped_records": 0,
 }
 
 
@@ -25,7 +26,7 @@ def test_init_lint_and_import(cli: Cli, tmp_path: Path) -> None:
     assert cli("rubrics", "init", "mine.yaml").code == 2
     assert cli("rubrics", "init", "mine.yaml", "--force").code == 0
     linted = cli("rubrics", "lint", "mine.yaml")
-    assert linted.code == 0 and "1 record" in linted.err
+    assert linted.code == 0 and "1 valid record" in linted.err
     assert not (tmp_path / "books").exists()
     imported = cli("rubrics", "import", "mine.yaml")
     assert imported.code == 0
@@ -36,7 +37,7 @@ def test_init_lint_and_import(cli: Cli, tmp_path: Path) -> None:
 def test_init_trajectory_is_scored_step_by_step(cli: Cli) -> None:
     assert cli("rubrics", "init", "agent.yaml", "--trajectory").code == 0
     linted = cli("rubrics", "lint", "agent.yaml")
-    assert linted.code == 0 and "1 record" in linted.err
+    assert linted.code == 0 and "1 valid record" in linted.err
     step = {"role": "assistant", "content": "Rayleigh scattering."}
     with scripted_server(labels(Yes=0.75, No=0.25)) as server:
         args = ("score", "--rubric", "agent.yaml", "--judge", server.url, "--model", "m", "--mode", "trajectory")
@@ -221,3 +222,32 @@ def test_import_names_the_line_of_an_unknown_formula(cli: Cli, tmp_path: Path) -
     (tmp_path / "r.yaml").write_text("criteria: [a]\nformula: helthbench\n")
     ran = cli("rubrics", "import", "r.yaml")
     assert ran.code == 2 and "r.yaml:2:1: formula: " in ran.err
+
+
+def test_lint_reports_all_errors_and_the_valid_records(cli: Cli, tmp_path: Path) -> None:
+    bad = "".join(
+        f"- {{prompt: q{n}, criteria: [{{text: a, weight: x, check: {{contains: {{}}}}}}]}}\n" for n in range(30)
+    )
+    (tmp_path / "r.yaml").write_text("- {prompt: ok, criteria: [a]}\n" + bad)
+    ran = cli("rubrics", "lint", "r.yaml")
+    assert ran.code == 2 and ran.err.count("r.yaml:") == 60 and "skip-invalid" not in ran.err
+    assert ran.out.splitlines()[1].split()[0] == "r"
+    lines = cli("rubrics", "lint", "r.yaml", "--json").lines
+    errors = [line for line in lines if "code" in line]
+    assert {(one["line"], one["path"], one["code"]) for one in errors} == {
+        (n + 2, *fault)
+        for n in range(30)
+        for fault in (("criteria[0].weight", "float_type"), ("criteria[0].check.contains.terms", "check"))
+    }
+    assert [line["name"] for line in lines if "code" not in line] == ["r"]
+    ran = cli("rubrics", "import", "r.yaml", "--skip-invalid", "--json")
+    assert (ran.code, ran.json["skipped_count"], ran.json["skipped_records"]) == (0, 60, 30)
+    assert "skipped_records  30" in cli("rubrics", "import", "r.yaml", "--skip-invalid").out
+
+
+def test_lint_and_import_report_one_rubric_of_two_prompts(cli: Cli, tmp_path: Path) -> None:
+    lines = ["- {prompt: a, name: same, criteria: [x]}", "- {prompt: b, name: same, criteria: [x]}"]
+    (tmp_path / "r.yaml").write_text("\n".join(lines))
+    for command in ("lint", "import"):
+        ran = cli("rubrics", command, "r.yaml")
+        assert ran.code == 2 and "r.yaml:2:" in ran.err and "'same'" in ran.err

@@ -139,8 +139,8 @@ BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "\n".join(
 def test_load_reports_the_position_of_invalid_yaml(
     tmp_path: Path, text: str, line: int, column: int | None, code: str
 ) -> None:
-    error = only_error(write(tmp_path, "r.yaml", text))
-    assert (error.line, error.code) == (line, code)
+    (error,) = (error for error in invalid(write(tmp_path, "r.yaml", text)).errors if error.code == code)
+    assert error.line == line
     assert column in (None, error.column)
 
 
@@ -315,3 +315,71 @@ def test_load_limits_the_length_of_messages(tmp_path: Path, record: dict[str, ob
 def test_load_limits_the_length_of_duplicate_keys(tmp_path: Path) -> None:
     error = invalid(write(tmp_path, "r.jsonl", '{"%s": 1, "%s": 2}\n' % (("x" * 1_000_000,) * 2)))
     assert error.errors[0].code == "duplicate_key" and len(str(error)) < 2000
+
+
+def positions(path: Path) -> set[tuple[int | None, str, str]]:
+    return {(error.line, error.path, error.code) for error in invalid(path).errors}
+
+
+def test_load_reports_what_other_faults_hide(tmp_path: Path) -> None:
+    text = """
+- prompt: a
+  criteria: [{text: a, weight: high}, {text: b}]
+  formula: wighted
+  labels: {c9: 1, c2: 7}
+  completions: [x]
+- prompt: b
+  criteria: [{text: a, scale: [5, 1]}, {text: b, group: x/y}]
+  groups: {x: 1}
+  formula: tree
+  labels: {c1: fine}
+  completions: [x]
+- {prompt: c, criteria: [a], labels: {c9: 1}, formula: wighted, completions: [x]}
+"""
+    assert positions(write(tmp_path, "r.yaml", text)) == {
+        (3, "criteria[0].weight", "float_type"),
+        (4, "formula", "formula"),
+        (5, "labels.c9", "unknown_criterion"),
+        (5, "labels.c2", "less_than_equal"),
+        (8, "criteria[0].scale", "value_error"),
+        (7, "", "value_error"),
+        (13, "labels.c9", "unknown_criterion"),
+        (13, "formula", "formula"),
+    }
+
+
+def test_load_reports_no_error_that_follows_from_another(tmp_path: Path) -> None:
+    text = """
+- prompt: a
+  criteria: [{key: 5, text: a, weight: 1}, {key: b, weight: 1, text: b}]
+  formula: calculate_output
+  expression: a + b
+- {prompt: b, criteria: [{key: a, text: a, scale: 7}], labels: {a: good}, completions: [x]}
+- {prompt: c, criteria: [{weight: none, text: a}, {text: b, weight: 0}]}
+"""
+    assert positions(write(tmp_path, "r.yaml", text)) == {
+        (3, "criteria[0].key", "string_type"),
+        (6, "criteria[0].scale", "shape"),
+        (7, "criteria[0].weight", "float_type"),
+    }
+
+
+def test_load_reports_faults_of_text_with_those_of_fields(tmp_path: Path) -> None:
+    text = (
+        "prompt: a\nprompt: b\ncriteria: [{text: !x a, weight: .nan}]\nnone: 1\n---\nprompt: c\ncriteria: []\n---\n[a"
+    )
+    path = write(tmp_path, "r.yaml", text)
+    found = [(2, "duplicate_key"), (3, "yaml_tag"), (3, "unstorable"), (4, "extra_forbidden"), (7, "too_short")]
+    with pytest.raises(InvalidFileError) as caught:
+        load(path, "native", skip_invalid=True)
+    assert [(error.line, error.code) for error in caught.value.errors] == [*found, (10, "yaml_invalid")]
+    lines = [
+        '{"prompt": "a", "prompt": "b", "criteria": [1]}',
+        '{"prompt": "a", "criteria": [{"text": "a", "weight": NaN}]}',
+        '{"prompt": "a", "criteria": 2}',
+        GOOD.strip(),
+    ]
+    path = write(tmp_path, "r.json", "[" + ",\n".join(lines) + "]")
+    of_json = [(1, "duplicate_key"), (1, "model_type"), (2, "json_invalid"), (3, "tuple_type")]
+    assert [(error.line, error.code) for error in invalid(path).errors] == of_json
+    assert len(load(path, "native", skip_invalid=True)) == 1
