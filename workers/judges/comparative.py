@@ -27,7 +27,7 @@ from workers.judges.replies import ParsedReply, ReplyError, ReplyModel, items_by
 from workers.judges.requests import AskedCriterion, JudgeCall, render_criterion
 from workers.judges.template import JudgeTemplate, SharedPrompt, load
 
-VERSION = f"2, {readout.VERSION}, {written.VERSION}"
+VERSION = f"3, {readout.VERSION}, {written.VERSION}"
 """Part of the questions' fingerprint. Raise it when the same group would be shown in another way, or the same replies
 made into other scores."""
 
@@ -132,7 +132,7 @@ def verdicts(call: JudgeCall, parsed: ParsedReply, judge: Judge, shown: SharedPr
     """Return one verdict for each completion of the group, in the order of their ids."""
     scores: dict[str, GroupScore] = parsed.content
     reply, common = parsed.reply, call.common_fields(parsed.reply, shown)
-    if load(judge).repeated_by(*(score.rationale for score in scores.values())):
+    if any(load(judge).words.repeated_by("rationale", score.rationale) for score in scores.values()):
         return call.failed(Reason.TEMPLATE_COPIED, "the reply repeats the words of the judge's template", reply, shown)
     return [
         Verdict.scored(one.criterion.key, scores[one.id].score, rationale=scores[one.id].rationale, **common)

@@ -23,23 +23,28 @@ from rubricsvc.core.templates import fill, template_data
 from rubricsvc.core.verdict import Reason, Verdict
 from workers.engines.base import Question
 from workers.judges import readout
+from workers.judges.copying import TemplateWords
 from workers.judges.replies import ParsedReply, ReplyError, object_schema, parse_items
 from workers.judges.requests import AskedCriterion, JudgeCall, join_notes
 from workers.judges.template import JudgeTemplate, SharedPrompt, TextTemplate, sections
 from workers.judges.untrusted import clean
 from workers.judges.written import value_on_scale
 
-VERSION = "2"
+VERSION = "3"
 """As in the other modes: raise it when the same prompt would be sent, or the same reply parsed, in another way."""
 
 _FILE = Path(__file__).parent / "prompts" / "custom" / "endings.txt"
-_EXAMPLE_STEP = "what you look at: what you find"
 
 
 @lru_cache
 def _endings() -> tuple[dict[str, TextTemplate], str]:
     content = _FILE.read_bytes()
     return {name: TextTemplate(body) for name, body in sections(content.decode()).items()}, sha256(content).hexdigest()
+
+
+@lru_cache
+def _example() -> TemplateWords:
+    return TemplateWords(_endings()[0]["number"].text)
 
 
 def identity() -> list[str]:
@@ -111,13 +116,14 @@ def _schema(result: dict[str, Any]) -> dict[str, Any]:
 
 def parse(call: JudgeCall, text: str) -> dict[str, Any]:
     """Return the verdict's value and rationale in a written reply."""
-    result, reasoning = _result(text, call.levels)
-    if _EXAMPLE_STEP in reasoning:
+    result, steps = _result(text, call.levels)
+    if any(_example().repeated_by(field, part) for step in steps for field, part in _fields(step).items()):
         raise ReplyError(Reason.TEMPLATE_COPIED, "the reply repeats the example of a step")
     try:
         value = _value(result, call)
     except ValueError as error:
         raise ReplyError(Reason.OUT_OF_RANGE, str(error)) from None
+    reasoning = "\n".join(map(_step_text, steps))
     return {"value": value, "rationale": join_notes(str(result) if call.levels else "", reasoning)}
 
 
@@ -127,26 +133,33 @@ def verdicts(call: JudgeCall, parsed: ParsedReply, judge: Judge, shown: SharedPr
     return [Verdict.scored(call.asked[0].criterion.key, **fields)]
 
 
-def _result(text: str, labels: tuple[str, ...]) -> tuple[Any, str]:
-    """Return the result and its reasoning.
+def _result(text: str, labels: tuple[str, ...]) -> tuple[Any, list[Any]]:
+    """Return the result and the steps to it.
 
     Raises:
         ValueError: The reply has no result.
     """
     bare = text.strip()
     if bare in labels:
-        return bare, ""
+        return bare, []
     with suppress(ValueError):
-        return float(bare), ""
+        return float(bare), []
     (reply,) = parse_items(text, _with_result, lambda one: ("the result", one["result"]))
     steps = reply.get("steps")
-    return reply["result"], "\n".join(map(_step_text, steps)) if isinstance(steps, list) else ""
+    return reply["result"], steps if isinstance(steps, list) else []
 
 
 def _with_result(value: dict[str, Any]) -> list[dict[str, Any]]:
     if "result" not in value:
         raise ValueError("the reply's JSON object has no key 'result'")
     return [value]
+
+
+def _fields(step: Any) -> dict[str, str]:
+    """Return the texts of a step by field; of a step in another form, its text as a description."""
+    if isinstance(step, dict):
+        return {field: text for field, text in step.items() if isinstance(text, str)}
+    return {"description": step} if isinstance(step, str) else {}
 
 
 def _step_text(step: Any) -> str:

@@ -32,12 +32,12 @@ from pathlib import Path
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.errors import InvalidError, cut
+from workers.judges.copying import TemplateWords
 from workers.judges.untrusted import CleanText, QuoteIndex, clean, fence
 
 _DOCUMENTS = "_documents"
 _FOLDER = Path(__file__).parent / "prompts"
 _HEADING = re.compile(r"^=== (\w+) ===$", re.MULTILINE)
-_MIN_COPIED_WORDS = 4
 _PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
 
 
@@ -121,15 +121,11 @@ class JudgeTemplate:
         """Whether it shows several texts in the completion's place."""
         return "entry" in self.texts
 
-    def repeated_by(self, *texts: str) -> bool:
-        """Return whether one of the judge's texts has its words from the instructions of the template."""
-        copied = (words for words in map(_words, texts) if len(words) >= _MIN_COPIED_WORDS)
-        return any(" ".join(words) in self._instructions for words in copied)
-
     @cached_property
-    def _instructions(self) -> str:
+    def words(self) -> TemplateWords:
+        """The words of the instructions, which are no answer."""
         sections = [self.texts[name].text for name in ("criterion", "criteria") if name in self.texts]
-        return " ".join(_words("\n".join([self.system, *sections])))
+        return TemplateWords("\n".join([self.system, *sections]))
 
     def mark_empty(self, fenced: str, text: str) -> str:
         """Return the fenced text, with a note under it where ``text`` is blank."""
@@ -147,10 +143,6 @@ class JudgeTemplate:
                 path="judge.template",
             )
         return self.texts[section].fill(values)
-
-
-def _words(text: str) -> list[str]:
-    return re.findall(r"\w+", text.casefold())
 
 
 def load(judge: Judge) -> JudgeTemplate:

@@ -29,7 +29,7 @@ from workers.judges.requests import AskedCriterion, JudgeCall, join_notes, raw_t
 from workers.judges.template import JudgeTemplate, SharedPrompt, load
 from workers.judges.untrusted import clean
 
-VERSION = "4"
+VERSION = "5"
 """Part of the questions' fingerprint. Raise it when the same rubric would be asked in other words, or the same reply
 parsed in another way: by a change of the level names, the schema, the cleaning in ``untrusted``, or the parsing."""
 
@@ -155,7 +155,10 @@ def _verdict(call: JudgeCall, one: AskedCriterion, parsed: ParsedReply, judge: J
         fields["detail"] = join_notes(message, fields["detail"])
         return Verdict.failed(key, reason, **fields, raw=raw_text(parsed.reply))
 
-    if load(judge).repeated_by(written.rationale, *(quote.quote for quote in quotes if quote.start is None)):
+    repeated = load(judge).words.repeated_by
+    if repeated("rationale", written.rationale) or any(
+        repeated("evidence", quote.quote) for quote in quotes if quote.start is None
+    ):
         return failed(Reason.TEMPLATE_COPIED, "the reply repeats the words of the judge's template")
     try:
         value = value_on_scale(scale, written.verdict)

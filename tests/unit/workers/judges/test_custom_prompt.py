@@ -100,6 +100,12 @@ def test_parse_takes_bare_labels_and_other_steps() -> None:
             result(7, steps=[{"description": "what you look at", "conclusion": "what you find"}]),
             Reason.TEMPLATE_COPIED,
         ),
+        (
+            result(7, steps=[{"description": "What_you look AT.", "conclusion": "It is right."}]),
+            Reason.TEMPLATE_COPIED,
+        ),
+        (result(7, steps=[{"description": "Look", "conclusion": "<what you find>"}]), Reason.TEMPLATE_COPIED),
+        (result(7, steps=["what you look at"]), Reason.TEMPLATE_COPIED),
         (result(11), Reason.OUT_OF_RANGE),
         (result(-1), Reason.OUT_OF_RANGE),
         (result(True), Reason.OUT_OF_RANGE),

@@ -217,8 +217,20 @@ EXAMPLE = {"rationale": "your reasons in one or two sentences", "evidence": ["ex
         {"rationale": f"<{EXAMPLE['rationale']}>."},
         {"evidence": EXAMPLE["evidence"]},
         {"rationale": "Give reasons first, and the verdict last!", "verdict": "cannot_tell"},
+        {"rationale": "YOUR  REASONS\nin one or two sentences"},
+        {"rationale": "your_reasons_in_one_or_two_sentences"},
+        {"rationale": "Your reasons -- in 1 or 2 sentences..."},
+        {"rationale": "Your reasons in １ or ２ sentences"},
+        {"rationale": "your reasons in one\u200b or two\u00ad sentences"},
+        {"rationale": "My reasons in one or two short sentences."},
+        {"rationale": "your reasons"},
+        {"rationale": "your reasons in one or two sentences: the answer greets the user"},
+        {"rationale": "It is met (your reasons in one or two sentences)."},
+        {"rationale": "<rationale>"},
+        {"evidence": ["Exact words"]},
+        {"evidence": ["It greets.", "words quoted from the answer: hello"]},
     ],
-    ids=["example", "in brackets", "quote", "instruction"],
+    ids=str,
 )
 def test_verdicts_fail_on_words_of_the_template(fields: dict[str, object]) -> None:
     for count in (1, 2):
@@ -230,6 +242,15 @@ def test_verdicts_fail_on_words_of_the_template(fields: dict[str, object]) -> No
 def test_verdicts_may_quote_words_of_the_template_from_the_completion() -> None:
     quote = str(EXAMPLE["rationale"])
     (verdict,) = read(call(), json.dumps(finding(evidence=[quote])), original=f"Write: {quote}.")
+    assert verdict.outcome == "scored"
+
+
+@pytest.mark.parametrize(
+    "rationale",
+    ["", "Yes.", "The answer gives reasons in two sentences.", "Your reasons are sound, but no source is named.", "It is"],
+)
+def test_verdicts_keep_rationales_that_share_words_with_the_template(rationale: str) -> None:
+    (verdict,) = read(call(), json.dumps(finding(rationale=rationale)))
     assert verdict.outcome == "scored"
 
 
