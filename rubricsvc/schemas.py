@@ -199,8 +199,7 @@ class StoredJudge(Stored):
 class StoredJob(Stored):
     """A stored job.
 
-    ``progress`` and ``summary`` are None in lists, since both are computed. ``summary`` is set once the job is
-    finished, or earlier on request.
+    ``summary`` reads every verdict: it is None in lists, and until the job is finished unless it is requested.
     """
 
     name: str

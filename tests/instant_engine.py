@@ -12,7 +12,7 @@ from workers.engines.base import EngineRequest, Failure, Question, Reply
 
 Answer = Callable[[Question], Reply | Failure]
 
-_USAGE = Usage(prompt=100.0, cached=90.0, completion=1.0)
+_USAGE = Usage(prompt=100, cached=90, completion=1)
 
 
 class InstantEngine:

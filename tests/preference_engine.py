@@ -14,7 +14,7 @@ Taste = Callable[[str], float]
 """What an answer is worth, in [0, 1]."""
 
 _ANSWER = re.compile(r"^Answer ([A-Z]):\n<(answer-[0-9a-f]{8})>\n(.*?)\n</\2>$", re.DOTALL | re.MULTILINE)
-_USAGE = Usage(prompt=100.0, cached=50.0, completion=10.0)
+_USAGE = Usage(prompt=100, cached=50, completion=10)
 
 
 def answers_in(shared: str) -> dict[str, str]:

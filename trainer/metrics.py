@@ -94,16 +94,16 @@ def reward_metrics(rewards_GM: Tensor, std_floor: float = 0.0) -> Metrics:
 
 
 def verdict_metrics(scored: Sequence[ScoredRollout], by_criterion: bool) -> Metrics:
-    """Return counts of verdicts, failed verdicts and vetoes, and the mean value of each criterion where asked for.
+    """Return counts of verdicts and vetoes, and the mean value of each criterion where asked for.
 
-    ``judge/failed/<reason>`` counts failed verdicts by `rubricsvc.core.verdict.Reason`; reasons that did not occur are
-    left out.
+    ``verdicts`` does not count the ``failed_verdicts``. ``judge/failed/<reason>`` counts these by
+    `rubricsvc.core.verdict.Reason`; reasons that did not occur are left out.
     """
     verdicts = [verdict for result in scored for verdict in result.verdicts]
     failed = Counter(str(verdict.reason) for verdict in verdicts if verdict.outcome == "failed")
     vetoed = sum(result.reward.vetoed_by is not None for result in scored)
     metrics: Metrics = {
-        "verdicts": len(verdicts),
+        "verdicts": len(verdicts) - failed.total(),
         "failed_verdicts": failed.total(),
         "vetoed_fraction": vetoed / len(scored),
     }

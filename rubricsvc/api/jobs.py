@@ -66,8 +66,14 @@ def submit(
 
 @router.get("", responses=error_responses())
 def page(db: Db, query: Annotated[JobFilters, Query()]) -> Page[StoredJob]:
-    """List jobs, oldest first."""
-    return paginate(db, jobs.page, _of, query)
+    """List jobs, oldest first, with their progress."""
+
+    def fetch(session: Session, **paging: Any) -> list[StoredJob]:
+        rows = jobs.page(session, **paging)
+        progress = jobs.progress_of(session, [row.id for row in rows])
+        return [_of(row, progress=progress[row.id]) for row in rows]
+
+    return paginate(db, fetch, lambda job: job, query)
 
 
 @router.get("/{job_id}", responses=error_responses(404))

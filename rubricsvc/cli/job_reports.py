@@ -103,6 +103,11 @@ def _hints(job: JobRow, progress: JobProgress, summary: JobSummary, over_budget:
             f"{sum(summary.vetoed.values())} of {summary.rewards} rewards are vetoed by a required criterion"
             f" ({criteria}); `rubricsvc jobs export {job.id}` shows which"
         )
+    if summary.quotes and summary.quotes_not_found:
+        share = (
+            f"{summary.quotes_not_found} of {summary.quotes} quotes ({summary.quotes_not_found / summary.quotes:.0%})"
+        )
+        yield f"{share} are not in the completions; `require_evidence` in a judge file fails such verdicts"
     if summary.voting.get("saved", 0.0) < 0:
         yield "the cascade cost more than its last judge alone: add one with a narrower `band`, or use the last judge"
 

@@ -253,8 +253,8 @@ def _wait(db: Database, job_id: int, as_json: bool) -> NoReturn:
         output.progress_bar(f"job {job_id}") as bar,
     ):
         for now in follow(db, job_id, echo):
-            first = now.verdicts if first is None else first
-            speed = (now.verdicts - first) / max(time.monotonic() - started, 0.1)
+            first = now.written_verdicts if first is None else first
+            speed = (now.written_verdicts - first) / max(time.monotonic() - started, 0.1)
             failures = f", {now.failed_verdicts} failed" if now.failed_verdicts else ""
             bar.update(now.finished, now.total, f"{now.verdicts} verdicts{failures}, {speed:.1f}/s")
         report = read_job(db, job_id)

@@ -16,13 +16,18 @@ class JobProgress(Value):
     done: int
     failed: int
     cancelled: int
-    verdicts: int
+    verdicts: int = Field(description="Verdicts that did not fail.")
     failed_verdicts: int
 
     @property
     def finished(self) -> int:
         """Items that are done, failed or cancelled."""
         return self.done + self.failed + self.cancelled
+
+    @property
+    def written_verdicts(self) -> int:
+        """Verdicts, failed ones included."""
+        return self.verdicts + self.failed_verdicts
 
 
 class ReservedBudget(Value):
@@ -39,6 +44,11 @@ class JobSummary(Value):
     mean_reward: float | None
     reasons: dict[str, int] = Field(description="Failed verdicts by reason.")
     vetoed: dict[str, int] = Field(description="Vetoed rewards by required criterion.")
-    cached_share: float | None = Field(description="Share of prompt tokens read from the prefix cache.")
+    cached_share: float | None = Field(
+        description="Share of prompt tokens read from the prefix cache, over the verdicts whose engine counts them;"
+        " null if none does."
+    )
+    quotes: int | None = Field(description="Quotes in the verdicts; null if no judge quoted.")
+    quotes_not_found: int | None = Field(description="Quotes that are not in the completion.")
     voting: dict[str, float]
     reserved: ReservedBudget

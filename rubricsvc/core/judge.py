@@ -139,7 +139,7 @@ class Price(Value):
 
     def cost_of(self, usage: Usage) -> float:
         """Return the cost of a call in US dollars."""
-        return self.cost(usage.prompt, usage.completion, usage.cached)
+        return self.cost(usage.prompt, usage.completion, usage.cached or 0)
 
 
 class Endpoint(Value):

@@ -180,11 +180,20 @@ def mean_known(values: Iterable[float | None]) -> float | None:
 
 
 def total_usage(usages: Iterable[Usage | None]) -> Usage | None:
-    """Return the sum of the usages that are not None; None without any."""
+    """Return the sum of the usages that are not None; None without any.
+
+    Cached tokens are None if any of them are: their share of the sum of prompt tokens would be too low.
+    """
     known = [usage for usage in usages if usage is not None]
     if not known:
         return None
-    return Usage(**{name: sum(getattr(usage, name) for usage in known) for name in Usage.model_fields})
+    cached = [usage.cached for usage in known if usage.cached is not None]
+    return Usage(
+        prompt=sum(usage.prompt for usage in known),
+        cached=sum(cached) if len(cached) == len(known) else None,
+        completion=sum(usage.completion for usage in known),
+        cost=sum(usage.cost for usage in known),
+    )
 
 
 def _texts(verdict: Verdict) -> dict[str, object]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from math import isfinite
 from typing import Annotated
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from rubricsvc.core.base import UnitInterval, Value
 from rubricsvc.core.states import Outcome
@@ -94,22 +95,41 @@ class Evidence(Value):
     end: int | None = None
 
 
+def _whole(tokens: object) -> object:
+    """Round a number of tokens: verdicts stored by earlier versions have fractions."""
+    return round(tokens) if isinstance(tokens, float) and isfinite(tokens) else tokens
+
+
+Tokens = Annotated[int, BeforeValidator(_whole)]
+
+
 class Usage(Value):
     """Tokens of a call, and its ``cost`` in US dollars where a price is known.
 
-    Verdicts of one call carry equal shares of it.
+    ``cached`` tokens are a part of the ``prompt``; None where the engine does not count them. Verdicts of one call
+    carry shares of its usage, whose sums are the call's.
     """
 
-    prompt: float = 0.0
-    cached: float = 0.0
-    completion: float = 0.0
+    prompt: Tokens = 0
+    cached: Tokens | None = None
+    completion: Tokens = 0
     cost: float = 0.0
 
-    def divided(self, count: int) -> Usage:
-        """Return one of ``count`` equal shares."""
+    def split(self, count: int) -> list[Usage]:
+        """Return ``count`` shares that differ by one token at most; their sums are this usage."""
         if count == 1:  # nearly always, and validation costs as much as the rest of a readout
-            return self
-        return Usage(**{name: getattr(self, name) / count for name in Usage.model_fields})
+            return [self]
+        prompt, completion = (_even(tokens, count) for tokens in (self.prompt, self.completion))
+        cached = [None] * count if self.cached is None else _even(self.cached, count)
+        return [
+            Usage(prompt=p, cached=hit, completion=c, cost=self.cost / count)
+            for p, hit, c in zip(prompt, cached, completion, strict=True)
+        ]
+
+
+def _even(total: int, count: int) -> list[int]:
+    share, rest = divmod(total, count)
+    return [share + (place < rest) for place in range(count)]
 
 
 class Vote(Value):

@@ -152,11 +152,11 @@ def _tokens(verdicts: Iterable[Verdict], models: Mapping[str, str]) -> dict[str,
     spent: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for verdict in verdicts:
         if verdict.usage is not None and verdict.criterion in models:
-            prompt, completion = round(verdict.usage.prompt), round(verdict.usage.completion)
+            prompt, completion = verdict.usage.prompt, verdict.usage.completion
             spent[models[verdict.criterion]].update(
                 prompt_tokens=prompt,
                 completion_tokens=completion,
                 total_tokens=prompt + completion,
-                cached_tokens=round(verdict.usage.cached),
+                cached_tokens=verdict.usage.cached or 0,
             )
     return {model: Tokens(**counts) for model, counts in spent.items()}

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from sqlalchemy import Select, case, func, select, update
+from sqlalchemy import ColumnElement, Select, case, func, select, update
 from sqlalchemy.orm import Session, joinedload
 
 from rubricsvc.core.fingerprint import digest
@@ -208,12 +208,23 @@ def outcomes(session: Session, job_ids: Sequence[int]) -> dict[int, JobOutcome]:
 
 def progress(session: Session, job_id: int) -> JobProgress:
     """Return the number of items by state, and of verdicts."""
+    return progress_of(session, [job_id])[job_id]
+
+
+def progress_of(session: Session, job_ids: Sequence[int]) -> dict[int, JobProgress]:
+    """Return the progress of each of these jobs."""
     counted = (func.count(), func.sum(ItemRow.verdicts), func.sum(ItemRow.failed_verdicts))
-    query = select(ItemRow.state, *counted).where(ItemRow.job_id == job_id).group_by(ItemRow.state)
-    rows = {state: tuple(map(int, sums)) for state, *sums in session.execute(query)}
-    total, written, failed = map(sum, zip((0, 0, 0), *rows.values(), strict=True))
-    states = {state: rows.get(state, (0,))[0] for state in (PENDING, LEASED, DONE, FAILED, CANCELLED)}
-    return JobProgress(total=total, verdicts=written, failed_verdicts=failed, **states)
+    query = select(ItemRow.job_id, ItemRow.state, *counted).where(ItemRow.job_id.in_(job_ids))
+    by_job: dict[int, dict[str, tuple[int, ...]]] = {job_id: {} for job_id in job_ids}
+    for job_id, state, *sums in session.execute(query.group_by(ItemRow.job_id, ItemRow.state)):
+        by_job[job_id][state] = tuple(map(int, sums))
+    return {job_id: _progress(by_state) for job_id, by_state in by_job.items()}
+
+
+def _progress(by_state: Mapping[str, tuple[int, ...]]) -> JobProgress:
+    total, written, failed = map(sum, zip((0, 0, 0), *by_state.values(), strict=True))
+    states = {state: by_state.get(state, (0,))[0] for state in (PENDING, LEASED, DONE, FAILED, CANCELLED)}
+    return JobProgress(total=total, verdicts=written - failed, failed_verdicts=failed, **states)
 
 
 def summary(session: Session, job_id: int) -> JobSummary:
@@ -226,11 +237,11 @@ def summary(session: Session, job_id: int) -> JobSummary:
         .order_by(func.count().desc(), ItemRow.vetoed_by)
     )
     behind = verdicts.with_verdicts(select(ItemRow.id).where(ItemRow.job_id == job_id))
-    tokens = [func.sum(VerdictRow.details["usage", name].as_float()) for name in ("prompt", "cached")]
-    by_reason = behind.with_only_columns(VerdictRow.reason, func.count(), *tokens).group_by(VerdictRow.reason)
+    sums: list[Any] = [func.sum(column) for column in (*_cached_tokens(), *verdicts.quote_counts(session))]
+    by_reason = behind.with_only_columns(VerdictRow.reason, func.count(), *sums).group_by(VerdictRow.reason)
     count, mean = session.execute(rewards).one()
     rows = session.execute(by_reason).all()
-    prompt, cached = (sum(row[number] or 0.0 for row in rows) for number in (2, 3))
+    prompt, cached, quotes, found = (sum(row[number] or 0 for row in rows) for number in range(2, 6))
     judge = get(session, job_id).judge.value
     return JobSummary(
         rewards=count,
@@ -239,8 +250,16 @@ def summary(session: Session, job_id: int) -> JobSummary:
         vetoed={str(key): number for key, number in session.execute(vetoed)},
         reserved=budgets.reserved_totals(session, job_id),
         cached_share=round(cached / prompt, 4) if prompt else None,
+        quotes=int(quotes) or None,
+        quotes_not_found=int(quotes - found) if quotes else None,
         voting=voting_summary(judge, _votes(session, behind)) if judge.members or judge.pairwise else {},
     )
+
+
+def _cached_tokens() -> tuple[ColumnElement[float | None], ...]:
+    """Return the prompt tokens and the cached ones of a verdict; null where the engine does not count cached ones."""
+    prompt, cached = (VerdictRow.details["usage", name].as_float() for name in ("prompt", "cached"))
+    return case((cached.is_not(None), prompt)), cached
 
 
 def budget_message(session: Session, job_id: int) -> str | None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, TypeVarTuple
 
-from sqlalchemy import Select, select, tuple_
+from sqlalchemy import ColumnElement, Select, cast, func, select, tuple_
+from sqlalchemy.dialects.postgresql import JSONB, JSONPATH
 from sqlalchemy.orm import Session
 
 from rubricsvc.core.questions import QuestionSet
@@ -117,6 +118,17 @@ def for_items(session: Session, item_ids: Iterable[int]) -> dict[int, list[Verdi
         ):
             found.setdefault(item_id, []).append(row.verdict_on(criterion))
     return found
+
+
+def quote_counts(session: Session) -> tuple[ColumnElement[int], ColumnElement[int]]:
+    """Return the number of a verdict's quotes, and of those that are in the completion."""
+    details = VerdictRow.details
+    if session.get_bind().dialect.name == "postgresql":
+        starts = func.jsonb_path_query_array(cast(details["evidence"], JSONB), cast("$[*].start", JSONPATH))
+        return func.json_array_length(details["evidence"]), func.jsonb_array_length(starts)
+    quotes = func.json_each(details, "$.evidence").table_valued("value")
+    found = select(func.count(func.json_extract(quotes.c.value, "$.start"))).scalar_subquery()
+    return func.json_array_length(details, "$.evidence"), found
 
 
 def page(

@@ -15,7 +15,7 @@ from rubricsvc.core.judge import Judge, Voting
 from rubricsvc.core.panel import aggregate
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
-from rubricsvc.core.verdict import Verdict
+from rubricsvc.core.verdict import Usage, Verdict
 from rubricsvc.errors import InvalidError
 from workers.engines import factory_of
 from workers.engines.base import EngineRequest, Failure, Question, Reply
@@ -117,9 +117,21 @@ class JudgePlan:
             fields = {"detail": join_notes(parsed.detail, shown.note, call.note), "raw": parsed.raw}
             return [Verdict.failed(asked.criterion.key, parsed.reason, **fields) for asked in call.asked]
         if parsed.error is not None:
-            return call.failed(parsed.error.reason, str(parsed.error), parsed.reply, shown)
-        verdicts: list[Verdict] = self.mode.verdicts(call, parsed, self.judge, shown)
-        return verdicts
+            verdicts = call.failed(parsed.error.reason, str(parsed.error), parsed.reply, shown)
+        else:
+            verdicts = self.mode.verdicts(call, parsed, self.judge, shown)
+        return self._with_shares(verdicts, parsed.reply.usage)
+
+    def _with_shares(self, verdicts: list[Verdict], usage: Usage | None) -> list[Verdict]:
+        """Return the verdicts of one reply, its usage divided among those on open criteria."""
+        paying = sum(verdict.criterion not in self.answered for verdict in verdicts)
+        if usage is None or paying < 2:
+            return verdicts
+        shares = iter(usage.split(paying))
+        return [
+            verdict if verdict.criterion in self.answered else verdict.model_copy(update={"usage": next(shares)})
+            for verdict in verdicts
+        ]
 
 
 Asker = Callable[[JudgePlan, SharedPrompt], Awaitable[list[Verdict]]]
@@ -158,9 +170,9 @@ def plan(judge: Judge, rubric: Rubric, answered: frozenset[str] = frozenset()) -
     template, mode = load(judge), MODES[judge.mode]
     calls: list[JudgeCall] = []
     for criteria in composition(judge, rubric):
-        if still_open := sum(criterion.key not in answered for criterion in criteria):
+        if any(criterion.key not in answered for criterion in criteria):
             asked = [AskedCriterion(criterion, f"C{number}") for number, criterion in enumerate(criteria, start=1)]
-            calls.append(replace(mode.build_call(asked, template), shares=still_open))
+            calls.append(mode.build_call(asked, template))
     return JudgePlan(judge, mode, template, tuple(calls), judge.voting or Voting(), answered)
 
 

@@ -31,7 +31,6 @@ class JudgeCall:
         values: Value of each of the question's labels, in [0, 1].
         note: What was cleaned out of the criteria.
         levels: Name of each label in the rubric.
-        shares: Number of verdicts among which the usage is divided; 0 for all of ``asked``.
     """
 
     asked: tuple[AskedCriterion, ...]
@@ -39,7 +38,6 @@ class JudgeCall:
     values: tuple[float, ...] = ()
     note: str = ""
     levels: tuple[str, ...] = ()
-    shares: int = 0
 
     def failed(self, reason: Reason, detail: str, reply: Reply, shown: SharedPrompt, **fields: Any) -> list[Verdict]:
         """Return a failed verdict, with ``fields`` set, on each criterion of this call."""
@@ -47,11 +45,11 @@ class JudgeCall:
         return [Verdict.failed(asked.criterion.key, reason, **common) for asked in self.asked]
 
     def common_fields(self, reply: Reply, shown: SharedPrompt, detail: str = "") -> dict[str, Any]:
-        """Return what a verdict of any mode keeps of a reply: the notes, its thinking, and its share of the usage."""
+        """Return what a verdict of any mode keeps of a reply: the notes, its thinking, and the usage."""
         return {
             "detail": join_notes(detail, reply.note, shown.note, self.note),
             "thinking": reply.thinking or None,
-            "usage": reply.usage and reply.usage.divided(self.shares or len(self.asked)),
+            "usage": reply.usage,
             "latency_s": reply.latency_s,
         }
 

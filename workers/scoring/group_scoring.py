@@ -97,8 +97,10 @@ class GroupComparison:
             by_place = await self._pairwise()
         else:
             by_place = await self._groupwise()
+        places, counts = self.group.places, self.group.counts
         split = [
-            [_split(verdict, self.group.counts[place]) for verdict in by_place[place]] for place in self.group.places
+            [_share(verdict, places[:number].count(place), counts[place]) for verdict in by_place[place]]
+            for number, place in enumerate(places)
         ]
         top = self.judge.effective_comparison.top_n
         return _top_chosen(split, top) if top else split
@@ -126,10 +128,10 @@ class GroupComparison:
 
         A pair counts if both its orders are scored; the verdict is scored if at least half of the pairs count.
         """
-        orders = {
-            other: (_split(by_order[place, other][number], 2), _reversed(_split(by_order[other, place][number], 2)))
-            for other in sorted(second for first, second in by_order if first == place)
-        }
+        orders = {}
+        for other in sorted(second for first, second in by_order if first == place):
+            before, after = by_order[place, other][number], by_order[other, place][number]
+            orders[other] = _share(before, 0, 2), _reversed(_share(after, 1, 2))
         pairs = {self.group.name(other): _pair(*both) for other, both in orders.items()}
         names = [f"shown {order} {name}" for name in pairs for order in ("before", "after")]
         votes = dict(zip(names, chain.from_iterable(orders.values()), strict=True))
@@ -222,6 +224,6 @@ def _reversed(verdict: Verdict) -> Verdict:
     return verdict.model_copy(update={name: 1 - value for name, value in fields.items() if value is not None})
 
 
-def _split(verdict: Verdict, among: int) -> Verdict:
-    """Return the verdict with its share of the cost."""
-    return verdict.model_copy(update={"usage": verdict.usage and verdict.usage.divided(among)})
+def _share(verdict: Verdict, place: int, among: int) -> Verdict:
+    """Return the verdict with the share of its usage that has this place."""
+    return verdict.model_copy(update={"usage": verdict.usage and verdict.usage.split(among)[place]})

@@ -144,7 +144,7 @@ def summarize(
         "prompts": len(written),
         "rubrics": len(results),
         "completions": sum(len(result.before) + len(result.after) for result in written),
-        "verdicts": len(all_verdicts),
+        "verdicts": len(all_verdicts) - failed.total(),
         "failed_verdicts": failed.total(),
         "failed_reasons": dict(failed),
     }

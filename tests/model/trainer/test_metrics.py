@@ -37,7 +37,7 @@ def test_verdict_metrics_count_failures_and_leave_them_out_of_means() -> None:
         ScoredRollout(nothing, (Verdict.scored("a", 1.0), Verdict.failed("b", "timeout"))),
         ScoredRollout(vetoed, (Verdict.scored("a", 0.5), Verdict.scored("b", 0.25), Verdict.abstained("c"))),
     ]
-    counts = {"verdicts": 5, "failed_verdicts": 1, "judge/failed/timeout": 1, "vetoed_fraction": 0.5}
+    counts = {"verdicts": 4, "failed_verdicts": 1, "judge/failed/timeout": 1, "vetoed_fraction": 0.5}
     assert metrics.verdict_metrics(scored, by_criterion=False) == counts
     assert metrics.verdict_metrics(scored, by_criterion=True) == {
         **counts,

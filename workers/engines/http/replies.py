@@ -60,10 +60,11 @@ def read_completions(body: bytes, questions: Sequence[Question], *, usage_sums_c
         choices = sorted(data["choices"], key=itemgetter("index"))
         if len(choices) != count:
             raise ValueError(f"{len(choices)} choices for {count} prompts")
-        usage = _usage(_dict(data.get("usage")), count, sums_cached=usage_sums_cached)
+        total = _usage(_dict(data.get("usage")), count, sums_cached=usage_sums_cached)
+        usages = total.split(count) if total else [None] * count
         return [
             _readout(_first_tokens(choice), question.labels, raw, str(choice.get("text") or ""), usage)
-            for choice, question in zip(choices, questions, strict=True)
+            for choice, question, usage in zip(choices, questions, usages, strict=True)
         ]
     except PARSE_ERRORS as error:
         detail = f"the response is not a list of completions: {_describe(error)}"
@@ -84,21 +85,21 @@ def _dict(value: Any) -> dict[str, Any]:
 
 
 def _usage(usage: dict[str, Any], prompts: int = 1, *, sums_cached: bool = True) -> Usage | None:
-    """Return one prompt's share of the tokens that the server counted; None where a count is missing or impossible.
+    """Return the tokens that the server counted; None where a count is missing or impossible.
 
-    A verdict does not need them, and a budget charges the maximum, where a count of 0 would be free. Where the cached
-    tokens are the last prompt's alone, the prompts before it, except the first, had as many.
+    A verdict does not need them, and a budget charges the maximum, where a count of 0 would be free. Cached tokens may
+    be missing. Where they are the last prompt's alone, the prompts before it, except the first, had as many.
     """
-    cached = _dict(usage.get("prompt_tokens_details")).get("cached_tokens")
-    counts: list[Any] = [usage.get("prompt_tokens"), cached or 0, usage.get("completion_tokens")]
+    reported = _dict(usage.get("prompt_tokens_details")).get("cached_tokens")
+    counts: list[Any] = [usage.get("prompt_tokens"), reported or 0, usage.get("completion_tokens")]
     if not all(type(count) in (int, float) and 0 <= count <= _MAX_TOKENS for count in counts):
         return None
-    prompt, cached, completion = (count / prompts for count in counts)
+    prompt, cached, completion = (math.ceil(count) for count in counts)
     if not 0 < prompt >= cached:
         return None
     if not sums_cached:
         cached = min(cached * max(1, prompts - 1), prompt)
-    return Usage(prompt=prompt, cached=cached, completion=completion)
+    return Usage(prompt=prompt, cached=None if reported is None else cached, completion=completion)
 
 
 def _readout(

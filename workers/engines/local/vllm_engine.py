@@ -278,4 +278,4 @@ def _config(model: str, revision: str | None) -> Any:
 
 def _usage(output: Any) -> Usage:
     prompt, written = len(output.prompt_token_ids), len(output.outputs[0].token_ids)
-    return Usage(prompt=prompt, cached=output.num_cached_tokens or 0, completion=written)
+    return Usage(prompt=prompt, cached=output.num_cached_tokens, completion=written)

@@ -46,7 +46,7 @@ def test_jobs_submit_and_get(filled: TestClient) -> None:
     now = filled.get(f"/v1/jobs/{job['id']}", params={"summary": True}).json()["summary"]
     assert (now["rewards"], now["mean_reward"]) == (0, None)
     (listed,) = filled.get("/v1/jobs", params={"status": "queued"}).json()["data"]
-    assert listed == {**job, "progress": None}
+    assert listed == job
     assert filled.get("/v1/jobs", params={"status": "completed"}).json()["data"] == []
 
 
@@ -93,6 +93,8 @@ def test_jobs_items_have_rewards_and_verdicts(filled: TestClient, db: Database) 
     assert (done["state"], done["reward"]) == ("done", None)  # abstained: too little was judged under min_coverage 1
     assert done["null_reason"].endswith("abstained ×1")
     assert [verdict["outcome"] for verdict in failed["verdicts"]] == ["scored", "failed"]
+    (listed,) = filled.get("/v1/jobs").json()["data"]
+    assert (listed["progress"], listed["progress"]["verdicts"], listed["summary"]) == (seen["progress"], 3, None)
     bare = filled.get(f"/v1/jobs/{job['id']}/items", params={"verdicts": False, "limit": 1}).json()
     assert (len(bare["data"]), bare["data"][0]["verdicts"], bare["next"]) == (1, [], failed["id"])
 

@@ -68,7 +68,7 @@ def test_aggregate_abstains_with_half_of_the_votes() -> None:
 def test_aggregate_has_the_nearest_rationale_and_the_usage_of_all() -> None:
     quote = Evidence(quote="x", start=0, end=1)
     verdict = gathered(
-        scored(0.0, rationale="Far.", usage=Usage(prompt=10, completion=1), latency_s=1.0, probability=0.1),
+        scored(0.0, rationale="Far.", usage=Usage(prompt=10, cached=0, completion=1), latency_s=1.0, probability=0.1),
         scored(
             1.0, rationale="Near.", usage=Usage(prompt=20, cached=5), latency_s=3.0, probability=0.9, evidence=(quote,)
         ),

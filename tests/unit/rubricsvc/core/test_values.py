@@ -15,7 +15,7 @@ from rubricsvc.core.fingerprint import canonical_json, digest
 from rubricsvc.core.judge import Comparison, Endpoint, Judge, Mode, Sampling, Thinking, TrajectoryOptions, Voting
 from rubricsvc.core.prompt import Completion, Message, Prompt, ToolCall
 from rubricsvc.core.rubric import Check, Criterion, Group, Level, Numeric, Ordinal, Rubric
-from rubricsvc.core.verdict import Verdict
+from rubricsvc.core.verdict import Usage, Verdict
 
 A = Criterion(key="a", text="Says a.", weight=2)
 
@@ -83,6 +83,30 @@ def test_verdict_replaces_lone_surrogates() -> None:
 def test_verdict_replaces_null_characters() -> None:
     quoted = Verdict.scored("a", 1.0, rationale="r\0", evidence=[{"quote": "\0"}])
     assert (quoted.rationale, quoted.evidence[0].quote) == ("r\ufffd", "\ufffd")
+
+
+COUNTS = st.integers(0, 1000)
+
+
+@given(COUNTS, st.none() | COUNTS, COUNTS, st.integers(1, 9))
+def test_usage_split_has_whole_shares_with_the_same_sums(
+    prompt: int, cached: int | None, completion: int, count: int
+) -> None:
+    cached = cached and min(cached, prompt)
+    shares = Usage(prompt=prompt, cached=cached, completion=completion, cost=0.5).split(count)
+    assert (sum(one.prompt for one in shares), sum(one.completion for one in shares)) == (prompt, completion)
+    assert {one.cached is None for one in shares} == {cached is None}
+    assert sum(one.cached or 0 for one in shares) == (cached or 0)
+    assert all((one.cached or 0) <= one.prompt for one in shares)
+    assert sum(one.cost for one in shares) == pytest.approx(0.5)
+
+
+def test_usage_rounds_fractions_of_earlier_versions() -> None:
+    usage = Usage.model_validate({"prompt": 297.43, "cached": 12.6})
+    assert (usage.prompt, usage.cached, usage.completion) == (297, 13, 0)
+    for value in (float("inf"), float("nan")):
+        with pytest.raises(ValidationError):
+            Usage.model_validate({"prompt": value})
 
 
 def test_judge_name_is_printable() -> None:

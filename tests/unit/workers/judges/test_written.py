@@ -247,7 +247,13 @@ def test_verdicts_may_quote_words_of_the_template_from_the_completion() -> None:
 
 @pytest.mark.parametrize(
     "rationale",
-    ["", "Yes.", "The answer gives reasons in two sentences.", "Your reasons are sound, but no source is named.", "It is"],
+    [
+        "",
+        "Yes.",
+        "The answer gives reasons in two sentences.",
+        "Your reasons are sound, but no source is named.",
+        "It is",
+    ],
 )
 def test_verdicts_keep_rationales_that_share_words_with_the_template(rationale: str) -> None:
     (verdict,) = read(call(), json.dumps(finding(rationale=rationale)))
@@ -330,7 +336,10 @@ def test_verdicts_share_the_usage_of_their_call() -> None:
         usage=Usage(prompt=100, cached=50, completion=11),
         latency_s=2.0,
     )
-    assert [verdict.usage for verdict in verdicts] == [Usage(prompt=50, cached=25, completion=5.5)] * 2
+    assert [verdict.usage for verdict in verdicts] == [
+        Usage(prompt=50, cached=25, completion=6),
+        Usage(prompt=50, cached=25, completion=5),
+    ]
     assert [verdict.latency_s for verdict in verdicts] == [2.0, 2.0]
 
 

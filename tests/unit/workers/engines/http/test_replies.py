@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from rubricsvc.core.verdict import Reason, Usage
 from tests.scripted_server import ScriptedReply, labels
 from workers.engines.base import Failure, Question, Reply
-from workers.engines.http.replies import read_chat_completion
+from workers.engines.http.replies import read_chat_completion, read_completions
 
 YES_NO = Question("", ("Yes", "No"))
 
@@ -39,6 +39,21 @@ def test_usage_counts_cached_tokens() -> None:
     reply = read_chat_completion(ScriptedReply(usage=usage).payload(), Question(""))
     assert isinstance(reply, Reply)
     assert reply.usage == Usage(prompt=120, cached=96, completion=1)
+
+
+@pytest.mark.parametrize("details", [{}, {"prompt_tokens_details": None}, {"prompt_tokens_details": {}}])
+def test_usage_without_cached_tokens_is_uncounted(details: dict[str, Any]) -> None:
+    usage = {"prompt_tokens": 121, "completion_tokens": 2} | details
+    reply = read_chat_completion(ScriptedReply(usage=usage).payload(), Question(""))
+    assert isinstance(reply, Reply)
+    assert reply.usage == Usage(prompt=121, cached=None, completion=2)
+    choices = [{"index": n, "logprobs": {"top_logprobs": [{"Yes": -0.1}]}} for n in range(2)]
+    body = json.dumps({"choices": choices, "usage": usage}).encode()
+    replies = read_completions(body, [YES_NO] * 2, usage_sums_cached=True)
+    assert [one.usage for one in replies if isinstance(one, Reply)] == [
+        Usage(prompt=61, cached=None, completion=1),
+        Usage(prompt=60, cached=None, completion=1),
+    ]
 
 
 @pytest.mark.parametrize("usage", [None, {"prompt_tokens": 3, "prompt_tokens_details": None}])
