@@ -12,8 +12,10 @@ from rubricsvc.api.body import Json, StrictRoute
 from rubricsvc.api.errors import error_responses
 from rubricsvc.api.pagination import paginate
 from rubricsvc.api.request import Db, IdInPath
-from rubricsvc.queries import ItemFilters, JobFilters, JobQuery, PairFilters, RescoreQuery
+from rubricsvc.core.job_comparison import JobComparison
+from rubricsvc.queries import CompareQuery, ItemFilters, JobFilters, JobQuery, PairFilters, RescoreQuery
 from rubricsvc.schemas import Item, NewJob, Page, PreferencePair, RetriedJob, StoredJob
+from rubricsvc.services import comparing
 from rubricsvc.store import completions, jobs, judges, pairs, rubrics
 from rubricsvc.store.session import PUBLISHED, Database
 from rubricsvc.store.tables import JobRow
@@ -101,6 +103,13 @@ def preference_pairs(db: Db, job_id: IdInPath, query: Annotated[PairFilters, Que
     with db.read() as session:
         rows, following = pairs.page(session, job_id, **query.model_dump())
     return Page(data=tuple(map(PreferencePair.model_validate, rows)), next=following)
+
+
+@router.get("/{job_id}/compare/{other_id}", responses=error_responses(404))
+def compare(db: Db, job_id: IdInPath, other_id: IdInPath, query: Annotated[CompareQuery, Query()]) -> JobComparison:
+    """Compare the other job with this one, on what both scored: judges, rubric versions or policies."""
+    with db.read() as session:
+        return comparing.compare(session, job_id, other_id, by=query.by)
 
 
 @router.post("/{job_id}/cancel", responses=error_responses(404))

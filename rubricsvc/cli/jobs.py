@@ -15,6 +15,7 @@ from rubricsvc.cli import output
 from rubricsvc.cli.db import database
 from rubricsvc.cli.failure_hints import lasting_hints, split
 from rubricsvc.cli.importing import SkipInvalid, import_into, report
+from rubricsvc.cli.job_comparison import compare
 from rubricsvc.cli.job_reports import JobReport, item_row, list_row, print_extremes, read_extremes, read_job
 from rubricsvc.cli.models import fetch_if_embedded
 from rubricsvc.cli.output import MOST_ROWS, After, Json, Limit, MinCoverage, Out, counted, echo, show_page
@@ -30,6 +31,7 @@ from rubricsvc.store.session import PUBLISHED, Database
 from workers.engines import make_engine
 
 app = output.group("Jobs: batches of completions to score.")
+app.command()(compare)
 
 Id = Annotated[int, typer.Argument(help="The job's id.", show_default=False)]
 Budget = Annotated[float | None, typer.Option(min=0, help="Maximum cost in US dollars.", show_default="unlimited")]

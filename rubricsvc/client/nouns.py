@@ -10,6 +10,7 @@ from typing import Any, Concatenate
 from rubricsvc import queries, schemas
 from rubricsvc.client.transport import C, Method, Noun, P, lister, reader
 from rubricsvc.core.audit import StoredAudit
+from rubricsvc.core.job_comparison import JobComparison, PairedBy
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.label import Label
 from rubricsvc.core.prompt import Completion, Prompt
@@ -99,6 +100,11 @@ class Jobs(Noun[C]):
         body = schemas.NewJob(judge=judge, items=pairs, name=name, budget=budget, min_coverage=min_coverage)
         headers = {"Idempotency-Key": key or uuid.uuid4().hex}
         return await self.send(schemas.StoredJob, "POST", "jobs", body=body, headers=headers)
+
+    @Method
+    async def compare(self, a: int, b: int, *, by: PairedBy | None = None) -> JobComparison:
+        """Compare job ``b`` with job ``a`` on the completions, or else the prompts, that both scored."""
+        return await self.send(JobComparison, "GET", f"jobs/{a}/compare/{b}", params={"by": by})
 
     @Method
     async def cancel(self, job_id: int) -> schemas.StoredJob:

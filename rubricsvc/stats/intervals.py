@@ -55,8 +55,10 @@ def with_interval(value: float, samples: Sequence[float], prompts: int, resample
     """Return an estimate with the percentile interval of its bootstrap samples, drawn from ``prompts`` prompts."""
     if len(samples) >= MIN_DRAWS:
         return Estimate(value, *percentile_interval(samples))
+    if prompts < MIN_CLUSTERS:
+        return Estimate(value, null_reason=f"{prompts} prompts; an interval needs {MIN_CLUSTERS}")
     drawn = f"{len(samples)} of {resamples} draws from {prompts} prompts have an estimate"
-    return Estimate(value, null_reason=f"{drawn}; an interval needs {MIN_DRAWS} draws from {MIN_CLUSTERS} prompts")
+    return Estimate(value, null_reason=f"{drawn}; an interval needs {MIN_DRAWS}")
 
 
 def pooled_deviation(

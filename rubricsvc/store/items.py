@@ -1,15 +1,15 @@
-"""Items of a job: their order by reward, and why some have none."""
+"""Items of a job: their rewards, their order by reward, and why some have none."""
 
 from __future__ import annotations
 
-from typing import TypeVarTuple
+from typing import NamedTuple, TypeVarTuple
 
 from sqlalchemy import Select, func, select
 from sqlalchemy.orm import Session
 
 from rubricsvc.core.states import ItemSort
 from rubricsvc.errors import NotFoundError
-from rubricsvc.store.tables import ItemRow
+from rubricsvc.store.tables import CompletionRow, ItemRow, RubricRow
 
 Ts = TypeVarTuple("Ts")
 
@@ -44,3 +44,29 @@ def null_reasons(session: Session, job_id: int) -> dict[str, int]:
     reason = func.coalesce(ItemRow.null_reason, ItemRow.state)
     query = select(reason, func.count()).where(ItemRow.job_id == job_id, ItemRow.reward.is_(None)).group_by(reason)
     return {str(text): count for text, count in session.execute(query.order_by(func.count().desc(), reason))}
+
+
+class ItemReward(NamedTuple):
+    """The reward of one item, and what it was given for."""
+
+    item_id: int
+    completion_id: int
+    prompt_id: int
+    policy: str
+    rubric_id: int
+    rubric: str
+    state: str
+    reward: float | None
+
+
+def rewards(session: Session, job_id: int) -> list[ItemReward]:
+    """Return the rewards of all items of a job, by id, without the texts."""
+    columns = (CompletionRow.prompt_id, CompletionRow.policy, ItemRow.rubric_id, RubricRow.name)
+    query = (
+        select(ItemRow.id, ItemRow.completion_id, *columns, ItemRow.state, ItemRow.reward)
+        .join(CompletionRow, CompletionRow.id == ItemRow.completion_id)
+        .join(RubricRow, RubricRow.id == ItemRow.rubric_id)
+        .where(ItemRow.job_id == job_id)
+        .order_by(ItemRow.id)
+    )
+    return [ItemReward(*row) for row in session.execute(query)]

@@ -84,6 +84,15 @@ def get(session: Session, ref: int | str) -> RubricRow:
     return row
 
 
+def many(session: Session, ids: Iterable[int]) -> dict[int, RubricRow]:
+    """Return the versions of these ids."""
+    return {
+        row.id: row
+        for chunk in batched(sorted(set(ids)))
+        for row in session.scalars(select(RubricRow).where(RubricRow.id.in_(chunk)))
+    }
+
+
 def page(
     session: Session, *, after: int = 0, limit: int = 50, name: str | None = None, prompt_id: int | None = None
 ) -> list[RubricRow]:

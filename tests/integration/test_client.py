@@ -117,6 +117,8 @@ def test_client_methods_round_trip(client: Client) -> None:
     (item,) = client.jobs.items(job.id).data
     assert (item.completion_id, item.state, item.reward) == (id_, "pending", None)
     assert client.jobs.pairs(job.id).data == ()
+    compared = client.jobs.compare(job.id, 2, by="completion")
+    assert (compared.paired, compared.left_out[0].reason, compared.mean_difference.value) == (0, "unfinished", None)
     assert client.jobs.get(job.id).summary is None
     assert (now := client.jobs.get(job.id, summary=True).summary)
     assert (now.rewards, now.voting) == (0, {})

@@ -225,6 +225,25 @@ def test_wait_hints_at_the_export_for_failures_without_verdicts(ready: Cli) -> N
     assert ready("jobs", "export", 1).lines[0]["null_reason"] == "the result cannot be recorded: why"
 
 
+def test_compare_prints_tables_and_json(ready: Cli) -> None:
+    add_judge(ready, "strict", mode="written")
+    for judge in ("quick", "strict"):
+        assert ready("jobs", "submit", "--judge", judge, "--wait").code == 0
+    found = ready("jobs", "compare", 1, 2, "--json").json
+    assert (found["differs"], found["paired"], found["a"]["judge"]) == (["judge"], 2, "quick")
+    ran = ready("jobs", "compare", 1, 2)
+    assert ran.code == 0 and "What is two?" in ran.out and "first@1, second@1" in ran.out
+    ran = ready("jobs", "compare", 1, 99)
+    assert (ran.code, ran.out) == (3, "")
+
+
+def test_compare_of_different_prompts_is_refused(ready: Cli) -> None:
+    for rubric in ("first", "second"):
+        ready("jobs", "submit", "--judge", "quick", "--rubric", rubric)
+    ran = ready("jobs", "compare", 1, 2)
+    assert (ran.code, ran.out) == (2, "") and "rubricsvc jobs submit" in ran.err
+
+
 def test_commands_exit_with_3_for_an_unknown_job(ready: Cli) -> None:
     for verb in ("show", "wait", "cancel", "retry", "export"):
         ran = ready("jobs", verb, 99)

@@ -275,3 +275,13 @@ def test_jobs_items_sort_by_reward(filled: TestClient, db: Database) -> None:
     unknown = filled.get(path, params={"sort": "-reward", "after": 99})
     assert (unknown.status_code, unknown.json()["error"]["code"]) == (404, "not_found")
     assert filled.get(path, params={"sort": "text"}).status_code == 422
+
+
+def test_jobs_compare_pairs_completions(filled: TestClient, db: Database) -> None:
+    submit(filled)
+    work_off(db, fail=0)
+    found = filled.get("/v1/jobs/1/compare/1").json()
+    assert (found["paired_by"], found["differs"], found["a"]["job_id"]) == ("completion", [], 1)
+    assert found["left_out"] == [{"job_ids": [1], "reason": "no_reward", "count": 2}]
+    assert filled.get("/v1/jobs/1/compare/9").json()["error"]["code"] == "not_found"
+    assert filled.get("/v1/jobs/1/compare/1", params={"by": "word"}).status_code == 422

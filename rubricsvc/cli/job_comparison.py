@@ -1,0 +1,133 @@
+"""`rubricsvc jobs compare`: two jobs on what both scored."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Any
+
+import typer
+
+from rubricsvc.cli.db import database
+from rubricsvc.cli.output import (
+    Json,
+    cell,
+    counted,
+    echo,
+    estimate_cells,
+    print_data,
+    print_json,
+    print_table,
+    progress_bar,
+    shorten,
+    show,
+)
+from rubricsvc.core.estimate import Estimate
+from rubricsvc.core.job_comparison import ComparedJob, CriterionComparison, JobComparison, LeftOut, Moved, PairedBy
+
+MOST_ROWS = 20
+_REASONS = {"not_in_job": "not in", "unfinished": "not finished in", "no_reward": "no reward in"}
+
+
+def compare(
+    a: Annotated[int, typer.Argument(help="Id of the job to compare with.", show_default=False)],
+    b: Annotated[int, typer.Argument(help="Id of the other job.", show_default=False)],
+    *,
+    by: Annotated[
+        PairedBy | None,
+        typer.Option(help="What to pair.", show_default="completions, or prompts if the jobs share no completion"),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Compare two jobs: judges or rubric versions on the same completions, or policies on the same prompts.
+
+    Differences are B less A. Intervals treat prompts as independent, and need the extra `judging`.
+    """
+    from rubricsvc.services import comparing
+
+    with database() as db, db.read() as session, progress_bar("comparing") as bar:
+        found = comparing.compare(session, a, b, by=by, on_progress=bar.update)
+    if as_json:
+        print_json(found.model_dump(mode="json"))
+    else:
+        _print(found)
+
+
+def _print(found: JobComparison) -> None:
+    columns = ["", "job", "judge", "rubrics", "policies", "completions", "rewards", "mean_reward"]
+    print_table(columns, [_job_cells("A", found.a), _job_cells("B", found.b)])
+    print_data("")
+    show(_summary(found))
+    if found.criteria:
+        print_data("\nVerdicts that cross 0.5 from A to B:")
+        headings = ["rubric", "criterion", "paired", "mean_a", "mean_b", "to_met", "to_unmet", "note"]
+        print_table(headings, [_criterion_cells(row) for row in found.criteria[:MOST_ROWS]])
+        if len(found.criteria) > MOST_ROWS:
+            echo(f"… and {len(found.criteria) - MOST_ROWS} more criteria; --json prints all")
+    if found.moved:
+        print_data("\nMoved most:")
+        headings = [found.paired_by, "policy", "a", "b", "difference", "criteria", "prompt"]
+        print_table(headings, [_moved_cells(row) for row in found.moved])
+    for hint in _hints(found):
+        echo(f"hint: {hint}")
+
+
+def _job_cells(name: str, job: ComparedJob) -> list[Any]:
+    names = (_shortened(job.rubrics), _shortened([policy for policy in job.policies if policy]))
+    return [name, job.job_id, job.judge, *names, job.completions, job.rewards, job.mean_reward]
+
+
+def _shortened(names: Sequence[str]) -> str:
+    more = f" and {len(names) - 2} more" if len(names) > 2 else ""
+    return ", ".join(names[:2]) + more
+
+
+def _summary(found: JobComparison) -> dict[str, Any]:
+    unit = f"{found.paired_by}s"
+    return {
+        "differs": ", ".join(found.differs) or "nothing: the same judge, rubrics and completions",
+        "paired": f"{found.paired} {unit} of {counted(found.prompts, 'prompt')}",
+        "left out": ", ".join(map(_left_out, found.left_out)),
+        "mean difference (B - A)": _estimate(found.mean_difference),
+        "Kendall's tau-b": _estimate(found.kendall_tau),
+        "Spearman's rho": _estimate(found.spearman),
+        "tau-b within prompts": _estimate(found.kendall_tau_within_prompts),
+        "verdicts that cross 0.5": sum(row.flips for row in found.criteria),
+    }
+
+
+def _left_out(row: LeftOut) -> str:
+    return f"{row.count} {_REASONS[row.reason]} job {' and '.join(map(str, row.job_ids))}"
+
+
+def _estimate(found: Estimate) -> str:
+    if found.value is None:
+        return f"- ({found.null_reason})"
+    value, interval = estimate_cells(found, digits=4)
+    return f"{value} {interval or f'({found.null_reason})'}"
+
+
+def _criterion_cells(row: CriterionComparison) -> list[Any]:
+    key = row.key_a if row.key_a == row.key_b else f"{row.key_a} → {row.key_b}"
+    means = (row.mean_a, row.mean_b)
+    return [row.rubric, key, row.paired, *means, row.to_met, row.to_unmet, "reworded" if row.reworded else ""]
+
+
+def _moved_cells(row: Moved) -> list[Any]:
+    criteria = ", ".join(f"{one.criterion} {one.change:+.3f}" for one in row.criteria)
+    entity = row.completion_id if row.completion_id is not None else row.prompt_id
+    policies = ", ".join(policy for policy in row.policies if policy)
+    return [entity, policies, row.reward_a, row.reward_b, cell(row.difference), criteria, shorten(row.prompt, 60)]
+
+
+def _hints(found: JobComparison) -> Iterator[str]:
+    a, b = set(found.a.rubrics), set(found.b.rubrics)
+    only_a, only_b = sorted(a - b), sorted(b - a)
+    if only_a and only_b:
+        yield f"`rubricsvc rubrics diff {only_a[0]} {only_b[0]}` shows what changed in the rubric"
+    for row in found.left_out:
+        if row.reason == "unfinished":
+            yield f"wait for the rest: `rubricsvc jobs wait {row.job_ids[0]}`"
+        elif row.reason == "no_reward":
+            yield f"`rubricsvc jobs export {row.job_ids[0]}` shows null_reason"
+    if found.paired_by == "completion" and sum(row.count for row in found.left_out) > found.paired:
+        yield "most completions are not paired: compare policies with --by prompt"

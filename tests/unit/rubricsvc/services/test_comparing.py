@@ -1,0 +1,175 @@
+"""Jobs compared on what both scored, from recorded verdicts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import pytest
+from scipy import stats
+
+from rubricsvc.core.job_comparison import JobComparison
+from rubricsvc.core.judge import Judge
+from rubricsvc.core.prompt import Completion, Prompt
+from rubricsvc.core.rubric import Criterion, Rubric
+from rubricsvc.core.verdict import Verdict
+from rubricsvc.errors import InvalidError, NotFoundError
+from rubricsvc.services.comparing import compare
+from rubricsvc.services.pairing import match_criteria
+from rubricsvc.store import completions, jobs, judges, leases, prompts, rubrics
+from rubricsvc.store.session import Database
+from tests.rows import item_result
+
+CRITERIA = (Criterion(key="c1", text="Is right."), Criterion(key="c2", text="Is rude.", weight=-1))
+RUBRIC = Rubric(criteria=CRITERIA, formula="healthbench")
+Values = Sequence[float | None]
+
+
+def score(
+    db: Database,
+    judge: str,
+    texts: Iterable[tuple[str, str, Values]],
+    *,
+    rubric: Rubric = RUBRIC,
+    policy: str = "p",
+    work: bool = True,
+) -> int:
+    """A finished job over (prompt, text, values by criterion); None fails the verdict."""
+    texts = list(texts)
+    with db.write() as session:
+        judge_id = judges.add(session, Judge(name=judge, model=judge)).id
+        rubric_id = rubrics.add(session, rubric, name="r").id
+        prompt_ids = [prompts.add(session, Prompt.of(prompt)).id for prompt, *_ in texts]
+        made = [Completion(text=text, policy=policy) for _, text, _ in texts]
+        ids = completions.add_many(session, zip(prompt_ids, made, strict=True))
+        job_id = jobs.submit(session, judge_id=judge_id, items=[(id_, rubric_id) for id_ in ids]).id
+    values = dict(zip(ids, (values for *_, values in texts), strict=True))
+    with db.write() as session:
+        for lease in leases.claim(session, judge_id, limit=1000, worker="w", seconds=60) if work else ():
+            found = [
+                Verdict.failed(criterion.key, "timeout") if value is None else Verdict.scored(criterion.key, value)
+                for criterion, value in zip(rubric.criteria, values[lease.completion_id], strict=True)
+            ]
+            leases.record(session, [item_result(lease, rubric, found, way=f"{judge}{rubric.digest}")])
+    return job_id
+
+
+def compared(db: Database, a: int, b: int, **options: Any) -> JobComparison:
+    with db.read() as session:
+        return compare(session, a, b, **options)
+
+
+def grid(value: Callable[[int, int], Values]) -> list[tuple[str, str, Values]]:
+    """Three completions of each of six prompts."""
+    return [(f"prompt {p}", f"text {p} {n}", value(p, n)) for p in range(6) for n in range(3)]
+
+
+def test_compare_judges_agrees_with_scipy(each_db: Database) -> None:
+    first = grid(lambda p, n: (0.1 * p + 0.1 * n, 0.0))
+    second = grid(lambda p, n: ((0.7 * p + 0.3 * n * (p % 2)) / 5, 0.1 * n))
+    a, b = score(each_db, "one", first), score(each_db, "two", second)
+    found = compared(each_db, a, b)
+    rewards = [[values[0] - values[1] for *_, values in side] for side in (first, second)]  # type: ignore[operator]
+    assert (found.differs, found.paired_by, found.paired, found.prompts) == (("judge",), "completion", 18, 6)
+    assert found.left_out == ()
+    assert found.kendall_tau.value == pytest.approx(stats.kendalltau(*rewards).statistic)
+    assert found.spearman.value == pytest.approx(stats.spearmanr(*rewards).statistic)
+    by_prompt = [sum(y - x for x, y in list(zip(*rewards, strict=True))[k : k + 3]) / 3 for k in range(0, 18, 3)]
+    interval = stats.ttest_1samp(by_prompt, 0.0).confidence_interval()
+    assert (found.mean_difference.low, found.mean_difference.high) == pytest.approx((interval.low, interval.high))
+    assert found.a.mean_reward is not None and found.b.mean_reward is not None
+    assert found.mean_difference.value == pytest.approx(found.b.mean_reward - found.a.mean_reward)
+    c1 = next(row for row in found.criteria if row.key_a == "c1")
+    met = [(x[0] >= 0.5, y[0] >= 0.5) for (*_, x), (*_, y) in zip(first, second, strict=True)]  # type: ignore[operator]
+    assert (c1.to_met, c1.to_unmet) == (met.count((False, True)), met.count((True, False)))
+    assert c1.paired == 18 and c1.to_met + c1.to_unmet > 0
+    moved = [abs(row.difference) for row in found.moved]
+    assert len(moved) == 10 and moved == sorted(moved, reverse=True)
+    assert moved[0] == pytest.approx(max(abs(y - x) for x, y in zip(*rewards, strict=True)))
+
+
+def test_compare_names_the_criteria_that_moved_a_reward(db: Database) -> None:
+    a = score(db, "one", [("q", "t", (0.2, 0.5)), ("q", "u", (0.2, 0.5))])
+    b = score(db, "two", [("q", "t", (0.9, 0.75)), ("q", "u", (0.2, 0.5))])
+    (moved,) = compared(db, a, b).moved
+    assert (moved.completion_id, moved.prompt, moved.policies) == (1, "q", ("p",))
+    assert moved.difference == pytest.approx(0.45)
+    assert [(one.criterion, one.change) for one in moved.criteria] == [("c1", 0.7), ("c2", -0.25)]
+
+
+def test_compare_job_with_itself_is_zero(db: Database) -> None:
+    job = score(db, "one", grid(lambda p, n: (0.1 * p, 0.1 * n)))
+    found = compared(db, job, job)
+    assert (found.differs, found.moved, found.left_out) == ((), (), ())
+    difference = found.mean_difference
+    assert (difference.value, difference.low, difference.high) == (0.0, 0.0, 0.0)
+    assert found.kendall_tau.value == found.spearman.value == found.kendall_tau_within_prompts.value == 1.0
+    assert all(row.flips == 0 for row in found.criteria)
+
+
+def test_compare_leaves_out_what_one_side_lacks_with_its_reason(db: Database) -> None:
+    a = score(db, "one", [("q", "1", (1, 0)), ("q", "2", (1, 0)), ("q", "3", (None, 0)), ("q", "4", (1, 0))])
+    b = score(db, "two", [("q", "1", (1, 0)), ("q", "2", (None, 0)), ("q", "3", (None, 0)), ("q", "5", (1, 0))])
+    found = compared(db, a, b)
+    assert found.paired == 1
+    left_out = {(row.job_ids, row.reason): row.count for row in found.left_out}
+    assert left_out == {
+        ((b,), "not_in_job"): 1,
+        ((a,), "not_in_job"): 1,
+        ((b,), "no_reward"): 1,
+        ((a, b), "no_reward"): 1,
+    }
+    waiting = score(db, "three", [("q", "1", (1, 0))], work=False)
+    found = compared(db, a, waiting)
+    assert found.paired == 0 and found.mean_difference.value is None
+    assert ((waiting,), "unfinished", 1) in [(row.job_ids, row.reason, row.count) for row in found.left_out]
+
+
+def test_compare_rubric_versions_follows_criteria_by_wording(db: Database) -> None:
+    edited = Rubric(
+        criteria=(
+            Criterion(key="c1", text="Is short."),  # new, so that the keys of the others shift
+            Criterion(key="c2", text="Is right.", weight=2),
+            Criterion(key="c3", text="Is rude.", weight=-1),
+        ),
+        formula="healthbench",
+    )
+    a = score(db, "one", [("q", "t", (0.0, 0.0))])
+    b = score(db, "one", [("q", "t", (0.25, 1.0, 1.0))], rubric=edited)
+    found = compared(db, a, b)
+    assert found.differs == ("rubrics",) and (found.a.rubrics, found.b.rubrics) == (("r@1",), ("r@2",))
+    rows = {(row.key_a, row.key_b): (row.to_met, row.reworded) for row in found.criteria}
+    assert rows == {("c1", "c2"): (1, False), ("c2", "c3"): (1, False)}
+    changes = {one.criterion: one.change for one in found.moved[0].criteria}
+    assert changes == pytest.approx({"c2": 2 / 3, "c3": -1 / 3, "c1": 0.25 / 3})
+
+
+def test_compare_policies_pairs_prompts_by_their_mean_reward(db: Database) -> None:
+    a = score(db, "j", [("q", "a1", (0.0, 0.0)), ("q", "a2", (0.5, 0.0)), ("r", "a3", (0.5, 0.0))], policy="a")
+    b = score(db, "j", [("q", "b1", (1.0, 0.0)), ("r", "b2", (None, 0.0)), ("r", "b3", (0.25, 0.0))], policy="b")
+    found = compared(db, a, b)
+    assert (found.paired_by, found.differs, found.paired) == ("prompt", ("policies",), 2)
+    assert [(row.prompt_id, row.completion_id, row.reward_a, row.reward_b) for row in found.moved] == [
+        (1, None, 0.25, 1.0),
+        (2, None, 0.5, 0.25),
+    ]
+    (c1,) = [row for row in found.criteria if row.key_a == "c1"]
+    assert (c1.to_met, c1.to_unmet) == (1, 1)
+    with pytest.raises(InvalidError) as raised:
+        compared(db, a, b, by="completion")
+    assert "--by prompt" in raised.value.hint
+
+
+def test_compare_rejects_jobs_with_nothing_in_common(db: Database) -> None:
+    a, b = score(db, "j", [("q", "a", (0, 0))]), score(db, "j", [("other", "a", (0, 0))], policy="b")
+    with pytest.raises(InvalidError) as raised:
+        compared(db, a, b)
+    assert "rubricsvc jobs submit" in raised.value.hint
+    with pytest.raises(NotFoundError):
+        compared(db, a, 99)
+
+
+def test_match_criteria_keeps_keys_of_repeated_wording() -> None:
+    first, second = {"x": "A.", "y": "A.", "z": "B."}, {"y": "A.", "x": "A.", "w": " B.", "v": "C."}
+    a, b = (Rubric(criteria=[Criterion(key=k, text=t) for k, t in side.items()]) for side in (first, second))
+    assert {(one.key, other.key) for one, other in match_criteria(a, b)} == {("x", "x"), ("y", "y"), ("z", "w")}
