@@ -11,6 +11,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
+from numbers import Real
 from threading import Thread
 from typing import Any, Protocol, Self, TypeVar
 
@@ -79,20 +80,28 @@ def validated(results: Sequence[ScoredRollout], completions: Sequence[Completion
     """Return the results of a reward source; a reward that is NaN or infinite becomes None.
 
     Raises:
-        InvalidError: there are more or fewer results than completions.
+        InvalidError: there are more or fewer results than completions, or one is not a ``ScoredRollout`` whose reward
+            is a number or None.
     """
-    if len(results) != len(completions):
+    if not isinstance(results, Sequence) or len(results) != len(completions):
+        count = len(results) if isinstance(results, Sequence) else f"a {type(results).__name__} of"
         raise InvalidError(
-            f"the reward source returned {len(results)} rewards for {len(completions)} completions",
-            hint="return one result for each completion, in the same order",
+            f"the reward source returned {count} rewards for {len(completions)} completions",
+            hint="return a list with one result for each completion, in the same order",
         )
-    return [replace(result, reward=_finite_or_null(result.reward)) for result in results]
+    return [_validated(place, result) for place, result in enumerate(results)]
 
 
-def _finite_or_null(reward: Reward) -> Reward:
-    if reward.value is None or math.isfinite(reward.value):
-        return reward
-    return replace(reward, value=None, null_reason=f"the reward is {reward.value}")
+def _validated(place: int, result: ScoredRollout) -> ScoredRollout:
+    value = result.reward.value if isinstance(result, ScoredRollout) else result
+    if not isinstance(result, ScoredRollout) or not (value is None or isinstance(value, Real)):
+        raise InvalidError(
+            f"the reward of completion {place} is {value!r:.80}, of type {type(value).__name__}",
+            hint="return a ScoredRollout for each completion, whose reward is a number or None",
+        )
+    if value is None or math.isfinite(value):
+        return result
+    return replace(result, reward=replace(result.reward, value=None, null_reason=f"the reward is {value}"))
 
 
 class CallableRewards:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
+import numpy
 import pytest
+import torch
 
 from rubricsvc.core.calibration import Calibration, Curve
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.reward import Reward
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.core.verdict import Reason
+from rubricsvc.errors import InvalidError
 from tests.instant_engine import InstantEngine
 from tests.model.trainer.scored import COMPARES, COMPLETIONS, JUDGE, MIXED, by_length, faulty, measured, score
 from tests.preference_engine import Tasteful, answers_in
@@ -74,3 +78,22 @@ def test_validated_makes_non_finite_rewards_null() -> None:
     checked = validated(results([math.nan, math.inf, None, 0.5]), COMPLETIONS)
     assert [result.reward.value for result in checked] == [None, None, None, 0.5]
     assert [bool(result.reward.null_reason) for result in checked] == [True, True, False, False]
+
+
+@pytest.mark.parametrize("value", ["0.5", [0.5], {"reward": 1.0}, torch.tensor(0.5), 1j])
+def test_validated_refuses_rewards_that_are_no_numbers(value: Any) -> None:
+    with pytest.raises(InvalidError, match=type(value).__name__):
+        validated(results([0.5, None, value, 0.5]), COMPLETIONS)
+    with pytest.raises(InvalidError, match=type(value).__name__):
+        validated([*results([0.5, None, 0.5]), value], COMPLETIONS)
+
+
+@pytest.mark.parametrize("returned", [None, 0.5, {0: 0.5}, [], results([0.5] * 3), (one for one in results([0.5] * 4))])
+def test_validated_refuses_anything_but_one_result_each(returned: Any) -> None:
+    with pytest.raises(InvalidError):
+        validated(returned, COMPLETIONS)
+
+
+def test_validated_takes_any_real_number() -> None:
+    numbers = [True, 1, numpy.float32(0.5), numpy.int64(2)]
+    assert [result.reward.value for result in validated(results(numbers), COMPLETIONS)] == numbers
