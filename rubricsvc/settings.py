@@ -62,6 +62,9 @@ class Settings(BaseSettings):
     reconcile_seconds: float = Field(5.0, gt=0, description="seconds between returns of expired leases")
     drain_seconds: float = Field(600.0, gt=0, description="maximum seconds of one Celery task")
     grader_seconds: float = Field(300.0, gt=0, description="maximum seconds of /v1/graders/run")
+    outage_seconds: float = Field(
+        60.0, ge=0, description="seconds that clients repeat a request while the service does not answer"
+    )
     sandbox: Literal["bwrap", "none"] = Field("bwrap", description="sandbox for code that checks run")
     vllm_options: dict[str, Any] = Field(
         default_factory=dict, description='vLLM engine arguments as JSON: {"tensor_parallel_size": 2}'

@@ -11,7 +11,7 @@ from rubricsvc.client import Client
 from rubricsvc.core.fingerprint import digest
 from rubricsvc.core.prompt import Completion
 from rubricsvc.core.reward import Reward
-from rubricsvc.errors import UnavailableError
+from rubricsvc.errors import RubricsvcError, UnavailableError
 from rubricsvc.schemas import Item, StoredJob
 from trainer.rewards import JudgeInfo, ScoredRollout, Task, places_by_task
 
@@ -43,6 +43,7 @@ class ServiceRewards:
         self._run = run
         self._timeout = timeout
         self._client = Client(url)
+        self._outage_timeout_s = self._client.outage_timeout_s
         self._submitted: set[str] = set()
 
     def judge_info(self) -> JudgeInfo:
@@ -63,6 +64,7 @@ class ServiceRewards:
         deadline = time.monotonic() + self._timeout
         while True:
             left = max(0.0, deadline - time.monotonic())
+            self._client.outage_timeout_s = min(self._outage_timeout_s, left)
             try:
                 return self._score(tasks, completions, left)
             except UnavailableError as error:
@@ -83,7 +85,7 @@ class ServiceRewards:
             self._client.jobs.cancel(job.id)
         pages = self._client.iterate(self._client.jobs.items, job.id)
         items = {(item.completion_id, item.rubric_id): item for item in pages}
-        return [_result(items[key], task, reason) for key, task in zip(keys, tasks, strict=True)]
+        return [_result(items.get(key), task, reason) for key, task in zip(keys, tasks, strict=True)]
 
     def _store(self, tasks: Sequence[Task], completions: Sequence[Completion]) -> list[ItemKey]:
         """Store a step's values and return the job's item of each completion. Equal completions are one item."""
@@ -93,6 +95,8 @@ class ServiceRewards:
             prompt_id = self._client.prompts.add(task.prompt).id
             rubric_id = self._client.rubrics.add(task.rubric, f"rubric-{task.rubric.digest[:12]}").id
             ids = self._client.completions.add(prompt_id, [completions[i] for i in at]).ids
+            if len(ids) != len(at):
+                raise RubricsvcError(f"the service stored {len(ids)} of {len(at)} completions")
             keys |= {place: (completion_id, rubric_id) for place, completion_id in zip(at, ids, strict=True)}
         return [keys[place] for place in range(len(tasks))]
 
@@ -114,7 +118,9 @@ class ServiceRewards:
         self._client.close()
 
 
-def _result(item: Item, task: Task, reason: str | None) -> ScoredRollout:
+def _result(item: Item | None, task: Task, reason: str | None) -> ScoredRollout:
+    if item is None:
+        return ScoredRollout(Reward(None, 0.0, task.rubric.formula, null_reason="the service returned no result"))
     reward = Reward(
         item.reward,
         item.coverage or 0.0,

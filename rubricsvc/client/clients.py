@@ -17,7 +17,7 @@ from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.schemas import Item, Page, StoredJob
-from rubricsvc.settings import secret
+from rubricsvc.settings import get_settings, secret
 
 DEFAULT_URL = "http://127.0.0.1:8321"
 
@@ -30,9 +30,16 @@ class _Client(Noun[C]):
     connect: ClassVar[Callable[..., Any]]
 
     def __init__(
-        self, base_url: str = DEFAULT_URL, api_key: str | None = None, *, timeout: float = 60.0, transport: Any = None
+        self,
+        base_url: str = DEFAULT_URL,
+        api_key: str | None = None,
+        *,
+        timeout: float = 60.0,
+        outage_timeout_s: float | None = None,
+        transport: Any = None,
     ) -> None:
         super().__init__(self)
+        self.outage_timeout_s = get_settings().outage_seconds if outage_timeout_s is None else outage_timeout_s
         key = api_key or secret("RUBRICSVC_API_KEY")
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         url = base_url.rstrip("/") + "/v1/"
@@ -108,6 +115,8 @@ class Client(_Client["Client"], AbstractContextManager["Client"]):
         base_url: address of ``rubricsvc serve``.
         api_key: defaults to ``RUBRICSVC_API_KEY`` in the environment.
         timeout: seconds per request.
+        outage_timeout_s: seconds that a request is repeated while the service does not answer, for example because it
+            is restarted; defaults to the setting ``RUBRICSVC_OUTAGE_SECONDS``. 0 raises the first error.
         transport: httpx2 transport instead of sockets.
 
     Raises (from every method):

@@ -2,22 +2,25 @@
 
 Every request may be sent twice without doing anything twice (content is stored once, a job carries an
 Idempotency-Key). So all are retried on a lost connection and on 429, 502, 503 and 504, after ``Retry-After`` or an
-exponentially growing delay. Other errors are raised as the class of `rubricsvc.errors` that the service raised.
+exponentially growing delay, until the client's ``outage_timeout_s`` after the first failure. Other errors are raised as
+the class of `rubricsvc.errors` that the service raised.
 """
 
 from __future__ import annotations
 
+import logging
 import random
+import time
 from collections.abc import Callable, Coroutine, Mapping
 from functools import wraps
 from inspect import isawaitable
-from itertools import count
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 from urllib.parse import quote
 
 import httpx2
 from pydantic import BaseModel, ValidationError
 
+from rubricsvc.core.validation_messages import first_error
 from rubricsvc.errors import RubricsvcError, UnavailableError
 from rubricsvc.queries import Paging
 from rubricsvc.schemas import ErrorBody, Page
@@ -25,9 +28,12 @@ from rubricsvc.schemas import ErrorBody, Page
 if TYPE_CHECKING:
     from rubricsvc.client.clients import AsyncClient, Client
 
-RETRIES = 5
 MAX_DELAY_S = 30.0
+_MAX_BACKOFF_S = 5.0
+_WARN_AT = 3  # failed attempts: after one to two seconds
 _RETRIED_STATUS = {429, 502, 503, 504}
+
+log = logging.getLogger(__name__)
 
 C = TypeVar("C", bound="Client | AsyncClient")
 M = TypeVar("M", bound=BaseModel)
@@ -59,24 +65,42 @@ class Noun(Generic[C]):
         if isinstance(body, BaseModel):
             body, headers = body.model_dump_json().encode(), {"Content-Type": "application/json", **(headers or {})}
         query = {name: value for name, value in (params or {}).items() if value is not None}
-        for attempt in count():
+        attempt, end = 0, None
+        while True:
             retry_after = ""
             try:
                 request = self.client.http.request(method, path, params=query, headers=headers, content=body)
                 response: httpx2.Response = await _result(request)
-            except httpx2.TransportError as error:
-                if attempt == RETRIES:
-                    message = f"no service answers at {self.client.http.base_url}: {error}"
-                    raise UnavailableError(message, hint="start `rubricsvc serve`, or correct the URL") from None
+            except httpx2.TransportError as lost:
+                message = f"no service answers at {self.client.http.base_url}: {lost}"
+                error: RubricsvcError = UnavailableError(message, hint="start `rubricsvc serve`, or correct the URL")
             else:
-                if response.status_code not in _RETRIED_STATUS or attempt == RETRIES:
-                    break
+                if response.is_success:
+                    return _value(returns, response)
+                error = error_of(response)
+                if response.status_code not in _RETRIED_STATUS:
+                    raise error
                 retry_after = response.headers.get("retry-after", "")
-            backoff = 0.2 * 2.0**attempt * random.uniform(0.5, 1.0)
-            await self.client.sleep(min(MAX_DELAY_S, float(retry_after) if retry_after.isdecimal() else backoff))
-        if not response.is_success:
-            raise error_of(response)
+            end = end or time.monotonic() + self.client.outage_timeout_s
+            if (left := end - time.monotonic()) <= 0:
+                raise error from None
+            if attempt == _WARN_AT:
+                log.warning("retrying for %.0f s: %s", left, error)
+            backoff = min(_MAX_BACKOFF_S, 0.2 * 2.0 ** min(attempt, 9)) * random.uniform(0.5, 1.0)
+            delay = float(retry_after) if retry_after.isdecimal() else backoff
+            await self.client.sleep(min(MAX_DELAY_S, delay, left))
+            attempt += 1
+
+
+def _value(returns: type[M], response: httpx2.Response) -> M:
+    try:
         return returns.model_validate_json(response.content, extra="ignore")  # a newer service may send more fields
+    except ValidationError as error:
+        path, message = first_error(error)
+        raise RubricsvcError(
+            f"unexpected response of {response.url}: {path}: {message}",
+            hint="check that the URL leads to rubricsvc, of the client's version",
+        ) from None
 
 
 async def _result(value: Any) -> Any:

@@ -28,7 +28,7 @@ from rubricsvc.errors import (
     UnavailableError,
 )
 from rubricsvc.schemas import StoredJob
-from rubricsvc.settings import Settings
+from rubricsvc.settings import Settings, get_settings
 from rubricsvc.store import keys, outbox
 from rubricsvc.store.session import Database
 from tests.instant_engine import InstantEngine
@@ -191,10 +191,10 @@ def test_client_wait_raises_timeout(client: Client) -> None:
         client.wait(job.id, timeout=0.05)
 
 
-def test_client_proxy_error_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rubricsvc.client.transport.MAX_DELAY_S", 0.0)
+def test_client_proxy_error_is_unavailable() -> None:
     transport = httpx2.MockTransport(lambda _request: httpx2.Response(502, text="Bad Gateway"))
-    with Client("http://proxy", transport=transport) as client, pytest.raises(UnavailableError, match="502"):
+    client = Client("http://proxy", transport=transport, outage_timeout_s=0)
+    with client, pytest.raises(UnavailableError, match="502"):
         client.jobs.get(1)
 
 
@@ -243,9 +243,11 @@ class Answers(httpx2.BaseTransport):
 
 @pytest.fixture
 def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """What was slept, instead of sleeping."""
+    """What was slept, instead of sleeping: the clock is put forward."""
     seconds: list[float] = []
+    monotonic = time.monotonic
     monkeypatch.setattr(time, "sleep", seconds.append)
+    monkeypatch.setattr(time, "monotonic", lambda: monotonic() + sum(seconds))
     return seconds
 
 
@@ -281,21 +283,59 @@ def test_client_retry_sends_same_idempotency_key(slept: list[float]) -> None:
     assert other.requests[0].headers["Idempotency-Key"] != sent[0]
 
 
-def test_client_gives_up_after_retries(slept: list[float]) -> None:
+def test_client_gives_up_after_the_outage_timeout(slept: list[float]) -> None:
     busy = {"error": {"code": "unavailable", "message": "busy", "hint": "h", "path": ""}}
     with pytest.raises(UnavailableError, match="busy") as caught:
-        Client(transport=Answers(*[httpx2.Response(503, json=busy) for _ in range(6)])).prompts.page()
+        Client(transport=Answers(*[httpx2.Response(503, json=busy) for _ in range(60)])).prompts.page()
     assert caught.value.hint == "h"
+    assert sum(slept) == pytest.approx(60, abs=1)
+    slept.clear()
     with (
-        Client(f"http://127.0.0.1:{free_port()}") as unreachable_client,
+        Client(f"http://127.0.0.1:{free_port()}", outage_timeout_s=7) as absent,
         pytest.raises(UnavailableError) as unreachable,
     ):
-        unreachable_client.prompts.page()
-    assert (
-        str(unreachable_client.http.base_url) in unreachable.value.message
-        and "rubricsvc serve" in unreachable.value.hint
-    )
+        absent.prompts.page()
+    assert sum(slept) == pytest.approx(7, abs=1)
+    assert str(absent.http.base_url) in unreachable.value.message and "rubricsvc serve" in unreachable.value.hint
     assert unreachable.value.__suppress_context__, "no chain of the transport's errors"
+
+
+def test_client_without_an_outage_timeout_asks_once(slept: list[float]) -> None:
+    busy = Answers(httpx2.Response(503))
+    with pytest.raises(UnavailableError):
+        Client(transport=busy, outage_timeout_s=0).prompts.page()
+    assert (len(busy.requests), slept) == (1, [])
+
+
+def test_client_takes_the_outage_timeout_from_the_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    get_settings.cache_clear()
+    monkeypatch.setenv("RUBRICSVC_OUTAGE_SECONDS", "5.5")
+    try:
+        assert (Client().outage_timeout_s, Client(outage_timeout_s=1).outage_timeout_s) == (5.5, 1)
+    finally:
+        get_settings.cache_clear()
+
+
+def test_client_names_a_response_of_another_program() -> None:
+    html = httpx2.Response(200, text="<html>Welcome</html>")
+    with pytest.raises(RubricsvcError, match="/v1/prompts") as caught:
+        Client("http://proxy", transport=Answers(html)).prompts.page()
+    assert caught.value.hint
+
+
+def test_client_waits_for_a_service_that_is_started_again(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    port, warned = free_port(), threading.Event()
+    monkeypatch.setattr(transport.log, "warning", lambda *_: warned.set())
+    with Client(f"http://127.0.0.1:{port}") as client:
+        with running(db, at_port=port):
+            client.prompts.add("Why?")
+        texts: list[str] = []
+        reads = threading.Thread(target=lambda: texts.append(client.prompts.get(1).prompt.text))
+        reads.start()
+        assert warned.wait(60)
+        with running(db, at_port=port):
+            reads.join(60)
+    assert texts == ["Why?"]
 
 
 def test_client_does_not_retry_other_errors(slept: list[float]) -> None:

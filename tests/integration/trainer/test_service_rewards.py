@@ -7,12 +7,13 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import httpx2
 import pytest
 
 from rubricsvc.core.calibration import Calibration, Curve
 from rubricsvc.core.prompt import Completion
-from rubricsvc.errors import NotFoundError
-from rubricsvc.settings import Settings
+from rubricsvc.errors import NotFoundError, RubricsvcError
+from rubricsvc.settings import Settings, get_settings
 from rubricsvc.store import jobs, judges, outbox
 from rubricsvc.store.session import Database
 from tests.instant_engine import InstantEngine, agreeable
@@ -52,7 +53,7 @@ def engine(db: Database, monkeypatch: pytest.MonkeyPatch) -> Iterator[InstantEng
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """The client and the reward source retry at once."""
-    monkeypatch.setattr("rubricsvc.client.transport.MAX_DELAY_S", 0.01)
+    monkeypatch.setattr(get_settings(), "outage_seconds", 0.05)
     monkeypatch.setattr("trainer.service_rewards.RETRY_SECONDS", 0.05)
 
 
@@ -163,6 +164,45 @@ def test_service_rewards_absent_service_gives_no_reward() -> None:
         scored = score(rewards)
     assert [result.reward.value for result in scored] == [None] * 4
     assert all(result.reward.null_reason for result in scored)
+
+
+class LossyService(httpx2.BaseTransport):
+    """A service that loses the results of a job's first completion, or one of the ids of completions."""
+
+    def __init__(self, rewards: ServiceRewards, lost: str) -> None:
+        http = rewards._client.http
+        self.lost, self.real, http._transport = lost, http._transport, self
+
+    def close(self) -> None:
+        self.real.close()
+
+    def handle_request(self, request: httpx2.Request) -> httpx2.Response:
+        response = self.real.handle_request(request)
+        response.read()
+        body = response.json()
+        if request.url.path.endswith("/items") and self.lost == "item":
+            body["data"] = body["data"][1:]
+        elif request.url.path.endswith("/items") and self.lost == "number":
+            body["data"][0]["reward"] = "high"
+        elif request.url.path.endswith("/completions") and self.lost == "id":
+            body["ids"] = body["ids"][1:]
+        return httpx2.Response(response.status_code, json=body)
+
+
+def test_service_rewards_lost_item_is_no_reward(db: Database, engine: InstantEngine) -> None:
+    with running(db) as url, ServiceRewards("instant", url, timeout=60) as rewards:
+        LossyService(rewards, "item")
+        scored = score(rewards)
+    assert [result.reward.value is None for result in scored] == [True, False, False, False]
+    assert scored[0].reward.null_reason
+
+
+@pytest.mark.parametrize("lost", ["id", "number"])
+def test_service_rewards_refuse_an_invalid_response(db: Database, engine: InstantEngine, lost: str) -> None:
+    with running(db) as url, ServiceRewards("instant", url, timeout=60) as rewards:
+        LossyService(rewards, lost)
+        with pytest.raises(RubricsvcError):
+            score(rewards)
 
 
 def test_service_rewards_unknown_judge(db: Database) -> None:
