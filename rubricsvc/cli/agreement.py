@@ -20,7 +20,7 @@ from rubricsvc.stats import RESAMPLES
 from rubricsvc.store import jobs, judges, labels
 
 if TYPE_CHECKING:
-    from rubricsvc.stats.agreement_report import AgreementReport, CriterionAgreement
+    from rubricsvc.stats.agreement_report import AgreementReport, CriterionAgreement, MeanAgreement
     from rubricsvc.stats.calibration_fit import FittedFamily
 
 JudgeRef = Annotated[str, typer.Argument(help="Name or id of the judge.", show_default=False)]
@@ -40,7 +40,7 @@ def agreement(
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
-    """Compare a judge's verdicts with people's labels: overall, by criterion, and where they differ most.
+    """Compare a judge's verdicts with people's labels: mean over criteria, each, pooled, and where they differ most.
 
     If several people labelled the same, their agreement with each other is printed beside the judge's.
     """
@@ -80,16 +80,20 @@ def _print_report(report: AgreementReport) -> None:
 
     state = {True: "calibrated", False: "not calibrated", None: "no readout"}[report.calibrated]
     people = "1 person" if report.annotators == 1 else f"{report.annotators} people"
-    used = f"{counted(report.labels, 'label')} by {people}, {report.overall.pairs} used"
+    used = f"{counted(report.labels, 'label')} by {people}, {report.pooled.pairs} used"
     print_data(f"{report.judge} ({state}): {used}")
-    for reason, count in {**report.overall.excluded, **(report.reward.excluded if report.reward else {})}.items():
+    for reason, count in {**report.pooled.excluded, **(report.reward.excluded if report.reward else {})}.items():
         print_data(f"excluded: {count} ({reason})")
-    print_data("")
-    _print_metrics(report.overall)
+    if len(report.criteria) > 1:  # one alone is its own mean
+        _print_mean(report.mean)
+        print_data(f"\n{report.pooled.name}: a judge has skill here that only knows which criteria are usually met")
+    else:
+        print_data("")
+    _print_metrics(report.pooled)
     if report.reward:
         print_data("\nreward and people's overall scores")
         _print_metrics(report.reward)
-    if len(report.criteria) > 1:  # one alone is the same as all
+    if len(report.criteria) > 1:
         _print_criteria(report.criteria)
     if report.worst:
         print_data("\nlargest disagreements")
@@ -99,8 +103,21 @@ def _print_report(report: AgreementReport) -> None:
             reason = shorten(one.rationale or one.note or "-", 60)
             rows.append([one.completion_id, criterion, annotator, one.label, one.judge, reason])
         print_table(("completion", "criterion", "annotator", "label", "judge", "reason"), rows)
-    if report.overall.pairs < MIN_PAIRS:
+    if report.pooled.pairs < MIN_PAIRS:
         echo(f"hint: import more labels with `rubricsvc labels import FILE`; estimates need {MIN_PAIRS} or more")
+
+
+def _print_mean(mean: MeanAgreement) -> None:
+    print_data("\nmean over criteria, each counting alike")
+    rows = [
+        [name, mean.criteria[name], *estimate_cells(judge), *estimate_cells(mean.inter_annotator.get(name))]
+        for name, judge in mean.metrics.items()
+        if judge.value is not None
+    ]
+    if rows:
+        print_table(("metric", "criteria", "judge", "95%", "annotators", "95%"), rows)
+    else:
+        print_data("n/a: no criterion has enough labels for an estimate")
 
 
 def _print_metrics(group: CriterionAgreement) -> None:
@@ -120,6 +137,11 @@ def _print_metrics(group: CriterionAgreement) -> None:
     print_table(("metric", "judge", "95%", "annotators", "95%"), rows)
     for reason, names in missing.items():
         print_data(f"n/a: {shorten(', '.join(dict.fromkeys(names)), 200)}: {reason}")
+    if group.between_levels:
+        labels = counted(group.between_levels, "label")
+        print_data(
+            f"{labels} between the levels: accuracy, F1, kappa and alpha take the closest level, others the value"
+        )
     if group.confusion:
         print_data("\nlevel of people (rows) and judge (columns)")
         counts = [[level, *row] for level, row in zip(group.levels, group.confusion, strict=True)]

@@ -52,6 +52,11 @@ class JudgedLabel:
     reward: float | None = None
 
     @property
+    def question(self) -> str:
+        """What the person was asked: the criterion's question, or the key of a score of the whole completion."""
+        return self.criterion.question if self.criterion is not None else self.label.criterion
+
+    @property
     def verdict(self) -> Verdict | None:
         """The judge's verdict on the criterion of the label."""
         return self.verdicts.get(self.label.criterion)

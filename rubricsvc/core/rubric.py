@@ -165,6 +165,15 @@ class Criterion(Value):
             raise ValueError("a custom_prompt with labels needs a binary scale, and one without labels a numeric scale")
         return self
 
+    @cached_property
+    def question(self) -> str:
+        """The SHA-256 of what is asked: the text, scale, reference, passages, custom prompt and check.
+
+        Criteria with the same question have the same labels, whatever their key and weight.
+        """
+        prompt = self.custom_prompt.model_copy(update={"model": None}) if self.custom_prompt else None
+        return digest("criterion", self.text, self.scale, self.reference, self.passages, prompt, self.check)
+
     @property
     def kind(self) -> Literal["judged", "checked"]:
         """Whether a judge or a check decides it."""

@@ -1,43 +1,48 @@
 """Agreement of a judge with people, on plain arrays. Needs the extra ``judging``.
 
-Arrays are [N], an entry for each pair of a judge's value and a label of the same thing, in [0, 1]; ``clusters`` is the
-prompt of each. The class of a value is the closest level of the scale (binary: met from 0.5 on). Intervals are 95 %
-percentile intervals of a bootstrap that draws whole prompts, since values on one prompt are correlated.
+Arrays are [N], an entry for each pair of a judge's value and a label of the same thing, in [0, 1]. Metrics of classes
+take the closest level of the scale (binary: met from 0.5 on), metrics of ranks and of probabilities the values as they
+are. Intervals are 95 % percentile intervals of a bootstrap that draws whole prompts, since values on one prompt are
+correlated.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import krippendorff
 import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
-from sklearn import config_context, metrics
 
 from rubricsvc.core.estimate import Estimate
 from rubricsvc.core.rubric import Numeric, Scale, scale_values
-from rubricsvc.stats import RESAMPLES
+from rubricsvc.stats import RESAMPLES, paired
+from rubricsvc.stats import agreement_metrics as by_class
 from rubricsvc.stats.intervals import Floats, Ints, cluster_draws, with_interval
 
 MIN_PAIRS = 5
 """Fewer pairs than this give no estimate."""
-BINS = 10
 TENTHS = tuple(step / 10 for step in range(11))
 
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
-    """A judge's values beside people's. ``levels`` are those of the scale, ascending."""
+    """A judge's values beside people's. ``levels`` are those of the scale, ascending.
+
+    ``agreeing`` and ``different`` count pairs of completions of one prompt, as of `ranking.concordance`: those with
+    different labels, and of these the ones that the judge orders alike less those in the reverse order.
+    """
 
     judge: Floats
     people: Floats
     judge_class: Ints
     people_class: Ints
     levels: tuple[float, ...]
+    agreeing: int = 0
+    different: int = 0
 
     @classmethod
     def of(
@@ -53,14 +58,39 @@ class Pairs:
         classified = a if decided is None else np.asarray(decided, float)
         return cls(a, b, nearest_level(classified, ascending), nearest_level(b, ascending), ascending)
 
-    def take(self, rows: Ints) -> Pairs:
-        """Return these rows."""
-        return Pairs(self.judge[rows], self.people[rows], self.judge_class[rows], self.people_class[rows], self.levels)
-
-    def confusion(self) -> list[list[int]]:
+    def confusion(self) -> Ints:
         """Return counts [levels of people, levels of the judge]."""
-        counts = Counter(zip(self.people_class.tolist(), self.judge_class.tolist(), strict=True))
-        return [[counts[person, judge] for judge in range(len(self.levels))] for person in range(len(self.levels))]
+        size = len(self.levels)
+        return np.bincount(self.people_class * size + self.judge_class, minlength=size**2).reshape(size, size)
+
+    def between_levels(self) -> int:
+        """Return how many labels are not at a level of the scale."""
+        return int((np.abs(np.asarray(self.levels)[self.people_class] - self.people) > 1e-9).sum())
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Pairs with the prompt of each. ``counts`` are ``agreeing`` and ``different`` by prompt."""
+
+    pairs: Pairs
+    prompts: Ints
+    counts: Mapping[int, tuple[int, int]]
+
+    @classmethod
+    def of(cls, pairs: Pairs, prompts: Sequence[int], counts: Mapping[int, tuple[int, int]] | None = None) -> Sample:
+        """Return the sample of these pairs."""
+        counts = counts or {}
+        agreeing, different = (sum(one[n] for one in counts.values()) for n in (0, 1))
+        return cls(replace(pairs, agreeing=agreeing, different=different), np.asarray(prompts, np.int64), counts)
+
+    def drawn(self, times: Mapping[int, int]) -> Pairs:
+        """Return the pairs with those of each prompt as often as it was drawn."""
+        repeats = [times.get(prompt, 0) for prompt in self.prompts.tolist()]
+        rows = np.repeat(np.arange(len(self.prompts)), repeats)
+        agreeing, different = (sum(times.get(p, 0) * one[n] for p, one in self.counts.items()) for n in (0, 1))
+        a = self.pairs
+        classes = (a.judge_class[rows], a.people_class[rows])
+        return Pairs(a.judge[rows], a.people[rows], *classes, a.levels, agreeing, different)
 
 
 def levels_of(scale: Scale) -> tuple[float, ...]:
@@ -78,21 +108,6 @@ def nearest_level(values: Floats, levels: Sequence[float]) -> Ints:
     return np.searchsorted(middles, values, side="right").astype(np.int64)
 
 
-def expected_calibration_error(probability: Floats, outcome: Floats) -> float:
-    """Return Σ share of the bin · |mean outcome - mean probability| over bins of equal width (arXiv 1706.04599).
-
-    It is biased upwards if bins hold few values.
-    """
-    which = np.minimum((probability * BINS).astype(int), BINS - 1)
-    gap = np.bincount(which, outcome - probability)
-    return float(np.abs(gap).sum() / len(probability))
-
-
-def brier(probability: Floats, outcome: Floats) -> float:
-    """Return the mean squared difference; outcomes may lie between 0 and 1."""
-    return float(np.mean((probability - outcome) ** 2))
-
-
 def _alpha(classes: NDArray[Any], levels: int) -> float:
     """Return Krippendorff's alpha of classes [raters, things], NaN where a rating is missing."""
     scale = "nominal" if levels == 2 else "ordinal"
@@ -100,36 +115,46 @@ def _alpha(classes: NDArray[Any], levels: int) -> float:
 
 
 METRICS: dict[str, Callable[[Pairs], float]] = {
-    "accuracy": lambda p: float(metrics.accuracy_score(p.people_class, p.judge_class)),
-    "balanced_accuracy": lambda p: float(metrics.recall_score(p.people_class, p.judge_class, **_macro(p.people_class))),
-    "macro_f1": lambda p: float(metrics.f1_score(p.people_class, p.judge_class, **_macro(p.people_class))),
-    "kappa": lambda p: float(metrics.cohen_kappa_score(p.people_class, p.judge_class)),
-    "weighted_kappa": lambda p: float(metrics.cohen_kappa_score(p.people_class, p.judge_class, weights="quadratic")),
-    "alpha": lambda p: _alpha(np.stack([p.people_class, p.judge_class]), len(p.levels)),
-    "auroc": lambda p: float(metrics.roc_auc_score(p.people_class, p.judge)),
-    "ece": lambda p: expected_calibration_error(p.judge, p.people),
-    "brier": lambda p: brier(p.judge, p.people),
+    "pairwise_accuracy": lambda p: (1 + p.agreeing / p.different) / 2,
+    "auroc": lambda p: by_class.auroc(p.judge, p.people),
+    "accuracy": lambda p: by_class.accuracy(p.confusion()),
+    "balanced_accuracy": lambda p: by_class.balanced_accuracy(p.confusion()),
+    "macro_f1": lambda p: by_class.macro_f1(p.confusion()),
+    "kappa": lambda p: by_class.kappa(p.confusion()),
+    "weighted_kappa": lambda p: by_class.kappa(p.confusion(), quadratic=True),
+    "alpha": lambda p: by_class.alpha(p.confusion()),
+    "ece": lambda p: by_class.expected_calibration_error(p.judge, p.people),
+    "brier": lambda p: by_class.brier(p.judge, p.people),
     "pearson": lambda p: float(stats.pearsonr(p.judge, p.people).statistic),
-    "spearman": lambda p: float(stats.spearmanr(p.judge, p.people).statistic),
+    "spearman": lambda p: paired.spearman(p.judge, p.people),
+    "kendall": lambda p: paired.kendall(p.judge, p.people),
 }
-"""By name. Balanced accuracy and macro-F1 are means over the classes that people gave."""
+"""By name. ``pairwise_accuracy``: over the pairs of completions of one prompt with different labels, the share that the
+judge orders as people do; ties count half. ``auroc`` is the same over all pairs. Balanced accuracy and macro-F1 are
+means over the classes that people gave."""
 
-CORRELATIONS = ("pearson", "spearman")
-_PROBABILITY_METRICS = ("auroc", "ece", "brier")
-_CLASS_METRICS = ("balanced_accuracy", "macro_f1", "kappa", "weighted_kappa", "alpha", "auroc")
+CLASS_METRICS = ("accuracy", "balanced_accuracy", "macro_f1", "kappa", "weighted_kappa", "alpha")
+CORRELATIONS = ("pearson", "spearman", "kendall")
+OVERALL_METRICS = ("pairwise_accuracy", *CORRELATIONS)
+"""Metrics of values without classes."""
 _CONSTANT_LABELS = "all labels are the same"
 _REQUIREMENTS: tuple[tuple[tuple[str, ...], Callable[[Pairs], bool], str], ...] = (
-    (_PROBABILITY_METRICS, lambda p: len(p.levels) == 2, "only on a scale of two levels"),
-    (CORRELATIONS, lambda p: len(p.levels) > 2, "only on a scale of more than two levels"),
-    (_CLASS_METRICS, lambda p: bool(np.ptp(p.people_class)), _CONSTANT_LABELS),
-    (CORRELATIONS, lambda p: bool(np.ptp(p.people)), _CONSTANT_LABELS),
+    (("ece", "brier"), lambda p: len(p.levels) == 2, "only on a scale of two levels"),
+    (
+        CORRELATIONS,
+        lambda p: len(p.levels) > 2 or len(np.unique(p.people)) > 2,
+        "only for labels of more than two values",
+    ),
+    (("auroc", *CLASS_METRICS[1:], *CORRELATIONS), lambda p: bool(np.ptp(p.people)), _CONSTANT_LABELS),
+    (CLASS_METRICS[1:], lambda p: bool(np.ptp(p.people_class)), "all labels are closest to the same level"),
     (CORRELATIONS, lambda p: bool(np.ptp(p.judge)), "all values of the judge are the same"),
+    (
+        ("pairwise_accuracy",),
+        lambda p: p.different >= MIN_PAIRS,
+        f"fewer than {MIN_PAIRS} pairs of completions of one prompt have different labels",
+    ),
 )
 """Names of metrics, what they require of the pairs, and why there is none otherwise."""
-
-
-def _macro(present: Ints) -> dict[str, Any]:
-    return {"average": "macro", "labels": np.unique(present), "zero_division": 0.0}
 
 
 def null_reason(name: str, pairs: Pairs) -> str | None:
@@ -140,25 +165,47 @@ def null_reason(name: str, pairs: Pairs) -> str | None:
 
 
 def estimate_metrics(
-    pairs: Pairs,
-    clusters: Sequence[int],
+    sample: Sample, names: Sequence[str] = tuple(METRICS), *, resamples: int = RESAMPLES, seed: int = 0
+) -> dict[str, Estimate]:
+    """Return the metrics by name, each with its interval; without intervals if ``resamples`` is 0."""
+    estimates, _ = mean_metrics([sample], names, resamples=resamples, seed=seed)
+    for name in names:
+        if (reason := null_reason(name, sample.pairs)) is not None:
+            estimates[name] = Estimate(None, null_reason=reason)
+    return estimates
+
+
+def mean_metrics(
+    samples: Sequence[Sample],
     names: Sequence[str] = tuple(METRICS),
     *,
     resamples: int = RESAMPLES,
     seed: int = 0,
-) -> dict[str, Estimate]:
-    """Return the metrics by name, each with its interval; without intervals if ``resamples`` is 0."""
-    estimates = {name: Estimate(None, null_reason=null_reason(name, pairs)) for name in names}
-    samples: dict[str, list[float]] = {name: [] for name, unknown in estimates.items() if unknown.null_reason is None}
-    with config_context(assume_finite=True, skip_parameter_validation=True):
-        for rows in cluster_draws(np.asarray(clusters), resamples, seed) if samples else ():
-            drawn = pairs.take(rows)
-            for name, values in samples.items():
-                if null_reason(name, drawn) is None:
-                    values.append(METRICS[name](drawn))
-        for name, values in samples.items():
-            estimates[name] = with_interval(METRICS[name](pairs), values, len(set(clusters)), resamples)
-    return estimates
+) -> tuple[dict[str, Estimate], dict[str, int]]:
+    """Return the mean of each metric over the samples that have it, and over how many; each sample counts alike.
+
+    The bootstrap draws prompts for all samples together.
+    """
+    having = {name: [n for n, one in enumerate(samples) if null_reason(name, one.pairs) is None] for name in names}
+    used = sorted({n for numbers in having.values() for n in numbers})
+    prompts = np.unique(np.concatenate([samples[n].prompts for n in used])) if used else np.array([], np.int64)
+    means: dict[str, list[float]] = {name: [] for name in names}
+    for drawn in cluster_draws(prompts, resamples, seed):
+        times = dict(zip(*(column.tolist() for column in np.unique(prompts[drawn], return_counts=True)), strict=True))
+        pairs = {n: samples[n].drawn(times) for n in used}
+        for name, numbers in having.items():
+            means[name] += _mean(name, [pairs[n] for n in numbers if null_reason(name, pairs[n]) is None])
+    estimates = {name: Estimate(None, null_reason="no criterion has an estimate") for name in names}
+    for name, numbers in having.items():
+        for value in _mean(name, [samples[n].pairs for n in numbers]):
+            estimates[name] = with_interval(value, means[name], len(prompts), resamples)
+    return estimates, {name: len(numbers) for name, numbers in having.items()}
+
+
+def _mean(name: str, several: Iterable[Pairs]) -> list[float]:
+    """Return the mean of the metric, alone in a list; an empty list if there is nothing to measure."""
+    values = [METRICS[name](pairs) for pairs in several]
+    return [sum(values) / len(values)] if values else []
 
 
 def inter_annotator_alpha(

@@ -1,4 +1,6 @@
-"""Agreement of a judge with people's labels: for all criteria, for each, and where they differ most.
+"""Agreement of a judge with people's labels: the mean over criteria, each, all pooled, and where they differ most.
+
+The mean over criteria comes first: over pooled pairs a judge has skill that only knows which criteria are usually met.
 
 Each label is a pair with the judge's verdict on the same. If several people labelled the same, each two of them, both
 ways round, give the inter-annotator metrics (alpha is computed over all of them), the most that can be expected of a
@@ -10,8 +12,10 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import permutations
+from statistics import fmean
+from typing import Any
 
 import numpy as np
 
@@ -20,24 +24,29 @@ from rubricsvc.core.judge import Judge
 from rubricsvc.core.label import OVERALL, JudgedLabel
 from rubricsvc.stats import RESAMPLES, OnProgress
 from rubricsvc.stats.agreement import (
-    CORRELATIONS,
     METRICS,
+    OVERALL_METRICS,
     TENTHS,
     Pairs,
+    Sample,
     estimate_metrics,
     inter_annotator_alpha,
     levels_of,
+    mean_metrics,
 )
+from rubricsvc.stats.ranking import concordance
 
 MAX_DISAGREEMENTS = 20
-ALL_CRITERIA = "all criteria"
+POOLED = "all criteria, pooled"
+_NOT_BETWEEN_PEOPLE = ("pairwise_accuracy", "auroc", "ece", "brier", "alpha")
 
 
 @dataclass(frozen=True, slots=True)
 class CriterionAgreement:
-    """The metrics of one criterion, of all, or of the reward.
+    """The metrics of one criterion, of all pooled, or of the reward.
 
-    ``excluded`` counts labels by reason. ``confusion`` counts [people's level, judge's level].
+    ``excluded`` counts labels by reason. ``confusion`` counts [people's level, judge's level]; ``between_levels`` the
+    labels that are not at a level of the scale and count there as the closest one. ``text`` is the criterion's.
     """
 
     name: str
@@ -46,8 +55,19 @@ class CriterionAgreement:
     metrics: dict[str, Estimate]
     levels: tuple[float, ...] = ()
     confusion: list[list[int]] = field(default_factory=list)
+    between_levels: int = 0
     annotator_pairs: int = 0
     inter_annotator: dict[str, Estimate] = field(default_factory=dict)
+    text: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MeanAgreement:
+    """The mean of each metric over the criteria that have an estimate of it; ``criteria`` has their number."""
+
+    metrics: dict[str, Estimate]
+    criteria: dict[str, int]
+    inter_annotator: dict[str, Estimate]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,13 +85,18 @@ class Disagreement:
 
 @dataclass(frozen=True, slots=True)
 class AgreementReport:
-    """The agreement of a judge; ``reward`` is that of its rewards with ``overall`` labels, if there are any."""
+    """The agreement of a judge.
+
+    ``mean`` is over criteria, ``pooled`` over the pairs of all criteria, and ``reward`` the agreement of its rewards
+    with ``overall`` labels, if there are any.
+    """
 
     judge: str
     calibrated: bool | None
     labels: int
     annotators: int
-    overall: CriterionAgreement
+    mean: MeanAgreement
+    pooled: CriterionAgreement
     criteria: list[CriterionAgreement]
     worst: list[Disagreement]
     reward: CriterionAgreement | None = None
@@ -98,31 +123,45 @@ def agreement_report(
 ) -> AgreementReport:
     """Return the judge's agreement with these labels."""
     on_criteria = [row for row in rows if row.criterion is not None]
-    by_criterion: dict[str, list[JudgedLabel]] = defaultdict(list)
+    by_question: dict[str, list[JudgedLabel]] = defaultdict(list)
     for row in on_criteria:
-        by_criterion[row.label.criterion].append(row)
-    ordered = sorted(by_criterion.items(), key=lambda item: (-len(item[1]), item[0]))
+        by_question[row.question].append(row)
+    ordered = sorted(by_question.values(), key=lambda members: (-len(members), members[0].label.criterion))
     bootstrap = {"resamples": resamples, "seed": seed}
-    groups = []
-    for done, (name, members) in enumerate([(ALL_CRITERIA, on_criteria), *ordered]):
-        on_progress(done, len(ordered) + 1, name)
+    groups, samples = [], []
+    for done, members in enumerate([on_criteria, *ordered]):
+        name = members[0].label.criterion if done else POOLED
+        on_progress(done, len(ordered) + 2, name)
         values = [judge_value(judge, row) for row in members]
         excluded = Counter(filter(None, map(_exclusion_reason, members)))
-        groups.append(_agreement(name, members, values, excluded, tuple(METRICS), **bootstrap))
-    on_progress(len(ordered) + 1, len(ordered) + 1, "")
+        group, both = _agreement(name, members, values, excluded, tuple(METRICS), **bootstrap)
+        groups.append(replace(group, text=members[0].criterion.text if done and members[0].criterion else None))
+        samples.append(both)
+    on_progress(len(ordered) + 1, len(ordered) + 2, "mean over criteria")
+    mean = _mean(samples[1:], **bootstrap)
     overall = [row for row in rows if row.label.criterion == OVERALL]
     rewards = [row.reward for row in overall]
     unknown = Counter("no reward" for row in overall if row.reward is None or row.label.value is None)
+    reward = _agreement("reward", overall, rewards, unknown, OVERALL_METRICS, **bootstrap)[0] if overall else None
+    on_progress(len(ordered) + 2, len(ordered) + 2, "")
     return AgreementReport(
         judge=judge.name,
         calibrated=judge.calibrated,
         labels=len(rows),
         annotators=len({row.label.annotator for row in rows}),
-        overall=groups[0],
+        mean=mean,
+        pooled=groups[0],
         criteria=groups[1:],
         worst=_largest_disagreements(judge, on_criteria),
-        reward=_agreement("reward", overall, rewards, unknown, CORRELATIONS, **bootstrap) if overall else None,
+        reward=reward,
     )
+
+
+def _mean(samples: Sequence[tuple[Sample, Sample]], **bootstrap: int) -> MeanAgreement:
+    between = [name for name in METRICS if name not in _NOT_BETWEEN_PEOPLE]
+    estimates, criteria = mean_metrics([judge for judge, _ in samples], tuple(METRICS), **bootstrap)
+    people, _ = mean_metrics([annotators for _, annotators in samples], between, **bootstrap)
+    return MeanAgreement(estimates, criteria, {name: one for name, one in people.items() if one.value is not None})
 
 
 def _agreement(
@@ -132,24 +171,47 @@ def _agreement(
     excluded: Mapping[str, int],
     metrics: Sequence[str],
     **bootstrap: int,
-) -> CriterionAgreement:
-    levels = TENTHS if metrics is CORRELATIONS else _shared_levels(rows)
+) -> tuple[CriterionAgreement, tuple[Sample, Sample]]:
+    """Return the agreement, and the pairs of the judge and of people among themselves."""
+    levels = TENTHS if metrics is OVERALL_METRICS else _shared_levels(rows)
     used = [(row, value) for row, value in zip(rows, values, strict=True) if None not in (value, row.label.value)]
     judged, people = [value or 0.0 for _, value in used], [row.label.value or 0.0 for row, _ in used]
     decided = [row.verdict.value if row.verdict else None for row, _ in used]
     classified = [value if own is None else own for value, own in zip(judged, decided, strict=True)]
     pairs = Pairs.of(judged, people, levels, classified)
-    annotator_pairs, inter_annotator = _inter_annotator(rows, levels, metrics, **bootstrap)
-    return CriterionAgreement(
+    sample = Sample.of(pairs, [row.prompt_id for row, _ in used], _pair_counts(used))
+    shared = _labelled_by_several(rows)
+    annotators, inter_annotator = _inter_annotator(shared, levels, metrics, **bootstrap)
+    classes = used and metrics is not OVERALL_METRICS
+    group = CriterionAgreement(
         name=name,
         pairs=len(used),
         excluded=dict(excluded),
-        metrics=estimate_metrics(pairs, [row.prompt_id for row, _ in used], metrics, **bootstrap),
+        metrics=estimate_metrics(sample, metrics, **bootstrap),
         levels=pairs.levels,
-        confusion=pairs.confusion() if used and metrics is not CORRELATIONS else [],
-        annotator_pairs=annotator_pairs,
+        confusion=pairs.confusion().tolist() if classes else [],
+        between_levels=pairs.between_levels() if classes else 0,
+        annotator_pairs=len(annotators.prompts) // 2,
         inter_annotator=inter_annotator,
     )
+    return group, (sample, annotators)
+
+
+def _pair_counts(used: Iterable[tuple[JudgedLabel, Any]]) -> dict[int, tuple[int, int]]:
+    """Return (agreeing, different) pairs of completions by prompt, as of `Pairs`.
+
+    A pair has one question. If several people labelled a completion, their mean is its label.
+    """
+    groups: dict[tuple[int, str], dict[int, list[tuple[float, float]]]] = defaultdict(lambda: defaultdict(list))
+    for row, value in used:
+        groups[row.prompt_id, row.question][row.completion_id].append((value, row.label.value or 0.0))
+    counts: dict[int, tuple[int, int]] = {}
+    for (prompt_id, _), by_completion in groups.items():
+        labels = [(each[0][0], round(fmean(label for _, label in each), 12)) for each in by_completion.values()]
+        agreeing, _, different = concordance(labels)
+        before = counts.get(prompt_id, (0, 0))
+        counts[prompt_id] = (before[0] + agreeing, before[1] + different)
+    return counts
 
 
 def _shared_levels(rows: Iterable[JudgedLabel]) -> tuple[float, ...]:
@@ -166,28 +228,33 @@ def _exclusion_reason(row: JudgedLabel) -> str | None:
     return None if row.verdict.outcome == "scored" else row.verdict.outcome
 
 
-def _inter_annotator(
-    rows: Iterable[JudgedLabel], levels: Sequence[float], metrics: Sequence[str], **bootstrap: int
-) -> tuple[int, dict[str, Estimate]]:
-    """Return how many pairs of people labelled the same thing, and their metrics."""
-    by_thing: dict[tuple[int, int, str], list[JudgedLabel]] = defaultdict(list)
+def _labelled_by_several(rows: Iterable[JudgedLabel]) -> list[list[JudgedLabel]]:
+    """Return the labels of each thing that several people labelled."""
+    by_thing: dict[tuple[int, str], list[JudgedLabel]] = defaultdict(list)
     for row in rows:
         if row.label.value is not None:
-            by_thing[row.completion_id, row.rubric_id, row.label.criterion].append(row)
-    shared = [labelled for labelled in by_thing.values() if len(labelled) > 1]
-    if not shared:
-        return 0, {}
+            by_thing[row.completion_id, row.question].append(row)
+    return [labelled for labelled in by_thing.values() if len(labelled) > 1]
+
+
+def _inter_annotator(
+    shared: Sequence[Sequence[JudgedLabel]], levels: Sequence[float], metrics: Sequence[str], **bootstrap: int
+) -> tuple[Sample, dict[str, Estimate]]:
+    """Return each two labels of one thing, both ways round, and their metrics."""
     both = [(a, b) for labelled in shared for a, b in permutations(labelled, 2)]
     pairs = Pairs.of([a.label.value or 0.0 for a, _ in both], [b.label.value or 0.0 for _, b in both], levels)
-    names = [name for name in metrics if name not in ("auroc", "ece", "brier", "alpha")]
-    estimates = estimate_metrics(pairs, [a.prompt_id for a, _ in both], names, **bootstrap)
+    sample = Sample.of(pairs, [a.prompt_id for a, _ in both])
+    if not shared:
+        return sample, {}
+    names = [name for name in metrics if name not in _NOT_BETWEEN_PEOPLE]
+    estimates = estimate_metrics(sample, names, **bootstrap)
     people = {name: n for n, name in enumerate(sorted({row.label.annotator for each in shared for row in each}))}
     matrix = np.full((len(people), len(shared)), np.nan)
     for thing, labelled in enumerate(shared):
         for row in labelled:
             matrix[people[row.label.annotator], thing] = row.label.value
     prompts = [labelled[0].prompt_id for labelled in shared]
-    return len(both) // 2, estimates | {"alpha": inter_annotator_alpha(matrix, levels, prompts, **bootstrap)}
+    return sample, estimates | {"alpha": inter_annotator_alpha(matrix, levels, prompts, **bootstrap)}
 
 
 def _largest_disagreements(judge: Judge, rows: Iterable[JudgedLabel]) -> list[Disagreement]:

@@ -23,7 +23,7 @@ from rubricsvc.core.label import OVERALL, JudgedLabel
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import InvalidError
 from rubricsvc.stats import RESAMPLES
-from rubricsvc.stats.agreement import TENTHS, Pairs, estimate_metrics
+from rubricsvc.stats.agreement import TENTHS, Pairs, Sample, estimate_metrics
 from rubricsvc.stats.intervals import Floats
 
 MIN_SCORES = 30
@@ -99,8 +99,8 @@ def fit_overall(
     folds = GroupKFold(FOLDS, shuffle=True, random_state=seed)
 
     def pearson(predicted: Sequence[float]) -> Estimate:
-        pairs = Pairs.of(predicted, scores, TENTHS)
-        return estimate_metrics(pairs, prompts, ("pearson",), resamples=resamples)["pearson"]
+        sample = Sample.of(Pairs.of(predicted, scores, TENTHS), prompts)
+        return estimate_metrics(sample, ("pearson",), resamples=resamples)["pearson"]
 
     def cross_validated(design: Floats) -> Estimate:
         return pearson(cross_val_predict(RidgeCV(PENALTIES), design, y, groups=prompts, cv=folds))

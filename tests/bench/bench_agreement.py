@@ -126,7 +126,7 @@ async def judged(judge: Judge, criterion: Criterion, cases: Sequence[Case]) -> l
 
 def measure(judge: Judge, rows: Sequence[JudgedLabel]) -> dict[str, Any]:
     """The figures of one set. ``ece`` and ``brier`` are of all, ``before`` and ``after`` of the held-out prompts."""
-    group = agreement_report(judge, rows).overall
+    group = agreement_report(judge, rows).pooled
     names = ("accuracy", "balanced_accuracy", "kappa", "auroc", "ece", "brier")
     try:
         (fitted,) = calibrate(rows)

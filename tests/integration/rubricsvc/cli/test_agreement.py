@@ -56,7 +56,7 @@ def test_calibrate_improves_the_calibration_error(labelled: Cli) -> None:
     assert labelled("jobs", "submit", "--judge", "sure", "--wait").code == 0
     ran = labelled("judges", "agreement", "sure", "--json", "--resamples", 50)
     assert ran.code == 0, ran.err
-    overall = ran.json["overall"]
+    overall = ran.json["pooled"]
     assert (ran.json["labels"], ran.json["annotators"], overall["pairs"], overall["annotator_pairs"]) == (
         120,
         2,
@@ -78,7 +78,7 @@ def test_calibrate_improves_the_calibration_error(labelled: Cli) -> None:
     assert judges == {"sure": False, "sure-calibrated": True}
 
     assert labelled("jobs", "submit", "--judge", "sure-calibrated", "--wait").code == 0
-    after = labelled("judges", "agreement", "sure-calibrated", "--json", "--resamples", 0).json["overall"]["metrics"]
+    after = labelled("judges", "agreement", "sure-calibrated", "--json", "--resamples", 0).json["pooled"]["metrics"]
     assert after["ece"]["value"] < overall["metrics"]["ece"]["value"]
     (first, *_) = labelled("verdicts", "list", "--job", 2, "--json").lines
     assert first["verdict"]["probability"] in (pytest.approx(0.98), pytest.approx(0.02))
@@ -92,7 +92,14 @@ def test_agreement_and_calibrate_print_tables(labelled: Cli) -> None:
     labelled("jobs", "submit", "--judge", "sure", "--wait")
     ran = labelled("judges", "agreement", "sure", "--resamples", 0)
     assert ran.code == 0
-    for word in ("calibrated", "balanced_accuracy", "METRIC", "n/a: pearson, spearman", "ANNOTATOR", "(columns)"):
+    for word in (
+        "calibrated",
+        "balanced_accuracy",
+        "METRIC",
+        "n/a: pearson, spearman, kendall",
+        "ANNOTATOR",
+        "(columns)",
+    ):
         assert word in ran.out, word
     ran = labelled("judges", "calibrate", "sure", "--method", "platt", "--as", "mine")
     assert ran.code == 0 and "platt" in ran.out and "'mine'" in ran.err
@@ -151,9 +158,13 @@ def test_agreement_prints_why_something_is_missing(labelled: Cli, tmp_path: Path
     records[0]["labels"] = {"good": [True, False], "one": 1}
     import_labels(labelled, tmp_path / "more.jsonl", records)
     lines = labelled("judges", "agreement", "sure", "--job", 1, "--resamples", 30).out.splitlines()
-    assert "pearson, spearman" in [line.split(": ")[1] for line in lines if line.startswith("n/a: ")]
+    assert "pearson, spearman, kendall" in [line.split(": ")[1] for line in lines if line.startswith("n/a: ")]
     few = labelled("judges", "agreement", "sure", "--job", 1, "--criterion", "one")
-    assert "n/a: accuracy, " in few.out and "METRIC" not in few.out and "`rubricsvc labels import FILE`" in few.err
+    assert (
+        "n/a: pairwise_accuracy, auroc, accuracy, " in few.out
+        and "METRIC" not in few.out
+        and "`rubricsvc labels import FILE`" in few.err
+    )
     for args in (("--resamples", 0), ("--criterion", "good", "--resamples", 19)):
         assert "n/a: intervals: " in labelled("judges", "agreement", "sure", "--job", 1, *args).out
 

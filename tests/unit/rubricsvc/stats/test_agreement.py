@@ -14,20 +14,20 @@ from rubricsvc.core.verdict import Verdict
 from rubricsvc.stats.agreement import (
     METRICS,
     Pairs,
-    brier,
+    Sample,
     estimate_metrics,
-    expected_calibration_error,
     inter_annotator_alpha,
     levels_of,
     nearest_level,
 )
+from rubricsvc.stats.agreement_metrics import brier, expected_calibration_error
 from rubricsvc.stats.agreement_report import agreement_report
 
 BINARY = (0.0, 1.0)
 
 
 def values_of(judge: list[float], people: list[float], levels: tuple[float, ...] = BINARY) -> dict[str, float | None]:
-    estimates = estimate_metrics(Pairs.of(judge, people, levels), range(len(judge)), resamples=0)
+    estimates = estimate_metrics(Sample.of(Pairs.of(judge, people, levels), range(len(judge))), resamples=0)
     return {name: estimate.value for name, estimate in estimates.items()}
 
 
@@ -51,7 +51,7 @@ def test_metrics_of_an_ordinal_judge() -> None:
     assert estimates["weighted_kappa"] is not None and estimates["kappa"] is not None
     assert estimates["weighted_kappa"] > estimates["kappa"]  # the one slip is by one level
     assert estimates["spearman"] is not None and 0 < estimates["spearman"] < 1
-    assert estimates["auroc"] is None and estimates["ece"] is None
+    assert estimates["auroc"] == 1.0 and estimates["ece"] is None
 
 
 def test_inter_annotator_alpha_has_the_published_value() -> None:
@@ -84,7 +84,7 @@ def test_agreement_report_has_inter_annotator_metrics_of_overall_scores() -> Non
         and report.inter_annotator["pearson"].low is not None
     )
     assert (
-        set(report.inter_annotator) == {"pearson", "spearman", "alpha"}
+        set(report.inter_annotator) == {"pearson", "spearman", "kendall", "alpha"}
         and (report.inter_annotator["alpha"].value or 0.0) > 0.9
     )
 
@@ -111,13 +111,13 @@ def test_levels_of_a_scale() -> None:
         ([], [], BINARY, {"accuracy", "auroc"}),
         ([0.5] * 3, [1.0] * 3, BINARY, {"accuracy", "ece"}),
         ([0.2, 0.9] * 5, [1.0] * 10, BINARY, {"kappa", "auroc", "alpha"}),
-        ([0.5] * 9, [0.0, 0.5, 1.0] * 3, (0.0, 0.5, 1.0), {"pearson", "auroc"}),
+        ([0.5] * 9, [0.0, 0.5, 1.0] * 3, (0.0, 0.5, 1.0), {"pearson", "kendall", "pairwise_accuracy"}),
     ],
 )
 def test_estimate_metrics_gives_reasons(
     judge: list[float], people: list[float], levels: tuple[float, ...], unknown: set[str]
 ) -> None:
-    estimates = estimate_metrics(Pairs.of(judge, people, levels), range(len(judge)), resamples=0)
+    estimates = estimate_metrics(Sample.of(Pairs.of(judge, people, levels), range(len(judge))), resamples=0)
     assert all(estimates[name].value is None and estimates[name].null_reason for name in unknown)
     assert all(estimate.value is None or math.isfinite(estimate.value) for estimate in estimates.values())
 
@@ -127,15 +127,16 @@ def test_estimate_metrics_draws_whole_prompts() -> None:
     people = random.integers(0, 2, 400).astype(float)
     judge = np.clip(people * 0.3 + 0.35 + random.normal(0, 0.25, 400), 0, 1)
     pairs = Pairs.of(judge.tolist(), people.tolist(), BINARY)
-    each = estimate_metrics(pairs, range(400), ("accuracy", "auroc"), resamples=200)
+    each = estimate_metrics(Sample.of(pairs, range(400)), ("accuracy", "auroc"), resamples=200)
     for estimate in each.values():
         assert estimate.value and estimate.low and estimate.high and estimate.low < estimate.value < estimate.high
         assert 0.05 < estimate.high - estimate.low < 0.15  # ± 1.96 · sqrt(p (1 - p) / 400) is about ± 0.045
     alike = Pairs.of(judge[:20].repeat(20).tolist(), people[:20].repeat(20).tolist(), BINARY)
-    few = estimate_metrics(alike, np.arange(20).repeat(20).tolist(), ("accuracy",), resamples=200)["accuracy"]
+    by_prompt = Sample.of(alike, np.arange(20).repeat(20).tolist())
+    few = estimate_metrics(by_prompt, ("accuracy",), resamples=200)["accuracy"]
     assert few.high is not None and few.low is not None and few.high - few.low > 0.2
     assert (
-        estimate_metrics(pairs, [1] * 400, ("accuracy",))["accuracy"].low is None
+        estimate_metrics(Sample.of(pairs, [1] * 400), ("accuracy",))["accuracy"].low is None
     )  # one prompt gives no estimate for others
 
 
@@ -159,7 +160,7 @@ def test_agreement_report_excludes_failures() -> None:
         row(22, 1.0, None),
         row(23, None, Verdict.scored("a", 0.0)),
     ]
-    report = agreement_report(JUDGE, rows + spoilt, resamples=0).overall
+    report = agreement_report(JUDGE, rows + spoilt, resamples=0).pooled
     assert report.pairs == 20 and report.metrics["accuracy"].value == 1.0
     assert report.excluded == {"failed": 1, "abstained": 1, "not judged": 1, "label without a value": 1}
     assert report.confusion == [[10, 0], [0, 10]]
@@ -168,7 +169,8 @@ def test_agreement_report_excludes_failures() -> None:
 @pytest.mark.parametrize(("prompts", "resamples", "known"), [(4, 40, False), (8, 19, False), (8, 40, True)])
 def test_estimate_metrics_says_why_there_is_no_interval(prompts: int, resamples: int, known: bool) -> None:
     pairs = Pairs.of([0.9, 0.1] * 4, [1.0, 0.0] * 4, BINARY)
-    estimate = estimate_metrics(pairs, [n % prompts for n in range(8)], ["accuracy"], resamples=resamples)["accuracy"]
+    sample = Sample.of(pairs, [n % prompts for n in range(8)])
+    estimate = estimate_metrics(sample, ["accuracy"], resamples=resamples)["accuracy"]
     assert estimate.value == 1.0
     assert (estimate.low is not None, estimate.null_reason is None) == (known, known)
 
@@ -176,7 +178,9 @@ def test_estimate_metrics_says_why_there_is_no_interval(prompts: int, resamples:
 def test_estimate_metrics_without_enough_draws_has_no_interval() -> None:
     """The one person who says no is in every third draw only."""
     people = [0.0] + [1.0] * 59
-    estimates = estimate_metrics(Pairs.of(people, people, BINARY), range(60), ["kappa", "accuracy"], resamples=20)
+    estimates = estimate_metrics(
+        Sample.of(Pairs.of(people, people, BINARY), range(60)), ["kappa", "accuracy"], resamples=20
+    )
     assert (estimates["kappa"].value, estimates["kappa"].low) == (1.0, None)
     assert estimates["accuracy"].low is not None
 
@@ -187,9 +191,7 @@ def test_agreement_report_lists_the_largest_disagreements_first() -> None:
         verdict = Verdict.scored("a", 0.01 if n == 7 else 0.6, rationale="Because.")
         rows += [row(n, 1.0, verdict, "ann"), row(n, float(n >= 2), verdict, "bob")]
     report = agreement_report(JUDGE, rows, resamples=0)
-    assert report.overall.annotator_pairs == 10 and report.overall.inter_annotator["accuracy"].value == pytest.approx(
-        0.8
-    )
+    assert report.pooled.annotator_pairs == 10 and report.pooled.inter_annotator["accuracy"].value == pytest.approx(0.8)
     assert [(one.completion_id, one.annotator) for one in report.worst[:2]] == [(7, "ann"), (7, "bob")]
     assert len(report.worst) == 20 and report.worst[0].rationale == "Because."
 
@@ -200,7 +202,7 @@ def test_agreement_report_classifies_by_the_threshold() -> None:
         row(n, float(p > 0.8), Verdict.scored("a", float(p > 0.8), probability=p))
         for n, p in enumerate((0.6, 0.7, 0.9, 0.95, 0.5, 0.85))
     ]
-    report = agreement_report(strict, rows, resamples=0).overall.metrics
+    report = agreement_report(strict, rows, resamples=0).pooled.metrics
     assert report["accuracy"].value == 1.0 and report["auroc"].value == 1.0
     assert report["brier"].value == pytest.approx(np.mean([0.36, 0.49, 0.01, 0.0025, 0.25, 0.0225]))
 
@@ -212,5 +214,5 @@ def test_agreement_report_correlates_rewards_with_overall_scores() -> None:
     ]
     report = agreement_report(JUDGE, varied, resamples=0)
     assert report.reward is not None and report.reward.metrics["pearson"].value == pytest.approx(1.0)
-    assert report.overall.pairs == 0 and report.overall.metrics["accuracy"].value is None
+    assert report.pooled.pairs == 0 and report.pooled.metrics["accuracy"].value is None
     assert set(report.reward.metrics) < set(METRICS)
