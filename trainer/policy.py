@@ -22,7 +22,7 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers import DynamicCache
 from transformers.utils import logging as transformers_logging
 
-from rubricsvc.core.prompt import Prompt
+from rubricsvc.core.prompt import Prompt, with_documents
 from rubricsvc.errors import InvalidError
 from trainer.attention import use_grouped_attention
 from trainer.config import SamplingConfig
@@ -180,18 +180,3 @@ class Policy:
         )
         logits: Tensor = output.logits
         return logits
-
-
-def with_documents(prompt: Prompt) -> Prompt:
-    """Return the prompt whose first user message begins with the documents, each under its ``[id]``.
-
-    Without a user message it is the first message. A prompt without documents is returned as it is.
-    """
-    if not prompt.documents:
-        return prompt
-    place = next((i for i, message in enumerate(prompt.messages) if message.role == "user"), 0)
-    texts = [f"[{document.id}] {document.text}" for document in prompt.documents]
-    question = prompt.messages[place]
-    shown = question.model_copy(update={"content": "\n\n".join([*texts, question.content])})
-    messages = (*prompt.messages[:place], shown, *prompt.messages[place + 1 :])
-    return prompt.model_copy(update={"messages": messages})

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from rubricsvc.cli.db import database
+from rubricsvc.cli.generating import generate
 from rubricsvc.cli.importing import CompletionFormat, File, SkipInvalid, import_and_report
 from rubricsvc.cli.output import After, Json, Limit, PromptFilter, clean, group, print_data, print_json, show, show_page
 from rubricsvc.services.importing import COMPLETIONS, RECORDS
@@ -14,6 +15,7 @@ from rubricsvc.store import completions, prompts
 from rubricsvc.store.tables import CompletionRow
 
 app = group("Completions of prompts.")
+app.command()(generate)
 
 
 @app.command("import")
@@ -50,7 +52,7 @@ def list_(
     with database() as db, db.read() as session:
         prompt_id = prompts.get(session, prompt).id if prompt is not None else None
         rows = completions.page(session, after=after, limit=limit + 1, prompt_id=prompt_id, policy=policy)
-        empty = "no completions; import some with `rubricsvc completions import FILE`"
+        empty = "no completions; add some with `rubricsvc completions import` or `rubricsvc completions generate`"
         show_page(rows, lambda row: _row(row) | {"text": row.value.text}, limit, as_json, empty=empty)
 
 

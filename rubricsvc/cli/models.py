@@ -80,6 +80,17 @@ def served_judge(name: str, url: str | None, model: str | None, mode: str, api_k
     return judge_from_options(model=names[0], **fields)
 
 
+def check_reachable(endpoint: Endpoint) -> None:
+    """Raise an UnavailableError if nothing answers at the URL; a server that lists no models is reachable."""
+    import httpx2
+
+    try:
+        served_models(endpoint)
+    except UnavailableError as error:
+        if isinstance(error.__cause__, httpx2.TransportError):
+            raise
+
+
 def served_models(endpoint: Endpoint, *, timeout_s: float = 5.0) -> list[str]:
     """Return the models that an OpenAI-compatible server lists."""
     import httpx2

@@ -83,6 +83,17 @@ class Message(Value):
         calls = [f"[calls {call.text}]" for call in self.tool_calls or ()]
         return "\n".join(filter(None, (self.content, *calls))) if calls else self.content
 
+    @property
+    def openai(self) -> dict[str, Any]:
+        """The message in the shape of OpenAI's API."""
+        data = self.model_dump(mode="json", exclude_none=True)
+        if self.tool_calls:
+            data["tool_calls"] = [
+                {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+                for call in self.tool_calls
+            ]
+        return data
+
 
 class Document(Value):
     """A text that belongs to a prompt; completions may cite it by its id."""
@@ -120,6 +131,21 @@ class Prompt(Value):
         if len(self.messages) == 1 and self.messages[0].role == "user":
             return self.messages[0].content
         return _conversation(self.messages)
+
+
+def with_documents(prompt: Prompt) -> Prompt:
+    """Return the prompt whose first user message begins with the documents, each under its ``[id]``.
+
+    Without a user message it is the first message. A prompt without documents is returned as it is.
+    """
+    if not prompt.documents:
+        return prompt
+    place = next((i for i, message in enumerate(prompt.messages) if message.role == "user"), 0)
+    texts = [f"[{document.id}] {document.text}" for document in prompt.documents]
+    question = prompt.messages[place]
+    shown = question.model_copy(update={"content": "\n\n".join([*texts, question.content])})
+    messages = (*prompt.messages[:place], shown, *prompt.messages[place + 1 :])
+    return prompt.model_copy(update={"messages": messages})
 
 
 def _conversation(messages: Sequence[Message]) -> str:

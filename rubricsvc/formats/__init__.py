@@ -170,6 +170,8 @@ def detect(file: InputFile) -> str:
         return matching[0]
     if first is None or file.path.suffix.lower() in (".yaml", ".yml") or file.errors.count:
         return "native"  # no other format is YAML; and after a line that is not JSON, its error is what matters
+    if "prompt" in fields and fields.issubset(native.FIELDS):
+        return "native"  # a prompt alone
     message = f"its first record has the fields {', '.join(sorted(fields)[:6])}" if fields else "has no fields"
     hint = f"name it with --format (format=): {', '.join(FORMATS)}"
     raise file_error(file.location, "unknown_format", f"unknown format: {message}", hint)

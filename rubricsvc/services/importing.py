@@ -120,6 +120,19 @@ def import_content(session: Session, content: bytes, *, name: str, **options: An
     return import_file(session, InputFile(name, stream=BytesIO(content)), **options)
 
 
+def import_prompts(session: Session, file: InputFile, format: str | None = None) -> list[int]:
+    """Import the prompts of a file of records, and nothing else of it; return their ids in the file's order.
+
+    Raises:
+        InvalidFileError: the file is invalid, or has no prompt.
+    """
+    records = formats.stream(file, format)
+    ids = [prompts.add(session, record.prompt, record.id).id for record in records if record.prompt is not None]
+    if not ids:
+        raise file_error(file.location, "no_records", "has no prompts")
+    return list(dict.fromkeys(ids))
+
+
 class _Importer:
     """The import of one file."""
 

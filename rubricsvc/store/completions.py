@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from sqlalchemy import select, tuple_
 from sqlalchemy.orm import Session
 
 from rubricsvc.core.prompt import Completion
 from rubricsvc.store.ids import existing, page_of
-from rubricsvc.store.tables import CompletionRow
+from rubricsvc.store.tables import CompletionRow, PromptRow
 from rubricsvc.store.upsert import add_new, batched
 
 
@@ -39,6 +39,31 @@ def add(session: Session, completion: Completion, prompt_id: int) -> CompletionR
     """Store one completion of a prompt."""
     (id_,) = add_many(session, [(prompt_id, completion)])
     return get(session, id_)
+
+
+def samples(session: Session, prompt_ids: Iterable[int], settings: Completion) -> set[tuple[int, int]]:
+    """Return (prompt id, number) of the stored samples with the policy and sampling of ``settings``."""
+    query = select(CompletionRow.prompt_id, CompletionRow.content["sampling"]).where(
+        CompletionRow.policy == settings.policy
+    )
+    wanted = settings.sampling.items()
+    return {
+        (prompt_id, sampling["sample"])
+        for chunk in batched(prompt_ids)
+        for prompt_id, sampling in session.execute(query.where(CompletionRow.prompt_id.in_(chunk)))
+        if "sample" in sampling and all(sampling.get(name, ...) == value for name, value in wanted)
+    }
+
+
+def add_samples(session: Session, settings: Completion, rows: Sequence[tuple[int, Completion]]) -> int:
+    """Store pairs of (prompt id, sample) unless a sample of this number exists; return how many were stored.
+
+    The number is in ``sampling["sample"]``. The prompts are locked, so that two processes store each sample once.
+    """
+    prompt_ids = sorted({prompt_id for prompt_id, _ in rows})
+    session.execute(select(PromptRow.id).where(PromptRow.id.in_(prompt_ids)).order_by(PromptRow.id).with_for_update())
+    stored = samples(session, prompt_ids, settings)
+    return len(add_many(session, (row for row in rows if (row[0], row[1].sampling["sample"]) not in stored)))
 
 
 def get(session: Session, id_: int) -> CompletionRow:

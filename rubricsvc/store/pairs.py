@@ -12,7 +12,7 @@ from typing import Any, TypeVarTuple
 from sqlalchemy import Select, func, select, tuple_
 from sqlalchemy.orm import Session, joinedload
 
-from rubricsvc.core.prompt import Completion, Message
+from rubricsvc.core.prompt import Completion
 from rubricsvc.store import jobs, prompts
 from rubricsvc.store.tables import CompletionRow, ItemRow, JobRow, PromptRow
 
@@ -63,7 +63,7 @@ class Pairs:
         """Return one pair as it is exported."""
         chosen, rejected = self.rows[pair.chosen], self.rows[pair.rejected]
         return {
-            "prompt": [_openai_message(message) for message in self.prompt.value.messages],
+            "prompt": [message.openai for message in self.prompt.value.messages],
             "chosen": self.messages[pair.chosen],
             "rejected": self.messages[pair.rejected],
             "margin": pair.margin,
@@ -154,16 +154,5 @@ def page(
 def _messages(completion: Completion) -> list[dict[str, Any]]:
     """Return the completion as chat messages: the whole trajectory, if there is one."""
     if completion.messages:
-        return [_openai_message(message) for message in completion.messages]
+        return [message.openai for message in completion.messages]
     return [{"role": "assistant", "content": completion.text}]
-
-
-def _openai_message(message: Message) -> dict[str, Any]:
-    """Return a message in OpenAI's shape."""
-    data = message.model_dump(mode="json", exclude_none=True)
-    if message.tool_calls:
-        data["tool_calls"] = [
-            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
-            for call in message.tool_calls
-        ]
-    return data

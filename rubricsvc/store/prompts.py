@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from rubricsvc.core.prompt import Prompt
 from rubricsvc.store.ids import existing, find, missing, name_of, page_of
 from rubricsvc.store.tables import PromptIdRow, PromptRow
-from rubricsvc.store.upsert import add_new, get_or_add
+from rubricsvc.store.upsert import add_new, batched, get_or_add
 
 
 def add(session: Session, prompt: Prompt, external_id: str | None = None) -> PromptRow:
@@ -55,6 +57,16 @@ def _from_file(session: Session, external_id: str) -> PromptRow | None:
     also = select(PromptRow).join(PromptIdRow).where(PromptIdRow.external_id == external_id).order_by(PromptRow.id)
     row = session.scalars(select(PromptRow).where(PromptRow.external_id == external_id).limit(1)).first()
     return row or session.scalars(also.limit(1)).first()
+
+
+def many(session: Session, ids: Iterable[int]) -> dict[int, Prompt]:
+    """Return the prompts by id."""
+    query = select(PromptRow.id, PromptRow.content)
+    return {
+        id_: Prompt.model_validate(content)
+        for chunk in batched(ids)
+        for id_, content in session.execute(query.where(PromptRow.id.in_(chunk)))
+    }
 
 
 def page(session: Session, *, after: int = 0, limit: int = 50) -> list[PromptRow]:

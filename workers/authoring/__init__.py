@@ -1,1 +1,1 @@
-"""Rubrics written by a model."""
+"""Rubrics and completions written by a model."""

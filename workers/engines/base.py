@@ -54,7 +54,8 @@ class EngineRequest:
 
     The model reads ``system``, then ``shared + question.text`` as the user's turn. ``system`` and ``shared`` are the
     same bytes for every question, so that an engine can encode them once. ``max_context`` is the longest prompt in
-    tokens; longer ones fail as ``too_long``.
+    tokens; longer ones fail as ``too_long``. A ``chat``, of messages in OpenAI's shape with any roles, replaces
+    ``system``, ``shared`` and the questions' texts.
     """
 
     system: str
@@ -63,10 +64,19 @@ class EngineRequest:
     sampling: Sampling = field(default_factory=Sampling)
     max_context: int | None = None
     thinking: bool = False
+    chat: tuple[dict[str, Any], ...] = ()
 
     def turns(self, question: Question) -> tuple[str, ...]:
         """Return the turns after the system's: user, assistant, …, ending with the user's."""
         return (self.shared + question.text, *question.turns)
+
+    def messages(self, question: Question) -> list[dict[str, Any]]:
+        """Return the whole conversation up to the reply."""
+        return list(self.chat) or chat_messages(self.system, self.turns(question))
+
+    def texts(self, question: Question) -> tuple[str, ...]:
+        """Return the texts of the conversation."""
+        return tuple(message["content"] for message in self.messages(question))
 
 
 def chat_messages(system: str, turns: Iterable[str]) -> list[dict[str, str]]:

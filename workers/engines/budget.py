@@ -39,7 +39,7 @@ class CallEstimate:
         """Estimate at four characters a token; the maximum assumes one token a byte and replies of full length."""
         tokens, max_cost = 0, 0.0
         for question in questions:
-            texts = (request.system, *request.turns(question))
+            texts = request.texts(question)
             reply = 1 if question.labels else request.sampling.max_tokens
             tokens += sum(map(len, texts)) // 4 + reply
             if price:

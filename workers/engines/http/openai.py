@@ -14,7 +14,7 @@ from structlog import get_logger
 
 from rubricsvc.core.judge import Endpoint
 from rubricsvc.core.verdict import Reason
-from workers.engines.base import EngineRequest, Failure, Outcome, Question, Replies, Reply, RequestFailed, chat_messages
+from workers.engines.base import EngineRequest, Failure, Outcome, Question, Replies, Reply, RequestFailed
 from workers.engines.budget import CallEstimate
 from workers.engines.http.breaker import Breaker
 from workers.engines.http.capabilities import ServerCapabilities
@@ -98,8 +98,7 @@ class OpenAIEngine:
         # A server without a reasoning parser would apply the schema to the thinking, too.
         structured = self._server.structured_output and question.schema is not None and not request.thinking
         outcome = await self._chat(request, question, structured)
-        texts = (request.system, *request.turns(question))
-        if _is_invalid(outcome) and self._server.learn(outcome.failure.detail, texts):
+        if _is_invalid(outcome) and self._server.learn(outcome.failure.detail, request.texts(question)):
             outcome = await self._chat(request, question, structured)
         if _is_invalid(outcome) and structured:
             plain = await self._chat(request, question, structured=False)
@@ -147,8 +146,7 @@ class OpenAIEngine:
 
     def _body(self, request: EngineRequest, question: Question, structured: bool) -> dict[str, Any]:
         server = self._server
-        messages = chat_messages(request.system, request.turns(question))
-        body: dict[str, Any] = {"model": self._model, "messages": messages}
+        body: dict[str, Any] = {"model": self._model, "messages": request.messages(question)}
         if not request.thinking:
             body |= server.no_thinking
         if question.labels:  # only the log-probabilities matter, not the token that is sampled

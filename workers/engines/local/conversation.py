@@ -8,7 +8,7 @@ from typing import Any
 
 from rubricsvc.core.verdict import Reason
 from rubricsvc.errors import InvalidError
-from workers.engines.base import EngineRequest, Failure, Question, chat_messages, normalize_token
+from workers.engines.base import EngineRequest, Failure, Question, normalize_token
 
 _PLACES = re.compile("\ue000([0-9]+)\ue000")
 
@@ -37,14 +37,18 @@ class Conversation:
             raise InvalidError(
                 "the tokenizer turns text in data into control tokens", hint="use a model with a fast tokenizer"
             )
-        self._templates: dict[tuple[bool, int, bool], list[str | int]] = {}
+        self._templates: dict[tuple[tuple[str, ...], bool], list[str | int]] = {}
 
     def encode(self, request: EngineRequest) -> list[list[int]]:
         """Return the token ids of each question's conversation, up to the begin of the assistant's reply."""
         filled = []
         for question in request.questions:
-            texts = (request.system, *request.turns(question))
-            template = self._template(bool(request.system), len(texts) - 1, request.thinking)
+            messages, texts = request.messages(question), request.texts(question)
+            if any(message.get("tool_calls") for message in messages):
+                raise InvalidError(
+                    "a model in this process takes no prompts with tool calls", hint="use a model server"
+                )
+            template = self._template(tuple(message["role"] for message in messages), request.thinking)
             filled.append([part if isinstance(part, int) else _fill(part, texts) for part in template])
         ids = self._tokenize({part for parts in filled for part in parts if isinstance(part, str)})
         return [[i for part in parts for i in ([part] if isinstance(part, int) else ids[part])] for parts in filled]
@@ -73,17 +77,16 @@ class Conversation:
             ids.setdefault(normalize_token(text), []).append(number)
         return ids
 
-    def _template(self, with_system: bool, turns: int, thinking: bool) -> list[str | int]:
-        key = (with_system, turns, thinking)
+    def _template(self, roles: tuple[str, ...], thinking: bool) -> list[str | int]:
+        key = (roles, thinking)
         if key not in self._templates:
-            system, *others = (f"\ue000{place}\ue000" for place in range(turns + 1))
-            messages = chat_messages(system if with_system else "", others)
+            messages = [{"role": role, "content": f"\ue000{place}\ue000"} for place, role in enumerate(roles)]
             # Thinking would take the place of the answer as the next token; other templates ignore the argument.
             rendered = self.tokenizer.apply_chat_template(
                 messages, tokenize=False, add_generation_prompt=True, enable_thinking=thinking
             )
             if [place[0] for place in _PLACES.finditer(rendered)] != [message["content"] for message in messages]:
-                raise InvalidError("the model's chat template does not render the system and user texts once each")
+                raise InvalidError("the model's chat template does not render each message once")
             longest_first = "|".join(map(re.escape, sorted(self._added, key=len, reverse=True)))
             parts: list[str] = re.split(f"({longest_first})", rendered) if longest_first else [rendered]
             self._templates[key] = [self._added.get(part, part) for part in parts if part]

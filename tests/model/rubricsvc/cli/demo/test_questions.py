@@ -7,12 +7,11 @@ from collections.abc import Iterable
 import pytest
 
 from rubricsvc.cli.demo.questions import FORM, QUESTIONS, SHOWN_WORDS, Question, load_questions
-from rubricsvc.core.prompt import Completion
+from rubricsvc.core.prompt import Completion, with_documents
 from rubricsvc.core.reward import reward
 from rubricsvc.core.rubric import Criterion
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.formats import load
-from trainer.policy import with_documents
 from workers import checks
 
 ALL = load_questions()

@@ -1,0 +1,121 @@
+"""Sampling of completions from a real server: what is stored, asked again, and left out."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+from typing import Any
+
+import pytest
+
+from rubricsvc.core.judge import Endpoint, Judge, Sampling
+from rubricsvc.core.prompt import Document, Message, Prompt, ToolCall
+from rubricsvc.core.verdict import Reason
+from rubricsvc.errors import InvalidError
+from rubricsvc.store import completions, prompts
+from rubricsvc.store.session import Database
+from tests.scripted_server import ScriptedReply, ScriptedServer, error, scripted_server, text_reply
+from workers.authoring.completions import MAX_FIRST_FAILURES, CompletionSampler, SamplingResult
+from workers.engines import make_engine
+
+CHAT = Prompt(
+    messages=(
+        Message(role="system", content="Be short."),
+        Message(role="user", content="One?"),
+        Message(role="assistant", content="", tool_calls=(ToolCall(name="look", arguments="{}", id="call-1"),)),
+        Message(role="tool", content="1", tool_call_id="call-1"),
+        Message(role="user", content="And two?"),
+    ),
+    documents=(Document(id="d", text="Two is 2."),),
+)
+
+
+def sample(
+    db: Database, server: ScriptedServer, ids: list[int], *, n: int = 3, temperature: float = 0.7, **endpoint: Any
+) -> SamplingResult:
+    """Sample with the policy "p"; nothing is tried again, unless ``endpoint`` says so."""
+    options = {"base_url": server.url, "max_retries": 0, "outage_timeout_s": 0.0, **endpoint}
+    sampling = Sampling(temperature=temperature, max_tokens=50, seed=10)
+    judge = Judge(name="j", model="scripted", sampling=sampling, endpoint=Endpoint.model_validate(options))
+
+    async def run() -> SamplingResult:
+        async with aclosing(make_engine(judge)) as engine:
+            return await CompletionSampler(db, judge, policy="p", n=n).run(engine, ids, lambda _: None)
+
+    return asyncio.run(run())
+
+
+def add_prompts(db: Database, *values: Prompt) -> list[int]:
+    with db.write() as session:
+        return [prompts.add(session, value).id for value in values]
+
+
+def stored(db: Database) -> list[tuple[int, int, float]]:
+    """Return prompt id, number and temperature of all stored samples."""
+    with db.read() as session:
+        rows = completions.page(session, limit=1000)
+    return sorted((row.prompt_id, row.value.sampling["sample"], row.value.sampling["temperature"]) for row in rows)  # type: ignore[type-var]
+
+
+def test_sampler_stores_each_sample_with_its_sampling(each_db: Database) -> None:
+    ids = add_prompts(each_db, CHAT, Prompt.of("Why?"))
+    with scripted_server(text_reply("the same text", finish_reason="length")) as server:
+        result = sample(each_db, server, ids)
+        assert (result.stored, result.existing, result.truncated, result.tokens) == (6, 0, 6, 6.0)
+        first = next(body for body in server.requests if len(body["messages"]) > 1)
+        assert sample(each_db, server, ids).existing == 6, "equal texts are different samples"
+        assert server.count == 6
+        assert sample(each_db, server, ids, n=4).stored == 2
+        assert sample(each_db, server, ids[:1], temperature=0.9).stored == 3
+    roles = [message["role"] for message in first["messages"]]
+    assert roles == ["system", "user", "assistant", "tool", "user"]
+    assert first["messages"][1]["content"] == "[d] Two is 2.\n\nOne?"
+    assert first["messages"][2]["tool_calls"][0]["function"] == {"name": "look", "arguments": "{}"}
+    assert (first["max_tokens"], first["temperature"], first["seed"] in range(10, 13)) == (50, 0.7, True)
+    assert len(stored(each_db)) == 11
+    with each_db.read() as session:
+        value = completions.get(session, 1).value
+    expected = {"model": "scripted", "max_tokens": 50, "seed": 10, "top_p": 1.0, "temperature": 0.7, "truncated": True}
+    assert (value.policy, value.text, expected.items() <= value.sampling.items()) == ("p", "the same text", True)
+
+
+def test_sampler_counts_failures_and_asks_for_them_again(db: Database) -> None:
+    ids = add_prompts(db, Prompt.of("Why?"), Prompt.of("How?"))
+    broken = [True]
+
+    def script(number: int, body: dict[str, Any]) -> ScriptedReply:
+        return error(400, "not this one") if broken[0] and "How?" in str(body["messages"]) else text_reply("So.")
+
+    with scripted_server(script) as server:
+        result = sample(db, server, ids, concurrency=1)
+        assert (result.stored, dict(result.reasons), result.stopped) == (3, {Reason.REFUSED: 3}, None)
+        assert [(failed.prompt_id, failed.sample) for failed in result.failures] == [(ids[1], n) for n in range(3)]
+        broken[0] = False
+        assert sample(db, server, ids).stored == 3
+    assert len(stored(db)) == len(set(stored(db))) == 6
+
+
+def test_sampler_stops_where_no_request_succeeds(db: Database) -> None:
+    ids = add_prompts(db, *(Prompt.of(f"Why {n}?") for n in range(20)))
+    with scripted_server(error(404, "no such model")) as server:
+        result = sample(db, server, ids, concurrency=1)
+    assert (result.stored, server.count) == (0, MAX_FIRST_FAILURES)
+    assert result.stopped is not None and result.stopped.reason == Reason.REFUSED
+
+
+def test_sampler_stops_when_the_server_goes_away(db: Database) -> None:
+    ids = add_prompts(db, *(Prompt.of(f"Why {n}?") for n in range(20)))
+    with scripted_server([*[text_reply("So.")] * 5, ScriptedReply(drop=True)]) as server:
+        server.alive = lambda probes: False
+        result = sample(db, server, ids, concurrency=1)
+        assert (result.stored, len(stored(db))) == (5, 5)
+        assert result.stopped is not None and result.stopped.reason == Reason.UNAVAILABLE
+        assert result.reasons.total() < 12, "the rest is not asked for"
+        server.script, server.alive = text_reply("So."), lambda probes: True
+        assert sample(db, server, ids).stored == 55
+    assert len(set(stored(db))) == 60
+
+
+def test_sampler_refuses_equal_samples(db: Database) -> None:
+    with scripted_server(text_reply("So.")) as server, pytest.raises(InvalidError):
+        sample(db, server, [], temperature=0.0)

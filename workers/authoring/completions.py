@@ -1,0 +1,152 @@
+"""Sampling of completions: n for each prompt, stored as they arrive, so that a killed run resumes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from rubricsvc.core.judge import Judge
+from rubricsvc.core.prompt import Completion, Prompt, with_documents
+from rubricsvc.core.verdict import Reason
+from rubricsvc.errors import InvalidError
+from rubricsvc.store import completions, prompts
+from rubricsvc.store.ids import name_of
+from rubricsvc.store.session import Database
+from rubricsvc.store.upsert import batched
+from workers.engines.base import Engine, EngineRequest, Failure, Question, Reply
+
+MAX_FIRST_FAILURES = 8
+"""Sampling stops when this many requests have failed and none has succeeded: the model or the key is wrong."""
+
+LOCAL_PROMPTS = 4
+"""Prompts that a model in this process answers together."""
+
+MAX_FAILURES = 20
+"""Failures that are kept with their messages."""
+
+
+@dataclass(frozen=True, slots=True)
+class FailedSample:
+    """A sample without a completion."""
+
+    prompt_id: int
+    sample: int
+    failure: Failure
+
+
+@dataclass
+class SamplingResult:
+    """What a run has stored, and what failed.
+
+    Attributes:
+        total: Samples that were wanted.
+        existing: Samples that were stored before.
+        stored: Samples that were stored by this run.
+        truncated: How many of these were cut off at ``max_tokens``.
+        tokens: Sampled tokens, of replies whose tokens are known.
+        reasons: Failed samples by reason; ``failures`` are the first of them.
+        stopped: The failure that ended the run before all samples were asked for.
+    """
+
+    total: int
+    existing: int
+    stored: int = 0
+    truncated: int = 0
+    tokens: float = 0.0
+    reasons: Counter[Reason] = field(default_factory=Counter)
+    failures: list[FailedSample] = field(default_factory=list)
+    stopped: Failure | None = None
+
+    @property
+    def done(self) -> int:
+        """Samples that are stored or have failed."""
+        return self.existing + self.stored + self.reasons.total()
+
+    def add_failure(self, failed: FailedSample) -> None:
+        """Count a failure, and stop where further requests would fail too."""
+        self.reasons[failed.failure.reason] += 1
+        self.failures += [failed] * (len(self.failures) < MAX_FAILURES)
+        hopeless = not self.stored and self.reasons.total() >= MAX_FIRST_FAILURES
+        if failed.failure.reason is Reason.UNAVAILABLE or hopeless:
+            self.stopped = self.stopped or failed.failure
+
+
+class CompletionSampler:
+    """Samples ``n`` completions of each prompt from the model of a judge, by its sampling, endpoint and engine alone.
+
+    Sampling options and the number of the sample are stored in ``Completion.sampling``: a sample that is stored with
+    the same policy and options is not asked for again, and equal texts are different samples.
+
+    Raises:
+        InvalidError: Several samples are wanted at temperature 0, where all are the same.
+    """
+
+    def __init__(self, db: Database, judge: Judge, *, policy: str, n: int) -> None:
+        if n > 1 and judge.sampling.temperature == 0:
+            raise InvalidError("at temperature 0 all samples of a prompt are the same", hint="raise it, or take -n 1")
+        name_of("a policy", policy)
+        self.db, self.judge, self.n = db, judge, n
+        self.settings = Completion(policy=policy, sampling={"model": judge.model, **judge.sampling.model_dump()})
+        self.is_local = judge.engine != "openai_http"
+
+    async def run(
+        self, engine: Engine, prompt_ids: Sequence[int], on_progress: Callable[[SamplingResult], None]
+    ) -> SamplingResult:
+        """Sample what is not stored yet. ``on_progress`` is called with the result so far."""
+        missing = self._missing(prompt_ids)
+        total = len(prompt_ids) * self.n
+        result = SamplingResult(total, existing=total - sum(map(len, missing.values())))
+        on_progress(result)
+        requests = self._requests(missing)
+        running: set[asyncio.Task[list[tuple[int, int, Reply | Failure]]]] = set()
+        capacity = LOCAL_PROMPTS if self.is_local else self.judge.endpoint.concurrency
+        while True:
+            while result.stopped is None and len(running) < capacity and (request := next(requests, None)):
+                running.add(asyncio.create_task(self._ask(engine, *request)))
+            if not running:
+                return result
+            done, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.to_thread(self._store, [reply for task in done for reply in task.result()], result)
+            on_progress(result)
+
+    def _missing(self, prompt_ids: Sequence[int]) -> dict[int, list[int]]:
+        with self.db.read() as session:
+            stored = completions.samples(session, prompt_ids, self.settings)
+        missing = {id_: [n for n in range(self.n) if (id_, n) not in stored] for id_ in prompt_ids}
+        return {id_: numbers for id_, numbers in missing.items() if numbers}
+
+    def _requests(self, missing: dict[int, list[int]]) -> Iterator[tuple[int, Prompt, list[int]]]:
+        """Yield (prompt id, prompt, numbers of samples): of a server one sample at a time, which is stored at once."""
+        for chunk in batched(missing):
+            with self.db.read() as session:
+                values = prompts.many(session, chunk)
+            for id_ in chunk:
+                for numbers in [missing[id_]] if self.is_local else [[number] for number in missing[id_]]:
+                    yield id_, values[id_], numbers
+
+    async def _ask(
+        self, engine: Engine, prompt_id: int, prompt: Prompt, numbers: list[int]
+    ) -> list[tuple[int, int, Reply | Failure]]:
+        questions = tuple(Question("", sample=number) for number in numbers)
+        chat = tuple(message.openai for message in with_documents(prompt).messages)
+        # thinking is left to the model: a policy is sampled as it is served
+        replies = await engine.ask(EngineRequest("", "", questions, self.judge.sampling, thinking=True, chat=chat))
+        return [(prompt_id, number, reply) for number, reply in zip(numbers, replies, strict=True)]
+
+    def _store(self, replies: list[tuple[int, int, Reply | Failure]], result: SamplingResult) -> None:
+        rows: list[tuple[int, Completion]] = []
+        for prompt_id, number, reply in replies:
+            if isinstance(reply, Reply):
+                recorded = {**self.settings.sampling, "sample": number, "truncated": reply.truncated}
+                rows.append((prompt_id, Completion(text=reply.text, policy=self.settings.policy, sampling=recorded)))
+                result.truncated += reply.truncated
+                result.tokens += reply.usage.completion if reply.usage else 0.0
+        if rows:
+            with self.db.write() as session:
+                completions.add_samples(session, self.settings, rows)
+            result.stored += len(rows)
+        for prompt_id, number, reply in replies:
+            if isinstance(reply, Failure):
+                result.add_failure(FailedSample(prompt_id, number, reply))
