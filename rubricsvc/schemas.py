@@ -210,6 +210,7 @@ class StoredJob(Stored):
     budget: float | None = None
     spent: float = Field(0.0, description="US dollars, if the judge has a price.")
     min_coverage: float | None = Field(None, description="Used instead of the rubrics' own.")
+    workers: int | None = Field(None, description="Running workers, if the job is not finished; null in lists.")
     progress: JobProgress | None = None
     summary: JobSummary | None = None
 
@@ -279,10 +280,16 @@ class Page(Wire, Generic[Data]):
     next: int | None
 
 
-class Ready(Wire):
+class Alive(Wire):
     """Health response."""
 
     status: Literal["ok"]
+
+
+class Ready(Alive):
+    """Readiness response."""
+
+    workers: int = Field(description="Running workers. Without one jobs are accepted, and wait.")
 
 
 class FileProblem(Wire):

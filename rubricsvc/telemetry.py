@@ -119,6 +119,9 @@ class _Queue(Collector):
             return
         yield GaugeMetricFamily("rubricsvc_database_up", up, value=1)
         yield GaugeMetricFamily("rubricsvc_outbox_pending", "Messages not yet sent to the broker", value=queue.outbox)
+        yield GaugeMetricFamily("rubricsvc_workers", "Running workers", value=queue.workers)
+        unattended = 0 if queue.workers else queue.pending
+        yield GaugeMetricFamily("rubricsvc_unattended_items", "Pending items if no worker is running", value=unattended)
         items = GaugeMetricFamily("rubricsvc_queue_items", "Items not scored yet", labels=["judge", "state"])
         for names, count in queue.items.items():
             items.add_metric(names, count)

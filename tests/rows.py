@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from sqlalchemy import update
+
 from rubricsvc.core.fingerprint import digest
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.questions import QuestionSet
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.core.verdict import Verdict
-from rubricsvc.store import completions, jobs, judges, prompts, rubrics
+from rubricsvc.store import completions, jobs, judges, prompts, rubrics, workers
 from rubricsvc.store.leases import ItemResult, Lease
 from rubricsvc.store.session import Database
+from rubricsvc.store.tables import WorkerRow
 
 RUBRIC = Rubric(criteria=tuple(Criterion(key=f"c{n}", text=f"Says thing number {n}.", weight=n) for n in (1, 2, 3)))
 
@@ -26,6 +29,26 @@ def submit_job(db: Database, items: int, *, judge: Judge, rubric: Rubric = RUBRI
         ids = completions.add_many(session, pairs)
         judge_row = judges.add(session, judge)
         return jobs.submit(session, judge_id=judge_row.id, items=[(id_, row.id) for id_ in ids], key=key).id
+
+
+def beat(db: Database, name: str = "test", *, age: float = 0.0) -> None:
+    """A worker that was seen ``age`` seconds ago."""
+    with db.write() as session:
+        workers.beat(session, name, host="here", pid=1, uptime=60.0)
+    age_worker(db, name, age)
+
+
+def age_worker(db: Database, name: str, seconds: float) -> None:
+    """A worker that was seen ``seconds`` earlier."""
+    with db.write() as session:
+        session.execute(update(WorkerRow).where(WorkerRow.name == name).values(seen_at=WorkerRow.seen_at - seconds))
+
+
+def invalidate(db: Database, name: str, **endpoint: str) -> None:
+    """A stored judge whose endpoint is no longer valid."""
+    with db.write() as session:
+        row = judges.get(session, name)
+        row.content = row.content | {"endpoint": row.content["endpoint"] | endpoint}
 
 
 def questions(rubric: Rubric, way: str = "") -> QuestionSet:

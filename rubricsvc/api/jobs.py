@@ -16,7 +16,7 @@ from rubricsvc.core.job_comparison import JobComparison
 from rubricsvc.queries import CompareQuery, ItemFilters, JobFilters, JobQuery, PairFilters, RescoreQuery
 from rubricsvc.schemas import Item, NewJob, Page, PreferencePair, RetriedJob, StoredJob
 from rubricsvc.services import comparing
-from rubricsvc.store import completions, jobs, judges, pairs, rubrics
+from rubricsvc.store import completions, jobs, judges, pairs, rubrics, workers
 from rubricsvc.store.session import PUBLISHED, Database
 from rubricsvc.store.tables import JobRow
 from rubricsvc.store.verdicts import for_items
@@ -25,7 +25,7 @@ router = APIRouter(prefix="/jobs", tags=["jobs"], route_class=StrictRoute)
 
 
 def _of(row: JobRow, **fields: object) -> StoredJob:
-    return StoredJob.of(row, **({"judge": row.judge.name, "progress": None, "summary": None} | fields))
+    return StoredJob.of(row, **({"judge": row.judge.name, "workers": None, "progress": None, "summary": None} | fields))
 
 
 def _load(db: Database, job_id: int, *, summary: bool = False) -> StoredJob:
@@ -33,7 +33,8 @@ def _load(db: Database, job_id: int, *, summary: bool = False) -> StoredJob:
     with db.read() as session:
         job = jobs.get(session, job_id)
         results = jobs.summary(session, job_id) if summary or job.finished_at else None
-        return _of(job, progress=jobs.progress(session, job_id), summary=results)
+        running = None if job.finished_at else workers.running(session)
+        return _of(job, workers=running, progress=jobs.progress(session, job_id), summary=results)
 
 
 @router.post("", status_code=201, responses={**error_responses(404, 409), 200: {"model": StoredJob}})

@@ -11,15 +11,17 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
+from typing import NoReturn
 
 from rubricsvc.cli.models import served_models
-from rubricsvc.cli.output import OK, WITH_FAILURES, Json, clean, exit_with, print_data, print_json
-from rubricsvc.core.judge import Judge
+from rubricsvc.cli.output import OK, WITH_FAILURES, Json, clean, counted, exit_with, print_data, print_json
 from rubricsvc.errors import RubricsvcError, UnavailableError
 from rubricsvc.settings import Settings, read_settings
-from rubricsvc.store import judges
+from rubricsvc.store import judges, monitoring
 from rubricsvc.store.migrate import open_database
+from rubricsvc.store.monitoring import Queue
 from rubricsvc.store.session import sqlite_file
+from rubricsvc.store.tables import JudgeRow
 from workers.checks.sandbox.runner import ready
 from workers.engines.local.embedded_model import NAME
 
@@ -37,7 +39,7 @@ class Diagnosis:
 
 
 def doctor(as_json: Json = False) -> None:
-    """Check settings, database, broker, packages, judges and disk; exit with 1 if a check fails."""
+    """Check settings, database, broker, packages, workers, judges and disk; exit with 1 if a check fails."""
     results = list(diagnose())
     ok = not any(result.fix for result in results)
     with exit_with(OK if ok else WITH_FAILURES):
@@ -64,7 +66,7 @@ def diagnose() -> Iterator[Diagnosis]:
         if (file := sqlite_file(settings.database_url)) is not None:
             folders["database folder"] = file.parent
     absent = file is not None and not file.exists()  # opening it would create it
-    stored = [] if absent else _judges(settings)
+    stored = _Stored([], Queue({}, outbox=0, workers=0)) if absent else _read(settings)
     checks: dict[str, Callable[[], str | None]] = {
         "settings": lambda: f"database {shown(settings.database_url)}, broker {shown(settings.broker_url)}",
         "database": lambda: "does not exist yet; created on first use" if absent else _database(settings),
@@ -72,8 +74,8 @@ def diagnose() -> Iterator[Diagnosis]:
         "in-process models": lambda: _packages("train", "torch", "transformers"),
         "checks": lambda: _packages("judging", *_CHECK_PACKAGES),
         "sandbox": _sandbox,
-        **{f"judge {judge.name}": partial(_judge, judge, settings) for judge in stored},
-        **({} if stored else {"judges": lambda: "none; add one with `rubricsvc judges add`"}),
+        "workers": lambda: _workers(settings, stored),
+        **_judge_checks(settings, stored),
         **{f"disk of the {name}": partial(_free_space, folder) for name, folder in folders.items()},
     }
     for check, run in checks.items():
@@ -100,13 +102,49 @@ def _sandbox() -> str:
         return f"{error.message}; checks that run code fail (optional: {error.hint})"
 
 
-def _judges(settings: Settings) -> list[Judge]:
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    """What checks read from the database."""
+
+    judges: list[JudgeRow]
+    queue: Queue
+
+
+def _read(settings: Settings) -> _Stored | None:
+    """Return what the database has, or None if it cannot be opened."""
     with suppress(RubricsvcError), closing(open_database(settings.database_url)) as db, db.read() as session:
-        return [row.value for row in judges.page(session, limit=10_000)]
-    return []  # reported by the check of the database
+        return _Stored(judges.page(session, limit=10_000), monitoring.queue(session))
+    return None  # reported by the check of the database
 
 
-def _judge(judge: Judge, settings: Settings) -> str:
+def _not_checked() -> NoReturn:
+    raise UnavailableError("not checked: the database cannot be opened", hint="correct the database first; see above")
+
+
+def _workers(settings: Settings, stored: _Stored | None) -> str:
+    """Report running workers. On ``memory://`` none is needed until a command scores."""
+    from rubricsvc.broker import MEMORY
+
+    if stored is None:
+        _not_checked()
+    waiting = f", {counted(stored.queue.pending, 'completion')} pending"
+    if stored.queue.workers:
+        return f"{stored.queue.workers} running{waiting}"
+    if settings.broker_url.startswith(MEMORY):
+        return f"none running{waiting}; `rubricsvc serve` and `rubricsvc jobs wait` run one"
+    raise UnavailableError(f"none running{waiting}", hint="start one with `rubricsvc worker`")
+
+
+def _judge_checks(settings: Settings, stored: _Stored | None) -> dict[str, Callable[[], str]]:
+    if stored is None:
+        return {"judges": _not_checked}
+    if not stored.judges:
+        return {"judges": lambda: "none; add one with `rubricsvc judges add`"}
+    return {f"judge {row.name}": partial(_judge, row, settings) for row in stored.judges}
+
+
+def _judge(row: JudgeRow, settings: Settings) -> str:
+    judge = row.value
     if judge.engine == "openai_http":
         url = judge.endpoint.base_url or "api.openai.com"
         served = served_models(judge.endpoint, timeout_s=3.0)

@@ -40,11 +40,11 @@ def input_file(file: str) -> InputFile:
 
 
 def import_into(
-    session: Session, file: str, format: str | None, *, kinds: Container[str], **options: Any
+    session: Session, file: InputFile, format: str | None, *, kinds: Container[str], **options: Any
 ) -> ImportResult:
     """Import a file in the session's transaction; see `import_file` for the other options."""
     options = {"check": checks.validate, **options}
-    result = import_file(session, input_file(file), format, kinds=kinds, **options)
+    result = import_file(session, file, format, kinds=kinds, **options)
     if LABELS in kinds and not result.label_ids:
         hint = "docs/formats.md describes labels; import files without labels with `rubricsvc rubrics import`"
         what = "labels, but not the completions that they belong to" if result.omitted_labels else "no labels"
@@ -54,8 +54,9 @@ def import_into(
 
 def import_and_report(file: str, format: str | None, as_json: bool, **options: Any) -> None:
     """Import a file in one transaction, and print what was imported; for ``options`` see `import_into`."""
+    source = input_file(file)
     with database() as db, db.write() as session:
-        result = import_into(session, file, format, **options)
+        result = import_into(session, source, format, **options)
     report(result)
     data: dict[str, Any] = fields_of(result, "new", "existing")
     names = result.new_rubrics

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
@@ -14,7 +13,7 @@ import typer
 from rubricsvc.cli import output
 from rubricsvc.cli.db import database
 from rubricsvc.cli.failure_hints import lasting_hints, split
-from rubricsvc.cli.importing import SkipInvalid, import_into, report
+from rubricsvc.cli.importing import SkipInvalid, import_into, input_file, report
 from rubricsvc.cli.job_comparison import compare
 from rubricsvc.cli.job_reports import JobReport, item_row, list_row, print_extremes, read_extremes, read_job
 from rubricsvc.cli.models import fetch_if_embedded
@@ -26,7 +25,7 @@ from rubricsvc.services import submitting
 from rubricsvc.services.exporting import export_job, export_pairs
 from rubricsvc.services.importing import COMPLETIONS, RECORDS
 from rubricsvc.settings import get_settings
-from rubricsvc.store import jobs
+from rubricsvc.store import jobs, workers
 from rubricsvc.store.session import PUBLISHED, Database
 from workers.engines import make_engine
 
@@ -60,16 +59,17 @@ def submit(
     Submitting the same judge, completions, rubrics and --min-coverage again gives the same job.
     """
     with database() as db:
+        source, imported = input_file(file) if file is not None else None, None
         with db.write() as session:
-            imported = None
-            if file is not None:
+            if source is not None:
                 kinds = (RECORDS, COMPLETIONS)
-                imported = import_into(session, file, format, kinds=kinds, skip_invalid=skip_invalid)
-                report(imported)
+                imported = import_into(session, source, format, kinds=kinds, skip_invalid=skip_invalid)
             selection: dict[str, Any] = {"rubric": rubric, "policy": policy, "limit": limit}
             options: dict[str, Any] = {"key": key, "name": name, "budget": budget, "min_coverage": min_coverage}
             submission = submitting.submit(session, judge, imported, **options, **selection)
         job_id = submission.job_id
+        if imported is not None:
+            report(imported)
         if submission.no_rubric:
             why = f"rubric {rubric!r} is for another prompt" if rubric else "no rubric of their prompt"
             echo(f"left out {counted(submission.no_rubric, 'completion')}: {why}")
@@ -235,11 +235,15 @@ def _print(report: JobReport, as_json: bool, extremes: Mapping[str, Any] | None 
 
 def _end(db: Database, job_id: int, wait: bool, as_json: bool) -> None:
     """Print a job; wait for it first, or say how it will be scored."""
+    from rubricsvc.services.waiting import no_worker
+
     if wait:
         _wait(db, job_id, as_json)
     report = read_job(db, job_id)
-    if report.data["finished_at"] is None and db.on_commit is None:  # the broker is memory://, without a worker here
-        echo(f"No worker is running. Start one with `rubricsvc serve`, or score here: `rubricsvc jobs wait {job_id}`.")
+    with db.read() as session:
+        running = workers.running(session)
+    if report.data["finished_at"] is None and not running:
+        echo(no_worker(db, job_id))
     _print(report, as_json)
 
 
@@ -247,7 +251,7 @@ def _wait(db: Database, job_id: int, as_json: bool) -> NoReturn:
     """Show a job's progress until it has ended, then the job; exit 1 unless it completed."""
     from rubricsvc.services.waiting import ensure_worker, follow
 
-    started, first = time.monotonic(), None
+    first = None
     with (
         _continue_hint(job_id),
         ensure_worker(db, job_id, partial(_start_worker, db), echo),
@@ -256,11 +260,11 @@ def _wait(db: Database, job_id: int, as_json: bool) -> NoReturn:
     ):
         for now in follow(db, job_id, echo):
             first = now.written_verdicts if first is None else first
-            speed = (now.written_verdicts - first) / max(time.monotonic() - started, 0.1)
+            speed = (now.written_verdicts - first) / max(bar.seconds, 0.1)
             failures = f", {now.failed_verdicts} failed" if now.failed_verdicts else ""
             bar.update(now.finished, now.total, f"{now.verdicts} verdicts{failures}, {speed:.1f}/s")
         report = read_job(db, job_id)
-    report.data["waited_seconds"] = round(time.monotonic() - started, 2)
+    report.data["waited_seconds"] = round(bar.seconds, 2)
     with output.ignore_broken_pipe():
         _print(report, as_json)
     raise typer.Exit(output.OK if report.data["status"] == "completed" else output.WITH_FAILURES)

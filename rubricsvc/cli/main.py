@@ -28,6 +28,7 @@ COMMANDS = {
     "graders": "Check and run OpenAI graders, without a database.",
     "serve": "Run the HTTP service, with a worker.",
     "worker": "Run a worker for Redis or RabbitMQ.",
+    "workers": "Workers that score jobs.",
     "doctor": "Check the installation and suggest fixes.",
     "prompts": "Prompts of the policy.",
     "rubrics": "Rubrics: weighted criteria for completions.",
@@ -51,7 +52,7 @@ _EXTRAS = {
 }
 """Packages by the extra that installs them."""
 
-ALIASES = {name.removesuffix("s"): name for name in COMMANDS if name.endswith("s")}
+ALIASES = {name[:-1]: name for name in COMMANDS if name.endswith("s") and name[:-1] not in COMMANDS}
 """The singular of each noun: ``rubricsvc job list`` is ``rubricsvc jobs list``."""
 
 

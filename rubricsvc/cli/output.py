@@ -45,8 +45,11 @@ def group(help: str) -> typer.Typer:
 
 
 def echo(text: str) -> None:
-    """Print a message to stderr."""
-    print(clean(text), file=sys.stderr, flush=True)  # noqa: T201
+    """Print a message to stderr. It is discarded once the reader of stderr has closed it: the work goes on."""
+    try:
+        print(clean(text), file=sys.stderr, flush=True)  # noqa: T201
+    except BrokenPipeError:
+        _discard(sys.stderr)
 
 
 def print_data(text: str) -> None:
@@ -61,7 +64,12 @@ def ignore_broken_pipe() -> Iterator[None]:
         yield
         sys.stdout.flush()
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard(sys.stdout)
+
+
+def _discard(stream: TextIO) -> None:
+    """Discard what is written to a stream from now on."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 @contextmanager
@@ -236,6 +244,12 @@ class ProgressBar:
         self._task = self.rich.add_task(description, total=None, note="")
         self._next_line = time.monotonic() + LINE_SECONDS
 
+    @property
+    def seconds(self) -> float:
+        """The elapsed time, as the bar shows it."""
+        task = self.rich.tasks[0]
+        return (task.finished_time if task.finished else task.elapsed) or 0.0
+
     def update(self, done: int, total: int, note: str) -> None:
         """Show that ``done`` of ``total`` units are finished."""
         was_finished = self.rich.finished
@@ -243,7 +257,9 @@ class ProgressBar:
         ends = self.rich.finished and not was_finished
         if self.rich.disable and (ends or time.monotonic() >= self._next_line):
             self._next_line = time.monotonic() + LINE_SECONDS
-            self.rich.console.print(self.rich.get_renderable())
+            with self.rich.console.capture() as line:  # rich would end the process where stderr is closed
+                self.rich.console.print(self.rich.get_renderable())
+            echo(line.get().rstrip())
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
@@ -16,10 +17,16 @@ from rubricsvc.client.transport import C, Method, Noun
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Rubric
+from rubricsvc.core.worker_watch import WorkerWatch
 from rubricsvc.schemas import Item, Page, StoredJob
 from rubricsvc.settings import get_settings, secret
 
+log = logging.getLogger(__name__)
+
 DEFAULT_URL = "http://127.0.0.1:8321"
+WAIT_SECONDS = 3600.0
+"""The default ``timeout`` of `wait` and `score`."""
+_NO_WORKER = "no worker is running; start one with `rubricsvc worker`"
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -54,22 +61,29 @@ class _Client(Noun[C]):
         self.imports: Imports[C] = Imports(self)
 
     @Method
-    async def wait(self, job_id: int, timeout: float | None = None, on_progress: OnProgress | None = None) -> StoredJob:
+    async def wait(
+        self, job_id: int, timeout: float | None = WAIT_SECONDS, on_progress: OnProgress | None = None
+    ) -> StoredJob:
         """Wait until a job is finished, and return it. ``on_progress`` is called with the job at each poll.
 
+        While no worker is running (``workers`` of the job is 0), a warning is logged at once and once a minute.
+
         Raises:
-            TimeoutError: the job is not finished after ``timeout`` seconds. It goes on; wait again, or cancel it.
+            TimeoutError: the job is not finished after ``timeout`` seconds (an hour by default, None for no limit).
+                It goes on; wait again, or cancel it.
         """
         end = math.inf if timeout is None else time.monotonic() + timeout
-        delay = 0.02
+        delay, watch = 0.02, WorkerWatch()
         while True:
             job = await Jobs.get(self.jobs, job_id)
             if on_progress is not None:
                 on_progress(job)
             if job.finished:
                 return job
+            _log_workers(job, watch)
             if (left := end - time.monotonic()) <= 0:
-                raise TimeoutError(f"job {job_id} is not finished after {timeout:g} s")
+                reason = f": {_NO_WORKER}" if job.workers == 0 else ""
+                raise TimeoutError(f"job {job_id} is not finished after {timeout:g} s{reason}")
             await self.client.sleep(min(delay, left))
             delay = min(2.0, delay * 1.5)
 
@@ -82,7 +96,7 @@ class _Client(Noun[C]):
         judge: Judge | str,
         *,
         min_coverage: float | None = None,
-        timeout: float | None = None,
+        timeout: float | None = WAIT_SECONDS,
         on_progress: OnProgress | None = None,
     ) -> list[Item]:
         """Store the values, score them in a job, `wait` for it, and return one item per completion, in order.
@@ -90,7 +104,7 @@ class _Client(Noun[C]):
         ``judge`` is a judge, or the name of a stored one. ``min_coverage`` is used instead of the rubric's own.
 
         Raises:
-            TimeoutError: the job is not finished after ``timeout`` seconds. It goes on.
+            TimeoutError: the job is not finished after ``timeout`` seconds (None: no limit). It goes on.
         """
         prompt_id = (await Prompts.add(self.prompts, prompt)).id
         rubric_id = (await Rubrics.add(self.rubrics, rubric, f"rubric-{rubric.digest[:12]}")).id
@@ -106,6 +120,15 @@ class _Client(Noun[C]):
             items |= {item.completion_id: item for item in page.data}
             after = page.next
         return [items[id_] for id_ in ids]
+
+
+def _log_workers(job: StoredJob, watch: WorkerWatch) -> None:
+    """Log that no worker is running, and that one is again; a service that sends no number has no such messages."""
+    match None if job.workers is None else watch.notice(job.workers, time.monotonic()):
+        case "missing":
+            log.warning("job %s waits: %s", job.id, _NO_WORKER)
+        case "back":
+            log.warning("job %s: a worker is running", job.id)
 
 
 class Client(_Client["Client"], AbstractContextManager["Client"]):

@@ -6,12 +6,15 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 
-from rubricsvc.broker import check_broker
+from sqlalchemy import make_url
+
+from rubricsvc.broker import MEMORY, check_broker
 from rubricsvc.core.jobs import JobProgress
 from rubricsvc.core.judge import Judge
+from rubricsvc.core.worker_watch import WorkerWatch
 from rubricsvc.errors import UnavailableError
 from rubricsvc.settings import get_settings
-from rubricsvc.store import jobs
+from rubricsvc.store import jobs, workers
 from rubricsvc.store.session import AWAY, Database
 
 OPEN = ("queued", "in_progress")
@@ -48,19 +51,30 @@ def ensure_worker(
     yield
 
 
+def no_worker(db: Database, job_id: int) -> str:
+    """Return the message that no worker scores a job, with the ways to have it scored."""
+    if get_settings().broker_url.startswith(MEMORY):
+        remedy = f"Start one with `rubricsvc serve`, or score here: `rubricsvc jobs wait {job_id}`."
+    else:
+        here = f"`RUBRICSVC_BROKER_URL=memory:// rubricsvc jobs wait {job_id}`"
+        remedy = f"Start one with `rubricsvc worker`, or score here: {here}."
+    return f"No worker is running on the database {make_url(db.url).render_as_string()}. {remedy}"
+
+
 def follow(db: Database, job_id: int, notify: Notify = lambda _: None) -> Iterator[JobProgress]:
-    """Yield the job's progress every ``POLL_SECONDS`` until it has ended.
+    """Yield the job's progress every ``POLL_SECONDS`` until it has ended; say so where no worker is running.
 
     Raises:
         NotFoundError: no such job.
         UnavailableError: the database did not answer for ``RETRY_SECONDS``.
     """
     failed_at: float | None = None
-    is_open = True
+    is_open, watch = True, WorkerWatch()
     while is_open:
         try:
             with db.read() as session:
                 is_open, progress = jobs.get(session, job_id).status in OPEN, jobs.progress(session, job_id)
+                running = workers.running(session)
         except AWAY as error:
             reason = str(getattr(error, "orig", error)).splitlines()[0]
             if failed_at is None:
@@ -72,6 +86,9 @@ def follow(db: Database, job_id: int, notify: Notify = lambda _: None) -> Iterat
             if failed_at is not None:
                 failed_at = None
                 notify("the database answers again")
+            notice = watch.notice(running, time.monotonic()) if is_open else None
+            if notice is not None:
+                notify(no_worker(db, job_id) if notice == "missing" else "A worker is running.")
             yield progress
         if is_open:
             time.sleep(POLL_SECONDS)

@@ -7,15 +7,22 @@ from dataclasses import dataclass
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
+from rubricsvc.store import workers
 from rubricsvc.store.tables import LEASED, PENDING, ItemRow, JudgeRow, OutboxRow, VerdictRow
 
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """Open items by (judge name, state), and messages in the ``outbox``."""
+    """Open items by (judge name, state), messages in the ``outbox``, and running ``workers``."""
 
     items: dict[tuple[str, str], int]
     outbox: int
+    workers: int
+
+    @property
+    def pending(self) -> int:
+        """Items that wait for a worker, of all judges."""
+        return sum(count for (_, state), count in self.items.items() if state == PENDING)
 
 
 def queue(session: Session) -> Queue:
@@ -29,7 +36,8 @@ def queue(session: Session) -> Queue:
     )
     for judge_id, state, count in session.execute(open_items):
         items[names.get(judge_id, str(judge_id)), state] = count  # a judge may have come since
-    return Queue(items, session.scalar(select(func.count()).select_from(OutboxRow)) or 0)
+    messages = session.scalar(select(func.count()).select_from(OutboxRow)) or 0
+    return Queue(items, messages, workers.running(session))
 
 
 def verdicts(session: Session) -> dict[str, int]:

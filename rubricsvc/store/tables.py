@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any, ClassVar
 
+from pydantic import ValidationError
 from sqlalchemy import (
     JSON,
     BigInteger,
@@ -28,7 +29,9 @@ from rubricsvc.core.label import Label
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.repeatability import Repeatability
 from rubricsvc.core.rubric import Rubric
+from rubricsvc.core.validation_messages import first_error
 from rubricsvc.core.verdict import Verdict
+from rubricsvc.errors import InvalidError
 
 PENDING, LEASED, DONE, FAILED, CANCELLED = "pending", "leased", "done", "failed", "cancelled"
 QUEUED, IN_PROGRESS, COMPLETED = "queued", "in_progress", "completed"
@@ -162,8 +165,18 @@ class JudgeRow(DatedRow):
 
     @property
     def value(self) -> Judge:
-        """The core value."""
-        return Judge.model_validate(self.content)
+        """The core value.
+
+        Raises:
+            InvalidError: it was stored when fewer values, for example of addresses, were invalid.
+        """
+        try:
+            return Judge.model_validate(self.content)
+        except ValidationError as error:
+            path, message = first_error(error, model=Judge, quoted=False)  # a URL may hold a password
+            several = "members" in path
+            hint = "judges add -f FILE` with valid members" if several else f"judges update {self.name} --url URL`"
+            raise InvalidError(f"judge {self.name!r}: {path}: {message}", hint=f"run `rubricsvc {hint}") from error
 
 
 class JobRow(DatedRow):
@@ -346,3 +359,15 @@ class OutboxRow(DatedRow):
 
     task: Mapped[str] = mapped_column(String(100))
     args: Mapped[list[Any]]
+
+
+class WorkerRow(Base):
+    """A running worker process, or one that was killed. The times are by `leases.database_time`."""
+
+    __tablename__ = "workers"
+
+    name: Mapped[str] = mapped_column(String(100), primary_key=True)
+    host: Mapped[str] = mapped_column(String(255))
+    pid: Mapped[int]
+    started_at: Mapped[float] = mapped_column(Float)
+    seen_at: Mapped[float] = mapped_column(Float)

@@ -98,6 +98,44 @@ def test_commit_is_called_by_the_session_only() -> None:
                 assert path == ROOT / "rubricsvc" / "store" / "session.py", path
 
 
+def called(tree: ast.AST) -> set[str]:
+    """Names that are called: ``echo()``, ``output.echo()``."""
+    calls = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    bare = {call.id for call in calls if isinstance(call, ast.Name)}
+    module = {c.attr for c in calls if isinstance(c, ast.Attribute) and ast.unparse(c.value) in ("output", "typer")}
+    return bare | module
+
+
+def write_blocks(tree: ast.AST) -> Iterator[ast.With]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.With) and any(ast.unparse(i.context_expr).endswith(".write()") for i in node.items):
+            yield node
+
+
+def test_commands_print_after_write_transactions() -> None:
+    """A closed pipe (``| head -1``) would roll the transaction back. Functions that print are found by their calls."""
+    trees = {path: ast.parse(path.read_text()) for path in sorted((ROOT / "rubricsvc" / "cli").rglob("*.py"))}
+    calls = {
+        node.name: called(node)
+        for tree in trees.values()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef)
+    }
+    printing, before = {"print"}, 0
+    while len(printing) > before:
+        before = len(printing)
+        printing |= {name for name, callees in calls.items() if callees & printing}
+    assert {"echo", "print_data", "show", "show_page", "report"} <= printing
+    bad = {
+        f"{path.name}:{statement.lineno}: {', '.join(names)}"
+        for path, tree in trees.items()
+        for block in write_blocks(tree)
+        for statement in block.body
+        if (names := called(statement) & printing)
+    }
+    assert not bad
+
+
 @pytest.mark.parametrize("room", ROOMS)
 def test_modules_have_docstrings(room: str) -> None:
     silent = [

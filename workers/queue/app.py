@@ -11,6 +11,7 @@ from rubricsvc.broker import make_celery
 from rubricsvc.settings import Settings, get_settings
 from rubricsvc.store.session import Database
 from workers.queue import tasks
+from workers.queue.heartbeat import Heartbeat
 from workers.queue.reconciler import Reconciler
 
 
@@ -22,17 +23,18 @@ def make_app(settings: Settings, db: Database | None = None) -> Celery:
 
 
 def with_reconciler(app: Celery, settings: Settings) -> Celery:
-    """Run a reconciler in every worker process, and stop workers between two completions on request."""
-    reconcilers: list[Reconciler] = []
+    """Run a reconciler and a heartbeat in every worker, and stop workers between two completions on request."""
+    running: list[Reconciler | Heartbeat] = []
 
     def ready(**_: Any) -> None:
         tasks.stopping.clear()
-        reconcilers.append(Reconciler(tasks.database(settings), app, settings).start())
+        db = tasks.database(settings)
+        running.extend((Reconciler(db, app, settings).start(), Heartbeat(db).start()))
 
     def shutting_down(**_: Any) -> None:
         tasks.stopping.set()
-        while reconcilers:
-            reconcilers.pop().stop()
+        while running:
+            running.pop().stop()
 
     signals.worker_ready.connect(ready, weak=False)
     signals.worker_shutting_down.connect(shutting_down, weak=False)

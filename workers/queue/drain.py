@@ -9,11 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
-import socket
 import threading
 import time
-import uuid
 from collections.abc import Callable, Sequence
 from multiprocessing.synchronize import Event
 from typing import TypeVar
@@ -34,6 +31,7 @@ from workers.engines.base import Engine, error_message
 from workers.engines.budget import current_budget
 from workers.queue.costs import JobBudget
 from workers.queue.engine_pool import EnginePool
+from workers.queue.heartbeat import worker_name
 from workers.queue.work import Work, WorkLoader
 from workers.scoring.completions import score
 
@@ -63,7 +61,7 @@ class Drainer:
         self.settings = settings
         self.stopping = stopping or threading.Event()
         self.engines = engines
-        self.worker = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:6]}"
+        self.worker = worker_name()
         self.loader = WorkLoader(db)
 
     def run(self, judge_id: int) -> bool:

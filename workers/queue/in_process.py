@@ -15,6 +15,7 @@ from rubricsvc.settings import Settings
 from rubricsvc.store.session import Database
 from workers.queue import tasks
 from workers.queue.app import make_app
+from workers.queue.heartbeat import Heartbeat
 from workers.queue.reconciler import Reconciler
 
 JUDGES_AT_ONCE = 16
@@ -62,12 +63,13 @@ def _running(settings: Settings, db: Database) -> Iterator[None]:
         task_events=False,
     )
     thread = threading.Thread(target=worker.start, name="embedded-worker", daemon=True)
-    reconciler = Reconciler(db, app, settings)
     thread.start()
-    reconciler.start()
+    reconciler = Reconciler(db, app, settings).start()
+    heartbeat = Heartbeat(db).start()
     try:
         yield
     finally:
+        heartbeat.stop()
         reconciler.stop()
         tasks.stopping.set()
         worker_state.should_stop = 0  # type: ignore[assignment]  # an exit status; the stub knows only None

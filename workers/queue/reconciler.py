@@ -1,4 +1,4 @@
-"""Repair of the queue: leases of dead workers, what these may have spent, and work without a message."""
+"""Repair of the queue: leases and rows of dead workers, what these may have spent, and work without a message."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from structlog import get_logger
 from rubricsvc.broker import OutboxRelay
 from rubricsvc.errors import UnavailableError
 from rubricsvc.settings import Settings
-from rubricsvc.store import budgets, leases, outbox
+from rubricsvc.store import budgets, leases, outbox, workers
 from rubricsvc.store.session import Database
 
 log = get_logger(__name__)
@@ -44,6 +44,7 @@ class Reconciler:
             if publish_all:
                 for judge_id in leases.judges_with_work(session):
                     outbox.publish(session, judge_id)
+            workers.remove_lost(session)
         self.relay.flush()
         self._count_lost_money()
         if returned:

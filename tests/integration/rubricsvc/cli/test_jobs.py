@@ -166,6 +166,7 @@ def test_wait_scores_in_this_process(ready: Cli) -> None:
     assert ran.code == 0
     assert (ran.json["status"], ran.json["rewards"], ran.json["progress"]["failed_verdicts"]) == ("completed", 2, 0)
     assert "job 1 2/2 " in ran.err
+    assert f" elapsed 0:00:{int(ran.json['waited_seconds']):02} " in ran.err, "one clock"
     assert (ran.json["cached_share"], ready("jobs", "show", 1, "--json").json["cached_share"]) == (0.9, 0.9)
     again = ready("jobs", "wait", 1, "--json")
     assert again.code == 0
@@ -330,7 +331,7 @@ def test_submit_warns_of_required_criteria_of_comparative_judges(ready: Cli) -> 
     assert ran.code == 0
     assert "'sure' of strict@1" in ran.err
     for judge, rubric in (("quick", "strict"), ("pairs", "first")):
-        assert "required" not in ready("jobs", "submit", "--judge", judge, "--rubric", rubric).err
+        assert "'sure'" not in ready("jobs", "submit", "--judge", judge, "--rubric", rubric).err
 
 
 def test_wait_and_show_report_vetoes(ready: Cli) -> None:

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli import Cli
+from tests.cli import Cli, add_judge
+from tests.scripted_server import labels, scripted_server
 
 
 def exit_code_with_reader(command: str, reader: str, tmp_path: Path) -> tuple[str, str]:
@@ -40,6 +41,33 @@ def test_closed_stdout_does_not_change_the_exit_code(
         assert cli("rubrics", "import", tmp_path / f"{name}.yaml").code == 0
     exit_code, stderr = exit_code_with_reader(command.format(file=rubrics), reader, tmp_path / "books")
     assert (exit_code, stderr) == (code, "")
+
+
+@pytest.mark.parametrize("ends", ["| true", "2>&1 | true"])
+def test_closed_output_does_not_undo_the_work(cli: Cli, tmp_path: Path, ends: str) -> None:
+    """The reader is gone before the command prints its first line, to stdout or to stderr."""
+    (tmp_path / "rubric.yaml").write_text("{name: r, prompt: Why?, criteria: [Says so.], completions: [So.]}\n")
+    for command, listed in (
+        ("judges add j --url http://127.0.0.1:9/v1 --model m --no-probe --json", "judges"),
+        ("rubrics import rubric.yaml", "rubrics"),
+        ("jobs submit rubric.yaml --judge j", "jobs"),
+        ("keys create me", "keys"),
+    ):
+        line = f"({sys.executable} -m rubricsvc.cli.main {command}; echo $? > code) {ends}"
+        subprocess.run(["bash", "-c", line], check=True, cwd=tmp_path, stderr=subprocess.DEVNULL)
+        assert (tmp_path / "code").read_text() == "0\n"
+        assert len(cli(listed, "list", "--json").lines) == 1, command
+
+
+def test_closed_stderr_does_not_end_a_wait(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "rubric.yaml").write_text("{name: r, prompt: Why?, criteria: [Says so.], completions: [So.]}\n")
+    with scripted_server(labels(Yes=0.75, No=0.25)) as server:
+        add_judge(cli, "j", engine="openai_http", model="scripted", endpoint={"base_url": server.url})
+        command = f"{sys.executable} -m rubricsvc.cli.main jobs submit rubric.yaml --judge j --wait"
+        line = f"({command}; echo $? > code) 2>&1 | true"
+        subprocess.run(["bash", "-c", line], check=True, cwd=tmp_path)
+    assert (tmp_path / "code").read_text() == "0\n", "the exit code is of the job"
+    assert cli("jobs", "show", 1, "--json").json["status"] == "completed"
 
 
 @pytest.mark.parametrize("command", ["rubrics list", "jobs list --json", "prompts show 1"])

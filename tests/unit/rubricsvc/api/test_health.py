@@ -10,13 +10,28 @@ from sqlalchemy.exc import OperationalError
 
 from rubricsvc.store import migrate
 from rubricsvc.store.session import Database
+from tests.rows import beat
 from tests.services import free_port
 from tests.unit.rubricsvc.api.conftest import Serve
 from tests.unit.rubricsvc.api.test_jobs import submit, work_off
 
 
 def test_health_endpoints_report_ok(http: TestClient) -> None:
-    assert http.get("/healthz").json() == http.get("/readyz").json() == {"status": "ok"}
+    assert http.get("/healthz").json() == {"status": "ok"}
+    assert http.get("/readyz").json() == {"status": "ok", "workers": 0}
+
+
+def test_service_reports_running_workers_and_unattended_items(filled: TestClient, db: Database) -> None:
+    submit(filled)
+    lines = filled.get("/metrics").text.splitlines()
+    assert {"rubricsvc_workers 0.0", "rubricsvc_unattended_items 2.0"} <= set(lines)
+    assert filled.get("/v1/jobs/1").json()["workers"] == 0
+    beat(db, "one")
+    lines = filled.get("/metrics").text.splitlines()
+    assert {"rubricsvc_workers 1.0", "rubricsvc_unattended_items 0.0"} <= set(lines)
+    assert filled.get("/v1/jobs/1").json()["workers"] == filled.get("/readyz").json()["workers"] == 1
+    work_off(db, fail=0)
+    assert filled.get("/v1/jobs/1").json()["workers"] is None, "the job is finished"
 
 
 def test_health_endpoints_answer_head_and_name_allowed_methods(http: TestClient) -> None:

@@ -13,6 +13,7 @@ from rubricsvc.cli import doctor, main
 from rubricsvc.core.judge import Endpoint, Judge
 from rubricsvc.store import judges, migrate
 from rubricsvc.store.session import Database
+from tests.rows import beat, invalidate, submit_job
 from tests.scripted_server import labels, scripted_server
 from tests.services import free_port
 from workers.checks.sandbox import runner as sandbox
@@ -74,6 +75,31 @@ def test_doctor_fixes_an_old_schema_by_upgrade(capsys: pytest.CaptureFixture[str
     migrate.downgrade(db, "base")
     code, results = diagnose(capsys)
     assert (code, results["database"]["fix"]) == (1, "run `rubricsvc db upgrade`")
+    for check in ("judges", "workers"):
+        assert not results[check]["ok"] and results[check]["detail"].startswith("not checked"), "nothing was read"
+
+
+@pytest.mark.parametrize("broker", ["memory://", "redis://127.0.0.1:1/0"])
+def test_doctor_reports_workers(
+    capsys: pytest.CaptureFixture[str], db: Database, monkeypatch: pytest.MonkeyPatch, broker: str
+) -> None:
+    monkeypatch.setenv("RUBRICSVC_BROKER_URL", broker)
+    submit_job(db, 3, judge=Judge(name="j", model="m"))
+    _, results = diagnose(capsys)
+    assert results["workers"]["ok"] is (broker == "memory://") and "3 completions" in results["workers"]["detail"]
+    assert "`rubricsvc worker`" in results["workers"]["fix"] or results["workers"]["ok"]
+    beat(db)
+    _, results = diagnose(capsys)
+    assert results["workers"]["ok"] and results["workers"]["detail"].startswith("1 running")
+
+
+def test_doctor_reports_a_stored_judge_that_is_no_longer_valid(
+    capsys: pytest.CaptureFixture[str], db: Database
+) -> None:
+    keep(db, engine="transformers_local", model="embedded")
+    invalidate(db, "j", base_url="http://api.openai.com/v1")
+    code, results = diagnose(capsys)
+    assert code == 1 and "judges update j" in results["judge j"]["fix"]
 
 
 def test_doctor_reports_unreachable_servers_without_passwords(
@@ -151,7 +177,5 @@ def test_doctor_marks_each_result_in_text(capsys: pytest.CaptureFixture[str], mo
     monkeypatch.setenv("RUBRICSVC_BROKER_URL", f"amqp://127.0.0.1:{free_port()}//")
     assert main.run(["doctor"]) == 1
     lines = capsys.readouterr().out.splitlines()
-    assert [line for line in lines if line.startswith("✗")] == [
-        line for line in lines if "broker: " in line and "✗" in line
-    ]
-    assert sum(line.startswith("  → ") for line in lines) == 1
+    assert [line.split(":")[0] for line in lines if line.startswith("✗")] == ["✗ broker", "✗ workers"]
+    assert sum(line.startswith("  → ") for line in lines) == 2

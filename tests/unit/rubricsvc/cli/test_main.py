@@ -88,7 +88,7 @@ def test_version_is_printed(cli: Cli) -> None:
 
 
 def test_singular_is_an_alias_of_every_plural_command(cli: Cli) -> None:
-    plurals = [name for name in COMMANDS if name.endswith("s")]
+    plurals = [name for name in COMMANDS if name.endswith("s") and name != "workers"]  # `worker` runs one
     assert len(plurals) >= 10
     for name in plurals:
         assert cli(name.removesuffix("s"), "--help") == cli(name, "--help")

@@ -13,9 +13,9 @@ from rubricsvc.core.judge import Judge
 from rubricsvc.errors import NotFoundError, UnavailableError
 from rubricsvc.services import waiting
 from rubricsvc.settings import get_settings
-from rubricsvc.store import jobs
+from rubricsvc.store import jobs, workers
 from rubricsvc.store.session import Database
-from tests.rows import submit_job
+from tests.rows import beat, submit_job
 
 JUDGE = Judge(name="test", model="m")
 
@@ -65,6 +65,31 @@ def test_follow_yields_progress_until_the_end(db: Database, monkeypatch: pytest.
         with db.write() as session:
             jobs.cancel(session, job)
     assert seen == [(2, 0), (0, 2)]
+
+
+def test_follow_says_when_no_worker_runs_and_when_one_appears(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = submit_job(db, 2, judge=JUDGE)
+    monkeypatch.setattr(waiting, "POLL_SECONDS", 0.0)
+    notes: list[str] = []
+    polls = waiting.follow(db, job, notes.append)
+    next(polls), next(polls)
+    assert len(notes) == 1 and db.url in notes[0] and f"`rubricsvc jobs wait {job}`" in notes[0]
+    beat(db)
+    next(polls), next(polls)
+    assert len(notes) == 2
+    with db.write() as session:
+        jobs.cancel(session, job)
+        workers.remove(session, "test")
+    assert [progress.cancelled for progress in polls] == [2] and len(notes) == 2, "the job has ended"
+
+
+def test_no_worker_names_the_command_of_the_broker(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "`rubricsvc serve`" in waiting.no_worker(db, 1)
+    monkeypatch.setenv("RUBRICSVC_BROKER_URL", "redis://127.0.0.1:1/0")
+    get_settings.cache_clear()
+    message = waiting.no_worker(db, 1)
+    get_settings.cache_clear()
+    assert "`rubricsvc worker`" in message and "RUBRICSVC_BROKER_URL=memory://" in message
 
 
 @pytest.mark.parametrize(("limit", "notes"), [(60.0, 2), (-1.0, 1)])

@@ -1,0 +1,30 @@
+"""`rubricsvc workers list`, with a worker in this process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rubricsvc.settings import get_settings
+from rubricsvc.store.session import Database
+from tests.cli import Cli, add_judge
+from workers.queue.in_process import embedded_worker
+
+NO_WORKER = "No worker is running"
+
+
+def test_workers_list_and_submit_see_an_embedded_worker(cli: Cli, rubric_file: Path) -> None:
+    add_judge(cli)
+    cli("rubrics", "import", rubric_file)
+    cli("completions", "import", "-", stdin='{"prompt": "What is one?", "text": "1"}\n')
+    none = cli("workers", "list")
+    assert (none.code, none.out) == (0, "") and "`rubricsvc worker`" in none.err
+    settings = get_settings()
+    db = Database(settings.database_url)
+    with embedded_worker(settings, db):
+        (row,) = cli("workers", "list", "--json").lines
+        assert (row["status"], row["name"].split(":")[:2]) == ("running", [row["host"], str(row["pid"])])
+        assert row["name"] in cli("workers", "list").out
+        assert NO_WORKER not in cli("jobs", "submit", "--judge", "quick").err
+    db.close()
+    assert cli("workers", "list", "--json").out == ""
+    assert NO_WORKER in cli("jobs", "submit", "--judge", "quick", "--key", "again").err

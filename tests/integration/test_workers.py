@@ -1,0 +1,119 @@
+"""Waiting over Redis: without a worker, with one that is killed, with one of another database."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from rubricsvc.broker import attach
+from rubricsvc.client import Client
+from rubricsvc.core.judge import Endpoint, Judge
+from rubricsvc.settings import Settings
+from rubricsvc.store import jobs, workers
+from rubricsvc.store.session import Database
+from tests.databases import KINDS, sqlite_at
+from tests.rows import RUBRIC, age_worker, submit_job
+from tests.scripted_server import ScriptedReply, ScriptedServer, labels, scripted_server
+from tests.services import free_port
+from tests.worker_process import WorkerProcess, redis_url
+
+TIMEOUT = 60.0
+ITEMS = 30
+NO_WORKER = "No worker is running"
+
+
+def wait_for(condition: Callable[[], object], log: Path) -> None:
+    deadline = time.monotonic() + TIMEOUT
+    while not condition():
+        assert time.monotonic() < deadline, log.read_text()
+        time.sleep(0.05)
+
+
+def running(db: Database) -> list[str]:
+    with db.read() as session:
+        return [worker.name for worker in workers.page(session) if worker.running]
+
+
+def judge(server: ScriptedServer) -> Judge:
+    endpoint = Endpoint(base_url=server.url, max_retries=0, concurrency=2)
+    return Judge(name="scripted", model="scripted", endpoint=endpoint)
+
+
+@pytest.fixture
+def slow_judge() -> Iterator[ScriptedServer]:
+    answer = labels(Yes=0.8, No=0.1)
+    with scripted_server(ScriptedReply(answer.text, answer.logprobs, delay_s=0.2)) as server:
+        yield server
+
+
+def test_wait_tells_of_missing_killed_and_new_workers(
+    each_db: Database, slow_judge: ScriptedServer, tmp_path: Path
+) -> None:
+    settings: dict[str, Any] = {
+        "database_url": each_db.url,
+        "broker_url": redis_url(11 + KINDS.index(each_db.engine.dialect.name)),
+        "lease_seconds": 3,
+        "reconcile_seconds": 0.5,
+    }
+    attach(each_db, Settings.model_validate(settings))
+    job = submit_job(each_db, ITEMS, judge=judge(slow_judge))
+    log, worker_log = tmp_path / "wait.log", tmp_path / "worker.log"
+    waiting = WorkerProcess(log, str(job), command="jobs wait", **settings)
+    started = [waiting]
+    try:
+        wait_for(lambda: log.read_text().count(NO_WORKER) == 1, log)
+        started.append(WorkerProcess(worker_log, **settings))
+        wait_for(lambda: "A worker is running." in log.read_text(), log)
+        wait_for(lambda: slow_judge.count > 2, log)
+        (name,) = running(each_db)
+        started[-1].kill()
+        assert running(each_db) == [name], "the row of a killed worker stays"
+        age_worker(each_db, name, workers.BEAT_SECONDS * workers.MISSED_BEATS)
+        wait_for(lambda: log.read_text().count(NO_WORKER) == 2, log)
+        started.append(WorkerProcess(worker_log, **settings))
+        assert waiting.process.wait(TIMEOUT) == 0, log.read_text()
+        assert log.read_text().count("A worker is running.") == 2
+        assert started[-1].stop() == 0
+        assert running(each_db) == [], "a worker that stops removes its row"
+    finally:
+        for process in started:
+            process.kill()
+    with each_db.read() as session:
+        assert jobs.progress(session, job).done == ITEMS
+
+
+def test_client_tells_that_only_a_worker_of_another_database_runs(
+    tmp_path: Path, db: Database, caplog: pytest.LogCaptureFixture
+) -> None:
+    other = Database(sqlite_at(tmp_path / "other.db"))
+    broker, port = redis_url(13), free_port()
+    log = tmp_path / "log"
+    worker = WorkerProcess(log, database_url=other.url, broker_url=broker)
+    server = WorkerProcess(log, "--port", str(port), command="serve", database_url=db.url, broker_url=broker)
+    address = f"http://127.0.0.1:{port}"
+
+    def ready() -> dict[str, Any]:
+        try:
+            body: dict[str, Any] = httpx2.get(f"{address}/readyz").json()
+        except httpx2.TransportError:
+            return {}
+        return body
+
+    try:
+        wait_for(lambda: running(other) and ready(), log)
+        assert ready() == {"status": "ok", "workers": 0}
+        with caplog.at_level(logging.WARNING, "rubricsvc"), Client(address) as client:
+            with pytest.raises(TimeoutError, match="no worker is running"):
+                client.score("Why?", RUBRIC, ["So."], Judge(name="j", model="m"), timeout=1.0)
+            assert client.jobs.get(1).workers == 0
+        assert sum("no worker is running" in record.message for record in caplog.records) == 1
+    finally:
+        worker.kill()
+        server.kill()
+        other.close()

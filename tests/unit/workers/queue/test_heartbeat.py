@@ -1,0 +1,52 @@
+"""The heartbeat of a worker, with a database that fails for a while."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+from structlog.testing import capture_logs
+
+from rubricsvc.store import migrate, workers
+from rubricsvc.store.session import Database
+from workers.queue.heartbeat import Heartbeat
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers, "BEAT_SECONDS", 0.02)
+
+
+def wait_for(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def seen(db: Database) -> list[tuple[str, float]]:
+    with db.read() as session:
+        return [(worker.name, worker.started - worker.seen) for worker in workers.page(session)]
+
+
+def test_heartbeat_renews_and_removes_its_row(db: Database) -> None:
+    heartbeat = Heartbeat(db).start()
+    ((name, first),) = seen(db)
+    wait_for(lambda: seen(db)[0][1] > first)
+    assert name == heartbeat.name
+    heartbeat.stop()
+    assert seen(db) == []
+
+
+def test_heartbeat_logs_a_failing_database_once_and_goes_on(db: Database) -> None:
+    migrate.downgrade(db, "-1")
+    with capture_logs() as logs:
+        heartbeat = Heartbeat(db).start()
+        time.sleep(0.2)
+        assert [entry["log_level"] for entry in logs] == ["warning"]
+        migrate.upgrade(db)
+        wait_for(lambda: seen(db))
+        heartbeat.stop()
+    assert [entry["log_level"] for entry in logs] == ["warning", "info"]
+    assert seen(db) == []

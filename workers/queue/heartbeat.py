@@ -1,0 +1,73 @@
+"""The heartbeat of a worker process: its row in the table of workers says that it runs."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Callable
+
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.orm import Session
+from structlog import get_logger
+
+from rubricsvc.errors import RubricsvcError
+from rubricsvc.store import workers
+from rubricsvc.store.session import Database
+
+log = get_logger(__name__)
+
+
+def worker_name() -> str:
+    """Return a name for a worker, or a part of one, in this process."""
+    return f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:6]}"
+
+
+class Heartbeat:
+    """A thread that reports every `workers.BEAT_SECONDS`, also while other threads are busy with a local model.
+
+    A failure is logged when it begins and when it ends, and changes nothing else.
+    """
+
+    def __init__(self, db: Database) -> None:
+        self.db = db
+        self.name = worker_name()
+        self._started = time.monotonic()
+        self._failing = False
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
+
+    def start(self) -> Heartbeat:
+        """Report once, start the thread, and return the heartbeat."""
+        self._write(self._beat)
+        self._thread.start()
+        return self
+
+    def stop(self) -> None:
+        """Stop the thread, which removes the worker's row."""
+        self._stop.set()
+        self._thread.join(10)
+
+    def _run(self) -> None:
+        while not self._stop.wait(workers.BEAT_SECONDS):
+            self._write(self._beat)
+        self._write(lambda session: workers.remove(session, self.name))
+
+    def _beat(self, session: Session) -> None:
+        uptime = time.monotonic() - self._started
+        workers.beat(session, self.name, host=socket.gethostname(), pid=os.getpid(), uptime=uptime)
+
+    def _write(self, step: Callable[[Session], None]) -> None:
+        try:
+            with self.db.write() as session:
+                step(session)
+        except (SQLAlchemyError, RubricsvcError) as error:
+            if not self._failing:
+                log.warning("heartbeat not written, the work goes on", error=str(error).splitlines()[0])
+            self._failing = True
+        else:
+            if self._failing:
+                log.info("heartbeat written again")
+            self._failing = False
