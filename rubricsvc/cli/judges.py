@@ -62,19 +62,24 @@ def show_(
 
 def _row(row: JudgeRow, audit: AuditRow | None = None) -> dict[str, Any]:
     """Return a judge with its newest audit and the standard deviation of its rewards."""
-    judge, repeatability = row.value, row.measured
+    stored, repeatability, error, calibrated = row.content, row.measured, "", None
+    try:
+        calibrated = row.value.calibrated
+    except InvalidError as invalid:
+        error = f"{invalid.message}; {invalid.hint}"
     return {
         "id": row.id,
         "name": row.name,
-        "engine": "" if judge.members else judge.engine,  # members have their own
-        "model": judge.model,
-        "mode": judge.mode,
-        "members": [member.name for member in judge.members or ()],
-        "calibrated": judge.calibrated,
+        "engine": "" if stored.get("members") else stored["engine"],  # members have their own
+        "model": stored["model"],
+        "mode": stored["mode"],
+        "members": [member["name"] for member in stored.get("members") or ()],
+        "calibrated": calibrated,
         "audit": audit and f"{'passed' if audit.passed else 'not passed'} {audit.created_at:%Y-%m-%d}",
         "reward_std": repeatability and repeatability.reward.value,
-        "url": judge.endpoint.base_url,
+        "url": stored["endpoint"]["base_url"],
         "digest": row.digest[:12],
+        "error": error,
     }
 
 
@@ -129,14 +134,14 @@ def update(
     as_json: Json = False,
 ) -> None:
     """Change how a judge is reached. Its stored verdicts stay valid."""
-    judge = _find(ref)
-    if judge.members:
+    with database() as db, db.read() as session:
+        fields = judges.get(session, ref).content  # whose address may be invalid
+    if fields.get("members"):
         hint = "write it with `judges show NAME --yaml`, change its members, and add the file"
-        raise InvalidError(f"judge {judge.name!r} is a {judge.mode}: its members have the endpoints", hint=hint)
+        raise InvalidError(f"judge {fields['name']!r} is a {fields['mode']}: its members have the endpoints", hint=hint)
     changes = {name: v for name, v in (("base_url", url), ("api_key_env", api_key_env)) if v is not None}
     if not changes:
         raise InvalidError("nothing to change", hint="give --url or --api-key-env")
-    fields = judge.model_dump(mode="json")
     judge = judge_from_options(**fields | {"endpoint": fields["endpoint"] | changes})
     if probe:
         probe_judge(judge)

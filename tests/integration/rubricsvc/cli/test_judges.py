@@ -8,8 +8,11 @@ from typing import Any
 
 import pytest
 
+from rubricsvc.settings import get_settings
+from rubricsvc.store.session import Database
 from tests.cli import Cli, add_judge
 from tests.preference_engine import answers_in, scores
+from tests.rows import invalidate
 from tests.scripted_server import ScriptedReply, error, labels, scripted_server, text_reply
 from tests.services import free_port
 from tests.tiny_model import tiny_model
@@ -196,6 +199,25 @@ def test_update_changes_the_endpoint_only(cli: Cli) -> None:
         "KEY",
         3,
     )
+
+
+def test_stored_judge_with_an_invalid_address_is_listed_and_can_be_updated(cli: Cli) -> None:
+    add_judge(cli, "old", engine="openai_http", endpoint={"base_url": "http://127.0.0.1:9/v1"})
+    add_judge(cli, "p", mode="panel", members=[{"name": n, "model": n} for n in "ab"])
+    db = Database(get_settings().database_url)
+    invalidate(db, "old", base_url="http://user:secret@host/v1")
+    db.close()
+    listed = cli("judges", "list", "--json")
+    assert listed.code == 0
+    old, panel = listed.lines
+    assert "judges update old" in old["error"] and "secret" not in old["error"] and panel["error"] == ""
+    assert cli("judges", "show", "old", "--json").json["error"] == old["error"]
+    cli("rubrics", "import", "-", stdin='{"name": "r", "prompt": "Why?", "criteria": ["A."], "completions": ["B."]}\n')
+    refused = cli("jobs", "submit", "--judge", "old")
+    assert refused.code == 2 and "judges update old" in refused.err
+    assert cli("judges", "update", "old", "--url", "http://127.0.0.1:10/v1", "--no-probe").code == 0
+    assert [row["error"] for row in cli("judges", "list", "--json").lines] == ["", ""]
+    assert cli("jobs", "submit", "--judge", "old").code == 0
 
 
 @pytest.mark.parametrize("args", [("x",), ("p", "--url", "http://127.0.0.1:9/v1"), ("x", "--url", "foo")])
