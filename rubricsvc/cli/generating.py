@@ -80,8 +80,9 @@ def _model(url: str | None, model: str | None, api_key_env: str | None, **fields
 
 def _prompt_ids(db: Database, file: str | None, format: str | None, limit: int | None) -> list[int]:
     if file is not None:
+        source = input_file(file)
         with db.write() as session:
-            return import_prompts(session, input_file(file), format)[:limit]
+            return import_prompts(session, source, format)[:limit]
     if format is not None:
         raise InvalidError("--format needs --prompts", hint="name the file with --prompts FILE")
     with db.read() as session:
