@@ -99,6 +99,22 @@ def test_jobs_items_have_rewards_and_verdicts(filled: TestClient, db: Database) 
     assert (len(bare["data"]), bare["data"][0]["verdicts"], bare["next"]) == (1, [], failed["id"])
 
 
+@pytest.mark.parametrize("keys", ["zam", "maz"])
+def test_jobs_items_list_verdicts_in_the_order_of_the_rubric(filled: TestClient, db: Database, keys: str) -> None:
+    """The export has the same order. Both versions ask the same questions."""
+    for order in ("zam", "maz"):
+        criteria = [{"key": key, "text": f"Says {key}."} for key in order]
+        filled.post("/v1/rubrics", json={"name": order, "rubric": {"criteria": criteria}, "prompt_id": 1})
+        _, job = submit(filled, {"judge": "j", "items": [{"completion_id": 1, "rubric": order}]})
+        with db.write() as session:
+            (lease,) = leases.claim(session, 1, limit=10, worker="w", seconds=60)
+            found = [Verdict.scored(key, 0.5) for key in sorted(order)]
+            leases.record(session, [item_result(lease, Rubric.model_validate({"criteria": criteria}), found)])
+        if order == keys:
+            (item,) = filled.get(f"/v1/jobs/{job['id']}/items").json()["data"]
+            assert [verdict["criterion"] for verdict in item["verdicts"]] == list(keys)
+
+
 def test_jobs_get_has_summary_when_finished(filled: TestClient, db: Database) -> None:
     panel = {"name": "p", "mode": "panel", "members": [{"name": name, "model": name} for name in "ab"]}
     filled.post("/v1/judges", json={"judge": panel})
