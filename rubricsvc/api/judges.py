@@ -26,7 +26,8 @@ router = APIRouter(prefix="/judges", tags=["judges"], route_class=StrictRoute)
 def add(db: Db, validators: ValidatorsDep, new: Json[NewJudge]) -> StoredJudge:
     """Store a judge. 409 if the name belongs to a different judge, or to one with another endpoint.
 
-    API keys are assigned to addresses on the server only, so that a caller cannot send the server's keys elsewhere.
+    The service never asks a model: `rubricsvc judges probe NAME` asks two test questions. API keys are assigned
+    to addresses on the server only, so that a caller cannot send the server's keys elsewhere.
     """
     if any(one.endpoint.api_key_env is not None for one in (new.judge, *new.judge.leaf_judges)):
         hint = "add this judge on the server: rubricsvc judges add … --api-key-env NAME"

@@ -11,8 +11,10 @@ import typer
 from rubricsvc.cli.agreement import JudgeRef, agreement, calibrate
 from rubricsvc.cli.audit import audit, repeatability
 from rubricsvc.cli.db import database
-from rubricsvc.cli.models import ApiKeyEnv, embedded_judge, judge_from_options, probe_judge, served_judge
+from rubricsvc.cli.models import ApiKeyEnv, embedded_judge, judge_from_options, served_judge
 from rubricsvc.cli.output import After, Force, Json, Limit, echo, group, print_json, show, show_page, write_example
+from rubricsvc.cli.probe import probe as probe_command
+from rubricsvc.cli.probe import probe_before_adding
 from rubricsvc.core.judge import FREE, Judge
 from rubricsvc.errors import InvalidError
 from rubricsvc.formats.judges import dump_judge, load_judges
@@ -21,10 +23,10 @@ from rubricsvc.store.tables import AuditRow, JudgeRow
 from workers.judges import validate
 
 app = group("Judges: add, test and compare them.")
-for command in (agreement, audit, calibrate, repeatability):
+for command in (agreement, audit, calibrate, probe_command, repeatability):
     app.command()(command)
 
-Probe = Annotated[bool, typer.Option("--probe/--no-probe", help="Ask a test question first.")]
+Probe = Annotated[bool, typer.Option("--probe/--no-probe", help="Ask two test questions first.")]
 
 
 @app.command("list")
@@ -96,7 +98,7 @@ def add(
     probe: Probe = True,
     as_json: Json = False,
 ) -> None:
-    """Add a judge from options, or judges from a file, after a test question.
+    """Add a judge from options, or judges from a file, after two test questions.
 
     Modes: readout (token probability), written (JSON verdict), comparative (completions side by side) and trajectory
     (steps of an agent). Prices, limits, sampling, voting and all other fields are in a judge file (docs/judges.md).
@@ -119,8 +121,8 @@ def add(
         added = [served_judge(name, url, model, mode or "readout", api_key_env)]
     for judge in added:
         _check(judge, file)
-        if probe and not judge.members:
-            probe_judge(judge)
+        if probe:
+            probe_before_adding(judge)
     _store(added, as_json)
 
 
@@ -144,7 +146,7 @@ def update(
         raise InvalidError("nothing to change", hint="give --url or --api-key-env")
     judge = judge_from_options(**fields | {"endpoint": fields["endpoint"] | changes})
     if probe:
-        probe_judge(judge)
+        probe_before_adding(judge)
     _store([judge], as_json)
 
 

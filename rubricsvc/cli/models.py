@@ -1,10 +1,10 @@
-"""Reaching the model of a judge in this process: judges from options, a test question, and the embedded model."""
+"""Reaching the model of a judge in this process: judges from options, and the embedded model."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from typing import Annotated, Any, TypeVar
 
 import typer
@@ -13,10 +13,10 @@ from pydantic import ValidationError
 from rubricsvc.cli.output import echo, progress_bar
 from rubricsvc.core.judge import Endpoint, Judge
 from rubricsvc.core.prompt import Completion, Prompt
-from rubricsvc.core.rubric import Criterion, Rubric
+from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.validation_messages import first_error
 from rubricsvc.core.verdict import Verdict
-from rubricsvc.errors import InvalidError, UnavailableError, cut
+from rubricsvc.errors import InvalidError, UnavailableError
 from rubricsvc.settings import get_settings, secret
 from workers.engines import make_engine
 from workers.engines.base import Engine
@@ -31,22 +31,8 @@ ApiKeyEnv = Annotated[
     str | None, typer.Option(help="Variable that holds the API key.", show_default="OPENAI_API_KEY at api.openai.com")
 ]
 
-_HINTS = {
-    "unreachable": "start the server, or correct its URL (it usually ends in /v1)",
-    "timeout": "the server is slow or does not respond; allow more time with endpoint.timeout_s in a judge file",
-    "refused": "check the model, and the API key in the variable of --api-key-env (in a judge file: api_key_env)",
-    "rate_limited": "rate limited (429); try again later, or with a lower endpoint.concurrency in a judge file",
-    "server_error": "see the server's own log",
-    "engine_error": "run `rubricsvc doctor`",
-    "no_logprobs": "the server returns no log-probabilities: use --mode written (comparative and trajectory judges"
-    " can write too, see docs/judges.md)",
-}
-"""By reason of the probe's failure. Other failures are the model's reply, and the next one may be better."""
-
 _OPTIONS = {"name": "NAME", "endpoint.base_url": "--url"}
 """Options whose names differ from their fields'."""
-
-_LOCAL_HINT = "name an instruction-tuned model: `embedded`, a folder, or a hub name (base models have no chat template)"
 
 
 def judge_from_options(**fields: Any) -> Judge:
@@ -112,40 +98,14 @@ def served_models(endpoint: Endpoint, *, timeout_s: float = 5.0) -> list[str]:
         raise UnavailableError(f"{url}/models: no list of models: {error}", hint=hint) from error
 
 
-def probe_judge(judge: Judge) -> None:
-    """Ask ``judge`` about a greeting and print the answer; the error of a judge without one says what to change."""
-    rubric = Rubric(criteria=(Criterion(key="greets", text="The answer greets the user."),))
-    answers = ["Hello! Nice to meet you.", "No."][: 2 if judge.mode == "comparative" else 1]
-    once = _with_endpoint(judge, max_retries=min(judge.endpoint.max_retries, 1))
-    (verdict,) = score_once(once, rubric, Prompt.of("Say hello."), *(Completion(text=text) for text in answers))
-    if verdict.outcome != "failed":
-        value = verdict.outcome if verdict.value is None else f"{verdict.value:.2f}"
-        echo(f"{judge.name} answers: {value if verdict.probability is None else f'P(yes) {verdict.probability:.2f}'}")
-        return
-    problem = f"{verdict.reason}: {verdict.detail}" if verdict.detail else str(verdict.reason)
-    if hint := _hint(judge, verdict):
-        hint = f"{hint} (--no-probe skips the question)"
-        raise UnavailableError(f"judge {judge.name!r} does not answer: {problem}", hint=hint)
-    echo(f"{judge.name} answers, but without a verdict: {problem}")
-    echo("hint: it is added, as its next answer may be better; else use more tokens, another mode or another model")
-
-
-def _hint(judge: Judge, verdict: Verdict) -> str | None:
-    """Return what to do about a failure; None if the model answered and may answer better next time."""
-    reason, unauthorized = str(verdict.reason), (verdict.detail or "").startswith(("HTTP 401", "HTTP 403"))
-    if judge.engine != "openai_http" and reason == "unreachable":
-        return _LOCAL_HINT
-    if judge.engine == "openai_http" and reason == "refused" and not unauthorized:
-        with suppress(UnavailableError):  # not every server lists them
-            if judge.model not in (names := served_models(judge.endpoint)):
-                return f"the server has no model {judge.model!r}; it has {cut(', '.join(names), 400)}"
-    return _HINTS.get(reason)
-
-
 def score_once(judge: Judge, rubric: Rubric, prompt: Prompt, *completions: Completion) -> list[Verdict]:
     """Score the first completion, beside the others for a comparative judge, without waiting for an outage."""
-    judge = _with_endpoint(judge, outage_timeout_s=0.0)
+    judge = with_leaves(judge, _without_outage)
     return ask(judge, lambda engine: score_group(engine, judge, rubric, prompt, completions))[0]
+
+
+def _without_outage(judge: Judge) -> Judge:
+    return judge.model_copy(update={"endpoint": judge.endpoint.model_copy(update={"outage_timeout_s": 0.0})})
 
 
 def ask(judge: Judge, action: Callable[[Engine], Coroutine[Any, Any, Result]]) -> Result:
@@ -159,11 +119,11 @@ def ask(judge: Judge, action: Callable[[Engine], Coroutine[Any, Any, Result]]) -
     return asyncio.run(run())
 
 
-def _with_endpoint(judge: Judge, **fields: float) -> Judge:
-    """Return the judge with these endpoint fields, its own and its members'."""
-    endpoint = judge.endpoint.model_copy(update=fields)
-    members = tuple(_with_endpoint(member, **fields) for member in judge.members) if judge.members else None
-    return judge.model_copy(update={"endpoint": endpoint, "members": members})
+def with_leaves(judge: Judge, change: Callable[[Judge], Judge]) -> Judge:
+    """Return the judge with each of its leaf judges changed."""
+    if not judge.members:
+        return change(judge)
+    return judge.model_copy(update={"members": tuple(with_leaves(member, change) for member in judge.members)})
 
 
 def warn_of_embedded() -> None:

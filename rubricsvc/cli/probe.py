@@ -1,0 +1,212 @@
+"""`rubricsvc judges probe`: a judge's verdicts on a criterion that is plainly met and one that is plainly not.
+
+`judges add` and `judges update` ask the same before they store a judge.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from rubricsvc.cli import output
+from rubricsvc.cli.agreement import JudgeRef
+from rubricsvc.cli.db import database
+from rubricsvc.cli.models import EMBEDDED, ask, served_models, with_leaves
+from rubricsvc.cli.output import Json, echo, print_json, print_table
+from rubricsvc.core.judge import Judge
+from rubricsvc.core.verdict import Verdict
+from rubricsvc.errors import InvalidError, UnavailableError, cut
+from rubricsvc.services.exporting import plain_verdict
+from rubricsvc.store import judges
+
+if TYPE_CHECKING:
+    from workers.audit.probe import Probe
+
+_EMBEDDED_TOKENS = 96
+"""Tokens of a written reply of the embedded model: it writes for minutes, and rarely a verdict."""
+
+_HINTS = {
+    "unreachable": "start the server, or correct its URL (it usually ends in /v1)",
+    "timeout": "the server is slow or does not respond; allow more time with endpoint.timeout_s in a judge file",
+    "refused": "check the model, and the API key in the variable of --api-key-env (in a judge file: api_key_env)",
+    "rate_limited": "rate limited (429); try again later, or with a lower endpoint.concurrency in a judge file",
+    "server_error": "see the server's own log",
+    "engine_error": "run `rubricsvc doctor`",
+    "no_logprobs": "the server returns no log-probabilities: use --mode written (comparative and trajectory judges"
+    " can write too, see docs/judges.md)",
+}
+"""By reason of a failure. Other failures are the model's reply, and the next one may be better."""
+
+_REPLY_HINTS = {
+    "template_copied": "the model repeats its instructions: use a larger, instruction-tuned model, or mode: readout",
+    "truncated": "raise sampling.max_tokens (and thinking.budget_tokens) in a judge file, or use mode: readout",
+    "no_answer": "the model begins with other words than the labels: use mode: written, or another model",
+    "no_evidence": "the model does not quote: leave out require_evidence, or use another model",
+}
+_OTHER_HINT = "use another mode or another model"
+
+_LOCAL_HINT = "name an instruction-tuned model: `embedded`, a folder, or a hub name (base models have no chat template)"
+
+
+def probe(judge: JudgeRef, as_json: Json = False) -> None:
+    """Ask a judge about a criterion that is plainly met and one that is plainly not.
+
+    Prints its verdicts with their seconds, tokens and cost. Nothing is stored. Exits with 4 if the two are not told
+    apart: their values, from 0 to 1, must differ by 0.5 or more.
+    """
+    with database() as db, db.read() as session:
+        stored = judges.get(session, judge).value
+    if not _has_model(stored):
+        raise InvalidError(f"judge {stored.name!r} has no model to ask", hint="it only runs checks")
+    result = _ask(stored)
+    if hint := _reach_hint(stored, result):
+        raise UnavailableError(f"judge {stored.name!r} does not answer: {_problem(result)}", hint=hint)
+    with output.exit_with(output.OK if result.passed else output.NOT_PASSED):
+        if as_json:
+            print_json(_record(stored, result))
+        else:
+            columns = ("criterion", "expected", "verdict", "p_yes", "seconds", "tokens", "cost_usd")
+            print_table(columns, [row.values() for row in _rows(result)])
+        for line in _warnings(stored, result):
+            echo(line)
+
+
+def probe_before_adding(judge: Judge) -> None:
+    """Probe a judge, print what came, and warn where it does not tell the criteria apart.
+
+    Raises:
+        UnavailableError: It does not answer at all; the hint says what to change.
+    """
+    if not _has_model(judge):
+        echo(f"{judge.name} has no model to ask: it only runs checks")
+        return
+    result = _ask(judge)
+    if hint := _reach_hint(judge, result):
+        hint = f"{hint} (--no-probe skips the question)"
+        raise UnavailableError(f"judge {judge.name!r} does not answer: {_problem(result)}", hint=hint)
+    cost = "" if (usage := result.usage) is None else f", {usage.prompt + usage.completion} tokens"
+    if usage is not None and judge.priced:
+        cost += f", ${usage.cost:.2g}"
+    values = ", ".join(f"{_value(one)} ({expected})" for expected, one in zip(_EXPECTED, result.verdicts, strict=True))
+    echo(f"{judge.name} answers: {values}; {result.seconds:.1f} s{cost}")
+    for line in _warnings(judge, result):
+        echo(line)
+
+
+_EXPECTED = ("met", "not met")
+
+
+def _has_model(judge: Judge) -> bool:
+    return any(leaf.engine != "none" for leaf in judge.leaf_judges)
+
+
+def _ask(judge: Judge) -> Probe:
+    """Ask once, with one retry at most and without waiting for an outage."""
+    from workers.audit.probe import COMPLETION, RUBRIC
+    from workers.audit.probe import probe as ask_both
+
+    def asked(leaf: Judge) -> Judge:
+        endpoint = {"outage_timeout_s": 0.0, "max_retries": min(leaf.endpoint.max_retries, 1)}
+        fields: dict[str, Any] = {"endpoint": leaf.endpoint.model_copy(update=endpoint)}
+        if leaf.model == EMBEDDED:
+            most = min(leaf.sampling.max_tokens, _EMBEDDED_TOKENS)
+            fields["sampling"] = leaf.sampling.model_copy(update={"max_tokens": most})
+        return leaf.model_copy(update=fields)
+
+    questions = " / ".join(criterion.text for criterion in RUBRIC.criteria)
+    echo(f"asking {judge.name} about {COMPLETION.text!r}: {questions}")
+    once = with_leaves(judge, asked)
+    with output.progress_bar(f"probe of {judge.name}") as bar:
+        bar.update(0, len(RUBRIC.criteria), "")
+        return ask(once, lambda engine: ask_both(engine, once))
+
+
+def _warnings(judge: Judge, result: Probe) -> Iterator[str]:
+    """Yield what is wrong with the verdicts, and what to do about it."""
+    failed = {vote.by: vote for verdict in result.verdicts for vote in verdict.votes if vote.outcome == "failed"}
+    for by, vote in failed.items():
+        yield f"warning: {by} of {judge.name} failed: {vote.reason}: {vote.detail or ''}"
+    if result.passed:
+        return
+    if any(leaf.model == EMBEDDED for leaf in judge.leaf_judges):
+        hint = "the embedded model is for trying things out; score with a real model"
+    elif (problem := _unscored(result)) is not None:
+        hint = _REPLY_HINTS.get(str(problem.reason), _OTHER_HINT)
+    else:
+        hint = f"{_OTHER_HINT}; `rubricsvc judges audit {judge.name}` and `judges agreement` measure more"
+    if result.difference is None:
+        yield f"warning: {judge.name} answers, but without a verdict: {_problem(result)}"
+    else:
+        values = f"{_value(result.met)} for what is met, {_value(result.not_met)} for what is not"
+        yield f"warning: {judge.name} does not tell a met criterion from one that is not: {values}"
+    yield f"hint: {hint}"
+
+
+def _unscored(result: Probe) -> Verdict | None:
+    """Return the first verdict without a value, a failed one first."""
+    without = [verdict for verdict in result.verdicts if verdict.value is None]
+    return min(without, key=lambda verdict: verdict.outcome != "failed", default=None)
+
+
+def _problem(result: Probe) -> str:
+    verdict = _unscored(result)
+    if verdict is None:
+        return ""
+    name = str(verdict.reason or verdict.outcome)
+    return f"{name}: {verdict.detail}" if verdict.detail else name
+
+
+def _reach_hint(judge: Judge, result: Probe) -> str | None:
+    """Return what to do about a failure to reach the model; None if the model answered."""
+    verdict = _unscored(result)
+    if verdict is None or verdict.reason is None:
+        return None
+    reason, unauthorized = str(verdict.reason), (verdict.detail or "").startswith(("HTTP 401", "HTTP 403"))
+    if judge.members:
+        return (reason in _HINTS and f"{_HINTS[reason]}; `rubricsvc judges probe` asks a member alone") or None
+    if judge.engine != "openai_http" and reason == "unreachable":
+        return _LOCAL_HINT
+    if judge.engine == "openai_http" and reason == "refused" and not unauthorized:
+        with suppress(UnavailableError):  # not every server lists them
+            if judge.model not in (names := served_models(judge.endpoint)):
+                return f"the server has no model {judge.model!r}; it has {cut(', '.join(names), 400)}"
+    return _HINTS.get(reason)
+
+
+def _value(verdict: Verdict) -> str:
+    if verdict.value is None:
+        return str(verdict.reason or verdict.outcome)
+    return f"{verdict.value:.2f}" if verdict.probability is None else f"P(yes) {verdict.probability:.2f}"
+
+
+def _rows(result: Probe) -> Iterator[dict[str, Any]]:
+    """Yield both verdicts as rows."""
+    from workers.audit.probe import RUBRIC
+
+    for criterion, expected, verdict in zip(RUBRIC.criteria, _EXPECTED, result.verdicts, strict=True):
+        usage = verdict.usage
+        yield {
+            "criterion": criterion.text,
+            "expected": expected,
+            "verdict": verdict.value if verdict.value is not None else verdict.reason or verdict.outcome,
+            "p_yes": verdict.probability,
+            "seconds": verdict.latency_s and round(verdict.latency_s, 2),
+            "tokens": usage and usage.prompt + usage.completion,
+            "cost_usd": (usage and usage.cost) or None,
+        }
+
+
+def _record(judge: Judge, result: Probe) -> dict[str, Any]:
+    usage = result.usage
+    return {
+        "judge": judge.name,
+        "told_apart": result.passed,
+        "difference": result.difference,
+        "seconds": round(result.seconds, 3),
+        "usage": usage and usage.model_dump(),
+        "verdicts": [
+            plain_verdict(verdict) | {"criterion": row["criterion"], "expected": row["expected"]}
+            for row, verdict in zip(_rows(result), result.verdicts, strict=True)
+        ],
+    }
