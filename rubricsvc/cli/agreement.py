@@ -17,7 +17,8 @@ from rubricsvc.core.judge import Judge
 from rubricsvc.core.label import JudgedLabel
 from rubricsvc.errors import InvalidError
 from rubricsvc.stats import RESAMPLES
-from rubricsvc.store import jobs, judges, labels
+from rubricsvc.store import jobs, judges
+from rubricsvc.store.judged_labels import judged_labels
 
 if TYPE_CHECKING:
     from rubricsvc.stats.agreement_report import AgreementReport, CriterionAgreement, MeanAgreement
@@ -62,7 +63,7 @@ def _judged_labels(ref: str, job: int | None, criterion: str | None = None) -> t
         row = judges.get(session, ref)
         if job is not None:
             jobs.get(session, job)
-        rows = labels.judged_labels(session, row.id, job_id=job)
+        rows = judged_labels(session, row.id, job_id=job)
         judge = row.value
     rows = [row for row in rows if criterion in (None, row.label.criterion)]
     if not rows:
@@ -70,8 +71,11 @@ def _judged_labels(ref: str, job: int | None, criterion: str | None = None) -> t
         scope += f" on what job {job} scored" if job is not None else ""
         raise InvalidError(f"no labels{scope}", hint="import labels with `rubricsvc labels import FILE`")
     if not any(row.verdicts for row in rows):
-        hint = f"score it with `rubricsvc jobs submit --judge {judge.name} --wait`"
-        raise InvalidError(f"judge {judge.name!r} has scored no labelled completion", hint=hint)
+        hint = (
+            f"score them with `rubricsvc jobs submit --judge {judge.name} --wait`; a label counts for each rubric "
+            "version whose criterion has the same text, scale, reference and passages"
+        )
+        raise InvalidError(f"judge {judge.name!r} has judged none of the labelled criteria", hint=hint)
     return judge, rows
 
 

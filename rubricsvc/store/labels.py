@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from sqlalchemy import Select, func, select, tuple_
+from sqlalchemy import select, tuple_
 from sqlalchemy.orm import Session
 
-from rubricsvc.core.label import OVERALL, JudgedLabel, Label
+from rubricsvc.core.label import OVERALL, Label
 from rubricsvc.core.rubric import Rubric
-from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import ConflictError, InvalidError, cut
-from rubricsvc.store import verdicts
 from rubricsvc.store.ids import existing, missing, page_of
-from rubricsvc.store.tables import CompletionRow, ItemRow, LabelRow, QuestionRow, RubricRow, VerdictRow, utcnow
+from rubricsvc.store.tables import CompletionRow, LabelRow, RubricRow, utcnow
 from rubricsvc.store.upsert import add_new, batched
 
 LabelEntry = tuple[int, int, Label]
@@ -98,52 +96,3 @@ def page(
     return page_of(
         session, LabelRow, after, limit, completion_id=completion_id, rubric_id=rubric_id, annotator=annotator
     )
-
-
-def judged_labels(session: Session, judge_id: int, *, job_id: int | None = None) -> list[JudgedLabel]:
-    """Return every label beside this judge's verdicts, with ``job_id`` only on what that job scored."""
-    query = select(LabelRow, CompletionRow.prompt_id).join(CompletionRow, CompletionRow.id == LabelRow.completion_id)
-    if job_id is not None:
-        of_job = select(ItemRow.completion_id, ItemRow.rubric_id).where(ItemRow.job_id == job_id)
-        query = query.where(tuple_(LabelRow.completion_id, LabelRow.rubric_id).in_(of_job))
-    labelled = select(RubricRow).where(RubricRow.id.in_(select(LabelRow.rubric_id)))
-    rubrics = {row.id: row.value for row in session.scalars(labelled)}
-    verdicts_of: dict[tuple[int, int], dict[str, Verdict]] = {}
-    rewards: dict[tuple[int, int], float | None] = {}
-    for completion_id, rubric_id, reward, key, row in session.execute(_newest_verdicts(judge_id, job_id)):
-        rewards[completion_id, rubric_id] = reward
-        verdicts_of.setdefault((completion_id, rubric_id), {})[key] = row.verdict_on(key)
-    return [
-        JudgedLabel(
-            completion_id=row.completion_id,
-            prompt_id=prompt_id,
-            rubric_id=row.rubric_id,
-            label=row.label,
-            criterion=rubrics[row.rubric_id].by_key.get(row.criterion),
-            verdicts=verdicts_of.get((row.completion_id, row.rubric_id), {}),
-            reward=rewards.get((row.completion_id, row.rubric_id)),
-        )
-        for row, prompt_id in session.execute(query.order_by(LabelRow.id))
-    ]
-
-
-def _newest_verdicts(judge_id: int, job_id: int | None) -> Select[int, int, float | None, str, VerdictRow]:
-    """Select the verdicts of the judge's newest item on each completion and rubric that people labelled.
-
-    The rows are (completion id, rubric id, reward, criterion, verdict). Older items may have asked otherwise. Only the
-    item tells which judge asked: verdicts are shared by all judges and rubrics that ask the same question, and carry
-    the ids of those that asked first. The reward is the same item's, null too: an older one was computed from other
-    verdicts.
-    """
-    labelled = select(LabelRow.completion_id, LabelRow.rubric_id)
-    newest = select(func.max(ItemRow.id)).where(
-        ItemRow.judge_id == judge_id,
-        ItemRow.question_set.is_not(None),
-        tuple_(ItemRow.completion_id, ItemRow.rubric_id).in_(labelled),
-    )
-    if job_id is not None:
-        newest = newest.where(ItemRow.job_id == job_id)
-    newest = newest.group_by(ItemRow.completion_id, ItemRow.rubric_id)
-    columns = (ItemRow.completion_id, ItemRow.rubric_id, ItemRow.reward, QuestionRow.criterion, VerdictRow)
-    query = verdicts.with_verdicts(select(*columns).select_from(ItemRow))
-    return query.where(ItemRow.id.in_(newest)).order_by(VerdictRow.id)

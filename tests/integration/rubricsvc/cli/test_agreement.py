@@ -220,3 +220,19 @@ def test_agreement_and_calibrate_refuse_what_is_not_there(labelled: Cli, args: t
         labelled("jobs", "submit", "--judge", "sure", "--wait")
     ran = labelled("judges", *args)
     assert ran.code == code and "hint: " in ran.err, ran.err
+
+
+def test_agreement_and_calibrate_use_labels_of_an_earlier_version(labelled: Cli, tmp_path: Path) -> None:
+    """The rubric is edited after it was labelled; the judge scores only the new version."""
+    lines = [json.loads(line) for line in (tmp_path / "labels.jsonl").read_text().splitlines()]
+    for line in lines:
+        line["criteria"] = [{"key": "fine", "text": "Is good.", "weight": 3}, "Is new."]
+        del line["labels"]
+    (tmp_path / "second.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    ran = labelled("rubrics", "import", tmp_path / "second.jsonl", "--json")
+    assert ran.json["new_rubrics"][0].endswith("@2")
+    assert labelled("jobs", "submit", tmp_path / "second.jsonl", "--judge", "sure", "--wait").code == 0
+    report = labelled("judges", "agreement", "sure", "--json", "--resamples", 0).json
+    assert [(one["name"], one["pairs"]) for one in report["criteria"]] == [("fine", 80)]
+    assert report["pooled"]["excluded"] == {} and report["reward"]["pairs"] == 40
+    assert labelled("judges", "calibrate", "sure", "--json").json["families"][0]["labels"] == 80

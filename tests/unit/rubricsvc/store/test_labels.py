@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from sqlalchemy.orm import Session
@@ -14,6 +15,7 @@ from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import ConflictError, InvalidError
 from rubricsvc.store import completions, jobs, judges, labels, leases, prompts, rubrics, verdicts
+from rubricsvc.store.judged_labels import judged_labels
 from rubricsvc.store.session import Database
 from tests.rows import item_result, questions
 
@@ -64,9 +66,9 @@ def test_judged_pairs_each_label_with_the_newest_verdict(filled: Database) -> No
     with filled.write() as session:
         labels.add_many(session, said)
     with filled.read() as session:
-        rows = labels.judged_labels(session, 1)
-        of_first = labels.judged_labels(session, 1, job_id=1)
-        of_no_job = labels.judged_labels(session, 1, job_id=9)
+        rows = judged_labels(session, 1)
+        of_first = judged_labels(session, 1, job_id=1)
+        of_no_job = judged_labels(session, 1, job_id=9)
     assert [row.verdict.value if row.verdict else None for row in rows] == [0.9, None, None, None]
     assert rows[1].verdict is None and rows[2].verdict is not None and rows[2].verdict.outcome == "failed"
     assert rows[3].criterion is None and set(rows[3].verdicts) == {"a", "b"}
@@ -80,12 +82,13 @@ def test_judged_includes_verdicts_shared_with_another_judge(filled: Database) ->
         again = rubrics.add(session, RUBRIC, name="people's file", prompt_id=1)
         keep(session, submit(session, twin.id, 1, [1], "twin"), NEW, {})
         keep(session, submit(session, 1, again.id, [1], "renamed"), NEW, {})
-        for rubric_id in (1, again.id):
-            labels.add_many(session, [(1, rubric_id, Label(criterion="a", annotator="ann", value=1.0))])
+        for rubric_id, annotator in ((1, "ann"), (again.id, "bob")):
+            labels.add_many(session, [(1, rubric_id, Label(criterion="a", annotator=annotator, value=1.0))])
     with filled.read() as session:
-        (of_twin, nothing), of_first = labels.judged_labels(session, twin.id), labels.judged_labels(session, 1)
-    assert of_twin.verdict is not None and of_twin.verdict.value == 0.9
-    assert nothing.verdicts == {}, "the twin was never asked under the other rubric"
+        of_twin, of_first = judged_labels(session, twin.id), judged_labels(session, 1)
+    assert [row.rubric_id for row in of_twin] == [1, 1], "the twin was never asked under the other rubric"
+    assert [row.rubric_id for row in of_first] == [1, 2]
+    assert [row.verdict and row.verdict.value for row in of_twin] == [0.9, 0.9]
     assert [row.verdict and row.verdict.value for row in of_first] == [0.9, 0.9]
 
 
@@ -95,7 +98,7 @@ def test_judged_shows_no_older_reward_after_a_failure(filled: Database) -> None:
         failed = [Verdict.failed("a", "timeout"), Verdict.failed("b", "timeout")]
         keep(session, submit(session, 1, 1, [1], "third"), NEWER, {1: failed})
     with filled.read() as session:
-        (row,), (older,) = labels.judged_labels(session, 1), labels.judged_labels(session, 1, job_id=1)
+        (row,), (older,) = judged_labels(session, 1), judged_labels(session, 1, job_id=1)
     assert ({v.outcome for v in row.verdicts.values()}, row.reward) == ({"failed"}, None)
     assert older.reward == pytest.approx(0.1)
 
@@ -105,7 +108,7 @@ def test_judged_ignores_items_not_scored_yet(filled: Database) -> None:
         labels.add_many(session, [(1, 1, Label(criterion="a", annotator="ann", value=1.0))])
         submit(session, 1, 1, [1], "to come")
     with filled.read() as session:
-        (row,) = labels.judged_labels(session, 1)
+        (row,) = judged_labels(session, 1)
     assert row.verdict is not None and row.verdict.value == 0.9
 
 
@@ -124,3 +127,76 @@ def test_labels_add_rejects_rubric_of_another_prompt(filled: Database) -> None:
         completion = completions.add(session, Completion(text="now"), other.id)
         with pytest.raises(InvalidError):
             labels.add_many(session, [(completion.id, 1, Label(criterion="a", annotator="ann", value=1.0))])
+
+
+def judge_under(session: Session, rubric: Rubric, name: str, values: dict[str, float]) -> int:
+    """Let judge 1 score completion 1 under a rubric; return the job."""
+    row = rubrics.add(session, rubric, name=name, prompt_id=1)
+    job_id = submit(session, 1, row.id, [1], f"{name} {row.version}")
+    (lease,) = leases.claim(session, 1, limit=1, worker="w", seconds=60)
+    found = [Verdict.scored(key, value) for key, value in values.items()]
+    leases.record(session, [item_result(lease, rubric, found, way=f"{name} {row.version}")])
+    return job_id
+
+
+def criterion(key: str, text: str, **fields: Any) -> Criterion:
+    return Criterion(key=key, text=text, **fields)
+
+
+def test_labels_follow_an_unchanged_question_into_other_versions(filled: Database) -> None:
+    """Version 2 has other weights, a key renamed, a criterion reworded and one with another reference."""
+    first = Rubric(criteria=tuple(criterion(key, f"Says {key}!") for key in "abcd"))
+    second = Rubric(
+        criteria=(
+            criterion("a", "Says a!", weight=5, tags=("t",)),
+            criterion("renamed", "Says b!", weight=-1, required=True),
+            criterion("c", "Says c, differently."),
+            criterion("d", "Says d!", reference="d"),
+        )
+    )
+    with filled.write() as session:
+        rubric_id = rubrics.add(session, first, name="v", prompt_id=1).id
+        given = [Label(criterion=key, annotator="ann", value=1.0) for key in ("a", "b", "c", "d", "overall")]
+        labels.add_many(session, [(1, rubric_id, label) for label in given])
+        job = judge_under(session, second, "v", {"a": 0.6, "renamed": 0.7, "c": 0.8, "d": 0.9})
+    with filled.read() as session:
+        rows, of_job = judged_labels(session, 1), judged_labels(session, 1, job_id=job)
+    assert [(row.label.criterion, row.verdict and row.verdict.value) for row in rows] == [
+        ("a", 0.6),
+        ("renamed", 0.7),
+        ("c", None),
+        ("d", None),
+        ("overall", None),
+    ]
+    assert [row.criterion and row.criterion.tags for row in rows[:2]] == [("t",), ()]
+    assert rows[4].reward is not None and rows[4].rubric_id != rubric_id
+    assert [row.label.criterion for row in of_job] == ["a", "renamed", "overall"]
+
+
+def test_labels_keep_to_their_own_version_where_it_was_judged(filled: Database) -> None:
+    with filled.write() as session:
+        labels.add_many(session, [(1, 1, Label(criterion="a", annotator="ann", value=1.0))])
+        heavier = Rubric(criteria=(criterion("a", "Says a.", weight=9),))
+        judge_under(session, heavier, "r", {"a": 0.3})
+        job = judge_under(session, heavier, "other name", {"a": 0.4})
+    with filled.read() as session:
+        (own,), (other,) = judged_labels(session, 1), judged_labels(session, 1, job_id=job)
+    assert own.verdict is not None and (own.verdict.value, own.rubric_id) == (0.9, 1)
+    assert other.verdict is not None and other.verdict.value == 0.4
+
+
+def test_labels_of_one_question_under_two_versions_count_once(filled: Database) -> None:
+    heavier = Rubric(criteria=(criterion("a", "Says a.", weight=9), criterion("b", "Says b.")))
+    with filled.write() as session:
+        second = rubrics.add(session, heavier, name="r", prompt_id=1).id
+        first = [(1, 1, Label(criterion=key, annotator="ann", value=0.0)) for key in "ab"]
+        again = [(1, second, Label(criterion="a", annotator=name, value=1.0)) for name in ("ann", "bob")]
+        labels.add_many(session, [*first, *again])
+    with filled.read() as session:
+        rows = judged_labels(session, 1)
+    assert [(row.label.criterion, row.label.annotator, row.label.value) for row in rows] == [
+        ("b", "ann", 0.0),
+        ("a", "ann", 1.0),
+        ("a", "bob", 1.0),
+    ]
+    assert {row.verdict and row.verdict.value for row in rows[1:]} == {0.9}
