@@ -1,10 +1,13 @@
 """The first script in the sandbox: it sets limits, drops root, then runs ``main.py`` beside it.
 
-Its one argument is JSON: ``{"limits": {"RLIMIT_CPU": 5, …}, "uid": 70000, "started": 5, "parent": 1234}``. ``started``
-is a file descriptor; a byte in it means that any later failure is the program's. ``uid`` and ``parent`` may be null.
+Its one argument is JSON: ``{"limits": {"RLIMIT_CPU": 5}, "uid": 70000, "started": 5, "parent": 1234, "disk": "/tmp"}``;
+``uid``, ``parent`` and ``disk`` may be null. ``started`` is a socket's file descriptor; a byte in it means that any
+later failure is the program's. With it goes a descriptor of the folder ``disk``, whose files are counted outside.
 Standard library only.
 """
 
+import _socket  # socket itself costs start-up time
+import array
 import json
 import os
 import resource
@@ -33,12 +36,21 @@ def main() -> None:
         os.setgroups([])
         os.setgid(given["uid"])
         os.setuid(given["uid"])
-    os.write(given["started"], b"1")
-    os.close(given["started"])
+    signal_start(_socket.socket(fileno=given["started"]), given["disk"])
     sys.argv = ["main.py"]
     module = types.ModuleType("__main__")
     sys.modules["__main__"] = module
     exec(compile(source, "main.py", "exec"), module.__dict__)  # noqa: S102 - this is what the sandbox is for
+
+
+def signal_start(connection: _socket.socket, disk: str | None) -> None:
+    """Send a byte, with a descriptor of the folder ``disk`` where there is one."""
+    folders = [] if disk is None else [os.open(disk, os.O_RDONLY | os.O_DIRECTORY)]
+    message = [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, array.array("i", folders))] if folders else []
+    connection.sendmsg([b"1"], message)
+    connection.close()
+    for folder in folders:
+        os.close(folder)
 
 
 def fork_below(parent: int) -> None:

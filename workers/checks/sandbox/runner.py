@@ -2,8 +2,9 @@
 
 bubblewrap (``bwrap``) provides namespaces: a read-only root with Python and the system's libraries, a private ``/tmp``,
 no network, no other processes, an empty environment. A filter (`seccomp`) denies further namespaces. Resource limits
-bound time, memory, processes and output. Without bubblewrap nothing is run, unless the setting ``RUBRICSVC_SANDBOX`` is
-``none``: then only the limits apply, and the program can read and write what this process can.
+bound time, memory, processes and output; the files in ``/tmp`` are counted (`start_signal`). Without bubblewrap nothing
+is run, unless the setting ``RUBRICSVC_SANDBOX`` is ``none``: then only the resource limits apply, and the program can
+read and write what this process can.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -26,8 +28,9 @@ from typing import Literal
 from rubricsvc.errors import UnavailableError
 from rubricsvc.settings import get_settings
 from workers.checks.sandbox import seccomp
+from workers.checks.sandbox.start_signal import StartSignal
 
-Termination = Literal["exit", "signal", "cpu", "wall", "output"]
+Termination = Literal["exit", "signal", "cpu", "wall", "output", "files"]
 
 _BOOTSTRAP = Path(__file__).with_name("bootstrap.py")
 _BOX = "/box"
@@ -35,6 +38,7 @@ _MIB = 1 << 20
 _HINT = "apt-get install bubblewrap; or set RUBRICSVC_SANDBOX=none to run untrusted code with your own permissions"
 _FILES = 64  # open files of a process; files in memory (memfd) count here only, each up to output_mib
 _LAST_S = 10.0  # for ending a program that timed out
+_COUNT_S = 0.05  # between counts of the files in /tmp
 _ENVIRONMENT = {
     "PATH": "/usr/bin:/bin",
     "HOME": "/tmp",  # noqa: S108 - the sandbox's own
@@ -47,9 +51,10 @@ _ENVIRONMENT = {
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits of each process (``cpu_s``, ``memory_mib``) and of all together (``wall_s``, ``disk_mib``, ``processes``).
+    """Limits of each process (``cpu_s``, ``memory_mib``) and of all together (the others).
 
     Threads count as processes. ``disk_mib`` is that of ``/tmp``, ``output_mib`` that of the output and of any file.
+    ``files`` bounds the files, folders and links in ``/tmp`` at any time.
     """
 
     cpu_s: int = 5
@@ -58,6 +63,7 @@ class Limits:
     processes: int = 16
     output_mib: int = 4
     disk_mib: int = 32
+    files: int = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +84,12 @@ class Result:
     def error(self) -> str:
         """The reason of a failure, in one line."""
         if self.termination != "exit":
-            reasons = {"cpu": "out of CPU time", "wall": "out of time", "output": "too much output"}
+            reasons = {
+                "cpu": "out of CPU time",
+                "wall": "out of time",
+                "output": "too much output",
+                "files": "too many files",
+            }
             return reasons.get(self.termination, f"killed (exit code {self.exit_code})")
         last = self.stderr.strip().rpartition("\n")[2]
         return last[:300] or f"exit code {self.exit_code}"
@@ -102,7 +113,7 @@ def run_python(source: str, *, stdin: str = "", limits: Limits | None = None, pa
         tempfile.TemporaryFile() as given,
         tempfile.TemporaryFile() as output,
         tempfile.TemporaryFile() as errors,
-        tempfile.TemporaryFile() as started,
+        StartSignal() as start,
         seccomp.passed_fds() as filter_,
     ):
         box = Path(folder, "box")
@@ -114,26 +125,26 @@ def run_python(source: str, *, stdin: str = "", limits: Limits | None = None, pa
         given.seek(0)
         walls = _bubblewrap(box, limits, packages, filter_) if kind == "bwrap" else []
         process = subprocess.Popen(  # noqa: S603 - a fixed command; what it runs is confined
-            [*walls, *_program(kind, box, limits, packages, started.fileno())],
+            [*walls, *_program(kind, box, limits, packages, start.passed_fd)],
             stdin=given,
             stdout=output,
             stderr=errors,
             cwd=box,
             env=_ENVIRONMENT,
             start_new_session=True,
-            pass_fds=(started.fileno(), *filter_),
+            pass_fds=(start.passed_fd, *filter_),
         )
-        code = _wait(process, limits.wall_s)
-        for stream in (output, errors, started):
+        code = _wait(process, limits, start)
+        for stream in (output, errors):
             stream.seek(0)
         stdout, stderr = (stream.read(limits.output_mib * _MIB) for stream in (output, errors))
-        if not started.read():
+        files = start.files()
+        if not start.received:
             why = stderr.decode("utf-8", "replace").strip()[:300] or "it took too long"
             raise NoSandboxError(f"the sandbox did not start: {why}", hint=_HINT)
         full = max(len(stdout), len(stderr)) >= limits.output_mib * _MIB
-        return Result(
-            stdout.decode("utf-8", "replace"), stderr.decode("utf-8", "replace"), code, _termination(code, full)
-        )
+        ended: Termination = "files" if files > limits.files else _termination(code, full)
+        return Result(stdout.decode("utf-8", "replace"), stderr.decode("utf-8", "replace"), code, ended)
 
 
 def ready() -> Literal["bwrap", "none"]:
@@ -196,7 +207,7 @@ def _bwrap_options(disk_mib: int, filter_: Sequence[int]) -> list[str]:
 
 
 def _program(kind: str, box: Path, limits: Limits, packages: bool, started: int) -> list[str]:
-    """Return the command line of the bootstrap; ``started`` is the descriptor of its signal."""
+    """Return the command line of the bootstrap; ``started`` is the socket of its signal."""
     bounds = {
         "RLIMIT_CPU": limits.cpu_s,
         "RLIMIT_AS": limits.memory_mib * _MIB,
@@ -206,8 +217,9 @@ def _program(kind: str, box: Path, limits: Limits, packages: bool, started: int)
         "RLIMIT_MSGQUEUE": 0,
         "RLIMIT_CORE": 0,
     }
-    given: dict[str, object] = {"limits": bounds, "uid": None, "started": started, "parent": None}
+    given: dict[str, object] = {"limits": bounds, "uid": None, "started": started, "parent": None, "disk": "/tmp"}  # noqa: S108
     if kind == "none":
+        given["disk"] = None
         del bounds["RLIMIT_NPROC"]  # it would count all processes of this user
         given["parent"] = os.getpid() if sys.platform == "linux" else None
     elif _unassigned_uids():
@@ -240,11 +252,13 @@ def _visible_paths(packages: bool) -> Iterator[str]:
     yield from (prefix for prefix in sorted(prefixes) if not prefix.startswith("/usr"))
 
 
-def _wait(process: subprocess.Popen[bytes], wall_s: float) -> int | None:
-    """Return the exit code of a process, None after a timeout. All its processes end with it."""
+def _wait(process: subprocess.Popen[bytes], limits: Limits, start: StartSignal) -> int | None:
+    """Return the exit code of a process; None after a timeout or too many files. All its processes end with it."""
+    end = time.monotonic() + limits.wall_s
     try:
-        return process.wait(wall_s)
-    except subprocess.TimeoutExpired:
+        while (left := end - time.monotonic()) > 0 and start.files() <= limits.files:
+            with suppress(subprocess.TimeoutExpired):
+                return process.wait(min(left, _COUNT_S))
         return None
     finally:
         process.terminate()  # bubblewrap and the bootstrap end all others

@@ -81,6 +81,7 @@ class Tool:
             ("def add(a, b):\n    import sys\n    sys.exit(0)", "it ended early"),
             ("import os, signal\nos.kill(os.getpid(), signal.SIGKILL)", "killed"),
             ("def add(a, b): return bytearray(1 << 40)", "MemoryError"),
+            ("for n in range(10**6): open(f'/tmp/{n}', 'w').close()", "too many files"),
             ("print('3')\nprint('passed')", "NameError"),
             ("import builtins\nbuiltins.exec = lambda *a, **k: None", "NameError"),
             ("import os\nos.write(1, b'x' * 64)\nos._exit(0)", "it ended early"),

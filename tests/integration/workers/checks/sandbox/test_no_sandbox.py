@@ -21,6 +21,7 @@ from rubricsvc.settings import get_settings
 from workers import checks
 from workers.checks.sandbox import runner as sandbox
 from workers.checks.sandbox.runner import Limits, run_python
+from workers.checks.sandbox.start_signal import StartSignal
 
 
 @pytest.fixture
@@ -135,11 +136,12 @@ def test_bootstrap_starts_nothing_without_its_parent(parent: Callable[[], int], 
     script = tmp_path / "bootstrap.py"
     script.write_text(Path(sandbox.__file__).with_name("bootstrap.py").read_text("utf-8"), "utf-8")
     (tmp_path / "main.py").write_text("pass", "utf-8")
-    with (tmp_path / "started").open("wb") as started:
-        given = {"limits": {}, "uid": None, "started": started.fileno(), "parent": parent()}
+    with StartSignal() as start:
+        given = {"limits": {}, "uid": None, "started": start.passed_fd, "parent": parent(), "disk": None}
         command = [sys.executable, "-I", "-S", str(script), json.dumps(given)]
-        assert subprocess.run(command, check=False, pass_fds=[started.fileno()]).returncode == code
-    assert (tmp_path / "started").read_bytes() == (b"1" if code == 0 else b"")
+        assert subprocess.run(command, check=False, pass_fds=[start.passed_fd]).returncode == code
+        assert start.files() == 0
+        assert start.received is (code == 0)
 
 
 def brood(alive: Path, end: str) -> str:

@@ -196,6 +196,51 @@ def test_run_python_limits_disk() -> None:
     assert "No space left" in run_python(source, limits=Limits(disk_mib=8)).error
 
 
+def in_a_loop(body: str, start: str = "") -> str:
+    return f"import os, socket\nos.chdir('/tmp')\n{start}\nfor n in range(200_000):\n  {body}"
+
+
+CREATE = "os.close(os.open(str(n), os.O_CREAT | os.O_WRONLY))"
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        in_a_loop(CREATE),
+        in_a_loop(
+            CREATE,
+            "for child in range(8):\n  if os.fork() == 0: break\nos.mkdir(f'of-{child}')\nos.chdir(f'of-{child}')",
+        ),
+        in_a_loop("os.mkdir('d' * 250); os.chdir('d' * 250)"),
+        in_a_loop("os.mkdir(str(n).rjust(255, 'x'))"),
+        in_a_loop("os.link('file', str(n))", "open('file', 'w').close()"),
+        in_a_loop("os.symlink('t' * 120, str(n))"),
+        in_a_loop("f = os.open(str(n), os.O_CREAT | os.O_RDWR); os.truncate(f, 1 << 20); os.close(f)"),
+        in_a_loop("os.mkfifo(str(n))"),
+        in_a_loop("s = socket.socket(socket.AF_UNIX); s.bind(str(n)); s.close()"),
+    ],
+    ids=["files", "of several processes", "deep", "long names", "hard links", "symlinks", "sparse", "pipes", "sockets"],
+)
+def test_run_python_limits_files(program: str) -> None:
+    done = run_python(program, limits=Limits(cpu_s=60, wall_s=300, files=2000))
+    assert (done.termination, done.ok, done.error) == ("files", False, "too many files")
+
+
+def test_run_python_counts_files_that_a_short_program_leaves() -> None:
+    def left(count: int) -> str:
+        source = f"for n in range({count}): open(f'/tmp/{{n}}', 'w').close()"
+        return run_python(source, limits=Limits(files=200)).termination
+
+    assert (left(100), left(300)) == ("exit", "files")
+
+
+def test_run_python_limits_shared_memory() -> None:
+    shared = "from multiprocessing.shared_memory import SharedMemory\nSharedMemory(create=True, size=1 << 20)"
+    assert "Read-only file system" in run_python(shared).error
+    opened = "import os\nopened = []\nwhile True: opened.append(os.open('/dev/null', os.O_RDONLY))"
+    assert "Too many open files" in run_python(opened).error
+
+
 def test_run_python_limits_output() -> None:
     done = run_python("while True: print('x' * 10000)", limits=Limits(output_mib=1))
     assert (done.termination, len(done.stdout), done.error) == ("output", 1 << 20, "too much output")
