@@ -90,7 +90,7 @@ class NewCompletion(Wire):
 class NewCompletions(Wire):
     """Completions to store."""
 
-    completions: tuple[NewCompletion, ...] = Field(min_length=1, max_length=MAX_BATCH)
+    completions: tuple[NewCompletion, ...] = Field(min_length=1, max_length=MAX_BATCH, fail_fast=True)
 
 
 class NewJudge(Wire):
@@ -117,7 +117,7 @@ class NewJob(Wire):
     model_config = _example({"judge": "local-vllm", "items": [{"completion_id": 1, "rubric": "sky"}]})
 
     judge: Id | Ref = Field(description="Id or name.")
-    items: tuple[NewItem, ...] = Field(min_length=1, max_length=MAX_BATCH)
+    items: tuple[NewItem, ...] = Field(min_length=1, max_length=MAX_BATCH, fail_fast=True)
     name: Name = ""
     budget: float | None = Field(None, gt=0, description="US dollars that the judge may cost. Needs a price.")
     min_coverage: MinCoverage = None
@@ -136,7 +136,7 @@ class NewLabels(Wire):
 
     model_config = _example({"labels": [{"completion_id": 1, "rubric": "sky", "label": _LABEL}]})
 
-    labels: tuple[NewLabel, ...] = Field(min_length=1, max_length=MAX_BATCH)
+    labels: tuple[NewLabel, ...] = Field(min_length=1, max_length=MAX_BATCH, fail_fast=True)
     replace: bool = Field(False, description="Overwrite an earlier label of the same annotator.")
 
 

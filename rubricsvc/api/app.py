@@ -22,14 +22,12 @@ from rubricsvc.api import (
     verdicts,
 )
 from rubricsvc.api.auth import authenticate, reject_cross_site
+from rubricsvc.api.body import validate_body
 from rubricsvc.api.middleware import BodyLimit, RequestContext
 from rubricsvc.api.request import Validators
 from rubricsvc.settings import Settings
 from rubricsvc.store.session import Database
 from rubricsvc.telemetry import Metrics
-
-MAX_BODY = 32 * 2**20
-"""Bytes of a request body: some thousands of long completions. Split larger batches."""
 
 _DESCRIPTION = """Store per-prompt rubrics, score completions with generative judges, read the rewards.
 
@@ -39,10 +37,8 @@ Prompts, rubrics, completions and judges are content-addressed: sending the same
 """
 
 
-def create_app(
-    settings: Settings, db: Database, *, max_body: int = MAX_BODY, validators: Validators | None = None
-) -> FastAPI:
-    """Create the application over an open database, which the caller closes. ``max_body`` is in bytes."""
+def create_app(settings: Settings, db: Database, *, validators: Validators | None = None) -> FastAPI:
+    """Create the application over an open database, which the caller closes."""
     app = FastAPIOffline(  # /docs loads nothing from other sites
         title="rubricsvc",
         version=version("rubricsvc"),
@@ -54,10 +50,10 @@ def create_app(
     set_state(app, settings, db, validators)
     errors.install(app)
     for noun in (prompts, rubrics, completions, judges, jobs, verdicts, labels, imports, graders):
-        app.include_router(noun.router, prefix="/v1", dependencies=[Depends(authenticate)])
+        app.include_router(noun.router, prefix="/v1", dependencies=[Depends(authenticate), Depends(validate_body)])
     app.include_router(health.router)
     app.add_api_route("/", lambda: RedirectResponse("docs"), include_in_schema=False)
-    app.add_middleware(BodyLimit, limit=max_body)
+    app.add_middleware(BodyLimit)
     app.add_middleware(RequestContext)
     return app
 

@@ -2,32 +2,64 @@
 
 FastAPI parses a body with Python's ``json`` (which accepts NaN) and validates in lax mode (where ``false`` is a
 number). Here the bytes are validated as JSON in pydantic's strict mode.
+
+The cost of a body is bounded: its values are counted before they are decoded, and a large body is validated in a
+thread, one at a time, so that other requests are answered meanwhile.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from typing import Annotated, Any, TypeVar
 
 import pydantic_core
 from fastapi import Request, Response
 from fastapi.routing import APIRoute
-from pydantic import BaseModel, GetCoreSchemaHandler
+from pydantic import BaseModel, GetCoreSchemaHandler, ValidationError
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from rubricsvc.core import strict_json
 from rubricsvc.core.validation_messages import FieldPath
+from rubricsvc.errors import InvalidError, TooLargeError
 
 T = TypeVar("T", bound=BaseModel)
 
+MAX_VALUES = 250_000
+"""Keys and values of a body: ten thousand completions or labels with all their fields."""
+MAX_ERRORS = 1000
+"""Invalid fields of a body whose messages are read; pydantic makes them all at once."""
+INLINE_BYTES = 16 * 1024
+"""Bytes of a body that is validated without a thread, in a few milliseconds at most."""
 
-class _JsonBytes(bytes):
-    """Body whose Content-Type is JSON."""
+_one_at_a_time = ThreadPoolExecutor(1, "validate-body")
+
+
+class _Body:
+    """Body whose Content-Type is JSON, with the result of its validation."""
+
+    def __init__(self, content: bytes) -> None:
+        self.content = content
+        self.value: BaseModel | None = None
+        self.error: Exception | None = None
+
+    def validate(self, model: type[BaseModel]) -> None:
+        """Set ``value``, or ``error`` to what a validator may raise."""
+        try:
+            self.value = _validate(self.content, model)
+        except (ValidationError, PydanticCustomError) as error:
+            self.error = error.with_traceback(None)  # whose frames would keep the content in memory
+            self.error.__context__ = None
+        self.content = b""
 
 
 class _Request(Request):
+    strict_body: _Body | None = None
+
     async def json(self) -> Any:
-        return _JsonBytes(await self.body())
+        self.strict_body = _Body(await self.body())
+        return self.strict_body
 
 
 class StrictRoute(APIRoute):
@@ -43,22 +75,35 @@ class StrictRoute(APIRoute):
         return handle_raw
 
 
+async def validate_body(request: Request) -> None:
+    """Validate the body of a `StrictRoute`, in a thread if it is large. As a dependency this runs before the endpoint.
+
+    Raises:
+        TooLargeError: the body has too many values.
+        InvalidError: the body has too many errors to list.
+    """
+    body, field = getattr(request, "strict_body", None), getattr(request.scope["route"], "body_field", None)
+    if body is None or field is None:
+        return
+    model = field.field_info.annotation
+    if len(body.content) <= INLINE_BYTES:
+        body.validate(model)
+    else:
+        await asyncio.get_running_loop().run_in_executor(_one_at_a_time, body.validate, model)
+
+
 class _Strict:
     """Annotation of a body type; see `Json`."""
 
     def __get_pydantic_core_schema__(self, source: type[BaseModel], handler: GetCoreSchemaHandler) -> CoreSchema:
-        def read(raw: object) -> BaseModel:
-            if not isinstance(raw, _JsonBytes):
+        def read(body: object) -> BaseModel:
+            if not isinstance(body, _Body):
                 raise PydanticCustomError("json_invalid", "the body must have Content-Type: application/json")
-            try:
-                strict_json.parse(raw.decode())
-            except strict_json.JsonError as error:
-                if error.code == "unstorable":
-                    raise _error(error.path, str(error)) from None
-                raise PydanticCustomError("json_invalid", "not JSON: {why}", {"why": str(error)}) from None
-            except UnicodeDecodeError:
-                raise PydanticCustomError("json_invalid", "not JSON: not UTF-8") from None
-            return source.model_validate_json(raw, strict=True)
+            if body.error is not None:
+                raise body.error
+            if body.value is None:
+                raise TypeError("the application lacks the dependency validate_body")
+            return body.value
 
         return core_schema.no_info_before_validator_function(read, handler(source))
 
@@ -67,6 +112,25 @@ Json = Annotated[T, _Strict()]
 """Strictly validated body of an endpoint of a `StrictRoute`: ``new: Json[NewPrompt]``."""
 
 
-def _error(path: FieldPath, message: str) -> pydantic_core.ValidationError:
+def _validate(content: bytes, model: type[BaseModel]) -> BaseModel:
+    try:
+        strict_json.parse(content.decode(), max_values=MAX_VALUES)
+        return model.model_validate_json(content, strict=True)
+    except strict_json.JsonError as error:
+        if error.code == "too_many_values":
+            raise TooLargeError(f"the request body {error}", hint="split the request into smaller ones") from None
+        if error.code == "unstorable":
+            raise _error(error.path, str(error)) from None
+        raise PydanticCustomError("json_invalid", "not JSON: {why}", {"why": str(error)}) from None
+    except UnicodeDecodeError:
+        raise PydanticCustomError("json_invalid", "not JSON: not UTF-8") from None
+    except ValidationError as error:
+        if (count := error.error_count()) > MAX_ERRORS:
+            hint = "validate a smaller request first; see /docs for fields, types and limits"
+            raise InvalidError(f"{count} fields are invalid, more than can be listed", hint=hint, path="body") from None
+        raise
+
+
+def _error(path: FieldPath, message: str) -> ValidationError:
     error = pydantic_core.InitErrorDetails(type=PydanticCustomError("not_storable", message), loc=path, input=None)
-    return pydantic_core.ValidationError.from_exception_data("body", [error])
+    return ValidationError.from_exception_data("body", [error])

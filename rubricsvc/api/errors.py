@@ -101,13 +101,18 @@ def _of_http(error: HTTPException) -> RubricsvcError:
     message = str(error.detail)
     match error.status_code:
         case 413:
-            return TooLargeError(message, hint="split the request into smaller ones")
+            return body_too_large(message)
         case 400:
             return MalformedError(message, hint=_SEE_DOCS)
         case status:
             made = RubricsvcError(message, hint=_SEE_DOCS)
             made.status, made.code = status, HTTPStatus(status).name.lower()
             return made
+
+
+def body_too_large(message: str) -> TooLargeError:
+    """Return the error of a request body over the limit."""
+    return TooLargeError(message, hint="split the request into smaller ones, or raise RUBRICSVC_MAX_BODY_MIB")
 
 
 _SEE_DOCS = "see /docs for the endpoints and methods"

@@ -63,22 +63,31 @@ class RequestContext:
 
 
 class BodyLimit:
-    """Reject bodies of more than ``limit`` bytes while they are read."""
+    """Reject bodies of more than ``settings.max_body_mib``: by their Content-Length, or while they are read."""
 
-    def __init__(self, app: ASGIApp, limit: int) -> None:
+    def __init__(self, app: ASGIApp) -> None:
         self.app = app
-        self.limit = limit
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one ASGI connection."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        mib: float = scope["app"].state.settings.max_body_mib
+        limit = mib * 2**20
+        message = f"the request body is larger than {mib:g} MiB"
+        declared = Headers(scope=scope).get("content-length", "")
+        if declared.isdecimal() and float(declared) > limit:
+            await errors.error_response(errors.body_too_large(message))(scope, receive, send)
+            return
         seen = 0
 
         async def receive_limited() -> Message:
             nonlocal seen
-            message = await receive()
-            seen += len(message.get("body", b""))
-            if seen > self.limit:  # HTTPException is the only exception that FastAPI passes on here
-                raise HTTPException(TooLargeError.status, f"the request body exceeds {self.limit} bytes")
-            return message
+            received = await receive()
+            seen += len(received.get("body", b""))
+            if seen > limit:  # HTTPException is the only exception that FastAPI passes on here
+                raise HTTPException(TooLargeError.status, message)
+            return received
 
         await self.app(scope, receive_limited, send)

@@ -6,6 +6,9 @@ from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
+UNSTORABLE = re.compile("[\0\ud800-\udfff]")
+"""Characters that the database cannot store: U+0000 and halves of surrogate pairs."""
+
 MAX_ID = 2**63 - 1
 """The largest row id; both databases have 64-bit integers."""
 
@@ -17,7 +20,7 @@ def _printable(name: str) -> str:
 
 
 def _encodable(text: str) -> str:
-    if re.search("[\0\ud800-\udfff]", text):
+    if UNSTORABLE.search(text):
         raise ValueError("must be UTF-8 text without U+0000")
     return text
 

@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import json
 import math
-import re
 import sys
 from collections import Counter
 from typing import Any
 
+from rubricsvc.core.base import UNSTORABLE
 from rubricsvc.core.validation_messages import FieldPath
 from rubricsvc.errors import cut
 
-_SUSPICIOUS = re.compile(r"\\u|[eE]\+?\d{3}|\d{300}")
-"""Only text that has one of these can hold a character or a number that cannot be stored."""
 _LARGEST = sys.float_info.max
+_MAX_DIGITS = 1000
+"""Digits of a number that is decoded; more cannot be stored, and decoding takes their square."""
 
 
 class JsonError(ValueError):
     """Text that is not strict JSON.
 
-    ``code`` is ``json_invalid``, ``duplicate_key``, or ``unstorable`` for a value that the database cannot store;
-    ``path`` is its field. ``line`` and ``column`` count from 1; the column is None where only the line is known.
+    ``code`` is ``json_invalid``, ``duplicate_key``, ``too_many_values``, or ``unstorable`` for a value that the
+    database cannot store; ``path`` is its field. ``line`` and ``column`` count from 1; the column is None where only
+    the line is known.
     """
 
     def __init__(
@@ -37,23 +38,57 @@ class JsonError(ValueError):
         self.code, self.line, self.column, self.path = code, line, column, path
 
 
-def parse(text: str) -> Any:
-    """Return the plain data of a JSON text, or raise a JsonError if it is invalid or cannot be stored."""
+def parse(text: str, *, max_values: int | None = None) -> Any:
+    """Return the plain data of a JSON text.
+
+    Args:
+        text: the JSON text.
+        max_values: how many keys and values the text may have, counted before it is decoded.
+
+    Raises:
+        JsonError: the text is invalid, cannot be stored or has too many values.
+    """
+    if max_values is not None and has_more_values(text, max_values):
+        raise JsonError(f"has more than {max_values} keys and values", "too_many_values")
+    suspicious = "\\u" in text
+
+    def read_float(digits: str) -> float:
+        nonlocal suspicious
+        number = float(digits)
+        suspicious = suspicious or math.isinf(number)
+        return number
+
+    def read_int(digits: str) -> float:
+        nonlocal suspicious
+        suspicious = suspicious or len(digits) > sys.float_info.max_10_exp
+        return int(digits) if len(digits) <= _MAX_DIGITS else math.inf
+
     try:
-        data = json.loads(text, object_pairs_hook=unique_keys, parse_constant=_reject_constant)
+        data = json.loads(
+            text,
+            object_pairs_hook=unique_keys,
+            parse_float=read_float,
+            parse_int=read_int,
+            parse_constant=_reject_constant,
+        )
+        if suspicious:
+            check_storable(data)
     except json.JSONDecodeError as error:
         rest = text[error.pos : error.pos + 20].strip()
         message = f"{error.msg[:1].lower()}{error.msg[1:]}, found {rest!r}" if rest else "ends in the middle of a value"
         raise JsonError(message, line=error.lineno, column=error.colno) from None
     except RecursionError:
         raise JsonError("is nested too deep") from None
-    except JsonError:
-        raise
-    except ValueError:  # the interpreter's limit on the digits of a number
-        raise JsonError("a number is too large", "unstorable") from None
-    if _SUSPICIOUS.search(text):
-        check_storable(data)
     return data
+
+
+def has_more_values(text: str, most: int) -> bool:
+    """Return whether a JSON text has more than ``most`` keys and values, without decoding it."""
+    unescaped = text.replace(r"\\", "").replace(r"\"", "")
+    if unescaped.count('"') > 2 * most:
+        return True
+    outside_strings = "".join(unescaped.split('"')[::2])
+    return sum(map(outside_strings.count, ",:[{")) > most
 
 
 def check_storable(data: Any, path: FieldPath = ()) -> None:
@@ -66,9 +101,8 @@ def check_storable(data: Any, path: FieldPath = ()) -> None:
         for index, item in enumerate(data):
             check_storable(item, (*path, index))
     elif isinstance(data, str):
-        character = next((one for one in data if one == "\0" or "\ud800" <= one <= "\udfff"), None)
-        if character is not None:
-            what = "the character U+0000" if character == "\0" else f"half a surrogate pair (U+{ord(character):04X})"
+        if ("\0" in data or not data.isascii()) and (found := UNSTORABLE.search(data)) is not None:
+            what = "the character U+0000" if found[0] == "\0" else f"half a surrogate pair (U+{ord(found[0]):04X})"
             raise JsonError(f"text holds {what}, which the database cannot store; remove it", "unstorable", path=path)
     elif isinstance(data, int | float) and not abs(data) <= _LARGEST:
         what = "NaN" if isinstance(data, float) and math.isnan(data) else "the number"

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
 from inspect import isclass
+from itertools import islice
 from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
@@ -69,7 +70,9 @@ def describe(value: Any) -> str:
     if isinstance(value, list | tuple):
         return f"a list of {len(value)}"
     if isinstance(value, dict):
-        return cut(f"a mapping with {', '.join(map(str, list(value)[:5])) or 'nothing'}", 200)
+        return cut(f"a mapping with {', '.join(map(str, islice(value, 5))) or 'nothing'}", 200)
+    if isinstance(value, str) and len(value) > 2 * _MAX_QUOTED:  # a megabyte is not quoted to show its ends
+        value = value[:_MAX_QUOTED] + value[-_MAX_QUOTED:]
     return cut(repr(value), _MAX_QUOTED)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -77,19 +78,27 @@ class InvalidFileError(FormatError):
 class FileErrors:
     """The errors of one file, in the order of its lines. The first ``MAX_KEPT`` are kept, all are counted.
 
-    ``invalid`` counts the records that have errors.
+    ``invalid`` counts the records that have errors. After ``limit`` errors the file is not read any further.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, limit: float = math.inf) -> None:
+        self.limit = limit
         self.errors: list[FieldError] = []
         self.count = self.invalid = 0
 
     def add(self, *errors: FieldError) -> None:
-        """Add the errors of one record."""
+        """Add the errors of one record.
+
+        Raises:
+            InvalidFileError: the limit is exceeded.
+        """
         self.count += len(errors)
         self.invalid += bool(errors)
-        self.errors += errors[: MAX_KEPT - len(self.errors)]
-        self.errors.sort(key=lambda error: (error.file, error.line or 0, error.column or 0))
+        if kept := errors[: MAX_KEPT - len(self.errors)]:
+            self.errors += kept
+            self.errors.sort(key=lambda error: (error.file, error.line or 0, error.column or 0))
+        if self.count > self.limit:
+            self.raise_if_any("correct them first: the file was not read any further")
 
     def raise_if_any(self, hint: str = _SKIP) -> None:
         """Raise InvalidFileError if there are errors."""
@@ -100,6 +109,11 @@ class FileErrors:
 def file_error(location: Location, code: str, message: str, hint: str = "") -> InvalidFileError:
     """Return the exception for a file that cannot be read any further."""
     return InvalidFileError([location.error(code, message)], hint=hint)
+
+
+def too_many_values(location: Location, most: int) -> InvalidFileError:
+    """Return the exception for a document, or a line of JSONL, with more than ``most`` keys and values."""
+    return file_error(location, "too_many_values", f"has more than {most} keys and values", "split the file")
 
 
 def _format_path(path: FieldPath) -> str:

@@ -34,12 +34,19 @@ class InputFile:
     """
 
     def __init__(
-        self, path: str | Path, *, stream: BinaryIO | None = None, name: str = "", errors: FileErrors | None = None
+        self,
+        path: str | Path,
+        *,
+        stream: BinaryIO | None = None,
+        name: str = "",
+        errors: FileErrors | None = None,
+        max_values: int | None = None,
     ) -> None:
         """Prepare to read a file; it is opened when the first record is asked for.
 
         With a ``stream``, which has its bytes, only the ending of ``path`` counts. Messages call it ``name``, by
-        default its path. ``errors`` is shared where several files are read as one.
+        default its path. ``errors`` is shared where several files are read as one. A document, or a line of JSONL, may
+        have ``max_values`` keys and values.
         """
         self.path = Path(path)
         self.name = name or str(path)
@@ -48,6 +55,7 @@ class InputFile:
         self.is_stream = stream is not None
         self.is_folder = stream is None and self.path.is_dir()
         self.check: RubricCheck | None = None
+        self.max_values = max_values
         self._stream = stream
         self._entries: Iterator[Entry] | None = None
 
@@ -108,11 +116,11 @@ class InputFile:
             if kind is None and (start := re.match(rb"\s*\{([ \r]*\n)?", stream.peek(HEAD))):
                 kind = "json" if start[1] else "jsonl"
             if kind == "jsonl":
-                documents = json_records.read_lines(stream, self.name, self.errors)
+                documents = json_records.read_lines(stream, self.name, self.errors, self.max_values)
             elif kind == "json":
-                documents = json_records.read_document(self._text(stream), self.name, self.errors)
+                documents = json_records.read_document(self._text(stream), self.name, self.errors, self.max_values)
             else:
-                documents = yaml_records.read(self._text(stream), self.name)
+                documents = yaml_records.read(self._text(stream), self.name, self.max_values)
             for number, (data, location, errors) in enumerate(documents, start=1):
                 yield Entry(data, location, stem if number == 1 else f"{stem}-{number}", number, errors)
 

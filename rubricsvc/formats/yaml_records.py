@@ -16,7 +16,7 @@ import yaml
 
 from rubricsvc.core.strict_json import JsonError, check_storable
 from rubricsvc.core.validation_messages import FieldPath
-from rubricsvc.formats.errors import FieldError, Location, file_error
+from rubricsvc.formats.errors import FieldError, Location, file_error, too_many_values
 from rubricsvc.formats.json_records import Document
 
 MAX_DEPTH = 60
@@ -47,16 +47,17 @@ for _name, _pattern in _SCALARS.items():
     _Loader.add_implicit_resolver(_PREFIX + _name, re.compile(rf"(?:{_pattern.pattern})\Z"), None)
 
 
-def read(text: str, file: str) -> Iterator[Document]:
+def read(text: str, file: str, max_values: int | None = None) -> Iterator[Document]:
     """Yield the records of all documents in the text; a document is one record or a list of them.
 
     Tags, duplicate keys and NaN are errors of their record.
 
     Raises:
-        InvalidFileError: it is not YAML, or is nested or aliased beyond the limits.
+        InvalidFileError: it is not YAML, or is nested or aliased beyond the limits, or has more than ``max_values``
+            keys, values and ends of collections.
     """
     try:
-        _check_depth(text, file)
+        _check_size(text, file, max_values)
         for node in yaml.compose_all(text, _Loader):
             builder = _Builder(file)
             several = isinstance(node, yaml.SequenceNode) and node.tag == _PREFIX + "seq"
@@ -78,11 +79,13 @@ def _position(mark: Any) -> tuple[int, int]:
     return mark.line + 1, mark.column + 1
 
 
-def _check_depth(text: str, file: str) -> None:
-    """Check the depth before nodes are composed: PyYAML composes them recursively, in C without a limit."""
+def _check_size(text: str, file: str, max_values: int | None) -> None:
+    """Check depth and size before nodes are composed: PyYAML composes them recursively, in C without a limit."""
     depth = 0
     with suppress(yaml.YAMLError):  # it will be raised after the records before it
-        for event in yaml.parse(text, _Loader):
+        for number, event in enumerate(yaml.parse(text, _Loader)):
+            if max_values is not None and number > max_values:
+                raise too_many_values(Location(file, *_position(event.start_mark)), max_values)
             depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
             if depth > MAX_DEPTH:
                 location = Location(file, *_position(event.start_mark))
@@ -106,7 +109,7 @@ class _Builder:
         self._seen.add(id(node))
         if self._aliased > MAX_ALIASED:
             raise file_error(self._at(node), "too_many_aliases", f"aliases add more than {MAX_ALIASED} values")
-        if len(path) > MAX_DEPTH:  # without aliases `_check_depth` has excluded it
+        if len(path) > MAX_DEPTH:  # without aliases `_check_size` has excluded it
             message = f"aliases are nested deeper than {MAX_DEPTH}: one may name a value that contains it"
             raise file_error(self._at(node), "recursive_alias", message)
         kind = node.tag.removeprefix(_PREFIX)

@@ -12,7 +12,7 @@ from rubricsvc.core.rubric import check_min_coverage
 from rubricsvc.errors import InvalidError, NotFoundError
 from rubricsvc.formats import completions as completion_lines
 from rubricsvc.formats import labels as label_lines
-from rubricsvc.formats.errors import file_error
+from rubricsvc.formats.errors import FileErrors, file_error
 from rubricsvc.formats.input_file import InputFile
 from rubricsvc.store import completions, labels, prompts, rubrics
 from rubricsvc.store.upsert import added
@@ -26,6 +26,11 @@ if TYPE_CHECKING:
     from rubricsvc.formats import Record, RubricCheck
     from rubricsvc.formats.completions import CompletionLine
     from rubricsvc.formats.errors import FieldError, Location
+
+MAX_CONTENT_VALUES = 250_000
+"""Keys and values of one document (JSON, YAML) or line (JSONL) of a file that was sent to the service."""
+MAX_CONTENT_ERRORS = 10_000
+"""Errors of such a file, after which it is not read any further."""
 
 RECORDS, COMPLETIONS, LABELS = "records", "completions", "labels"
 
@@ -116,8 +121,10 @@ def import_file(
 
 
 def import_content(session: Session, content: bytes, *, name: str, **options: Any) -> ImportResult:
-    """Import a file called ``name`` with this content; for ``options`` see `import_file`."""
-    return import_file(session, InputFile(name, stream=BytesIO(content)), **options)
+    """Import a file called ``name`` with this content, within limits; for ``options`` see `import_file`."""
+    errors = FileErrors(limit=MAX_CONTENT_ERRORS)
+    file = InputFile(name, stream=BytesIO(content), errors=errors, max_values=MAX_CONTENT_VALUES)
+    return import_file(session, file, **options)
 
 
 def import_prompts(session: Session, file: InputFile, format: str | None = None) -> list[int]:

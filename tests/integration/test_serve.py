@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import re
 import shlex
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -27,46 +23,15 @@ from rubricsvc.store.session import Database
 from tests.databases import fresh_url
 from tests.rows import submit_job
 from tests.scripted_server import ScriptedReply, labels, scripted_server
-from tests.services import RABBITMQ, free_port, rabbitmq
+from tests.service_process import TIMEOUT, command, service
+from tests.services import RABBITMQ, rabbitmq
 from tests.worker_process import redis_url
 
 RUBRIC = Rubric(criteria=[Criterion(key="a", text="Says a."), Criterion(key="b", text="Says b.")])
-TIMEOUT = 90.0
 
 
 def judge(url: str) -> Judge:
     return Judge(name="scripted", model="scripted", endpoint=Endpoint(base_url=url, max_retries=0, concurrency=4))
-
-
-@contextlib.contextmanager
-def command(log: Path, *args: str, **settings: str) -> Iterator[subprocess.Popen[bytes]]:
-    """A command of ours; on leaving it is told to stop, and must do so well."""
-    environment = {**os.environ, **{f"RUBRICSVC_{name.upper()}": value for name, value in settings.items()}}
-    with log.open("ab") as out:
-        process = subprocess.Popen([sys.executable, "-m", "rubricsvc", *args], env=environment, stdout=out, stderr=out)
-        try:
-            yield process
-            process.send_signal(signal.SIGTERM)
-            assert process.wait(TIMEOUT) == 0, log.read_text()[-3000:]
-        finally:
-            process.kill()
-            process.wait()
-    assert "Traceback" not in log.read_text(), log.read_text()
-
-
-@contextlib.contextmanager
-def service(tmp_path: Path, database_url: str, *options: str, **settings: str) -> Iterator[str]:
-    port = free_port()
-    url = f"http://127.0.0.1:{port}"
-    arguments = ("serve", f"--port={port}", *options)
-    with command(tmp_path / "serve.log", *arguments, database_url=database_url, **settings) as process:
-        deadline = time.monotonic() + TIMEOUT
-        while process.poll() is None and time.monotonic() < deadline:
-            with contextlib.suppress(httpx2.TransportError):
-                assert httpx2.get(f"{url}/healthz").json() == {"status": "ok"}
-                break
-            time.sleep(0.05)
-        yield url
 
 
 def test_serve_creates_the_database_scores_and_stops(tmp_path: Path) -> None:

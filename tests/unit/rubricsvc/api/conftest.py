@@ -22,9 +22,9 @@ JUDGE = {"name": "j", "model": "m"}
 
 
 @cache
-def _app(max_body: int, number: int) -> FastAPI:
+def _app(number: int) -> FastAPI:
     """Made once a test run: the ``number``-th service of a test, which stands on what each test gives it."""
-    return create_app(Settings(), Database("sqlite:///unused.db"), max_body=max_body)
+    return create_app(Settings(), Database("sqlite:///unused.db"))
 
 
 @pytest.fixture
@@ -35,12 +35,11 @@ def serve(db: Database) -> Iterator[Serve]:
     def make(
         *,
         peer: str = "127.0.0.1",
-        max_body: int = 100_000,
         url: str = "http://localhost",
         validators: Validators | None = None,
         **fields: Any,
     ) -> TestClient:
-        app = _app(max_body, len(clients))
+        app = _app(len(clients))
         set_state(app, Settings(database_url=db.url, **fields), db, validators)
         clients.append(TestClient(app, base_url=url, client=(peer, 50000)))
         return clients[-1]

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from fastapi.testclient import TestClient
+
+from rubricsvc.api.body import INLINE_BYTES, MAX_VALUES
+from rubricsvc.core import strict_json
+from rubricsvc.schemas import MAX_BATCH
+from tests.unit.rubricsvc.api.conftest import Serve
 
 JSON = {"Content-Type": "application/json"}
 
@@ -86,3 +93,46 @@ def test_body_error_shortens_huge_field_names(http: TestClient) -> None:
     answer = http.post("/v1/rubrics", json={"name": "r", "rubric": {}, "x" * 50_000: 1})
     assert answer.status_code == 422
     assert len(answer.content) < 6000
+
+
+def test_body_with_too_many_errors_is_422_that_counts_them(http: TestClient) -> None:
+    answer = http.post("/v1/rubrics", content=rubric("{}" + ",{}" * 2000), headers=JSON)
+    error = answer.json()["error"]
+    assert (answer.status_code, error["code"], error["path"]) == (422, "invalid", "body")
+    assert "4003" in error["message"]
+
+
+def test_body_list_fails_at_its_first_invalid_item(http: TestClient) -> None:
+    answer = http.post("/v1/labels", content='{"labels": [1, {}, {}]}', headers=JSON)
+    assert (answer.status_code, answer.json()["error"]["path"]) == (422, "body.labels.0")
+    assert "labels.1" not in answer.text
+
+
+@pytest.mark.parametrize("number", [INLINE_BYTES // 16, INLINE_BYTES])
+def test_body_of_any_size_is_validated(filled: TestClient, number: int) -> None:
+    """A large body is validated in a thread."""
+    assert filled.post("/v1/prompts", json={"prompt": {"messages": [message("x" * number)]}}).status_code == 201
+    answer = filled.post("/v1/prompts", json={"prompt": {"messages": [message("x" * number), {}]}})
+    assert (answer.status_code, answer.json()["error"]["path"]) == (422, "body.prompt.messages.1.role")
+
+
+def message(content: str) -> dict[str, str]:
+    return {"role": "user", "content": content}
+
+
+def test_body_has_room_for_full_batches() -> None:
+    completion = {"text": "t, [", "policy": "p", "step": 1, "sampling": {"temperature": 1.0, "top_p": 1.0, "seed": 1}}
+    label = {"criterion": "c", "annotator": "a", "value": 1.0, "note": '"{,'}
+    for batch in (
+        {"completions": [{"prompt_id": 1, "completion": completion}] * MAX_BATCH},
+        {"labels": [{"completion_id": 1, "rubric": "r", "label": label}] * MAX_BATCH},
+    ):
+        assert strict_json.parse(json.dumps(batch), max_values=MAX_VALUES) == batch
+    with pytest.raises(strict_json.JsonError) as caught:
+        strict_json.parse(json.dumps([0] * (MAX_VALUES + 1)), max_values=MAX_VALUES)
+    assert caught.value.code == "too_many_values"
+
+
+def test_body_rejects_unauthorized_callers_before_it_is_validated(serve: Serve) -> None:
+    answer = serve(require_key=True).post("/v1/labels", content="{" * INLINE_BYTES * 2, headers=JSON)
+    assert answer.status_code == 401

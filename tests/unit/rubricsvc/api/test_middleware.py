@@ -34,7 +34,7 @@ def test_request_context_logs_id(http: TestClient, capsys: pytest.CaptureFixture
 
 
 def test_body_limit_is_413(serve: Serve) -> None:
-    http = serve(max_body=1000)
+    http = serve(max_body_mib=1000 / 2**20)
     declared = http.post("/v1/prompts", json={"x": "y" * 1000})
     streamed = http.post(
         "/v1/prompts", content=(b"x" * 300 for _ in range(5)), headers={"Content-Type": "application/json"}

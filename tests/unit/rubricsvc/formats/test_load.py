@@ -80,7 +80,14 @@ def test_load_accepts_a_byte_order_mark(tmp_path: Path) -> None:
         ('{"prompt": "\\ud800", "criteria": ["a"]}', "unstorable", None, "prompt"),
         ('{"prompt": "\\u0000", "criteria": ["a"]}', "unstorable", None, "prompt"),
         ("[" * 100_000, "json_invalid", None, ""),
-        ('{"prompt": "x", "criteria": [{"text": "a", "weight": ' + "9" * 5000 + "}]}", "unstorable", None, ""),
+        (
+            '{"prompt": "x", "criteria": [{"text": "a", "weight": ' + "9" * 5000 + "}]}",
+            "unstorable",
+            None,
+            "criteria[0].weight",
+        ),
+        ('[{"a": 1, "a": 1}, ' + "[" * 100_000, "duplicate_key", None, ""),
+        ('[{"a": 1, "a": 1}, ' + "9" * 5000 + "]", "duplicate_key", None, ""),
         ('["a"]', "dict_type", None, ""),
     ],
 )
