@@ -9,7 +9,7 @@ from rubricsvc.core.verdict import Reason
 
 _STRONGER = "use a stronger model, or a judge with `--mode readout`"
 _OTHER_RUBRIC = "correct the rubric, import it, then run `rubricsvc jobs rescore {job_id}`"
-_FIXES = {
+FIXES = {
     Reason.REFUSED: "correct the judge's model, key or address, then run `rubricsvc jobs retry {job_id}`",
     Reason.NO_SANDBOX: "install bubblewrap on the workers, then run `rubricsvc jobs retry {job_id}`",
     Reason.TRUNCATED: "raise sampling.max_tokens in the judge's file",
@@ -48,7 +48,7 @@ def lasting_hints(lasting: Mapping[Reason, int], job_id: int) -> Iterator[str]:
     """Yield a line for each fix of failures that would come again."""
     by_fix: dict[str, dict[Reason, int]] = {}
     for reason, count in lasting.items():
-        by_fix.setdefault(_FIXES.get(reason, ""), {})[reason] = count
+        by_fix.setdefault(FIXES.get(reason, ""), {})[reason] = count
     for fix, counts in by_fix.items():
         yield f"{counted(counts)} would fail again: {fix.format(job_id=job_id)}".removesuffix(": ")
 

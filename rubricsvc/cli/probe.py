@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from rubricsvc.cli import output
 from rubricsvc.cli.agreement import JudgeRef
 from rubricsvc.cli.db import database
+from rubricsvc.cli.failure_hints import FIXES
 from rubricsvc.cli.models import EMBEDDED, ask, served_models, with_leaves
 from rubricsvc.cli.output import Json, echo, print_json, print_table
 from rubricsvc.core.judge import Judge
@@ -38,12 +39,6 @@ _HINTS = {
 }
 """By reason of a failure. Other failures are the model's reply, and the next one may be better."""
 
-_REPLY_HINTS = {
-    "template_copied": "the model repeats its instructions: use a larger, instruction-tuned model, or mode: readout",
-    "truncated": "raise sampling.max_tokens (and thinking.budget_tokens) in a judge file, or use mode: readout",
-    "no_answer": "the model begins with other words than the labels: use mode: written, or another model",
-    "no_evidence": "the model does not quote: leave out require_evidence, or use another model",
-}
 _OTHER_HINT = "use another mode or another model"
 
 _LOCAL_HINT = "name an instruction-tuned model: `embedded`, a folder, or a hub name (base models have no chat template)"
@@ -132,7 +127,7 @@ def _warnings(judge: Judge, result: Probe) -> Iterator[str]:
     if any(leaf.model == EMBEDDED for leaf in judge.leaf_judges):
         hint = "the embedded model is for trying things out; score with a real model"
     elif (problem := _unscored(result)) is not None:
-        hint = _REPLY_HINTS.get(str(problem.reason), _OTHER_HINT)
+        hint = FIXES.get(problem.reason, _OTHER_HINT) if problem.reason else _OTHER_HINT
     else:
         hint = f"{_OTHER_HINT}; `rubricsvc judges audit {judge.name}` and `judges agreement` measure more"
     if result.difference is None:

@@ -227,6 +227,10 @@ class Judge(Value):
         written = {"comparative": self.effective_comparison.is_written, "trajectory": self.effective_trajectory.written}
         if (self.thinking or self.require_evidence) and not written.get(self.mode, True):
             raise ValueError("thinking and require_evidence need written: true in comparison or trajectory")
+        if self.require_evidence and self.mode == "comparative" and not self.pairwise:
+            raise ValueError(
+                "require_evidence needs comparison: {kind: pairwise, written: true}; groups are not quoted"
+            )
         return self
 
     @property
@@ -291,7 +295,7 @@ class Judge(Value):
 _MODES_OF_OPTION = {
     "calibration": ("readout",),
     "thinking": ("written", "comparative", "trajectory"),
-    "require_evidence": ("written", "trajectory"),
+    "require_evidence": ("written", "comparative", "trajectory"),
     "comparison": ("comparative",),
     "trajectory": ("trajectory",),
 }

@@ -1,7 +1,7 @@
 """Comparative: several completions of one prompt are judged side by side, and values are relative to the group.
 
 **Pairwise**: each two paired completions are shown in both orders, and the judge names the one that a criterion fits
-better, or a tie. That is a question on the scale ``PAIR``, asked as by a readout or a written judge.
+better, or a tie. That is a question on the scale ``written.PAIR``, asked as by a readout or a written judge.
 
 **Groupwise**: up to ``Comparison.group_size`` completions are shown at once, and the judge writes a score from 0 to 1
 for each (RULER, OpenPipe/ART). Scores are relative to each other, so a missing, unknown or repeated id, or a score out
@@ -18,7 +18,7 @@ from string import ascii_uppercase
 from typing import Any
 
 from rubricsvc.core.judge import Judge
-from rubricsvc.core.rubric import Criterion, Level, Numeric, Ordinal, Rubric
+from rubricsvc.core.rubric import Criterion, Numeric, Ordinal, Rubric
 from rubricsvc.core.verdict import Reason, Verdict
 from rubricsvc.errors import InvalidError
 from workers.engines.base import Question
@@ -33,15 +33,6 @@ made into other scores."""
 
 LETTERS = ascii_uppercase
 """Ids of completions in one call; ``Comparison.group_size`` is never larger."""
-
-PAIR = Ordinal(
-    levels=(
-        Level(label="answer A", value=1.0),
-        Level(label="answer B", value=0.0),
-        Level(label="tie", value=0.5, text="it fits both equally well"),
-    )
-)
-"""The scale of a pair; values are those of the completion shown first."""
 
 
 class GroupScore(ReplyModel):
@@ -79,7 +70,7 @@ def single_completion() -> InvalidError:
 def pair_rubric(rubric: Rubric) -> Rubric:
     """Return the rubric with each judged criterion as a question about a pair."""
     criteria = tuple(
-        c if c.check else c.model_copy(update={"scale": PAIR, "text": _with_levels(c)}) for c in rubric.criteria
+        c if c.check else c.model_copy(update={"scale": written.PAIR, "text": _with_levels(c)}) for c in rubric.criteria
     )
     return rubric.model_copy(update={"criteria": criteria})
 

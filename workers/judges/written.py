@@ -7,7 +7,8 @@ rationale or quote fails as ``template_copied``.
 
 With ``Judge.require_evidence``, a verdict with a quote that is not in the completion fails as ``no_evidence``, and so
 does one above the lowest level of its scale without a quote of three words, twelve characters, or all of a shorter
-completion. The lowest level needs no quote: what is absent cannot be quoted.
+completion. The lowest level needs no quote: what is absent cannot be quoted. Of a pair, either answer needs one and a
+tie does not.
 """
 
 from __future__ import annotations
@@ -34,6 +35,15 @@ VERSION = "5"
 parsed in another way: by a change of the level names, the schema, the cleaning in ``untrusted``, or the parsing."""
 
 CANNOT_TELL = "cannot_tell"
+PAIR = Ordinal(
+    levels=(
+        Level(label="answer A", value=1.0),
+        Level(label="answer B", value=0.0),
+        Level(label="tie", value=0.5, text="it fits both equally well"),
+    )
+)
+"""The scale of a pair in `comparative`; values are those of the completion shown first."""
+
 _MIN_QUOTE_WORDS, _MIN_QUOTE_CHARS = 3, 12
 
 
@@ -166,7 +176,7 @@ def _verdict(call: JudgeCall, one: AskedCriterion, parsed: ParsedReply, judge: J
         return failed(Reason.OUT_OF_RANGE, str(error))
     if value is None:
         return Verdict.abstained(key, **fields)
-    positive = value > min(_level_values(scale).values(), default=0.0)
+    positive = value != 0.5 if scale == PAIR else value > min(_level_values(scale).values(), default=0.0)
     if judge.require_evidence and (missing := _missing_evidence(quotes, shown.completion, positive=positive)):
         return failed(Reason.NO_EVIDENCE, missing)
     return Verdict.scored(key, value, **fields)

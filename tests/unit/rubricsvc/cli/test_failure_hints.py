@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rubricsvc.cli.failure_hints import _FIXES, failure_hints, split
+from rubricsvc.cli.failure_hints import FIXES, failure_hints, split
 from rubricsvc.core.judge import Judge, Sampling
 from rubricsvc.core.verdict import Reason
 
@@ -36,4 +36,4 @@ def test_split_keeps_what_would_fail_again_apart(reason: str, fields: dict[str, 
 
 
 def test_fixes_cover_every_lasting_reason() -> None:
-    assert {reason for reason in Reason if not reason.transient} == set(_FIXES)
+    assert {reason for reason in Reason if not reason.transient} == set(FIXES)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from typing import Any
 
@@ -185,6 +186,27 @@ def test_comparison_divides_the_tokens_of_its_calls(asked: Judge) -> None:
         100 * questions,
         50 * questions,
     ]
+
+
+@pytest.mark.parametrize(
+    ("quotes", "verdict", "reason"),
+    [
+        (["the second text"], "answer A", None),
+        (["the first text"], "answer B", None),
+        (["never said by anyone"], "answer A", Reason.NO_EVIDENCE),
+        (["never said by anyone"], "tie", Reason.NO_EVIDENCE),
+        (["exact words quoted from the answers"], "answer B", Reason.TEMPLATE_COPIED),
+        ([], "answer A", Reason.NO_EVIDENCE),
+        ([], "answer B", Reason.NO_EVIDENCE),
+        ([], "tie", None),
+    ],
+)
+def test_pairs_need_evidence_where_it_is_required(quotes: list[str], verdict: str, reason: Reason | None) -> None:
+    reply = {"criterion": "C1", "rationale": "So it is.", "evidence": quotes, "verdict": verdict}
+    asked = Judge.model_validate({**WRITTEN.model_dump(), "require_evidence": True})
+    engine = InstantEngine(lambda _: Reply(text=json.dumps(reply)))
+    found = compare(engine, asked, ["this is the first text", "this is the second text"])
+    assert {one.reason for (one,) in found} == {reason}
 
 
 def test_comparison_shows_equal_texts_once() -> None:
