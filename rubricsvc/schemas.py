@@ -105,7 +105,11 @@ class NewItem(Wire):
     """A completion and the rubric that scores it."""
 
     completion_id: Id
-    rubric: Id | Ref = Field(description="Id, name (newest version), name@version or digest.")
+    rubric: Id | Ref | None = Field(
+        None,
+        description="Id, name (newest version), name@version or digest; by default the newest version of each rubric"
+        " of the completion's prompt.",
+    )
 
 
 MinCoverage = Annotated[float | None, Field(ge=0, le=1, description="Used instead of the rubrics' own min_coverage.")]

@@ -6,6 +6,7 @@ from importlib.metadata import version
 
 from fastapi import Depends, FastAPI
 from fastapi.responses import RedirectResponse
+from fastapi.routing import APIRoute
 from fastapi_offline import FastAPIOffline
 
 from rubricsvc.api import (
@@ -36,6 +37,19 @@ lists its `errors`. Lists are paginated with `?after=` and `?limit=`.
 Prompts, rubrics, completions and judges are content-addressed: sending the same content again returns the same id.
 """
 
+_TAGS = {
+    "prompts": "What the policy is asked: chat messages.",
+    "rubrics": "Weighted criteria, as immutable versions under a name.",
+    "completions": "Answers or trajectories of a policy.",
+    "judges": "Models that score completions.",
+    "jobs": "Batches of completions to score, with their rewards.",
+    "verdicts": "Verdicts of judges, by criterion.",
+    "labels": "People's verdicts.",
+    "imports": "Files of prompts, rubrics, completions and labels.",
+    "graders": "OpenAI graders.",
+    "health": "Health and metrics of this process.",
+}
+
 
 def create_app(settings: Settings, db: Database, *, validators: Validators | None = None) -> FastAPI:
     """Create the application over an open database, which the caller closes."""
@@ -43,6 +57,7 @@ def create_app(settings: Settings, db: Database, *, validators: Validators | Non
         title="rubricsvc",
         version=version("rubricsvc"),
         description=_DESCRIPTION,
+        openapi_tags=[{"name": name, "description": text} for name, text in _TAGS.items()],
         separate_input_output_schemas=False,
         redoc_url=None,
         dependencies=[Depends(reject_cross_site)],
@@ -52,10 +67,23 @@ def create_app(settings: Settings, db: Database, *, validators: Validators | Non
     for noun in (prompts, rubrics, completions, judges, jobs, verdicts, labels, imports, graders):
         app.include_router(noun.router, prefix="/v1", dependencies=[Depends(authenticate), Depends(validate_body)])
     app.include_router(health.router)
+    _name_operations(app)
     app.add_api_route("/", lambda: RedirectResponse("docs"), include_in_schema=False)
     app.add_middleware(BodyLimit)
     app.add_middleware(RequestContext)
     return app
+
+
+def _name_operations(app: FastAPI) -> None:
+    """Name each operation by its function and its tag: ``list_jobs``, ``submit_job``, ``list_job_items``."""
+    for route in app.routes:
+        if isinstance(route, APIRoute) and route.tags and route.include_in_schema:
+            verb, _, what = route.name.partition("_")
+            tag = str(route.tags[0])
+            noun = tag if verb == "page" and not what else tag.removesuffix("s")
+            words = [route.name] if tag == "health" else ["list" if verb == "page" else verb, noun, what]
+            route.operation_id = "_".join(filter(None, words))
+            route.summary = route.operation_id.replace("_", " ").capitalize()
 
 
 def set_state(app: FastAPI, settings: Settings, db: Database, validators: Validators | None = None) -> None:

@@ -16,7 +16,8 @@ from rubricsvc.core.job_comparison import JobComparison
 from rubricsvc.queries import CompareQuery, ItemFilters, JobFilters, JobQuery, PairFilters, RescoreQuery
 from rubricsvc.schemas import Item, NewJob, Page, PreferencePair, RetriedJob, StoredJob
 from rubricsvc.services import comparing
-from rubricsvc.store import completions, jobs, judges, pairs, rubrics, workers
+from rubricsvc.services.submitting import with_rubrics
+from rubricsvc.store import completions, jobs, judges, pairs, workers
 from rubricsvc.store.session import PUBLISHED, Database
 from rubricsvc.store.tables import JobRow
 from rubricsvc.store.verdicts import for_items
@@ -53,8 +54,7 @@ def submit(
     try:
         with db.write() as session:
             judge = judges.get(session, new.judge)
-            rubric_ids = {ref: rubrics.get(session, ref).id for ref in {item.rubric for item in new.items}}
-            wanted = [(item.completion_id, rubric_ids[item.rubric]) for item in new.items]
+            wanted = with_rubrics(session, ((item.completion_id, item.rubric) for item in new.items))
             options = new.model_dump(include={"name", "budget", "min_coverage"})
             job = jobs.submit(session, judge_id=judge.id, items=wanted, key=idempotency_key, **options)
             if PUBLISHED not in session.info:  # only a new job publishes
@@ -86,7 +86,7 @@ def get(db: Db, job_id: IdInPath, query: Annotated[JobQuery, Query()]) -> Stored
 
 
 @router.get("/{job_id}/items", responses=error_responses(404))
-def items(db: Db, job_id: IdInPath, query: Annotated[ItemFilters, Query()]) -> Page[Item]:
+def page_items(db: Db, job_id: IdInPath, query: Annotated[ItemFilters, Query()]) -> Page[Item]:
     """List items: one reward per completion, with its verdicts."""
 
     def fetch(session: Session, *, verdicts: bool, **selection: Any) -> list[Item]:
@@ -99,7 +99,7 @@ def items(db: Db, job_id: IdInPath, query: Annotated[ItemFilters, Query()]) -> P
 
 
 @router.get("/{job_id}/pairs", responses=error_responses(404))
-def preference_pairs(db: Db, job_id: IdInPath, query: Annotated[PairFilters, Query()]) -> Page[PreferencePair]:
+def page_pairs(db: Db, job_id: IdInPath, query: Annotated[PairFilters, Query()]) -> Page[PreferencePair]:
     """List preference pairs: two completions of a prompt with different rewards."""
     with db.read() as session:
         rows, following = pairs.page(session, job_id, **query.model_dump())

@@ -84,7 +84,7 @@ class Jobs(Noun[C]):
     async def submit(
         self,
         judge: int | str,
-        items: Iterable[tuple[int, int | str]],
+        items: Iterable[tuple[int, int | str] | int],
         *,
         name: str = "",
         key: str | None = None,
@@ -93,10 +93,11 @@ class Jobs(Noun[C]):
     ) -> schemas.StoredJob:
         """Submit a scoring job. The same idempotency ``key`` returns the same job; ``budget`` is in US dollars.
 
-        ``items`` are pairs of completion id and rubric (id, name, name@version or digest). ``min_coverage`` is used
-        instead of the rubrics' own.
+        ``items`` are pairs of completion id and rubric (id, name, name@version or digest), or completion ids alone for
+        the rubrics of their prompts. ``min_coverage`` is used instead of the rubrics' own.
         """
-        pairs = tuple(schemas.NewItem(completion_id=completion_id, rubric=rubric) for completion_id, rubric in items)
+        given = ((item, None) if isinstance(item, int) else item for item in items)
+        pairs = tuple(schemas.NewItem(completion_id=completion_id, rubric=rubric) for completion_id, rubric in given)
         body = schemas.NewJob(judge=judge, items=pairs, name=name, budget=budget, min_coverage=min_coverage)
         headers = {"Idempotency-Key": key or uuid.uuid4().hex}
         return await self.send(schemas.StoredJob, "POST", "jobs", body=body, headers=headers)

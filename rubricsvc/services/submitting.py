@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
@@ -104,6 +104,33 @@ def select(
             hint="see `rubricsvc rubrics list` and `rubricsvc completions list`, or name a rubric with --rubric",
         )
     return pairs, no_rubric
+
+
+def with_rubrics(session: Session, items: Iterable[tuple[int, int | str | None]]) -> list[tuple[int, int]]:
+    """Return (completion id, rubric id) for pairs of a completion id and a rubric: id, name, name@version or digest.
+
+    Where the rubric is None they are the newest versions of all rubrics of the completion's prompt, as in `select`.
+
+    Raises:
+        NotFoundError: no such rubric; or no such completion, where its rubric is None.
+        InvalidError: the prompt of a completion has no rubric.
+    """
+    items = list(items)
+    by_ref = {ref: rubrics.get(session, ref).id for ref in {ref for _, ref in items} if ref is not None}
+    owners = completions.prompt_ids(session, {id_ for id_, ref in items if ref is None})
+    own = {prompt_id: [row.id for row in rubrics.for_prompt(session, prompt_id)] for prompt_id in {*owners.values()}}
+    pairs: list[tuple[int, int]] = []
+    for number, (completion_id, ref) in enumerate(items):
+        if ref is not None:
+            pairs.append((completion_id, by_ref[ref]))
+            continue
+        if completion_id not in owners:
+            completions.get(session, completion_id)  # raises NotFoundError
+        if not own[owners[completion_id]]:
+            message = f"the prompt of completion {completion_id} has no rubric"
+            raise InvalidError(message, hint="name a rubric, or store one with the prompt's id", path=f"items.{number}")
+        pairs += ((completion_id, rubric_id) for rubric_id in own[owners[completion_id]])
+    return pairs
 
 
 def _completions(session: Session, imported: ImportResult | None, policy: str | None) -> Iterator[tuple[int, int]]:

@@ -82,6 +82,16 @@ def page(
     return page_of(session, CompletionRow, after, limit, prompt_id=prompt_id, policy=policy)
 
 
+def prompt_ids(session: Session, ids: Iterable[int]) -> dict[int, int]:
+    """Return the prompt ids by completion id; unknown completions are left out."""
+    query = select(CompletionRow.id, CompletionRow.prompt_id)
+    return {
+        id_: prompt_id
+        for chunk in batched(ids)
+        for id_, prompt_id in session.execute(query.where(CompletionRow.id.in_(chunk)))
+    }
+
+
 def many(session: Session, ids: Iterable[int]) -> dict[int, tuple[int, Completion]]:
     """Return (prompt id, completion) by completion id."""
     found: dict[int, tuple[int, Completion]] = {}

@@ -31,7 +31,7 @@ from rubricsvc.schemas import StoredJob
 from rubricsvc.settings import Settings, get_settings
 from rubricsvc.store import keys, outbox
 from rubricsvc.store.session import Database
-from tests.instant_engine import InstantEngine
+from tests.instant_engine import InstantEngine, agreeable
 from tests.services import free_port
 from workers import engines
 from workers.engines.base import Failure, Question, Reply
@@ -162,6 +162,25 @@ def test_client_score_returns_rewards(client: Client, worker: Any) -> None:
     assert seen[-1].status == "completed"
     again = client.score("Why?", RUBRIC, ["two"], "instant", timeout=60)  # by the judge's name, from what is known
     assert again[0].reward == scored[1].reward
+
+
+def test_client_score_takes_min_coverage(client: Client, worker: Any) -> None:
+    worker(lambda _question: Failure("no_answer", "so") if "wrong" in _question.text else agreeable(_question))
+    strict, lenient = (
+        client.score("Why?", RUBRIC, ["one"], JUDGE, min_coverage=least, timeout=60)[0] for least in (None, 0.75)
+    )
+    assert (strict.reward, strict.null_reason) == (None, "coverage 0.75 < 1: no_answer ×1")
+    assert (lenient.reward, lenient.coverage) == (1.0, 0.75)
+
+
+def test_client_submits_completions_under_the_rubrics_of_their_prompt(client: Client) -> None:
+    prompt = client.prompts.add("Why?")
+    rubric = client.rubrics.add(RUBRIC, "own", prompt_id=prompt.id)
+    client.judges.add(JUDGE)
+    job = client.jobs.submit("instant", client.completions.add(prompt.id, ["one", "two"]).ids, min_coverage=0.5)
+    assert [item.rubric_id for item in client.jobs.items(job.id).data] == [rubric.id] * 2
+    assert client.jobs.rescore(job.id, min_coverage=0.5).id == job.id
+    assert client.jobs.rescore(job.id, min_coverage=0.25).min_coverage == 0.25
 
 
 def test_client_score_failed_judge_has_no_value(client: Client, worker: Any) -> None:

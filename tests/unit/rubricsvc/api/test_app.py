@@ -174,3 +174,13 @@ def test_app_answers_no_5xx_to_random_paths(http: TestClient, ref: str, after: i
 
 def test_root_redirects_to_docs(http: TestClient) -> None:
     assert http.get("/").url.path == "/docs"
+
+
+def test_app_names_operations() -> None:
+    paths = json.loads(document())["paths"]
+    names = {(method, path): one["operationId"] for path, methods in paths.items() for method, one in methods.items()}
+    assert len(set(names.values())) == len(names)
+    assert all(re.fullmatch("[a-z]+(_[a-z]+){0,2}", name) for name in names.values())
+    assert names["post", "/v1/jobs"] == "submit_job"
+    assert names["get", "/v1/jobs"] == "list_jobs"
+    assert names["get", "/v1/jobs/{job_id}/items"] == "list_job_items"

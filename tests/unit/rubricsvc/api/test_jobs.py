@@ -301,3 +301,21 @@ def test_jobs_compare_pairs_completions(filled: TestClient, db: Database) -> Non
     assert found["left_out"] == [{"job_ids": [1], "reason": "no_reward", "count": 2}]
     assert filled.get("/v1/jobs/1/compare/9").json()["error"]["code"] == "not_found"
     assert filled.get("/v1/jobs/1/compare/1", params={"by": "word"}).status_code == 422
+
+
+def test_jobs_items_default_to_the_rubrics_of_the_prompt(filled: TestClient, db: Database) -> None:
+    filled.post("/v1/rubrics", json={"name": "r", "rubric": {**RUBRIC, "min_coverage": 0.5}, "prompt_id": 1})
+    filled.post("/v1/rubrics", json={"name": "other", "rubric": RUBRIC, "prompt_id": 1})
+    filled.post("/v1/rubrics", json={"name": "any", "rubric": RUBRIC})
+    status, job = submit(filled, {"judge": "j", "items": [{"completion_id": 1}, {"completion_id": 2, "rubric": "any"}]})
+    assert status == 201
+    items = filled.get(f"/v1/jobs/{job['id']}/items").json()["data"]
+    assert [(item["completion_id"], item["rubric_id"]) for item in items] == [(1, 2), (1, 3), (2, 4)]
+
+
+def test_jobs_items_without_a_rubric_are_refused(filled: TestClient) -> None:
+    filled.post("/v1/prompts", json={"prompt": {"messages": [{"role": "user", "content": "No rubric?"}]}})
+    filled.post("/v1/completions", json={"completions": [{"prompt_id": 2, "completion": {"text": "so"}}]})
+    status, answer = submit(filled, {"judge": "j", "items": [{"completion_id": 1}, {"completion_id": 3}]})
+    assert (status, answer["error"]["path"]) == (422, "items.1")
+    assert submit(filled, {"judge": "j", "items": [{"completion_id": 99}]})[0] == 404
