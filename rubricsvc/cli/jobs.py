@@ -15,14 +15,14 @@ from rubricsvc.cli.db import database
 from rubricsvc.cli.failure_hints import lasting_hints, split
 from rubricsvc.cli.importing import SkipInvalid, import_into, input_file, report
 from rubricsvc.cli.job_comparison import compare
+from rubricsvc.cli.job_export import export
 from rubricsvc.cli.job_reports import JobReport, item_row, list_row, print_extremes, read_extremes, read_job
 from rubricsvc.cli.models import fetch_if_embedded
-from rubricsvc.cli.output import MOST_ROWS, After, Json, Limit, MinCoverage, Out, counted, echo, show_page
+from rubricsvc.cli.output import MOST_ROWS, After, Json, Limit, MinCoverage, counted, echo, show_page
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.states import ItemSort, JobStatus
-from rubricsvc.errors import InvalidError, UnavailableError
+from rubricsvc.errors import UnavailableError
 from rubricsvc.services import submitting
-from rubricsvc.services.exporting import export_job, export_pairs
 from rubricsvc.services.importing import COMPLETIONS, RECORDS
 from rubricsvc.settings import get_settings
 from rubricsvc.store import jobs, workers
@@ -30,7 +30,6 @@ from rubricsvc.store.session import PUBLISHED, Database
 from workers.engines import make_engine
 
 app = output.group("Jobs: batches of completions to score.")
-app.command()(compare)
 
 Id = Annotated[int, typer.Argument(help="The job's id.", show_default=False)]
 Budget = Annotated[float | None, typer.Option(min=0, help="Maximum cost in US dollars.", show_default="unlimited")]
@@ -199,29 +198,8 @@ def retry(job_id: Id, *, budget: Budget = None, wait: Wait = False, as_json: Jso
         _end(db, job_id, wait, as_json)
 
 
-@app.command()
-def export(
-    job_id: Id,
-    *,
-    as_csv: Annotated[bool, typer.Option("--csv", help="Write CSV without the verdicts' texts.")] = False,
-    pairs: Annotated[bool, typer.Option("--pairs", help="Write preference pairs for TRL.")] = False,
-    min_margin: Annotated[float, typer.Option(min=0, help="--pairs: minimum difference of the rewards.")] = 0.0,
-    out: Out = None,
-) -> None:
-    """Write rewards and verdicts as JSON lines, one a completion; or preference pairs."""
-    if pairs and as_csv:
-        raise InvalidError("--pairs and --csv exclude each other", hint="pairs hold messages: write JSON lines")
-    if min_margin and not pairs:
-        raise InvalidError("--min-margin needs --pairs", hint="add --pairs, or leave out --min-margin")
-    with database() as db, output.open_output(out) as stream:
-        if pairs:
-            pair = export_pairs(db, job_id, stream, min_margin=min_margin)
-            left_out = f"{pair.close} ties or closer than --min-margin, {pair.same} same texts"
-            echo(f"{pair.written} pairs of completions with rewards under one rubric; left out: {left_out}")
-            return
-        without_reward = export_job(db, job_id, stream, as_csv=as_csv)
-    if without_reward:
-        echo(f"{without_reward} completions have no reward; null_reason and the verdicts say why")
+app.command()(compare)
+app.command()(export)
 
 
 def _print(report: JobReport, as_json: bool, extremes: Mapping[str, Any] | None = None) -> None:

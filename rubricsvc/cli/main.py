@@ -47,6 +47,7 @@ _EXTRAS = {
     "postgres": {"psycopg"},
     "redis": {"redis"},
     "charts": {"altair", "vl_convert"},
+    "parquet": {"pyarrow"},
     "judging": {"sklearn", "scipy", "krippendorff", "numpy"},
     "train": {"torch", "transformers", "safetensors", "gguf", "filelock"},
 }

@@ -215,15 +215,36 @@ def open_output(out: Path | None) -> Iterator[TextIO]:
     if out is None:
         yield sys.stdout
         return
+    with replaced(out) as part, part.open("w", encoding="utf-8", newline="") as stream:
+        yield stream
+
+
+@contextmanager
+def replaced(out: Path) -> Iterator[Path]:
+    """Name a path to write a file or folder at, which replaces ``out`` as a whole when the block succeeds.
+
+    Raises:
+        ConflictError: ``out`` is a folder that is not empty.
+    """
+    if out.is_dir() and any(out.iterdir()):
+        raise ConflictError(f"the folder {out} is not empty", hint="name another one, or remove it")
     part = out.with_name(out.name + ".part")
+    _remove(part)
     try:
-        with part.open("w", encoding="utf-8", newline="") as stream:
-            yield stream
+        yield part
         part.replace(out)
     except BaseException:
-        part.unlink(missing_ok=True)
+        _remove(part)
         raise
     echo(f"wrote {out}")
+
+
+def _remove(path: Path) -> None:
+    """Remove a file or a folder, if it exists."""
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 class ProgressBar:

@@ -1,17 +1,17 @@
-"""Export the results of a job, page by page: memory does not grow with the job."""
+"""Rows of a job's results, page by page, and preference pairs: memory does not grow with the job."""
 
 from __future__ import annotations
 
-import csv
-import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TextIO
 
-from rubricsvc.store import jobs, pairs, verdicts
+from rubricsvc.services.job_items import ItemDetail, details
+from rubricsvc.services.result_files import write_json
+from rubricsvc.store import jobs, pairs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
+    from rubricsvc.core.contributions import Contribution
     from rubricsvc.core.verdict import Verdict
     from rubricsvc.store.session import Database
     from rubricsvc.store.tables import ItemRow, JobRow
@@ -19,55 +19,55 @@ if TYPE_CHECKING:
 RESULTS_PER_PAGE = 200
 GROUPS_PER_PAGE = 100
 
+Row = dict[str, Any]
 
-def export_job(db: Database, job_id: int, stream: TextIO, *, as_csv: bool) -> int:
-    """Write a line of JSON or CSV for each completion and rubric; return how many of them have no reward.
 
-    A CSV has the values by criterion in one column, since rubrics differ.
+@dataclass
+class ResultCounts:
+    """How many items and rows were read, and how many of the items have no reward or no verdict."""
+
+    items: int = 0
+    rows: int = 0
+    without_reward: int = 0
+    without_verdict: int = 0
+
+
+def result_pages(db: Database, job_id: int, counts: ResultCounts, *, long: bool = False) -> Iterator[list[Row]]:
+    """Yield the results of a job in pages: a row for each completion and rubric, or, if ``long``, for each verdict.
+
+    ``counts`` counts what was yielded.
 
     Raises:
         NotFoundError: no such job.
     """
-    table: csv.DictWriter[str] | None = None
-    without_reward = 0
-    for line, found in _results(db, job_id):
-        without_reward += line["reward"] is None
-        if not as_csv:
-            _write_json(stream, line | {"verdicts": [plain_verdict(verdict) for verdict in found]})
-            continue
-        line["values"] = json.dumps({verdict.criterion: verdict.value for verdict in found}, ensure_ascii=False)
-        line["failed"] = " ".join(f"{verdict.criterion}:{verdict.reason}" for verdict in found if verdict.reason)
-        if table is None:
-            table = csv.DictWriter(stream, list(line), lineterminator="\n")
-            table.writeheader()
-        table.writerow(line)
-    return without_reward
-
-
-def _results(db: Database, job_id: int) -> Iterator[tuple[dict[str, Any], list[Verdict]]]:
     after = 0
     while True:
         with db.read() as session:
             job = jobs.get(session, job_id)
-            rows = jobs.results(session, job_id, after=after, limit=RESULTS_PER_PAGE)
-            by_item = verdicts.for_items(session, [row.id for row in rows])
-            page = [(_line(job, row), by_item.get(row.id, [])) for row in rows]
-        if not rows:
+            items = jobs.results(session, job_id, after=after, limit=RESULTS_PER_PAGE)
+            found = list(zip(items, details(session, job, items), strict=True))
+            fields = [_fields(job, row, detail) for row, detail in found]
+        if not items:
             return
-        yield from page
-        after = rows[-1].id
+        counts.items += len(items)
+        counts.without_reward += sum(detail.reward is None for _, detail in found)
+        counts.without_verdict += sum(all(part.verdict is None for part in detail.parts) for _, detail in found)
+        to_rows = _verdict_rows if long else _item_rows
+        page = [row for common, (_, detail) in zip(fields, found, strict=True) for row in to_rows(common, detail)]
+        counts.rows += len(page)
+        yield page
+        after = items[-1].id
 
 
-def _line(job: JobRow, row: ItemRow) -> dict[str, Any]:
-    completion = row.completion.content
+def _fields(job: JobRow, row: ItemRow, detail: ItemDetail) -> Row:
     return {
         "job_id": job.id,
         "prompt_id": row.completion.prompt_id,
         "prompt_external_id": row.completion.prompt.external_id,
         "completion_id": row.completion_id,
-        "completion_external_id": completion.get("id"),
+        "completion_external_id": detail.completion.id,
         "policy": row.completion.policy,
-        "step": completion.get("step"),
+        "step": detail.completion.step,
         "rubric": f"{row.rubric.name}@{row.rubric.version}",
         "rubric_digest": row.rubric.digest,
         "judge": job.judge.name,
@@ -79,10 +79,42 @@ def _line(job: JobRow, row: ItemRow) -> dict[str, Any]:
         "formula": row.formula,
         "vetoed_by": row.vetoed_by,
         "null_reason": row.null_reason,
+        "prompt": detail.prompt.text,
+        "completion": detail.completion.text,
     }
 
 
-def plain_verdict(verdict: Verdict) -> dict[str, Any]:
+def _item_rows(fields: Row, detail: ItemDetail) -> Iterator[Row]:
+    """Yield the one row of an item: its texts, its messages where they are more than a text, and its verdicts."""
+    messages = detail.prompt.messages
+    several = len(messages) > 1 or messages[0].role != "user"
+    yield fields | {
+        "prompt_messages": [message.openai for message in messages] if several else None,
+        "completion_messages": [message.openai for message in detail.completion.messages] or None,
+        "verdicts": [
+            {**_criterion(part, "text"), **plain_verdict(part.verdict), **_share(part)}
+            for part in detail.parts
+            if part.verdict is not None
+        ],
+    }
+
+
+def _verdict_rows(fields: Row, detail: ItemDetail) -> Iterator[Row]:
+    for part in detail.parts:
+        if part.verdict is not None:
+            yield {**fields, **_criterion(part, "criterion_text"), **plain_verdict(part.verdict), **_share(part)}
+
+
+def _criterion(part: Contribution, text: str) -> Row:
+    one = part.criterion
+    return {"criterion": one.key, text: one.text, "weight": one.weight, "kind": one.kind}
+
+
+def _share(part: Contribution) -> Row:
+    return {"contribution": part.contribution, "gain": part.gain}
+
+
+def plain_verdict(verdict: Verdict) -> Row:
     """Return a verdict as JSON data, without the fields that are not set."""
     return verdict.model_dump(mode="json", exclude_none=True, exclude=None if verdict.evidence else {"evidence"})
 
@@ -112,14 +144,10 @@ def export_pairs(db: Database, job_id: int, stream: TextIO, *, min_margin: float
             for group in page:
                 found = pairs.of_group(session, job, group, min_margin)
                 for pair in found.preferences:
-                    _write_json(stream, found.line(pair))
+                    write_json(stream, found.line(pair))
                 counts.written += len(found.preferences)
                 counts.close += found.close
                 counts.same += found.same
         if not page:
             return counts
         after = page[-1]
-
-
-def _write_json(stream: TextIO, line: dict[str, Any]) -> None:
-    stream.write(json.dumps(line, ensure_ascii=False, allow_nan=False) + "\n")

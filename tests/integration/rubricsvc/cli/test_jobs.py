@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyarrow import parquet
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 
@@ -67,6 +68,45 @@ def test_submit_show_and_export(ready: Cli, tmp_path: Path) -> None:
     verdicts = ready("verdicts", "list", "--job", 1, "--json").lines
     assert len(verdicts) == 3 and {verdict["verdict"]["outcome"] for verdict in verdicts} == {"scored"}
     assert ready("verdicts", "list", "--outcome", "failed", "--json").out == ""
+
+
+def test_export_writes_each_format(ready: Cli, tmp_path: Path) -> None:
+    assert ready("jobs", "submit", "--judge", "quick", "--wait").code == 0
+    lines = ready("jobs", "export", 1).lines
+    assert [(line["prompt"], line["completion"]) for line in lines] == [("What is one?", "1"), ("What is two?", "2")]
+    assert ready("jobs", "export", 1, "--format", "csv").out == ready("jobs", "export", 1, "--csv").out
+    assert len(ready("jobs", "export", 1, "--long").lines) == 3
+    for name in ("rewards.parquet", "rewards.csv", "rewards.jsonl"):
+        assert ready("jobs", "export", 1, "--out", tmp_path / name).code == 0
+    assert parquet.read_table(tmp_path / "rewards.parquet").column("completion").to_pylist() == ["1", "2"]
+    assert (tmp_path / "rewards.csv").read_text().startswith("job_id,")
+    assert json.loads((tmp_path / "rewards.jsonl").read_text().splitlines()[0]) == lines[0]
+    assert ready("jobs", "export", 1, "--format", "datasets", "--long", "--out", tmp_path / "set").code == 0
+    assert parquet.read_table(tmp_path / "set" / "data").num_rows == 3
+    again = ready("jobs", "export", 1, "--format", "datasets", "--out", tmp_path / "set")
+    assert again.code == 2 and parquet.read_table(tmp_path / "set" / "data").num_rows == 3
+
+
+@pytest.mark.parametrize(
+    "args", [["--format", "parquet"], ["--format", "datasets"], ["--csv", "--format", "parquet"], ["--pairs", "--long"]]
+)
+def test_export_refuses_options_that_do_not_fit(ready: Cli, args: list[str]) -> None:
+    ready("jobs", "submit", "--judge", "quick")
+    ran = ready("jobs", "export", 1, *args)
+    assert (ran.code, ran.out) == (2, "")
+
+
+def test_export_neutralizes_formulas_in_csv(ready: Cli) -> None:
+    stdin = json.dumps({"id": "-1+1", "name": "=cmd", "prompt": "@SUM(A1)", "criteria": [{"key": "+k", "text": "=1"}]})
+    ready("rubrics", "import", "-", stdin=stdin)
+    hostile = {"prompt_id": "-1+1", "text": "\t=1", "policy": "=HYPERLINK(1)", "id": "@id"}
+    assert ready("jobs", "submit", "-", "--judge", "quick", "--wait", stdin=json.dumps(hostile)).code == 0
+    for options in (["--csv"], ["--csv", "--long"]):
+        (row,) = csv.DictReader(ready("jobs", "export", 1, *options).out.splitlines())
+        assert not [value for value in row.values() if value and value[0] in "=+-@\t\r"]
+        assert (row["policy"], row["prompt_external_id"], row["rubric"]) == ("'=HYPERLINK(1)", "'-1+1", "'=cmd@1")
+        assert (row["completion_external_id"], row["prompt"]) == ("'@id", "'@SUM(A1)")
+    assert (row["criterion"], row["criterion_text"]) == ("'+k", "'=1")
 
 
 def test_submit_again_gives_the_same_job(ready: Cli) -> None:

@@ -8,7 +8,18 @@ import pytest
 from jinja2 import UndefinedError
 
 from rubricsvc.cli import output
-from rubricsvc.cli.output import cell, clean, open_output, print_table, progress_bar, render_html, shorten, show
+from rubricsvc.cli.output import (
+    cell,
+    clean,
+    open_output,
+    print_table,
+    progress_bar,
+    render_html,
+    replaced,
+    shorten,
+    show,
+)
+from rubricsvc.errors import ConflictError
 
 
 def test_clean_replaces_control_characters() -> None:
@@ -57,6 +68,23 @@ def test_open_output_leaves_no_partial_file(tmp_path: Path) -> None:
     with open_output(out) as stream:
         stream.write("whole")
     assert out.read_text() == "whole"
+
+
+def test_replaced_writes_a_folder_as_a_whole(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    with pytest.raises(KeyboardInterrupt), replaced(out) as part:
+        part.mkdir()
+        (part / "half").write_text("half")
+        raise KeyboardInterrupt
+    assert not list(tmp_path.iterdir())
+    (tmp_path / "out.part").mkdir()  # what a killed process left
+    with replaced(out) as part:
+        part.mkdir()
+        (part / "file").write_text("whole")
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+    with pytest.raises(ConflictError), replaced(out):
+        pass
+    assert (out / "file").read_text() == "whole"
 
 
 def test_progress_bar_prints_the_end_once_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,18 +1,23 @@
-"""Lines of results and of preference pairs."""
+"""Files of results, and lines of preference pairs."""
 
 from __future__ import annotations
 
 import csv
 import io
 import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
+from pyarrow import parquet
 
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.verdict import Verdict
-from rubricsvc.errors import NotFoundError
-from rubricsvc.services import exporting
-from rubricsvc.services.exporting import PairCounts, export_job, export_pairs
+from rubricsvc.errors import InvalidError, NotFoundError
+from rubricsvc.services import exporting, result_files
+from rubricsvc.services.exporting import PairCounts, ResultCounts, export_pairs, result_pages
 from rubricsvc.store import leases
 from rubricsvc.store.session import Database
 from tests.rows import RUBRIC, item_result, submit_job
@@ -40,21 +45,102 @@ def stream() -> io.StringIO:
     return io.StringIO()
 
 
-def test_export_job_writes_json_lines(db: Database, job: int, stream: io.StringIO) -> None:
-    assert export_job(db, job, stream, as_csv=False) == 1
-    lines = [json.loads(line) for line in stream.getvalue().splitlines()]
-    assert [line["reward"] for line in lines] == [0.0, 0.5, 0.5, None]
-    assert [line["completion_id"] for line in lines] == [1, 2, 3, 4]
-    assert {(line["rubric"], line["judge"], line["prompt_id"]) for line in lines} == {("test@1", "test", 1)}
-    assert [verdict["criterion"] for verdict in lines[0]["verdicts"]] == ["c1", "c2", "c3"]
+def pages(db: Database, job: int, *, long: bool = False) -> Iterator[list[dict[str, Any]]]:
+    return result_pages(db, job, ResultCounts(), long=long)
 
 
-def test_export_job_writes_csv_with_one_header(db: Database, job: int, stream: io.StringIO) -> None:
-    assert export_job(db, job, stream, as_csv=True) == 1
+def test_result_pages_have_texts_and_contributions(db: Database, job: int) -> None:
+    counts = ResultCounts()
+    rows = [row for page in result_pages(db, job, counts) for row in page]
+    assert counts == ResultCounts(items=4, rows=4, without_reward=1, without_verdict=0)
+    assert [row["reward"] for row in rows] == [0.0, 0.5, 0.5, None]
+    assert [row["completion_id"] for row in rows] == [1, 2, 3, 4]
+    assert {(row["rubric"], row["judge"], row["prompt"]) for row in rows} == {("test@1", "test", "What is a rubric?")}
+    assert rows[1]["completion"] == "answer 1" and rows[1]["completion_messages"] is None
+    verdicts = rows[1]["verdicts"]
+    assert [(one["criterion"], one["text"], one["weight"], one["kind"]) for one in verdicts] == [
+        (f"c{n}", f"Says thing number {n}.", n, "judged") for n in (1, 2, 3)
+    ]
+    assert sum(one["contribution"] for one in verdicts) == pytest.approx(0.5)
+    assert [one["gain"] for one in verdicts] == pytest.approx([1 / 12, 2 / 12, 3 / 12])
+    assert rows[3]["verdicts"][0]["contribution"] is None
+
+
+def test_result_pages_long_have_a_row_for_each_verdict(db: Database, job: int) -> None:
+    rows = [row for page in pages(db, job, long=True) for row in page]
+    assert [(row["completion_id"], row["criterion"]) for row in rows] == [
+        (c, f"c{n}") for c in range(1, 5) for n in (1, 2, 3)
+    ]
+    assert rows[4]["criterion_text"] == "Says thing number 2." and rows[4]["completion"] == "answer 1"
+    assert (rows[9]["outcome"], rows[9]["reason"]) == ("failed", "timeout")
+
+
+def test_write_json_lines_writes_one_a_row(db: Database, job: int, stream: io.StringIO) -> None:
+    result_files.write_json_lines(pages(db, job), stream)
+    assert [json.loads(line)["completion_id"] for line in stream.getvalue().splitlines()] == [1, 2, 3, 4]
+
+
+def test_write_csv_has_one_header(db: Database, job: int, stream: io.StringIO) -> None:
+    result_files.write_csv(pages(db, job), stream, long=False)
     rows = list(csv.DictReader(io.StringIO(stream.getvalue())))
     assert [row["reward"] for row in rows] == ["0.0", "0.5", "0.5", ""]
     assert json.loads(rows[1]["values"]) == {"c1": 0.5, "c2": 0.5, "c3": 0.5}
+    assert rows[1]["completion"] == "answer 1"
     assert rows[3]["failed"] == "c1:timeout c2:timeout c3:timeout"
+
+
+def test_write_csv_long_has_a_row_for_each_verdict(db: Database, job: int, stream: io.StringIO) -> None:
+    result_files.write_csv(pages(db, job, long=True), stream, long=True)
+    rows = list(csv.DictReader(io.StringIO(stream.getvalue())))
+    assert len(rows) == 12
+    assert (rows[3]["value"], rows[3]["weight"], rows[9]["reason"]) == ("0.5", "1.0", "timeout")
+
+
+def test_write_csv_neutralizes_text_but_no_numbers(stream: io.StringIO) -> None:
+    row = {"policy": "=1+1", "prompt": "@SUM(A1)", "completion": "+1", "prompt_external_id": "-2", "reward": -0.5}
+    verdict = {"criterion": "=c", "reason": "timeout", "contribution": None}
+    result_files.write_csv([[row | {"verdicts": [verdict]}]], stream, long=False)
+    (read,) = csv.DictReader(io.StringIO(stream.getvalue()))
+    assert {name: read[name] for name in row} == {
+        "policy": "'=1+1",
+        "prompt": "'@SUM(A1)",
+        "completion": "'+1",
+        "prompt_external_id": "'-2",
+        "reward": "-0.5",
+    }
+    assert read["failed"] == "'=c:timeout"
+
+
+@pytest.mark.parametrize("long", [False, True])
+def test_write_parquet_has_a_row_group_for_each_page(db: Database, job: int, tmp_path: Path, long: bool) -> None:
+    path = tmp_path / "rewards.parquet"
+    result_files.write_parquet(pages(db, job, long=long), path, long=long)
+    assert parquet.ParquetFile(path).num_row_groups == 4 // exporting.RESULTS_PER_PAGE or 1
+    rows = [row for page in pages(db, job, long=long) for row in page]
+    read = parquet.read_table(path).to_pylist()
+    for expected, found in zip(rows, read, strict=True):
+        for name in found.keys() - {"verdicts"}:
+            assert found[name] == expected.get(name), name
+    if not long:
+        assert read[1]["verdicts"][0]["text"] == "Says thing number 1." and read[1]["verdicts"][0]["value"] == 0.5
+
+
+def test_write_dataset_splits_into_shards(
+    db: Database, job: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(result_files, "ROWS_PER_SHARD", 2)
+    result_files.write_dataset(pages(db, job), tmp_path / "set", long=False, title="Job")
+    shards = sorted((tmp_path / "set" / "data").iterdir())
+    assert len(shards) == 4 // max(2, exporting.RESULTS_PER_PAGE) or 1
+    assert [row["completion_id"] for shard in shards for row in parquet.read_table(shard).to_pylist()] == [1, 2, 3, 4]
+    _, front_matter, _ = (tmp_path / "set" / "README.md").read_text().split("---\n")
+    (config,) = yaml.safe_load(front_matter)["configs"]
+    assert config["data_files"] == [{"split": "train", "path": "data/*.parquet"}]
+
+
+def test_write_parquet_refuses_numbers_that_do_not_fit(tmp_path: Path) -> None:
+    with pytest.raises(InvalidError):
+        result_files.write_parquet([[{"step": 2**70}]], tmp_path / "x.parquet", long=True)
 
 
 def test_export_pairs_leaves_out_ties(db: Database, job: int, stream: io.StringIO) -> None:
@@ -65,6 +151,6 @@ def test_export_pairs_leaves_out_ties(db: Database, job: int, stream: io.StringI
 
 def test_export_rejects_unknown_job(db: Database) -> None:
     with pytest.raises(NotFoundError):
-        export_job(db, 7, io.StringIO(), as_csv=False)
+        list(pages(db, 7))
     with pytest.raises(NotFoundError):
         export_pairs(db, 7, io.StringIO(), min_margin=0.0)
