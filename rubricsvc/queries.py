@@ -84,6 +84,14 @@ class ItemFilters(Paging):
     verdicts: bool = Field(True, description="Include the verdicts.")
 
 
+class ReportQuery(BaseModel):
+    """Parameters of a job's report."""
+
+    completions: Whole = Field(
+        10, ge=0, le=MAX_LIMIT, description="Worst and best completions, and those without a reward: so many each."
+    )
+
+
 class PairFilters(Paging):
     """Parameters of the list of a job's preference pairs."""
 

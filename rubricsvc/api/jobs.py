@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Response
+from fastapi.responses import HTMLResponse
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
@@ -13,16 +14,22 @@ from rubricsvc.api.errors import error_responses
 from rubricsvc.api.pagination import paginate
 from rubricsvc.api.request import Db, IdInPath
 from rubricsvc.core.job_comparison import JobComparison
-from rubricsvc.queries import CompareQuery, ItemFilters, JobFilters, JobQuery, PairFilters, RescoreQuery
+from rubricsvc.errors import InvalidError
+from rubricsvc.queries import CompareQuery, ItemFilters, JobFilters, JobQuery, PairFilters, ReportQuery, RescoreQuery
 from rubricsvc.schemas import Item, NewJob, Page, PreferencePair, RetriedJob, StoredJob
 from rubricsvc.services import comparing
+from rubricsvc.services.job_results import read_results
 from rubricsvc.services.submitting import with_rubrics
 from rubricsvc.store import completions, jobs, judges, pairs, workers
 from rubricsvc.store.session import PUBLISHED, Database
 from rubricsvc.store.tables import JobRow
 from rubricsvc.store.verdicts import for_items
+from rubricsvc.web.jobs import render_job
 
 router = APIRouter(prefix="/jobs", tags=["jobs"], route_class=StrictRoute)
+
+MAX_REPORT_ITEMS = 2000
+"""About 4 seconds of reading."""
 
 
 def _of(row: JobRow, **fields: object) -> StoredJob:
@@ -96,6 +103,21 @@ def page_items(db: Db, job_id: IdInPath, query: Annotated[ItemFilters, Query()])
         return [Item.of(row, policy=row.completion.policy, verdicts=tuple(by_item.get(row.id, ()))) for row in rows]
 
     return paginate(db, fetch, lambda item: item, query)
+
+
+@router.get(
+    "/{job_id}/report",
+    response_model=None,
+    responses={**error_responses(404), 200: {"content": {"text/html": {"schema": {"type": "string"}}}}},
+)
+def get_report(db: Db, job_id: IdInPath, query: Annotated[ReportQuery, Query()]) -> HTMLResponse:
+    """Get the report of a job as one HTML page that loads nothing: of at most 2,000 items, since it reads them all."""
+    with db.read() as session:
+        total = jobs.progress(session, jobs.get(session, job_id).id).total
+    if total > MAX_REPORT_ITEMS:
+        message = f"job {job_id} has {total} items; a report over HTTP is limited to {MAX_REPORT_ITEMS}"
+        raise InvalidError(message, hint=f"write it on the service's machine: `rubricsvc jobs report {job_id}`")
+    return HTMLResponse(render_job(read_results(db, job_id, extremes=query.completions)))
 
 
 @router.get("/{job_id}/pairs", responses=error_responses(404))

@@ -182,12 +182,9 @@ def _baseline_note(suite: SuiteResult) -> str:
 
 def _write_html(path: Path, judge: Judge, audit: Audit) -> None:
     """Write the report to ``path``. Text of models and attackers is escaped, and the page loads nothing."""
-    filters = {
-        "clean": output.clean,
-        "number": lambda value: output.number(value, missing="–"),
-        "percent": lambda value: f"{100 * (value or 0.0):.2f}%",
-    }
-    page = output.render_html(Path(__file__).with_name("audit_report.html.j2"), filters, judge=judge, audit=audit)
+    from rubricsvc.web.pages import render
+
+    page = render("audit.html.j2", judge=judge, audit=audit)
     with output.open_output(path) as stream:
         stream.write(page)
 

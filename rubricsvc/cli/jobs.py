@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
+from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -114,6 +115,28 @@ def show_(
         records = {name: [one.record() for one in value] for name, value in extremes.items() if name != "null_reasons"}
         job.data.update(extremes | records)
     _print(job, as_json, {} if as_json else extremes)
+
+
+@app.command("report")
+def report_(
+    job_id: Id,
+    *,
+    completions: Annotated[
+        int, typer.Option(min=0, max=1000, help="Worst and best completions, and those without a reward: so many each.")
+    ] = 10,
+    out: Annotated[Path | None, typer.Option(help="HTML file.", show_default="stdout")] = None,
+) -> None:
+    """Write a report of a job as one HTML page: rewards, criteria, the worst and the best completions.
+
+    The page holds everything in itself, needs no script and loads nothing.
+    """
+    from rubricsvc.services.job_results import read_results
+    from rubricsvc.web.jobs import render_job
+
+    with database() as db, output.progress_bar("report") as bar:
+        results = read_results(db, job_id, extremes=completions, on_progress=bar.update)
+    with output.open_output(out) as stream:
+        stream.write(render_job(results))
 
 
 @app.command("items")

@@ -9,7 +9,7 @@ import re
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from importlib.resources import files
 from pathlib import Path
@@ -196,17 +196,6 @@ def write_example(name: str, file: Path, force: bool, next_command: str) -> None
         raise ConflictError(f"{file} exists", hint="name another file, or overwrite it with --force")
     file.write_bytes(files("rubricsvc.formats").joinpath(name).read_bytes())
     echo(f"wrote {file}; edit it, then run `{next_command} {file}`")
-
-
-def render_html(template: Path, filters: Mapping[str, Callable[..., Any]], **values: Any) -> str:
-    """Render ``template`` with texts escaped; an undefined value is an error."""
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
-    loader = FileSystemLoader(template.parent)
-    options: dict[str, Any] = {"undefined": StrictUndefined, "trim_blocks": True, "lstrip_blocks": True}
-    environment = Environment(loader=loader, autoescape=True, **options)
-    environment.filters |= filters
-    return environment.get_template(template.name).render(values)
 
 
 @contextmanager

@@ -6,16 +6,15 @@ import json
 import platform
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
 from rubricsvc.cli.demo.charts import question_chart, render_svg, reward_chart
 from rubricsvc.cli.demo.folder import DemoSize
 from rubricsvc.cli.demo.pipeline import JUDGE, POLICY
 from rubricsvc.cli.demo.results import QuestionResult, by_key, examples
-from rubricsvc.cli.output import number, render_html
 from rubricsvc.core.rubric import Criterion
 from rubricsvc.core.verdict import Verdict
+from rubricsvc.web.pages import render
 
 _PACKAGES = ("rubricsvc", "torch", "transformers", "sqlalchemy", "celery")
 
@@ -34,12 +33,8 @@ def render_report(
     charts = {"questions": render_svg(question_chart(written))}
     if steps:
         charts["curve"] = render_svg(reward_chart(steps))
-    return render_html(
-        Path(__file__).with_name("report.html.j2"),
-        {
-            "number": lambda value: number(value, missing="–", digits=2),
-            "signed": lambda value: "–" if value is None else f"{value:+.2f}",
-        },
+    return render(
+        "demo.html.j2",
         summary=figures,
         size=size,
         results=results,

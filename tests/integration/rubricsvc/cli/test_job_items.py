@@ -1,8 +1,9 @@
-"""`rubricsvc jobs show --worst`, `jobs items`: what each completion got, and why."""
+"""`rubricsvc jobs show --worst`, `jobs items` and `jobs report`: what each completion got, and why."""
 
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -75,3 +76,13 @@ def test_items_are_sorted_and_paged(job: Cli) -> None:
     assert [one["id"] for one in job("jobs", "items", 1, "--policy", "h", "--json").lines] == [2]
     assert job("jobs", "items", 2).code == UNAVAILABLE
     assert "dose@1" in job("jobs", "items", 1).out
+
+
+def test_report_writes_one_page(job: Cli, tmp_path: Path) -> None:
+    ran = job("jobs", "report", 1, "--out", tmp_path / "job.html")
+    page = (tmp_path / "job.html").read_text(encoding="utf-8")
+    assert ran.code == 0 and ran.out == "" and str(tmp_path / "job.html") in ran.err
+    assert page.startswith("<!doctype html>") and page.count("<article") == 7
+    assert job("jobs", "report", 1, "--completions", 1).out.count("<article") == 3
+    assert job("jobs", "report", 9, "--out", tmp_path / "none.html").code == UNAVAILABLE
+    assert not (tmp_path / "none.html").exists()

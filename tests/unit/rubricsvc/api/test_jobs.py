@@ -9,6 +9,7 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import Connection, event
 
+from rubricsvc.api import jobs as api
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.verdict import Usage, Verdict, Vote
 from rubricsvc.store import jobs, leases
@@ -319,3 +320,15 @@ def test_jobs_items_without_a_rubric_are_refused(filled: TestClient) -> None:
     status, answer = submit(filled, {"judge": "j", "items": [{"completion_id": 1}, {"completion_id": 3}]})
     assert (status, answer["error"]["path"]) == (422, "items.1")
     assert submit(filled, {"judge": "j", "items": [{"completion_id": 99}]})[0] == 404
+
+
+def test_jobs_report_is_a_page(filled: TestClient, db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, job = submit(filled)
+    work_off(db, fail=1)
+    path = f"/v1/jobs/{job['id']}/report"
+    response = filled.get(path, params={"completions": 1})
+    assert response.headers["content-type"] == "text/html; charset=utf-8"
+    assert response.text.startswith("<!doctype html>") and response.text.count("<article") == 1
+    assert filled.get("/v1/jobs/99/report").status_code == 404
+    monkeypatch.setattr(api, "MAX_REPORT_ITEMS", 1)
+    assert (filled.get(path).status_code, filled.get(path).json()["error"]["code"]) == (422, "invalid")

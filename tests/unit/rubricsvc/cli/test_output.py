@@ -5,7 +5,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from jinja2 import UndefinedError
 
 from rubricsvc.cli import output
 from rubricsvc.cli.output import (
@@ -14,7 +13,6 @@ from rubricsvc.cli.output import (
     open_output,
     print_table,
     progress_bar,
-    render_html,
     replaced,
     shorten,
     show,
@@ -109,11 +107,3 @@ def test_progress_bar_estimates_the_time_left_from_the_first_update(
         bar.update(6, 20, "")
     first, second = capsys.readouterr().err.splitlines()
     assert "5/20" in first and "6/20" in second and "0:04:12" in second
-
-
-def test_render_html_escapes_and_filters_text(tmp_path: Path) -> None:
-    template = tmp_path / "page.html.j2"
-    template.write_text("{% if text %}\n<p>{{ text|twice }}</p>\n{% endif %}")
-    assert render_html(template, {"twice": lambda text: text * 2}, text="<b>") == "<p>&lt;b&gt;&lt;b&gt;</p>\n"
-    with pytest.raises(UndefinedError):
-        render_html(template, {"twice": str})

@@ -1,0 +1,237 @@
+"""The results of a whole job for a report, read page by page: only counts and the extreme completions are kept."""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from rubricsvc.core.contributions import Contribution, contributions
+from rubricsvc.core.distribution import Distribution, bounds, distribution
+from rubricsvc.core.jobs import JobProgress, JobSummary
+from rubricsvc.core.judge import Judge
+from rubricsvc.core.panel import total_usage
+from rubricsvc.core.verdict import Usage
+from rubricsvc.services import job_items
+from rubricsvc.services.job_items import ItemDetail
+from rubricsvc.store import items, jobs, verdicts
+
+if TYPE_CHECKING:
+    from rubricsvc.store.session import Database
+    from rubricsvc.store.tables import ItemRow
+
+ITEMS_PER_PAGE = 200
+EXTREMES = 10
+"""Worst and best completions of a report, and those without a reward, by default."""
+
+Progress = Callable[[int, int, str], None]
+
+
+@dataclass
+class CriterionTotals:
+    """Sums over the completions of a job for a criterion, or for all criteria of a tag or a group.
+
+    ``lost`` sums the gains if met over the ``rewarded`` completions, ``values`` the values of the ``scored`` verdicts.
+    """
+
+    name: str
+    text: str = ""
+    kind: str = ""
+    weights: set[float] = field(default_factory=set)
+    completions: int = 0
+    rewarded: int = 0
+    scored: int = 0
+    met: int = 0
+    failed: int = 0
+    abstained: int = 0
+    vetoes: int = 0
+    values: float = 0.0
+    lost: float = 0.0
+
+    @property
+    def mean_value(self) -> float | None:
+        """The mean value of the scored verdicts."""
+        return self.values / self.scored if self.scored else None
+
+    @property
+    def met_share(self) -> float | None:
+        """The share of scored verdicts with a value of 0.5 or more."""
+        return self.met / self.scored if self.scored else None
+
+    @property
+    def mean_lost(self) -> float | None:
+        """What it took from the reward of a completion, on average."""
+        return self.lost / self.rewarded if self.rewarded else None
+
+    def add(self, parts: Iterable[Contribution], *, rewarded: bool) -> None:
+        """Add the criteria of one completion."""
+        self.completions += 1
+        self.rewarded += rewarded
+        for part in parts:
+            self.weights.add(part.criterion.weight)
+            self.vetoes += part.vetoes
+            self.lost += part.gain or 0.0
+            if part.verdict is None:
+                continue
+            self.failed += part.verdict.outcome == "failed"
+            self.abstained += part.verdict.outcome == "abstained"
+            if part.verdict.value is not None:
+                self.scored += 1
+                self.met += part.verdict.value >= 0.5
+                self.values += part.verdict.value
+
+
+@dataclass(frozen=True)
+class JobHeader:
+    """What was submitted, and when."""
+
+    id: int
+    name: str
+    status: str
+    judge: Judge
+    created_at: datetime
+    finished_at: datetime | None
+    budget: float | None
+    spent: float
+    min_coverage: float | None
+
+
+@dataclass(frozen=True)
+class JobResults:
+    """The results of a job.
+
+    Attributes:
+        rubrics: Completions by rubric (name@version); ``formulas`` by the formula of their reward.
+        low: The left end of the histograms, ``high`` the right one.
+        policies: The distribution of rewards by policy, the highest mean first.
+        criteria: By key and text, the ones that took most in all first; ``tags`` and ``groups`` likewise.
+        usage: Tokens and cost of the verdicts, reused ones included; None if no verdict has any.
+        without_reward: The first ones by id; ``null_reasons`` counts all.
+    """
+
+    job: JobHeader
+    progress: JobProgress
+    summary: JobSummary
+    rubrics: Counter[str]
+    formulas: Counter[str]
+    low: float
+    high: float
+    rewards: Distribution | None
+    policies: dict[str, Distribution]
+    criteria: Sequence[CriterionTotals]
+    tags: Sequence[CriterionTotals]
+    groups: Sequence[CriterionTotals]
+    usage: Usage | None
+    worst: Sequence[ItemDetail]
+    best: Sequence[ItemDetail]
+    without_reward: Sequence[ItemDetail]
+    null_reasons: dict[str, int]
+
+
+def read_results(
+    db: Database, job_id: int, *, extremes: int = EXTREMES, on_progress: Progress = lambda *_: None
+) -> JobResults:
+    """Read the results of a job, finished or not.
+
+    Raises:
+        NotFoundError: no such job.
+    """
+    with db.read() as session:
+        job = jobs.get(session, job_id)
+        names = JobHeader.__dataclass_fields__.keys() - {"judge"}
+        header = JobHeader(judge=job.judge.value, **{name: getattr(job, name) for name in names})
+        progress, summary = jobs.progress(session, job_id), jobs.summary(session, job_id)
+    totals = _read_totals(db, job_id, lambda done: on_progress(done, progress.total, ""))
+    with db.read() as session:
+        job = jobs.get(session, job_id)
+        return JobResults(
+            job=header,
+            progress=progress,
+            summary=summary,
+            rubrics=totals.rubrics,
+            formulas=totals.formulas,
+            criteria=_costliest_first(totals.criteria),
+            tags=_costliest_first(totals.tags),
+            groups=_costliest_first(totals.groups),
+            usage=totals.usage,
+            worst=job_items.worst(session, job, extremes),
+            best=job_items.best(session, job, extremes),
+            without_reward=job_items.without_reward(session, job, extremes),
+            null_reasons=items.null_reasons(session, job_id),
+            **totals.distributions(),
+        )
+
+
+def _read_totals(db: Database, job_id: int, on_page: Callable[[int], None]) -> _Totals:
+    totals, after, done = _Totals(), 0, 0
+    while True:
+        with db.read() as session:
+            least = jobs.get(session, job_id).min_coverage
+            rows = jobs.results(session, job_id, after=after, limit=ITEMS_PER_PAGE)
+            rubrics = {row.rubric_id: row.rubric.value for row in rows}
+            found = verdicts.for_items(session, [row.id for row in rows])
+            for row in rows:
+                parts = contributions(rubrics[row.rubric_id], found.get(row.id, []), min_coverage=least)
+                totals.add(row, parts)
+        if not rows:
+            return totals
+        after, done = rows[-1].id, done + len(rows)
+        on_page(done)
+
+
+def _costliest_first(rows: Mapping[Any, CriterionTotals]) -> list[CriterionTotals]:
+    return sorted(rows.values(), key=lambda row: (-row.lost, -row.failed, row.name, row.text))
+
+
+class _Totals:
+    """Sums over the items of a job: memory grows with its distinct criteria, and by two numbers an item."""
+
+    def __init__(self) -> None:
+        self.rubrics: Counter[str] = Counter()
+        self.formulas: Counter[str] = Counter()
+        self.criteria: dict[tuple[str, str], CriterionTotals] = {}
+        self.tags: dict[str, CriterionTotals] = {}
+        self.groups: dict[str, CriterionTotals] = {}
+        self.usage: Usage | None = None
+        self._rewards: dict[str, tuple[array[float], array[int]]] = {}  # by policy: rewards, and their prompts
+
+    def add(self, row: ItemRow, parts: Sequence[Contribution]) -> None:
+        """Add one item."""
+        self.rubrics[f"{row.rubric.name}@{row.rubric.version}"] += 1
+        if row.reward is not None:
+            self.formulas[str(row.formula)] += 1
+            values, prompts = self._rewards.setdefault(row.completion.policy, (array("d"), array("q")))
+            values.append(row.reward)
+            prompts.append(row.completion.prompt_id)
+        self.usage = total_usage([self.usage, *(part.verdict.usage for part in parts if part.verdict)])
+        tags: dict[str, list[Contribution]] = {}
+        groups: dict[str, list[Contribution]] = {}
+        for part in parts:
+            criterion = part.criterion
+            key = criterion.key, criterion.text
+            own = self.criteria.setdefault(key, CriterionTotals(*key, kind=criterion.kind))
+            own.add([part], rewarded=row.reward is not None)
+            for tag in criterion.tags:
+                tags.setdefault(tag, []).append(part)
+            if criterion.group:
+                groups.setdefault(criterion.group[0], []).append(part)
+        for named, sums in ((tags, self.tags), (groups, self.groups)):
+            for name, members in named.items():
+                sums.setdefault(name, CriterionTotals(name)).add(members, rewarded=row.reward is not None)
+
+    def distributions(self) -> dict[str, Any]:
+        """Return the distribution of all rewards and by policy, over the same range."""
+        values = [value for part, _ in self._rewards.values() for value in part]
+        prompts = [prompt for _, part in self._rewards.values() for prompt in part]
+        low, high = bounds(min(values, default=0.0), max(values, default=1.0))
+        policies = {name: distribution(*part, low, high) for name, part in self._rewards.items()}
+        ranked = sorted(policies.items(), key=lambda item: -(item[1].mean.value or 0.0) if item[1] else 0.0)
+        return {
+            "low": low,
+            "high": high,
+            "rewards": distribution(values, prompts, low, high),
+            "policies": dict(ranked),
+        }

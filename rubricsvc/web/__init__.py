@@ -1,0 +1,1 @@
+"""Pages: self-contained HTML, rendered from values by templates. They need no script and load nothing."""

@@ -1,0 +1,60 @@
+"""Render pages: texts are escaped, and characters that hide or reorder text are made visible."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+_HIDDEN = re.compile(
+    "[\0-\x08\x0b-\x1f\x7f-\x9f\u200b\u202a-\u202e\u2060-\u206f\ufeff\ud800-\udfff\U000e0000-\U000e007f]"
+)
+"""Controls other than tab and line feed, overrides of direction, invisible characters, tags, lone surrogates.
+
+Joiners and marks of direction are part of scripts and emoji.
+"""
+
+
+def visible(text: str) -> str:
+    """Replace each character that hides or reorders text by U+FFFD."""
+    return _HIDDEN.sub("\ufffd", text.replace("\r\n", "\n"))
+
+
+def number(value: float | None, digits: int = 2) -> str:
+    """Return the number with fixed digits and without "-0.00"; a dash for None."""
+    return "–" if value is None else f"{value:z.{digits}f}".replace("-", "−")
+
+
+def signed(value: float | None, digits: int = 2) -> str:
+    """Return the number with its sign; a dash for None."""
+    return "–" if value is None else f"{value:+.{digits}f}".replace("-", "−")
+
+
+def percent(share: float | None) -> str:
+    """Return a share as a CSS length or a figure in percent; None is 0."""
+    return f"{100 * (share or 0.0):.4g}%"
+
+
+def render(template: str, **values: Any) -> str:
+    """Render a template of this package; an undefined value is an error."""
+    return _environment().get_template(template).render(values)
+
+
+@cache
+def _environment() -> Environment:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+    from markupsafe import Markup
+
+    environment = Environment(
+        loader=PackageLoader("rubricsvc.web"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=lambda value: visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value,
+    )
+    environment.filters |= {"number": number, "signed": signed, "percent": percent}
+    return environment
