@@ -28,7 +28,9 @@ def export(
     *,
     format: Annotated[
         ResultFormat | None,
-        typer.Option(help="Format; `datasets` is a folder for Hugging Face.", show_default="by the ending, or jsonl"),
+        typer.Option(
+            help="Format; `datasets` is a folder for Hugging Face.", show_default="by the ending of --out, else jsonl"
+        ),
     ] = None,
     long: Annotated[bool, typer.Option("--long", help="Write a row for each verdict.")] = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Write CSV.", hidden=True)] = False,

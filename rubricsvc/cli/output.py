@@ -200,12 +200,15 @@ def write_example(name: str, file: Path, force: bool, next_command: str) -> None
 
 @contextmanager
 def open_output(out: Path | None) -> Iterator[TextIO]:
-    """Open stdout, or a file that is replaced as a whole when the block succeeds."""
+    """Open stdout, a device or a pipe, or a file that is replaced as a whole when the block succeeds."""
     if out is None:
         yield sys.stdout
-        return
-    with replaced(out) as part, part.open("w", encoding="utf-8", newline="") as stream:
-        yield stream
+    elif _is_special(out):
+        with out.open("w", encoding="utf-8", newline="") as stream:
+            yield stream
+    else:
+        with replaced(out) as part, part.open("w", encoding="utf-8", newline="") as stream:
+            yield stream
 
 
 @contextmanager
@@ -213,8 +216,10 @@ def replaced(out: Path) -> Iterator[Path]:
     """Name a path to write a file or folder at, which replaces ``out`` as a whole when the block succeeds.
 
     Raises:
-        ConflictError: ``out`` is a folder that is not empty.
+        ConflictError: ``out`` is a folder that is not empty, or a device or a pipe.
     """
+    if _is_special(out):
+        raise ConflictError(f"{out} is no file", hint="name a file")
     if out.is_dir() and any(out.iterdir()):
         raise ConflictError(f"the folder {out} is not empty", hint="name another one, or remove it")
     part = out.with_name(out.name + ".part")
@@ -226,6 +231,11 @@ def replaced(out: Path) -> Iterator[Path]:
         _remove(part)
         raise
     echo(f"wrote {out}")
+
+
+def _is_special(path: Path) -> bool:
+    """Whether this is a device or a pipe, such as /dev/null: there is nothing to replace."""
+    return path.exists() and not path.is_file() and not path.is_dir()
 
 
 def _remove(path: Path) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import re
 import sys
 from pathlib import Path
@@ -66,6 +67,20 @@ def test_open_output_leaves_no_partial_file(tmp_path: Path) -> None:
     with open_output(out) as stream:
         stream.write("whole")
     assert out.read_text() == "whole"
+
+
+def test_open_output_writes_into_a_pipe(tmp_path: Path) -> None:
+    """A device or a pipe, such as /dev/null, must not be replaced by a file."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)  # an open reader, so that opening to write does not block
+    with open_output(pipe) as stream:
+        stream.write("text")
+    assert os.read(reader, 100) == b"text"
+    os.close(reader)
+    assert pipe.is_fifo()
+    with pytest.raises(ConflictError), replaced(pipe):
+        pass
 
 
 def test_replaced_writes_a_folder_as_a_whole(tmp_path: Path) -> None:
