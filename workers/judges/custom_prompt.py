@@ -30,7 +30,7 @@ from workers.judges.template import JudgeTemplate, SharedPrompt, TextTemplate, s
 from workers.judges.untrusted import clean
 from workers.judges.written import value_on_scale
 
-VERSION = "3"
+VERSION = "4"
 """As in the other modes: raise it when the same prompt would be sent, or the same reply parsed, in another way."""
 
 _FILE = Path(__file__).parent / "prompts" / "custom" / "endings.txt"

@@ -22,7 +22,7 @@ from workers.judges.replies import ParsedReply
 from workers.judges.requests import AskedCriterion, JudgeCall, render_criterion
 from workers.judges.template import JudgeTemplate, SharedPrompt
 
-VERSION = "2"
+VERSION = "3"
 """Part of the questions' fingerprint. Raise it when the same rubric would be asked in other words, or the same reply
 read in another way: by a change of ``options``, the cleaning in ``untrusted``, ``verdicts`` or ``normalize_token``."""
 

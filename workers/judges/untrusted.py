@@ -3,8 +3,10 @@
 Removed: control, format, bidirectional, tag and variation characters, which can carry words that a model reads and a
 person does not see. Kept, because scripts need them: a joiner (U+200C, U+200D) between two characters of a script that
 joins or of an emoji, one U+FE0E or U+FE0F after a symbol, and visible format characters such as Arabic number signs.
-Role tokens of chat formats (``<|im_end|>``, ``[INST]``) get a look-alike as first bracket, because tokenizers turn them
-into turns even inside a message. Nothing is cut off. Changes here change what judges read: raise ``VERSION`` in the
+Role tokens of chat formats (``<|im_end|>``, ``[INST]``) get a look-alike as first bracket, because servers turn them
+into turns even inside a message (models in this process do not: `workers.engines.local.conversation`). Neither vLLM
+(its pull requests 11691 and 31735 were not merged) nor llama.cpp (its issue 26309) has an option against it that holds.
+Nothing is cut off. Changes here change what judges read: raise ``VERSION`` in the
 modes with them.
 """
 
@@ -41,12 +43,14 @@ _OPENING = f"[]\uff3b{_LEFT}"  # to look for these first is many times faster
 _WORDS = (  # control tokens that look like tags; none of them is a tag of HTML but <s>
     r"s|[be]o[a-z]|(?:start|end|begin)_(?:of|function)_\w+|</?SYS|sop|role|escape"
     r"|(?i:(?:bos|eos|eop|eot|pad|unk|cls|sep|mask)(?:_token)?)|(?:seed|minimax):\w+|longcat_\w+|\[\S{1,64}\]"
+    r"|\u7528\u6237|AI|TOKENS_UNUSED_\d+|osagent_mode"  # MiniCPM's user and assistant, InternLM, Kimi
     r"|fim[_-]\w+|think|tool_(?:calls?|responses?|sep|results?)|arg_(?:key|value)|\w+_soft_token"
     r"|(?:unused|reserved|extra_id|special|SPECIAL|control|custom_token|special_token|unused_token)[_-]?\d+"
 )
 _SQUARE = (
     r"INST|THINK|SYSTEM_PROMPT|MODEL_SETTINGS|AVAILABLE_TOOLS|TOOL_(?:CALLS|RESULTS|CONTENT)|[gs]MASK|@?[BE]OS@?|EOT"
     r"|(?:start|end)_header_id|(?:extra_id|control)_\d+|\|\w+\||PREFIX|SUFFIX|MIDDLE|IMG(?:_BREAK|_END)?|(?:BEGIN_)?AUDIO"
+    r"|CALL_ID|TRANSCRIBE|unused\d+|UNUSED_TOKEN_\d+|(?:BEGIN|END) FINAL RESPONSE"  # Mistral, Pangu, InternLM, Apriel
 )
 _ROLE_TOKEN = re.compile(
     rf"[{_LEFT}](?=/?[|｜][^\s{_LEFT}{_RIGHT}][^\n{_LEFT}{_RIGHT}]{{0,64}}[{_RIGHT}]"  # <|im_end|>, <｜User｜>, <|turn>
@@ -55,8 +59,7 @@ _ROLE_TOKEN = re.compile(
     rf"|[\[\uff3b](?=/?(?:{_SQUARE})[\]\uff3d])"
     r"|\](?=~!?b[\[\]])|\[(?=e~\[)"
 )
-"""Covers Llama, Qwen, Mistral, Gemma, DeepSeek, GLM, Phi, gpt-oss, Granite, Command, Kimi, EXAONE, Seed,
-MiniMax, Ling and LongCat."""
+"""Covers the models in ``TEMPLATES`` of tests/unit/workers/judges/test_untrusted.py, which has the sources."""
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 

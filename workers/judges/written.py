@@ -30,7 +30,7 @@ from workers.judges.requests import AskedCriterion, JudgeCall, join_notes, raw_t
 from workers.judges.template import JudgeTemplate, SharedPrompt, load
 from workers.judges.untrusted import clean
 
-VERSION = "5"
+VERSION = "6"
 """Part of the questions' fingerprint. Raise it when the same rubric would be asked in other words, or the same reply
 parsed in another way: by a change of the level names, the schema, the cleaning in ``untrusted``, or the parsing."""
 
