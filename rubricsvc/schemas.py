@@ -322,6 +322,7 @@ class ImportedFile(Wire):
     new: dict[str, int] = Field(description="Rows that were added, by noun.")
     existing: dict[str, int] = Field(description="Rows that existed before, by noun.")
     rubric_ids: tuple[int, ...]
+    rubrics: tuple[str, ...] = Field((), description="The rubrics as name@version.")
     completion_ids: tuple[int, ...]
     label_ids: tuple[int, ...]
     omitted_labels: int = Field(description="Labels whose rubric or completion was not imported.")

@@ -19,7 +19,7 @@ from workers import checks
 _FORMATS = ", ".join(FORMATS)
 
 MOST_NAMES = 5
-"""New rubrics that are named outside of --json."""
+"""Rubrics that are named outside of --json."""
 
 File = Annotated[str, typer.Argument(help="File; - is stdin.", show_default=False)]
 Format = Annotated[str | None, typer.Option(help=f"{_FORMATS}.", show_default="detected")]
@@ -59,12 +59,12 @@ def import_and_report(file: str, format: str | None, as_json: bool, **options: A
         result = import_into(session, source, format, **options)
     report(result)
     data: dict[str, Any] = fields_of(result, "new", "existing")
-    names = result.new_rubrics
+    names = result.rubrics
     more = [] if as_json else [f"and {len(names) - MOST_NAMES} more"] * (len(names) > MOST_NAMES)
-    data |= {"new_rubrics": names if as_json else names[:MOST_NAMES] + more}
+    data |= {"rubrics": names if as_json else names[:MOST_NAMES] + more}
     if as_json:
         skipped = [fields_of(error, "line", "column", "path", "code", "message") for error in result.skipped]
-        data |= {"skipped": skipped, "skipped_count": result.skipped_count}
+        data |= {"new_rubrics": result.new_rubrics, "skipped": skipped, "skipped_count": result.skipped_count}
     if as_json or result.skipped_records:
         data["skipped_records"] = result.skipped_records
     show(data, as_json)

@@ -28,6 +28,8 @@ from rubricsvc.core.rubric import Rubric
 from rubricsvc.errors import InvalidError
 from rubricsvc.formats import (
     cherrl,
+    completions,
+    criteria_csv,
     deep_research_bench,
     gsm8k,
     healthbench,
@@ -85,6 +87,7 @@ FORMATS = {
     "llmbar": _format(preferences.llmbar, "input output_1 output_2 label"),
     "evalbiasbench": _format(preferences.evalbiasbench, "bias instruction response1 response2"),
     "gsm8k": _format(gsm8k.read, "question ground_truth"),
+    "criteria_csv": Format(criteria_csv.read, ()),
     "cherrl": _format(cherrl.read, "sample_id prompt_input model_output"),
 }
 
@@ -172,6 +175,16 @@ def detect(file: InputFile) -> str:
         return "native"  # no other format is YAML; and after a line that is not JSON, its error is what matters
     if "prompt" in fields and fields.issubset(native.FIELDS):
         return "native"  # a prompt alone
+    is_csv = file.path.suffix.lower() in (".csv", ".tsv")
+    if is_csv and "criterion" in fields:
+        return "criteria_csv"
     message = f"its first record has the fields {', '.join(sorted(fields)[:6])}" if fields else "has no fields"
     hint = f"name it with --format (format=): {', '.join(FORMATS)}"
+    if completions.matches(first):
+        hint = "these are completions without rubrics: import them with `rubricsvc completions import`"
+    elif is_csv:
+        hint = (
+            "name the columns criterion, weight (of a rubric), or prompt, text, policy (of completions, for"
+            " `rubricsvc completions import`)"
+        )
     raise file_error(file.location, "unknown_format", f"unknown format: {message}", hint)

@@ -1,4 +1,4 @@
-"""Completions without rubrics: JSONL, one a line, with the prompt that each answers or the id of that prompt.
+"""Completions without rubrics: JSONL or CSV, one a line, with the prompt that each answers or the id of that prompt.
 
 A line has ``prompt`` (text or messages) or ``prompt_id`` (text: a prompt's id in the file it was imported from, or else
 in the database; a number: in the database), the answer as ``completion`` or ``text`` or a whole trajectory as
@@ -47,6 +47,8 @@ def read(entry: Entry) -> Iterator[tuple[CompletionLine, Location]]:
         message = f"expected completion (or text, or messages), found {' and '.join(texts) or 'none'}"
         entry.add("missing", message)
     completion = {name: data[name] for name in Completion.model_fields if name in data}
+    if isinstance(step := data.get("step"), str) and step.isdecimal():
+        completion["step"] = int(step)  # of a CSV, whose cells are texts
     if "completion" in data:
         completion["text"] = data["completion"]
     fields = {"completion": completion, "prompt_id": data.get("prompt_id")}

@@ -14,7 +14,7 @@ from typing import Any, BinaryIO, TypeVar, cast
 from pydantic import ValidationError
 
 from rubricsvc.core.validation_messages import field_messages
-from rubricsvc.formats import json_records, yaml_records
+from rubricsvc.formats import csv_records, json_records, yaml_records
 from rubricsvc.formats.errors import FileErrors, InvalidFileError, Location, file_error
 from rubricsvc.formats.record import Entry, RubricCheck
 
@@ -23,13 +23,16 @@ T = TypeVar("T")
 MAX_TEXT = 256 * 1024 * 1024
 """Bytes of a file that is not JSONL."""
 HEAD = 8192
-_KINDS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "json", ".yaml": "yaml", ".yml": "yaml"}
+_KINDS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "json", ".yaml": "yaml", ".yml": "yaml"} | {
+    ".csv": "csv",
+    ".tsv": "csv",
+}
 
 
 class InputFile:
     """A file to read, or a folder.
 
-    Its records are YAML, JSON or JSONL by the ending of its name. With another ending they are JSONL if the first
+    Its records are YAML, JSON, JSONL or CSV by the ending of its name. With another ending they are JSONL if the first
     character is ``{`` (JSON if the line ends there), else YAML.
     """
 
@@ -80,13 +83,15 @@ class InputFile:
             self._entries = self._read()
         return self._entries
 
-    def parse(self, parse: Callable[[Entry], Iterable[T]]) -> Iterator[T]:
+    def parse(self, parse: Callable[[Entry], Iterable[T]], entries: Iterable[Entry] | None = None) -> Iterator[T]:
         """Yield what ``parse`` makes of each valid record; the errors of the others are added to ``errors``.
+
+        ``entries`` are records that were made of those of the file.
 
         Raises:
             InvalidFileError: the file cannot be read to its end; it has the errors of the records before, too.
         """
-        for entry in self._all_entries():
+        for entry in self._all_entries() if entries is None else entries:
             parsed: list[T] = []
             entry.check = self.check
             try:
@@ -119,6 +124,8 @@ class InputFile:
                 documents = json_records.read_lines(stream, self.name, self.errors, self.max_values)
             elif kind == "json":
                 documents = json_records.read_document(self._text(stream), self.name, self.errors, self.max_values)
+            elif kind == "csv":
+                documents = csv_records.read(self._text(stream), self.name, self.max_values)
             else:
                 documents = yaml_records.read(self._text(stream), self.name, self.max_values)
             for number, (data, location, errors) in enumerate(documents, start=1):

@@ -53,6 +53,8 @@ class ImportResult:
     existing: dict[str, int] = field(default_factory=dict)
     """Rows that existed before, by noun."""
     rubric_ids: list[int] = field(default_factory=list)
+    rubrics: list[str] = field(default_factory=list)
+    """The rubrics of the file, as ``name@version``."""
     new_rubrics: list[str] = field(default_factory=list)
     """Rubrics that were added, as ``name@version``."""
     completions: list[ImportedCompletion] = field(default_factory=list)
@@ -270,6 +272,7 @@ class _Importer:
         row = rubrics.add(self.session, rubric, name=given_name or own_name, prompt_id=prompt_id)
         if added(self.session)["rubrics"] > before:
             self.result.new_rubrics.append(f"{row.name}@{row.version}")
+        self.result.rubrics.append(f"{row.name}@{row.version}")
         self.result.rubric_ids.append(row.id)
         if (newest := rubrics.get(self.session, row.name).version) > row.version:
             self.result.superseded[f"{row.name}@{row.version}"] = newest

@@ -49,12 +49,15 @@ def test_init_trajectory_is_scored_step_by_step(cli: Cli) -> None:
 
 def test_import_again_changes_nothing(cli: Cli, rubric_file: Path) -> None:
     first = cli("rubrics", "import", rubric_file, "--json").json
-    assert first == FIRST | {"skipped": [], "new_rubrics": ["first@1", "second@1"]}
+    names = ["first@1", "second@1"]
+    assert first == FIRST | {"skipped": [], "rubrics": names, "new_rubrics": names}
     again = cli("rubrics", "import", rubric_file, "--json")
     assert again.code == 0
     assert again.json["new"] == {"prompts": 0, "rubrics": 0, "completions": 0}
     assert again.json["existing"] == {"prompts": 2, "rubrics": 2, "completions": 0}
     assert "2 prompts, 2 rubrics" in again.err
+    assert (again.json["rubrics"], again.json["new_rubrics"]) == (names, [])
+    assert "first@1, second@1" in cli("rubrics", "import", rubric_file).out
 
 
 def test_import_of_an_earlier_version_names_the_newest(cli: Cli, tmp_path: Path) -> None:
