@@ -12,6 +12,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from sqlalchemy.exc import DataError
 from starlette.exceptions import HTTPException
+from starlette.routing import BaseRoute, Match
 
 from rubricsvc.core.validation_messages import FieldPath, field_messages
 from rubricsvc.errors import InvalidError, MalformedError, RubricsvcError, TooLargeError, UnavailableError
@@ -60,14 +61,21 @@ def from_exception(error: Exception) -> RubricsvcError:
 def install(app: FastAPI) -> None:
     """Register the exception handlers."""
 
-    def handle(_request: Request, error: Exception) -> JSONResponse:
+    def handle(request: Request, error: Exception) -> JSONResponse:
         response = error_response(from_exception(error))
-        if isinstance(error, HTTPException):
-            response.headers.update(error.headers or {})  # Allow, of a wrong method
+        if response.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+            response.headers["Allow"] = ", ".join(_allowed(request))
         return response
 
     for kind in (RubricsvcError, RequestValidationError, HTTPException, *AWAY, DataError, OverflowError):
         app.add_exception_handler(kind, handle)
+
+
+def _allowed(request: Request) -> list[str]:
+    """Return the methods of all routes with the path of a request; the framework names those of the first."""
+    routes: list[BaseRoute] = request.app.routes
+    matching = (route for route in routes if route.matches(request.scope)[0] is not Match.NONE)
+    return sorted({method for route in matching for method in getattr(route, "methods", None) or ()})
 
 
 def _of_validation(raised: Sequence[Any]) -> RubricsvcError:

@@ -50,13 +50,14 @@ def validate(validators: ValidatorsDep, new: Json[GraderBody]) -> GraderBody:
     return new
 
 
-@router.post("/graders/run", responses=error_responses(404))
+@router.post("/graders/run", responses=error_responses(404, 409))
 @router.post(f"{_ALIAS}/run", include_in_schema=False)
 async def run(db: Db, validators: ValidatorsDep, settings: SettingsDep, new: Json[NewRun]) -> GraderRun:
     """Run a grader on one sample and wait for the reward.
 
     A grader's `model` is the name of a judge, or else the model of the newest judge that has it. If the grader gives no
-    number, `reward` is null and the flags give the reason. 404: unknown judge. 503: no worker in time; repeat the same
+    number, `reward` is null and the flags give the reason. 404: unknown judge. 409: the
+    same run is a job with a budget. 503: no worker in time; repeat the same
     request to continue.
     """
     began = time.monotonic()

@@ -56,7 +56,8 @@ def submit(
 ) -> StoredJob:
     """Submit a scoring job. Without an Idempotency-Key the same judge and items return the same job.
 
-    201 for a new job, 200 for an existing one, 409 if the key was used with another judge or other items.
+    201 for a new job, 200 for an existing one, 409 if the key was used with another judge or other items, or if the job
+    exists with another budget or without one.
     """
     try:
         with db.write() as session:
@@ -143,7 +144,7 @@ def cancel(db: Db, job_id: IdInPath) -> StoredJob:
     return _load(db, job_id)
 
 
-@router.post("/{job_id}/rescore", status_code=201, responses={**error_responses(404), 200: {"model": StoredJob}})
+@router.post("/{job_id}/rescore", status_code=201, responses={**error_responses(404, 409), 200: {"model": StoredJob}})
 def rescore(
     db: Db,
     job_id: IdInPath,
@@ -153,7 +154,7 @@ def rescore(
     """Score a job's completions under the newest version of its rubrics, as a new job.
 
     Stored verdicts are reused: after a change of weights or of `min_coverage` no judge is asked. 200 where nothing has
-    changed.
+    changed, 409 if the job exists with another budget.
     """
     with db.write() as session:
         job = jobs.rescore(session, job_id, **query.model_dump())

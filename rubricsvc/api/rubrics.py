@@ -17,9 +17,12 @@ from rubricsvc.store import prompts, rubrics
 router = APIRouter(prefix="/rubrics", tags=["rubrics"], route_class=StrictRoute)
 
 
-@router.post("", status_code=201, responses=error_responses(404))
+@router.post("", status_code=201, responses=error_responses(404, 409))
 def add(db: Db, validators: ValidatorsDep, new: Json[NewRubric]) -> StoredRubric:
-    """Store a rubric as the next version of its name. Identical content under a name is the same version."""
+    """Store a rubric as the next version of its name. Identical content under a name is the same version.
+
+    409 if that version belongs to another prompt.
+    """
     validators.rubric(new.rubric)
     with db.write() as session:
         if new.prompt_id is not None:

@@ -56,7 +56,8 @@ def submit(
 ) -> None:
     """Submit completions for scoring: all stored ones, or those of a file.
 
-    Submitting the same judge, completions, rubrics and --min-coverage again gives the same job.
+    Submitting the same judge, completions, rubrics and --min-coverage again gives the same job; the budget must be the
+    same too.
     """
     with database() as db:
         source, imported = input_file(file) if file is not None else None, None

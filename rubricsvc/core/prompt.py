@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, Literal
 
-from pydantic import Field, JsonValue, model_validator
+from pydantic import ConfigDict, Field, JsonValue, model_validator
 
 from rubricsvc.core.base import Name, Value
 from rubricsvc.core.fingerprint import canonical_json, digest
@@ -15,11 +15,50 @@ from rubricsvc.core.fingerprint import canonical_json, digest
 Role = Literal["system", "developer", "user", "assistant", "tool"]
 
 
+def _describe_call(schema: Any) -> None:
+    """Describe both shapes of a tool call in its JSON schema."""
+    properties = schema.pop("properties")
+    properties["arguments"] |= {"anyOf": [{"type": properties["arguments"].pop("type")}, {"type": "object"}]}
+    called = {"name": properties["name"], "arguments": properties["arguments"]}
+    openai = {
+        "id": properties["id"],
+        "type": {"const": "function"},
+        "index": {"type": "integer"},
+        "function": _object(called, "name"),
+    }
+    del schema["type"], schema["required"], schema["additionalProperties"]
+    schema["anyOf"] = [_object(properties, "name"), _object(openai, "function")]
+
+
+def _describe_message(schema: Any) -> None:
+    """Describe in the JSON schema of a message what OpenAI's shape has beyond ours."""
+    part = {"type": "object", "properties": {"type": {"const": "text"}, "text": {"type": "string"}}}
+    texts = [{"type": "string"}, {"type": "array", "items": part | {"required": ["type", "text"]}}]
+    properties = schema["properties"]
+    properties["content"] = {"title": "Content", "anyOf": [*texts, {"type": "null"}]}
+    properties |= {name: {"type": "null"} for name in _UNSET_BY_OPENAI}
+    schema["required"].remove("content")
+    schema["anyOf"] = [
+        {"properties": {"content": {"anyOf": texts}}, "required": ["content"]},
+        {"properties": {"tool_calls": {"type": "array", "minItems": 1}}, "required": ["tool_calls"]},
+    ]
+
+
+def _object(properties: dict[str, Any], required: str) -> dict[str, Any]:
+    return {"type": "object", "properties": properties, "required": [required], "additionalProperties": False}
+
+
+_UNSET_BY_OPENAI = ("refusal", "audio", "function_call")
+"""Fields of OpenAI's messages that are accepted if they are null."""
+
+
 class ToolCall(Value):
     """A tool call of a message. ``arguments`` is the model's text, usually a JSON object.
 
     OpenAI's shape, ``{id, type, function: {name, arguments}}``, and arguments that are a mapping are accepted too.
     """
+
+    model_config = ConfigDict(json_schema_extra=_describe_call)
 
     name: str
     arguments: str = ""
@@ -53,6 +92,8 @@ class Message(Value):
     OpenAI's shape is accepted too: null content beside tool calls, or a list of text parts.
     """
 
+    model_config = ConfigDict(json_schema_extra=_describe_message)
+
     role: Role
     content: str
     name: str | None = None
@@ -67,9 +108,9 @@ class Message(Value):
         content, calls = given.get("content"), given.get("tool_calls")
         if content is None and calls:
             content = ""
-        elif isinstance(content, list) and all(isinstance(p, dict) and p.get("type") == "text" for p in content):
-            content = "".join(str(part.get("text", "")) for part in content)
-        unset = {name for name in ("refusal", "audio", "function_call") if given.get(name) is None}
+        elif isinstance(content, list) and all(map(_is_text_part, content)):
+            content = "".join(part["text"] for part in content)
+        unset = {name for name in _UNSET_BY_OPENAI if given.get(name) is None}
         read = {name: value for name, value in given.items() if name not in unset}
         if content is not None:
             read["content"] = content
@@ -93,6 +134,10 @@ class Message(Value):
                 for call in self.tool_calls
             ]
         return data
+
+
+def _is_text_part(part: Any) -> bool:
+    return isinstance(part, dict) and part.get("type") == "text" and isinstance(part.get("text"), str)
 
 
 class Document(Value):

@@ -49,7 +49,7 @@ def submit(
     Raises:
         NotFoundError: no such judge or rubric.
         InvalidError: no completion has a rubric, or a budget is given for a judge without a price.
-        ConflictError: the key belongs to another job.
+        ConflictError: the key belongs to another job, or the job exists with another budget.
     """
     judge = judges.get(session, judge_ref)
     pairs, no_rubric = select(session, imported, rubric=rubric, policy=policy, limit=limit)

@@ -58,7 +58,8 @@ def submit(
     instead of the rubrics' own. ``budget`` is in US dollars.
 
     Raises:
-        ConflictError: The key was used for other items, another judge or another ``min_coverage``.
+        ConflictError: The key was used for other items, another judge or another ``min_coverage``, or the job exists
+            with another budget.
         InvalidError: There is nothing to score, a rubric belongs to another prompt, a name is too long, the judge's
             price is unknown, or ``min_coverage`` is not in [0, 1].
     """
@@ -86,6 +87,7 @@ def submit(
         job = session.scalars(select(JobRow).where(JobRow.key == values["key"])).one()
         if job.content_key != content_key:
             raise ConflictError(f"idempotency key {key!r} belongs to another job: {job.id}", hint="choose another key")
+        _reject_other_budget(job, budget)
         return job
     rows = [{"job_id": job_id, "judge_id": judge_id, "completion_id": c, "rubric_id": r} for c, r in pairs]
     for chunk in batched(rows):
@@ -112,6 +114,7 @@ def rescore(
     ``versions`` are rubric versions to use in place of the newest, as `rubrics.get` takes them.
 
     Raises:
+        ConflictError: The job, or an earlier rescore of it, has another budget.
         InvalidError: The job has no rubric of a given name.
     """
     job = get(session, job_id)
@@ -128,6 +131,8 @@ def rescore(
     items = {(completion_id, rubric_ids[name]) for completion_id, _, name in scored}
     least = job.min_coverage if min_coverage is None else min_coverage
     if least == job.min_coverage and items == {(completion_id, rubric_id) for completion_id, rubric_id, _ in scored}:
+        if budget is not None:
+            _reject_other_budget(job, budget)
         return job
     new = submit(session, judge_id=job.judge_id, items=items, name=job.name, budget=budget, min_coverage=least)
     if least != job.min_coverage and PUBLISHED in session.info:  # only a new job publishes
@@ -135,6 +140,16 @@ def rescore(
         finish(session, [new.id])
         session.expire_all()
     return get(session, new.id)
+
+
+def _reject_other_budget(job: JobRow, budget: float | None) -> None:
+    if budget == job.budget:
+        return
+    has, given = ("no budget" if one is None else f"a budget of ${one:g}" for one in (job.budget, budget))
+    raise ConflictError(
+        f"job {job.id} has the same completions, rubrics and judge and {has}, and this request has {given}",
+        hint=f"change the budget with `rubricsvc jobs retry {job.id} --budget DOLLARS`, or submit with the same one",
+    )
 
 
 def _wake_workers(session: Session, judge_id: int, items: int) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from rubricsvc.api.app import create_app, set_state
 from rubricsvc.api.request import Validators
@@ -19,6 +20,23 @@ Serve = Callable[..., TestClient]
 
 RUBRIC = {"criteria": [{"key": "a", "text": "Says a.", "weight": 2}, {"key": "b", "text": "Says b."}]}
 JUDGE = {"name": "j", "model": "m"}
+
+
+class DeclaredStatuses:
+    """Middleware that fails a test whose response has a status that the endpoint does not declare in OpenAPI."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def send_declared(message: Message) -> None:
+            route = scope.get("route")
+            if message["type"] == "http.response.start" and getattr(route, "include_in_schema", False):
+                declared = {route.status_code or 200, 405, *route.responses}
+                assert message["status"] in declared, (scope["method"], route.path, message["status"])
+            await send(message)
+
+        await self.app(scope, receive, send_declared)
 
 
 @cache
@@ -41,7 +59,7 @@ def serve(db: Database) -> Iterator[Serve]:
     ) -> TestClient:
         app = _app(len(clients))
         set_state(app, Settings(database_url=db.url, **fields), db, validators)
-        clients.append(TestClient(app, base_url=url, client=(peer, 50000)))
+        clients.append(TestClient(DeclaredStatuses(app), base_url=url, client=(peer, 50000)))
         return clients[-1]
 
     yield make

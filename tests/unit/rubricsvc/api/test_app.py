@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import jsonschema
 import pytest
 from fastapi.testclient import TestClient
 from hypothesis import HealthCheck, given, settings
@@ -117,6 +118,48 @@ def test_openapi_body_examples_are_accepted(openapi: dict[str, Any], http: TestC
             example = {"completions": [example]}
         path = "/v1/" + {"NewCompletion": "completions"}.get(name, f"{name[3:].lower()}s")
         assert http.post(path, json=example).status_code == 201, name
+
+
+CALL = {"name": "f", "arguments": "{}"}
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"content": "a"},
+        {"content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b", "annotations": []}]},
+        {"content": [{"type": "text", "text": 1}]},
+        {"content": [{"type": "text"}]},
+        {"content": [{"type": "image_url", "image_url": {}}]},
+        {"content": None},
+        {"content": 1},
+        {},
+        {"tool_calls": []},
+        {"tool_calls": [CALL]},
+        {"content": None, "tool_calls": [CALL], "refusal": None, "audio": None},
+        {"content": 1, "tool_calls": [CALL]},
+        {"content": "a", "refusal": "no"},
+        {"content": "a", "tool_calls": None},
+        {"content": "a", "tool_calls": [{"name": "f"}, {"name": "f", "id": None}]},
+        {"content": "a", "tool_calls": [{"name": "f", "arguments": {"x": [1, None]}}]},
+        {"content": "a", "tool_calls": [{"name": "f", "arguments": [1]}]},
+        {"content": "a", "tool_calls": [{"name": "f", "arguments": None}]},
+        {"content": "a", "tool_calls": [{"arguments": "{}"}]},
+        {"content": "a", "tool_calls": [{"function": CALL, "type": "function", "id": "1", "index": 0}]},
+        {"content": "a", "tool_calls": [{"function": {"name": "f", "arguments": {"x": 1}}}]},
+        {"content": "a", "tool_calls": [{"function": {"arguments": "{}"}}]},
+        {"content": "a", "tool_calls": [{"function": CALL, "type": "custom"}]},
+        {"content": "a", "tool_calls": [{**CALL, "type": "function"}]},
+        {"content": "a", "tool_calls": ["f"]},
+    ],
+)
+def test_openapi_describes_the_messages_that_are_accepted(
+    openapi: dict[str, Any], http: TestClient, message: dict[str, Any]
+) -> None:
+    schema = {"$ref": "#/components/schemas/NewPrompt", "components": openapi["components"]}
+    body = {"prompt": {"messages": [{"role": "assistant", **message}]}}
+    accepted = http.post("/v1/prompts", json=body).status_code == 201
+    assert accepted == jsonschema.Draft202012Validator(schema).is_valid(body)
 
 
 def leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:

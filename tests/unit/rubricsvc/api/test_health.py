@@ -38,7 +38,8 @@ def test_health_endpoints_answer_head_and_name_allowed_methods(http: TestClient)
     assert http.head("/healthz").status_code == http.head("/readyz").status_code == 200
     refused = http.put("/v1/jobs")
     assert (refused.status_code, refused.json()["error"]["code"]) == (405, "method_not_allowed")
-    assert refused.headers["allow"]
+    assert refused.headers["allow"] == "GET, POST"
+    assert http.delete("/healthz").headers["allow"] == "GET, HEAD"
 
 
 def test_readyz_old_schema_is_503(http: TestClient, db: Database) -> None:

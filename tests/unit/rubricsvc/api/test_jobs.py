@@ -64,6 +64,28 @@ def test_jobs_submit_same_key_other_body_is_409(filled: TestClient) -> None:
     assert (status, answer["error"]["code"]) == (409, "conflict")
 
 
+@pytest.mark.parametrize("key", [None, "k"])
+def test_jobs_submit_and_rescore_with_another_budget_is_409(filled: TestClient, key: str | None) -> None:
+    priced = {"name": "paid", "model": "m", "endpoint": {"price": {"prompt": 1, "completion": 1}}}
+    assert filled.post("/v1/judges", json={"judge": priced}).status_code == 201
+    body = {**BODY, "judge": "paid"}
+    status, job = submit(filled, {**body, "budget": 5}, key)
+    assert (status, job["budget"]) == (201, 5)
+    assert submit(filled, {**body, "budget": 5.0}, key)[0] == 200
+    for other in ({"budget": 4}, {"budget": 50}, {}):
+        status, answer = submit(filled, body | other, key)
+        assert (status, answer["error"]["code"]) == (409, "conflict"), other
+        assert "jobs retry 1 --budget" in answer["error"]["hint"]
+    assert [filled.post("/v1/jobs/1/rescore", params={"budget": n}).status_code for n in (5, 6)] == [200, 409]
+    assert filled.post("/v1/jobs/1/rescore").status_code == 200, "which is the job itself"
+    changed = {"criteria": [{**RUBRIC["criteria"][0], "weight": 9}, RUBRIC["criteria"][1]]}
+    assert filled.post("/v1/rubrics", json={"name": "r", "rubric": changed, "prompt_id": 1}).status_code == 201
+    found = [filled.post("/v1/jobs/1/rescore", params={"budget": n}).status_code for n in (3, 3, 4)]
+    assert found == [201, 200, 409]
+    assert filled.post("/v1/jobs/2/retry", params={"budget": 4}).status_code == 200
+    assert filled.post("/v1/jobs/1/rescore", params={"budget": 4}).json()["id"] == 2
+
+
 def test_jobs_submit_without_key_is_idempotent_by_content(filled: TestClient) -> None:
     assert [submit(filled)[0], submit(filled)[0]] == [201, 200]
 

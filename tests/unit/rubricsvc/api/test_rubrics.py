@@ -36,6 +36,13 @@ def test_rubrics_add_rejects_invalid(filled: TestClient) -> None:
         assert filled.post("/v1/rubrics", json=body).status_code == status
 
 
+def test_rubrics_add_for_another_prompt_is_409(filled: TestClient) -> None:
+    other = {"prompt": {"messages": [{"role": "user", "content": "How?"}]}}
+    assert filled.post("/v1/prompts", json=other).json()["id"] == 2
+    answer = filled.post("/v1/rubrics", json={"name": "r", "rubric": RUBRIC, "prompt_id": 2})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (409, "conflict")
+
+
 @pytest.mark.parametrize("check", [{"name": "horoscope"}, {"name": "contains", "args": {"n": 1}}])
 def test_rubrics_add_rejects_unknown_checks(serve: Serve, check: object) -> None:
     http = serve(validators=Validators(rubric=validate))
