@@ -53,7 +53,7 @@ def test_closed_output_does_not_undo_the_work(cli: Cli, tmp_path: Path, ends: st
         ("jobs submit rubric.yaml --judge j", "jobs"),
         ("keys create me", "keys"),
     ):
-        line = f"({sys.executable} -m rubricsvc.cli.main {command}; echo $? > code) {ends}"
+        line = f"({sys.executable} -m rubricsvc {command}; echo $? > code) {ends}"
         subprocess.run(["bash", "-c", line], check=True, cwd=tmp_path, stderr=subprocess.DEVNULL)
         assert (tmp_path / "code").read_text() == "0\n"
         assert len(cli(listed, "list", "--json").lines) == 1, command
@@ -63,7 +63,7 @@ def test_closed_stderr_does_not_end_a_wait(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "rubric.yaml").write_text("{name: r, prompt: Why?, criteria: [Says so.], completions: [So.]}\n")
     with scripted_server(labels(Yes=0.75, No=0.25)) as server:
         add_judge(cli, "j", engine="openai_http", model="scripted", endpoint={"base_url": server.url})
-        command = f"{sys.executable} -m rubricsvc.cli.main jobs submit rubric.yaml --judge j --wait"
+        command = f"{sys.executable} -m rubricsvc jobs submit rubric.yaml --judge j --wait"
         line = f"({command}; echo $? > code) 2>&1 | true"
         subprocess.run(["bash", "-c", line], check=True, cwd=tmp_path)
     assert (tmp_path / "code").read_text() == "0\n", "the exit code is of the job"
