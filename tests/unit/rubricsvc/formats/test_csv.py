@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from rubricsvc.formats import InputFile, InvalidFileError, load
+from rubricsvc.formats.csv_cells import neutralized
 from rubricsvc.services.importing import COMPLETIONS, RECORDS, import_file
 from rubricsvc.store import completions, prompts
 from rubricsvc.store.session import Database
@@ -97,3 +98,11 @@ def test_import_file_reads_completions_from_csv(db: Database, path: Path) -> Non
         first, second = (row.value for row in completions.page(session))
     assert (first.text, first.policy, first.step) == ("1", "mine", 3)
     assert (second.text, second.policy, second.step) == ("2", "", None)
+
+
+def test_load_reads_cells_that_a_csv_export_neutralized(path: Path) -> None:
+    text = "=1+1, or so"
+    path.write_text(f"""criterion,weight\n"{neutralized(text)}",-1\n'Quoted' words\n""")
+    (record,) = load(path)
+    assert record.rubric is not None
+    assert [(one.text, one.weight) for one in record.rubric.criteria] == [(text, -1.0), ("'Quoted' words", 1.0)]
