@@ -107,7 +107,8 @@ def _hints(job: JobRow, progress: JobProgress, summary: JobSummary, over_budget:
         share = (
             f"{summary.quotes_not_found} of {summary.quotes} quotes ({summary.quotes_not_found / summary.quotes:.0%})"
         )
-        yield f"{share} are not in the completions; `require_evidence` in a judge file fails such verdicts"
+        fails = "; `require_evidence` in a judge file fails such verdicts" * (not job.judge.value.require_evidence)
+        yield f"{share} are not in the completions{fails}"
     if summary.voting.get("saved", 0.0) < 0:
         yield "the cascade cost more than its last judge alone: add one with a narrower `band`, or use the last judge"
 

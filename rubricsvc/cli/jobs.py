@@ -202,7 +202,7 @@ def rescore(
         done = complete_answered(db, new_id)
         completed, stored = done.completed, done.stored
         if not exists:
-            completed, stored = completed + copied.finished, stored + copied.verdicts
+            completed, stored = completed + copied.finished, stored + copied.written_verdicts
         verdicts = f"{counted(stored, 'verdict')} stored before, {done.to_ask} to ask"
         echo(f"{counted(completed, 'completion')} rescored without asking; {verdicts}")
         _end(db, new_id, wait, as_json)
