@@ -68,7 +68,7 @@ def _row(row: JudgeRow, audit: AuditRow | None = None) -> dict[str, Any]:
     try:
         calibrated = row.value.calibrated
     except InvalidError as invalid:
-        error = f"{invalid.message}; {invalid.hint}"
+        error = f"{invalid.hint}: {invalid.message}"  # tables cut the end
     return {
         "id": row.id,
         "name": row.name,
