@@ -117,6 +117,7 @@ class LabelFilters(Paging):
     completion_id: Id | None = None
     rubric_id: Id | None = None
     annotator: Name | None = None
+    job_id: Id | None = Field(None, description="Filter by the completions of a job.")
 
 
 class ImportQuery(BaseModel):

@@ -1,8 +1,9 @@
 """Labels without records: JSONL, one a line, of completions and rubrics that are in the database.
 
-A line has ``completion_id``, ``rubric`` (id, name, name@version or digest), ``criterion`` (a key, or ``overall``),
-``annotator``, ``value`` (0 to 1, true, false, a level's name, or null: cannot tell) and optionally ``note``. `rubricsvc
-labels export` writes such lines, with the rubric's id beside its name: ``rubric_id`` is not read.
+A line has ``completion_id`` (a database id), or ``prompt`` and ``completion`` (the ids that they came with). It has
+``rubric`` (id, name, name@version or digest), ``criterion`` (a key, or ``overall``), ``annotator``, ``value`` (0 to 1,
+true, false, a level's name, or null: cannot tell) and optionally ``note``. `rubricsvc labels export` writes such lines,
+with the rubric's id beside its name: ``rubric_id`` is not read.
 """
 
 from __future__ import annotations
@@ -10,42 +11,30 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from rubricsvc.core.base import Value
-from rubricsvc.core.label import OVERALL, Label
-from rubricsvc.core.rubric import Rubric, level_value
+from rubricsvc.core.label import Label
 from rubricsvc.formats.errors import Location
-from rubricsvc.formats.record import Entry
+from rubricsvc.formats.record import Entry, GivenLabel
 
-FIELDS = ("completion_id", "rubric", "rubric_id", *Label.model_fields)
+_REFERENCES = ("completion_id", "prompt", "completion", "rubric")
+FIELDS = (*_REFERENCES, "rubric_id", *Label.model_fields)
 
 
-class LabelLine(Value):
+class LabelLine(GivenLabel):
     """A label, and the completion and the rubric that it belongs to.
 
-    With a ``level`` the label has no value yet: the rubric defines the value of its levels.
+    The completion is ``completion_id``, or the one that came with the id ``completion``, of the prompt that came with
+    the id ``prompt``.
     """
 
-    completion_id: int
+    completion_id: int | None = None
+    prompt: int | str | None = None
+    completion: str | None = None
     rubric: int | str
-    label: Label
-    level: str | None = None
-
-    def resolve(self, rubric: Rubric) -> Label:
-        """Return the label with the value that its level has in the rubric.
-
-        Raises:
-            InvalidError: the level is unknown; ``path`` names the field.
-        """
-        criterion = rubric.by_key.get(self.label.criterion)
-        if self.level is None or (criterion is None and self.label.criterion != OVERALL):
-            return self.label  # the store rejects unknown criteria
-        value = level_value(criterion.scale if criterion else None, self.level)
-        return self.label.model_copy(update={"value": value})
 
 
 def matches(first: Any) -> bool:
     """Return whether a file with this first record holds labels by themselves."""
-    return isinstance(first, dict) and {"completion_id", "annotator"} <= first.keys()
+    return isinstance(first, dict) and "annotator" in first and bool(first.keys() & {"completion_id", "completion"})
 
 
 def read(entry: Entry) -> Iterator[tuple[LabelLine, Location]]:
@@ -53,7 +42,12 @@ def read(entry: Entry) -> Iterator[tuple[LabelLine, Location]]:
     data = entry.mapping(FIELDS)
     if "value" not in data:
         entry.add("missing", "is missing; write null if the person could not tell", ("value",))
-    fields: dict[str, Any] = {name: data[name] for name in ("completion_id", "rubric") if name in data}
+    if ("completion_id" in data) == ("completion" in data) or ("prompt" in data) != ("completion" in data):
+        found = ", ".join(name for name in _REFERENCES[:3] if name in data) or "none"
+        entry.add("missing", f"expected completion_id, or prompt and completion, found {found}")
+    fields: dict[str, Any] = {name: data[name] for name in _REFERENCES if name in data}
+    if type(fields.get("completion")) is int:  # and not bool
+        fields["completion"] = str(fields["completion"])
     label = {name: data[name] for name in Label.model_fields if name in data}
     if isinstance(label.get("value"), str):
         fields["level"] = label.pop("value")

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import replace
 from hashlib import sha256
 from itertools import count
 from typing import Annotated, Any, TextIO
@@ -16,16 +18,16 @@ from pydantic import AfterValidator, StringConstraints
 from rubricsvc.core.base import MAX_NAME_LENGTH, Value
 from rubricsvc.core.label import OVERALL, Label
 from rubricsvc.core.prompt import Completion, Prompt
-from rubricsvc.core.rubric import Criterion, Rubric, level_value
+from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.errors import InvalidError
 from rubricsvc.formats.errors import InvalidFileError
-from rubricsvc.formats.record import Entry, Record
+from rubricsvc.formats.record import Entry, GivenLabel, Record
 from rubricsvc.formats.rubric_errors import add_hidden_errors, rubric_errors
 from rubricsvc.formats.yaml_records import write
 
 PROMPT = ("prompt", "reference", "documents", "tags", "item")
 RUBRIC = ("criteria", "formula", "min_coverage", "groups", "expression")
-FIELDS = ("id", "name", *PROMPT, *RUBRIC, "completions", "labels")
+FIELDS = ("id", "name", *PROMPT, *RUBRIC, "rubric", "completions", "labels")
 
 _Id = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=MAX_NAME_LENGTH)]
 
@@ -58,31 +60,42 @@ def read(entry: Entry) -> Iterator[Record]:
         fields["prompt"] = prompt_fields(entry, data)
     if any(name in data for name in RUBRIC):
         fields["rubric"] = _rubric_fields(entry, data)
-    if "prompt" not in data and "criteria" not in data:
-        entry.add("missing", "expected prompt or criteria, found neither")
-    if data.get("completions") and "prompt" not in data:
-        entry.add("missing", "completions need the prompt that they answer", ("completions",))
-    nested = {"prompt": {"messages": "prompt"}, "rubric": {}}
-    given = data.get("labels", {})
+    _check_parts(entry, data)
+    nested: dict[str, dict[str, str]] = {"prompt": {"messages": "prompt"}, "rubric": {}}
+    given = list(_given_labels(entry, data.get("labels", {})))
     try:
         built = entry.build(_Fields, fields, nested=nested)
         if entry.errors:
             raise InvalidFileError(entry.errors)
     except InvalidFileError:  # report what else is wrong, so that all can be corrected at once
         known = add_hidden_errors(entry, fields.get("rubric", {}))
-        listed = data.get("criteria")
-        if isinstance(given, dict) and not (isinstance(listed, list) and len(known) == len(listed)):
-            given = {key: value for key, value in given.items() if key in known}
-        list(_labels(entry, given, known))
+        complete = isinstance(data.get("criteria"), list) and len(known) == len(data["criteria"])
+        list(_labels(entry, given if complete else (one for one in given if one.label.criterion in known), known))
         raise
-    labels = tuple(_labels(entry, given, built.rubric.by_key if built.rubric else None))
-    if labels and len(built.completions) != 1:
+    labels = tuple(_labels(entry, given, built.rubric.by_key)) if built.rubric else ()
+    if given and len(built.completions) != 1:
         message = f"labels belong to one completion, and this record has {len(built.completions)}"
         entry.add("value_error", message, ("labels",))
     if entry.errors and built.rubric is not None:  # of a valid record the caller asks
         entry.errors += rubric_errors(built.rubric, entry.location, entry.check)
     name = built.name or rubric_name(built.id or entry.name)
-    yield Record(built.prompt, built.rubric, built.completions, labels, built.id, name, entry.location)
+    record = Record(built.prompt, built.rubric, built.completions, labels, built.id, name, entry.location)
+    yield replace(record, rubric_ref=data["rubric"], given_labels=tuple(given)) if "rubric" in data else record
+
+
+def _check_parts(entry: Entry, data: dict[str, Any]) -> None:
+    """Add an error for each part of the record that needs another one."""
+    if "prompt" not in data and "criteria" not in data:
+        entry.add("missing", "expected prompt or criteria, found neither")
+    if data.get("completions") and "prompt" not in data:
+        entry.add("missing", "completions need the prompt that they answer", ("completions",))
+    if "rubric" in data and "criteria" in data:
+        entry.add("value_error", "expected criteria or the name of a stored rubric, found both", ("rubric",))
+    if "rubric" in data and (not isinstance(data["rubric"], str | int) or isinstance(data["rubric"], bool)):
+        entry.expected("string_type", "the name or the id of a stored rubric", data["rubric"], ("rubric",))
+    if data.get("labels") and "criteria" not in data and "rubric" not in data:
+        message = "labels need criteria: write them, or name a stored rubric (rubric: NAME)"
+        entry.add("missing", message, ("labels",))
 
 
 def rubric_name(text: str) -> str:
@@ -190,7 +203,7 @@ _SHORT_FORMS: dict[str, tuple[Callable[[Any], dict[str, Any] | None], str]] = {
 }
 
 
-def _labels(entry: Entry, given: Any, criteria: Mapping[str, Criterion] | None) -> Iterator[Label]:
+def _given_labels(entry: Entry, given: Any) -> Iterator[GivenLabel]:
     """Yield people's labels: by criterion key (or ``overall``) a value, a list of values, or values by person.
 
     A value is a number in [0, 1], a boolean, the name of a level, or null (the person could not tell).
@@ -199,19 +212,28 @@ def _labels(entry: Entry, given: Any, criteria: Mapping[str, Criterion] | None) 
         entry.expected("dict_type", "a mapping of criterion keys to values", given, ("labels",))
         return
     for key, values in given.items():
-        path = ("labels", key)
-        criterion = criteria.get(key) if criteria is not None else None
-        if criteria is not None and criterion is None and key != OVERALL:
-            entry.expected("unknown_criterion", f"one of {', '.join(list(criteria)[:8])}", key, path)
-            continue
         for person, value in _by_person(values).items():
-            try:
-                label = {"criterion": key, "annotator": person, "value": _value(criterion, value)}
-                yield entry.build(Label, label, path, nested={"annotator": {}, "value": {}})
-            except InvalidFileError:
-                continue
-            except InvalidError as error:
-                entry.add("unknown_level", str(error), path)
+            level = value if isinstance(value, str) else None
+            number = float(value) if isinstance(value, bool) else value
+            label = {"criterion": key, "annotator": person, "value": number if level is None else None}
+            with suppress(InvalidFileError):  # the entry has the error
+                built = entry.build(Label, label, ("labels", key), nested={"annotator": {}, "value": {}})
+                yield GivenLabel(label=built, level=level)
+
+
+def _labels(entry: Entry, given: Iterable[GivenLabel], criteria: Mapping[str, Criterion]) -> Iterator[Label]:
+    unknown = set[str]()
+    for one in given:
+        key = one.label.criterion
+        if key not in criteria and key != OVERALL:
+            if key not in unknown:
+                entry.expected("unknown_criterion", f"one of {', '.join(list(criteria)[:8])}", key, ("labels", key))
+            unknown.add(key)
+            continue
+        try:
+            yield one.resolve(criteria.get(key))
+        except InvalidError as error:
+            entry.add("unknown_level", str(error), ("labels", key))
 
 
 def _by_person(values: Any) -> dict[str, Any]:
@@ -219,12 +241,6 @@ def _by_person(values: Any) -> dict[str, Any]:
         return values
     listed = values if isinstance(values, list) else [values]
     return {f"person {number}": value for number, value in enumerate(listed, start=1)}
-
-
-def _value(criterion: Criterion | None, given: Any) -> Any:
-    if isinstance(given, str):
-        return level_value(criterion.scale if criterion else None, given)
-    return float(given) if isinstance(given, bool) else given
 
 
 def dump(records: Iterable[Record], stream: TextIO, *, yaml: bool = False) -> None:
@@ -260,9 +276,14 @@ def plain(record: Record) -> dict[str, Any]:
             {"text": completion.text, **completion.model_dump(mode="json", exclude_defaults=True)}
             for completion in record.completions
         ]
-    by_key: dict[str, dict[str, float | None]] = {}
+    by_key: dict[str, dict[str, float | str | None]] = {}
     for label in record.labels:
         by_key.setdefault(label.criterion, {})[label.annotator] = label.value
+    for given in record.given_labels:
+        value = given.label.value if given.level is None else given.level
+        by_key.setdefault(given.label.criterion, {})[given.label.annotator] = value
     if by_key:
         data["labels"] = by_key
+    if record.rubric_ref is not None:
+        data["rubric"] = record.rubric_ref
     return data

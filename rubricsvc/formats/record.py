@@ -9,9 +9,10 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from rubricsvc.core.base import Value
 from rubricsvc.core.label import Label
 from rubricsvc.core.prompt import Completion, Prompt
-from rubricsvc.core.rubric import Rubric
+from rubricsvc.core.rubric import Criterion, Rubric, level_value
 from rubricsvc.core.validation_messages import FieldPath, describe, field_messages, unknown_field
 from rubricsvc.formats.errors import FieldError, InvalidFileError, Location
 
@@ -28,13 +29,32 @@ class ForeignModel(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
 
 
+class GivenLabel(Value):
+    """A label as it was written. With a ``level`` it has no value yet: the scale defines the value of its levels."""
+
+    label: Label
+    level: str | None = None
+
+    def resolve(self, criterion: Criterion | None) -> Label:
+        """Return the label with the value that its level has on the scale of the criterion.
+
+        Raises:
+            InvalidError: the level is unknown; ``path`` names the field.
+        """
+        if self.level is None:
+            return self.label
+        value = level_value(criterion.scale if criterion else None, self.level)
+        return self.label.model_copy(update={"value": value})
+
+
 @dataclass(frozen=True, slots=True)
 class Record:
     """A prompt with its rubric, completions and labels.
 
     ``prompt`` is None where the rubric is for any prompt; ``rubric`` is None in a file of prompts and completions.
     ``labels`` are of the record's one completion. ``id`` is the id of the prompt in the file, ``name`` the name of the
-    rubric, and ``location`` where the rubric is in the file.
+    rubric, and ``location`` where the rubric is in the file. A record may name a stored rubric instead of having one
+    (``rubric_ref``); its labels are ``given_labels`` then.
     """
 
     prompt: Prompt | None
@@ -44,6 +64,8 @@ class Record:
     id: str | None = None
     name: str = ""
     location: Location = field(default=Location(""), compare=False, repr=False)
+    rubric_ref: int | str | None = None
+    given_labels: tuple[GivenLabel, ...] = ()
 
 
 @dataclass(slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from rubricsvc.formats import Record, RubricCheck
     from rubricsvc.formats.completions import CompletionLine
     from rubricsvc.formats.errors import FieldError, Location
+    from rubricsvc.formats.labels import LabelLine
+    from rubricsvc.formats.record import GivenLabel
 
 MAX_CONTENT_VALUES = 250_000
 """Keys and values of one document (JSON, YAML) or line (JSONL) of a file that was sent to the service."""
@@ -41,6 +43,8 @@ class ImportedCompletion(NamedTuple):
     id: int
     prompt_id: int
     policy: str
+    rubric_id: int | None
+    """The stored rubric that its record names."""
 
 
 @dataclass
@@ -108,10 +112,10 @@ def import_file(
     kind = format if format in (COMPLETIONS, LABELS) else RECORDS
     if format is None and not file.is_folder:
         first = file.first()
-        if COMPLETIONS in kinds and completion_lines.matches(first):
+        if label_lines.matches(first):
+            kind = LABELS if LABELS in kinds else RECORDS
+        elif COMPLETIONS in kinds and completion_lines.matches(first):
             kind = COMPLETIONS
-        elif LABELS in kinds and label_lines.matches(first):
-            kind = LABELS
     if kind == LABELS:
         importer.add_labels()
     elif kind == COMPLETIONS:
@@ -162,24 +166,30 @@ class _Importer:
         self._before = added(session).copy()
         self._prompt_ids: dict[tuple[str, str | None], int] = {}
         self._prompt_refs: dict[int | str, int] = {}
+        self._completion_refs: dict[tuple[int | str, str], list[tuple[int, int]]] = {}
         self._labels: list[tuple[int, int, Label]] = []  # (index of the completion, rubric id, label)
+        self._named_rubrics: dict[int, int] = {}  # rubric id by index of the completion
 
     def records(
         self, records: Iterable[Record], with_rubrics: bool, rubric_name: str | None
     ) -> Iterator[tuple[int, Completion]]:
         """Add prompts and rubrics; yield the completions with their prompt ids."""
         count = 0
-        for record in records:
+        for given in records:
+            record, rubric_id = self._with_named_rubric(given) if with_rubrics else (given, None)
+            if record is None:
+                continue
             prompt_id = self._add_prompt(record.prompt, record.id) if record.prompt else None
-            rubric_id = None
             if with_rubrics and record.rubric is not None:
                 rubric_id = self._add_rubric(record.rubric, rubric_name, record.name, prompt_id)
             if rubric_id is None or prompt_id is None or not record.completions:
-                self.result.omitted_labels += len(record.labels)
+                self.result.omitted_labels += len(record.labels) + len(record.given_labels)
             else:
                 self._labels += ((count, rubric_id, label) for label in record.labels)
             if prompt_id is not None:
                 yield from ((prompt_id, completion) for completion in record.completions)
+                if record.rubric_ref is not None and rubric_id is not None:
+                    self._named_rubrics |= dict.fromkeys(range(count, count + len(record.completions)), rubric_id)
                 count += len(record.completions)
 
     def lines(self) -> Iterator[tuple[int, Completion]]:
@@ -199,7 +209,9 @@ class _Importer:
                 yield prompt_id, completion
 
         ids = completions.add_many(self.session, remember())
-        self.result.completions = [ImportedCompletion(id_, *owner) for id_, owner in zip(ids, owners, strict=True)]
+        self.result.completions = [
+            ImportedCompletion(id_, *owners[index], self._named_rubrics.get(index)) for index, id_ in enumerate(ids)
+        ]
         rows = ((ids[index], rubric_id, label) for index, rubric_id, label in self._labels)
         self.result.label_ids = labels.add_many(self.session, rows, replace=self.replace_labels)
 
@@ -212,7 +224,7 @@ class _Importer:
                     row = rubrics.get(self.session, line.rubric)
                     known[line.rubric] = row.id, row.value
                 rubric_id, rubric = known[line.rubric]
-                label = (line.completion_id, rubric_id, line.resolve(rubric))
+                label = (self._completion_of(line), rubric_id, _resolve(line, rubric))
                 self.result.label_ids += labels.add_many(self.session, [label], replace=self.replace_labels)
             except (NotFoundError, InvalidError) as error:
                 path = (error.path,) if error.path else ()
@@ -243,6 +255,46 @@ class _Importer:
                 result.new[noun] = added(self.session)[noun] - self._before[noun]
                 result.existing[noun] = len(ids) - result.new[noun]
         return result
+
+    def _with_named_rubric(self, record: Record) -> tuple[Record | None, int | None]:
+        """Return the record with labels on the stored rubric that it names, and the id; None if they do not fit."""
+        if record.rubric_ref is None:
+            return record, None
+        try:
+            row = rubrics.get(self.session, record.rubric_ref)
+            owner = prompts.get(self.session, row.prompt_id).digest if row.prompt_id is not None else None
+            if record.prompt is not None and owner not in (None, record.prompt.digest):
+                raise InvalidError(f"rubric {record.rubric_ref!r} was written for another prompt", path="rubric")
+            labels = tuple(_resolve(one, row.value) for one in record.given_labels)
+        except (NotFoundError, InvalidError) as error:
+            self.file.errors.add(record.location.error(error.code, str(error), (error.path or "rubric",)))
+            return None, None
+        return replace(record, labels=labels, given_labels=()), row.id
+
+    def _completion_of(self, line: LabelLine) -> int:
+        """Return the id of the labelled completion.
+
+        Raises:
+            NotFoundError: there is none with these ids of the file.
+            InvalidError: there are several.
+        """
+        if line.completion_id is not None:
+            return line.completion_id
+        ref = line.prompt or "", line.completion or ""
+        if ref not in self._completion_refs:
+            prompt_ids = prompts.ids_in_files(self.session, ref[0])
+            if not prompt_ids:
+                raise NotFoundError(f"no prompt {ref[0]!r} in the database", path="prompt")
+            self._completion_refs[ref] = completions.ids_in_files(self.session, prompt_ids, ref[1])
+        found = self._completion_refs[ref]
+        what = f"completion {ref[1]!r} of prompt {ref[0]!r}"
+        if not found:
+            raise NotFoundError(f"no {what} in the database", path="completion")
+        if len(found) > 1:
+            each = ", ".join(f"{id_} (of prompt {prompt_id})" for id_, prompt_id in found[:8])
+            message = f"{len(found)} are {what}: name one by its completion_id: {each}"
+            raise InvalidError(message, path="completion")
+        return found[0][0]
 
     def _prompt_of(self, line: CompletionLine, location: Location) -> int | None:
         if line.prompt is not None:
@@ -277,3 +329,14 @@ class _Importer:
         if (newest := rubrics.get(self.session, row.name).version) > row.version:
             self.result.superseded[f"{row.name}@{row.version}"] = newest
         return row.id
+
+
+def _resolve(given: GivenLabel, rubric: Rubric) -> Label:
+    """Return the label under the rubric.
+
+    Raises:
+        InvalidError: the rubric has no such criterion, or its scale no such level.
+    """
+    key = given.label.criterion
+    labels.check_criterion(rubric, key)
+    return given.resolve(rubric.by_key.get(key))

@@ -72,8 +72,8 @@ def select(
 ) -> tuple[list[tuple[int, int]], int]:
     """Return (completion id, rubric id) of an import or of all stored completions, and how many have no rubric.
 
-    Without ``rubric`` they are the newest versions of all rubrics of each prompt. ``limit`` is the maximum number of
-    completions that have one.
+    Without ``rubric`` it is the one that the record names, or the newest versions of all rubrics of the prompt.
+    ``limit`` is the maximum number of completions that have one.
 
     Raises:
         NotFoundError: no such rubric.
@@ -89,8 +89,8 @@ def select(
 
     pairs: list[tuple[int, int]] = []
     selected = no_rubric = 0
-    for completion_id, prompt_id in _completions(session, imported, policy):
-        if ids := rubric_ids(prompt_id):
+    for completion_id, prompt_id, named in _completions(session, imported, policy):
+        if ids := rubric_ids(prompt_id) if one is not None or named is None else [named]:
             pairs += ((completion_id, rubric_id) for rubric_id in ids)
             selected += 1
         else:
@@ -133,12 +133,15 @@ def with_rubrics(session: Session, items: Iterable[tuple[int, int | str | None]]
     return pairs
 
 
-def _completions(session: Session, imported: ImportResult | None, policy: str | None) -> Iterator[tuple[int, int]]:
-    """Yield (completion id, prompt id)."""
+def _completions(
+    session: Session, imported: ImportResult | None, policy: str | None
+) -> Iterator[tuple[int, int, int | None]]:
+    """Yield (completion id, prompt id, id of the rubric that its record names)."""
     if imported is None:
-        yield from ((row.id, row.prompt_id) for row in every(completions.page, session, policy=policy))
+        yield from ((row.id, row.prompt_id, None) for row in every(completions.page, session, policy=policy))
     else:
-        yield from dict.fromkeys((c.id, c.prompt_id) for c in imported.completions if policy in (None, c.policy))
+        selected = [one for one in imported.completions if policy in (None, one.policy)]
+        yield from dict.fromkeys((one.id, one.prompt_id, one.rubric_id) for one in selected)
 
 
 def veto_warning(judge: Judge, required: Sequence[str]) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from sqlalchemy import select, tuple_
 from sqlalchemy.orm import Session
@@ -64,6 +64,14 @@ def add_samples(session: Session, settings: Completion, rows: Sequence[tuple[int
     session.execute(select(PromptRow.id).where(PromptRow.id.in_(prompt_ids)).order_by(PromptRow.id).with_for_update())
     stored = samples(session, prompt_ids, settings)
     return len(add_many(session, (row for row in rows if (row[0], row[1].sampling["sample"]) not in stored)))
+
+
+def ids_in_files(session: Session, prompt_ids: Collection[int], external_id: str) -> list[tuple[int, int]]:
+    """Return (id, prompt id) of all completions of these prompts that came with this id."""
+    query = select(CompletionRow.id, CompletionRow.prompt_id).where(
+        CompletionRow.prompt_id.in_(prompt_ids), CompletionRow.content["id"].as_string() == external_id
+    )
+    return [(id_, prompt_id) for id_, prompt_id in session.execute(query.order_by(CompletionRow.id))]
 
 
 def get(session: Session, id_: int) -> CompletionRow:

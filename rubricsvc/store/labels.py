@@ -11,7 +11,7 @@ from rubricsvc.core.label import OVERALL, Label
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.errors import ConflictError, InvalidError, cut
 from rubricsvc.store.ids import existing, missing, page_of
-from rubricsvc.store.tables import CompletionRow, LabelRow, RubricRow, utcnow
+from rubricsvc.store.tables import CompletionRow, ItemRow, LabelRow, RubricRow, utcnow
 from rubricsvc.store.upsert import add_new, batched
 
 LabelEntry = tuple[int, int, Label]
@@ -77,10 +77,15 @@ def _check_entries(session: Session, chunk: list[LabelEntry], rubrics: dict[int,
                 f"rubric {rubric_id} was written for another prompt than completion {completion_id}'s",
                 hint="label it under a rubric of its own prompt",
             )
-        if label.criterion != OVERALL and label.criterion not in rubric.by_key:
-            keys = ", ".join(list(rubric.by_key)[:8])
-            hint = f"there are {keys}; {OVERALL!r} is a score of the whole completion"
-            raise InvalidError(f"rubric {rubric_id} has no criterion {cut(label.criterion, 80)!r}", hint=hint)
+        check_criterion(rubric, label.criterion)
+
+
+def check_criterion(rubric: Rubric, key: str) -> None:
+    """Raise an InvalidError if the rubric has no criterion that a label with this key could belong to."""
+    if key != OVERALL and key not in rubric.by_key:
+        keys = ", ".join(list(rubric.by_key)[:8])
+        message = f"the rubric has no criterion {cut(key, 80)!r}; expected one of {keys}, or {OVERALL!r}"
+        raise InvalidError(message, hint=f"{OVERALL!r} is a score of the whole completion", path="criterion")
 
 
 def page(
@@ -89,10 +94,16 @@ def page(
     completion_id: int | None = None,
     rubric_id: int | None = None,
     annotator: str | None = None,
+    job_id: int | None = None,
     after: int = 0,
     limit: int = 100,
 ) -> list[LabelRow]:
-    """Return up to ``limit`` labels with ids above ``after``, ascending; of one completion, rubric or person."""
+    """Return up to ``limit`` labels with ids above ``after``, ascending.
+
+    They are of one completion, rubric or person, or of the completions of one job.
+    """
+    of_job = select(ItemRow.completion_id).where(ItemRow.job_id == job_id)
+    where = [LabelRow.completion_id.in_(of_job)] if job_id is not None else []
     return page_of(
-        session, LabelRow, after, limit, completion_id=completion_id, rubric_id=rubric_id, annotator=annotator
+        session, LabelRow, after, limit, *where, completion_id=completion_id, rubric_id=rubric_id, annotator=annotator
     )

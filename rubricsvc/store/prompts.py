@@ -69,6 +69,20 @@ def many(session: Session, ids: Iterable[int]) -> dict[int, Prompt]:
     }
 
 
+def ids_in_files(session: Session, ref: int | str) -> list[int]:
+    """Return the ids of all prompts that a file may refer to: those with this external id, else the one with this id.
+
+    Prompts of different content may come with the same external id.
+    """
+    if isinstance(ref, str):
+        own = select(PromptRow.id).where(PromptRow.external_id == ref)
+        others = select(PromptIdRow.prompt_id).where(PromptIdRow.external_id == ref)
+        if ids := sorted({*session.scalars(own), *session.scalars(others)}):
+            return ids
+    row = find(session, PromptRow, ref)
+    return [row.id] if row is not None else []
+
+
 def page(session: Session, *, after: int = 0, limit: int = 50) -> list[PromptRow]:
     """Return up to ``limit`` prompts with ids above ``after``, ascending."""
     return page_of(session, PromptRow, after, limit)

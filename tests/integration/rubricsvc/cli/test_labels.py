@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli import Cli
+from tests.cli import Cli, Ran, add_judge
 
 RECORD = {
     "id": "sky",
@@ -123,3 +123,127 @@ def test_import_of_completions_reports_labels_left_out(cli: Cli, tmp_path: Path)
     path.write_text(json.dumps(RECORD))
     ran = cli("completions", "import", path, "--format", "native")
     assert ran.code == 0 and "`rubricsvc labels import`" in ran.err
+
+
+SHARED = {
+    "name": "manners",
+    "criteria": [{"key": "kind", "text": "Is kind.", "scale": {"no": 0, "fair": 0.5, "yes": 1}}],
+}
+NAMED = {
+    "id": "sea",
+    "prompt": "Why is the sea salty?",
+    "rubric": "manners",
+    "completions": [{"text": "Rocks.", "id": "a"}],
+}
+
+
+def import_lines(cli: Cli, *lines: dict[str, object], options: tuple[str, ...] = ()) -> Ran:
+    return cli("labels", "import", "-", "--json", *options, stdin="\n".join(map(json.dumps, lines)))
+
+
+def test_import_of_a_record_without_criteria_names_what_is_missing(cli: Cli) -> None:
+    record = {key: value for key, value in RECORD.items() if key not in ("criteria", "name")}
+    ran = import_lines(cli, record)
+    assert ran.code == 2 and "<stdin>:1: labels: " in ran.err and "rubric: NAME" in ran.err, ran.err
+    assert cli("prompts", "list", "--json").out == ""
+
+
+def test_import_of_records_labels_a_shared_rubric(cli: Cli, tmp_path: Path) -> None:
+    """It is in the file, or stored before; a level has the value that the rubric gives it."""
+    labelled = NAMED | {"labels": {"kind": {"ann": "fair", "bob": True}, "overall": {"ann": 0.25}}}
+    ran = import_lines(cli, SHARED, labelled)
+    assert ran.code == 0 and ran.json["new"]["labels"] == 3, ran.err
+    again = {
+        "id": "sky",
+        "prompt": "Why blue?",
+        "rubric": "manners@1",
+        "completions": ["Air."],
+        "labels": {"kind": "no"},
+    }
+    assert import_lines(cli, again).code == 0
+    rows = cli("labels", "list", "--rubric", "manners", "--json").lines
+    assert [(row["criterion"], row["annotator"], row["value"]) for row in rows] == [
+        ("kind", "ann", 0.5),
+        ("kind", "bob", 1.0),
+        ("overall", "ann", 0.25),
+        ("kind", "person 1", 0.0),
+    ]
+    assert len(cli("rubrics", "list", "--json").lines) == 1
+    (tmp_path / "named.jsonl").write_text(json.dumps(NAMED))
+    add_judge(cli)
+    assert cli("jobs", "submit", "named.jsonl", "--judge", "quick", "--wait").code == 0
+    assert [row["verdict"]["criterion"] for row in cli("verdicts", "list", "--job", 1, "--json").lines] == ["kind"]
+
+
+@pytest.mark.parametrize(
+    ("change", "path"),
+    [
+        ({"rubric": "none"}, "rubric"),
+        ({"rubric": "sky"}, "rubric"),
+        ({"rubric": ["manners"]}, "rubric"),
+        ({"criteria": ["a"]}, "rubric"),
+        ({"labels": {"c9": 1}}, "criterion"),
+        ({"labels": {"kind": "mostly"}}, "value"),
+    ],
+)
+def test_import_of_a_record_with_a_rubric_that_does_not_fit(
+    labelled: Cli, change: dict[str, object], path: str
+) -> None:
+    assert labelled("rubrics", "import", "-", stdin=json.dumps(SHARED)).code == 0
+    bad = NAMED | {"labels": {"kind": 1}} | change
+    ran = import_lines(labelled, bad)
+    assert ran.code == 2 and f"<stdin>:1: {path}: " in ran.err, ran.err
+    good = NAMED | {"id": "tea", "prompt": "Tea?", "labels": {"kind": 1}}
+    ran = import_lines(labelled, bad, good, options=("--skip-invalid",))
+    assert ran.code == 0 and (ran.json["new"]["labels"], ran.json["skipped_records"]) == (1, 1)
+
+
+def test_import_accepts_the_ids_of_the_file(cli: Cli) -> None:
+    record = RECORD | {"completions": [{"text": "Air scatters.", "id": "a"}, {"text": "The sea.", "id": "7"}]}
+    record = {key: value for key, value in record.items() if key != "labels"}
+    assert cli("rubrics", "import", "-", stdin=json.dumps(record)).code == 0
+    line = {"prompt": "sky", "completion": "a", "criterion": "c1", "annotator": "ann", "value": 1, "rubric": "sky@1"}
+    ran = import_lines(cli, line, line | {"completion": 7, "annotator": "bob", "criterion": "c2", "value": "half"})
+    assert ran.code == 0 and ran.json["new"]["labels"] == 2, ran.err
+    rows = cli("labels", "list", "--json").lines
+    assert [(row["completion_id"], row["annotator"], row["value"]) for row in rows] == [
+        (1, "ann", 1.0),
+        (2, "bob", 0.5),
+    ]
+    assert import_lines(cli, line | {"prompt": 1}).json["existing"]["labels"] == 1, "a number is a database id"
+
+
+def test_import_lists_the_candidates_of_an_ambiguous_id(cli: Cli) -> None:
+    records = [
+        {
+            "id": "sky",
+            "name": f"r{n}",
+            "prompt": f"Version {n}?",
+            "criteria": ["a"],
+            "completions": [{"text": "x", "id": id_}],
+        }
+        for n, id_ in ((1, "a"), (2, "a"), (2, "b"))
+    ]
+    assert cli("rubrics", "import", "-", stdin="\n".join(map(json.dumps, records))).code == 0
+    line = {"prompt": "sky", "completion": "a", "criterion": "c1", "annotator": "ann", "value": 1, "rubric": "r1"}
+    ran = import_lines(cli, line)
+    assert ran.code == 2 and "<stdin>:1: completion: " in ran.err and "1 (of prompt 1), 2 (of prompt 2)" in ran.err
+    assert import_lines(cli, line | {"completion": "b", "rubric": "r2"}).code == 0, "only one prompt has it"
+    for change, path in (({"completion": "c"}, "completion"), ({"prompt": "sea"}, "prompt")):
+        ran = import_lines(cli, line | change)
+        assert ran.code == 2 and f"<stdin>:1: {path}: " in ran.err
+    for change in ({"completion_id": 1}, {"prompt": None}):
+        assert import_lines(cli, line | change).code == 2
+    assert import_lines(cli, {key: value for key, value in line.items() if key != "prompt"}).code == 2
+
+
+def test_export_of_a_job_has_the_labels_of_its_completions(labelled: Cli, tmp_path: Path) -> None:
+    assert import_lines(labelled, SHARED, NAMED | {"labels": {"kind": 1}}).code == 0
+    add_judge(labelled)
+    assert labelled("jobs", "submit", "--judge", "quick", "--rubric", "manners", "--wait").code == 0
+    assert labelled("jobs", "submit", "sky.jsonl", "--judge", "quick", "--wait").code == 0
+    assert len(labelled("labels", "export", "--job", 1).lines) == 6
+    lines = labelled("labels", "export", "--job", 2).lines
+    assert len(lines) == 5 and {line["completion_id"] for line in lines} == {1}
+    assert len(labelled("labels", "list", "--job", 2, "--json").lines) == 5
+    assert labelled("labels", "export", "--job", 9).code == 3

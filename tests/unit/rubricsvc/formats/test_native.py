@@ -235,8 +235,9 @@ def test_docs_name_every_field_and_have_valid_examples(tmp_path: Path) -> None:
     for field in {*native.FIELDS, *completions.FIELDS, *labels.FIELDS, *Criterion.model_fields}:
         assert f"`{field}`" in text, field
     blocks = re.findall(r"```(yaml|json)\n(.*?)```", text, re.DOTALL)
-    assert [kind for kind, _ in blocks] == ["yaml", "json", "json"]
-    for (kind, block), read in zip(blocks, (native.read, completions.read, labels.read), strict=True):
+    assert [kind for kind, _ in blocks] == ["yaml", "json", "json", "json"]
+    readers = (native.read, completions.read, native.read, labels.read)
+    for (kind, block), read in zip(blocks, readers, strict=True):
         path = write(tmp_path, f"example.{kind}l" if kind == "json" else "example.yaml", block)
         file = InputFile(path)
         assert list(file.parse(read)) and not file.errors.count
