@@ -43,7 +43,7 @@ def _address(url: str) -> str:
         IPv6Address(parts.hostname)
     elif re.fullmatch(r"[0-9.]+", parts.hostname):
         IPv4Address(parts.hostname)
-    if parts.hostname == _OPENAI and parts.scheme != "https":
+    if parts.hostname.rstrip(".") == _OPENAI and parts.scheme != "https":
         raise ValueError(f"the key would be sent in clear; use https://{_OPENAI}")
     return url
 

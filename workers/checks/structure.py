@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Annotated, Any, Literal
 from xml.etree import ElementTree as Xml
 
@@ -188,6 +188,19 @@ def answer(schema, text):
 )
 
 
+MAX_SCHEMA_DEPTH = 64
+"""Levels of a JSON Schema. The validator needs eight frames for each, of the interpreter's 1,000."""
+
+
+def _is_deeper(data: JsonValue, most: int) -> bool:
+    """Return whether data is nested deeper than ``most`` levels, without recursion."""
+    level = [data]
+    for _ in range(most + 1):
+        inner = (one.values() if isinstance(one, dict) else one for one in level if isinstance(one, dict | list))
+        level = list(chain.from_iterable(inner))
+    return bool(level)
+
+
 class JsonSchema(Args):
     """``schema_``: a JSON Schema (2020-12 unless it says otherwise; ``schema`` in a file). References stay inside it.
 
@@ -202,6 +215,8 @@ class JsonSchema(Args):
     @field_validator("schema_")
     @classmethod
     def _is_schema(cls, schema: dict[str, JsonValue]) -> dict[str, JsonValue]:
+        if _is_deeper(schema, MAX_SCHEMA_DEPTH):
+            raise ValueError(f"is nested deeper than {MAX_SCHEMA_DEPTH} levels")
         try:
             from jsonschema.exceptions import SchemaError
             from jsonschema.validators import Draft202012Validator, validator_for

@@ -247,7 +247,12 @@ def test_prompt_text_names_roles_of_conversations() -> None:
     assert talk.text == "[user]\nHi\n\n[assistant]\nYes?"
 
 
-LEAKS_A_KEY = ["http://api.openai.com/v1", "http://evil\\@api.openai.com/v1", "https://user:secret@api.openai.com"]
+LEAKS_A_KEY = [
+    "http://api.openai.com/v1",
+    "http://API.openai.com./v1",
+    "http://evil\\@api.openai.com/v1",
+    "https://user:secret@api.openai.com",
+]
 NO_HOST = ["256.1.1.1", "0177.1.1.1", "1.2.3", "①", "☃☃", "٣", "é.example", "a..b", "x" * 64, "a-", "h/\x7f"]
 NO_HOST += ["[v1.x]", "[::1]x", "[::1%é]"]
 
