@@ -34,14 +34,6 @@ def test_service_reports_running_workers_and_unattended_items(filled: TestClient
     assert filled.get("/v1/jobs/1").json()["workers"] is None, "the job is finished"
 
 
-def test_health_endpoints_answer_head_and_name_allowed_methods(http: TestClient) -> None:
-    assert http.head("/healthz").status_code == http.head("/readyz").status_code == 200
-    refused = http.put("/v1/jobs")
-    assert (refused.status_code, refused.json()["error"]["code"]) == (405, "method_not_allowed")
-    assert refused.headers["allow"] == "GET, POST"
-    assert http.delete("/healthz").headers["allow"] == "GET, HEAD"
-
-
 def test_readyz_old_schema_is_503(http: TestClient, db: Database) -> None:
     migrate.downgrade(db, "base")
     answer = http.get("/readyz")
