@@ -9,7 +9,7 @@ import typer
 
 from rubricsvc.cli import output
 from rubricsvc.cli.importing import input_file
-from rubricsvc.cli.models import EMBEDDED, ApiKeyEnv, score_once
+from rubricsvc.cli.models import EMBEDDED, ApiKeyEnv, score_all
 from rubricsvc.cli.output import Json, cell, echo, print_data, print_json, print_table
 from rubricsvc.cli.score import JudgeOption, Model, file_or_text, judge_of, no_judge
 from rubricsvc.core import strict_json
@@ -63,7 +63,7 @@ def run(
     mode = mode or ("readout" if judge == EMBEDDED else "written")
     judge_value = judge_of(judge, model, mode, api_key_env) if judge is not None else no_judge(rubric)
     started = time.monotonic()
-    verdicts = score_once(judge_value, rubric, prompt, Completion(text=file_or_text(sample)))
+    (verdicts,) = score_all(judge_value, rubric, prompt, [Completion(text=file_or_text(sample))])
     judged = [criterion.key for criterion in rubric.criteria if criterion.custom_prompt]
     models = dict.fromkeys(judged, judge_value.model or judge_value.name)
     result = run_of(grader, rubric, verdicts, models=models, seconds=time.monotonic() - started)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import aclosing
 from typing import Annotated, Any, TypeVar
 
@@ -98,10 +98,10 @@ def served_models(endpoint: Endpoint, *, timeout_s: float = 5.0) -> list[str]:
         raise UnavailableError(f"{url}/models: no list of models: {error}", hint=hint) from error
 
 
-def score_once(judge: Judge, rubric: Rubric, prompt: Prompt, *completions: Completion) -> list[Verdict]:
-    """Score the first completion, beside the others for a comparative judge, without waiting for an outage."""
+def score_all(judge: Judge, rubric: Rubric, prompt: Prompt, completions: Sequence[Completion]) -> list[list[Verdict]]:
+    """Score completions of one prompt, without waiting for an outage; return the verdicts of each."""
     judge = with_leaves(judge, _without_outage)
-    return ask(judge, lambda engine: score_group(engine, judge, rubric, prompt, completions))[0]
+    return ask(judge, lambda engine: score_group(engine, judge, rubric, prompt, completions))
 
 
 def _without_outage(judge: Judge) -> Judge:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from io import StringIO
 from pathlib import Path
@@ -15,10 +15,10 @@ from sqlalchemy.orm import Session
 
 from rubricsvc.cli import output
 from rubricsvc.cli.db import database
-from rubricsvc.cli.importing import File, Format, SkipInvalid, import_and_report, input_file
+from rubricsvc.cli.importing import File, Format, SkipInvalid, import_and_report, input_file, rubric_of
 from rubricsvc.cli.output import After, Json, Limit, Out, PromptFilter, echo, print_data, print_json, show, show_list
 from rubricsvc.core.rubric import Criterion
-from rubricsvc.errors import InvalidError
+from rubricsvc.errors import InvalidError, NotFoundError
 from rubricsvc.formats import InvalidFileError, Record, stream
 from rubricsvc.formats.native import dump
 from rubricsvc.services.importing import RECORDS
@@ -32,6 +32,9 @@ app = output.group("Rubrics: weighted criteria for completions.")
 MOST_ROWS = 20
 
 Ref = Annotated[str, typer.Argument(help="Id, name (newest version), name@version, or 8 or more digits of the digest.")]
+
+
+RefOrFile = Annotated[str, typer.Argument(help="Id, name (newest version), name@version, digest, or a file.")]
 
 
 @app.command()
@@ -155,24 +158,24 @@ def _criterion_cells(criterion: Criterion) -> list[Any]:
 
 @app.command()
 def diff(
-    a: Ref,
-    b: Ref,
+    a: RefOrFile,
+    b: RefOrFile,
     on: Annotated[int | None, typer.Option(help="Job whose rewards to compare.", show_default=False)] = None,
     as_json: Json = False,
 ) -> None:
-    """Show what changed from A to B; exit with 1 if anything did.
+    """Show what changed from A to B, stored rubrics or files; exit with 1 if anything did.
 
-    With --on JOB, show how the rewards and ranks of its completions change. No judge is asked.
+    With --on JOB, show how the rewards and ranks of its completions change. No judge is asked, and nothing is stored.
     """
     if as_json and on is None:
         raise InvalidError("--json is for rewards", hint="add --on JOB")
     with database() as db, db.read() as session:
-        rows = [rubrics.get(session, ref) for ref in (a, b)]
+        rows = [_stored_or_file(session, ref, other) for ref, other in ((a, b), (b, a))]
+        names = [f"{row.name}@{row.version}" if row.id else ref for row, ref in zip(rows, (a, b), strict=True)]
         if on is not None:
-            _print_reward_changes(session, on, *rows, as_json=as_json)
+            _print_reward_changes(session, on, rows[0], rows[1], names, as_json=as_json)
             return
     before, after = (_plain_yaml(row) for row in rows)
-    names = [f"{row.name}@{row.version}" for row in rows]
     lines = list(difflib.unified_diff(before, after, names[0], names[1], lineterm=""))
     with output.exit_with(1 if lines else output.OK):
         for line in lines:
@@ -181,12 +184,28 @@ def diff(
             echo(f"{names[0]} and {names[1]} have the same content")
 
 
-def _print_reward_changes(session: Session, job_id: int, old: RubricRow, new: RubricRow, *, as_json: bool) -> None:
+def _stored_or_file(session: Session, ref: str, other: str) -> RubricRow:
+    """Return a stored rubric; or that in a file, named and of the prompt like the ``other`` one, as an unsaved row."""
+    try:
+        return rubrics.get(session, ref)
+    except NotFoundError:
+        if not Path(ref).is_file():
+            raise
+    stored = None if Path(other).is_file() else rubrics.get(session, other)
+    rubric, _ = rubric_of(Path(ref), None, of_several=stored.name if stored else None)
+    checks.validate(rubric)
+    prompt_id = stored and stored.prompt_id
+    name = stored.name if stored else ref
+    return RubricRow(name=name, prompt_id=prompt_id, content=rubric.model_dump(mode="json"))
+
+
+def _print_reward_changes(
+    session: Session, job_id: int, old: RubricRow, new: RubricRow, names: Sequence[str], *, as_json: bool
+) -> None:
     from workers.scoring.reward_changes import reward_changes
 
     changes = reward_changes(session, job_id, old, new)
-    names: dict[str, Any] = {"old": f"{old.name}@{old.version}", "new": f"{new.name}@{new.version}", "job_id": job_id}
-    data = names | asdict(changes)
+    data: dict[str, Any] = {"old": names[0], "new": names[1], "job_id": job_id} | asdict(changes)
     if as_json:
         print_json(data)
         return
@@ -196,7 +215,10 @@ def _print_reward_changes(session: Session, job_id: int, old: RubricRow, new: Ru
         echo(f"… and {len(rows) - MOST_ROWS} more; --json prints all")
     show(data)
     if changes.new_missing_verdicts:
-        echo(f"hint: `rubricsvc jobs rescore {job_id} --rubric {names['new']}` asks for the missing verdicts")
+        command = (
+            f"rubricsvc jobs rescore {job_id} --rubric {names[1]}" if new.id else f"rubricsvc rubrics import {names[1]}"
+        )
+        echo(f"hint: `{command}`{'' if new.id else ', then `jobs rescore`,'} asks for the missing verdicts")
 
 
 def _plain_yaml(row: RubricRow) -> list[str]:

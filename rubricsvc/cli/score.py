@@ -1,18 +1,19 @@
-"""`rubricsvc score`: one completion, one rubric and one judge, without a database."""
+"""`rubricsvc score`: completions of one prompt, one rubric and one judge, without a database."""
 
 from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
 from rubricsvc.cli.db import database
-from rubricsvc.cli.importing import input_file
-from rubricsvc.cli.models import EMBEDDED, ApiKeyEnv, embedded_judge, score_once, served_judge
+from rubricsvc.cli.importing import input_file, rubric_of
+from rubricsvc.cli.models import EMBEDDED, ApiKeyEnv, embedded_judge, score_all, served_judge
 from rubricsvc.cli.output import (
     OK,
     WITH_FAILURES,
@@ -33,8 +34,7 @@ from rubricsvc.core.reward import Reward, reward_or_null
 from rubricsvc.core.rubric import Rubric, check_min_coverage
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import InvalidError, NotFoundError
-from rubricsvc.formats import load
-from rubricsvc.formats.completions import read_trajectory
+from rubricsvc.formats.completions import CompletionLine, read_all, read_trajectory
 from rubricsvc.services.exporting import plain_verdict
 from rubricsvc.store import judges
 from rubricsvc.store.judges import CHECKS
@@ -45,47 +45,78 @@ JudgeOption = Annotated[
 ]
 Model = Annotated[str | None, typer.Option(help="Model at the URL.", show_default="the only one served")]
 
+MOST_COLUMNS = 8
+"""Completions side by side in a table."""
+
+_COMPLETION = "File with a text (trajectory judge: messages); - is stdin; repeatable."
+_COMPLETIONS = "File of completions of the prompt: JSONL or CSV (docs/formats.md)."
+
 
 def score(
     *,
     rubric: Annotated[Path, typer.Option(help="Rubric file, in any format.")],
-    completion: Annotated[str, typer.Option(help="File with the text (trajectory judge: messages); - is stdin.")],
+    completion: Annotated[list[str] | None, typer.Option(help=_COMPLETION, show_default=False)] = None,
+    completions: Annotated[str | None, typer.Option(help=_COMPLETIONS, show_default=False)] = None,
     judge: JudgeOption = None,
     prompt: Annotated[str | None, typer.Option(help="Prompt: file or text.", show_default="that of the rubric")] = None,
     name: Annotated[str | None, typer.Option(help="Name of the rubric in a file with several.")] = None,
     model: Model = None,
-    mode: Annotated[str, typer.Option(help="readout, written or trajectory.")] = "readout",
+    mode: Annotated[str, typer.Option(help="readout, written, comparative or trajectory.")] = "readout",
     api_key_env: ApiKeyEnv = None,
     min_coverage: MinCoverage = None,
     as_json: Json = False,
 ) -> None:
-    """Score one completion, without a database.
+    """Score completions of one prompt, without a database.
 
     Exits with 1 if there is no reward because too little could be judged.
     """
-    for option, value in (("completion", completion), ("prompt", prompt)):
-        if value is not None and not value.strip():
+    for option, values in (("prompt", [prompt]), ("completion", completion or []), ("completions", [completions])):
+        if any(value is not None and not value.strip() for value in values):
             raise InvalidError(f"--{option} is empty", hint="name a text file")
     check_min_coverage(min_coverage)
-    rubric_value, rubric_prompt = _rubric(rubric, name)
+    rubric_value, rubric_prompt = rubric_of(rubric, name)
     checks.validate(rubric_value)
-    prompt_value = Prompt.of(file_or_text(prompt)) if prompt is not None else rubric_prompt
-    if prompt_value is None:
-        raise InvalidError(f"{rubric} has no prompt", hint="add one with --prompt FILE or TEXT")
     judge_value = judge_of(judge, model, mode, api_key_env) if judge is not None else no_judge(rubric_value)
-    verdicts = score_once(judge_value, rubric_value, prompt_value, _completion(judge_value, completion))
-    reward = reward_or_null(rubric_value, verdicts, min_coverage=min_coverage)
-    with exit_with(WITH_FAILURES if reward.value is None else OK):
-        _print(rubric_value, judge_value, verdicts, reward, as_json)
+    prompt_value = Prompt.of(file_or_text(prompt)) if prompt is not None else rubric_prompt
+    lines = _completions(judge_value, completion or [], completions)
+    prompt_value = _only_prompt(rubric, prompt_value, [line for _, line in lines])
+    verdicts = score_all(judge_value, rubric_value, prompt_value, [line.completion for _, line in lines])
+    scored = [
+        Scored(name, found, reward_or_null(rubric_value, found, min_coverage=min_coverage))
+        for (name, _), found in zip(lines, verdicts, strict=True)
+    ]
+    with exit_with(WITH_FAILURES if any(one.reward.value is None for one in scored) else OK):
+        _print(rubric_value, judge_value, scored, as_json)
 
 
-def _completion(judge: Judge, file: str) -> Completion:
-    """Read a text, or the messages of a trajectory for a trajectory judge."""
-    if judge.mode == "comparative":
-        hint = "submit several with `rubricsvc jobs submit FILE --judge …`, or use another judge"
-        raise InvalidError(f"judge {judge.name!r} compares completions of a prompt, and there is only one", hint=hint)
+def _completions(judge: Judge, files: Sequence[str], of_all: str | None) -> list[tuple[str, CompletionLine]]:
+    """Return the completions with their names: texts, or trajectories for a trajectory judge."""
     needs_steps = any(leaf.mode == "trajectory" for leaf in judge.leaf_judges)
-    return read_trajectory(input_file(file)) if needs_steps else Completion(text=text_of(file))
+    values = [read_trajectory(input_file(file)) if needs_steps else Completion(text=text_of(file)) for file in files]
+    lines = [(Path(file).name, CompletionLine(completion=value)) for file, value in zip(files, values, strict=True)]
+    if of_all is not None:
+        read = enumerate(read_all(input_file(of_all)), start=1)
+        lines += [(line.completion.id or f"{line.completion.policy} {n}".strip(), line) for n, line in read]
+    if not lines:
+        raise InvalidError(
+            "no completion", hint="name a text with --completion, or a file of several with --completions"
+        )
+    if judge.mode == "comparative" and len(lines) == 1:
+        hint = "name several, or submit a file with `rubricsvc jobs submit FILE --judge …`"
+        raise InvalidError(f"judge {judge.name!r} compares completions of a prompt, and there is only one", hint=hint)
+    return lines
+
+
+def _only_prompt(rubric: Path, given: Prompt | None, lines: Sequence[CompletionLine]) -> Prompt:
+    """Return the prompt of the rubric or of ``--prompt``, or else that of the completions."""
+    prompts = [given] if given is not None else []
+    prompts += [line.prompt for line in lines if line.prompt is not None]
+    if not prompts:
+        raise InvalidError(f"{rubric} has no prompt", hint="add one with --prompt FILE or TEXT")
+    if len({prompt.digest for prompt in prompts}) > 1:
+        hint = "score completions of several prompts with `rubricsvc jobs submit FILE --judge …`"
+        raise InvalidError("the completions answer another prompt", hint=hint)
+    return prompts[0]
 
 
 def no_judge(rubric: Rubric) -> Judge:
@@ -97,18 +128,6 @@ def no_judge(rubric: Rubric) -> Judge:
         hint = "add --judge with a URL, the name of a judge, or embedded"
         raise InvalidError(f"{'models' if models else 'criteria without a check'} need a judge: {names}", hint=hint)
     return CHECKS
-
-
-def _rubric(path: Path, name: str | None) -> tuple[Rubric, Prompt | None]:
-    """Return the only rubric of a file, or the named one, and its prompt."""
-    records = [(record.name, record.rubric, record.prompt) for record in load(path) if record.rubric is not None]
-    matches = [(rubric, prompt) for own, rubric, prompt in records if name in (None, own)]
-    if len(matches) == 1:
-        return matches[0]
-    what = "rubrics" if name is None else f"rubrics named {name!r}"
-    names = shorten(", ".join(own for own, _, _ in records), 200)
-    hint = f"choose one with --name: {names}" if records else "a rubric needs criteria"
-    raise InvalidError(f"{path} has {len(matches)} {what}, expected one", hint=hint)
 
 
 _PATH = re.compile(r"\S+\.(txt|md|jsonl?|html|py)")
@@ -146,21 +165,62 @@ def judge_of(judge: str, model: str | None, mode: str, api_key_env: str | None) 
         return judges.get(session, judge).value
 
 
-def _print(rubric: Rubric, judge: Judge, verdicts: list[Verdict], reward: Reward, as_json: bool) -> None:
+class Scored(NamedTuple):
+    """A completion with its verdicts and reward."""
+
+    name: str
+    verdicts: list[Verdict]
+    reward: Reward
+
+
+def _print(rubric: Rubric, judge: Judge, scored: Sequence[Scored], as_json: bool) -> None:
     if as_json:
-        fields = asdict(reward)
         asked = {name: getattr(judge, name) for name in ("name", "engine", "model", "digest")}
-        verdict_fields = [plain_verdict(verdict) for verdict in verdicts]
-        print_json({"reward": fields.pop("value"), **fields, "judge": asked, "verdicts": verdict_fields})
-        return
+        for one in scored:
+            fields = asdict(one.reward)
+            verdicts = [plain_verdict(verdict) for verdict in one.verdicts]
+            head = {"completion": one.name, "reward": fields.pop("value")}
+            print_json({**head, **fields, "judge": asked, "verdicts": verdicts})
+    elif len(scored) == 1:
+        _print_one(rubric, scored[0])
+    else:
+        _print_several(rubric, scored)
+
+
+def _print_one(rubric: Rubric, scored: Scored) -> None:
     rows = []
-    for verdict in verdicts:
+    for verdict in scored.verdicts:
         criterion = rubric.by_key[verdict.criterion]
-        value = verdict.value if verdict.value is not None else verdict.outcome
-        rows.append([criterion.key, criterion.kind, criterion.weight, value, shorten(reason_of(verdict), 200)])
+        reason = shorten(reason_of(verdict), 200)
+        rows.append([criterion.key, criterion.kind, criterion.weight, _value(verdict), reason])
     print_table(["criterion", "kind", "weight", "verdict", "reason"], rows)
+    reward = scored.reward
     print_data(f"\nreward {cell(reward.value)}  ({reward.formula}, coverage {reward.coverage:.0%})")
     if reward.vetoed_by:
         print_data(f"vetoed by the required criterion {reward.vetoed_by!r}")
     if reward.null_reason:
         print_data(f"no reward: {reward.null_reason}")
+
+
+def _print_several(rubric: Rubric, scored: Sequence[Scored]) -> None:
+    """Print a table of criteria and completions, with a few completions side by side."""
+    for start in range(0, len(scored), MOST_COLUMNS):
+        block = scored[start : start + MOST_COLUMNS]
+        values = [{verdict.criterion: _value(verdict) for verdict in one.verdicts} for one in block]
+        rows: list[list[Any]] = [
+            [criterion.key, criterion.weight, shorten(criterion.text, 50), *(one[criterion.key] for one in values)]
+            for criterion in rubric.criteria
+        ]
+        rows.append(["reward", "", f"({block[0].reward.formula})", *(one.reward.value for one in block)])
+        print_table(["criterion", "weight", "text", *(shorten(one.name, 20) for one in block)], rows)
+        print_data("")
+    for one in scored:
+        if one.reward.vetoed_by:
+            print_data(f"{one.name}: vetoed by the required criterion {one.reward.vetoed_by!r}")
+        if one.reward.null_reason:
+            print_data(f"{one.name}: no reward: {one.reward.null_reason}")
+
+
+def _value(verdict: Verdict) -> float | str:
+    """Return the value, or why there is none."""
+    return verdict.value if verdict.value is not None else verdict.reason or verdict.outcome

@@ -8,12 +8,13 @@ in the database; a number: in the database), the answer as ``completion`` or ``t
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 from rubricsvc.core.base import Value
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.errors import InvalidError
-from rubricsvc.formats.errors import InvalidFileError, Location
+from rubricsvc.formats.errors import InvalidFileError, Location, file_error
 from rubricsvc.formats.input_file import InputFile
 from rubricsvc.formats.native import PROMPT, prompt_fields
 from rubricsvc.formats.record import Entry
@@ -36,11 +37,24 @@ def matches(first: Any) -> bool:
     return bool(first.keys() & {"prompt", "prompt_id"} and first.keys() & {"completion", "text", "messages"})
 
 
-def read(entry: Entry) -> Iterator[tuple[CompletionLine, Location]]:
+def read_all(file: InputFile) -> list[CompletionLine]:
+    """Return the completions of a file, which may name no prompt.
+
+    Raises:
+        InvalidFileError: the file is invalid, or has no completion.
+    """
+    lines = [line for line, _ in file.parse(partial(read, needs_prompt=False))]
+    file.errors.raise_if_any()
+    if not lines:
+        raise file_error(file.location, "no_records", "has no completions")
+    return lines
+
+
+def read(entry: Entry, *, needs_prompt: bool = True) -> Iterator[tuple[CompletionLine, Location]]:
     """Yield the completion; what is wrong with it is added to the entry."""
     data = entry.mapping(FIELDS)
-    if ("prompt" in data) == ("prompt_id" in data):
-        both = "prompt" in data
+    both = "prompt" in data and "prompt_id" in data
+    if both or (needs_prompt and not data.keys() & {"prompt", "prompt_id"}):
         entry.add("missing", f"expected prompt or prompt_id, found {'both' if both else 'neither'}")
     texts = [name for name in ("completion", "text") if name in data]
     if len(texts) > 1 or not (texts or "messages" in data):

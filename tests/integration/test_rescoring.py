@@ -263,6 +263,9 @@ def test_rescore_with_min_coverage_takes_failed_verdicts_over_and_asks_nobody(ea
         with each_db.read() as session:
             assert jobs.get(session, lenient).status == "completed_with_failures"
             assert [row.coverage for row in jobs.results(session, lenient)] == [pytest.approx(44 / 45)] * 3
+            rubric = rubrics.get(session, shop.rubric_id)
+            changes = reward_changes(session, lenient, rubric, rubric)
+        assert [one.new_reward for one in changes.by_completion] == shop.rewards(lenient)
         shop.add(edited(1, weight=20.0))
         _, completed = shop.rescore(min_coverage=0.9)
         assert (completed, shop.work()) == (0, 3), "another rubric version asks about what has failed"

@@ -105,7 +105,8 @@ def _stored_rewards(session: Session, job_id: int, row: RubricRow, other: Rubric
     """
     scored = (jobs.completion_ids(session, job_id, rubric=name) for name in (row.name, other.name, None))
     rows = completions.many(session, next(filter(None, scored), ()))
-    judge, rubric = jobs.get(session, job_id).judge.value, row.value
+    job, rubric = jobs.get(session, job_id), row.value
+    judge = job.judge.value
     groups: dict[int, list[Completion]] = {}
     for prompt_id, completion in rows.values():
         groups.setdefault(prompt_id, []).append(completion)
@@ -113,7 +114,9 @@ def _stored_rewards(session: Session, job_id: int, row: RubricRow, other: Rubric
     known = verdicts.known(session, [(id_, questions[prompt_id]) for id_, (prompt_id, _) in rows.items()])
     return {
         id_: _StoredReward(
-            prompt_id, reward_or_null(rubric, answered.values()).value, len(rubric.criteria) - len(answered)
+            prompt_id,
+            reward_or_null(rubric, answered.values(), min_coverage=job.min_coverage).value,
+            len(rubric.criteria) - len(answered),
         )
         for (id_, (prompt_id, _)), answered in zip(rows.items(), known, strict=True)
     }

@@ -395,8 +395,11 @@ def test_rescore_and_diff_use_stored_verdicts(ready: Cli, rubric_file: Path) -> 
     first["criteria"][0]["weight"] = 17
     file = Path("heavier.json")
     file.write_text(json.dumps(first))
+    previewed = ready("rubrics", "diff", "first", file, "--on", 1, "--json")
+    assert (previewed.code, previewed.json["new"], len(ready("rubrics", "list", "--json").lines)) == (0, str(file), 2)
     assert ready("rubrics", "import", file).code == 0
     compared = ready("rubrics", "diff", "first@1", "first@2", "--on", 1, "--json")
+    assert previewed.json["by_completion"] == compared.json["by_completion"]
     assert (compared.code, compared.json["new_missing_verdicts"], compared.json["completions"]) == (0, 0, 1)
     assert ready("rubrics", "diff", "first@1", "first@2", "--on", 1).code == 0
     assert ready("rubrics", "diff", "first@1", "first@2", "--json").code == 2

@@ -163,6 +163,14 @@ def test_diff_exits_with_1_on_changes(cli: Cli, tmp_path: Path) -> None:
     changed = cli("rubrics", "diff", "kind@1", "kind")
     assert changed.code == 1
     assert "-  text: Is kind." in changed.out and "+  text: Is very kind." in changed.out
+    assert cli("rubrics", "diff", "kind@1", file).out.splitlines()[2:] == changed.out.splitlines()[2:]
+    assert cli("rubrics", "diff", "kind", file).code == 0
+    assert cli("rubrics", "diff", file, "kind@1").code == 1
+    assert cli("rubrics", "diff", "kind", "missing.yaml").code == 3
+    file.write_text("- {name: other, criteria: [a]}\n- {name: kind, criteria: [Is very kind.]}\n")
+    assert cli("rubrics", "diff", "kind", file).code == 0, "of several rubrics, that of the same name"
+    file.write_text("name: kind\ncriteria: [{text: Is kind., weight: high}]\n")
+    assert cli("rubrics", "diff", "kind", file).code == 2
     same = cli("rubrics", "diff", "kind", "kind@2")
     assert (same.code, same.out) == (0, "")
     digest = cli("rubrics", "show", "kind@1", "--json").json["digest"]

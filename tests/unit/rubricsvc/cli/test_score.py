@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.cli import Cli
-from tests.scripted_server import error, labels, scripted_server
+from tests.scripted_server import ScriptedReply, error, labels, scripted_server
 
 
 @pytest.mark.usefixtures("new_machine")
@@ -109,3 +110,39 @@ def test_score_does_not_read_a_mistyped_path_as_text(cli: Cli, rubric_file: Path
     (rubric_file.parent / "r.yaml").write_text("criteria: [{text: Says x., check: {contains: {terms: [x]}}}]\n")
     ran = cli("score", "--rubric", "r.yaml", "--prompt", "no/such.txt", "--completion", "-", stdin="x")
     assert ran.code == 3 and "'no/such.txt'" in ran.err
+
+
+def test_score_compares_several_completions(cli: Cli, rubric_file: Path, tmp_path: Path) -> None:
+    def judge(number: int, body: dict[str, Any]) -> ScriptedReply:
+        asked = str(body["messages"])
+        if "rude" in asked and "Uno." in asked:
+            return ScriptedReply("?", logprobs={"?": -0.01})
+        return labels(Yes=0.75, No=0.25) if "Uno." in asked else labels(Yes=0.25, No=0.75)
+
+    (tmp_path / "a.txt").write_text("Uno.")
+    lines = tmp_path / "more.csv"
+    lines.write_text("id,text,policy\n,Due.,mine\nlast,Tre.,\n")
+    with scripted_server(judge) as server:
+        args = ("score", "--rubric", rubric_file, "--name", "first", "--judge", server.url, "--model", "m")
+        args = (*args, "--completion", "a.txt", "--completions", lines)
+        ran, table = cli(*args, "--json"), cli(*args)
+        lenient = cli(*args, "--min-coverage", 0.5, "--json")
+    assert (ran.code, table.code, lenient.code) == (1, 1, 0)
+    assert [line["completion"] for line in ran.lines] == ["a.txt", "mine 1", "last"]
+    assert [line["reward"] for line in ran.lines] == [None, 0.0, 0.0]
+    assert [line["reward"] for line in lenient.lines] == [0.75, 0.0, 0.0]
+    rows = [line.split("  ") for line in table.out.splitlines()]
+    assert [row[0].strip() for row in rows[:4]] == ["CRITERION", "c1", "c2", "reward"]
+    assert "Is rude." in table.out and "no_answer" in table.out
+    assert "a.txt: no reward: coverage 0.5 < 1: no_answer ×1" in table.out
+
+
+def test_score_refuses_completions_of_another_prompt(cli: Cli, rubric_file: Path, tmp_path: Path) -> None:
+    lines = tmp_path / "more.jsonl"
+    args = ("score", "--rubric", rubric_file, "--name", "first", "--judge", "http://127.0.0.1:9/v1", "--model", "m")
+    lines.write_text('{"prompt": "What is three?", "text": "3"}\n')
+    ran = cli(*args, "--completions", lines)
+    assert ran.code == 2 and "jobs submit" in ran.err
+    lines.write_text("")
+    assert cli(*args, "--completions", lines).code == 2
+    assert cli(*args).code == 2

@@ -64,3 +64,12 @@ def test_score_rejects_a_file_without_messages(cli: Cli, tmp_path: Any, text: st
     ran = cli("score", "--rubric", "r.yaml", "--judge", "t", "--completion", "-", stdin=text)
     assert (ran.code, ran.out) == (2, "")
     assert expected in ran.err
+
+
+def test_score_compares_with_a_comparative_judge(cli: Cli, tmp_path: Any) -> None:
+    add_judge(cli, "c", mode="comparative", comparison={"kind": "pairwise"})
+    (tmp_path / "r.yaml").write_text(json.dumps({"prompt": "Why?", "criteria": ["Says why."]}))
+    for name in "ab":
+        (tmp_path / name).write_text(f"Because {name}.")
+    ran = cli("score", "--rubric", "r.yaml", "--completion", "a", "--completion", "b", "--judge", "c", "--json")
+    assert (ran.code, [line["completion"] for line in ran.lines]) == (0, ["a", "b"]), ran.err
