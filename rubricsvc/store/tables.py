@@ -230,6 +230,7 @@ class ItemRow(Base):
         Index("ix_items_claim", "judge_id", "state", "id"),
         Index("ix_items_job", "job_id", "state"),
         Index("ix_items_lease", "state", "lease_until"),
+        Index("ix_items_page", "job_id", "id"),
     )
 
     id: Mapped[int] = mapped_column(primary_key=True)

@@ -100,6 +100,14 @@ def test_progress_reads_items_by_index(db: Database) -> None:
     assert found == ["SEARCH items USING INDEX ix_items_job (job_id=?)"]
 
 
+def test_results_read_a_page_by_index(db: Database) -> None:
+    """Without sorting all items of the job for each page."""
+    job = submit_job(db, 3, judge=JUDGE)
+    with plans(db) as found, db.read() as session:
+        jobs.results(session, job, after=1, limit=2)
+    assert found == ["SEARCH items USING INDEX ix_items_page (job_id=? AND id>?)"]
+
+
 def test_queue_counts_in_a_covering_index(db: Database) -> None:
     submit_job(db, 3, judge=JUDGE)
     with plans(db) as found, db.read() as session:
