@@ -15,6 +15,7 @@ _MIN_LONG = 5
 _MIN_RATIO = 0.65
 """Similarity in words (Ratcliff and Obershelp) from which a text is a placeholder with some words changed."""
 _EXAMPLE = re.compile(r'"(\w+)": \[?<([^<>]+)>')
+_WORD = re.compile(r"[^\W_]+")
 _DIGITS = {"zero": "0", "one": "1", "two": "2"}
 
 
@@ -39,13 +40,16 @@ class TemplateWords:
             return False
         if _joined(placeholder) in _joined(words):
             return True
+        if len(words) > 2 * len(placeholder):
+            return False
         matcher = SequenceMatcher(None, words, placeholder, autojunk=False)
-        return len(words) <= 2 * len(placeholder) and matcher.ratio() >= _MIN_RATIO
+        return matcher.quick_ratio() >= _MIN_RATIO and matcher.ratio() >= _MIN_RATIO
 
 
 def _words(text: str) -> list[str]:
-    plain = unicodedata.normalize("NFKC", clean(text).text).casefold()
-    return [_DIGITS.get(word, word) for word in re.findall(r"[^\W_]+", plain)]
+    if not text.isascii():
+        text = unicodedata.normalize("NFKC", clean(text).text)
+    return [_DIGITS.get(word, word) for word in _WORD.findall(text.casefold())]
 
 
 def _joined(words: list[str]) -> str:
