@@ -7,10 +7,9 @@ from dataclasses import dataclass
 
 from rubricsvc import __version__
 from rubricsvc.core.contributions import Contribution
-from rubricsvc.core.verdict import Verdict
 from rubricsvc.services.job_items import ItemDetail
 from rubricsvc.services.job_results import CriterionTotals, JobResults
-from rubricsvc.web.pages import number, render
+from rubricsvc.web.pages import render, weight
 from rubricsvc.web.quotes import Segment, Span, locate, segments
 
 ROWS_SHOWN, MAX_ROWS = 12, 60
@@ -49,8 +48,6 @@ def render_job(results: JobResults) -> str:
     """Return the page of a job as HTML. Texts are escaped, and the page loads nothing."""
     return render(
         "job.html.j2",
-        verdict_text=verdict_text,
-        weight_text=weight_text,
         weights_text=weights_text,
         cut=cut_text,
         whole=whole_percent,
@@ -85,23 +82,9 @@ def view(detail: ItemDetail) -> CompletionView:
     return CompletionView(detail, segments(text, spans), len(full) - len(text), rows)
 
 
-def verdict_text(verdict: Verdict | None) -> str:
-    """Return a verdict's value, or its outcome if it has none."""
-    if verdict is None:
-        return "no verdict"
-    if verdict.outcome == "failed":
-        return f"failed: {verdict.reason}"
-    return number(verdict.value) if verdict.value is not None else verdict.outcome
-
-
-def weight_text(weight: float) -> str:
-    """Return a weight with as few digits as it needs."""
-    return f"{weight:g}".replace("-", "−")
-
-
 def weights_text(row: CriterionTotals) -> str:
     """Return the weight of a criterion, or the lowest and the highest if rubrics differ."""
-    return " to ".join(map(weight_text, sorted({min(row.weights), max(row.weights)})))
+    return " to ".join(map(weight, sorted({min(row.weights), max(row.weights)})))
 
 
 def whole_percent(share: float | None) -> str:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from jinja2 import Environment
 
+    from rubricsvc.core.verdict import Verdict
+
 _HIDDEN = re.compile(
     "[\0-\x08\x0b-\x1f\x7f-\x9f\u200b\u202a-\u202e\u2060-\u206f\ufeff\ud800-\udfff\U000e0000-\U000e007f]"
 )
@@ -38,6 +40,18 @@ def percent(share: float | None) -> str:
     return f"{100 * (share or 0.0):.4g}%"
 
 
+def weight(value: float) -> str:
+    """Return a weight with as few digits as it needs."""
+    return f"{value:g}".replace("-", "−")
+
+
+def verdict(value: Verdict | None) -> str:
+    """Return a verdict's value, or its outcome if it has none; a dash for None."""
+    if value is None or value.outcome == "scored":
+        return number(None if value is None else value.value)
+    return f"failed: {value.reason}" if value.outcome == "failed" else value.outcome
+
+
 def render(template: str, **values: Any) -> str:
     """Render a template of this package; an undefined value is an error."""
     return _environment().get_template(template).render(values)
@@ -56,5 +70,5 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         finalize=lambda value: visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value,
     )
-    environment.filters |= {"number": number, "signed": signed, "percent": percent}
+    environment.filters |= {one.__name__: one for one in (number, signed, percent, weight, verdict)}
     return environment

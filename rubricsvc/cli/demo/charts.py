@@ -16,7 +16,7 @@ _INK = "#010101"
 _LETTER, _LINE = 7, 15
 """Pixels for a letter and for a line of text."""
 _TENTHS = [0, 0.2, 0.4, 0.6, 0.8, 1]
-_SMOOTHED = 5
+SMOOTHED_STEPS = 5
 
 
 def render_svg(chart: Callable[[int], Any]) -> dict[str, str]:
@@ -75,7 +75,7 @@ def reward_chart(steps: Sequence[Mapping[str, Any]]) -> Callable[[int], Any]:
     """Chart the mean reward of each training step with one standard deviation, and its moving mean."""
     import altair as alt
 
-    smoothed = _SMOOTHED if len(steps) >= _SMOOTHED else 1  # of few steps the mean would lag behind
+    smoothed = SMOOTHED_STEPS if len(steps) >= SMOOTHED_STEPS else 1  # of few steps the mean would lag behind
     rows = [
         {
             "step": step["step"],

@@ -57,7 +57,7 @@ def run(folder: DemoFolder, *, fresh: bool = False) -> dict[str, Any]:
     from rubricsvc.settings import get_settings
 
     continued = folder.open(fresh=fresh)
-    if folder.summary.is_file():
+    if folder.is_finished:
         echo(f"the demo in {folder.path} is finished: {folder.report}. Start over with --fresh")
         finished: dict[str, Any] = json.loads(folder.summary.read_text(encoding="utf-8"))
         return finished

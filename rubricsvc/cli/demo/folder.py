@@ -41,6 +41,11 @@ class DemoFolder:
         self.report = path / "report.html"
         self._settings = path / "state.json"
 
+    @property
+    def is_finished(self) -> bool:
+        """Whether the report and the summary are written; a report that was removed is written again."""
+        return self.summary.is_file() and self.report.is_file()
+
     def open(self, *, fresh: bool) -> bool:
         """Create the folder, or continue in it; return whether it holds a demo already. ``fresh`` deletes that.
 

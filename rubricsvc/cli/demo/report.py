@@ -8,13 +8,13 @@ from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from typing import Any
 
-from rubricsvc.cli.demo.charts import question_chart, render_svg, reward_chart
+from rubricsvc.cli.demo.charts import SMOOTHED_STEPS, question_chart, render_svg, reward_chart
 from rubricsvc.cli.demo.folder import DemoSize
 from rubricsvc.cli.demo.pipeline import JUDGE, POLICY
 from rubricsvc.cli.demo.results import QuestionResult, by_key, examples
 from rubricsvc.core.rubric import Criterion
 from rubricsvc.core.verdict import Verdict
-from rubricsvc.web.pages import render
+from rubricsvc.web.pages import render, signed
 
 _PACKAGES = ("rubricsvc", "torch", "transformers", "sqlalchemy", "celery")
 
@@ -43,22 +43,19 @@ def render_report(
         keys=by_key(written),
         examples=examples(written),
         sentence=change_sentence,
-        value=verdict_value,
+        smoothed=SMOOTHED_STEPS,
         reason=reason,
         provenance=_provenance(size),
         charts={name: {width: Markup(svg) for width, svg in both.items()} for name, both in charts.items()},  # noqa: S704 - vega made it, and escapes the questions in it
     )
 
 
-def verdict_value(verdict: Verdict) -> str:
-    """Format a verdict's value, or its outcome if it has none."""
-    if verdict.value is not None:
-        return f"{verdict.value:.2f}"
-    return f"failed: {verdict.reason}" if verdict.outcome == "failed" else verdict.outcome
+def reason(criterion: Criterion, *verdicts: Verdict | None) -> str:
+    """Return the failures, the judge's rationales, or the check with its arguments."""
+    return "; ".join(dict.fromkeys(filter(None, (_reason(criterion, verdict) for verdict in verdicts if verdict))))
 
 
-def reason(criterion: Criterion, verdict: Verdict) -> str:
-    """Return the failure, the judge's rationale, or the check with its arguments."""
+def _reason(criterion: Criterion, verdict: Verdict) -> str:
     if verdict.outcome == "failed":
         return verdict.detail or ""
     if criterion.check is None:
@@ -71,7 +68,7 @@ def change_sentence(change: float | None, error: float | None) -> str:
     """Describe the change of the reward, as far as its standard error supports it."""
     if change is None or error is None:
         return "Too few questions were scored to estimate a change."
-    size = f"{change:+.3f} ± {error:.3f} (mean and standard error over the questions)"
+    size = f"{signed(change, 3)} ± {error:.3f} (mean and standard error over the questions)"
     if abs(change) <= 2 * error:
         return f"The reward changed by {size}: not distinguishable from chance."
     return f"The reward {'rose' if change > 0 else 'fell'}: {size}."

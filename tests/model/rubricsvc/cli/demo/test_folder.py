@@ -46,3 +46,11 @@ def test_fast_is_smaller_with_held_out_questions() -> None:
     assert FAST.steps < FULL.steps and FAST.samples < FULL.samples
     assert FULL.training >= 12 and FULL.held_out >= 4 and FULL.generated == 3
     assert FAST.held_out > 0
+
+
+def test_is_finished_needs_report_and_summary(tmp_path: Path) -> None:
+    folder = DemoFolder(tmp_path, FAST, seed=0)
+    folder.summary.write_text("{}")
+    assert not folder.is_finished
+    folder.report.write_text("<html>")
+    assert folder.is_finished
