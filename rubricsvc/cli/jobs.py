@@ -77,7 +77,7 @@ def submit(
         if submission.warning:
             echo(f"warning: {submission.warning}")
         if not submission.is_new:
-            echo(f"job {job_id} exists already; score again what failed with `rubricsvc jobs retry {job_id}`")
+            echo(f"job {job_id} exists already; nothing is submitted")
         _end(db, job_id, wait, as_json)
 
 

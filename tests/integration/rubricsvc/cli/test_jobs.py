@@ -112,7 +112,7 @@ def test_export_neutralizes_formulas_in_csv(ready: Cli) -> None:
 def test_submit_again_gives_the_same_job(ready: Cli) -> None:
     one = ready("jobs", "submit", "--judge", "quick", "--json").json["id"]
     ran = ready("jobs", "submit", "--judge", "quick", "--json")
-    assert ran.json["id"] == one and "`rubricsvc jobs retry 1`" in ran.err
+    assert ran.json["id"] == one and "job 1 exists already" in ran.err
     other = ready("jobs", "submit", "--judge", "quick", "--key", "again", "--json").json["id"]
     assert other != one
     clash = ready("jobs", "submit", "--judge", "quick", "--key", "again", "--limit", 1)
