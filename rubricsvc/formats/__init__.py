@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 
@@ -173,6 +174,8 @@ def detect(file: InputFile) -> str:
         return matching[0]
     if first is None or file.path.suffix.lower() in (".yaml", ".yml") or file.errors.count:
         return "native"  # no other format is YAML; and after a line that is not JSON, its error is what matters
+    if not matching and get_close_matches("criteria", map(str, fields), cutoff=0.85):
+        return "native"  # a misspelt field, and all other errors of the file
     if "prompt" in fields and fields.issubset(native.FIELDS):
         return "native"  # a prompt alone
     is_csv = file.path.suffix.lower() in (".csv", ".tsv")

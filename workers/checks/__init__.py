@@ -22,7 +22,7 @@ from pydantic import ValidationError
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Check, Rubric
 from rubricsvc.core.templates import PlaceholderError
-from rubricsvc.core.validation_messages import first_error
+from rubricsvc.core.validation_messages import field_messages, first_error
 from rubricsvc.core.verdict import Reason, Verdict
 from rubricsvc.errors import InvalidError, RubricsvcError
 from workers.checks import (  # noqa: F401 - they register their checks
@@ -95,8 +95,16 @@ def _arguments(given: Check) -> tuple[CheckType, Args]:
     try:
         return check, check.args.model_validate(given.args)
     except ValidationError as error:
-        field_path, message = first_error(error, quoted=False, model=check.args)
-        path = f"args.{field_path}" if field_path else "args"
+        path, _ = first_error(error, quoted=False, model=check.args)
+        paths = [
+            (".".join(map(str, one.path)), one.message) for one in field_messages(error, model=check.args, quoted=False)
+        ]
+        paths.sort(key=lambda one: one[0] != path)
+        messages = "; ".join(f"{message} ({_in_args(field)})" for field, message in paths)
         names = (field.alias or name for name, field in check.args.model_fields.items())
         hint = f"{given.name} takes {', '.join(names)}"
-        raise InvalidError(f"check {given.name!r}: {message} ({path})", hint=hint, path=path) from error
+        raise InvalidError(f"check {given.name!r}: {messages}", hint=hint, path=_in_args(path)) from error
+
+
+def _in_args(path: str) -> str:
+    return f"args.{path}" if path else "args"

@@ -262,3 +262,14 @@ def test_lint_and_import_report_one_rubric_of_two_prompts(cli: Cli, tmp_path: Pa
     for command in ("lint", "import"):
         ran = cli("rubrics", command, "r.yaml")
         assert ran.code == 2 and "r.yaml:2:" in ran.err and "'same'" in ran.err
+
+
+def test_lint_reports_a_misspelt_field_with_the_other_errors(cli: Cli, tmp_path: Path) -> None:
+    lines = [
+        {"prompt": "a", "critera": ["x"]},
+        {"prompt": "b", "criteria": [{"text": "x", "check": {"words": {"mni": 1, "max": "y"}}}]},
+    ]
+    (tmp_path / "r.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    ran = cli("rubrics", "lint", "r.jsonl")
+    assert ran.code == 2 and "r.jsonl:1: critera: " in ran.err and "'criteria'" in ran.err
+    assert "(args.mni)" in ran.err and "(args.max)" in ran.err
