@@ -82,10 +82,11 @@ def _shortened(names: Sequence[str]) -> str:
 
 
 def _summary(found: JobComparison) -> dict[str, Any]:
-    unit = f"{found.paired_by}s"
+    prompts = counted(found.prompts, "prompt")
+    paired = prompts if found.paired_by == "prompt" else f"{counted(found.paired, 'completion')} of {prompts}"
     return {
         "differs": ", ".join(found.differs) or "nothing: the same judge, rubrics and completions",
-        "paired": f"{found.paired} {unit} of {counted(found.prompts, 'prompt')}",
+        "paired": paired,
         "left out": ", ".join(map(_left_out, found.left_out)),
         "mean difference (B - A)": _estimate(found.mean_difference),
         "Kendall's tau-b": _estimate(found.kendall_tau),
@@ -120,6 +121,9 @@ def _moved_cells(row: Moved) -> list[Any]:
 
 
 def _hints(found: JobComparison) -> Iterator[str]:
+    if found.a.job_id == found.b.job_id and len(found.a.policies) > 1:
+        submit = f"`rubricsvc jobs submit --judge {found.a.judge} --policy NAME`"
+        yield f"to compare the job's policies, {submit} for each (stored verdicts are reused), then compare those jobs"
     a, b = set(found.a.rubrics), set(found.b.rubrics)
     only_a, only_b = sorted(a - b), sorted(b - a)
     if only_a and only_b:

@@ -323,6 +323,10 @@ def test_jobs_compare_pairs_completions(filled: TestClient, db: Database) -> Non
     assert (found["paired_by"], found["differs"], found["a"]["job_id"]) == ("completion", [], 1)
     assert found["left_out"] == [{"job_ids": [1], "reason": "no_reward", "count": 2}]
     assert filled.get("/v1/jobs/1/compare/9").json()["error"]["code"] == "not_found"
+    for number in (1, 2):
+        submit(filled, {**BODY, "items": BODY["items"][number - 1 : number]})  # type: ignore[index]
+    apart = filled.get("/v1/jobs/2/compare/3", params={"by": "completion"})
+    assert (apart.status_code, apart.json()["error"]["code"], apart.json()["error"]["path"]) == (422, "invalid", "by")
     assert filled.get("/v1/jobs/1/compare/1", params={"by": "word"}).status_code == 422
 
 
