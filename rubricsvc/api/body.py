@@ -21,15 +21,13 @@ from pydantic import BaseModel, GetCoreSchemaHandler, ValidationError
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from rubricsvc.core import strict_json
-from rubricsvc.core.validation_messages import FieldPath
+from rubricsvc.core.validation_messages import MAX_ERRORS, FieldPath, field_messages
 from rubricsvc.errors import InvalidError, TooLargeError
 
 T = TypeVar("T", bound=BaseModel)
 
 MAX_VALUES = 250_000
 """Keys and values of a body: ten thousand completions or labels with all their fields."""
-MAX_ERRORS = 1000
-"""Invalid fields of a body whose messages are read; pydantic makes them all at once."""
 INLINE_BYTES = 16 * 1024
 """Bytes of a body that is validated without a thread, in a few milliseconds at most."""
 
@@ -125,9 +123,9 @@ def _validate(content: bytes, model: type[BaseModel]) -> BaseModel:
     except UnicodeDecodeError:
         raise PydanticCustomError("json_invalid", "not JSON: not UTF-8") from None
     except ValidationError as error:
-        if (count := error.error_count()) > MAX_ERRORS:
+        if error.error_count() > MAX_ERRORS:
             hint = "validate a smaller request first; see /docs for fields, types and limits"
-            raise InvalidError(f"{count} fields are invalid, more than can be listed", hint=hint, path="body") from None
+            raise InvalidError(field_messages(error)[0].message, hint=hint, path="body") from None
         raise
 
 

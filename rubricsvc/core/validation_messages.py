@@ -17,6 +17,8 @@ FieldPath = tuple[str | int, ...]
 """The keys and indices from the root of the data to a field: ``("criteria", 2, "weight")``."""
 
 _MAX_QUOTED = 60
+MAX_ERRORS = 1000
+"""Invalid fields of a value whose messages are read; pydantic makes them all at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +42,13 @@ def field_messages(
     With the ``model`` that was validated, unknown fields come with the ones that are allowed; with the ``data``, the
     names of union members are left out of the paths. Set ``quoted`` to False where a value may be a secret.
     """
-    details = errors.errors(include_url=False) if isinstance(errors, ValidationError) else errors
+    if isinstance(errors, ValidationError):
+        if (count := errors.error_count()) > MAX_ERRORS:
+            return [FieldMessage((), f"{count} fields are invalid, more than can be listed", "too_many_errors")]
+        errors = errors.errors(include_url=False)
     return [
         _field_message(detail, model, data, quoted)
-        for detail in details
+        for detail in errors
         # pydantic reports a list whose items are invalid as too short as well
         if detail["type"] != "too_short" or len(detail["input"]) < detail["ctx"]["min_length"]
     ]

@@ -7,7 +7,7 @@ import io
 import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar, cast
 
@@ -44,12 +44,13 @@ class InputFile:
         name: str = "",
         errors: FileErrors | None = None,
         max_values: int | None = None,
+        max_records: int | None = None,
     ) -> None:
         """Prepare to read a file; it is opened when the first record is asked for.
 
         With a ``stream``, which has its bytes, only the ending of ``path`` counts. Messages call it ``name``, by
         default its path. ``errors`` is shared where several files are read as one. A document, or a line of JSONL, may
-        have ``max_values`` keys and values.
+        have ``max_values`` keys and values, and the file ``max_records`` records (JSONL: lines).
         """
         self.path = Path(path)
         self.name = name or str(path)
@@ -59,6 +60,7 @@ class InputFile:
         self.is_folder = stream is None and self.path.is_dir()
         self.check: RubricCheck | None = None
         self.max_values = max_values
+        self.max_records = max_records
         self._stream = stream
         self._entries: Iterator[Entry] | None = None
 
@@ -121,6 +123,7 @@ class InputFile:
             if kind is None and (start := re.match(rb"\s*\{([ \r]*\n)?", stream.peek(HEAD))):
                 kind = "json" if start[1] else "jsonl"
             if kind == "jsonl":
+                self._check_lines(stream)
                 documents = json_records.read_lines(stream, self.name, self.errors, self.max_values)
             elif kind == "json":
                 documents = json_records.read_document(self._text(stream), self.name, self.errors, self.max_values)
@@ -129,7 +132,19 @@ class InputFile:
             else:
                 documents = yaml_records.read(self._text(stream), self.name, self.max_values)
             for number, (data, location, errors) in enumerate(documents, start=1):
+                self._check_records(number)
                 yield Entry(data, location, stem if number == 1 else f"{stem}-{number}", number, errors)
+
+    def _check_lines(self, stream: io.BufferedReader[Any]) -> None:
+        if self.max_records is not None:
+            start = stream.tell()
+            self._check_records(sum(1 for _ in islice(stream, self.max_records + 1)))
+            stream.seek(start)
+
+    def _check_records(self, count: int) -> None:
+        if self.max_records is not None and count > self.max_records:
+            message = f"has more than {self.max_records} records"
+            raise file_error(self.location, "too_many_records", message, "split the file")
 
     def _open(self) -> io.BufferedReader[Any]:
         try:

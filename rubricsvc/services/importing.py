@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 MAX_CONTENT_VALUES = 250_000
 """Keys and values of one document (JSON, YAML) or line (JSONL) of a file that was sent to the service."""
+MAX_CONTENT_RECORDS = 20_000
+"""Records, or lines of JSONL, of such a file. While they are imported, nothing else can be written to SQLite."""
 MAX_CONTENT_ERRORS = 10_000
 """Errors of such a file, after which it is not read any further."""
 
@@ -129,7 +131,13 @@ def import_file(
 def import_content(session: Session, content: bytes, *, name: str, **options: Any) -> ImportResult:
     """Import a file called ``name`` with this content, within limits; for ``options`` see `import_file`."""
     errors = FileErrors(limit=MAX_CONTENT_ERRORS)
-    file = InputFile(name, stream=BytesIO(content), errors=errors, max_values=MAX_CONTENT_VALUES)
+    file = InputFile(
+        name,
+        stream=BytesIO(content),
+        errors=errors,
+        max_values=MAX_CONTENT_VALUES,
+        max_records=MAX_CONTENT_RECORDS,
+    )
     return import_file(session, file, **options)
 
 

@@ -170,6 +170,8 @@ BODIES = {
     "a number": ("prompts", filled('{"prompt":', "1", "}")),
     "a JSON file of nothing": ("imports?name=a.json", filled("[", "{},", "{}]")),
     "a JSONL file of no JSON": ("imports?name=a.jsonl&skip_invalid=true", filled("", "x\n", "")),
+    "a JSONL file of tiny records": ("imports?name=a.jsonl", filled("", '{"criteria":["a"]}\n', "")),
+    "a file of one rubric of nothing": ("imports?name=a.json", filled('{"criteria":[', "1,", "1]}", 490_000)),
     "a YAML file of nothing": ("imports?name=a.yaml", filled("", "- {}\n", "")),
     "more than the limit": ("labels", filled("", " ", "", 40 * MIB)),
 }

@@ -80,3 +80,18 @@ def test_client_imports_a_file(http: TestClient, tmp_path: Path) -> None:
         with pytest.raises(FormatError) as caught:
             client.imports.create(path, format="native")
     assert [one.path for one in caught.value.errors] == ["prompt"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "code"),
+    [
+        ("a.jsonl", '{"criteria": ["a"]}\n' * 20_001, "too_many_records"),
+        ("a.json", "[" * 250_001, "too_many_values"),
+        ("a.yaml", "- a\n" * 250_001, "too_many_values"),
+        ("a.json", '{"criteria": [' + "1," * 2000 + "1]}", "too_many_errors"),
+        ("a.jsonl", '{"criteria": []}\n' * 10_001, "too_short"),
+    ],
+)
+def test_create_bounds_what_a_file_costs(http: TestClient, name: str, content: str, code: str) -> None:
+    answer = http.post("/v1/imports", params={"name": name, "format": "native"}, content=content)
+    assert (answer.status_code, answer.json()["error"]["errors"][0]["code"]) == (422, code)
