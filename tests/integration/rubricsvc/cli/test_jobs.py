@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -94,6 +95,15 @@ def test_export_refuses_options_that_do_not_fit(ready: Cli, args: list[str]) -> 
     ready("jobs", "submit", "--judge", "quick")
     ran = ready("jobs", "export", 1, *args)
     assert (ran.code, ran.out) == (2, "")
+
+
+def test_export_without_pyarrow_names_the_extra(ready: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ready("jobs", "submit", "--judge", "quick")
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    for name, format in (("rewards.parquet", "parquet"), ("set", "datasets")):
+        ran = ready("jobs", "export", 1, "--format", format, "--out", tmp_path / name)
+        assert ran.code == 3 and "rubricsvc[parquet]" in ran.err
+        assert not list(tmp_path.glob(f"{name}*"))
 
 
 def test_export_neutralizes_formulas_in_csv(ready: Cli) -> None:
