@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from rubricsvc.core.contributions import Contribution, contributions
+from rubricsvc.core.contributions import Contribution
 from rubricsvc.core.distribution import Distribution, bounds, distribution
 from rubricsvc.core.jobs import JobProgress, JobSummary
 from rubricsvc.core.judge import Judge
@@ -17,7 +17,7 @@ from rubricsvc.core.panel import total_usage
 from rubricsvc.core.verdict import Usage
 from rubricsvc.services import job_items
 from rubricsvc.services.job_items import ItemDetail
-from rubricsvc.store import items, jobs, verdicts
+from rubricsvc.store import items, jobs
 
 if TYPE_CHECKING:
     from rubricsvc.store.session import Database
@@ -109,6 +109,7 @@ class JobResults:
         policies: The distribution of rewards by policy, the highest mean first.
         criteria: By key and text, the ones that took most in all first; ``tags`` and ``groups`` likewise.
         usage: Tokens and cost of the verdicts, reused ones included; None if no verdict has any.
+        best: Without those that are among the ``worst``.
         without_reward: The first ones by id; ``null_reasons`` counts all.
     """
 
@@ -147,6 +148,9 @@ def read_results(
     totals = _read_totals(db, job_id, lambda done: on_progress(done, progress.total, ""))
     with db.read() as session:
         job = jobs.get(session, job_id)
+        worst = job_items.worst(session, job, extremes)
+        listed = {one.fields["id"] for one in worst}
+        best = [one for one in job_items.best(session, job, extremes) if one.fields["id"] not in listed]
         return JobResults(
             job=header,
             progress=progress,
@@ -157,8 +161,8 @@ def read_results(
             tags=_costliest_first(totals.tags),
             groups=_costliest_first(totals.groups),
             usage=totals.usage,
-            worst=job_items.worst(session, job, extremes),
-            best=job_items.best(session, job, extremes),
+            worst=worst,
+            best=best,
             without_reward=job_items.without_reward(session, job, extremes),
             null_reasons=items.null_reasons(session, job_id),
             **totals.distributions(),
@@ -169,13 +173,9 @@ def _read_totals(db: Database, job_id: int, on_page: Callable[[int], None]) -> _
     totals, after, done = _Totals(), 0, 0
     while True:
         with db.read() as session:
-            least = jobs.get(session, job_id).min_coverage
             rows = jobs.results(session, job_id, after=after, limit=ITEMS_PER_PAGE)
-            rubrics = {row.rubric_id: row.rubric.value for row in rows}
-            found = verdicts.for_items(session, [row.id for row in rows])
-            for row in rows:
-                parts = contributions(rubrics[row.rubric_id], found.get(row.id, []), min_coverage=least)
-                totals.add(row, parts)
+            for row, detail in zip(rows, job_items.details(session, jobs.get(session, job_id), rows), strict=True):
+                totals.add(row, detail.parts)
         if not rows:
             return totals
         after, done = rows[-1].id, done + len(rows)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
@@ -92,7 +91,7 @@ VERDICTS = [
 
 def test_render_job_shows_verdicts_in_the_order_of_the_rubric(db: Database) -> None:
     page = Page(render_job(results(db, VERDICTS)))
-    worst = page.text[page.text.index("Worst completions") :]
+    worst = page.text[page.text.index("Completions, the worst first") :]
     places = [worst.index(text) for text in ("How is it stored?", "States the range.", "Warns of", "Makes up a")]
     assert places == sorted(places)
     assert "Not in the text: as Smith wrote" in worst and "Hardly." in worst
@@ -104,7 +103,7 @@ def test_render_job_marks_overlapping_quotes(db: Database) -> None:
     """A part of the text that both quote is marked once; with its end stands the number of the criterion."""
     found = results(db, VERDICTS)
     assert "".join(part.text for part in view(found.worst[0]).text) == TEXT
-    page = Page(render_job(replace(found, best=[])))
+    page = Page(render_job(found))
     assert page.marks == ["2 to ", "8 degrees", ", and"]
     assert "script" not in page.tags
 
@@ -143,13 +142,13 @@ def test_render_job_lists_completions_without_a_reward(db: Database) -> None:
     failed = [Verdict.failed("zero", "timeout", detail="no reply within 60 s"), *VERDICTS[1:]]
     page = Page(render_job(results(db, failed)))
     rest = page.text[page.text.index("Completions without a reward") :]
-    assert "failed: timeout" in rest and "no reply within 60 s" in rest and "Worst completions" not in page.text
+    assert "failed: timeout" in rest and "no reply within 60 s" in rest and "the worst first" not in page.text
 
 
 def test_render_job_of_a_trajectory_searches_the_quotes(db: Database) -> None:
     steps = (Message(role="assistant", content="I look it up."), Message(role="assistant", content=TEXT))
     found = results(db, VERDICTS, completion=Completion(messages=steps))
-    page = Page(render_job(replace(found, best=[])))
+    page = Page(render_job(found))
     assert page.marks == ["2 to ", "8 degrees", ", and"] and "I look it up." in page.text
 
 
