@@ -200,3 +200,20 @@ def test_labels_of_one_question_under_two_versions_count_once(filled: Database) 
         ("a", "bob", 1.0),
     ]
     assert {row.verdict and row.verdict.value for row in rows[1:]} == {0.9}
+
+
+def test_ids_in_files_are_all_that_a_file_may_mean(each_db: Database) -> None:
+    with each_db.write() as session:
+        sky, other, digits = (
+            prompts.add(session, Prompt.of(text), id_).id for text, id_ in (("a", "sky"), ("b", "sky"), ("c", "1"))
+        )
+        prompts.add(session, Prompt.of("c"), "sea")
+        given = [(sky, "a", "x"), (other, "a", "y"), (other, "b", "z"), (sky, None, "w")]
+        ids = completions.add_many(session, [(prompt, Completion(text=text, id=id_)) for prompt, id_, text in given])
+    with each_db.read() as session:
+        found = [prompts.ids_in_files(session, ref) for ref in ("sky", "sea", "1", 1, "2", "none")]
+        by_id = [completions.ids_in_files(session, [sky, other], id_) for id_ in ("a", "b", "none")]
+        labelled = labels.page(session, job_id=1)
+    assert found == [[sky, other], [digits], [digits], [sky], [other], []]
+    assert by_id == [[(ids[0], sky), (ids[1], other)], [(ids[2], other)], []]
+    assert labelled == []
