@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Mapping
-from functools import reduce
+from functools import lru_cache, reduce
 
 from rubricsvc.core.rubric import GroupPath, Rubric
 
@@ -15,8 +15,12 @@ _Children = dict[GroupPath, dict[_Node, float]]
 """The children of each inner node with their weights, in the rubric's order."""
 
 
+@lru_cache(maxsize=16)
 def root_shares(rubric: Rubric) -> dict[str, float]:
-    """Return each leaf's share of the root by absolute weight; all are 0 where a weight of 0 cuts off every leaf."""
+    """Return each leaf's share of the root by absolute weight; all are 0 where a weight of 0 cuts off every leaf.
+
+    The result is shared: do not change it.
+    """
     children = _children(rubric)
     shares: dict[_Node, float] = {(): 1.0}
     for path in sorted(children, key=len):
@@ -73,6 +77,7 @@ def _grade_node(
     return (0.0, {}) if judged and path and not any(weights.values()) else None
 
 
+@lru_cache(maxsize=16)  # the gain of each leaf grades the same tree again
 def _children(rubric: Rubric) -> _Children:
     weights = {group.path: group.weight for group in rubric.groups}
     children: _Children = {(): {}}
