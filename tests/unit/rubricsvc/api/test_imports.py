@@ -34,6 +34,13 @@ def test_create_reads_yaml_by_the_name(http: TestClient) -> None:
     assert http.get("/v1/rubrics/sky").json()["rubric"]["criteria"][0]["text"] == "a"
 
 
+def test_create_reads_csv_and_sets_min_coverage(http: TestClient) -> None:
+    answer = http.post("/v1/imports?name=sky.csv&min_coverage=0.5", content="criterion,weight\nIs kind.,2\n")
+    assert (answer.status_code, answer.json()["rubrics"]) == (201, ["sky@1"])
+    assert http.get("/v1/rubrics/sky").json()["rubric"]["min_coverage"] == 0.5
+    assert http.post("/v1/imports?min_coverage=2", content=RECORD).status_code == 422
+
+
 def test_create_rejects_an_invalid_file_whole(http: TestClient) -> None:
     answer = http.post("/v1/imports", content=RECORD + INVALID)
     error = answer.json()["error"]
@@ -75,7 +82,8 @@ def test_client_imports_a_file(http: TestClient, tmp_path: Path) -> None:
     path = tmp_path / "r.jsonl"
     path.write_text(RECORD)
     with Client("http://localhost", transport=httpx2.MockTransport(forward)) as client:
-        assert client.imports.create(path).completion_ids == (1,)
+        assert client.imports.create(path, min_coverage=0.75).completion_ids == (1,)
+        assert client.rubrics.get("r").rubric.min_coverage == 0.75
         path.write_text(INVALID)
         with pytest.raises(FormatError) as caught:
             client.imports.create(path, format="native")
