@@ -95,6 +95,9 @@ class Jobs(Noun[C]):
 
         ``items`` are pairs of completion id and rubric (id, name, name@version or digest), or completion ids alone for
         the rubrics of their prompts. ``min_coverage`` is used instead of the rubrics' own.
+
+        Raises:
+            ConflictError: the key belongs to a job with other items, another judge or another budget.
         """
         given = ((item, None) if isinstance(item, int) else item for item in items)
         pairs = tuple(schemas.NewItem(completion_id=completion_id, rubric=rubric) for completion_id, rubric in given)
