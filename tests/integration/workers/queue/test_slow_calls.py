@@ -52,7 +52,7 @@ def judge_at(server: ScriptedServer, **endpoint: Any) -> Judge:
 
 def test_drain_runs_concurrent_calls_up_to_the_limit(db: Database) -> None:
     """64 calls of one job, each of a completion of its own, and more than one claim holds."""
-    with scripted_server(replace(YES, delay_s=1.0)) as server:
+    with scripted_server(replace(YES, delay_s=4.0)) as server:
         job = submit_job(db, 64, judge=judge_at(server), rubric=ONE)
         with draining(db, claim_size=32) as thread:
             thread.join(60)

@@ -40,7 +40,7 @@ def test_heartbeat_renews_and_removes_its_row(db: Database) -> None:
 
 
 def test_heartbeat_logs_a_failing_database_once_and_goes_on(db: Database) -> None:
-    migrate.downgrade(db, "-1")
+    migrate.downgrade(db, "0002")
     with capture_logs() as logs:
         heartbeat = Heartbeat(db).start()
         time.sleep(0.2)
