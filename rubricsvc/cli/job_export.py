@@ -33,17 +33,14 @@ def export(
         ),
     ] = None,
     long: Annotated[bool, typer.Option("--long", help="Write a row for each verdict.")] = False,
-    as_csv: Annotated[bool, typer.Option("--csv", help="Write CSV.", hidden=True)] = False,
     pairs: Annotated[bool, typer.Option("--pairs", help="Write preference pairs for TRL.")] = False,
     min_margin: Annotated[float, typer.Option(min=0, help="--pairs: minimum difference of the rewards.")] = 0.0,
     out: Out = None,
 ) -> None:
     """Write rewards and verdicts with their texts, a row for each completion; or preference pairs."""
-    if as_csv and format not in (None, "csv"):
-        raise InvalidError(f"--csv and --format {format} exclude each other", hint="leave out --csv")
     if min_margin and not pairs:
         raise InvalidError("--min-margin needs --pairs", hint="add --pairs, or leave out --min-margin")
-    chosen = format or ("csv" if as_csv else ENDINGS.get(out.suffix.lower(), "jsonl") if out else "jsonl")
+    chosen = format or (ENDINGS.get(out.suffix.lower(), "jsonl") if out else "jsonl")
     if pairs and (chosen != "jsonl" or long):
         raise InvalidError(
             f"--pairs and {'--long' if long else chosen} exclude each other", hint="pairs are JSON lines of messages"
@@ -91,7 +88,7 @@ def _write_results(db: Database, job_id: int, out: Path | None, chosen: ResultFo
         what = "a file" if chosen == "parquet" else "a folder"
         raise InvalidError(f"{chosen} is written to {what}", hint="name it with --out")
     else:
-        with replaced(out) as part:
+        with replaced(out, folder=chosen == "datasets") as part:
             if chosen == "parquet":
                 result_files.write_parquet(pages, part, long=long)
             else:

@@ -13,11 +13,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from importlib.resources import files
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated, Any, TextIO
 
 import typer
 
-from rubricsvc.errors import ConflictError
+from rubricsvc.errors import ConflictError, NotFoundError
 
 OK, WITH_FAILURES, BAD_INPUT, UNAVAILABLE, NOT_PASSED, INTERNAL_ERROR, INTERRUPTED = 0, 1, 2, 3, 4, 70, 130
 
@@ -212,38 +213,31 @@ def open_output(out: Path | None) -> Iterator[TextIO]:
 
 
 @contextmanager
-def replaced(out: Path) -> Iterator[Path]:
-    """Name a path to write a file or folder at, which replaces ``out`` as a whole when the block succeeds.
+def replaced(out: Path, *, folder: bool = False) -> Iterator[Path]:
+    """Name a path to write a file (or a folder) at, which replaces ``out`` as a whole when the block succeeds.
 
     Raises:
-        ConflictError: ``out`` is a folder that is not empty, or a device or a pipe.
+        ConflictError: ``out`` is a device, a pipe or a file where a folder is written, or a folder that is not empty.
+        NotFoundError: the folder of ``out`` does not exist.
     """
-    if _is_special(out):
-        raise ConflictError(f"{out} is no file", hint="name a file")
-    if out.is_dir() and any(out.iterdir()):
+    if _is_special(out) or (out.is_file() if folder else out.is_dir()):
+        what = "folder" if folder else "file"
+        raise ConflictError(f"{out} is no {what}", hint=f"name a {what}")
+    if folder and out.is_dir() and any(out.iterdir()):
         raise ConflictError(f"the folder {out} is not empty", hint="name another one, or remove it")
-    part = out.with_name(out.name + ".part")
-    _remove(part)
-    try:
+    if not out.parent.is_dir():
+        raise NotFoundError(f"there is no folder {out.parent}", hint=f"create it: mkdir -p {out.parent}")
+    # A folder of its own: no name beside `out` can be somebody's. A killed process leaves it.
+    with TemporaryDirectory(prefix=f".{out.name[:100]}.", dir=out.parent) as work:
+        part = Path(work) / out.name
         yield part
         part.replace(out)
-    except BaseException:
-        _remove(part)
-        raise
     echo(f"wrote {out}")
 
 
 def _is_special(path: Path) -> bool:
     """Whether this is a device or a pipe, such as /dev/null: there is nothing to replace."""
     return path.exists() and not path.is_file() and not path.is_dir()
-
-
-def _remove(path: Path) -> None:
-    """Remove a file or a folder, if it exists."""
-    if path.is_dir():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
 
 
 class ProgressBar:

@@ -1,4 +1,4 @@
-"""Cells of CSV files: text that a spreadsheet would run as a formula is written as text, and read back as it was."""
+"""Cells of CSV files: text that a spreadsheet would run as a formula is written as text."""
 
 from __future__ import annotations
 
@@ -12,8 +12,3 @@ _FORMULA = re.compile(r"'*[=+\-@\t\r\n＝＋－＠]")
 def neutralized(value: Any) -> Any:
     """Return a text behind a single quote if a spreadsheet could take it for a formula; other values as they are."""
     return f"'{value}" if isinstance(value, str) and _FORMULA.match(value) else value
-
-
-def restored(text: str) -> str:
-    """Return the text that `neutralized` was given."""
-    return text[1:] if text.startswith("'") and _FORMULA.match(text) else text

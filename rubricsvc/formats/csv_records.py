@@ -6,7 +6,6 @@ import csv
 import io
 from collections.abc import Iterator
 
-from rubricsvc.formats.csv_cells import restored
 from rubricsvc.formats.errors import Location, file_error, too_many_values
 from rubricsvc.formats.json_records import Document
 
@@ -15,8 +14,6 @@ _DELIMITERS = ",;\t"
 
 def read(text: str, file: str, max_values: int | None = None) -> Iterator[Document]:
     """Yield a record for each row. Cells are separated by commas, or by semicolons or tabs if the first line has more.
-
-    A single quote before text that a spreadsheet would take for a formula is removed (`csv_cells`).
 
     Raises:
         InvalidFileError: the columns have no distinct names, or a row has more cells than there are columns.
@@ -44,7 +41,7 @@ def read(text: str, file: str, max_values: int | None = None) -> Iterator[Docume
                 message = f"has {len(row)} cells, and there are {len(columns)} columns"
                 raise file_error(location, "columns", message, hint)
             else:
-                cells = zip(columns, map(restored, row), strict=False)
+                cells = zip(columns, row, strict=False)
                 yield {name: cell for name, cell in cells if cell.strip()}, location, []
     except csv.Error as error:
         raise file_error(Location(file, line), "csv", f"is not CSV: {error}") from None

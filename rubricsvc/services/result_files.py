@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, TextIO
 
-from rubricsvc.errors import InvalidError, UnavailableError
+from rubricsvc.errors import InvalidError
 from rubricsvc.formats.csv_cells import neutralized
 
 ResultFormat = Literal["jsonl", "csv", "parquet", "datasets"]
@@ -93,7 +93,7 @@ def write_parquet(pages: Pages, path: Path, *, long: bool) -> None:
     """Write one Parquet file with a row group for each page.
 
     Raises:
-        UnavailableError: pyarrow is not installed.
+        ModuleNotFoundError: pyarrow is not installed.
         InvalidError: A row does not fit the types of the columns.
     """
     with _parquet_file(path, long=long) as write:
@@ -105,7 +105,7 @@ def write_dataset(pages: Pages, folder: Path, *, long: bool, title: str) -> None
     """Write a folder that ``datasets.load_dataset`` reads: Parquet files of up to about `ROWS_PER_SHARD` rows.
 
     Raises:
-        UnavailableError: pyarrow is not installed.
+        ModuleNotFoundError: pyarrow is not installed.
         InvalidError: A row does not fit the types of the columns.
     """
     (folder / "data").mkdir(parents=True)
@@ -137,12 +137,9 @@ Exported by `rubricsvc jobs export --format datasets`; `docs/formats.md` of rubr
 
 @contextmanager
 def _parquet_file(path: Path, *, long: bool) -> Iterator[Callable[[list[dict[str, Any]]], None]]:
-    try:
-        import pyarrow as pa
-        from pyarrow import parquet
-    except ModuleNotFoundError as error:
-        hint = "pip install 'rubricsvc[parquet]'"
-        raise UnavailableError(f"the package {error.name!r} is not installed", hint=hint) from error
+    import pyarrow as pa
+    from pyarrow import parquet
+
     schema = _schema(pa, long=long)
     with parquet.ParquetWriter(path, schema, compression="zstd") as writer:
 

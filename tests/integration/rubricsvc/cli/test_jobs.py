@@ -62,7 +62,7 @@ def test_submit_show_and_export(ready: Cli, tmp_path: Path) -> None:
     assert [verdict["criterion"] for verdict in first["verdicts"]] == ["c1", "c2"]
     assert first["judge"] == "quick" and len(first["judge_digest"]) == 64
     out = tmp_path / "r.csv"
-    ready("jobs", "export", 1, "--csv", "--out", out)
+    ready("jobs", "export", 1, "--out", out)
     rows = list(csv.DictReader(out.read_text().splitlines()))
     assert [row["completion_id"] for row in rows] == [str(first["completion_id"]), str(second["completion_id"])]
     assert list(json.loads(rows[0]["values"])) == ["c1", "c2"]
@@ -75,7 +75,6 @@ def test_export_writes_each_format(ready: Cli, tmp_path: Path) -> None:
     assert ready("jobs", "submit", "--judge", "quick", "--wait").code == 0
     lines = ready("jobs", "export", 1).lines
     assert [(line["prompt"], line["completion"]) for line in lines] == [("What is one?", "1"), ("What is two?", "2")]
-    assert ready("jobs", "export", 1, "--format", "csv").out == ready("jobs", "export", 1, "--csv").out
     assert len(ready("jobs", "export", 1, "--long").lines) == 3
     for name in ("rewards.parquet", "rewards.csv", "rewards.jsonl"):
         assert ready("jobs", "export", 1, "--out", tmp_path / name).code == 0
@@ -88,9 +87,7 @@ def test_export_writes_each_format(ready: Cli, tmp_path: Path) -> None:
     assert again.code == 2 and parquet.read_table(tmp_path / "set" / "data").num_rows == 3
 
 
-@pytest.mark.parametrize(
-    "args", [["--format", "parquet"], ["--format", "datasets"], ["--csv", "--format", "parquet"], ["--pairs", "--long"]]
-)
+@pytest.mark.parametrize("args", [["--format", "parquet"], ["--format", "datasets"], ["--pairs", "--long"]])
 def test_export_refuses_options_that_do_not_fit(ready: Cli, args: list[str]) -> None:
     ready("jobs", "submit", "--judge", "quick")
     ran = ready("jobs", "export", 1, *args)
@@ -111,7 +108,7 @@ def test_export_neutralizes_formulas_in_csv(ready: Cli) -> None:
     ready("rubrics", "import", "-", stdin=stdin)
     hostile = {"prompt_id": "-1+1", "text": "\t=1", "policy": "=HYPERLINK(1)", "id": "@id"}
     assert ready("jobs", "submit", "-", "--judge", "quick", "--wait", stdin=json.dumps(hostile)).code == 0
-    for options in (["--csv"], ["--csv", "--long"]):
+    for options in (["--format", "csv"], ["--format", "csv", "--long"]):
         (row,) = csv.DictReader(ready("jobs", "export", 1, *options).out.splitlines())
         assert not [value for value in row.values() if value and value[0] in "=+-@\t\r"]
         assert (row["policy"], row["prompt_external_id"], row["rubric"]) == ("'=HYPERLINK(1)", "'-1+1", "'=cmd@1")

@@ -68,7 +68,7 @@ def test_export_pairs_counts_what_it_leaves_out(job: Cli) -> None:
     assert job("jobs", "export", 2, "--pairs").err.startswith("0 pairs ")
 
 
-@pytest.mark.parametrize("args", [["--pairs", "--csv"], ["--min-margin", "1"]])
+@pytest.mark.parametrize("args", [["--pairs", "--format", "csv"], ["--min-margin", "1"]])
 def test_export_refuses_conflicting_options(job: Cli, args: list[str]) -> None:
     ran = job("jobs", "export", 1, *args)
     assert (ran.code, ran.out) == (2, "")

@@ -18,7 +18,7 @@ from rubricsvc.cli.output import (
     shorten,
     show,
 )
-from rubricsvc.errors import ConflictError
+from rubricsvc.errors import ConflictError, NotFoundError
 
 
 def test_clean_replaces_control_characters() -> None:
@@ -85,19 +85,35 @@ def test_open_output_writes_into_a_pipe(tmp_path: Path) -> None:
 
 def test_replaced_writes_a_folder_as_a_whole(tmp_path: Path) -> None:
     out = tmp_path / "out"
-    with pytest.raises(KeyboardInterrupt), replaced(out) as part:
+    with pytest.raises(KeyboardInterrupt), replaced(out, folder=True) as part:
         part.mkdir()
         (part / "half").write_text("half")
         raise KeyboardInterrupt
     assert not list(tmp_path.iterdir())
-    (tmp_path / "out.part").mkdir()  # what a killed process left
-    with replaced(out) as part:
+    with replaced(out, folder=True) as part:
         part.mkdir()
         (part / "file").write_text("whole")
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
-    with pytest.raises(ConflictError), replaced(out):
+    with pytest.raises(ConflictError), replaced(out, folder=True):
         pass
     assert (out / "file").read_text() == "whole"
+
+
+def test_replaced_keeps_its_neighbours(tmp_path: Path) -> None:
+    neighbour = tmp_path / "out.part" / "file"
+    neighbour.parent.mkdir()
+    neighbour.write_text("kept")
+    with replaced(tmp_path / "out") as part:
+        part.write_text("new")
+    assert neighbour.read_text() == "kept" and (tmp_path / "out").read_text() == "new"
+
+
+def test_replaced_refuses_before_anything_is_written(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("kept")
+    (tmp_path / "folder").mkdir()
+    for out, folder in ((tmp_path / "file", True), (tmp_path / "folder", False), (tmp_path / "no" / "file", False)):
+        with pytest.raises((ConflictError, NotFoundError)), replaced(out, folder=folder):
+            pytest.fail("the block must not run")
 
 
 def test_progress_bar_prints_the_end_once_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:

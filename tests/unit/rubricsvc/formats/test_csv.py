@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from rubricsvc.formats import InputFile, InvalidFileError, load
-from rubricsvc.formats.csv_cells import neutralized
 from rubricsvc.services.importing import COMPLETIONS, RECORDS, import_file
 from rubricsvc.store import completions, prompts
 from rubricsvc.store.session import Database
@@ -100,9 +99,11 @@ def test_import_file_reads_completions_from_csv(db: Database, path: Path) -> Non
     assert (second.text, second.policy, second.step) == ("2", "", None)
 
 
-def test_load_reads_cells_that_a_csv_export_neutralized(path: Path) -> None:
-    text = "=1+1, or so"
-    path.write_text(f"""criterion,weight\n"{neutralized(text)}",-1\n'Quoted' words\n""")
+def test_load_reads_quoted_and_formula_like_cells_as_they_are(path: Path) -> None:
+    path.write_text("criterion,weight\n\"=1+1, or so\",-1\n'-ed' is a suffix\n")
     (record,) = load(path)
     assert record.rubric is not None
-    assert [(one.text, one.weight) for one in record.rubric.criteria] == [(text, -1.0), ("'Quoted' words", 1.0)]
+    assert [(one.text, one.weight) for one in record.rubric.criteria] == [
+        ("=1+1, or so", -1.0),
+        ("'-ed' is a suffix", 1.0),
+    ]
