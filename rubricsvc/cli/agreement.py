@@ -80,7 +80,7 @@ def _judged_labels(ref: str, job: int | None, criterion: str | None = None) -> t
 
 
 def _print_report(report: AgreementReport) -> None:
-    from rubricsvc.stats.agreement import MIN_PAIRS
+    from rubricsvc.stats import MIN_PAIRS
 
     state = {True: "calibrated", False: "not calibrated", None: "no readout"}[report.calibrated]
     people = "1 person" if report.annotators == 1 else f"{report.annotators} people"

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from math import fsum, sqrt
-from statistics import fmean, pstdev
-from typing import Literal
+from statistics import pstdev
 
-from rubricsvc.core.estimate import Estimate
+from rubricsvc.core.estimate import Estimate, mean_estimate
 
 BINS = 20
 """Bars of a histogram."""
-MIN_CLUSTERS = 5
-"""Fewer clusters than this give no interval."""
 
 
 @dataclass(frozen=True)
@@ -22,15 +18,13 @@ class Distribution:
 
     Attributes:
         n: Completions with a reward.
-        over: What the interval of the mean treats as independent: prompts, or completions where there are fewer than
-            `MIN_CLUSTERS` prompts.
+        mean: With its interval over prompts.
         counts: Rewards in each of `BINS` bars of equal width; without a width, where all are equal, in the middle one.
     """
 
     n: int
     mean: Estimate
     deviation: float
-    over: Literal["prompts", "completions"]
     counts: tuple[int, ...]
 
 
@@ -41,35 +35,13 @@ def distribution(values: Sequence[float], prompts: Sequence[Hashable], low: floa
     """
     if not values:
         return None
-    by_prompt = len(set(prompts)) >= MIN_CLUSTERS
     counts = [0] * BINS
     for value in values:
         place = (value - low) / (high - low) if high > low else 0.5
         counts[min(max(int(place * BINS), 0), BINS - 1)] += 1
-    mean = mean_estimate(values, prompts if by_prompt else range(len(values)))
-    return Distribution(len(values), mean, pstdev(values), "prompts" if by_prompt else "completions", tuple(counts))
-
-
-def mean_estimate(values: Sequence[float], clusters: Sequence[Hashable]) -> Estimate:
-    """Return the mean with its cluster-robust t interval (CR1, as `rubricsvc.stats.paired.mean_difference`)."""
-    mean = fmean(values)
-    sums: dict[Hashable, float] = {}
-    for value, cluster in zip(values, clusters, strict=True):
-        sums[cluster] = sums.get(cluster, 0.0) + value - mean
-    if len(sums) < MIN_CLUSTERS:
-        return Estimate(mean, null_reason=f"an interval needs {MIN_CLUSTERS} completions")
-    error = sqrt(len(sums) / (len(sums) - 1) * sum(one * one for one in sums.values())) / len(values)
-    half = _t_quantile(len(sums) - 1) * error
-    return Estimate(mean, mean - half, mean + half)
+    return Distribution(len(values), mean_estimate(values, prompts), pstdev(values), tuple(counts))
 
 
 def bounds(low: float, high: float) -> tuple[float, float]:
     """Return the ends of a histogram of rewards from ``low`` to ``high``: 0 and 1 if they lie between."""
     return (0.0, 1.0) if low >= 0.0 and high <= 1.0 else (low, high)
-
-
-def _t_quantile(freedom: int) -> float:
-    """Return the 97.5 % quantile of Student's t, within 0.3 % from 4 degrees on (Abramowitz and Stegun, 26.7.5)."""
-    z = 1.959964
-    terms = (z**3 + z) / 4, (5 * z**5 + 16 * z**3 + 3 * z) / 96, (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384
-    return z + fsum(term / float(freedom) ** power for power, term in enumerate(terms, 1))

@@ -92,7 +92,7 @@ class JobComparison(Value):
     paired: int = Field(description="Completions or prompts with a reward on both sides.")
     prompts: int
     left_out: tuple[LeftOut, ...]
-    mean_difference: Estimate = Field(description="With the t interval over prompts.")
+    mean_difference: Estimate = Field(description="With the t interval over prompts, from 5 prompts on.")
     kendall_tau: Estimate = Field(description="Tau-b over all; the interval draws whole prompts.")
     spearman: Estimate
     kendall_tau_within_prompts: Estimate = Field(description="Tau-b over the completions of one prompt.")

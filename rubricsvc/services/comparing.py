@@ -8,6 +8,7 @@ from functools import cache
 from statistics import fmean
 from typing import TYPE_CHECKING
 
+from rubricsvc.core.estimate import Estimate, mean_estimate
 from rubricsvc.core.job_comparison import ComparedJob, Difference, JobComparison, LeftOut, Moved, PairedBy
 from rubricsvc.errors import InvalidError, UnavailableError
 from rubricsvc.services.criterion_changes import LoadRubric, compare_criteria, largest_changes
@@ -17,7 +18,6 @@ from rubricsvc.store import items, jobs, prompts, rubrics
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
-    from rubricsvc.core.estimate import Estimate
     from rubricsvc.store.items import ItemReward
     from rubricsvc.store.tables import JobRow, RubricRow
 
@@ -131,14 +131,14 @@ def _left_out(
 
 def _statistics(pairs: Sequence[RewardedPair]) -> dict[str, Estimate]:
     try:
-        from rubricsvc.stats.paired import kendall, mean_difference, rank_correlation, spearman, tau_within
+        from rubricsvc.stats.paired import kendall, rank_correlation, spearman, tau_within
     except ModuleNotFoundError as error:
         hint = "pip install 'rubricsvc[judging]'"
         raise UnavailableError(f"the package {error.name!r} is not installed", hint=hint) from error
     first, second = [pair.reward_a for pair in pairs], [pair.reward_b for pair in pairs]
     prompt_ids = [pair.prompt_id for pair in pairs]
     return {
-        "mean_difference": mean_difference(first, second, prompt_ids),
+        "mean_difference": mean_estimate([pair.difference for pair in pairs], prompt_ids),
         "kendall_tau": rank_correlation(kendall, first, second, prompt_ids),
         "spearman": rank_correlation(spearman, first, second, prompt_ids),
         "kendall_tau_within_prompts": tau_within(first, second, prompt_ids),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+MIN_PAIRS = 5
+"""Fewer pairs of values than this give no estimate."""
 RESAMPLES = 300
 """Bootstrap draws of an interval."""
 

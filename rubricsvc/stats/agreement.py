@@ -19,12 +19,10 @@ from scipy import stats
 
 from rubricsvc.core.estimate import Estimate
 from rubricsvc.core.rubric import Numeric, Scale, scale_values
-from rubricsvc.stats import RESAMPLES, paired
+from rubricsvc.stats import MIN_PAIRS, RESAMPLES, paired
 from rubricsvc.stats import agreement_metrics as by_class
 from rubricsvc.stats.intervals import Floats, Ints, cluster_draws, with_interval
 
-MIN_PAIRS = 5
-"""Fewer pairs than this give no estimate."""
 TENTHS = tuple(step / 10 for step in range(11))
 
 

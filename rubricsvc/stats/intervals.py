@@ -10,11 +10,9 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from rubricsvc.core.audit import Rate
-from rubricsvc.core.estimate import Estimate
+from rubricsvc.core.estimate import MIN_CLUSTERS, Estimate, no_interval
 from rubricsvc.core.repeatability import Deviation
 
-MIN_CLUSTERS = 5
-"""Fewer clusters than this give no interval."""
 MIN_DRAWS = 20
 """With fewer draws that allow an estimate it has no interval."""
 DEVIATION_RESAMPLES = 1000
@@ -56,7 +54,7 @@ def with_interval(value: float, samples: Sequence[float], prompts: int, resample
     if len(samples) >= MIN_DRAWS:
         return Estimate(value, *percentile_interval(samples))
     if prompts < MIN_CLUSTERS:
-        return Estimate(value, null_reason=f"{prompts} prompts; an interval needs {MIN_CLUSTERS}")
+        return Estimate(value, null_reason=no_interval(prompts))
     drawn = f"{len(samples)} of {resamples} draws from {prompts} prompts have an estimate"
     return Estimate(value, null_reason=f"{drawn}; an interval needs {MIN_DRAWS}")
 

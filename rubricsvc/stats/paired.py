@@ -1,4 +1,4 @@
-"""Differences of paired values, and how far their rankings agree. Needs the extra ``judging``.
+"""How far the rankings of paired values agree. Needs the extra ``judging``.
 
 Arrays are [N]: ``first`` and ``second`` are the two values of each thing, ``clusters`` is its prompt. Things of one
 prompt are correlated, so that intervals treat whole prompts as independent.
@@ -14,12 +14,9 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from rubricsvc.core.estimate import Estimate
-from rubricsvc.stats import RESAMPLES
+from rubricsvc.stats import MIN_PAIRS, RESAMPLES
 from rubricsvc.stats.intervals import Floats, cluster_draws, with_interval
 from rubricsvc.stats.ranking import concordance, tau_b
-
-MIN_PAIRS = 5
-"""Fewer pairs than this give no rank correlation."""
 
 Measure = Callable[[Floats, Floats], float]
 
@@ -32,26 +29,6 @@ def kendall(first: Floats, second: Floats) -> float:
 def spearman(first: Floats, second: Floats) -> float:
     """Return Spearman's rank correlation."""
     return float(stats.spearmanr(first, second).statistic)
-
-
-def mean_difference(first: Sequence[float], second: Sequence[float], clusters: Sequence[int]) -> Estimate:
-    """Return the mean of ``second - first`` with its cluster-robust t interval.
-
-    The variance is G/(G-1) · Σ_g (Σ_{i in g} (d_i - mean))² / N² over G prompts, with G-1 degrees of freedom (CR1).
-    With one thing a prompt this is the paired t interval.
-    """
-    if not len(first):
-        return Estimate(None, null_reason="nothing is paired")
-    differences = np.round(np.asarray(second, float) - np.asarray(first, float), 12)
-    mean = float(differences.mean())
-    _, cluster_of = np.unique(np.asarray(clusters), return_inverse=True)
-    sums = np.bincount(cluster_of, differences - mean)
-    prompts = len(sums)
-    if prompts < 2:
-        return Estimate(mean, null_reason="1 prompt; an interval needs 2")
-    error = np.sqrt(prompts / (prompts - 1) * np.square(sums).sum()) / len(differences)
-    half = float(stats.t.ppf(0.975, prompts - 1) * error)
-    return Estimate(mean, mean - half, mean + half)
 
 
 def rank_correlation(

@@ -15,6 +15,7 @@ from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import InvalidError, NotFoundError
 from rubricsvc.services.comparing import compare
+from rubricsvc.services.job_results import read_results
 from rubricsvc.services.pairing import match_criteria
 from rubricsvc.store import completions, jobs, judges, leases, prompts, rubrics
 from rubricsvc.store.session import Database
@@ -76,7 +77,9 @@ def test_compare_judges_agrees_with_scipy(each_db: Database) -> None:
     assert found.spearman.value == pytest.approx(stats.spearmanr(*rewards).statistic)
     by_prompt = [sum(y - x for x, y in list(zip(*rewards, strict=True))[k : k + 3]) / 3 for k in range(0, 18, 3)]
     interval = stats.ttest_1samp(by_prompt, 0.0).confidence_interval()
-    assert (found.mean_difference.low, found.mean_difference.high) == pytest.approx((interval.low, interval.high))
+    assert (found.mean_difference.low, found.mean_difference.high) == pytest.approx(
+        (interval.low, interval.high), rel=1e-3
+    )
     assert found.a.mean_reward is not None and found.b.mean_reward is not None
     assert found.mean_difference.value == pytest.approx(found.b.mean_reward - found.a.mean_reward)
     c1 = next(row for row in found.criteria if row.key_a == "c1")
@@ -86,6 +89,17 @@ def test_compare_judges_agrees_with_scipy(each_db: Database) -> None:
     moved = [abs(row.difference) for row in found.moved]
     assert len(moved) == 10 and moved == sorted(moved, reverse=True)
     assert moved[0] == pytest.approx(max(abs(y - x) for x, y in zip(*rewards, strict=True)))
+
+
+@pytest.mark.parametrize("prompts", [3, 6])
+def test_compare_with_rewards_of_zero_gives_the_mean_and_the_interval_of_the_report(db: Database, prompts: int) -> None:
+    texts = [(prompt, text) for prompt, text, _ in grid(lambda p, n: ())][: 3 * prompts]
+    a = score(db, "one", [(*one, (0.0, 0.0)) for one in texts])
+    b = score(db, "two", [(*one, (n % 7 / 7, 0.0)) for n, one in enumerate(texts)])
+    found, report = compared(db, a, b).mean_difference, read_results(db, b).rewards
+    assert report is not None and report.mean.value is not None and found.value == pytest.approx(report.mean.value)
+    assert (found.null_reason, found.low is None) == (report.mean.null_reason, prompts < 5)
+    assert (found.low, found.high) == pytest.approx((report.mean.low, report.mean.high))
 
 
 def test_compare_names_the_criteria_that_moved_a_reward(db: Database) -> None:

@@ -1,4 +1,4 @@
-"""Paired differences and rank correlations, against SciPy's and against the definition."""
+"""Rank correlations, against SciPy's and against the definition."""
 
 from __future__ import annotations
 
@@ -6,49 +6,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from rubricsvc.core.estimate import Estimate
-from rubricsvc.stats.paired import kendall, mean_difference, rank_correlation, spearman, tau_within
+from rubricsvc.stats.paired import kendall, rank_correlation, spearman, tau_within
 
 RANDOM = np.random.default_rng(3)
 FIRST = RANDOM.uniform(size=60).round(1).tolist()
 SECOND = (np.array(FIRST) + RANDOM.normal(0.05, 0.2, 60)).round(2).tolist()
 PROMPTS = [n // 4 for n in range(60)]
-
-
-def test_mean_difference_of_one_completion_a_prompt_is_scipys_paired_t_interval() -> None:
-    found = mean_difference(FIRST, SECOND, range(60))
-    paired = stats.ttest_rel(SECOND, FIRST).confidence_interval()
-    assert found.value == pytest.approx(np.mean(np.subtract(SECOND, FIRST)))
-    assert (found.low, found.high) == (pytest.approx(paired.low), pytest.approx(paired.high))
-
-
-def test_mean_difference_of_equal_prompts_is_scipys_t_interval_of_their_means() -> None:
-    found = mean_difference(FIRST, SECOND, PROMPTS)
-    means = np.subtract(SECOND, FIRST).reshape(15, 4).mean(1)
-    expected = stats.ttest_1samp(means, 0.0).confidence_interval()
-    assert (found.low, found.high) == (pytest.approx(expected.low), pytest.approx(expected.high))
-
-
-def test_mean_difference_covers_the_true_one_where_prompts_differ() -> None:
-    """Shared noise of a prompt: an interval that took completions as independent would cover far less than 95 %."""
-    random, covered = np.random.default_rng(0), 0
-    clusters = np.repeat(np.arange(20), 8)
-    for _ in range(400):
-        shift = 0.1 + random.normal(0, 0.2, 20)[clusters] + random.normal(0, 0.1, 160)
-        found = mean_difference(np.zeros(160).tolist(), shift.tolist(), clusters.tolist())
-        assert found.low is not None and found.high is not None
-        covered += found.low <= 0.1 <= found.high
-    assert 0.92 <= covered / 400 <= 0.98
-
-
-def test_mean_difference_of_the_same_values_is_zero() -> None:
-    assert mean_difference(FIRST, FIRST, PROMPTS) == Estimate(0.0, 0.0, 0.0)
-
-
-def test_mean_difference_of_one_prompt_has_no_interval() -> None:
-    found = mean_difference([0.1, 0.2], [0.2, 0.4], [7, 7])
-    assert found.value == pytest.approx(0.15) and found.low is None and found.null_reason
-    assert mean_difference([], [], []).value is None
 
 
 def test_rank_correlation_agrees_with_scipy() -> None:

@@ -103,6 +103,12 @@ def test_render_job_shows_verdicts_in_the_order_of_the_rubric(db: Database) -> N
     assert "storage@1" in worst and "mine" in worst
 
 
+def test_render_job_says_why_the_mean_has_no_interval(db: Database) -> None:
+    found = results(db, VERDICTS)
+    assert found.rewards is not None and found.rewards.mean.low is None
+    assert str(found.rewards.mean.null_reason) in Page(render_job(found)).text
+
+
 def test_render_job_marks_overlapping_quotes(db: Database) -> None:
     """A part of the text that both quote is marked once; with its end stands the number of the criterion."""
     found = results(db, VERDICTS)
