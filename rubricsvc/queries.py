@@ -62,9 +62,7 @@ class JobQuery(BaseModel):
 class RescoreQuery(BaseModel):
     """Parameters of rescoring a job."""
 
-    versions: tuple[str, ...] = Field(
-        (), alias="rubric", description="Rubric versions (name@version) to use in place of the newest."
-    )
+    rubric: tuple[str, ...] = Field((), description="Rubric versions (name@version) to use in place of the newest.")
     budget: float | None = Field(None, gt=0, description="Maximum cost in US dollars.")
     min_coverage: float | None = Field(None, ge=0, le=1, description="Used instead of the rubrics' own; asks no judge.")
 
@@ -123,7 +121,7 @@ class LabelFilters(Paging):
 class ImportQuery(BaseModel):
     """Parameters of an import."""
 
-    name: Name = Field("file", description="File name; its ending selects YAML, JSON or JSONL.")
+    name: Name = Field("file", description="File name; its ending selects YAML, JSON, JSONL or CSV.")
     format: Name | None = Field(None, description="A format of docs/formats.md; detected by default.")
     rubric_name: Name | None = Field(None, description="Name of the rubric, for a file with one.")
     min_coverage: float | None = Field(None, ge=0, le=1, description="Set it in all rubrics of the file.")

@@ -43,7 +43,7 @@ class ServiceRewards:
         self._run = run
         self._timeout = timeout
         self._client = Client(url)
-        self._outage_timeout_s = self._client.outage_timeout_s
+        self._outage_seconds = self._client.outage_seconds
         self._submitted: set[str] = set()
 
     def judge_info(self) -> JudgeInfo:
@@ -64,7 +64,7 @@ class ServiceRewards:
         deadline = time.monotonic() + self._timeout
         while True:
             left = max(0.0, deadline - time.monotonic())
-            self._client.outage_timeout_s = min(self._outage_timeout_s, left)
+            self._client.outage_seconds = min(self._outage_seconds, left)
             try:
                 return self._score(tasks, completions, left)
             except UnavailableError as error:

@@ -191,7 +191,7 @@ def rescore(
 
     with database() as db:
         with db.write() as session:
-            new_id = jobs.rescore(session, job_id, versions=rubric or (), budget=budget, min_coverage=min_coverage).id
+            new_id = jobs.rescore(session, job_id, rubric=rubric or (), budget=budget, min_coverage=min_coverage).id
             exists = PUBLISHED not in session.info
             copied = jobs.progress(session, new_id)  # of a new job: where only --min-coverage is another
         if new_id == job_id:

@@ -198,7 +198,7 @@ def status_at_service(judge: ServiceJudge) -> AuditStatus:
     from rubricsvc.client import Client
 
     try:
-        with Client(judge.service, timeout=5.0, outage_timeout_s=0.0) as client:
+        with Client(judge.service, timeout=5.0, outage_seconds=0.0) as client:
             audits = list(client.iterate(client.judges.audits, judge.name))
     except RubricsvcError as error:
         return AuditStatus(judge.name, missing_reason=str(error))

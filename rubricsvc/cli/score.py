@@ -179,7 +179,7 @@ def _print(rubric: Rubric, judge: Judge, scored: Sequence[Scored], as_json: bool
         for one in scored:
             fields = asdict(one.reward)
             verdicts = [plain_verdict(verdict) for verdict in one.verdicts]
-            head = {"completion": one.name, "reward": fields.pop("value")}
+            head = {"name": one.name, "reward": fields.pop("value")}
             print_json({**head, **fields, "judge": asked, "verdicts": verdicts})
     elif len(scored) == 1:
         _print_one(rubric, scored[0])

@@ -42,11 +42,11 @@ class _Client(Noun[C]):
         api_key: str | None = None,
         *,
         timeout: float = 60.0,
-        outage_timeout_s: float | None = None,
+        outage_seconds: float | None = None,
         transport: Any = None,
     ) -> None:
         super().__init__(self)
-        self.outage_timeout_s = get_settings().outage_seconds if outage_timeout_s is None else outage_timeout_s
+        self.outage_seconds = get_settings().outage_seconds if outage_seconds is None else outage_seconds
         key = api_key or secret("RUBRICSVC_API_KEY")
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         url = base_url.rstrip("/") + "/v1/"
@@ -138,7 +138,7 @@ class Client(_Client["Client"], AbstractContextManager["Client"]):
         base_url: address of ``rubricsvc serve``.
         api_key: defaults to ``RUBRICSVC_API_KEY`` in the environment.
         timeout: seconds per request.
-        outage_timeout_s: seconds that a request is repeated while the service does not answer, for example because it
+        outage_seconds: seconds that a request is repeated while the service does not answer, for example because it
             is restarted; defaults to the setting ``RUBRICSVC_OUTAGE_SECONDS``. 0 raises the first error.
         transport: httpx2 transport instead of sockets.
 

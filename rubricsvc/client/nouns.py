@@ -106,6 +106,12 @@ class Jobs(Noun[C]):
         return await self.send(schemas.StoredJob, "POST", "jobs", body=body, headers=headers)
 
     @Method
+    async def report(self, job_id: int, *, completions: int | None = None) -> str:
+        """Return the report of a job of up to 2,000 items: an HTML page with so many worst and best completions."""
+        params = {"completions": completions}
+        return (await self.request("GET", f"jobs/{job_id}/report", params=params)).text
+
+    @Method
     async def compare(self, a: int, b: int, *, by: PairedBy | None = None) -> JobComparison:
         """Compare job ``b`` with job ``a`` on the completions, or else the prompts, that both scored."""
         return await self.send(JobComparison, "GET", f"jobs/{a}/compare/{b}", params={"by": by})
@@ -120,16 +126,16 @@ class Jobs(Noun[C]):
         self,
         job_id: int,
         *,
-        rubrics: Sequence[str | int] = (),
+        rubric: Sequence[str | int] = (),
         budget: float | None = None,
         min_coverage: float | None = None,
     ) -> schemas.StoredJob:
         """Score a job's completions under the newest version of its rubrics, as a new job.
 
-        ``rubrics`` are versions to use in place of the newest, ``min_coverage`` is used instead of theirs. Only
+        ``rubric`` are versions to use in place of the newest, ``min_coverage`` is used instead of theirs. Only
         questions without a stored verdict are asked.
         """
-        params = {"rubric": rubrics, "budget": budget, "min_coverage": min_coverage}
+        params = {"rubric": rubric, "budget": budget, "min_coverage": min_coverage}
         return await self.send(schemas.StoredJob, "POST", f"jobs/{job_id}/rescore", params=params)
 
     @Method

@@ -2,7 +2,7 @@
 
 Every request may be sent twice without doing anything twice (content is stored once, a job carries an
 Idempotency-Key). So all are retried on a lost connection and on 429, 502, 503 and 504, after ``Retry-After`` or an
-exponentially growing delay, until the client's ``outage_timeout_s`` after the first failure. Other errors are raised as
+exponentially growing delay, until the client's ``outage_seconds`` after the first failure. Other errors are raised as
 the class of `rubricsvc.errors` that the service raised.
 """
 
@@ -47,17 +47,20 @@ class Noun(Generic[C]):
     def __init__(self, client: Any) -> None:
         self.client = client
 
-    async def send(
+    async def send(self, returns: type[M], method: str, path: str, **options: Any) -> M:
+        """Send a `request`, and return its response as a ``returns``."""
+        return _value(returns, await self.request(method, path, **options))
+
+    async def request(
         self,
-        returns: type[M],
         method: str,
         path: str,
         *,
         body: BaseModel | bytes | None = None,
         headers: Mapping[str, str] | None = None,
         params: Mapping[str, object] | None = None,
-    ) -> M:
-        """Send a request, with retries, and return its response as a ``returns``. No parameter is sent as None.
+    ) -> httpx2.Response:
+        """Send a request, with retries, and return its successful response. No parameter is sent as None.
 
         Raises:
             RubricsvcError: the service's error, or UnavailableError if there was no response.
@@ -76,12 +79,12 @@ class Noun(Generic[C]):
                 error: RubricsvcError = UnavailableError(message, hint="start `rubricsvc serve`, or correct the URL")
             else:
                 if response.is_success:
-                    return _value(returns, response)
+                    return response
                 error = error_of(response)
                 if response.status_code not in _RETRIED_STATUS:
                     raise error
                 retry_after = response.headers.get("retry-after", "")
-            end = end or time.monotonic() + self.client.outage_timeout_s
+            end = end or time.monotonic() + self.client.outage_seconds
             if (left := end - time.monotonic()) <= 0:
                 raise error from None
             if attempt == _WARN_AT:

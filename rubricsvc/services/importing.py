@@ -286,22 +286,22 @@ class _Importer:
             NotFoundError: there is none with these ids of the file.
             InvalidError: there are several.
         """
-        if line.completion_id is not None:
+        if isinstance(line.completion_id, int):
             return line.completion_id
-        ref = line.prompt or "", line.completion or ""
+        ref = line.prompt_id or "", line.completion_id
         if ref not in self._completion_refs:
             prompt_ids = prompts.ids_in_files(self.session, ref[0])
             if not prompt_ids:
-                raise NotFoundError(f"no prompt {ref[0]!r} in the database", path="prompt")
+                raise NotFoundError(f"no prompt {ref[0]!r} in the database", path="prompt_id")
             self._completion_refs[ref] = completions.ids_in_files(self.session, prompt_ids, ref[1])
         found = self._completion_refs[ref]
         what = f"completion {ref[1]!r} of prompt {ref[0]!r}"
         if not found:
-            raise NotFoundError(f"no {what} in the database", path="completion")
+            raise NotFoundError(f"no {what} in the database", path="completion_id")
         if len(found) > 1:
             each = ", ".join(f"{id_} (of prompt {prompt_id})" for id_, prompt_id in found[:8])
-            message = f"{len(found)} are {what}: name one by its completion_id: {each}"
-            raise InvalidError(message, path="completion")
+            message = f"{len(found)} are {what}: name one by its id in the database: {each}"
+            raise InvalidError(message, path="completion_id")
         return found[0][0]
 
     def _prompt_of(self, line: CompletionLine, location: Location) -> int | None:

@@ -31,7 +31,7 @@ def in_order(session: Session, query: Select[*Ts], job_id: int, sort: ItemSort, 
         return query
     last = session.execute(select(ItemRow.reward).where(ItemRow.id == after, ItemRow.job_id == job_id)).first()
     if last is None:
-        raise NotFoundError(f"job {job_id} has no item {after}", hint="continue with `next` of the previous page")
+        raise NotFoundError(f"job {job_id} has no item {after}", hint="continue after the id of an item of the job")
     (reward,) = last
     if reward is None:
         return query.where(missing, ItemRow.id > after)

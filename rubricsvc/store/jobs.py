@@ -101,7 +101,7 @@ def rescore(
     session: Session,
     job_id: int,
     *,
-    versions: Sequence[int | str] = (),
+    rubric: Sequence[int | str] = (),
     budget: float | None = None,
     min_coverage: float | None = None,
 ) -> JobRow:
@@ -111,7 +111,7 @@ def rescore(
     this is the job itself. Where only ``min_coverage`` has changed, rewards are computed from the stored verdicts,
     failed ones included.
 
-    ``versions`` are rubric versions to use in place of the newest, as `rubrics.get` takes them.
+    ``rubric`` are versions to use in place of the newest, as `rubrics.get` takes them.
 
     Raises:
         ConflictError: The job, or an earlier rescore of it, has another budget.
@@ -123,7 +123,7 @@ def rescore(
     )
     scored = session.execute(used.where(ItemRow.job_id == job_id)).all()
     rubric_ids = {name: rubrics.get(session, name).id for name in {name for *_, name in scored}}
-    for row in [rubrics.get(session, ref) for ref in versions]:
+    for row in [rubrics.get(session, ref) for ref in rubric]:
         if row.name not in rubric_ids:
             names = ", ".join(sorted(rubric_ids))
             raise InvalidError(f"job {job_id} has no rubric {row.name!r}", hint=f"it has {cut(names, 200)}")

@@ -112,13 +112,15 @@ def test_client_methods_round_trip(client: Client) -> None:
     assert client.jobs.submit("instant", [(id_, "my rubric")]).id != job.id
     assert client.jobs.cancel(job.id).status == "cancelled"
     assert client.jobs.retry(job.id).reopened == 1
-    assert client.jobs.rescore(job.id, rubrics=["my rubric@1"]).id == job.id
+    assert client.jobs.rescore(job.id, rubric=["my rubric@1"]).id == job.id
     assert [row.id for row in client.jobs.page(status="queued").data] == [1, 2]
     (item,) = client.jobs.items(job.id).data
     assert (item.completion_id, item.state, item.reward) == (id_, "pending", None)
     assert client.jobs.pairs(job.id).data == ()
     compared = client.jobs.compare(job.id, 2, by="completion")
     assert (compared.paired, compared.left_out[0].reason, compared.mean_difference.value) == (0, "unfinished", None)
+    report = client.jobs.report(job.id, completions=1)
+    assert report.startswith("<!doctype html>") and "my rubric@1" in report
     assert client.jobs.get(job.id).summary is None
     assert (now := client.jobs.get(job.id, summary=True).summary)
     assert (now.rewards, now.voting) == (0, {})
@@ -212,7 +214,7 @@ def test_client_wait_raises_timeout(client: Client) -> None:
 
 def test_client_proxy_error_is_unavailable() -> None:
     transport = httpx2.MockTransport(lambda _request: httpx2.Response(502, text="Bad Gateway"))
-    client = Client("http://proxy", transport=transport, outage_timeout_s=0)
+    client = Client("http://proxy", transport=transport, outage_seconds=0)
     with client, pytest.raises(UnavailableError, match="502"):
         client.jobs.get(1)
 
@@ -310,7 +312,7 @@ def test_client_gives_up_after_the_outage_timeout(slept: list[float]) -> None:
     assert sum(slept) == pytest.approx(60, abs=1)
     slept.clear()
     with (
-        Client(f"http://127.0.0.1:{free_port()}", outage_timeout_s=7) as absent,
+        Client(f"http://127.0.0.1:{free_port()}", outage_seconds=7) as absent,
         pytest.raises(UnavailableError) as unreachable,
     ):
         absent.prompts.page()
@@ -322,7 +324,7 @@ def test_client_gives_up_after_the_outage_timeout(slept: list[float]) -> None:
 def test_client_without_an_outage_timeout_asks_once(slept: list[float]) -> None:
     busy = Answers(httpx2.Response(503))
     with pytest.raises(UnavailableError):
-        Client(transport=busy, outage_timeout_s=0).prompts.page()
+        Client(transport=busy, outage_seconds=0).prompts.page()
     assert (len(busy.requests), slept) == (1, [])
 
 
@@ -330,7 +332,7 @@ def test_client_takes_the_outage_timeout_from_the_settings(monkeypatch: pytest.M
     get_settings.cache_clear()
     monkeypatch.setenv("RUBRICSVC_OUTAGE_SECONDS", "5.5")
     try:
-        assert (Client().outage_timeout_s, Client(outage_timeout_s=1).outage_timeout_s) == (5.5, 1)
+        assert (Client().outage_seconds, Client(outage_seconds=1).outage_seconds) == (5.5, 1)
     finally:
         get_settings.cache_clear()
 

@@ -138,7 +138,7 @@ def test_rescore_takes_a_version_and_gives_the_same_job_where_nothing_changed(
     assert shop.rescore() == (shop.job_id, 0)
     shop.add(edited(0, weight=50.0))
     shop.add(edited(0, text="Says another thing."))
-    second, completed = shop.rescore(versions=["r@2"])
+    second, completed = shop.rescore(rubric=["r@2"])
     assert (second != shop.job_id, completed) == (True, 3)
     third, completed = shop.rescore()
     assert (third != second, completed) == (True, 0)
@@ -181,7 +181,7 @@ def test_reward_changes_compares_versions_without_asking(each_db: Database, serv
     assert (changes.new_missing_verdicts, missing.new_missing_verdicts) == (0, 12)
     assert {one.new_reward for one in missing.by_completion} == {None} and missing.changed_ranks is None
     assert server.count == asked
-    job_id, _ = shop.rescore(versions=["r@2"])
+    job_id, _ = shop.rescore(rubric=["r@2"])
     assert [one.new_reward for one in changes.by_completion] == shop.rewards(job_id)
 
 

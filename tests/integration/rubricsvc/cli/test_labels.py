@@ -202,15 +202,22 @@ def test_import_accepts_the_ids_of_the_file(cli: Cli) -> None:
     record = RECORD | {"completions": [{"text": "Air scatters.", "id": "a"}, {"text": "The sea.", "id": "7"}]}
     record = {key: value for key, value in record.items() if key != "labels"}
     assert cli("rubrics", "import", "-", stdin=json.dumps(record)).code == 0
-    line = {"prompt": "sky", "completion": "a", "criterion": "c1", "annotator": "ann", "value": 1, "rubric": "sky@1"}
-    ran = import_lines(cli, line, line | {"completion": 7, "annotator": "bob", "criterion": "c2", "value": "half"})
+    line = {
+        "prompt_id": "sky",
+        "completion_id": "a",
+        "criterion": "c1",
+        "annotator": "ann",
+        "value": 1,
+        "rubric": "sky@1",
+    }
+    ran = import_lines(cli, line, line | {"completion_id": "7", "annotator": "bob", "criterion": "c2", "value": "half"})
     assert ran.code == 0 and ran.json["new"]["labels"] == 2, ran.err
     rows = cli("labels", "list", "--json").lines
     assert [(row["completion_id"], row["annotator"], row["value"]) for row in rows] == [
         (1, "ann", 1.0),
         (2, "bob", 0.5),
     ]
-    assert import_lines(cli, line | {"prompt": 1}).json["existing"]["labels"] == 1, "a number is a database id"
+    assert import_lines(cli, line | {"prompt_id": 1}).json["existing"]["labels"] == 1, "a number is a database id"
 
 
 def test_import_lists_the_candidates_of_an_ambiguous_id(cli: Cli) -> None:
@@ -225,16 +232,17 @@ def test_import_lists_the_candidates_of_an_ambiguous_id(cli: Cli) -> None:
         for n, id_ in ((1, "a"), (2, "a"), (2, "b"))
     ]
     assert cli("rubrics", "import", "-", stdin="\n".join(map(json.dumps, records))).code == 0
-    line = {"prompt": "sky", "completion": "a", "criterion": "c1", "annotator": "ann", "value": 1, "rubric": "r1"}
+    line = {"prompt_id": "sky", "completion_id": "a", "criterion": "c1", "annotator": "ann", "value": 1, "rubric": "r1"}
     ran = import_lines(cli, line)
-    assert ran.code == 2 and "<stdin>:1: completion: " in ran.err and "1 (of prompt 1), 2 (of prompt 2)" in ran.err
-    assert import_lines(cli, line | {"completion": "b", "rubric": "r2"}).code == 0, "only one prompt has it"
-    for change, path in (({"completion": "c"}, "completion"), ({"prompt": "sea"}, "prompt")):
+    assert ran.code == 2 and "<stdin>:1: completion_id: " in ran.err and "1 (of prompt 1), 2 (of prompt 2)" in ran.err
+    assert import_lines(cli, line | {"completion_id": "b", "rubric": "r2"}).code == 0, "only one prompt has it"
+    for change, path in (({"completion_id": "c"}, "completion_id"), ({"prompt_id": "sea"}, "prompt_id")):
         ran = import_lines(cli, line | change)
         assert ran.code == 2 and f"<stdin>:1: {path}: " in ran.err
-    for change in ({"completion_id": 1}, {"prompt": None}):
-        assert import_lines(cli, line | change).code == 2
-    assert import_lines(cli, {key: value for key, value in line.items() if key != "prompt"}).code == 2
+    for change, path in (({"completion_id": 1}, "completion_id"), ({"prompt_id": None}, "prompt_id")):
+        ran = import_lines(cli, line | change)
+        assert ran.code == 2 and f"<stdin>:1: {path}: " in ran.err, ran.err
+    assert import_lines(cli, {key: value for key, value in line.items() if key != "prompt_id"}).code == 2
 
 
 def test_export_of_a_job_has_the_labels_of_its_completions(labelled: Cli, tmp_path: Path) -> None:

@@ -128,7 +128,7 @@ def test_score_compares_several_completions(cli: Cli, rubric_file: Path, tmp_pat
         ran, table = cli(*args, "--json"), cli(*args)
         lenient = cli(*args, "--min-coverage", 0.5, "--json")
     assert (ran.code, table.code, lenient.code) == (1, 1, 0)
-    assert [line["completion"] for line in ran.lines] == ["a.txt", "mine 1", "last"]
+    assert [line["name"] for line in ran.lines] == ["a.txt", "mine 1", "last"]
     assert [line["reward"] for line in ran.lines] == [None, 0.0, 0.0]
     assert [line["reward"] for line in lenient.lines] == [0.75, 0.0, 0.0]
     rows = [line.split("  ") for line in table.out.splitlines()]

@@ -72,4 +72,4 @@ def test_score_compares_with_a_comparative_judge(cli: Cli, tmp_path: Any) -> Non
     for name in "ab":
         (tmp_path / name).write_text(f"Because {name}.")
     ran = cli("score", "--rubric", "r.yaml", "--completion", "a", "--completion", "b", "--judge", "c", "--json")
-    assert (ran.code, [line["completion"] for line in ran.lines]) == (0, ["a", "b"]), ran.err
+    assert (ran.code, [line["name"] for line in ran.lines]) == (0, ["a", "b"]), ran.err
