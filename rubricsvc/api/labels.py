@@ -28,5 +28,5 @@ def add(db: Db, new: Json[NewLabels]) -> StoredIds:
 
 @router.get("", responses=error_responses())
 def page(db: Db, query: Annotated[LabelFilters, Query()]) -> Page[StoredLabel]:
-    """List labels, oldest first. Filter by completion, rubric version or annotator."""
+    """List labels, oldest first. Filter by completion, rubric version, annotator or job."""
     return paginate(db, labels.page, StoredLabel.of, query)

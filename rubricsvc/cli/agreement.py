@@ -90,7 +90,7 @@ def _print_report(report: AgreementReport) -> None:
         print_data(f"excluded: {count} ({reason})")
     if len(report.criteria) > 1:  # one alone is its own mean
         _print_mean(report.mean)
-        print_data(f"\n{report.pooled.name}: a judge has skill here that only knows which criteria are usually met")
+        print_data(f"\n{report.pooled.name}: favours a judge that only repeats how often each criterion is met")
     else:
         print_data("")
     _print_metrics(report.pooled)

@@ -114,8 +114,8 @@ def rubricsvc(
     """Rubric rewards: store rubrics, score completions with generative judges, train policies on the rewards.
 
     Data goes to stdout, progress and messages to stderr. Lists with --json are one object a line.
-    Exit codes: 0 success, 1 finished with failures, 2 wrong usage or invalid input, 3 not found or unavailable,
-    4 audit not passed, 70 internal error, 130 interrupted.
+    Exit codes: 0 success, 1 finished with failures or (`rubrics diff`) differences, 2 wrong usage or invalid input,
+    3 not found or unavailable, 4 judge failed its audit or probe, 70 internal error, 130 interrupted.
     """
 
 

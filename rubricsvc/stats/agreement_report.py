@@ -1,6 +1,6 @@
 """Agreement of a judge with people's labels: the mean over criteria, each, all pooled, and where they differ most.
 
-The mean over criteria comes first: over pooled pairs a judge has skill that only knows which criteria are usually met.
+The mean over criteria comes first: pooled pairs favour a judge that only repeats how often each is met.
 
 Each label is a pair with the judge's verdict on the same. If several people labelled the same, each two of them, both
 ways round, give the inter-annotator metrics (alpha is computed over all of them), the most that can be expected of a
