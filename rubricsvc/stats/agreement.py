@@ -30,8 +30,8 @@ TENTHS = tuple(step / 10 for step in range(11))
 class Pairs:
     """A judge's values beside people's. ``levels`` are those of the scale, ascending.
 
-    ``agreeing`` and ``different`` count pairs of completions of one prompt, as of `ranking.concordance`: those with
-    different labels, and of these the ones that the judge orders alike less those in the reverse order.
+    ``net_concordant`` and ``different`` count pairs of completions of one prompt, as of `ranking.concordance`:
+    ``different`` are those with different labels.
     """
 
     judge: Floats
@@ -39,7 +39,7 @@ class Pairs:
     judge_class: Ints
     people_class: Ints
     levels: tuple[float, ...]
-    agreeing: int = 0
+    net_concordant: int = 0
     different: int = 0
 
     @classmethod
@@ -68,7 +68,7 @@ class Pairs:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Pairs with the prompt of each. ``counts`` are ``agreeing`` and ``different`` by prompt."""
+    """Pairs with the prompt of each. ``counts`` are ``net_concordant`` and ``different`` by prompt."""
 
     pairs: Pairs
     prompts: Ints
@@ -78,17 +78,19 @@ class Sample:
     def of(cls, pairs: Pairs, prompts: Sequence[int], counts: Mapping[int, tuple[int, int]] | None = None) -> Sample:
         """Return the sample of these pairs."""
         counts = counts or {}
-        agreeing, different = (sum(one[n] for one in counts.values()) for n in (0, 1))
-        return cls(replace(pairs, agreeing=agreeing, different=different), np.asarray(prompts, np.int64), counts)
+        net_concordant, different = (sum(one[n] for one in counts.values()) for n in (0, 1))
+        return cls(
+            replace(pairs, net_concordant=net_concordant, different=different), np.asarray(prompts, np.int64), counts
+        )
 
     def drawn(self, times: Mapping[int, int]) -> Pairs:
         """Return the pairs with those of each prompt as often as it was drawn."""
         repeats = [times.get(prompt, 0) for prompt in self.prompts.tolist()]
         rows = np.repeat(np.arange(len(self.prompts)), repeats)
-        agreeing, different = (sum(times.get(p, 0) * one[n] for p, one in self.counts.items()) for n in (0, 1))
+        net_concordant, different = (sum(times.get(p, 0) * one[n] for p, one in self.counts.items()) for n in (0, 1))
         a = self.pairs
         classes = (a.judge_class[rows], a.people_class[rows])
-        return Pairs(a.judge[rows], a.people[rows], *classes, a.levels, agreeing, different)
+        return Pairs(a.judge[rows], a.people[rows], *classes, a.levels, net_concordant, different)
 
 
 def levels_of(scale: Scale) -> tuple[float, ...]:
@@ -113,7 +115,7 @@ def _alpha(classes: NDArray[Any], levels: int) -> float:
 
 
 METRICS: dict[str, Callable[[Pairs], float]] = {
-    "pairwise_accuracy": lambda p: (1 + p.agreeing / p.different) / 2,
+    "pairwise_accuracy": lambda p: (1 + p.net_concordant / p.different) / 2,
     "auroc": lambda p: by_class.auroc(p.judge, p.people),
     "accuracy": lambda p: by_class.accuracy(p.confusion()),
     "balanced_accuracy": lambda p: by_class.balanced_accuracy(p.confusion()),

@@ -61,8 +61,8 @@ def auroc(scores: Floats, labels: Floats) -> float:
     low, high = labels.min(), labels.max()
     upper = labels == high
     if not (upper | (labels == low)).all():
-        agreeing, _, different = concordance(list(zip(scores.tolist(), labels.tolist(), strict=True)))
-        return (1 + agreeing / different) / 2
+        net_concordant, _, different = concordance(list(zip(scores.tolist(), labels.tolist(), strict=True)))
+        return (1 + net_concordant / different) / 2
     positives, negatives = int(upper.sum()), int((~upper).sum())
     rank_sum = float(stats.rankdata(scores)[upper].sum())
     return (rank_sum - positives * (positives + 1) / 2) / (positives * negatives)

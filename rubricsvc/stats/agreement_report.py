@@ -198,7 +198,7 @@ def _agreement(
 
 
 def _pair_counts(used: Iterable[tuple[JudgedLabel, Any]]) -> dict[int, tuple[int, int]]:
-    """Return (agreeing, different) pairs of completions by prompt, as of `Pairs`.
+    """Return (net_concordant, different) pairs of completions by prompt, as of `Pairs`.
 
     A pair has one question. If several people labelled a completion, their mean is its label.
     """
@@ -208,9 +208,9 @@ def _pair_counts(used: Iterable[tuple[JudgedLabel, Any]]) -> dict[int, tuple[int
     counts: dict[int, tuple[int, int]] = {}
     for (prompt_id, _), by_completion in groups.items():
         labels = [(each[0][0], round(fmean(label for _, label in each), 12)) for each in by_completion.values()]
-        agreeing, _, different = concordance(labels)
+        net_concordant, _, different = concordance(labels)
         before = counts.get(prompt_id, (0, 0))
-        counts[prompt_id] = (before[0] + agreeing, before[1] + different)
+        counts[prompt_id] = (before[0] + net_concordant, before[1] + different)
     return counts
 
 
