@@ -20,7 +20,7 @@ from rubricsvc.schemas import Item, NewJob, Page, PreferencePair, RetriedJob, St
 from rubricsvc.services import comparing
 from rubricsvc.services.job_results import read_results
 from rubricsvc.services.submitting import with_rubrics
-from rubricsvc.store import completions, jobs, judges, pairs, workers
+from rubricsvc.store import completions, items, jobs, judges, pairs, workers
 from rubricsvc.store.session import PUBLISHED, Database
 from rubricsvc.store.tables import JobRow
 from rubricsvc.store.verdicts import for_items
@@ -99,7 +99,7 @@ def page_items(db: Db, job_id: IdInPath, query: Annotated[ItemFilters, Query()])
 
     def fetch(session: Session, *, verdicts: bool, **selection: Any) -> list[Item]:
         jobs.get(session, job_id)
-        rows = jobs.results(session, job_id, **selection)
+        rows = items.page(session, job_id, **selection)
         by_item = for_items(session, [row.id for row in rows]) if verdicts else {}
         return [Item.of(row, policy=row.completion.policy, verdicts=tuple(by_item.get(row.id, ()))) for row in rows]
 

@@ -26,7 +26,7 @@ from rubricsvc.errors import UnavailableError
 from rubricsvc.services import submitting
 from rubricsvc.services.importing import COMPLETIONS, RECORDS
 from rubricsvc.settings import get_settings
-from rubricsvc.store import jobs, workers
+from rubricsvc.store import items, jobs, workers
 from rubricsvc.store.session import PUBLISHED, Database
 from workers.engines import make_engine
 
@@ -153,7 +153,7 @@ def items_(
     """List the items of a job: a completion, its rubric and its reward."""
     with database() as db, db.read() as session:
         jobs.get(session, job_id)
-        rows = jobs.results(session, job_id, sort=sort, after=after, limit=limit + 1, policy=policy)
+        rows = items.page(session, job_id, sort=sort, after=after, limit=limit + 1, policy=policy)
         show_page(rows, lambda row: item_row(row, as_json), limit, as_json, empty="no items")
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from rubricsvc.services.job_items import ItemDetail, details
 from rubricsvc.services.result_files import write_json
-from rubricsvc.store import jobs, pairs
+from rubricsvc.store import items, jobs, pairs
 
 if TYPE_CHECKING:
     from rubricsvc.core.contributions import Contribution
@@ -44,19 +44,19 @@ def result_pages(db: Database, job_id: int, counts: ResultCounts, *, long: bool 
     while True:
         with db.read() as session:
             job = jobs.get(session, job_id)
-            items = jobs.results(session, job_id, after=after, limit=RESULTS_PER_PAGE)
-            found = list(zip(items, details(session, job, items), strict=True))
+            rows = items.page(session, job_id, after=after, limit=RESULTS_PER_PAGE)
+            found = list(zip(rows, details(session, job, rows), strict=True))
             fields = [_fields(job, row, detail) for row, detail in found]
-        if not items:
+        if not rows:
             return
-        counts.items += len(items)
+        counts.items += len(rows)
         counts.without_reward += sum(detail.reward is None for _, detail in found)
         counts.without_verdict += sum(all(part.verdict is None for part in detail.parts) for _, detail in found)
         to_rows = _verdict_rows if long else _item_rows
         page = [row for common, (_, detail) in zip(fields, found, strict=True) for row in to_rows(common, detail)]
         counts.rows += len(page)
         yield page
-        after = items[-1].id
+        after = rows[-1].id
 
 
 def _fields(job: JobRow, row: ItemRow, detail: ItemDetail) -> Row:

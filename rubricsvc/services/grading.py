@@ -16,7 +16,7 @@ from rubricsvc.formats.native import rubric_name
 from rubricsvc.formats.openai_grader import parse, parse_prompt
 from rubricsvc.graders.model import Grader, rubric_of
 from rubricsvc.graders.results import GraderRun, run_of
-from rubricsvc.store import completions, jobs, judges, leases, prompts, rubrics, verdicts
+from rubricsvc.store import completions, items, jobs, judges, leases, prompts, rubrics, verdicts
 from rubricsvc.store.tables import COMPLETED
 
 if TYPE_CHECKING:
@@ -104,8 +104,8 @@ def state(db: Database, run: PendingRun) -> Literal["finished", "attended", "una
 def result(db: Database, run: PendingRun, seconds: float) -> GraderRun:
     """Return the result of a run that took ``seconds``."""
     with db.read() as session:
-        items = [row for job_id in run.job_ids for row in jobs.results(session, job_id)]
-        by_item = verdicts.for_items(session, [row.id for row in items])
-    unanswered = next((row.null_reason or row.state for row in items if row.id not in by_item), "")
-    answers = [verdict for row in items for verdict in by_item.get(row.id, [])]
+        rows = [row for job_id in run.job_ids for row in items.page(session, job_id)]
+        by_item = verdicts.for_items(session, [row.id for row in rows])
+    unanswered = next((row.null_reason or row.state for row in rows if row.id not in by_item), "")
+    answers = [verdict for row in rows for verdict in by_item.get(row.id, [])]
     return run_of(run.grader, run.rubric, answers, models=run.models, seconds=seconds, unanswered=unanswered)

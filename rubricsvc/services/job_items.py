@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from rubricsvc.core.contributions import Contribution, contributions, costliest
 from rubricsvc.core.prompt import Completion, Prompt
-from rubricsvc.store import jobs, verdicts
+from rubricsvc.store import items, verdicts
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
@@ -69,17 +69,17 @@ def _part_record(part: Contribution) -> dict[str, Any]:
 
 def worst(session: Session, job: JobRow, count: int) -> list[ItemDetail]:
     """Return the items with the lowest rewards, ascending."""
-    return details(session, job, jobs.results(session, job.id, sort="reward", rewarded=True, limit=count))
+    return details(session, job, items.page(session, job.id, sort="reward", rewarded=True, limit=count))
 
 
 def best(session: Session, job: JobRow, count: int) -> list[ItemDetail]:
     """Return the items with the highest rewards, descending."""
-    return details(session, job, jobs.results(session, job.id, sort="-reward", rewarded=True, limit=count))
+    return details(session, job, items.page(session, job.id, sort="-reward", rewarded=True, limit=count))
 
 
 def without_reward(session: Session, job: JobRow, count: int) -> list[ItemDetail]:
     """Return items without a reward, by id."""
-    return details(session, job, jobs.results(session, job.id, rewarded=False, limit=count))
+    return details(session, job, items.page(session, job.id, rewarded=False, limit=count))
 
 
 def details(session: Session, job: JobRow, rows: Sequence[ItemRow]) -> list[ItemDetail]:

@@ -173,7 +173,7 @@ def _read_totals(db: Database, job_id: int, on_page: Callable[[int], None]) -> _
     totals, after, done = _Totals(), 0, 0
     while True:
         with db.read() as session:
-            rows = jobs.results(session, job_id, after=after, limit=ITEMS_PER_PAGE)
+            rows = items.page(session, job_id, after=after, limit=ITEMS_PER_PAGE)
             for row, detail in zip(rows, job_items.details(session, jobs.get(session, job_id), rows), strict=True):
                 totals.add(row, detail.parts)
         if not rows:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple, TypeVarTuple
 
 from sqlalchemy import Select, func, select
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, joinedload
 
 from rubricsvc.core.states import ItemSort
 from rubricsvc.errors import NotFoundError
@@ -14,7 +14,34 @@ from rubricsvc.store.tables import CompletionRow, ItemRow, RubricRow
 Ts = TypeVarTuple("Ts")
 
 
-def in_order(session: Session, query: Select[*Ts], job_id: int, sort: ItemSort, after: int) -> Select[*Ts]:
+def page(
+    session: Session,
+    job_id: int,
+    *,
+    sort: ItemSort = "id",
+    after: int = 0,
+    limit: int = 100,
+    policy: str | None = None,
+    rewarded: bool | None = None,
+) -> list[ItemRow]:
+    """Return up to ``limit`` items that follow the item ``after``, with their completion, prompt and rubric.
+
+    ``rewarded`` selects those with or without a reward.
+
+    Raises:
+        NotFoundError: The job has no item ``after``; reported if the order is not that of ids.
+    """
+    completion = joinedload(ItemRow.completion)
+    query = select(ItemRow).options(completion.selectinload(CompletionRow.prompt), joinedload(ItemRow.rubric))
+    query = _in_order(session, query, job_id, sort, after)
+    if policy is not None:
+        query = query.where(ItemRow.completion.has(policy=policy))
+    if rewarded is not None:
+        query = query.where(ItemRow.reward.is_not(None) if rewarded else ItemRow.reward.is_(None))
+    return list(session.scalars(query.limit(limit)))
+
+
+def _in_order(session: Session, query: Select[*Ts], job_id: int, sort: ItemSort, after: int) -> Select[*Ts]:
     """Restrict a query of items to those of the job that follow the item ``after`` (0: all) in this order.
 
     Items without a reward are last, whether rewards rise or fall; ties are in the order of ids.

@@ -12,10 +12,9 @@ from rubricsvc.core.fingerprint import digest
 from rubricsvc.core.jobs import JobProgress, JobSummary
 from rubricsvc.core.panel import voting_summary
 from rubricsvc.core.rubric import check_min_coverage
-from rubricsvc.core.states import ItemSort
 from rubricsvc.core.verdict import Reason, Vote
 from rubricsvc.errors import ConflictError, InvalidError, cut
-from rubricsvc.store import budgets, items, judges, outbox, rewards, rubrics, verdicts
+from rubricsvc.store import budgets, judges, outbox, rewards, rubrics, verdicts
 from rubricsvc.store.ids import existing, name_of, page_of
 from rubricsvc.store.session import PUBLISHED
 from rubricsvc.store.tables import (
@@ -287,33 +286,6 @@ def budget_message(session: Session, job_id: int) -> str | None:
 def _votes(session: Session, query: Select[int]) -> Iterator[tuple[Vote, ...]]:
     for votes in session.scalars(query.with_only_columns(VerdictRow.details["votes"])):
         yield tuple(Vote.model_validate(vote) for vote in votes or ())
-
-
-def results(
-    session: Session,
-    job_id: int,
-    *,
-    sort: ItemSort = "id",
-    after: int = 0,
-    limit: int = 100,
-    policy: str | None = None,
-    rewarded: bool | None = None,
-) -> list[ItemRow]:
-    """Return up to ``limit`` items that follow the item ``after``, with their completion, prompt and rubric.
-
-    ``rewarded`` selects those with or without a reward.
-
-    Raises:
-        NotFoundError: The job has no item ``after``; reported if the order is not that of ids.
-    """
-    completion = joinedload(ItemRow.completion)
-    query = select(ItemRow).options(completion.selectinload(CompletionRow.prompt), joinedload(ItemRow.rubric))
-    query = items.in_order(session, query, job_id, sort, after)
-    if policy is not None:
-        query = query.where(ItemRow.completion.has(policy=policy))
-    if rewarded is not None:
-        query = query.where(ItemRow.reward.is_not(None) if rewarded else ItemRow.reward.is_(None))
-    return list(session.scalars(query.limit(limit)))
 
 
 def cancel(session: Session, job_id: int) -> JobRow:

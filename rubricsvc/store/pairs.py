@@ -13,7 +13,7 @@ from sqlalchemy import Select, func, select, tuple_
 from sqlalchemy.orm import Session, joinedload
 
 from rubricsvc.core.prompt import Completion
-from rubricsvc.store import jobs, prompts
+from rubricsvc.store import items, jobs, prompts
 from rubricsvc.store.tables import CompletionRow, ItemRow, JobRow, PromptRow
 
 ITEMS_PER_PAGE = 200
@@ -135,7 +135,7 @@ def page(
     A page holds all pairs of a chosen item, if need be more than ``limit``.
     """
     job = jobs.get(session, job_id)
-    rows = jobs.results(session, job_id, after=after, limit=ITEMS_PER_PAGE + 1)
+    rows = items.page(session, job_id, after=after, limit=ITEMS_PER_PAGE + 1)
     known: dict[Group, Pairs] = {}
     found: list[dict[str, Any]] = []
     for row in rows[:ITEMS_PER_PAGE]:

@@ -1,7 +1,7 @@
 """Comparative: several completions of one prompt are judged side by side, and values are relative to the group.
 
 **Pairwise**: each two paired completions are shown in both orders, and the judge names the one that a criterion fits
-better, or a tie. That is a question on the scale ``written.PAIR``, asked as by a readout or a written judge.
+better, or a tie. That is a question on the scale ``PAIR``, asked as by a readout or a written judge.
 
 **Groupwise**: up to ``Comparison.group_size`` completions are shown at once, and the judge writes a score from 0 to 1
 for each (RULER, OpenPipe/ART). Scores are relative to each other, so a missing, unknown or repeated id, or a score out
@@ -24,7 +24,7 @@ from rubricsvc.errors import InvalidError
 from workers.engines.base import Question
 from workers.judges import readout, written
 from workers.judges.replies import ParsedReply, ReplyError, ReplyModel, items_by_id, object_schema
-from workers.judges.requests import AskedCriterion, JudgeCall, render_criterion
+from workers.judges.requests import PAIR, AskedCriterion, JudgeCall, render_criterion
 from workers.judges.template import JudgeTemplate, SharedPrompt, load
 
 VERSION = f"3, {readout.VERSION}, {written.VERSION}"
@@ -70,7 +70,7 @@ def single_completion() -> InvalidError:
 def pair_rubric(rubric: Rubric) -> Rubric:
     """Return the rubric with each judged criterion as a question about a pair."""
     criteria = tuple(
-        c if c.check else c.model_copy(update={"scale": written.PAIR, "text": _with_levels(c)}) for c in rubric.criteria
+        c if c.check else c.model_copy(update={"scale": PAIR, "text": _with_levels(c)}) for c in rubric.criteria
     )
     return rubric.model_copy(update={"criteria": criteria})
 

@@ -5,12 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from rubricsvc.core.rubric import Criterion, Numeric
+from rubricsvc.core.rubric import Criterion, Level, Numeric, Ordinal
 from rubricsvc.core.verdict import RAW_CHARS, Reason, Verdict
 from rubricsvc.errors import cut
 from workers.engines.base import Question, Reply
 from workers.judges.template import JudgeTemplate, SharedPrompt
 from workers.judges.untrusted import CleanText, clean, fence
+
+PAIR = Ordinal(
+    levels=(
+        Level(label="answer A", value=1.0),
+        Level(label="answer B", value=0.0),
+        Level(label="tie", value=0.5, text="it fits both equally well"),
+    )
+)
+"""The scale of a pair in `comparative`; values are those of the completion shown first."""
 
 
 @dataclass(frozen=True, slots=True)

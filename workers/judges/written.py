@@ -26,7 +26,7 @@ from rubricsvc.core.verdict import Evidence, Reason, Verdict
 from rubricsvc.errors import InvalidError
 from workers.engines.base import Question
 from workers.judges.replies import ParsedReply, ReplyModel, items_by_id, object_schema
-from workers.judges.requests import AskedCriterion, JudgeCall, join_notes, raw_text, render_criterion
+from workers.judges.requests import PAIR, AskedCriterion, JudgeCall, join_notes, raw_text, render_criterion
 from workers.judges.template import JudgeTemplate, SharedPrompt, load
 from workers.judges.untrusted import clean
 
@@ -35,14 +35,6 @@ VERSION = "6"
 parsed in another way: by a change of the level names, the schema, the cleaning in ``untrusted``, or the parsing."""
 
 CANNOT_TELL = "cannot_tell"
-PAIR = Ordinal(
-    levels=(
-        Level(label="answer A", value=1.0),
-        Level(label="answer B", value=0.0),
-        Level(label="tie", value=0.5, text="it fits both equally well"),
-    )
-)
-"""The scale of a pair in `comparative`; values are those of the completion shown first."""
 
 _MIN_QUOTE_WORDS, _MIN_QUOTE_CHARS = 3, 12
 

@@ -14,7 +14,7 @@ from rubricsvc.cli.demo.questions import Question
 from rubricsvc.core.panel import mean_known
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.core.verdict import Verdict
-from rubricsvc.store import jobs, verdicts
+from rubricsvc.store import items, verdicts
 from rubricsvc.store.session import Database
 
 
@@ -123,7 +123,7 @@ def read_results(db: Database, stored: Sequence[StoredQuestion], before: int, af
 def _by_rubric(db: Database, job_id: int) -> dict[int, list[ScoredCompletion]]:
     scored: dict[int, list[ScoredCompletion]] = defaultdict(list)
     with db.read() as session:
-        rows = jobs.results(session, job_id, limit=1000)
+        rows = items.page(session, job_id, limit=1000)
         by_item = verdicts.for_items(session, [row.id for row in rows])
         for row in rows:
             completion = row.completion.value

@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 from rubricsvc.core.judge import FREE, Endpoint, Judge, Price
 from rubricsvc.errors import InvalidError
 from rubricsvc.settings import Settings
-from rubricsvc.store import budgets, jobs, judges, leases, verdicts
+from rubricsvc.store import budgets, items, jobs, judges, leases, verdicts
 from rubricsvc.store.session import Database
 from rubricsvc.store.tables import JobRow
 from tests.rows import submit_job
@@ -92,7 +92,7 @@ def test_budget_stops_job_below_its_limit(each_db: Database, workers: int) -> No
         assert held(each_db, job) == 0
     with each_db.read() as session:
         progress = jobs.progress(session, job)
-        found = {item.null_reason for item in jobs.results(session, job) if item.state == "cancelled"}
+        found = {item.null_reason for item in items.page(session, job) if item.state == "cancelled"}
         failed = {str(verdict.reason) for verdict in verdicts.page(session, outcome="failed")}
     assert progress.done > 0 and progress.cancelled > 50 and not progress.pending and not progress.leased
     assert [str(reason).partition(":")[0] for reason in found] == ["budget"]

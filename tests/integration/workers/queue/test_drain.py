@@ -16,7 +16,7 @@ from sqlalchemy.exc import OperationalError
 from rubricsvc.core.judge import Endpoint, Judge
 from rubricsvc.core.verdict import Reason
 from rubricsvc.settings import Settings
-from rubricsvc.store import jobs, verdicts
+from rubricsvc.store import items, jobs, verdicts
 from rubricsvc.store import leases as store
 from rubricsvc.store.session import Database
 from rubricsvc.store.tables import RubricRow
@@ -58,7 +58,7 @@ def test_drain_scores_all_items(each_db: Database, use: object) -> None:
         assert jobs.get(session, job).status == "completed"
         progress = jobs.progress(session, job)
         assert (progress.done, progress.verdicts, progress.failed_verdicts) == (30, 90, 0)
-        assert all(row.reward == pytest.approx(0.9) for row in jobs.results(session, job))
+        assert all(row.reward == pytest.approx(0.9) for row in items.page(session, job))
 
 
 def test_drain_asks_only_failed_verdicts_on_retry(each_db: Database, use: object) -> None:
@@ -70,7 +70,7 @@ def test_drain_asks_only_failed_verdicts_on_retry(each_db: Database, use: object
     Drainer(each_db, settings(each_db)).run(1)
     with each_db.read() as session:
         assert jobs.get(session, job).status == "completed_with_failures"
-        assert {row.reward for row in jobs.results(session, job)} == {None}
+        assert {row.reward for row in items.page(session, job)} == {None}
         assert {row.reason for row in verdicts.page(session, outcome="failed")} == {"timeout"}
     with each_db.write() as session:
         assert jobs.retry(session, job) == 5
@@ -94,7 +94,7 @@ def test_drain_reuses_verdicts_for_a_second_job(db: Database, use: object) -> No
     Drainer(db, settings(db)).run(1)
     assert len(engine.requests) == asked
     with db.read() as session:
-        assert [row.reward for row in jobs.results(session, second)] == [pytest.approx(0.9)] * 5
+        assert [row.reward for row in items.page(session, second)] == [pytest.approx(0.9)] * 5
 
 
 def in_background(db: Database, stopping: threading.Event, **changes: object) -> threading.Thread:
@@ -158,7 +158,7 @@ def test_drain_renews_leases_of_slow_calls(db: Database, use: object) -> None:
             with db.write() as session:
                 store.reconcile(session, max_leases=100)
         with db.read() as session:
-            assert jobs.results(session, job)[0].fence == 1
+            assert items.page(session, job)[0].fence == 1
         stopping.set()
         thread.join(20)
 
@@ -211,7 +211,7 @@ def test_drain_isolates_an_unstorable_result(db: Database, use: object) -> None:
         assert Drainer(db, settings(db)).run(1) is True
     with db.read() as session:
         assert jobs.progress(session, job).done == 5
-        [bad] = [row for row in jobs.results(session, job) if row.state == "failed"]
+        [bad] = [row for row in items.page(session, job) if row.state == "failed"]
         assert (bad.id, bad.reward) == (3, None)
         assert bad.null_reason == "the result cannot be recorded: ValueError: cannot be kept"
         assert jobs.get(session, job).status == "completed_with_failures"
@@ -297,15 +297,15 @@ def test_drain_fails_items_of_unreadable_rubric_only(db: Database, use: object) 
     use(InstantEngine())
     job = submit_job(db, 5, judge=JUDGE)
     with db.write() as session:
-        good = jobs.results(session, job)[0].rubric
+        good = items.page(session, job)[0].rubric
         bad = RubricRow(name="old", version=1, digest="0" * 64, content={**good.content, "formula": 7})
         session.add(bad)
         session.flush()
-        jobs.results(session, job)[0].rubric_id = bad.id
+        items.page(session, job)[0].rubric_id = bad.id
     assert Drainer(db, settings(db)).run(1) is True
     with db.read() as session:
         assert jobs.get(session, job).status == "completed_with_failures"
-        first, *others = jobs.results(session, job)
+        first, *others = items.page(session, job)
         assert first.state == "failed"
         assert "formula" in (first.null_reason or "")
         assert {row.state for row in others} == {"done"}

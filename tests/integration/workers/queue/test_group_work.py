@@ -13,7 +13,7 @@ from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.core.verdict import Reason
 from rubricsvc.settings import Settings
-from rubricsvc.store import completions, jobs, judges, leases, prompts, rubrics, verdicts
+from rubricsvc.store import completions, items, jobs, judges, leases, prompts, rubrics, verdicts
 from rubricsvc.store.session import Database
 from tests.integration.workers.queue.test_drain import in_background, wait_for
 from tests.preference_engine import Tasteful, answers_in
@@ -63,7 +63,7 @@ def settings(db: Database, **changes: object) -> Settings:
 
 def rewards(db: Database, job: int) -> dict[tuple[int, str], float | None]:
     with db.read() as session:
-        return {(row.completion.prompt_id, row.completion.value.text): row.reward for row in jobs.results(session, job)}
+        return {(row.completion.prompt_id, row.completion.value.text): row.reward for row in items.page(session, job)}
 
 
 RIGHT = {(prompt, "x" * n): n / 10 for prompt in (1, 2, 3) for n in range(1, ANSWERS + 1)}

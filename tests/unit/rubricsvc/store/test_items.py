@@ -8,7 +8,7 @@ from rubricsvc.core.judge import Judge
 from rubricsvc.core.states import ItemSort
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import NotFoundError
-from rubricsvc.store import items, jobs, leases
+from rubricsvc.store import items, leases
 from rubricsvc.store.session import Database
 from tests.rows import RUBRIC, item_result, submit_job
 
@@ -36,26 +36,26 @@ def job(each_db: Database) -> int:
     [("id", [1, 2, 3, 4, 5, 6, 7]), ("reward", [3, 1, 4, 5, 2, 6, 7]), ("-reward", [5, 1, 4, 3, 2, 6, 7])],
 )
 @pytest.mark.parametrize("limit", [1, 3, 100])
-def test_results_are_paged_in_order(each_db: Database, job: int, sort: ItemSort, order: list[int], limit: int) -> None:
+def test_page_follows_each_order(each_db: Database, job: int, sort: ItemSort, order: list[int], limit: int) -> None:
     """Ties keep the order of ids, and items without a reward are last."""
     seen: list[int] = []
     with each_db.read() as session:
-        while rows := jobs.results(session, job, sort=sort, after=seen[-1] if seen else 0, limit=limit):
+        while rows := items.page(session, job, sort=sort, after=seen[-1] if seen else 0, limit=limit):
             seen += [row.id for row in rows]
     assert seen == order
 
 
-def test_results_filter_by_policy_and_reward(each_db: Database, job: int) -> None:
+def test_page_filters_by_policy_and_reward(each_db: Database, job: int) -> None:
     with each_db.read() as session:
-        assert [row.id for row in jobs.results(session, job, rewarded=False)] == [2, 6, 7]
-        assert [row.id for row in jobs.results(session, job, rewarded=True, sort="-reward", limit=1)] == [5]
-        assert len(jobs.results(session, job, policy="")) == 7
-        assert jobs.results(session, job, policy="mine") == []
+        assert [row.id for row in items.page(session, job, rewarded=False)] == [2, 6, 7]
+        assert [row.id for row in items.page(session, job, rewarded=True, sort="-reward", limit=1)] == [5]
+        assert len(items.page(session, job, policy="")) == 7
+        assert items.page(session, job, policy="mine") == []
 
 
-def test_results_after_an_item_of_another_job_is_an_error(each_db: Database, job: int) -> None:
+def test_page_after_an_item_of_another_job_is_an_error(each_db: Database, job: int) -> None:
     with each_db.read() as session, pytest.raises(NotFoundError):
-        jobs.results(session, job, sort="reward", after=8)
+        items.page(session, job, sort="reward", after=8)
 
 
 def test_null_reasons_counts_items_without_a_reward(each_db: Database, job: int) -> None:

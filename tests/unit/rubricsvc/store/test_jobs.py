@@ -10,7 +10,7 @@ from sqlalchemy import event
 
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.verdict import Evidence, Usage, Verdict
-from rubricsvc.store import jobs, leases
+from rubricsvc.store import items, jobs, leases
 from rubricsvc.store import monitoring as stats
 from rubricsvc.store.session import Database
 from tests.rows import RUBRIC, item_result, submit_job
@@ -104,7 +104,7 @@ def test_results_read_a_page_by_index(db: Database) -> None:
     """Without sorting all items of the job for each page."""
     job = submit_job(db, 3, judge=JUDGE)
     with plans(db) as found, db.read() as session:
-        jobs.results(session, job, after=1, limit=2)
+        items.page(session, job, after=1, limit=2)
     assert found == ["SEARCH items USING INDEX ix_items_page (job_id=? AND id>?)"]
 
 

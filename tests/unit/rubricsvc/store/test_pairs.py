@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
-from rubricsvc.store import completions, jobs, judges, pairs, prompts, rubrics
+from rubricsvc.store import completions, items, jobs, judges, pairs, prompts, rubrics
 from rubricsvc.store.pairs import Preference, preferences
 from rubricsvc.store.session import Database
 
@@ -25,7 +25,7 @@ def job(each_db: Database) -> int:
         ids = completions.add_many(session, [(p, Completion(text=str(n))) for n in range(SIZE) for p in asked])
         judge = judges.add(session, Judge(name="j", model="m"))
         found = jobs.submit(session, judge_id=judge.id, items=[(id_, rubric) for id_ in ids]).id
-        for row in jobs.results(session, found):
+        for row in items.page(session, found):
             row.reward = min(int(row.completion.value.text), SIZE - 2) / SIZE
         return found
 
@@ -58,7 +58,7 @@ def test_groups_lists_groups_with_several_rewards_only(each_db: Database) -> Non
         ids = completions.add_many(session, [(p, Completion(text=str(n))) for n in range(3) for p in asked])
         judge = judges.add(session, Judge(name="j", model="m"))
         job = jobs.submit(session, judge_id=judge.id, items=[(id_, rubric) for id_ in ids for rubric in two])
-        for row in jobs.results(session, job.id):
+        for row in items.page(session, job.id):
             if row.completion.prompt_id != asked[1] or row.completion_id == ids[1]:
                 row.reward = 0.5
         first = pairs.groups(session, job.id, limit=3)
