@@ -16,7 +16,7 @@ from rubricsvc.cli.failure_hints import FIXES
 from rubricsvc.cli.models import EMBEDDED, ask, served_models, with_leaves
 from rubricsvc.cli.output import Json, echo, print_json, print_table
 from rubricsvc.core.judge import Judge
-from rubricsvc.core.verdict import Verdict
+from rubricsvc.core.verdict import Reason, Verdict
 from rubricsvc.errors import InvalidError, UnavailableError, cut
 from rubricsvc.services.exporting import plain_verdict
 from rubricsvc.store import judges
@@ -27,17 +27,12 @@ if TYPE_CHECKING:
 _EMBEDDED_TOKENS = 96
 """Tokens of a written reply of the embedded model: it writes for minutes, and rarely a verdict."""
 
-_HINTS = {
-    "unreachable": "start the server, or correct its URL (it usually ends in /v1)",
-    "timeout": "the server is slow or does not respond; allow more time with endpoint.timeout_s in a judge file",
-    "refused": "check the model, and the API key in the variable of --api-key-env (in a judge file: api_key_env)",
-    "rate_limited": "rate limited (429); try again later, or with a lower endpoint.concurrency in a judge file",
-    "server_error": "see the server's own log",
-    "engine_error": "run `rubricsvc doctor`",
-    "no_logprobs": "the server returns no log-probabilities: use --mode written (comparative and trajectory judges"
-    " can write too, see docs/judges.md)",
+_NOT_REACHED = {reason for reason in Reason if reason.transient} | {
+    Reason.REFUSED,
+    Reason.ENGINE_ERROR,
+    Reason.NO_LOGPROBS,
 }
-"""By reason of a failure. Other failures are the model's reply, and the next one may be better."""
+"""Reasons of a judge that does not answer. Other failures are the model's reply, and the next one may be better."""
 
 _OTHER_HINT = "use another mode or another model"
 
@@ -54,17 +49,14 @@ def probe(judge: JudgeRef, as_json: Json = False) -> None:
         stored = judges.get(session, judge).value
     if not _has_model(stored):
         raise InvalidError(f"judge {stored.name!r} has no model to ask", hint="it only runs checks")
-    result = _ask(stored)
-    if hint := _reach_hint(stored, result):
-        raise UnavailableError(f"judge {stored.name!r} does not answer: {_problem(result)}", hint=hint)
+    result = _answered(stored)
     with output.exit_with(output.OK if result.passed else output.NOT_PASSED):
         if as_json:
             print_json(_record(stored, result))
         else:
             columns = ("criterion", "expected", "verdict", "p_yes", "seconds", "tokens", "cost_usd")
             print_table(columns, [row.values() for row in _rows(result)])
-        for line in _warnings(stored, result):
-            echo(line)
+        _warn(stored, result)
 
 
 def probe_before_adding(judge: Judge) -> None:
@@ -76,17 +68,25 @@ def probe_before_adding(judge: Judge) -> None:
     if not _has_model(judge):
         echo(f"{judge.name} has no model to ask: it only runs checks")
         return
-    result = _ask(judge)
-    if hint := _reach_hint(judge, result):
-        hint = f"{hint} (--no-probe skips the question)"
-        raise UnavailableError(f"judge {judge.name!r} does not answer: {_problem(result)}", hint=hint)
+    result = _answered(judge, " (--no-probe skips the question)")
     cost = "" if (usage := result.usage) is None else f", {usage.prompt + usage.completion} tokens"
     if usage is not None and judge.priced:
         cost += f", ${usage.cost:.2g}"
     values = ", ".join(f"{_value(one)} ({expected})" for expected, one in zip(_EXPECTED, result.verdicts, strict=True))
     echo(f"{judge.name} answers: {values}; {result.seconds:.1f} s{cost}")
-    for line in _warnings(judge, result):
-        echo(line)
+    _warn(judge, result)
+
+
+def _answered(judge: Judge, more: str = "") -> Probe:
+    """Ask, and return the answers.
+
+    Raises:
+        UnavailableError: The judge does not answer at all; the hint says what to change, and ends with ``more``.
+    """
+    result = _ask(judge)
+    if hint := _reach_hint(judge, result):
+        raise UnavailableError(f"judge {judge.name!r} does not answer: {_problem(result)}", hint=hint + more)
+    return result
 
 
 _EXPECTED = ("met", "not met")
@@ -117,25 +117,25 @@ def _ask(judge: Judge) -> Probe:
         return ask(once, lambda engine: ask_both(engine, once))
 
 
-def _warnings(judge: Judge, result: Probe) -> Iterator[str]:
-    """Yield what is wrong with the verdicts, and what to do about it."""
+def _warn(judge: Judge, result: Probe) -> None:
+    """Print what is wrong with the verdicts, and what to do about it."""
     failed = {vote.by: vote for verdict in result.verdicts for vote in verdict.votes if vote.outcome == "failed"}
     for by, vote in failed.items():
-        yield f"warning: {by} of {judge.name} failed: {vote.reason}: {vote.detail or ''}"
+        echo(f"warning: {by} of {judge.name} failed: {vote.reason}: {vote.detail or ''}")
     if result.passed:
         return
     if any(leaf.model == EMBEDDED for leaf in judge.leaf_judges):
         hint = "the embedded model is for trying things out; score with a real model"
     elif (problem := _unscored(result)) is not None:
-        hint = FIXES.get(problem.reason, _OTHER_HINT) if problem.reason else _OTHER_HINT
+        hint = FIXES[problem.reason] if problem.reason else _OTHER_HINT
     else:
         hint = f"{_OTHER_HINT}; `rubricsvc judges audit {judge.name}` and `judges agreement` measure more"
     if result.difference is None:
-        yield f"warning: {judge.name} answers, but without a verdict: {_problem(result)}"
+        echo(f"warning: {judge.name} answers, but without a verdict: {_problem(result)}")
     else:
         values = f"{_value(result.met)} for what is met, {_value(result.not_met)} for what is not"
-        yield f"warning: {judge.name} does not tell a met criterion from one that is not: {values}"
-    yield f"hint: {hint}"
+        echo(f"warning: {judge.name} does not tell a met criterion from one that is not: {values}")
+    echo(f"hint: {hint}")
 
 
 def _unscored(result: Probe) -> Verdict | None:
@@ -155,18 +155,18 @@ def _problem(result: Probe) -> str:
 def _reach_hint(judge: Judge, result: Probe) -> str | None:
     """Return what to do about a failure to reach the model; None if the model answered."""
     verdict = _unscored(result)
-    if verdict is None or verdict.reason is None:
+    if verdict is None or verdict.reason not in _NOT_REACHED:
         return None
-    reason, unauthorized = str(verdict.reason), (verdict.detail or "").startswith(("HTTP 401", "HTTP 403"))
+    reason, unauthorized = verdict.reason, (verdict.detail or "").startswith(("HTTP 401", "HTTP 403"))
     if judge.members:
-        return (reason in _HINTS and f"{_HINTS[reason]}; `rubricsvc judges probe` asks a member alone") or None
-    if judge.engine != "openai_http" and reason == "unreachable":
+        return f"{FIXES[reason]}; `rubricsvc judges probe` asks a member alone"
+    if judge.engine != "openai_http" and reason is Reason.UNREACHABLE:
         return _LOCAL_HINT
-    if judge.engine == "openai_http" and reason == "refused" and not unauthorized:
+    if judge.engine == "openai_http" and reason is Reason.REFUSED and not unauthorized:
         with suppress(UnavailableError):  # not every server lists them
             if judge.model not in (names := served_models(judge.endpoint)):
                 return f"the server has no model {judge.model!r}; it has {cut(', '.join(names), 400)}"
-    return _HINTS.get(reason)
+    return FIXES[reason]
 
 
 def _value(verdict: Verdict) -> str:

@@ -37,7 +37,7 @@ class Reason(StrEnum):
     NOT_JSON = "not_json"  # a grader reads JSON from a completion that is not JSON
     CHECK_ERROR = "check_error"
     NO_SANDBOX = "no_sandbox"  # no sandbox on that machine, so no code was run
-    ENGINE_ERROR = "engine_error"  # an internal error of the engine
+    ENGINE_ERROR = "engine_error"  # the judge cannot be asked this, or its engine has an internal error
 
     @property
     def transient(self) -> bool:
@@ -57,7 +57,6 @@ _TRANSIENT = frozenset(
         Reason.RATE_LIMITED,
         Reason.SERVER_ERROR,
         Reason.UNAVAILABLE,
-        Reason.ENGINE_ERROR,
         Reason.BUDGET,  # a retry needs a larger one
     }
 )

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rubricsvc.cli.failure_hints import FIXES, failure_hints, split
+from rubricsvc.cli.failure_hints import FIXES, failure_hints, lasting_hints, split
 from rubricsvc.core.judge import Judge, Sampling
 from rubricsvc.core.verdict import Reason
 
@@ -19,6 +19,7 @@ UNSEEDED = {"mode": "written", "sampling": Sampling(temperature=0.7, seed=None)}
     [
         ("unavailable", {}, True),
         ("no_answer", {}, False),
+        ("engine_error", {}, False),
         ("unparseable", SEEDED, False),
         ("unparseable", UNSEEDED, True),
         ("template_copied", {"mode": "written"}, False),
@@ -35,5 +36,12 @@ def test_split_keeps_what_would_fail_again_apart(reason: str, fields: dict[str, 
     assert ("jobs rescore 7 --min-coverage" in hints) == (not again)
 
 
-def test_fixes_cover_every_lasting_reason() -> None:
-    assert {reason for reason in Reason if not reason.transient} == set(FIXES)
+def test_fixes_cover_every_reason_without_placeholders() -> None:
+    assert set(FIXES) == set(Reason)
+    assert not any(set("{}") & set(fix) for fix in FIXES.values())
+
+
+@pytest.mark.parametrize(("reason", "command"), [("refused", "retry 7"), ("not_json", "rescore 7")])
+def test_lasting_hints_name_the_command_after_the_fix(reason: str, command: str) -> None:
+    (hint,) = lasting_hints({Reason(reason): 1}, 7)
+    assert f"`rubricsvc jobs {command}`" in hint
