@@ -42,9 +42,9 @@ class SamplingResult:
 
     Attributes:
         total: Samples that were wanted.
-        existing: Samples that were stored before.
+        existing: Samples that were stored before, or meanwhile by another process.
         stored: Samples that were stored by this run.
-        truncated: How many of these were cut off at ``max_tokens``.
+        truncated: Sampled replies that were cut off at ``max_tokens``.
         tokens: Sampled tokens, of replies whose tokens are known.
         reasons: Failed samples by reason; ``failures`` are the first of them.
         stopped: The failure that ended the run before all samples were asked for.
@@ -145,8 +145,9 @@ class CompletionSampler:
                 result.tokens += reply.usage.completion if reply.usage else 0.0
         if rows:
             with self.db.write() as session:
-                completions.add_samples(session, self.settings, rows)
-            result.stored += len(rows)
+                stored = completions.add_samples(session, self.settings, rows)
+            result.stored += stored
+            result.existing += len(rows) - stored
         for prompt_id, number, reply in replies:
             if isinstance(reply, Failure):
                 result.add_failure(FailedSample(prompt_id, number, reply))

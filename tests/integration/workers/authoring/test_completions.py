@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from typing import Any
 
@@ -77,6 +78,21 @@ def test_sampler_stores_each_sample_with_its_sampling(each_db: Database) -> None
         value = completions.get(session, 1).value
     expected = {"model": "scripted", "max_tokens": 50, "seed": 10, "top_p": 1.0, "temperature": 0.7, "truncated": True}
     assert (value.policy, value.text, expected.items() <= value.sampling.items()) == ("p", "the same text", True)
+
+
+def test_sampler_counts_what_another_process_stored_as_existing(db: Database) -> None:
+    (id_,) = add_prompts(db, Prompt.of("Why?"))
+
+    def script(number: int, body: dict[str, Any]) -> ScriptedReply:
+        if number == 0:  # while this reply is on its way, another sampler stores all three
+            assert pool.submit(sample, db, other, [id_]).result().stored == 3
+        return text_reply("late")
+
+    replies = text_reply("early")
+    with ThreadPoolExecutor() as pool, scripted_server(replies) as other, scripted_server(script) as server:
+        result = sample(db, server, [id_], concurrency=1)
+    assert (result.stored, result.existing, result.done) == (0, 3, 3)
+    assert len(stored(db)) == 3
 
 
 def test_sampler_counts_failures_and_asks_for_them_again(db: Database) -> None:
