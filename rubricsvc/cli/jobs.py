@@ -202,7 +202,7 @@ def rescore(
         done = complete_answered(db, new_id)
         completed, stored = done.completed, done.stored
         if not exists:
-            completed, stored = completed + copied.finished, stored + copied.written_verdicts
+            completed, stored = completed + copied.finished, stored + copied.total_verdicts
         verdicts = f"{counted(stored, 'verdict')} stored before, {done.to_ask} to ask"
         echo(f"{counted(completed, 'completion')} rescored without asking; {verdicts}")
         _end(db, new_id, wait, as_json)
@@ -261,8 +261,8 @@ def _wait(db: Database, job_id: int, as_json: bool) -> NoReturn:
         output.progress_bar(f"job {job_id}") as bar,
     ):
         for now in follow(db, job_id, echo):
-            first = now.written_verdicts if first is None else first
-            speed = (now.written_verdicts - first) / max(bar.seconds, 0.1)
+            first = now.total_verdicts if first is None else first
+            speed = (now.total_verdicts - first) / max(bar.seconds, 0.1)
             failures = f", {now.failed_verdicts} failed" if now.failed_verdicts else ""
             bar.update(now.finished, now.total, f"{now.verdicts} verdicts{failures}, {speed:.1f}/s")
         report = read_job(db, job_id)

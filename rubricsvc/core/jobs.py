@@ -8,7 +8,7 @@ from rubricsvc.core.base import Value
 
 
 class JobProgress(Value):
-    """Items by state, and verdicts written so far. ``failed`` items have at least one failed verdict."""
+    """Items by state, and verdicts so far. ``failed`` items have at least one failed verdict."""
 
     total: int
     pending: int
@@ -25,7 +25,7 @@ class JobProgress(Value):
         return self.done + self.failed + self.cancelled
 
     @property
-    def written_verdicts(self) -> int:
+    def total_verdicts(self) -> int:
         """Verdicts, failed ones included."""
         return self.verdicts + self.failed_verdicts
 

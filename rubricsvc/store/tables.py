@@ -221,7 +221,7 @@ class ItemRow(Base):
 
     ``fence`` grows with each lease; only the holder of the newest fence may record. ``lost`` counts
     expired leases. ``question_set`` and the completion name the verdicts behind the reward; ``verdicts`` counts
-    them.
+    them, ``failed_verdicts`` the failed ones among them.
     """
 
     __tablename__ = "items"
