@@ -22,7 +22,7 @@ from rubricsvc.services import grading
 from rubricsvc.store.session import Database
 
 NO_WORKER_SECONDS = 30.0
-"""Seconds that a run waits while no worker works for its judges."""
+"""Seconds that a run waits for a worker, which may be starting."""
 
 router = APIRouter(tags=["graders"], route_class=StrictRoute)
 _ALIAS = "/fine_tuning/alpha/graders"
@@ -70,15 +70,15 @@ async def _wait(db: Database, pending: grading.PendingRun, began: float, longest
     """Wait until the jobs are finished, without holding a connection.
 
     Raises:
-        UnavailableError: no worker started, or ``longest`` seconds have passed.
+        UnavailableError: no worker is running, or ``longest`` seconds have passed.
     """
-    pause, attended = 0.02, began
+    pause, seen = 0.02, began
     while (state := await run_in_threadpool(grading.state, db, pending)) != "finished":
         now = time.monotonic()
-        waited, attended = now - began, now if state == "attended" else attended
-        if now - attended > min(NO_WORKER_SECONDS, longest):
-            hint = "start a worker with `rubricsvc worker`, then repeat the request: it continues"
-            raise UnavailableError(f"no worker started this run within {waited:.0f} s", hint=hint)
+        waited, seen = now - began, now if state == "scoring" else seen
+        if now - seen > min(NO_WORKER_SECONDS, longest):
+            hint = "start one with `rubricsvc worker`, then repeat the request: it continues"
+            raise UnavailableError(f"no worker is running; waited {waited:.0f} s", hint=hint)
         if waited > longest:
             hint = "repeat the request: it continues; RUBRICSVC_GRADER_SECONDS sets the limit"
             raise UnavailableError(f"the run is not finished after {waited:.0f} s", hint=hint)

@@ -16,7 +16,7 @@ from rubricsvc.formats.native import rubric_name
 from rubricsvc.formats.openai_grader import parse, parse_prompt
 from rubricsvc.graders.model import Grader, rubric_of
 from rubricsvc.graders.results import GraderRun, run_of
-from rubricsvc.store import completions, items, jobs, judges, leases, prompts, rubrics, verdicts
+from rubricsvc.store import completions, items, jobs, judges, prompts, rubrics, verdicts, workers
 from rubricsvc.store.tables import COMPLETED
 
 if TYPE_CHECKING:
@@ -35,7 +35,6 @@ class PendingRun:
     rubric: Rubric
     models: dict[str, str] = field(default_factory=dict)
     job_ids: list[int] = field(default_factory=list)
-    judge_ids: list[int] = field(default_factory=list)
 
 
 def parse_checked(data: Mapping[str, Any], check: RubricCheck) -> tuple[Grader, Rubric]:
@@ -71,7 +70,6 @@ def submit(
             if job.finished_at is not None and job.status != COMPLETED:
                 jobs.retry(session, job.id)  # scored verdicts are kept
             run.job_ids.append(job.id)
-            run.judge_ids.append(judge.id)
             asked = [criterion.key for criterion in rubric.criteria if criterion.custom_prompt]
             run.models |= dict.fromkeys(asked, judge.value.model or judge.name)
     return run
@@ -92,13 +90,13 @@ def _split_by_judge(session: Session, rubric: Rubric) -> Iterator[tuple[JudgeRow
         yield judge, rubric if len(parts) == 1 else Rubric(criteria=tuple(criteria), formula="mean")
 
 
-def state(db: Database, run: PendingRun) -> Literal["finished", "attended", "unattended"]:
-    """Return whether the jobs are finished, or else whether a worker works for their judges."""
+def state(db: Database, run: PendingRun) -> Literal["finished", "scoring", "no worker"]:
+    """Return whether the jobs are finished, or else whether a worker is running."""
     with db.read() as session:
         progress = [jobs.progress(session, job_id) for job_id in run.job_ids]
         if not any(one.pending + one.leased for one in progress):
             return "finished"
-        return "attended" if leases.attended(session, run.judge_ids) else "unattended"
+        return "scoring" if workers.running(session) else "no worker"
 
 
 def result(db: Database, run: PendingRun, seconds: float) -> GraderRun:

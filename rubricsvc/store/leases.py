@@ -13,7 +13,7 @@ dropped, so that nothing is counted twice.
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -257,7 +257,7 @@ def _item_columns(result: ItemResult, stored: Mapping[str, Verdict], min_coverag
 
 
 def reconcile(session: Session, *, max_leases: int) -> int:
-    """Release expired leases and wake workers for unattended items; return the number of released leases.
+    """Release expired leases and announce pending work without a message; return the number of leases.
 
     An item that lost ``max_leases`` leases fails as ``worker_lost``.
     """
@@ -275,7 +275,7 @@ def reconcile(session: Session, *, max_leases: int) -> int:
         for chunk in batched(ids):
             session.execute(update(ItemRow).where(ItemRow.id.in_(chunk)).values(**freed, **values))
     jobs.finish(session)
-    for judge_id in _unattended(session):
+    for judge_id in _unannounced(session):
         outbox.publish(session, judge_id)
     return len(rows)
 
@@ -283,18 +283,12 @@ def reconcile(session: Session, *, max_leases: int) -> int:
 _WORKER_LOST = "worker_lost: every worker that claimed this item died; try again with `rubricsvc jobs retry`"
 
 
-def _unattended(session: Session) -> list[int]:
+def _unannounced(session: Session) -> list[int]:
     """Return judges with pending items, without a lease and without a message in the outbox."""
     waiting = session.scalars(select(OutboxRow.args).where(OutboxRow.task == outbox.SCORE)).all()
     busy = select(ItemRow.judge_id).where(ItemRow.state == LEASED)
     query = select(ItemRow.judge_id).where(ItemRow.state == PENDING, ItemRow.judge_id.not_in(busy)).distinct()
     return [judge_id for judge_id in session.scalars(query) if [judge_id] not in waiting]
-
-
-def attended(session: Session, judge_ids: Collection[int]) -> bool:
-    """Return whether a worker has a lease on an item of one of these judges."""
-    live = (ItemRow.judge_id.in_(judge_ids), ItemRow.state == LEASED, ItemRow.lease_until > database_time(session))
-    return session.scalar(select(ItemRow.id).where(*live).limit(1)) is not None
 
 
 def judges_with_work(session: Session) -> list[int]:

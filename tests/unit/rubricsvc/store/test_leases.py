@@ -208,7 +208,7 @@ def test_reconcile_fails_item_after_max_leases(each_db: Database) -> None:
         assert jobs.get(session, job).status == "completed_with_failures"
 
 
-def test_reconcile_publishes_only_unattended_work(each_db: Database) -> None:
+def test_reconcile_publishes_only_work_without_a_message(each_db: Database) -> None:
     submit_job(each_db, 2, judge=JUDGE)
 
     def messages() -> int:
