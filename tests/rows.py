@@ -31,10 +31,10 @@ def submit_job(db: Database, items: int, *, judge: Judge, rubric: Rubric = RUBRI
         return jobs.submit(session, judge_id=judge_row.id, items=[(id_, row.id) for id_ in ids], key=key).id
 
 
-def beat(db: Database, name: str = "test", *, age: float = 0.0) -> None:
+def add_worker(db: Database, name: str = "test", *, age: float = 0.0) -> None:
     """A worker that was seen ``age`` seconds ago."""
     with db.write() as session:
-        workers.beat(session, name, host="here", pid=1, uptime=60.0)
+        workers.report(session, name, host="here", pid=1, uptime=60.0)
     age_worker(db, name, age)
 
 

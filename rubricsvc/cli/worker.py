@@ -27,12 +27,12 @@ def worker(
         hint = "set RUBRICSVC_BROKER_URL=redis://… or amqp://…, or score with `rubricsvc serve`"
         raise InvalidError("the broker memory:// works within one process only", hint=hint)
     from rubricsvc.store.migrate import open_database
-    from workers.queue.app import make_app, with_reconciler
+    from workers.queue.app import make_app, with_worker_threads
 
     telemetry.configure(settings.log_level)
     setup_logging.connect(lambda **_: None, weak=False)  # keeps Celery from configuring logging
     open_database(settings.database_url).close()
     check_broker(settings.broker_url)
-    app = with_reconciler(make_app(settings), settings)
+    app = with_worker_threads(make_app(settings), settings)
     options = [f"--concurrency={concurrency}", f"--pool={pool}", "--without-gossip", "--without-mingle"]
     app.worker_main(["worker", *options])

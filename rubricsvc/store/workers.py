@@ -1,4 +1,4 @@
-"""Running workers. Each one reports every `BEAT_SECONDS`; one that is killed leaves its row behind.
+"""Running workers. Each one reports every `REPORT_SECONDS`; one that is killed leaves its row behind.
 
 All times are by the clock of the leases, so that the clocks of the workers' machines do not matter. Any worker of a
 database scores any job of it: the message that wakes it may be lost, but its reconciler finds the work.
@@ -16,9 +16,9 @@ from rubricsvc.store.leases import database_time
 from rubricsvc.store.tables import WorkerRow
 from rubricsvc.store.upsert import insert
 
-BEAT_SECONDS = 10.0
-MISSED_BEATS = 3
-"""A worker that missed so many beats does not count as running."""
+REPORT_SECONDS = 10.0
+MISSED_REPORTS = 3
+"""A worker that missed so many reports does not count as running."""
 KEPT_SECONDS = 3600.0
 """How long the row of a killed worker is kept, and listed."""
 
@@ -35,11 +35,11 @@ class Worker:
 
     @property
     def running(self) -> bool:
-        """Whether its last beats were not missed."""
-        return self.seen <= BEAT_SECONDS * MISSED_BEATS
+        """Whether it has reported lately."""
+        return self.seen <= REPORT_SECONDS * MISSED_REPORTS
 
 
-def beat(session: Session, name: str, *, host: str, pid: int, uptime: float) -> None:
+def report(session: Session, name: str, *, host: str, pid: int, uptime: float) -> None:
     """Report that a worker runs, for ``uptime`` seconds so far."""
     now = database_time(session)
     row = {"name": name, "host": host, "pid": pid, "started_at": now - uptime, "seen_at": now}
@@ -73,4 +73,4 @@ def running(session: Session) -> int:
 
 
 def _is_running(session: Session) -> ColumnElement[bool]:
-    return WorkerRow.seen_at >= database_time(session) - BEAT_SECONDS * MISSED_BEATS
+    return WorkerRow.seen_at >= database_time(session) - REPORT_SECONDS * MISSED_REPORTS

@@ -74,7 +74,7 @@ def test_wait_tells_of_missing_killed_and_new_workers(
         (name,) = running(each_db)
         started[-1].kill()
         assert running(each_db) == [name], "the row of a killed worker stays"
-        age_worker(each_db, name, workers.BEAT_SECONDS * workers.MISSED_BEATS)
+        age_worker(each_db, name, workers.REPORT_SECONDS * workers.MISSED_REPORTS)
         wait_for(lambda: log.read_text().count(NO_WORKER) == 2, log)
         started.append(WorkerProcess(worker_log, **settings))
         assert waiting.process.wait(TIMEOUT) == 0, log.read_text()

@@ -11,8 +11,8 @@ from rubricsvc.broker import make_celery
 from rubricsvc.settings import Settings, get_settings
 from rubricsvc.store.session import Database
 from workers.queue import tasks
-from workers.queue.heartbeat import Heartbeat
 from workers.queue.reconciler import Reconciler
+from workers.queue.reporter import WorkerReporter
 
 
 def make_app(settings: Settings, db: Database | None = None) -> Celery:
@@ -22,14 +22,14 @@ def make_app(settings: Settings, db: Database | None = None) -> Celery:
     return app
 
 
-def with_reconciler(app: Celery, settings: Settings) -> Celery:
-    """Run a reconciler and a heartbeat in every worker, and stop workers between two completions on request."""
-    running: list[Reconciler | Heartbeat] = []
+def with_worker_threads(app: Celery, settings: Settings) -> Celery:
+    """Run a reconciler and a reporter in every worker, and stop workers between two completions on request."""
+    running: list[Reconciler | WorkerReporter] = []
 
     def ready(**_: Any) -> None:
         tasks.stopping.clear()
         db = tasks.database(settings)
-        running.extend((Reconciler(db, app, settings).start(), Heartbeat(db).start()))
+        running.extend((Reconciler(db, app, settings).start(), WorkerReporter(db).start()))
 
     def shutting_down(**_: Any) -> None:
         tasks.stopping.set()
@@ -45,7 +45,7 @@ def with_reconciler(app: Celery, settings: Settings) -> Celery:
 @functools.cache
 def _default_app() -> Celery:
     settings = get_settings()
-    return with_reconciler(make_app(settings), settings)
+    return with_worker_threads(make_app(settings), settings)
 
 
 def __getattr__(name: str) -> Any:

@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import threading
 import time
+import uuid
 from collections.abc import Callable, Sequence
 from multiprocessing.synchronize import Event
 from typing import TypeVar
@@ -29,9 +30,9 @@ from rubricsvc.store.leases import ItemResult, Lease
 from rubricsvc.store.session import AWAY, Database
 from workers.engines.base import Engine, error_message
 from workers.engines.budget import current_budget
+from workers.queue import reporter
 from workers.queue.costs import JobBudget
 from workers.queue.engine_pool import EnginePool
-from workers.queue.heartbeat import worker_name
 from workers.queue.work import Work, WorkLoader
 from workers.scoring.completions import score
 
@@ -48,6 +49,10 @@ class Drainer:
     Args:
         stopping: When set, nothing more is claimed, and unfinished items are released after a short grace.
         engines: The process's engines; without it each drain makes its own.
+
+    Attributes:
+        worker: Names the leases and reservations of this drain: the name of the worker, and a part of its own, since
+            reservations of two drains of one job are apart.
     """
 
     def __init__(
@@ -61,7 +66,7 @@ class Drainer:
         self.settings = settings
         self.stopping = stopping or threading.Event()
         self.engines = engines
-        self.worker = worker_name()
+        self.worker = f"{reporter.NAME}/{uuid.uuid4().hex[:6]}"
         self.loader = WorkLoader(db)
 
     def run(self, judge_id: int) -> bool:

@@ -15,8 +15,8 @@ from rubricsvc.settings import Settings
 from rubricsvc.store.session import Database
 from workers.queue import tasks
 from workers.queue.app import make_app
-from workers.queue.heartbeat import Heartbeat
 from workers.queue.reconciler import Reconciler
+from workers.queue.reporter import WorkerReporter
 
 JUDGES_AT_ONCE = 16
 """Judges that are drained concurrently. An unused slot costs nothing; local models share one thread and take turns."""
@@ -65,11 +65,11 @@ def _running(settings: Settings, db: Database) -> Iterator[None]:
     thread = threading.Thread(target=worker.start, name="embedded-worker", daemon=True)
     thread.start()
     reconciler = Reconciler(db, app, settings).start()
-    heartbeat = Heartbeat(db).start()
+    reporter = WorkerReporter(db).start()
     try:
         yield
     finally:
-        heartbeat.stop()
+        reporter.stop()
         reconciler.stop()
         tasks.stopping.set()
         worker_state.should_stop = 0  # type: ignore[assignment]  # an exit status; the stub knows only None

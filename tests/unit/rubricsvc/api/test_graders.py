@@ -11,7 +11,7 @@ from rubricsvc.api.request import Validators
 from rubricsvc.core.judge import Judge
 from rubricsvc.store import jobs, judges, prompts, rubrics
 from rubricsvc.store.session import Database
-from tests.rows import beat
+from tests.rows import add_worker
 from tests.unit.rubricsvc.api.conftest import Serve
 from workers import checks
 
@@ -82,7 +82,7 @@ def test_graders_run_without_worker_is_503_and_stored_once(http: TestClient, db:
 @pytest.mark.parametrize(("age", "remedy"), [(0.0, "RUBRICSVC_GRADER_SECONDS"), (60.0, "`rubricsvc worker`")])
 def test_graders_run_hint_depends_on_running_workers(http: TestClient, db: Database, age: float, remedy: str) -> None:
     """The worker scores something else; one that was last seen a minute ago is not running."""
-    beat(db, age=age)
+    add_worker(db, age=age)
     answer = http.post("/v1/graders/run", json={"grader": STRING, "model_sample": "4", "item": {"answer": "4"}})
     assert answer.status_code == 503 and remedy in answer.json()["error"]["hint"], answer.text
 

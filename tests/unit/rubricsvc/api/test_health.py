@@ -10,7 +10,7 @@ from sqlalchemy.exc import OperationalError
 
 from rubricsvc.store import migrate
 from rubricsvc.store.session import Database
-from tests.rows import beat
+from tests.rows import add_worker
 from tests.services import free_port
 from tests.unit.rubricsvc.api.conftest import Serve
 from tests.unit.rubricsvc.api.test_jobs import submit, work_off
@@ -26,7 +26,7 @@ def test_service_reports_running_workers_and_unattended_items(filled: TestClient
     lines = filled.get("/metrics").text.splitlines()
     assert {"rubricsvc_workers 0.0", "rubricsvc_unattended_items 2.0"} <= set(lines)
     assert filled.get("/v1/jobs/1").json()["workers"] == 0
-    beat(db, "one")
+    add_worker(db, "one")
     lines = filled.get("/metrics").text.splitlines()
     assert {"rubricsvc_workers 1.0", "rubricsvc_unattended_items 0.0"} <= set(lines)
     assert filled.get("/v1/jobs/1").json()["workers"] == filled.get("/readyz").json()["workers"] == 1

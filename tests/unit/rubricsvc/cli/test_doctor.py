@@ -13,7 +13,7 @@ from rubricsvc.cli import doctor, main
 from rubricsvc.core.judge import Endpoint, Judge
 from rubricsvc.store import judges, migrate
 from rubricsvc.store.session import Database
-from tests.rows import beat, invalidate, submit_job
+from tests.rows import add_worker, invalidate, submit_job
 from tests.scripted_server import labels, scripted_server
 from tests.services import free_port
 from workers.checks.sandbox import runner as sandbox
@@ -88,7 +88,7 @@ def test_doctor_reports_workers(
     _, results = diagnose(capsys)
     assert results["workers"]["ok"] is (broker == "memory://") and "3 completions" in results["workers"]["detail"]
     assert "`rubricsvc worker`" in results["workers"]["fix"] or results["workers"]["ok"]
-    beat(db)
+    add_worker(db)
     _, results = diagnose(capsys)
     assert results["workers"]["ok"] and results["workers"]["detail"].startswith("1 running")
 

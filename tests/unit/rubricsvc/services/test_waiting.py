@@ -15,7 +15,7 @@ from rubricsvc.services import waiting
 from rubricsvc.settings import get_settings
 from rubricsvc.store import jobs, workers
 from rubricsvc.store.session import Database
-from tests.rows import beat, submit_job
+from tests.rows import add_worker, submit_job
 
 JUDGE = Judge(name="test", model="m")
 
@@ -74,7 +74,7 @@ def test_follow_says_when_no_worker_runs_and_when_one_appears(db: Database, monk
     polls = waiting.follow(db, job, notes.append)
     next(polls), next(polls)
     assert len(notes) == 1 and db.url in notes[0] and f"`rubricsvc jobs wait {job}`" in notes[0]
-    beat(db)
+    add_worker(db)
     next(polls), next(polls)
     assert len(notes) == 2
     with db.write() as session:

@@ -1,4 +1,4 @@
-"""The heartbeat of a worker, with a database that fails for a while."""
+"""The reports of a worker, with a database that fails for a while."""
 
 from __future__ import annotations
 
@@ -8,14 +8,16 @@ from collections.abc import Callable
 import pytest
 from structlog.testing import capture_logs
 
+from rubricsvc.settings import Settings
 from rubricsvc.store import migrate, workers
 from rubricsvc.store.session import Database
-from workers.queue.heartbeat import Heartbeat
+from workers.queue.drain import Drainer
+from workers.queue.reporter import NAME, WorkerReporter
 
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workers, "BEAT_SECONDS", 0.02)
+    monkeypatch.setattr(workers, "REPORT_SECONDS", 0.02)
 
 
 def wait_for(condition: Callable[[], object]) -> None:
@@ -30,23 +32,32 @@ def seen(db: Database) -> list[tuple[str, float]]:
         return [(worker.name, worker.started - worker.seen) for worker in workers.page(session)]
 
 
-def test_heartbeat_renews_and_removes_its_row(db: Database) -> None:
-    heartbeat = Heartbeat(db).start()
+def test_reporter_renews_and_removes_its_row(db: Database) -> None:
+    reporter = WorkerReporter(db).start()
     ((name, first),) = seen(db)
     wait_for(lambda: seen(db)[0][1] > first)
-    assert name == heartbeat.name
-    heartbeat.stop()
+    assert name == NAME
+    reporter.stop()
     assert seen(db) == []
 
 
-def test_heartbeat_logs_a_failing_database_once_and_goes_on(db: Database) -> None:
+def test_reporter_logs_a_failing_database_once_and_goes_on(db: Database) -> None:
     migrate.downgrade(db, "0002")
     with capture_logs() as logs:
-        heartbeat = Heartbeat(db).start()
+        reporter = WorkerReporter(db).start()
         time.sleep(0.2)
         assert [entry["log_level"] for entry in logs] == ["warning"]
         migrate.upgrade(db)
         wait_for(lambda: seen(db))
-        heartbeat.stop()
+        reporter.stop()
     assert [entry["log_level"] for entry in logs] == ["warning", "info"]
     assert seen(db) == []
+
+
+def test_drains_are_named_after_their_worker(db: Database) -> None:
+    reporter = WorkerReporter(db).start()
+    ((name, _),) = seen(db)
+    drains = [Drainer(db, Settings(database_url=db.url)).worker for _ in range(2)]
+    assert {drain.split("/")[0] for drain in drains} == {name}
+    assert len({*drains}) == 2
+    reporter.stop()

@@ -1,4 +1,4 @@
-"""The heartbeat of a worker process: its row in the table of workers says that it runs."""
+"""The reports of a worker process: its row in the table of workers says that it runs."""
 
 from __future__ import annotations
 
@@ -20,28 +20,26 @@ from rubricsvc.store.session import Database
 log = get_logger(__name__)
 
 
-def worker_name() -> str:
-    """Return a name for a worker, or a part of one, in this process."""
-    return f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:6]}"
+NAME = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:6]}"
+"""The name of this worker. A forked child has its parent's: it is a part of the same worker."""
 
 
-class Heartbeat:
-    """A thread that reports every `workers.BEAT_SECONDS`, also while other threads are busy with a local model.
+class WorkerReporter:
+    """A thread that reports every `workers.REPORT_SECONDS`, also while other threads are busy with a local model.
 
     A failure is logged when it begins and when it ends, and changes nothing else.
     """
 
     def __init__(self, db: Database) -> None:
         self.db = db
-        self.name = worker_name()
         self._started = time.monotonic()
         self._failing = False
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="reporter", daemon=True)
 
-    def start(self) -> Heartbeat:
-        """Report once, start the thread, and return the heartbeat."""
-        self._write(self._beat)
+    def start(self) -> WorkerReporter:
+        """Report once, start the thread, and return the reporter."""
+        self._write(self._report)
         self._thread.start()
         return self
 
@@ -51,13 +49,13 @@ class Heartbeat:
         self._thread.join(10)
 
     def _run(self) -> None:
-        while not self._stop.wait(workers.BEAT_SECONDS):
-            self._write(self._beat)
-        self._write(lambda session: workers.remove(session, self.name))
+        while not self._stop.wait(workers.REPORT_SECONDS):
+            self._write(self._report)
+        self._write(lambda session: workers.remove(session, NAME))
 
-    def _beat(self, session: Session) -> None:
+    def _report(self, session: Session) -> None:
         uptime = time.monotonic() - self._started
-        workers.beat(session, self.name, host=socket.gethostname(), pid=os.getpid(), uptime=uptime)
+        workers.report(session, NAME, host=socket.gethostname(), pid=os.getpid(), uptime=uptime)
 
     def _write(self, step: Callable[[Session], None]) -> None:
         try:
@@ -65,9 +63,9 @@ class Heartbeat:
                 step(session)
         except (SQLAlchemyError, RubricsvcError) as error:
             if not self._failing:
-                log.warning("heartbeat not written, the work goes on", error=str(error).splitlines()[0])
+                log.warning("worker report not written, the work goes on", error=str(error).splitlines()[0])
             self._failing = True
         else:
             if self._failing:
-                log.info("heartbeat written again")
+                log.info("worker report written again")
             self._failing = False
