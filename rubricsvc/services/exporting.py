@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TextIO
 
-from rubricsvc.services.job_items import ItemDetail, details
+from rubricsvc.services import job_items
+from rubricsvc.services.job_items import ItemDetail
 from rubricsvc.services.result_files import write_json
-from rubricsvc.store import items, jobs, pairs
+from rubricsvc.store import jobs, pairs
 
 if TYPE_CHECKING:
     from rubricsvc.core.contributions import Contribution
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from rubricsvc.store.session import Database
     from rubricsvc.store.tables import ItemRow, JobRow
 
-RESULTS_PER_PAGE = 200
 GROUPS_PER_PAGE = 100
 
 Row = dict[str, Any]
@@ -40,23 +40,16 @@ def result_pages(db: Database, job_id: int, counts: ResultCounts, *, long: bool 
     Raises:
         NotFoundError: no such job.
     """
-    after = 0
-    while True:
-        with db.read() as session:
-            job = jobs.get(session, job_id)
-            rows = items.page(session, job_id, after=after, limit=RESULTS_PER_PAGE)
-            found = list(zip(rows, details(session, job, rows), strict=True))
-            fields = [_fields(job, row, detail) for row, detail in found]
-        if not rows:
-            return
-        counts.items += len(rows)
-        counts.without_reward += sum(detail.reward is None for _, detail in found)
-        counts.without_verdict += sum(all(part.verdict is None for part in detail.parts) for _, detail in found)
-        to_rows = _verdict_rows if long else _item_rows
-        page = [row for common, (_, detail) in zip(fields, found, strict=True) for row in to_rows(common, detail)]
-        counts.rows += len(page)
-        yield page
-        after = rows[-1].id
+    with db.read() as session:
+        job = jobs.get(session, job_id)
+    to_rows = _verdict_rows if long else _item_rows
+    for page in job_items.pages(db, job_id):
+        rows = [one for row, detail in page for one in to_rows(_fields(job, row, detail), detail)]
+        counts.items += len(page)
+        counts.rows += len(rows)
+        counts.without_reward += sum(detail.reward is None for _, detail in page)
+        counts.without_verdict += sum(all(part.verdict is None for part in detail.parts) for _, detail in page)
+        yield rows
 
 
 def _fields(job: JobRow, row: ItemRow, detail: ItemDetail) -> Row:

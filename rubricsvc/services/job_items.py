@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rubricsvc.core.contributions import Contribution, contributions, costliest
 from rubricsvc.core.prompt import Completion, Prompt
-from rubricsvc.store import items, verdicts
+from rubricsvc.store import items, jobs, verdicts
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
+    from rubricsvc.store.session import Database
     from rubricsvc.store.tables import ItemRow, JobRow
+
+ITEMS_PER_PAGE = 200
 
 
 def item_record(row: ItemRow) -> dict[str, Any]:
@@ -80,6 +83,24 @@ def best(session: Session, job: JobRow, count: int) -> list[ItemDetail]:
 def without_reward(session: Session, job: JobRow, count: int) -> list[ItemDetail]:
     """Return items without a reward, by id."""
     return details(session, job, items.page(session, job.id, rewarded=False, limit=count))
+
+
+def pages(db: Database, job_id: int) -> Iterator[list[tuple[ItemRow, ItemDetail]]]:
+    """Yield all items of a job by id, in pages with a transaction each.
+
+    Raises:
+        NotFoundError: no such job.
+    """
+    after = 0
+    while True:
+        with db.read() as session:
+            job = jobs.get(session, job_id)
+            rows = items.page(session, job_id, after=after, limit=ITEMS_PER_PAGE)
+            found = details(session, job, rows)
+        if not rows:
+            return
+        yield list(zip(rows, found, strict=True))
+        after = rows[-1].id
 
 
 def details(session: Session, job: JobRow, rows: Sequence[ItemRow]) -> list[ItemDetail]:

@@ -23,10 +23,6 @@ if TYPE_CHECKING:
     from rubricsvc.store.session import Database
     from rubricsvc.store.tables import ItemRow
 
-ITEMS_PER_PAGE = 200
-EXTREMES = 10
-"""Worst and best completions of a report, and those without a reward, by default."""
-
 Progress = Callable[[int, int, str], None]
 
 
@@ -132,9 +128,7 @@ class JobResults:
     null_reasons: dict[str, int]
 
 
-def read_results(
-    db: Database, job_id: int, *, extremes: int = EXTREMES, on_progress: Progress = lambda *_: None
-) -> JobResults:
+def read_results(db: Database, job_id: int, *, extremes: int, on_progress: Progress = lambda *_: None) -> JobResults:
     """Read the results of a job, finished or not.
 
     Raises:
@@ -145,7 +139,12 @@ def read_results(
         names = JobHeader.__dataclass_fields__.keys() - {"judge"}
         header = JobHeader(judge=job.judge.value, **{name: getattr(job, name) for name in names})
         progress, summary = jobs.progress(session, job_id), jobs.summary(session, job_id)
-    totals = _read_totals(db, job_id, lambda done: on_progress(done, progress.total, ""))
+    totals, done = _Totals(), 0
+    for page in job_items.pages(db, job_id):
+        for row, detail in page:
+            totals.add(row, detail.parts)
+        done += len(page)
+        on_progress(done, progress.total, "")
     with db.read() as session:
         job = jobs.get(session, job_id)
         worst = job_items.worst(session, job, extremes)
@@ -167,19 +166,6 @@ def read_results(
             null_reasons=items.null_reasons(session, job_id),
             **totals.distributions(),
         )
-
-
-def _read_totals(db: Database, job_id: int, on_page: Callable[[int], None]) -> _Totals:
-    totals, after, done = _Totals(), 0, 0
-    while True:
-        with db.read() as session:
-            rows = items.page(session, job_id, after=after, limit=ITEMS_PER_PAGE)
-            for row, detail in zip(rows, job_items.details(session, jobs.get(session, job_id), rows), strict=True):
-                totals.add(row, detail.parts)
-        if not rows:
-            return totals
-        after, done = rows[-1].id, done + len(rows)
-        on_page(done)
 
 
 def _costliest_first(rows: Mapping[Any, CriterionTotals]) -> list[CriterionTotals]:

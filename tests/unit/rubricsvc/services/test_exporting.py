@@ -16,7 +16,7 @@ from pyarrow import parquet
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import InvalidError, NotFoundError
-from rubricsvc.services import exporting, result_files
+from rubricsvc.services import exporting, job_items, result_files
 from rubricsvc.services.exporting import PairCounts, ResultCounts, export_pairs, result_pages
 from rubricsvc.store import leases
 from rubricsvc.store.session import Database
@@ -26,7 +26,7 @@ from tests.rows import RUBRIC, item_result, submit_job
 @pytest.fixture(params=[1, 100])
 def job(db: Database, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> int:
     """A job over four completions: rewards 0, 0.5 and 0.5, and a failed one. Read in pages of one, and in one page."""
-    monkeypatch.setattr(exporting, "RESULTS_PER_PAGE", request.param)
+    monkeypatch.setattr(job_items, "ITEMS_PER_PAGE", request.param)
     monkeypatch.setattr(exporting, "GROUPS_PER_PAGE", request.param)
     job_id = submit_job(db, 4, judge=Judge(name="test", model="m"))
     with db.write() as session:
@@ -115,7 +115,7 @@ def test_write_csv_neutralizes_text_but_no_numbers(stream: io.StringIO) -> None:
 def test_write_parquet_has_a_row_group_for_each_page(db: Database, job: int, tmp_path: Path, long: bool) -> None:
     path = tmp_path / "rewards.parquet"
     result_files.write_parquet(pages(db, job, long=long), path, long=long)
-    assert parquet.ParquetFile(path).num_row_groups == 4 // exporting.RESULTS_PER_PAGE or 1
+    assert parquet.ParquetFile(path).num_row_groups == 4 // job_items.ITEMS_PER_PAGE or 1
     rows = [row for page in pages(db, job, long=long) for row in page]
     read = parquet.read_table(path).to_pylist()
     for expected, found in zip(rows, read, strict=True):
@@ -131,7 +131,7 @@ def test_write_dataset_splits_into_shards(
     monkeypatch.setattr(result_files, "ROWS_PER_SHARD", 2)
     result_files.write_dataset(pages(db, job), tmp_path / "set", long=False, title="Job")
     shards = sorted((tmp_path / "set" / "data").iterdir())
-    assert len(shards) == 4 // max(2, exporting.RESULTS_PER_PAGE) or 1
+    assert len(shards) == 4 // max(2, job_items.ITEMS_PER_PAGE) or 1
     assert [row["completion_id"] for shard in shards for row in parquet.read_table(shard).to_pylist()] == [1, 2, 3, 4]
     _, front_matter, _ = (tmp_path / "set" / "README.md").read_text().split("---\n")
     (config,) = yaml.safe_load(front_matter)["configs"]

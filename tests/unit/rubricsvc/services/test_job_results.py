@@ -9,7 +9,7 @@ from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.core.verdict import Usage, Verdict
 from rubricsvc.errors import NotFoundError
-from rubricsvc.services import job_results
+from rubricsvc.services import job_items
 from rubricsvc.services.job_results import read_results
 from rubricsvc.store import completions, jobs, judges, leases, prompts, rubrics
 from rubricsvc.store.session import Database
@@ -24,7 +24,7 @@ VALUES: list[tuple[float | None, ...]] = [(1.0, 1.0, 0.0), (0.5, 1.0, 1.0), (1.0
 @pytest.fixture(params=[1, 100])
 def job(db: Database, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> int:
     """A job over eight completions of two prompts, with a rubric of one wording each; pages of one, and one page."""
-    monkeypatch.setattr(job_results, "ITEMS_PER_PAGE", request.param)
+    monkeypatch.setattr(job_items, "ITEMS_PER_PAGE", request.param)
     usage = Usage(prompt=10, completion=2)
     with db.write() as session:
         judge = judges.add(session, Judge(name="test", model="m"))
@@ -47,7 +47,7 @@ def job(db: Database, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRe
 
 
 def test_read_results_sums_by_criterion_costliest_first(db: Database, job: int) -> None:
-    results = read_results(db, job)
+    results = read_results(db, job, extremes=10)
     assert [(row.text, row.completions) for row in results.criteria] == [
         ("Is rude.", 8),
         ("Names a source.", 8),
@@ -67,7 +67,7 @@ def test_read_results_sums_by_criterion_costliest_first(db: Database, job: int) 
 
 
 def test_read_results_sums_by_tag_once_a_completion(db: Database, job: int) -> None:
-    by_tag = {row.name: row for row in read_results(db, job).tags}
+    by_tag = {row.name: row for row in read_results(db, job, extremes=10).tags}
     assert by_tag.keys() == {"facts", "form"}
     assert (by_tag["facts"].completions, by_tag["facts"].scored, by_tag["facts"].failed) == (8, 14, 2)
     assert by_tag["facts"].lost == pytest.approx(2 * (0.375 + 0.25))
@@ -92,8 +92,8 @@ def test_read_results_of_an_unfinished_job(db: Database, job: int) -> None:
     with db.write() as session:
         ids = jobs.completion_ids(session, job)[:1]
         empty = jobs.submit(session, judge_id=1, items=[(ids[0], 1)], key="new").id
-    results = read_results(db, empty)
+    results = read_results(db, empty, extremes=10)
     assert (results.rewards, results.worst, results.null_reasons) == (None, [], {"pending": 1})
     assert (results.usage, results.policies) == (None, {})
     with pytest.raises(NotFoundError):
-        read_results(db, 99)
+        read_results(db, 99, extremes=10)

@@ -83,7 +83,7 @@ def results(
         leases.record(session, [item_result(lease, rubric, verdicts)])
         jobs.finish(session)
         job_id = job.id
-    return read_results(db, job_id)
+    return read_results(db, job_id, extremes=10)
 
 
 VERDICTS = [
@@ -211,7 +211,7 @@ def test_render_job_of_an_unfinished_job(db: Database) -> None:
     empty: dict[str, Any] = {"rewards": None, "policies": {}, "criteria": [], "worst": [], "usage": None}
     with db.write() as session:
         job = jobs.submit(session, judge_id=1, items=[(1, 1)], key="again")
-    pending = read_results(db, job.id)
+    pending = read_results(db, job.id, extremes=10)
     assert (pending.rewards, pending.usage) == (None, None)
     page = Page(render_job(pending))
     assert "No completion has a reward yet." in page.text and "pending" in page.text
