@@ -32,13 +32,7 @@ def spearman(first: Floats, second: Floats) -> float:
 
 
 def rank_correlation(
-    measure: Measure,
-    first: Sequence[float],
-    second: Sequence[float],
-    clusters: Sequence[int],
-    *,
-    resamples: int = RESAMPLES,
-    seed: int = 0,
+    measure: Measure, first: Sequence[float], second: Sequence[float], clusters: Sequence[int]
 ) -> Estimate:
     """Return `kendall` or `spearman` over all things, with a bootstrap interval that draws whole prompts."""
     a, b, prompts = np.asarray(first, float), np.asarray(second, float), np.asarray(clusters)
@@ -46,23 +40,16 @@ def rank_correlation(
         return Estimate(None, null_reason=f"{len(a)} paired; a rank correlation needs {MIN_PAIRS}")
     if not _vary(a, b):
         return Estimate(None, null_reason="all values of one side are the same")
-    draws = ((a[rows], b[rows]) for rows in cluster_draws(prompts, resamples, seed))
+    draws = ((a[rows], b[rows]) for rows in cluster_draws(prompts, RESAMPLES, seed=0))
     samples = [measure(*drawn) for drawn in draws if _vary(*drawn)]
-    return with_interval(measure(a, b), samples, len(np.unique(prompts)), resamples)
+    return with_interval(measure(a, b), samples, len(np.unique(prompts)), RESAMPLES)
 
 
 def _vary(*values: NDArray[Any]) -> bool:
     return all(np.ptp(side) > 0 for side in values)
 
 
-def tau_within(
-    first: Sequence[float],
-    second: Sequence[float],
-    clusters: Sequence[int],
-    *,
-    resamples: int = RESAMPLES,
-    seed: int = 0,
-) -> Estimate:
+def tau_within(first: Sequence[float], second: Sequence[float], clusters: Sequence[int]) -> Estimate:
     """Return Kendall's tau-b over the pairs of things of one prompt, with a bootstrap interval over prompts."""
     groups: dict[int, list[tuple[float, float]]] = {}
     for a, b, cluster in zip(first, second, clusters, strict=True):
@@ -73,5 +60,5 @@ def tau_within(
     value = tau_b(*counts.sum(0).tolist())
     if value is None:
         return Estimate(None, null_reason="one side has ties only within each prompt")
-    draws = (tau_b(*counts[rows].sum(0).tolist()) for rows in cluster_draws(np.arange(len(counts)), resamples, seed))
-    return with_interval(value, [tau for tau in draws if tau is not None], len(counts), resamples)
+    draws = (tau_b(*counts[rows].sum(0).tolist()) for rows in cluster_draws(np.arange(len(counts)), RESAMPLES, seed=0))
+    return with_interval(value, [tau for tau in draws if tau is not None], len(counts), RESAMPLES)
