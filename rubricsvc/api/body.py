@@ -26,8 +26,6 @@ from rubricsvc.errors import InvalidError, TooLargeError
 
 T = TypeVar("T", bound=BaseModel)
 
-MAX_VALUES = 250_000
-"""Keys and values of a body: ten thousand completions or labels with all their fields."""
 INLINE_BYTES = 16 * 1024
 """Bytes of a body that is validated without a thread, in a few milliseconds at most."""
 
@@ -112,7 +110,7 @@ Json = Annotated[T, _Strict()]
 
 def _validate(content: bytes, model: type[BaseModel]) -> BaseModel:
     try:
-        strict_json.parse(content.decode(), max_values=MAX_VALUES)
+        strict_json.parse(content.decode(), max_values=strict_json.MAX_VALUES)
         return model.model_validate_json(content, strict=True)
     except strict_json.JsonError as error:
         if error.code == "too_many_values":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import os
 import re
 import shutil
@@ -83,7 +82,9 @@ def exit_with(code: int) -> Iterator[None]:
 
 def print_json(data: Any, stream: TextIO | None = None) -> None:
     """Print one JSON value as one line, to stdout by default."""
-    print(json.dumps(data, ensure_ascii=False, allow_nan=False), file=stream)
+    from rubricsvc.core import strict_json
+
+    print(strict_json.dump(data), file=stream)
 
 
 def clean(text: str) -> str:

@@ -12,6 +12,8 @@ from rubricsvc.core.base import UNSTORABLE
 from rubricsvc.core.validation_messages import FieldPath
 from rubricsvc.errors import cut
 
+MAX_VALUES = 250_000
+"""Keys and values that a document sent to the service may have: 10,000 completions or labels with all their fields."""
 _LARGEST = sys.float_info.max
 _MAX_DIGITS = 1000
 """Digits of a number that is decoded; more cannot be stored, and decoding takes their square."""
@@ -80,6 +82,11 @@ def parse(text: str, *, max_values: int | None = None) -> Any:
     except RecursionError:
         raise JsonError("is nested too deep") from None
     return data
+
+
+def dump(data: Any) -> str:
+    """Return plain data as a line of JSON; NaN and infinities are a ValueError."""
+    return json.dumps(data, ensure_ascii=False, allow_nan=False)
 
 
 def has_more_values(text: str, most: int) -> bool:

@@ -5,7 +5,6 @@ The short forms are expanded (``_criterion``, ``_groups``, …); the values of `
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -15,6 +14,7 @@ from typing import Annotated, Any, TextIO
 
 from pydantic import AfterValidator, StringConstraints
 
+from rubricsvc.core import strict_json
 from rubricsvc.core.base import MAX_NAME_LENGTH, Value
 from rubricsvc.core.label import OVERALL, Label
 from rubricsvc.core.prompt import Completion, Prompt
@@ -250,7 +250,7 @@ def dump(records: Iterable[Record], stream: TextIO, *, yaml: bool = False) -> No
         if yaml:
             write(data, stream)
         else:
-            stream.write(json.dumps(data, ensure_ascii=False, allow_nan=False) + "\n")
+            stream.write(strict_json.dump(data) + "\n")
 
 
 def plain(record: Record) -> dict[str, Any]:

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TextIO
 
+from rubricsvc.core import strict_json
 from rubricsvc.services import job_items
 from rubricsvc.services.job_items import ItemDetail
-from rubricsvc.services.result_files import write_json
 from rubricsvc.store import jobs, pairs
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ def export_pairs(db: Database, job_id: int, stream: TextIO, *, min_margin: float
             for group in page:
                 found = pairs.of_group(session, job, group, min_margin)
                 for pair in found.preferences:
-                    write_json(stream, found.line(pair))
+                    stream.write(strict_json.dump(found.line(pair)) + "\n")
                 counts.written += len(found.preferences)
                 counts.close += found.close
                 counts.same += found.same

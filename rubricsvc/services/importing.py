@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rubricsvc import formats
 from rubricsvc.core.rubric import check_min_coverage
+from rubricsvc.core.strict_json import MAX_VALUES
 from rubricsvc.errors import InvalidError, NotFoundError
 from rubricsvc.formats import completions as completion_lines
 from rubricsvc.formats import labels as label_lines
@@ -29,10 +30,11 @@ if TYPE_CHECKING:
     from rubricsvc.formats.labels import LabelLine
     from rubricsvc.formats.record import GivenLabel
 
-MAX_CONTENT_VALUES = 250_000
-"""Keys and values of one document (JSON, YAML) or line (JSONL) of a file that was sent to the service."""
 MAX_CONTENT_RECORDS = 20_000
-"""Records, or lines of JSONL, of such a file. While they are imported, nothing else can be written to SQLite."""
+"""Records, or lines of JSONL, of a file that was sent to the service.
+
+While they are imported, nothing else can be written to SQLite.
+"""
 MAX_CONTENT_ERRORS = 10_000
 """Errors of such a file, after which it is not read any further."""
 
@@ -135,7 +137,7 @@ def import_content(session: Session, content: bytes, *, name: str, **options: An
         name,
         stream=BytesIO(content),
         errors=errors,
-        max_values=MAX_CONTENT_VALUES,
+        max_values=MAX_VALUES,
         max_records=MAX_CONTENT_RECORDS,
     )
     return import_file(session, file, **options)

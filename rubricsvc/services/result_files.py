@@ -6,12 +6,12 @@ Each function takes pages of rows as `exporting.result_pages` yields them, and h
 from __future__ import annotations
 
 import csv
-import json
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, TextIO
 
+from rubricsvc.core import strict_json
 from rubricsvc.errors import InvalidError
 from rubricsvc.formats.csv_cells import neutralized
 
@@ -43,16 +43,11 @@ _VERDICT_FIELDS = {
 """Further columns of a verdict. Votes, token counts and raw replies are in JSON lines only."""
 
 
-def write_json(stream: TextIO, line: dict[str, Any]) -> None:
-    """Write one value as a line of JSON."""
-    stream.write(json.dumps(line, ensure_ascii=False, allow_nan=False) + "\n")
-
-
 def write_json_lines(pages: Pages, stream: TextIO) -> None:
     """Write a line of JSON for each row."""
     for page in pages:
         for row in page:
-            write_json(stream, row)
+            stream.write(strict_json.dump(row) + "\n")
 
 
 def write_csv(pages: Pages, stream: TextIO, *, long: bool) -> None:
@@ -73,20 +68,16 @@ _VERDICT_COLUMNS = ("criterion", "criterion_text", "weight", *_VERDICT_FIELDS)
 
 
 def _evidence_cell(row: dict[str, Any]) -> dict[str, str]:
-    return {"evidence": _json(row["evidence"])} if "evidence" in row else {}
+    return {"evidence": strict_json.dump(row["evidence"])} if "evidence" in row else {}
 
 
 def _verdict_cells(row: dict[str, Any]) -> dict[str, str]:
     found = row["verdicts"]
     return {
-        "values": _json({verdict["criterion"]: verdict.get("value") for verdict in found}),
-        "contributions": _json({verdict["criterion"]: verdict["contribution"] for verdict in found}),
+        "values": strict_json.dump({verdict["criterion"]: verdict.get("value") for verdict in found}),
+        "contributions": strict_json.dump({verdict["criterion"]: verdict["contribution"] for verdict in found}),
         "failed": " ".join(f"{verdict['criterion']}:{verdict['reason']}" for verdict in found if "reason" in verdict),
     }
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, allow_nan=False)
 
 
 def write_parquet(pages: Pages, path: Path, *, long: bool) -> None:

@@ -7,7 +7,7 @@ import json
 import pytest
 from fastapi.testclient import TestClient
 
-from rubricsvc.api.body import INLINE_BYTES, MAX_VALUES
+from rubricsvc.api.body import INLINE_BYTES
 from rubricsvc.core import strict_json
 from rubricsvc.schemas import MAX_BATCH
 from tests.unit.rubricsvc.api.conftest import Serve
@@ -127,9 +127,9 @@ def test_body_has_room_for_full_batches() -> None:
         {"completions": [{"prompt_id": 1, "completion": completion}] * MAX_BATCH},
         {"labels": [{"completion_id": 1, "rubric": "r", "label": label}] * MAX_BATCH},
     ):
-        assert strict_json.parse(json.dumps(batch), max_values=MAX_VALUES) == batch
+        assert strict_json.parse(json.dumps(batch), max_values=strict_json.MAX_VALUES) == batch
     with pytest.raises(strict_json.JsonError) as caught:
-        strict_json.parse(json.dumps([0] * (MAX_VALUES + 1)), max_values=MAX_VALUES)
+        strict_json.parse(json.dumps([0] * (strict_json.MAX_VALUES + 1)), max_values=strict_json.MAX_VALUES)
     assert caught.value.code == "too_many_values"
 
 
