@@ -114,7 +114,7 @@ def _hints(job: JobRow, progress: JobProgress, summary: JobSummary, over_budget:
 
 
 CRITERIA_SHOWN = 3
-"""Of each completion: those that cost most."""
+"""Of each completion: those with the largest gain."""
 
 
 def read_extremes(db: Database, job_id: int, *, worst: int, best: int) -> dict[str, Any]:
@@ -133,7 +133,7 @@ def print_extremes(extremes: Mapping[str, Any]) -> None:
     """Print a table of the worst completions, of the best, and of those without a reward."""
     for heading in ("worst", "best"):
         if extremes[heading]:
-            print_data(f"\n{heading} completions, with the criteria that cost most")
+            print_data(f"\n{heading} completions, with the criteria of the largest gain")
             _print_details(extremes[heading])
     missing: list[ItemDetail] = extremes["without_reward"]
     if missing:
@@ -147,14 +147,14 @@ def _print_details(details: Sequence[ItemDetail]) -> None:
     rows: list[tuple[Any, ...]] = []
     for detail in details:
         first: tuple[Any, ...] = (detail.reward, *_name_cells(detail))
-        for part in detail.costliest[:CRITERIA_SHOWN]:
+        for part in detail.gains[:CRITERIA_SHOWN]:
             gain = "veto" if part.vetoes else cell(part.gain)
             text = f"{part.criterion.key}: {shorten(part.criterion.text)}"
             rows.append((*first, gain, part.verdict.value if part.verdict else None, text))
             first = ("",) * len(first)
-        if not detail.costliest:
+        if not detail.gains:
             rows.append((*first, "", "", "nothing"))
-    print_table(("reward", "completion", "policy", "prompt", "gain if met", "value", "criterion"), rows)
+    print_table(("reward", "completion", "policy", "prompt", "gain", "value", "criterion"), rows)
 
 
 def _name_cells(detail: ItemDetail) -> tuple[Any, ...]:

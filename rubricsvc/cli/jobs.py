@@ -105,9 +105,9 @@ def show_(
     best: Annotated[int, typer.Option(min=0, max=1000, help="Number of best completions to show.")] = 0,
     as_json: Json = False,
 ) -> None:
-    """Show one job with its progress and results; its worst and best completions, and what cost them most.
+    """Show one job with its progress and results; its worst and best completions, and their criteria by gain.
 
-    "Gain if met" is how much the reward would rise if that criterion alone were met, before veto and clip.
+    The gain is how much the reward would rise if that criterion alone were met, before veto and clip.
     """
     with database() as db:
         job = read_job(db, job_id)

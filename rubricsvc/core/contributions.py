@@ -1,4 +1,4 @@
-"""What each criterion added to the reward of a completion, and what it took from it."""
+"""What each criterion added to the reward of a completion, and how much more it could add."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Contribution:
     Attributes:
         verdict: None where the criterion has none.
         contribution: What it added. None without a reward, or if it was not judged.
-        gain: "Gain if met": how much higher the reward would be if the value of this criterion alone were the best on
+        gain: How much higher the reward would be if the value of this criterion alone were the best on
             its scale, at least 0. None without a reward, or if it was not judged.
         vetoes: Whether it is the required criterion that took the reward down to 0.
     """
@@ -62,10 +62,10 @@ def contributions(
     ]
 
 
-def costliest(parts: Iterable[Contribution], count: int | None = None) -> list[Contribution]:
-    """Return the criteria that cost something, the one that vetoes first, then by falling gain."""
-    cost = [part for part in parts if part.vetoes or (part.gain or 0.0) > _ROUNDING]
-    return sorted(cost, key=lambda part: (not part.vetoes, -(part.gain or 0.0)))[:count]
+def by_gain(parts: Iterable[Contribution]) -> list[Contribution]:
+    """Return the criteria with a gain by falling gain, after the one that vetoes."""
+    found = [part for part in parts if part.vetoes or (part.gain or 0.0) > _ROUNDING]
+    return sorted(found, key=lambda part: (not part.vetoes, -(part.gain or 0.0)))
 
 
 def _gain(rubric: Rubric, values: Values, how: Formula, criterion: Criterion, now: float) -> float:

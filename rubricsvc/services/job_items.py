@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from rubricsvc.core.contributions import Contribution, contributions, costliest
+from rubricsvc.core.contributions import Contribution, by_gain, contributions
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.store import items, jobs, verdicts
 
@@ -49,13 +49,13 @@ class ItemDetail:
         return reward
 
     @property
-    def costliest(self) -> list[Contribution]:
-        """The criteria that took something from the reward, the worst first."""
-        return costliest(self.parts)
+    def gains(self) -> list[Contribution]:
+        """The criteria with a gain, the largest first."""
+        return by_gain(self.parts)
 
     def record(self) -> dict[str, Any]:
-        """Return the item as JSON data, with the text of its prompt and the criteria that took something."""
-        return self.fields | {"prompt": self.prompt.text, "costliest": [_part_record(part) for part in self.costliest]}
+        """Return the item as JSON data, with the text of its prompt and the criteria with a gain."""
+        return self.fields | {"prompt": self.prompt.text, "gains": [_part_record(part) for part in self.gains]}
 
 
 def _part_record(part: Contribution) -> dict[str, Any]:

@@ -30,7 +30,7 @@ Progress = Callable[[int, int, str], None]
 class CriterionTotals:
     """Sums over the completions of a job for a criterion, or for all criteria of a tag or a group.
 
-    ``lost`` sums the gains if met over the ``rewarded`` completions, ``values`` the values of the ``scored`` verdicts.
+    ``gain`` sums the gains over the ``rewarded`` completions, ``values`` the values of the ``scored`` verdicts.
     """
 
     name: str
@@ -45,7 +45,7 @@ class CriterionTotals:
     abstained: int = 0
     vetoes: int = 0
     values: float = 0.0
-    lost: float = 0.0
+    gain: float = 0.0
 
     @property
     def mean_value(self) -> float | None:
@@ -58,9 +58,9 @@ class CriterionTotals:
         return self.met / self.scored if self.scored else None
 
     @property
-    def mean_lost(self) -> float | None:
-        """What it took from the reward of a completion, on average."""
-        return self.lost / self.rewarded if self.rewarded else None
+    def mean_gain(self) -> float | None:
+        """The mean gain over the completions with a reward."""
+        return self.gain / self.rewarded if self.rewarded else None
 
     def add(self, parts: Iterable[Contribution], *, rewarded: bool) -> None:
         """Add the criteria of one completion."""
@@ -69,7 +69,7 @@ class CriterionTotals:
         for part in parts:
             self.weights.add(part.criterion.weight)
             self.vetoes += part.vetoes
-            self.lost += part.gain or 0.0
+            self.gain += part.gain or 0.0
             if part.verdict is None:
                 continue
             self.failed += part.verdict.outcome == "failed"
@@ -103,7 +103,7 @@ class JobResults:
         rubrics: Completions by rubric (name@version); ``formulas`` by the formula of their reward.
         low: The left end of the histograms, ``high`` the right one.
         policies: The distribution of rewards by policy, the highest mean first.
-        criteria: By key and text, the ones that took most in all first; ``tags`` and ``groups`` likewise.
+        criteria: By key and text, the largest gains first; ``tags`` and ``groups`` likewise.
         usage: Tokens and cost of the verdicts, reused ones included; None if no verdict has any.
         best: Without those that are among the ``worst``.
         without_reward: The first ones by id; ``null_reasons`` counts all.
@@ -156,9 +156,9 @@ def read_results(db: Database, job_id: int, *, extremes: int, on_progress: Progr
             summary=summary,
             rubrics=totals.rubrics,
             formulas=totals.formulas,
-            criteria=_costliest_first(totals.criteria),
-            tags=_costliest_first(totals.tags),
-            groups=_costliest_first(totals.groups),
+            criteria=_by_gain(totals.criteria),
+            tags=_by_gain(totals.tags),
+            groups=_by_gain(totals.groups),
             usage=totals.usage,
             worst=worst,
             best=best,
@@ -168,8 +168,8 @@ def read_results(db: Database, job_id: int, *, extremes: int, on_progress: Progr
         )
 
 
-def _costliest_first(rows: Mapping[Any, CriterionTotals]) -> list[CriterionTotals]:
-    return sorted(rows.values(), key=lambda row: (-row.lost, -row.failed, row.name, row.text))
+def _by_gain(rows: Mapping[Any, CriterionTotals]) -> list[CriterionTotals]:
+    return sorted(rows.values(), key=lambda row: (-row.gain, -row.failed, row.name, row.text))
 
 
 class _Totals:

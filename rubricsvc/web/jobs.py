@@ -13,7 +13,7 @@ from rubricsvc.web.pages import render, weight
 from rubricsvc.web.quotes import Segment, Span, locate, segments
 
 ROWS_SHOWN, MAX_ROWS = 12, 60
-"""Rows of the tables of criteria, the costliest first: at once, and after a click."""
+"""Rows of the tables of criteria, the largest gains first: at once, and after a click."""
 MAX_NAMES = 12
 """Rubrics, policies and reasons that are listed."""
 TEXT_CHARS = 20_000
@@ -60,7 +60,7 @@ def render_job(results: JobResults) -> str:
         max_rows=MAX_ROWS,
         max_names=MAX_NAMES,
         version=__version__,
-        all_lost=sum(row.lost for row in results.criteria) or 1.0,
+        total_gain=sum(row.gain for row in results.criteria) or 1.0,
     )
 
 

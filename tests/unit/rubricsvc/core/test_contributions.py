@@ -1,4 +1,4 @@
-"""What each criterion added to a reward, and what it took from it."""
+"""What each criterion added to a reward, and how much more it could add."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rubricsvc.core.contributions import contributions, costliest
+from rubricsvc.core.contributions import by_gain, contributions
 from rubricsvc.core.reward import reward, reward_or_null
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.core.verdict import Verdict
@@ -24,8 +24,8 @@ def test_contributions_of_a_weighted_sum_are_the_weighted_shortfalls() -> None:
     assert gains(own, 0.5, 0.0, 1.0) == pytest.approx([2.5 / 15, 10 / 15, 8 / 15])  # unclipped: the reward is 0
     parts = contributions(own, verdicts(0.5, 0.0, 1.0))
     assert [part.contribution for part in parts] == pytest.approx([2.5 / 15, 0.0, -8 / 15])
-    assert [part.criterion.key for part in costliest(parts, 2)] == ["c1", "c2"]
-    assert costliest(contributions(own, verdicts(1.0, 1.0, 0.0))) == []
+    assert [part.criterion.key for part in by_gain(parts)][:2] == ["c1", "c2"]
+    assert by_gain(contributions(own, verdicts(1.0, 1.0, 0.0))) == []
 
 
 weights = st.lists(st.floats(-10, 10).filter(lambda weight: abs(weight) > 0.01), min_size=1, max_size=6)
@@ -65,7 +65,7 @@ def test_contributions_take_the_best_level_of_a_scale() -> None:
 def test_contributions_mark_the_veto_which_costs_most() -> None:
     parts = contributions(rubric(1, 9, required=0), verdicts(0.0, 0.0))
     assert [part.vetoes for part in parts] == [True, False]
-    assert [part.criterion.key for part in costliest(parts)] == ["c0", "c1"]
+    assert [part.criterion.key for part in by_gain(parts)] == ["c0", "c1"]
 
 
 def test_contributions_of_a_part_that_was_not_judged_are_unknown() -> None:

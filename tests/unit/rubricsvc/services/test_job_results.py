@@ -46,7 +46,7 @@ def job(db: Database, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRe
     return job_id
 
 
-def test_read_results_sums_by_criterion_costliest_first(db: Database, job: int) -> None:
+def test_read_results_sums_by_criterion_by_falling_gain(db: Database, job: int) -> None:
     results = read_results(db, job, extremes=10)
     assert [(row.text, row.completions) for row in results.criteria] == [
         ("Is rude.", 8),
@@ -55,10 +55,10 @@ def test_read_results_sums_by_criterion_costliest_first(db: Database, job: int) 
         ("States the dose.", 4),
     ]
     rude, source, dose, _ = results.criteria
-    assert (rude.lost, rude.rewarded, rude.mean_lost) == (pytest.approx(1.0), 6, pytest.approx(1 / 6))
+    assert (rude.gain, rude.rewarded, rude.mean_gain) == (pytest.approx(1.0), 6, pytest.approx(1 / 6))
     assert (rude.met_share, rude.mean_value, rude.weights) == (0.25, 0.25, {-2.0})
     assert (source.vetoes, source.met) == (2, 6)
-    assert (dose.failed, dose.scored, dose.lost, dose.mean_value) == (
+    assert (dose.failed, dose.scored, dose.gain, dose.mean_value) == (
         1,
         3,
         pytest.approx(0.375),
@@ -70,7 +70,7 @@ def test_read_results_sums_by_tag_once_a_completion(db: Database, job: int) -> N
     by_tag = {row.name: row for row in read_results(db, job, extremes=10).tags}
     assert by_tag.keys() == {"facts", "form"}
     assert (by_tag["facts"].completions, by_tag["facts"].scored, by_tag["facts"].failed) == (8, 14, 2)
-    assert by_tag["facts"].lost == pytest.approx(2 * (0.375 + 0.25))
+    assert by_tag["facts"].gain == pytest.approx(2 * (0.375 + 0.25))
     assert by_tag["facts"].weights == {1.0, 3.0}
 
 
