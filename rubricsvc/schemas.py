@@ -195,8 +195,10 @@ class StoredLabel(Stored):
 class StoredJudge(Stored):
     """A stored judge."""
 
+    name: str
     digest: str
-    judge: Judge
+    judge: Judge | None = Field(description="Null if what is stored is not valid any more.")
+    error: str | None = Field(None, description="What is not valid, and the command that corrects it.")
     repeatability: Repeatability | None = None
 
 

@@ -11,7 +11,7 @@ from rubricsvc.client import Client
 from rubricsvc.core.fingerprint import digest
 from rubricsvc.core.prompt import Completion
 from rubricsvc.core.reward import Reward
-from rubricsvc.errors import RubricsvcError, UnavailableError
+from rubricsvc.errors import InvalidError, RubricsvcError, UnavailableError
 from rubricsvc.schemas import Item, StoredJob
 from trainer.rewards import JudgeInfo, ScoredRollout, Task, places_by_task
 
@@ -51,8 +51,11 @@ class ServiceRewards:
 
         Raises:
             NotFoundError: the service has no such judge.
+            InvalidError: what it has stored of the judge is not valid any more.
         """
         stored = self._client.judges.get(self._judge)
+        if stored.judge is None:
+            raise InvalidError(str(stored.error))
         return JudgeInfo(stored.judge.name, stored.judge.calibrated, stored.repeatability)
 
     def score(self, tasks: Sequence[Task], completions: Sequence[Completion]) -> list[ScoredRollout]:

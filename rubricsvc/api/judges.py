@@ -17,7 +17,7 @@ from rubricsvc.errors import ConflictError, InvalidError
 from rubricsvc.queries import Paging
 from rubricsvc.schemas import NewJudge, Page, StoredJudge
 from rubricsvc.store import audits, judges
-from rubricsvc.store.tables import AuditRow
+from rubricsvc.store.tables import AuditRow, JudgeRow
 
 router = APIRouter(prefix="/judges", tags=["judges"], route_class=StrictRoute)
 
@@ -40,7 +40,11 @@ def add(db: Db, validators: ValidatorsDep, new: Json[NewJudge]) -> StoredJudge:
                 "change the endpoint on the server with `rubricsvc judges update NAME --url …`, or choose another name"
             )
             raise ConflictError(f"judge {new.judge.name!r} has another endpoint", hint=hint)
-        return StoredJudge.of(judges.add(session, new.judge))
+        return _of(judges.add(session, new.judge))
+
+
+def _of(row: JudgeRow) -> StoredJudge:
+    return StoredJudge.of(row, judge=row.valid)
 
 
 def _endpoints(judge: Judge) -> list[Endpoint]:
@@ -51,7 +55,7 @@ def _endpoints(judge: Judge) -> list[Endpoint]:
 @router.get("", responses=error_responses())
 def page(db: Db, query: Annotated[Paging, Query()]) -> Page[StoredJudge]:
     """List judges, oldest first."""
-    return paginate(db, judges.page, StoredJudge.of, query)
+    return paginate(db, judges.page, _of, query)
 
 
 @router.get("/{ref:path}/audits", responses=error_responses(404))
@@ -68,4 +72,4 @@ def page_audits(db: Db, ref: RefInPath, query: Annotated[Paging, Query()]) -> Pa
 def get(db: Db, ref: RefInPath) -> StoredJudge:
     """Get a judge by id or name."""
     with db.read() as session:
-        return StoredJudge.of(judges.get(session, ref))
+        return _of(judges.get(session, ref))

@@ -64,11 +64,7 @@ def show_(
 
 def _row(row: JudgeRow, audit: AuditRow | None = None) -> dict[str, Any]:
     """Return a judge with its newest audit and the standard deviation of its rewards."""
-    stored, repeatability, error, calibrated = row.content, row.measured, "", None
-    try:
-        calibrated = row.value.calibrated
-    except InvalidError as invalid:
-        error = f"{invalid.hint}: {invalid.message}"  # tables cut the end
+    stored, repeatability, judge = row.content, row.measured, row.valid
     return {
         "id": row.id,
         "name": row.name,
@@ -76,12 +72,12 @@ def _row(row: JudgeRow, audit: AuditRow | None = None) -> dict[str, Any]:
         "model": stored["model"],
         "mode": stored["mode"],
         "members": [member["name"] for member in stored.get("members") or ()],
-        "calibrated": calibrated,
+        "calibrated": judge and judge.calibrated,
         "audit": audit and f"{'passed' if audit.passed else 'not passed'} {audit.created_at:%Y-%m-%d}",
         "reward_std": repeatability and repeatability.reward.value,
         "url": stored["endpoint"]["base_url"],
         "digest": row.digest[:12],
-        "error": error,
+        "error": row.error or "",
     }
 
 

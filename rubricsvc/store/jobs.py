@@ -256,7 +256,7 @@ def summary(session: Session, job_id: int) -> JobSummary:
     count, mean = session.execute(rewards).one()
     rows = session.execute(by_reason).all()
     prompt, cached, quotes, found = (sum(row[number] or 0 for row in rows) for number in range(2, 6))
-    judge = get(session, job_id).judge.value
+    judge = get(session, job_id).judge.valid
     return JobSummary(
         rewards=count,
         mean_reward=mean,
@@ -266,7 +266,7 @@ def summary(session: Session, job_id: int) -> JobSummary:
         cached_share=round(cached / prompt, 4) if prompt else None,
         quotes=int(quotes) or None,
         quotes_not_found=int(quotes - found) if quotes else None,
-        voting=voting_summary(judge, _votes(session, behind)) if judge.members or judge.pairwise else {},
+        voting=voting_summary(judge, _votes(session, behind)) if judge and (judge.members or judge.pairwise) else {},
     )
 
 

@@ -27,7 +27,8 @@ def add(session: Session, judge: Judge) -> JudgeRow:
         raise InvalidError(f"{judge.name!r} cannot name a judge", hint="a bare number is an id; add a letter")
     content = judge.model_dump(mode="json")
     row, _ = get_or_add(session, JudgeRow, {"name": judge.name}, digest=judge.digest, content=content)
-    if _digest(row) != judge.digest:
+    stored = row.valid
+    if (stored.digest if stored else row.digest) != judge.digest:  # an invalid address is no part of it
         raise ConflictError(
             f"judge {judge.name!r} exists and is another one ({row.digest[:8]}, not {judge.digest[:8]})",
             hint="give the new judge a name of its own, for example with a version in it",
@@ -36,14 +37,6 @@ def add(session: Session, judge: Judge) -> JudgeRow:
         row.content, row.digest = content, judge.digest
         session.flush()
     return row
-
-
-def _digest(row: JudgeRow) -> str:
-    """Return the digest of a stored judge; the stored one if its address is no longer valid."""
-    try:
-        return row.value.digest
-    except InvalidError:
-        return row.digest
 
 
 def set_repeatability(session: Session, judge_id: int, repeatability: Repeatability) -> None:

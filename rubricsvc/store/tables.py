@@ -178,6 +178,20 @@ class JudgeRow(DatedRow):
             hint = "judges add -f FILE` with valid members" if several else f"judges update {self.name} --url URL`"
             raise InvalidError(f"judge {self.name!r}: {path}: {message}", hint=f"run `rubricsvc {hint}") from error
 
+    @property
+    def error(self) -> str | None:
+        """What makes the stored judge invalid, after the command that corrects it; None if it is valid."""
+        try:
+            self.value  # noqa: B018 - reading it validates
+        except InvalidError as error:
+            return f"{error.hint}: {error.message}"  # tables cut the end
+        return None
+
+    @property
+    def valid(self) -> Judge | None:
+        """The core value, or None if it is invalid; ``error`` says why."""
+        return self.value if self.error is None else None
+
 
 class JobRow(DatedRow):
     """A batch of completions to be scored by one judge. ``key`` makes submission idempotent.

@@ -12,6 +12,7 @@ from rubricsvc.stats.intervals import rate
 from rubricsvc.store import audits, judges
 from rubricsvc.store.session import Database
 from rubricsvc.store.tables import utcnow
+from tests.rows import invalidate
 from tests.unit.rubricsvc.api.conftest import JUDGE, Serve
 from workers.judges import validate
 
@@ -34,6 +35,20 @@ def test_judges_add_rejects_api_key_env(filled: TestClient) -> None:
     answer = filled.post("/v1/judges", json={"judge": thief})
     assert answer.status_code == 422
     assert answer.json()["error"]["path"] == "judge.endpoint.api_key_env"
+
+
+def test_judges_page_lists_a_judge_that_is_not_valid_any_more(filled: TestClient, db: Database) -> None:
+    filled.post("/v1/judges", json={"judge": {**JUDGE, "name": "k"}})
+    items = [{"completion_id": 1, "rubric": "r"}]
+    job = filled.post("/v1/jobs", json={"judge": "j", "items": items}).json()["id"]
+    invalidate(db, "j", base_url="http://user:secret@host/v1")
+    answer = filled.get("/v1/judges")
+    bad, good = answer.json()["data"]
+    assert (bad["name"], bad["judge"], "judges update j" in bad["error"]) == ("j", None, True)
+    assert (good["name"], good["judge"]["name"], good["error"]) == ("k", "k", None)
+    assert filled.get("/v1/judges/j").json() == bad
+    assert "secret" not in answer.text
+    assert filled.get(f"/v1/jobs/{job}?summary=true").json()["summary"]["rewards"] == 0
 
 
 def test_judges_page_and_get(filled: TestClient) -> None:
