@@ -20,11 +20,12 @@ if TYPE_CHECKING:
 
 def summary_row(job: JobRow) -> dict[str, Any]:
     """Return the fields of a job itself."""
+    judge = job.judge.valid
     return {
         "id": job.id,
         "name": job.name,
         "judge": job.judge.name,
-        "judge_calibrated": job.judge.value.calibrated,
+        "judge_calibrated": judge and judge.calibrated,
         "min_coverage": job.min_coverage,
         "status": job.status,
         "created_at": job.created_at.isoformat(timespec="seconds"),
@@ -74,7 +75,7 @@ def read_job(db: Database, job_id: int) -> JobReport:
         progress, summary = jobs.progress(session, job_id), jobs.summary(session, job_id)
         over_budget = jobs.budget_message(session, job_id) if job.status == "budget_exhausted" else None
         data = summary_row(job) | {"progress": progress.model_dump()}
-        if job.judge.value.priced:
+        if (judge := job.judge.valid) and judge.priced:
             data |= {"spent_usd": round(job.spent, 6), "budget_usd": job.budget}
         if job.budget is not None:
             held, lost = summary.reserved.held, summary.reserved.lost
@@ -92,9 +93,12 @@ def _hints(job: JobRow, progress: JobProgress, summary: JobSummary, over_budget:
         worst = f"; {over_budget}: the worst case of one call must fit into it" if over_budget else ""
         remedy = f"; raise it with `rubricsvc jobs retry {job.id} --budget DOLLARS`" if exhausted else ""
         yield spent + killed + worst + remedy
-    if progress.failed_verdicts and not exhausted:
+    judge = job.judge.valid
+    if judge is None:
+        yield f"{job.judge.error}"
+    elif progress.failed_verdicts and not exhausted:
         null_rewards = progress.done + progress.failed - summary.rewards
-        yield from failure_hints(summary.reasons, job.judge.value, job.id, null_rewards=null_rewards)
+        yield from failure_hints(summary.reasons, judge, job.id, null_rewards=null_rewards)
     elif job.status == "completed_with_failures":  # a worker died, or the result could not be recorded
         yield f"`rubricsvc jobs export {job.id}` shows null_reason; `jobs retry` scores again what failed"
     if summary.vetoed:
@@ -107,7 +111,8 @@ def _hints(job: JobRow, progress: JobProgress, summary: JobSummary, over_budget:
         share = (
             f"{summary.quotes_not_found} of {summary.quotes} quotes ({summary.quotes_not_found / summary.quotes:.0%})"
         )
-        fails = "; `require_evidence` in a judge file fails such verdicts" * (not job.judge.value.require_evidence)
+        required = judge is not None and judge.require_evidence
+        fails = "" if required else "; `require_evidence` in a judge file fails such verdicts"
         yield f"{share} are not in the completions{fails}"
     if summary.voting.get("saved", 0.0) < 0:
         yield "the cascade cost more than its last judge alone: add one with a narrower `band`, or use the last judge"

@@ -37,8 +37,9 @@ def ensure_worker(
     """
     with db.read() as session:
         job = jobs.get(session, job_id)
-        judge, is_open = job.judge.value, job.status in OPEN
-    if is_open and db.on_commit is None:
+        is_open = job.status in OPEN
+        judge = job.judge.value if is_open and db.on_commit is None else None
+    if judge is not None:
         with start_worker(judge):
             yield
         return

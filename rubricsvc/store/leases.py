@@ -185,9 +185,9 @@ def release(session: Session, leases: Sequence[Lease]) -> None:
         outbox.publish(session, judge_id)
 
 
-def fail(session: Session, lease: Lease, reason: str) -> None:
-    """Fail an item whose lease is valid and whose result cannot be recorded."""
-    _set(session, [lease], state=FAILED, lease_until=None, worker=None, null_reason=reason[: rewards.REASON_CHARS])
+def fail(session: Session, leases: Sequence[Lease], reason: str) -> None:
+    """Fail the items whose leases are valid, and which cannot be scored or recorded."""
+    _set(session, leases, state=FAILED, lease_until=None, worker=None, null_reason=reason[: rewards.REASON_CHARS])
 
 
 class Recorded(NamedTuple):

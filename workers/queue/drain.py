@@ -13,6 +13,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Sequence
+from functools import partial
 from multiprocessing.synchronize import Event
 from typing import TypeVar
 
@@ -70,9 +71,14 @@ class Drainer:
         self.loader = WorkLoader(db)
 
     def run(self, judge_id: int) -> bool:
-        """Score until no item is pending; return False if the time was up or a stop was requested first."""
+        """Score until no item is pending; return False if the time was up or a stop was requested first.
+
+        If what is stored of the judge is not valid any more, its items fail.
+        """
         with self.db.read() as session:
-            judge = judges.get(session, judge_id).value
+            row = judges.get(session, judge_id)
+        if (judge := row.valid) is None:
+            return self._fail_items(judge_id, f"its judge cannot be read: {row.error}")
         with bound_contextvars(worker=self.worker, judge=judge.name):
             engines = self.engines or EnginePool()
             try:
@@ -80,6 +86,19 @@ class Drainer:
             finally:
                 if engines is not self.engines:
                     engines.close()
+
+    def _fail_items(self, judge_id: int, reason: str) -> bool:
+        log.error("items fail", worker=self.worker, judge_id=judge_id, reason=reason)
+        claim = partial(leases.claim, limit=self.settings.claim_size, seconds=self.settings.lease_seconds)
+        while not self.stopping.is_set():
+            with self.db.write() as session:
+                taken = claim(session, judge_id, worker=self.worker)
+                leases.fail(session, taken, reason)
+            if not taken:
+                return True
+            with self.db.write() as session:
+                jobs.finish(session, {lease.job_id for lease in taken})
+        return False
 
 
 class _Drain:
@@ -201,7 +220,7 @@ class _Drain:
         if len(results) > 1:
             return [id_ for result in results for id_ in await self._record_all([result])]
         lease = results[0].lease
-        await self._write(lambda session: leases.fail(session, lease, reason))
+        await self._write(lambda session: leases.fail(session, [lease], reason))
         await self._write(lambda session: jobs.finish(session, [lease.job_id]))
         return [lease.item_id]
 

@@ -109,7 +109,7 @@ class WorkLoader:
                 rubric, prompt = self._rubric(lease.rubric_id), self._prompt(prompt_id)
             except ValidationError as error:
                 path, message = first_error(error)
-                leases.fail(session, lease, f"its rubric or prompt cannot be read: {path}: {message}")
+                leases.fail(session, [lease], f"its rubric or prompt cannot be read: {path}: {message}")
                 jobs.finish(session, [lease.job_id])
                 continue
             key = (lease.job_id, lease.rubric_id, prompt_id)

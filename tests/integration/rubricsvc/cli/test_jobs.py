@@ -265,7 +265,7 @@ def test_wait_hints_at_the_export_for_failures_without_verdicts(ready: Cli) -> N
     db = open_database(get_settings().database_url)
     with db.write() as session:
         [lease] = leases.claim(session, 1, limit=1, worker="w", seconds=60)
-        leases.fail(session, lease, "the result cannot be recorded: why")
+        leases.fail(session, [lease], "the result cannot be recorded: why")
         jobs.finish(session)
     db.close()
     ran = ready("jobs", "wait", 1)

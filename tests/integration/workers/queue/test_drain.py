@@ -16,12 +16,12 @@ from sqlalchemy.exc import OperationalError
 from rubricsvc.core.judge import Endpoint, Judge
 from rubricsvc.core.verdict import Reason
 from rubricsvc.settings import Settings
-from rubricsvc.store import items, jobs, verdicts
+from rubricsvc.store import items, jobs, judges, verdicts
 from rubricsvc.store import leases as store
 from rubricsvc.store.session import Database
 from rubricsvc.store.tables import RubricRow
 from tests.instant_engine import InstantEngine, agreeable
-from tests.rows import submit_job
+from tests.rows import invalidate, submit_job
 from tests.scripted_server import error, scripted_server
 from workers.engines import ENGINES
 from workers.engines.base import EngineRequest, Failure, Question, Reply
@@ -59,6 +59,25 @@ def test_drain_scores_all_items(each_db: Database, use: object) -> None:
         progress = jobs.progress(session, job)
         assert (progress.done, progress.verdicts, progress.failed_verdicts) == (30, 90, 0)
         assert all(row.reward == pytest.approx(0.9) for row in items.page(session, job))
+
+
+def test_drain_fails_the_items_of_a_judge_that_is_not_valid_any_more(each_db: Database, use: object) -> None:
+    use(InstantEngine())
+    submitted = [submit_job(each_db, count, judge=JUDGE, key=f"{count}") for count in (5, 2)]
+    invalidate(each_db, JUDGE.name, base_url="http://user:secret@host/v1")
+    assert Drainer(each_db, settings(each_db)).run(1) is True
+    with each_db.read() as session:
+        for job in submitted:
+            assert jobs.get(session, job).status == "completed_with_failures"
+            assert {row.state for row in items.page(session, job)} == {"failed"}
+        (reason,) = items.null_reasons(session, job)
+    assert "base_url" in reason and "judges update test" in reason and "secret" not in reason
+    with each_db.write() as session:
+        judges.add(session, JUDGE)
+        assert jobs.retry(session, job) == 2
+    Drainer(each_db, settings(each_db)).run(1)
+    with each_db.read() as session:
+        assert jobs.get(session, job).status == "completed"
 
 
 def test_drain_asks_only_failed_verdicts_on_retry(each_db: Database, use: object) -> None:
