@@ -86,7 +86,7 @@ class ReportQuery(BaseModel):
     """Parameters of a job's report."""
 
     completions: Whole = Field(
-        10, ge=0, le=MAX_LIMIT, description="Worst and best completions, and those without a reward: so many each."
+        10, ge=0, le=MAX_LIMIT, description="Number of completions in each list: worst, best, without a reward."
     )
 
 

@@ -123,7 +123,7 @@ def report_(
     job_id: Id,
     *,
     completions: Annotated[
-        int, typer.Option(min=0, max=1000, help="Worst and best completions, and those without a reward: so many each.")
+        int, typer.Option(min=0, max=1000, help="Number of completions in each list: worst, best, without a reward.")
     ] = 10,
     out: Annotated[Path | None, typer.Option(help="HTML file.", show_default="stdout")] = None,
 ) -> None:

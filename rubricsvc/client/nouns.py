@@ -107,7 +107,10 @@ class Jobs(Noun[C]):
 
     @Method
     async def report(self, job_id: int, *, completions: int | None = None) -> str:
-        """Return the report of a job of up to 2,000 items: an HTML page with so many worst and best completions."""
+        """Return the report of a job of up to 2,000 items: an HTML page.
+
+        ``completions`` is the number of completions in each list: worst, best, without a reward.
+        """
         params = {"completions": completions}
         return (await self.request("GET", f"jobs/{job_id}/report", params=params)).text
 
