@@ -17,7 +17,7 @@ from rubricsvc.cli.failure_hints import lasting_hints, split
 from rubricsvc.cli.importing import SkipInvalid, import_into, input_file, report
 from rubricsvc.cli.job_comparison import compare
 from rubricsvc.cli.job_export import export
-from rubricsvc.cli.job_reports import JobReport, item_row, list_row, print_extremes, read_extremes, read_job
+from rubricsvc.cli.job_views import JobView, item_row, list_row, print_extremes, read_extremes, read_job
 from rubricsvc.cli.models import fetch_if_embedded
 from rubricsvc.cli.output import MOST_ROWS, After, Json, Limit, MinCoverage, counted, echo, show_page
 from rubricsvc.core.judge import Judge
@@ -226,12 +226,12 @@ app.command()(compare)
 app.command()(export)
 
 
-def _print(report: JobReport, as_json: bool, extremes: Mapping[str, Any] | None = None) -> None:
+def _print(view: JobView, as_json: bool, extremes: Mapping[str, Any] | None = None) -> None:
     """Print one job, tables of its extreme completions, and its hints to stderr."""
-    output.show(report.data, as_json)
+    output.show(view.data, as_json)
     if extremes:
         print_extremes(extremes)
-    for hint in report.hints:
+    for hint in view.hints:
         echo(f"hint: {hint}")
 
 
@@ -241,12 +241,12 @@ def _end(db: Database, job_id: int, wait: bool, as_json: bool) -> None:
 
     if wait:
         _wait(db, job_id, as_json)
-    report = read_job(db, job_id)
+    view = read_job(db, job_id)
     with db.read() as session:
         running = workers.running(session)
-    if report.data["finished_at"] is None and not running:
+    if view.data["finished_at"] is None and not running:
         echo(no_worker(db, job_id))
-    _print(report, as_json)
+    _print(view, as_json)
 
 
 def _wait(db: Database, job_id: int, as_json: bool) -> NoReturn:
@@ -265,11 +265,11 @@ def _wait(db: Database, job_id: int, as_json: bool) -> NoReturn:
             speed = (now.total_verdicts - first) / max(bar.seconds, 0.1)
             failures = f", {now.failed_verdicts} failed" if now.failed_verdicts else ""
             bar.update(now.finished, now.total, f"{now.verdicts} verdicts{failures}, {speed:.1f}/s")
-        report = read_job(db, job_id)
-    report.data["waited_seconds"] = round(bar.seconds, 2)
+        view = read_job(db, job_id)
+    view.data["waited_seconds"] = round(bar.seconds, 2)
     with output.ignore_broken_pipe():
-        _print(report, as_json)
-    raise typer.Exit(output.OK if report.data["status"] == "completed" else output.WITH_FAILURES)
+        _print(view, as_json)
+    raise typer.Exit(output.OK if view.data["status"] == "completed" else output.WITH_FAILURES)
 
 
 @contextmanager

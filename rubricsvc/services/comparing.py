@@ -12,7 +12,7 @@ from rubricsvc.core.estimate import Estimate, mean_estimate
 from rubricsvc.core.job_comparison import ComparedJob, Difference, JobComparison, LeftOut, Moved, PairedBy
 from rubricsvc.errors import InvalidError, UnavailableError
 from rubricsvc.services.criterion_changes import LoadRubric, compare_criteria, largest_changes
-from rubricsvc.services.pairing import Pair, RewardedPair, Scored, by_entity, pairs_of, rewarded
+from rubricsvc.services.pairing import RewardedPair, ScoredUnit, UnitPair, by_entity, pairs_of, rewarded
 from rubricsvc.store import items, jobs, prompts, rubrics
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def compare(
 def _job(
     job: JobRow,
     scored: Sequence[ItemReward],
-    paired: Sequence[Scored],
+    paired: Sequence[ScoredUnit],
     rewards: Sequence[float],
     rows: Mapping[int, RubricRow],
 ) -> ComparedJob:
@@ -96,13 +96,13 @@ def _job(
     )
 
 
-def _differences(a: JobRow, b: JobRow, both: Sequence[Pair], by: PairedBy) -> tuple[Difference, ...]:
+def _differences(a: JobRow, b: JobRow, both: Sequence[UnitPair], by: PairedBy) -> tuple[Difference, ...]:
     found: list[Difference] = []
     if a.judge.digest != b.judge.digest:
         found.append("judge")
     if a.min_coverage != b.min_coverage:
         found.append("min_coverage")
-    if any(pair.a.rubric_id != pair.b.rubric_id for pair in both):
+    if any(one.rubric_id != other.rubric_id for one, other in both):
         found.append("rubrics")
     if by == "prompt":
         policies = ({item.policy for one in side for item in one.items} for side in zip(*both, strict=True))
@@ -112,7 +112,7 @@ def _differences(a: JobRow, b: JobRow, both: Sequence[Pair], by: PairedBy) -> tu
 
 
 def _left_out(
-    a_id: int, b_id: int, sides: tuple[list[Scored], list[Scored]], both: Sequence[Pair]
+    a_id: int, b_id: int, sides: tuple[list[ScoredUnit], list[ScoredUnit]], both: Sequence[UnitPair]
 ) -> tuple[LeftOut, ...]:
     counts: Counter[tuple[tuple[int, ...], str]] = Counter()
     for lacking, side in ((b_id, sides[0]), (a_id, sides[1])):

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
     from rubricsvc.core.rubric import Rubric
-    from rubricsvc.services.pairing import RewardedPair, Scored
+    from rubricsvc.services.pairing import RewardedPair, ScoredUnit
 
 MOST_CRITERIA = 3
 PAIRS_PER_PAGE = 200
@@ -62,7 +62,7 @@ def compare_criteria(
     return tuple(sorted(rows, key=lambda row: (-row.flips, -abs(row.mean_b - row.mean_a))))
 
 
-def _mean_value(one: Scored, key: str, values: Mapping[int, Mapping[str, float]]) -> float | None:
+def _mean_value(one: ScoredUnit, key: str, values: Mapping[int, Mapping[str, float]]) -> float | None:
     known = [values[item.item_id][key] for item in one.items if key in values.get(item.item_id, ())]
     return fmean(known) if known else None
 
@@ -106,7 +106,7 @@ def largest_changes(
     )
 
 
-def _contributions(session: Session, one: Scored, rubric: Rubric, min_coverage: float | None) -> dict[str, float]:
+def _contributions(session: Session, one: ScoredUnit, rubric: Rubric, min_coverage: float | None) -> dict[str, float]:
     """Return the contribution of each criterion, as the mean over the completions with a reward."""
     ids = [item.item_id for item in one.items if item.reward is not None]
     by_item = verdicts.for_items(session, ids)

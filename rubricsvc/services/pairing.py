@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Scored:
+class ScoredUnit:
     """What one job scored under one rubric version: a completion, or the completions of a prompt."""
 
     entity: int
@@ -45,23 +45,20 @@ class Scored:
         return any(item.state in ("pending", "leased") for item in self.items)
 
 
-class Pair(NamedTuple):
-    """The same completion or prompt in both jobs."""
-
-    a: Scored
-    b: Scored
+UnitPair = tuple[ScoredUnit, ScoredUnit]
+"""The same completion or prompt in both jobs."""
 
 
 class RewardedPair(NamedTuple):
     """A pair with a reward on both sides."""
 
-    a: Scored
-    b: Scored
+    a: ScoredUnit
+    b: ScoredUnit
     reward_a: float
     reward_b: float
 
     @property
-    def sides(self) -> tuple[Scored, Scored]:
+    def sides(self) -> tuple[ScoredUnit, ScoredUnit]:
         """What both jobs scored."""
         return self.a, self.b
 
@@ -76,29 +73,29 @@ class RewardedPair(NamedTuple):
         return round(self.reward_b - self.reward_a, 12) + 0.0  # + 0.0: no -0.0
 
 
-def by_entity(items: Iterable[ItemReward], by: PairedBy) -> list[Scored]:
+def by_entity(items: Iterable[ItemReward], by: PairedBy) -> list[ScoredUnit]:
     """Return what a job scored under each rubric version: its completions, or its prompts."""
-    found: dict[tuple[int, int], Scored] = {}
+    found: dict[tuple[int, int], ScoredUnit] = {}
     for item in items:
         entity = item.completion_id if by == "completion" else item.prompt_id
-        found.setdefault((entity, item.rubric_id), Scored(entity)).items.append(item)
+        found.setdefault((entity, item.rubric_id), ScoredUnit(entity)).items.append(item)
     return list(found.values())
 
 
-def pairs_of(first: Iterable[Scored], second: Iterable[Scored]) -> list[Pair]:
+def pairs_of(first: Iterable[ScoredUnit], second: Iterable[ScoredUnit]) -> list[UnitPair]:
     """Pair what both jobs scored under the same version, else under one rubric name, else under any rubric."""
-    keys: tuple[Callable[[Scored], object], ...] = (
+    keys: tuple[Callable[[ScoredUnit], object], ...] = (
         lambda one: (one.entity, one.rubric_id),
         lambda one: (one.entity, one.rubric),
         lambda one: one.entity,
     )
-    return [Pair(*pair) for pair in matched(first, second, *keys)]
+    return matched(first, second, *keys)
 
 
-def rewarded(pairs: Iterable[Pair]) -> list[RewardedPair]:
+def rewarded(pairs: Iterable[UnitPair]) -> list[RewardedPair]:
     """Return the pairs that have a reward on both sides."""
-    rewards = ((pair, pair.a.reward, pair.b.reward) for pair in pairs)
-    return [RewardedPair(*pair, a, b) for pair, a, b in rewards if a is not None and b is not None]
+    rewards = ((a, b, a.reward, b.reward) for a, b in pairs)
+    return [RewardedPair(a, b, x, y) for a, b, x, y in rewards if x is not None and y is not None]
 
 
 def matched(first: Iterable[T], second: Iterable[T], *keys: Callable[[T], object]) -> list[tuple[T, T]]:

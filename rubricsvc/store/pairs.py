@@ -35,7 +35,7 @@ class Preference:
 
 
 @dataclass(frozen=True)
-class Pairs:
+class PreferencePairs:
     """The preference pairs of a group.
 
     Attributes:
@@ -109,14 +109,14 @@ def preferences(rewards: Sequence[float], min_margin: float = 0.0) -> Iterator[P
             yield Preference(chosen, rejected, margin)
 
 
-def of_group(session: Session, job: JobRow, group: Group, min_margin: float = 0.0) -> Pairs:
+def of_group(session: Session, job: JobRow, group: Group, min_margin: float = 0.0) -> PreferencePairs:
     """Return a pair for each two completions of a group whose rewards differ by ``min_margin`` or more."""
     rows = _members(session, job.id, group)
     messages = [_messages(row.completion.value) for row in rows]
     apart = list(preferences([row.reward for row in rows if row.reward is not None], min_margin))
     distinct = [pair for pair in apart if messages[pair.chosen] != messages[pair.rejected]]
     prompt = prompts.get(session, group[0])
-    return Pairs(
+    return PreferencePairs(
         job.judge.name,
         prompt,
         rows,
@@ -136,7 +136,7 @@ def page(
     """
     job = jobs.get(session, job_id)
     rows = items.page(session, job_id, after=after, limit=ITEMS_PER_PAGE + 1)
-    known: dict[Group, Pairs] = {}
+    known: dict[Group, PreferencePairs] = {}
     found: list[dict[str, Any]] = []
     for row in rows[:ITEMS_PER_PAGE]:
         if row.reward is not None:

@@ -10,7 +10,7 @@ from rubricsvc.core.contributions import Contribution
 from rubricsvc.services.job_items import ItemDetail
 from rubricsvc.services.job_results import CriterionTotals, JobResults
 from rubricsvc.web.pages import render, weight
-from rubricsvc.web.quotes import Segment, Span, locate, segments
+from rubricsvc.web.quotes import QuoteSpan, Segment, locate, segments
 
 ROWS_SHOWN, MAX_ROWS = 12, 60
 """Rows of the tables of criteria, the largest gains first: at once, and after a click."""
@@ -21,7 +21,7 @@ TEXT_CHARS = 20_000
 
 
 @dataclass(frozen=True)
-class VerdictRow:
+class CriterionView:
     """A row of the verdicts on a completion; ``missing`` are the quotes that its text does not have."""
 
     number: int
@@ -36,7 +36,7 @@ class CompletionView:
     detail: ItemDetail
     text: Sequence[Segment]
     omitted: int
-    rows: Sequence[VerdictRow]
+    rows: Sequence[CriterionView]
 
     @property
     def most_gain(self) -> float:
@@ -68,7 +68,7 @@ def view(detail: ItemDetail) -> CompletionView:
     """Return a completion with its quotes marked and its verdicts in the rubric's order."""
     full = detail.completion.full_text
     text = full[:TEXT_CHARS]
-    spans: list[Span] = []
+    spans: list[QuoteSpan] = []
     rows = []
     for place, part in enumerate(detail.parts, 1):
         missing = []
@@ -77,8 +77,8 @@ def view(detail: ItemDetail) -> CompletionView:
             if at is None:
                 missing.append(quote.quote)
             else:
-                spans.append(Span(*at, place))
-        rows.append(VerdictRow(place, part, missing))
+                spans.append(QuoteSpan(*at, place))
+        rows.append(CriterionView(place, part, missing))
     return CompletionView(detail, segments(text, spans), len(full) - len(text), rows)
 
 

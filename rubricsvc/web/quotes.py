@@ -10,7 +10,7 @@ from typing import NamedTuple
 from rubricsvc.core.verdict import Evidence
 
 
-class Span(NamedTuple):
+class QuoteSpan(NamedTuple):
     """A quoted part of a text, and the number of the criterion that it is evidence for."""
 
     start: int
@@ -40,16 +40,16 @@ def locate(text: str, quote: Evidence, *, is_original: bool) -> tuple[int, int] 
     return found.span() if found else None
 
 
-def segments(text: str, spans: Iterable[Span]) -> list[Segment]:
+def segments(text: str, spans: Iterable[QuoteSpan]) -> list[Segment]:
     """Split a text where a quote begins or ends, so that overlapping quotes are nested nowhere."""
     inside = (one for one in spans if one.start < len(text) and one.end > 0)
-    spans = [Span(max(one.start, 0), min(one.end, len(text)), one.number) for one in inside]
+    spans = [QuoteSpan(max(one.start, 0), min(one.end, len(text)), one.number) for one in inside]
     cuts = sorted({0, len(text), *(edge for one in spans for edge in one[:2])})
-    opening: dict[int, list[Span]] = {}
+    opening: dict[int, list[QuoteSpan]] = {}
     for span in spans:
         opening.setdefault(span.start, []).append(span)
     found: list[Segment] = []
-    covering: list[Span] = []
+    covering: list[QuoteSpan] = []
     for start, end in pairwise(cuts):
         covering = [one for one in (*covering, *opening.get(start, ())) if one.end > start]
         numbers = tuple(sorted({one.number for one in covering}))

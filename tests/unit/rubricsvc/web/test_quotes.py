@@ -7,19 +7,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rubricsvc.core.verdict import Evidence
-from rubricsvc.web.quotes import Segment, Span, locate, segments
+from rubricsvc.web.quotes import QuoteSpan, Segment, locate, segments
 
 TEXT = "Store it at 2 to 8 °C."
 
 
 def test_segments_split_overlapping_quotes() -> None:
-    assert segments("abcdef", [Span(1, 4, 1), Span(2, 6, 2), Span(1, 4, 2)]) == [
+    assert segments("abcdef", [QuoteSpan(1, 4, 1), QuoteSpan(2, 6, 2), QuoteSpan(1, 4, 2)]) == [
         Segment("a", (), ()),
         Segment("b", (1, 2), ()),
         Segment("cd", (1, 2), (1, 2)),
         Segment("ef", (2,), (2,)),
     ]
-    assert segments("", [Span(0, 3, 1)]) == []
+    assert segments("", [QuoteSpan(0, 3, 1)]) == []
 
 
 @given(
@@ -27,7 +27,7 @@ def test_segments_split_overlapping_quotes() -> None:
 )
 def test_segments_keep_the_text_and_mark_what_is_quoted(text: str, places: list[tuple[int, int, int]]) -> None:
     """Spans outside the text, or partly, are cut."""
-    spans = [Span(start, start + length, number) for start, length, number in places]
+    spans = [QuoteSpan(start, start + length, number) for start, length, number in places]
     found = segments(text, spans)
     assert "".join(part.text for part in found) == text
     at = 0

@@ -61,14 +61,14 @@ def item_row(row: ItemRow, as_json: bool) -> dict[str, Any]:
     return shown | {"prompt": shorten(prompt, 40)} | notes
 
 
-class JobReport(NamedTuple):
+class JobView(NamedTuple):
     """The ``data`` and the ``hints`` of one job."""
 
     data: dict[str, Any]
     hints: tuple[str, ...]
 
 
-def read_job(db: Database, job_id: int) -> JobReport:
+def read_job(db: Database, job_id: int) -> JobView:
     """Read one job with its progress and its results so far."""
     with db.read() as session:
         job = jobs.get(session, job_id)
@@ -81,7 +81,7 @@ def read_job(db: Database, job_id: int) -> JobReport:
             held, lost = summary.reserved.held, summary.reserved.lost
             data |= {"reserved_usd": round(held, 6), "lost_usd": round(lost, 6)}
         data |= summary.model_dump(exclude={"reserved"})
-        return JobReport(data, tuple(_hints(job, progress, summary, over_budget)))
+        return JobView(data, tuple(_hints(job, progress, summary, over_budget)))
 
 
 def _hints(job: JobRow, progress: JobProgress, summary: JobSummary, over_budget: str | None) -> Iterator[str]:
