@@ -53,7 +53,7 @@ def compare(
 
 
 def _print(found: JobComparison) -> None:
-    columns = ["", "job", "judge", "rubrics", "policies", "completions", "rewards", "mean_reward"]
+    columns = ["", "job", "judge", "rubrics", "policies", "completions", "rewards", "mean_of_paired"]
     print_table(columns, [_job_cells("A", found.a), _job_cells("B", found.b)])
     print_data("")
     show(_summary(found))
@@ -133,5 +133,6 @@ def _hints(found: JobComparison) -> Iterator[str]:
             yield f"wait for the rest: `rubricsvc jobs wait {row.job_ids[0]}`"
         elif row.reason == "no_reward":
             yield f"`rubricsvc jobs export {row.job_ids[0]}` shows null_reason"
-    if found.paired_by == "completion" and sum(row.count for row in found.left_out) > found.paired:
-        yield "most completions are not paired: compare policies with --by prompt"
+    only_in_one = sum(row.count for row in found.left_out if row.reason == "not_in_job")
+    if found.paired_by == "completion" and only_in_one > found.paired:
+        yield "most completions are in one job only: compare policies with --by prompt"

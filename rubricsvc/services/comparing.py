@@ -59,11 +59,11 @@ def compare(
         hint = "pair prompts: --by prompt" if set.intersection(*prompt_ids) else _SUBMIT_SAME
         raise InvalidError(f"jobs {a.id} and {b.id} have no {by} in common", hint=hint, path="by")
     pairs = rewarded(both)
-    rows = rubrics.many(session, {one.rubric_id for pair in pairs for one in pair.sides})
+    rows = rubrics.many(session, {one.rubric_id for pair in both for one in pair})
     load_rubric = cache(lambda rubric_id: rows[rubric_id].value)
     return JobComparison(
-        a=_job(a, scored_a, [pair.a for pair in pairs], [pair.reward_a for pair in pairs], rows),
-        b=_job(b, scored_b, [pair.b for pair in pairs], [pair.reward_b for pair in pairs], rows),
+        a=_job(a, scored_a, [one for one, _ in both], [pair.reward_a for pair in pairs], rows),
+        b=_job(b, scored_b, [other for _, other in both], [pair.reward_b for pair in pairs], rows),
         paired_by=by,
         differs=_differences(a, b, both, by),
         paired=len(pairs),
@@ -78,18 +78,18 @@ def compare(
 def _job(
     job: JobRow,
     scored: Sequence[ItemReward],
-    paired: Sequence[ScoredUnit],
+    shared: Sequence[ScoredUnit],
     rewards: Sequence[float],
     rows: Mapping[int, RubricRow],
 ) -> ComparedJob:
-    used = [rows[rubric_id] for rubric_id in {one.rubric_id for one in paired}]
+    used = [rows[rubric_id] for rubric_id in {one.rubric_id for one in shared}]
     return ComparedJob(
         job_id=job.id,
         name=job.name,
         judge=job.judge.name,
         judge_digest=job.judge.digest,
         rubrics=tuple(sorted(f"{row.name}@{row.version}" for row in used)),
-        policies=tuple(sorted({item.policy for one in paired for item in one.items})),
+        policies=tuple(sorted({item.policy for one in shared for item in one.items})),
         completions=len(scored),
         rewards=sum(item.reward is not None for item in scored),
         mean_reward=fmean(rewards) if rewards else None,

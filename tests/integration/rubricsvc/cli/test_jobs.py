@@ -285,6 +285,16 @@ def test_compare_prints_tables_and_json(ready: Cli) -> None:
     assert (ran.code, ran.out) == (3, "")
 
 
+def test_compare_with_a_job_of_failures_gives_no_hint_about_pairing(ready: Cli) -> None:
+    assert ready("jobs", "submit", "--judge", "quick", "--wait").code == 0
+    with scripted_server(ScriptedReply("?", logprobs={"?": -0.01})) as server:
+        ready("judges", "add", "odd", "--url", server.url, "--model", "m", "--no-probe")
+        assert ready("jobs", "submit", "--judge", "odd", "--wait").code == 1
+    ran = ready("jobs", "compare", 1, 2)
+    assert "MEAN_OF_PAIRED" in ran.out and "first@1, second@1" in ran.out
+    assert "null_reason" in ran.err and "--by prompt" not in ran.err
+
+
 def test_compare_of_different_prompts_is_refused(ready: Cli) -> None:
     for rubric in ("first", "second"):
         ready("jobs", "submit", "--judge", "quick", "--rubric", rubric)

@@ -136,6 +136,7 @@ def test_compare_leaves_out_what_one_side_lacks_with_its_reason(db: Database) ->
     waiting = score(db, "three", [("q", "1", (1, 0))], work=False)
     found = compared(db, a, waiting)
     assert found.paired == 0 and found.mean_difference.value is None
+    assert (found.a.rubrics, found.b.rubrics, found.b.policies) == (("r@1",), ("r@1",), ("p",))
     assert ((waiting,), "unfinished", 1) in [(row.job_ids, row.reason, row.count) for row in found.left_out]
 
 
