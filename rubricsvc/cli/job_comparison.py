@@ -58,7 +58,7 @@ def _print(found: JobComparison) -> None:
     print_data("")
     show(_summary(found))
     if found.criteria:
-        print_data("\nVerdicts that cross 0.5 from A to B:")
+        print_data("\nCriteria (to_met, to_unmet: verdicts that cross 0.5 from A to B):")
         headings = ["rubric", "criterion", "paired", "mean_a", "mean_b", "to_met", "to_unmet", "note"]
         print_table(headings, [_criterion_cells(row) for row in found.criteria[:MOST_ROWS]])
         if len(found.criteria) > MOST_ROWS:
