@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from typing import Annotated, Any
 
 import typer
@@ -73,11 +73,14 @@ def export(
     """Write labels as JSON lines that `rubricsvc labels import` reads."""
     with database() as db, db.read() as session, open_output(out) as stream:
         get_rubric = cache(partial(rubrics.get, session))
+        get_digests = lru_cache(maxsize=10_000)(partial(completions.digests, session))
         for row in every(labels.page, session, **_where(session, completion, rubric, annotator, job)):
             version = get_rubric(row.rubric_id)
             name = f"{version.name}@{version.version}"
             ids = {"completion_id": row.completion_id, "rubric": name, "rubric_id": row.rubric_id}
-            print_json(ids | row.label.model_dump(mode="json"), stream)
+            names = ("prompt_digest", "completion_digest", "rubric_digest")
+            digests = zip(names, (*get_digests(row.completion_id), version.digest), strict=True)
+            print_json(ids | row.label.model_dump(mode="json") | dict(digests), stream)
 
 
 def _where(

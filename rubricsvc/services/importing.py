@@ -234,6 +234,9 @@ class _Importer:
                     row = rubrics.get(self.session, line.rubric)
                     known[line.rubric] = row.id, row.value
                 rubric_id, rubric = known[line.rubric]
+                if line.rubric_digest not in (None, rubric.digest):
+                    message = f"rubric {line.rubric!r} of this database has other content than the labelled one"
+                    raise InvalidError(f"{message}: name it by its digest, as rubric", path="rubric_digest")
                 label = (self._completion_of(line), rubric_id, _resolve(line, rubric))
                 self.result.label_ids += labels.add_many(self.session, [label], replace=self.replace_labels)
             except (NotFoundError, InvalidError) as error:
@@ -285,9 +288,15 @@ class _Importer:
         """Return the id of the labelled completion.
 
         Raises:
-            NotFoundError: there is none with these ids of the file.
+            NotFoundError: there is none with these digests, or these ids of the file.
             InvalidError: there are several.
         """
+        if line.prompt_digest is not None and line.completion_digest is not None:
+            id_ = completions.id_of_digests(self.session, line.prompt_digest, line.completion_digest)
+            if id_ is None:
+                message = "no completion with these digests of prompt and completion in this database; import it first"
+                raise NotFoundError(message, path="completion_digest")
+            return id_
         if isinstance(line.completion_id, int):
             return line.completion_id
         ref = line.prompt_id or "", line.completion_id

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from rubricsvc.settings import get_settings
 from tests.cli import Cli, Ran, add_judge
 
 RECORD = {
@@ -49,6 +50,34 @@ def test_export_can_be_imported(labelled: Cli, tmp_path: Path) -> None:
     ran = labelled("labels", "import", out, "--json")
     assert ran.code == 0, ran.err
     assert ran.json["new"]["labels"] == 0 and ran.json["existing"]["labels"] == 5
+
+
+def test_export_can_be_imported_into_another_database(
+    labelled: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its completions have other ids, or are not there; its rubrics have other versions."""
+    exported = labelled("labels", "export").out
+    monkeypatch.setenv("RUBRICSVC_DATABASE_URL", f"sqlite:///{tmp_path / 'other.db'}")
+    get_settings.cache_clear()
+    other = RECORD | {"prompt": "Why is the sea salty?", "criteria": ["Names rocks.", "Is clear."], "labels": {}}
+    assert labelled("rubrics", "import", "-", stdin=json.dumps(other | {"name": "sea"})).code == 0
+    assert labelled("rubrics", "import", "-", stdin=json.dumps(other | {"prompt": "Why?"})).code == 0
+    ran = labelled("labels", "import", "-", "--json", stdin=exported)
+    assert ran.code == 2 and "<stdin>:1: rubric_digest: " in ran.err, ran.err
+    named = [json.loads(line) | {"rubric": json.loads(line)["rubric_digest"]} for line in exported.splitlines()]
+    again = "\n".join(map(json.dumps, named))
+    unlabelled = {key: value for key, value in RECORD.items() if key != "labels"}
+    assert labelled("rubrics", "import", "-", stdin=json.dumps(unlabelled | {"completions": ["The sea."]})).code == 0
+    ran = labelled("labels", "import", "-", stdin=again)
+    assert ran.code == 2 and "<stdin>:1: completion_digest: " in ran.err, ran.err
+    assert labelled("rubrics", "import", "-", stdin=json.dumps(unlabelled)).code == 0
+    assert labelled("labels", "import", "-", stdin=again).code == 0
+    rows = labelled("labels", "list", "--json").lines
+    assert len(rows) == 5 and {row["completion_id"] for row in rows} == {4}
+    ran = labelled(
+        "labels", "import", "-", stdin=json.dumps({k: v for k, v in named[0].items() if k != "prompt_digest"})
+    )
+    assert ran.code == 2 and "prompt_digest: " in ran.err
 
 
 def test_import_refuses_a_second_label_unless_replace(labelled: Cli) -> None:
