@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cache
 from statistics import fmean
 from typing import TYPE_CHECKING
@@ -26,15 +25,6 @@ PAIRS_PER_PAGE = 200
 LoadRubric = Callable[[int], "Rubric"]
 
 
-@dataclass
-class _Flips:
-    """The mean values of one criterion on both sides, as they are added up."""
-
-    reworded: bool
-    first: list[float] = field(default_factory=list)
-    second: list[float] = field(default_factory=list)
-
-
 def compare_criteria(
     session: Session,
     pairs: Sequence[RewardedPair],
@@ -43,7 +33,7 @@ def compare_criteria(
 ) -> tuple[CriterionComparison, ...]:
     """Return each criterion that both sides have, by falling number of flips."""
     match = cache(lambda a, b: match_criteria(load_rubric(a), load_rubric(b)))
-    found: dict[tuple[str, str, str], _Flips] = {}
+    found: defaultdict[tuple[str, str, str, bool], list[tuple[float, float]]] = defaultdict(list)
     for start in range(0, len(pairs), PAIRS_PER_PAGE):
         page = pairs[start : start + PAIRS_PER_PAGE]
         ids = (item.item_id for pair in page for one in pair.sides for item in one.items)
@@ -52,13 +42,10 @@ def compare_criteria(
             for a, b in match(pair.a.rubric_id, pair.b.rubric_id):
                 one, other = (_mean_value(side, key, values) for side, key in ((pair.a, a.key), (pair.b, b.key)))
                 if one is not None and other is not None:
-                    name = (pair.b.rubric, a.key, b.key)
-                    flips = found.setdefault(name, _Flips(wording(a) != wording(b)))
-                    flips.first.append(one)
-                    flips.second.append(other)
+                    found[pair.b.rubric, a.key, b.key, wording(a) != wording(b)].append((one, other))
         if on_progress is not None:
             on_progress(start + len(page), len(pairs), "")
-    rows = [_criterion(*name, flips) for name, flips in found.items()]
+    rows = [_criterion(*name, values) for name, values in found.items()]
     return tuple(sorted(rows, key=lambda row: (-row.flips, -abs(row.mean_b - row.mean_a))))
 
 
@@ -67,16 +54,18 @@ def _mean_value(one: ScoredUnit, key: str, values: Mapping[int, Mapping[str, flo
     return fmean(known) if known else None
 
 
-def _criterion(rubric: str, key_a: str, key_b: str, flips: _Flips) -> CriterionComparison:
-    met = [(one >= 0.5, other >= 0.5) for one, other in zip(flips.first, flips.second, strict=True)]
+def _criterion(
+    rubric: str, key_a: str, key_b: str, reworded: bool, values: Sequence[tuple[float, float]]
+) -> CriterionComparison:
+    met = [(one >= 0.5, other >= 0.5) for one, other in values]
     return CriterionComparison(
         rubric=rubric,
         key_a=key_a,
         key_b=key_b,
-        reworded=flips.reworded,
+        reworded=reworded,
         paired=len(met),
-        mean_a=fmean(flips.first),
-        mean_b=fmean(flips.second),
+        mean_a=fmean(one for one, _ in values),
+        mean_b=fmean(other for _, other in values),
         to_met=met.count((False, True)),
         to_unmet=met.count((True, False)),
     )

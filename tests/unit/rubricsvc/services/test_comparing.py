@@ -159,6 +159,20 @@ def test_compare_rubric_versions_follows_criteria_by_wording(db: Database) -> No
     assert changes == pytest.approx({"c2": 2 / 3, "c3": -1 / 3, "c1": 0.25 / 3})
 
 
+def test_compare_keeps_versions_of_a_reworded_criterion_apart(db: Database) -> None:
+    reworded = RUBRIC.model_copy(update={"criteria": (Criterion(key="c1", text="Is correct."), CRITERIA[1])})
+    a = score(db, "one", [("q", "t", (0, 0)), ("q", "u", (0, 0))])
+    score(db, "two", [("q", "u", (1, 0))], rubric=reworded)
+    with db.write() as session:
+        b = jobs.submit(session, judge_id=2, items=[(1, 1), (2, 2)]).id
+        for lease in leases.claim(session, 2, limit=2, worker="w", seconds=60):
+            rubric = RUBRIC if lease.rubric_id == 1 else reworded
+            found = [Verdict.scored("c1", 1.0), Verdict.scored("c2", 0.0)]
+            leases.record(session, [item_result(lease, rubric, found, way=f"mixed{lease.rubric_id}")])
+    rows = [(row.key_a, row.reworded, row.paired, row.to_met) for row in compared(db, a, b).criteria]
+    assert sorted(rows) == [("c1", False, 1, 1), ("c1", True, 1, 1), ("c2", False, 2, 0)]
+
+
 def test_compare_policies_pairs_prompts_by_their_mean_reward(db: Database) -> None:
     a = score(db, "j", [("q", "a1", (0.0, 0.0)), ("q", "a2", (0.5, 0.0)), ("r", "a3", (0.5, 0.0))], policy="a")
     b = score(db, "j", [("q", "b1", (1.0, 0.0)), ("r", "b2", (None, 0.0)), ("r", "b3", (0.25, 0.0))], policy="b")
