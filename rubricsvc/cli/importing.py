@@ -42,19 +42,21 @@ def input_file(file: str) -> InputFile:
     return InputFile("stdin", stream=sys.stdin.buffer, name="<stdin>")
 
 
-def rubric_of(path: Path, name: str | None, *, of_several: str | None = None) -> tuple[Rubric, Prompt | None]:
-    """Return the rubric of this name in a file, and its prompt.
+def rubric_of(
+    path: Path, name: str | None, *, of_several: str | None = None
+) -> tuple[Rubric, Prompt | None, str | None]:
+    """Return the rubric of this name in a file, its prompt, and the prompt's id in the file.
 
     Without a name it is the only rubric, or that called ``of_several`` where there are more.
     """
-    records = [(record.name, record.rubric, record.prompt) for record in load(path) if record.rubric is not None]
+    records = [(one.name, one.rubric, one.prompt, one.id) for one in load(path) if one.rubric is not None]
     if name is None and len(records) > 1:
         name = of_several
-    matches = [(rubric, prompt) for own, rubric, prompt in records if name in (None, own)]
+    matches = [(rubric, prompt, prompt_id) for own, rubric, prompt, prompt_id in records if name in (None, own)]
     if len(matches) == 1:
         return matches[0]
     what = "rubrics" if name is None else f"rubrics named {name!r}"
-    names = shorten(", ".join(own for own, _, _ in records), 200)
+    names = shorten(", ".join(own for own, *_ in records), 200)
     hint = f"choose one with --name: {names}" if records else "a rubric needs criteria"
     raise InvalidError(f"{path} has {len(matches)} {what}, expected one", hint=hint)
 

@@ -129,16 +129,20 @@ def show_page(
         echo(f"more rows follow: continue with --after {records[-1]['id']}, or raise --limit")
 
 
-def print_table(columns: Sequence[str], rows: Iterable[Iterable[Any]]) -> None:
-    """Print aligned columns without the empty ones; on a terminal they fit its width."""
+def print_table(columns: Sequence[str], rows: Iterable[Iterable[Any]], *, names: Sequence[str] = ()) -> None:
+    """Print aligned columns without the empty ones; on a terminal they fit its width.
+
+    ``names`` are the headings of further columns, printed as they are.
+    """
     from rich.console import Console
     from rich.table import Table
 
     texts = [[" ".join(cell(value).split()) for value in row] for row in rows]
-    filled = [i for i in range(len(columns)) if any(row[i] for row in texts)]
+    headings = [*map(str.upper, columns), *map(clean, names)]
+    filled = [i for i in range(len(headings)) if any(row[i] for row in texts)]
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for i in filled:
-        table.add_column(columns[i].upper(), no_wrap=i != filled[-1])
+        table.add_column(headings[i], no_wrap=i != filled[-1])
     for row in texts:
         table.add_row(*(row[i] for i in filled))
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else _WIDTH_WITHOUT_TERMINAL

@@ -192,7 +192,7 @@ def _stored_or_file(session: Session, ref: str, other: str) -> RubricRow:
         if not Path(ref).is_file():
             raise
     stored = None if Path(other).is_file() else rubrics.get(session, other)
-    rubric, _ = rubric_of(Path(ref), None, of_several=stored.name if stored else None)
+    rubric, *_ = rubric_of(Path(ref), None, of_several=stored.name if stored else None)
     checks.validate(rubric)
     prompt_id = stored and stored.prompt_id
     name = stored.name if stored else ref

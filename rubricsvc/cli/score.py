@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -74,12 +75,13 @@ def score(
         if any(value is not None and not value.strip() for value in values):
             raise InvalidError(f"--{option} is empty", hint="name a text file")
     check_min_coverage(min_coverage)
-    rubric_value, rubric_prompt = rubric_of(rubric, name)
+    rubric_value, rubric_prompt, prompt_id = rubric_of(rubric, name)
     checks.validate(rubric_value)
     judge_value = judge_of(judge, model, mode, api_key_env) if judge is not None else no_judge(rubric_value)
-    prompt_value = Prompt.of(file_or_text(prompt)) if prompt is not None else rubric_prompt
+    if prompt is not None:
+        rubric_prompt, prompt_id = Prompt.of(file_or_text(prompt)), None
     lines = _completions(judge_value, completion or [], completions)
-    prompt_value = _only_prompt(rubric, prompt_value, [line for _, line in lines])
+    prompt_value = _only_prompt(rubric, rubric_prompt, prompt_id, [line for _, line in lines])
     verdicts = score_all(judge_value, rubric_value, prompt_value, [line.completion for _, line in lines])
     scored = [
         Scored(name, found, reward_or_null(rubric_value, found, min_coverage=min_coverage))
@@ -107,15 +109,21 @@ def _completions(judge: Judge, files: Sequence[str], of_all: str | None) -> list
     return lines
 
 
-def _only_prompt(rubric: Path, given: Prompt | None, lines: Sequence[CompletionLine]) -> Prompt:
-    """Return the prompt of the rubric or of ``--prompt``, or else that of the completions."""
+def _only_prompt(rubric: Path, given: Prompt | None, given_id: str | None, lines: Sequence[CompletionLine]) -> Prompt:
+    """Return the prompt of the rubric or of ``--prompt``, or else that of the completions.
+
+    ``given_id`` is the id of the rubric's prompt in its file.
+    """
     prompts = [given] if given is not None else []
     prompts += [line.prompt for line in lines if line.prompt is not None]
     if not prompts:
         raise InvalidError(f"{rubric} has no prompt", hint="add one with --prompt FILE or TEXT")
-    if len({prompt.digest for prompt in prompts}) > 1:
+    ids = {str(line.prompt_id) for line in lines if line.prompt_id is not None}
+    others = sorted(ids - {given_id})
+    if len({prompt.digest for prompt in prompts}) > 1 or len(others) + (given_id is not None) > 1:
+        which = f": prompt_id {shorten(', '.join(others), 100)}" if others else ""
         hint = "score completions of several prompts with `rubricsvc jobs submit FILE --judge …`"
-        raise InvalidError("the completions answer another prompt", hint=hint)
+        raise InvalidError(f"the completions answer another prompt{which}", hint=hint)
     return prompts[0]
 
 
@@ -147,7 +155,11 @@ def file_or_text(argument: str) -> str:
 
 def text_of(file: str) -> str:
     """Read a file, or stdin for ``-``, without its last line break."""
-    data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+    try:
+        data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+    except OSError as error:
+        hint = "name a file, or - and pass the text through stdin"
+        raise InvalidError(f"cannot read the file {shorten(file)!r}: {error.strerror}", hint=hint) from None
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -203,7 +215,13 @@ def _print_one(rubric: Rubric, scored: Scored) -> None:
 
 
 def _print_several(rubric: Rubric, scored: Sequence[Scored]) -> None:
-    """Print a table of criteria and completions, with a few completions side by side."""
+    """Print a table of criteria and completions, with a few completions side by side.
+
+    Names that several completions have get the number of the completion.
+    """
+    names = [shorten(one.name, 20) for one in scored]
+    counts = Counter(names)
+    names = [name if counts[name] == 1 else f"{number} {name}" for number, name in enumerate(names, start=1)]
     for start in range(0, len(scored), MOST_COLUMNS):
         block = scored[start : start + MOST_COLUMNS]
         values = [{verdict.criterion: _value(verdict) for verdict in one.verdicts} for one in block]
@@ -212,7 +230,7 @@ def _print_several(rubric: Rubric, scored: Sequence[Scored]) -> None:
             for criterion in rubric.criteria
         ]
         rows.append(["reward", "", f"({block[0].reward.formula})", *(one.reward.value for one in block)])
-        print_table(["criterion", "weight", "text", *(shorten(one.name, 20) for one in block)], rows)
+        print_table(["criterion", "weight", "text"], rows, names=names[start : start + MOST_COLUMNS])
         print_data("")
     for one in scored:
         if one.reward.vetoed_by:

@@ -143,6 +143,39 @@ def test_score_refuses_completions_of_another_prompt(cli: Cli, rubric_file: Path
     lines.write_text('{"prompt": "What is three?", "text": "3"}\n')
     ran = cli(*args, "--completions", lines)
     assert ran.code == 2 and "jobs submit" in ran.err
+    lines.write_text('{"prompt_id": "one", "text": "1"}\n{"prompt_id": "late", "text": "3"}\n')
+    ran = cli(*args, "--completions", lines)
+    assert ran.code == 2 and "late" in ran.err and "jobs submit" in ran.err
     lines.write_text("")
     assert cli(*args, "--completions", lines).code == 2
     assert cli(*args).code == 2
+
+
+def test_score_compares_prompt_ids_where_the_rubric_has_none(cli: Cli, tmp_path: Path) -> None:
+    check = "criteria: [{text: Says x., check: {contains: {terms: [x]}}}]"
+    (tmp_path / "r.yaml").write_text(f"{{prompt: Q, {check}}}\n")
+    (tmp_path / "own.jsonl").write_text('{"prompt_id": "a", "text": "x"}\n{"prompt_id": "a", "text": "y"}\n')
+    args = ("score", "--rubric", "r.yaml", "--completions", "own.jsonl", "--json")
+    assert [line["reward"] for line in cli(*args).lines] == [1.0, 0.0]
+    (tmp_path / "own.jsonl").write_text('{"prompt_id": "a", "text": "x"}\n{"prompt_id": "b", "text": "y"}\n')
+    assert cli(*args).code == 2
+    (tmp_path / "r.yaml").write_text(f"{{id: a, prompt: Q, {check}}}\n")
+    (tmp_path / "own.jsonl").write_text('{"prompt_id": "a", "text": "x"}\n')
+    assert cli(*args).json["reward"] == 1.0
+
+
+@pytest.mark.parametrize("text", ["Sorry dear", "x" * 5000])
+def test_score_refuses_a_text_for_a_file(cli: Cli, rubric_file: Path, text: str) -> None:
+    ran = cli("score", "--rubric", rubric_file, "--name", "first", "--completion", text, "--judge", "embedded")
+    assert ran.code == 2 and "stdin" in ran.err and len(ran.err) < 500
+
+
+def test_score_prints_names_of_completions_as_they_are(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "r.yaml").write_text("{prompt: Q, criteria: [{text: Says x., check: {contains: {terms: [x]}}}]}\n")
+    for folder in ("one", "two"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "a.txt").write_text("x")
+    (tmp_path / "b.txt").write_text("x")
+    files = [part for name in ("one/a.txt", "b.txt", "two/a.txt") for part in ("--completion", name)]
+    table = cli("score", "--rubric", "r.yaml", *files)
+    assert table.out.splitlines()[0].split()[3:] == ["1", "a.txt", "b.txt", "3", "a.txt"]
