@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rubricsvc.services.result_files import Pages
     from rubricsvc.store.session import Database
 
-ENDINGS: dict[str, ResultFormat] = {".csv": "csv", ".parquet": "parquet"}
+ENDINGS: dict[str, ResultFormat] = {".jsonl": "jsonl", ".csv": "csv", ".parquet": "parquet"}
 
 
 def export(
@@ -40,7 +40,7 @@ def export(
     """Write rewards and verdicts with their texts, a row for each completion; or preference pairs."""
     if min_margin and not pairs:
         raise InvalidError("--min-margin needs --pairs", hint="add --pairs, or leave out --min-margin")
-    chosen = format or (ENDINGS.get(out.suffix.lower(), "jsonl") if out else "jsonl")
+    chosen = format or _format_of(out)
     if pairs and (chosen != "jsonl" or long):
         raise InvalidError(
             f"--pairs and {'--long' if long else chosen} exclude each other", hint="pairs are JSON lines of messages"
@@ -50,6 +50,19 @@ def export(
             _write_pairs(db, job_id, out, min_margin)
         else:
             _write_results(db, job_id, out, chosen, long)
+
+
+def _format_of(out: Path | None) -> ResultFormat:
+    """Return the format that the ending of the file stands for; without a file or an ending, JSON lines.
+
+    Raises:
+        InvalidError: no format has this ending.
+    """
+    ending = out.suffix.lower() if out else ""
+    if ending and ending not in ENDINGS:
+        hint = f"use one of {', '.join(ENDINGS)}, or choose the format with --format"
+        raise InvalidError(f"unknown ending {ending!r} of --out {out}", hint=hint, path="out")
+    return ENDINGS.get(ending, "jsonl")
 
 
 def _with_progress(db: Database, job_id: int, pages: Pages, counts: ResultCounts) -> Iterator[list[Row]]:

@@ -87,6 +87,16 @@ def test_export_writes_each_format(ready: Cli, tmp_path: Path) -> None:
     assert again.code == 2 and parquet.read_table(tmp_path / "set" / "data").num_rows == 3
 
 
+@pytest.mark.parametrize("name", ["rewards.xlsx", "rewards.json", "rewards.jsonl.gz"])
+def test_export_refuses_an_unknown_ending(ready: Cli, tmp_path: Path, name: str) -> None:
+    assert ready("jobs", "submit", "--judge", "quick").code == 0
+    for options in ((), ("--pairs",)):
+        ran = ready("jobs", "export", 1, "--out", tmp_path / name, *options)
+        assert ran.code == 2 and ".parquet" in ran.err and not (tmp_path / name).exists()
+    assert ready("jobs", "export", 1, "--out", tmp_path / name, "--format", "jsonl").code == 0
+    assert len((tmp_path / name).read_text().splitlines()) == 2
+
+
 @pytest.mark.parametrize("args", [["--format", "parquet"], ["--format", "datasets"], ["--pairs", "--long"]])
 def test_export_refuses_options_that_do_not_fit(ready: Cli, args: list[str]) -> None:
     ready("jobs", "submit", "--judge", "quick")
