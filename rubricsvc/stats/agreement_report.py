@@ -33,6 +33,7 @@ from rubricsvc.stats.agreement import (
     inter_annotator_alpha,
     levels_of,
     mean_metrics,
+    nearest_level,
 )
 from rubricsvc.stats.ranking import concordance
 
@@ -72,7 +73,7 @@ class MeanAgreement:
 
 @dataclass(frozen=True, slots=True)
 class Disagreement:
-    """A label far from the judge's value."""
+    """A label whose level is not that of the judge's verdict."""
 
     completion_id: int
     criterion: str
@@ -269,6 +270,14 @@ def _largest_disagreements(judge: Judge, rows: Iterable[JudgedLabel]) -> list[Di
             rationale=row.verdict.rationale if row.verdict else None,
         )
         for row in rows
-        if row.label.value is not None and (value := judge_value(judge, row)) is not None
+        if row.label.value is not None and (value := judge_value(judge, row)) is not None and _levels_differ(row)
     ]
     return sorted(disagreements, key=lambda one: -abs(one.label - one.judge))[:MAX_DISAGREEMENTS]
+
+
+def _levels_differ(row: JudgedLabel) -> bool:
+    """Whether label and verdict count as different levels, as in the confusion."""
+    if row.criterion is None or row.verdict is None:
+        return False
+    judge, person = nearest_level(np.array([row.verdict.value, row.label.value], float), levels_of(row.criterion.scale))
+    return bool(judge != person)

@@ -185,7 +185,7 @@ def test_estimate_metrics_without_enough_draws_has_no_interval() -> None:
     assert estimates["accuracy"].low is not None
 
 
-def test_agreement_report_lists_the_largest_disagreements_first() -> None:
+def test_agreement_report_lists_the_largest_disagreements_first_and_no_agreement() -> None:
     rows = []
     for n in range(10):
         verdict = Verdict.scored("a", 0.01 if n == 7 else 0.6, rationale="Because.")
@@ -193,7 +193,8 @@ def test_agreement_report_lists_the_largest_disagreements_first() -> None:
     report = agreement_report(JUDGE, rows, resamples=0)
     assert report.pooled.annotator_pairs == 10 and report.pooled.inter_annotator["accuracy"].value == pytest.approx(0.8)
     assert [(one.completion_id, one.annotator) for one in report.worst[:2]] == [(7, "ann"), (7, "bob")]
-    assert len(report.worst) == 20 and report.worst[0].rationale == "Because."
+    assert [(one.completion_id, one.annotator) for one in report.worst[2:]] == [(0, "bob"), (1, "bob")]
+    assert report.worst[0].rationale == "Because."
 
 
 def test_agreement_report_classifies_by_the_threshold() -> None:
