@@ -91,7 +91,7 @@ def _summary(found: JobComparison) -> dict[str, Any]:
         "mean difference (B - A)": _estimate(found.mean_difference),
         "Kendall's tau-b": _estimate(found.kendall_tau),
         "Spearman's rho": _estimate(found.spearman),
-        "tau-b within prompts": _estimate(found.kendall_tau_within_prompts),
+        "Kendall's tau-b within prompts": _estimate(found.kendall_tau_within_prompts),
         "verdicts that cross 0.5": sum(row.flips for row in found.criteria),
     }
 

@@ -42,14 +42,14 @@ class RewardChanges:
         completions: Their number.
         mean_change: Of the completions that have both rewards.
         changed_ranks: How many of the completions that have both ranks have another one; None where none has both.
-        kendall_tau: Tau-b between the two rankings, over the pairs of completions of one prompt.
+        kendall_tau_within_prompts: Tau-b between the two rankings, over the pairs of completions of one prompt.
         old_missing_verdicts: Verdicts of the old version that are not stored; `new_missing_verdicts` of the new one.
     """
 
     completions: int
     mean_change: float | None
     changed_ranks: int | None
-    kendall_tau: float | None
+    kendall_tau_within_prompts: float | None
     old_missing_verdicts: int
     new_missing_verdicts: int
     by_completion: Sequence[RewardChange]
@@ -84,7 +84,7 @@ def reward_changes(session: Session, job_id: int, old: RubricRow, new: RubricRow
         completions=len(rows),
         mean_change=fmean(changes) if (changes := [row.change for row in rows if row.change is not None]) else None,
         changed_ranks=sum(a != b for a, b in ranked) if ranked else None,
-        kendall_tau=kendall_tau(pairs),
+        kendall_tau_within_prompts=kendall_tau(pairs),
         old_missing_verdicts=sum(before[row.completion_id].missing for row in rows),
         new_missing_verdicts=sum(after[row.completion_id].missing for row in rows),
         by_completion=rows,
