@@ -43,6 +43,7 @@ def list_row(job: JobRow, outcome: JobOutcome, as_json: bool) -> dict[str, Any]:
         "name": job.name,
         "judge": job.judge.name,
         "rubrics": ", ".join(outcome.rubrics[:2]) + more,
+        "min_coverage": "" if job.min_coverage is None else job.min_coverage,
         "status": job.status,
         "done": f"{outcome.finished}/{outcome.total}",
         "mean_reward": outcome.mean_reward,

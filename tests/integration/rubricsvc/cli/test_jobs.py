@@ -457,6 +457,7 @@ def test_min_coverage_of_a_job_is_shown_and_exported(ready: Cli) -> None:
     assert first.code == 1 and "jobs rescore 1 --min-coverage" in first.err
     assert "`rubricsvc jobs retry" not in first.err
     assert (again.json["min_coverage"], again.json["rewards"], again.json["mean_reward"]) == (0.5, 1, 0.75)
+    assert "MIN_COVERAGE" in ready("jobs", "list").out
     assert "1 completion rescored without asking; 2 verdicts stored before, 0 to ask" in again.err
     (line,) = ready("jobs", "export", 2).lines
     assert (line["min_coverage"], line["coverage"], line["reward"]) == (0.5, 0.5, 0.75)
