@@ -52,7 +52,13 @@ class Completions(Noun[C]):
 
     @Method
     async def add(self, prompt_id: int, completions: Iterable[Completion | str]) -> schemas.StoredIds:
-        """Store completions of one prompt; the response has their ids in order."""
+        """Store completions of one prompt; the response has their ids in order.
+
+        Raises:
+            TypeError: ``completions`` is one text instead of several.
+        """
+        if isinstance(completions, str):
+            raise TypeError("completions is a str; expected a list, such as [text]")
         values = (Completion(text=one) if isinstance(one, str) else one for one in completions)
         items = tuple(schemas.NewCompletion(prompt_id=prompt_id, completion=value) for value in values)
         body = schemas.NewCompletions(completions=items)

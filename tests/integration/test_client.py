@@ -130,6 +130,14 @@ def test_client_methods_round_trip(client: Client) -> None:
     assert [row.label for row in client.labels.page(annotator="ann").data] == [label]
 
 
+def test_client_rejects_one_text_as_completions(client: Client) -> None:
+    with pytest.raises(TypeError):
+        client.completions.add(client.prompts.add("Why?").id, "one text")
+    with pytest.raises(TypeError):
+        client.score("Why?", RUBRIC, "one text", JUDGE)
+    assert client.completions.page().data == ()
+
+
 def test_client_rejects_invalid_key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RUBRICSVC_API_KEY", "rsv_1\n")
     with pytest.raises(InvalidError, match="RUBRICSVC_API_KEY"):
