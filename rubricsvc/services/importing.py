@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from rubricsvc import formats
 from rubricsvc.core.rubric import check_min_coverage
 from rubricsvc.core.strict_json import MAX_VALUES
-from rubricsvc.errors import InvalidError, NotFoundError
+from rubricsvc.errors import ConflictError, InvalidError, NotFoundError
 from rubricsvc.formats import completions as completion_lines
 from rubricsvc.formats import labels as label_lines
 from rubricsvc.formats.errors import FileErrors, file_error
@@ -109,7 +109,7 @@ def import_file(
         InvalidFileError: the file is invalid, or refers to prompts, completions or rubrics that do not exist.
         InvalidError: the format is unknown, ``rubric_name`` is given for several rubrics, or ``min_coverage`` is not in
             [0, 1].
-        ConflictError: a person's label differs from an earlier one, and ``replace_labels`` is not set.
+        ConflictError: a person's label in a record differs from an earlier one, and ``replace_labels`` is not set.
     """
     check_min_coverage(min_coverage)
     importer = _Importer(session, file, skip_invalid, replace_labels, min_coverage)
@@ -178,6 +178,7 @@ class _Importer:
         self._prompt_refs: dict[int | str, int] = {}
         self._completion_refs: dict[tuple[int | str, str], list[tuple[int, int]]] = {}
         self._labels: list[tuple[int, int, Label]] = []  # (index of the completion, rubric id, label)
+        self._hints: list[str] = []  # at most one, in place of the usual one
         self._named_rubrics: dict[int, int] = {}  # rubric id by index of the completion
 
     def records(
@@ -239,8 +240,10 @@ class _Importer:
                     raise InvalidError(f"{message}: name it by its digest, as rubric", path="rubric_digest")
                 label = (self._completion_of(line), rubric_id, _resolve(line, rubric))
                 self.result.label_ids += labels.add_many(self.session, [label], replace=self.replace_labels)
-            except (NotFoundError, InvalidError) as error:
+            except (NotFoundError, InvalidError, ConflictError) as error:
                 path = (error.path,) if error.path else ()
+                if isinstance(error, ConflictError):
+                    self._hints = [error.hint]
                 self.file.errors.add(location.error(error.code, str(error), path))
 
     def finish(self, kind: str) -> ImportResult:
@@ -251,7 +254,7 @@ class _Importer:
         """
         result = self.result
         if not self.skip_invalid:
-            self.file.errors.raise_if_any()
+            self.file.errors.raise_if_any(*self._hints)
         errors = self.file.errors
         result.skipped, result.skipped_count, result.skipped_records = errors.errors, errors.count, errors.invalid
         if (kind == COMPLETIONS and not result.completions) or (kind == LABELS and not result.label_ids):

@@ -81,6 +81,19 @@ def test_import_file_replaces_labels_on_request(db: Database, path: Path) -> Non
     assert run(db, path, other, replace_labels=True).label_ids == [1]
 
 
+def test_import_file_reports_contradicting_labels_with_all_other_errors(db: Database, path: Path) -> None:
+    run(db, path, RECORD)
+    line = '{"completion_id": 1, "rubric": "q", "criterion": "c1", "annotator": "ann", "value": 1}\n'
+    eve, missing = line.replace('"ann"', '"eve"'), line.replace('"completion_id": 1', '"completion_id": 9')
+    lines = [line, line.replace('"value": 1', '"value": 0'), missing, eve, eve.replace('"value": 1', '"value": 0.5')]
+    with pytest.raises(InvalidFileError) as caught:
+        run(db, path, "".join(lines))
+    assert [(e.line, e.code) for e in caught.value.errors] == [(2, "conflict"), (3, "not_found"), (5, "conflict")]
+    assert "--replace" in caught.value.hint
+    result = run(db, path, "".join(lines), skip_invalid=True)
+    assert (result.new["labels"], result.skipped_records) == (1, 3)
+
+
 def test_import_file_names_one_rubric_only(db: Database, path: Path) -> None:
     assert run(db, path, RECORD, rubric_name="mine").rubric_ids == [1]
     with pytest.raises(InvalidError) as caught:
