@@ -91,9 +91,9 @@ class _Client(Noun[C]):
     async def score(
         self,
         prompt: Prompt | str,
-        rubric: Rubric,
+        rubric: Rubric | int | str,
         completions: Sequence[Completion | str],
-        judge: Judge | str,
+        judge: Judge | int | str,
         *,
         min_coverage: float | None = None,
         timeout: float | None = WAIT_SECONDS,
@@ -101,16 +101,18 @@ class _Client(Noun[C]):
     ) -> list[Item]:
         """Store the values, score them in a job, `wait` for it, and return one item per completion, in order.
 
-        ``judge`` is a judge, or the name of a stored one. ``min_coverage`` is used instead of the rubric's own.
+        ``rubric`` and ``judge`` are values to store, or refer to stored ones as in `Jobs.submit`.
+        ``min_coverage`` is used instead of the rubric's own.
 
         Raises:
             TimeoutError: the job is not finished after ``timeout`` seconds (None: no limit). It goes on.
         """
         prompt_id = (await Prompts.add(self.prompts, prompt)).id
-        rubric_id = (await Rubrics.add(self.rubrics, rubric, f"rubric-{rubric.digest[:12]}")).id
+        if isinstance(rubric, Rubric):
+            rubric = (await Rubrics.add(self.rubrics, rubric, f"rubric-{rubric.digest[:12]}")).id
         judge_ref = (await Judges.add(self.judges, judge)).id if isinstance(judge, Judge) else judge
         ids = (await Completions.add(self.completions, prompt_id, completions)).ids
-        pairs = [(id_, rubric_id) for id_ in dict.fromkeys(ids)]
+        pairs = [(id_, rubric) for id_ in dict.fromkeys(ids)]
         job = await Jobs.submit(self.jobs, judge_ref, pairs, min_coverage=min_coverage)
         await _Client.wait(self, job.id, timeout, on_progress)
         items: dict[int, Item] = {}

@@ -130,6 +130,14 @@ def test_client_methods_round_trip(client: Client) -> None:
     assert [row.label for row in client.labels.page(annotator="ann").data] == [label]
 
 
+@pytest.mark.parametrize("ref", ["support", "support@1", 1])
+def test_client_score_takes_stored_rubric(client: Client, worker: Any, ref: int | str) -> None:
+    client.rubrics.add(RUBRIC, "support")
+    client.judges.add(JUDGE)
+    (item,) = client.score("Why?", ref, ["It says a."], judge=1)
+    assert (item.rubric_id, item.state) == (1, "done")
+
+
 def test_client_rejects_one_text_as_completions(client: Client) -> None:
     with pytest.raises(TypeError):
         client.completions.add(client.prompts.add("Why?").id, "one text")
