@@ -16,6 +16,7 @@ from tempfile import TemporaryDirectory
 from typing import Annotated, Any, TextIO
 
 import typer
+from typer.core import TyperGroup
 
 from rubricsvc.errors import ConflictError, NotFoundError
 
@@ -39,9 +40,18 @@ _WIDTH_WITHOUT_TERMINAL = 100_000
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2066-\u2069]")
 
 
+class _Group(TyperGroup):
+    """A group whose help has the whole first sentence of each command, wrapped."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """List the commands."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, one.get_short_help_str(1000)) for name, one in self.commands.items()])
+
+
 def group(help: str) -> typer.Typer:
     """Return an empty group of commands."""
-    return typer.Typer(help=help, no_args_is_help=True)
+    return typer.Typer(cls=_Group, help=help, no_args_is_help=True)
 
 
 def echo(text: str) -> None:

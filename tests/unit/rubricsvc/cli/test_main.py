@@ -83,6 +83,14 @@ def test_commands_describe_themselves(name: str) -> None:
         assert verb.help, f"{name} {verb.name} has no description"
 
 
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_of_a_group_cuts_no_description(cli: Cli, name: str) -> None:
+    verbs = getattr(load(name), "commands", {})
+    shown = " ".join(cli(name, "--help").out.split())
+    for verb, command in verbs.items():
+        assert f" {verb} {command.get_short_help_str(1000)}" in shown
+
+
 def test_version_is_printed(cli: Cli) -> None:
     assert cli("--version").out.startswith("rubricsvc 0.")
 
