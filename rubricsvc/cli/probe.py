@@ -122,7 +122,7 @@ def _warn(judge: Judge, result: Probe) -> None:
     failed = {vote.by: vote for verdict in result.verdicts for vote in verdict.votes if vote.outcome == "failed"}
     for by, vote in failed.items():
         echo(f"warning: {by} of {judge.name} failed: {vote.reason}: {vote.detail or ''}")
-    if result.passed:
+    if result.passed and not result.is_close:
         return
     if any(leaf.model == EMBEDDED for leaf in judge.leaf_judges):
         hint = "the embedded model is for trying things out; score with a real model"
@@ -130,10 +130,12 @@ def _warn(judge: Judge, result: Probe) -> None:
         hint = FIXES[problem.reason] if problem.reason else _OTHER_HINT
     else:
         hint = f"{_OTHER_HINT}; `rubricsvc judges audit {judge.name}` and `judges agreement` measure more"
-    if result.difference is None:
+    values = f"{_value(result.met)} for what is met, {_value(result.not_met)} for what is not"
+    if result.is_close:
+        echo(f"warning: {judge.name} tells the criteria apart by its threshold alone: {values}")
+    elif result.difference is None:
         echo(f"warning: {judge.name} answers, but without a verdict: {_problem(result)}")
     else:
-        values = f"{_value(result.met)} for what is met, {_value(result.not_met)} for what is not"
         echo(f"warning: {judge.name} does not tell a met criterion from one that is not: {values}")
     echo(f"hint: {hint}")
 

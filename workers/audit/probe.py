@@ -50,6 +50,19 @@ class Probe:
         return self.met.value - self.not_met.value
 
     @property
+    def probability_difference(self) -> float | None:
+        """P(yes) of the met criterion less that of the other; None where one of them has no probability."""
+        if self.met.probability is None or self.not_met.probability is None:
+            return None
+        return self.met.probability - self.not_met.probability
+
+    @property
+    def is_close(self) -> bool:
+        """Whether a threshold tells criteria apart whose probabilities are nearly the same."""
+        difference = self.probability_difference
+        return self.passed and difference is not None and difference < MIN_DIFFERENCE
+
+    @property
     def passed(self) -> bool:
         """Whether the judge tells the criteria apart."""
         return self.difference is not None and self.difference >= MIN_DIFFERENCE

@@ -318,6 +318,21 @@ def test_add_warns_of_a_judge_that_agrees_with_everything(cli: Cli, mode: str) -
     assert "warning: yes" in probed.err
 
 
+def test_probe_warns_of_probabilities_that_only_a_threshold_separates(cli: Cli) -> None:
+    def judge(number: int, body: dict[str, Any]) -> ScriptedReply:
+        return labels(Yes=0.51, No=0.49) if "greets" in str(body) else labels(Yes=0.43, No=0.57)
+
+    with scripted_server(judge) as server:
+        fields = {"name": "near", "model": "m", "threshold": 0.5, "endpoint": {"base_url": server.url}}
+        ran = cli("judges", "add", "-f", "-", stdin=json.dumps(fields))
+        assert ran.code == 0 and "warning: near" in ran.err and "hint: " in ran.err
+        probed = cli("judges", "probe", "near", "--json")
+        assert (probed.code, probed.json["told_apart"], probed.json["difference"]) == (0, True, 1.0)
+        assert "warning: near" in probed.err
+        server.script = sees_greetings
+        assert "warning" not in cli("judges", "probe", "near").err
+
+
 def test_add_warns_of_a_judge_that_copies_the_template(cli: Cli) -> None:
     copied = written("met") | {"rationale": "your reasons in one or two sentences"}
     with scripted_server(text_reply(json.dumps(copied))) as server:
