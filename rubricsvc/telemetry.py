@@ -32,11 +32,21 @@ _VERBOSE_LIBRARIES = ("alembic", "asyncio", "httpx", "httpx2", "openai", "urllib
 def configure(level: str = "INFO", *, human: bool | None = None) -> None:
     """Send all log records of this process, structlog's and stdlib's, to stderr.
 
-    ``human`` gives readable lines instead of JSON; by default on a terminal.
+    ``human`` gives readable lines instead of JSON; by default on a terminal. Those of a command, which sets it, have
+    neither time nor logger.
     """
+    brief = human is True
     human = sys.stderr.isatty() if human is None else human
     render: list[structlog.typing.Processor] = (
-        [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback)]
+        [
+            *[_without_origin] * brief,
+            structlog.dev.ConsoleRenderer(
+                colors=sys.stderr.isatty(),
+                exception_formatter=structlog.dev.plain_traceback,
+                pad_level=not brief,
+                pad_event_to=0 if brief else 30,
+            ),
+        ]
         if human
         else [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(ensure_ascii=False)]
     )
@@ -64,6 +74,11 @@ def configure(level: str = "INFO", *, human: bool | None = None) -> None:
         wrapper_class=structlog.stdlib.BoundLogger,
         cache_logger_on_first_use=False,
     )
+
+
+def _without_origin(_logger: object, _method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
+    """Leave out the time and the logger."""
+    return {name: value for name, value in event.items() if name not in ("timestamp", "logger")}
 
 
 class Metrics:

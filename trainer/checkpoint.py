@@ -87,6 +87,32 @@ def steps(out: Path) -> list[int]:
     return sorted(int(name[1]) for name in names if name)
 
 
+def check_folder(out: Path, *, resume: bool) -> None:
+    """Check that ``out`` holds a run if one is to be resumed, and no checkpoint otherwise.
+
+    Raises:
+        NotFoundError: there is no run to resume.
+        ConflictError: there is one already.
+    """
+    if resume and not (out / "config.json").is_file() and not steps(out):
+        raise NotFoundError(f"no training run in {out}", hint="start without --resume")
+    if not resume and steps(out):
+        hint = "resume it (--resume), or choose another `out`"
+        raise ConflictError(f"{out} holds a training run already", hint=hint)
+
+
+def is_finished(out: Path, step: int) -> bool:
+    """Return whether the newest checkpoint is intact, and of this step or a later one."""
+    saved = steps(out)
+    if not saved or saved[-1] < step:
+        return False
+    try:
+        _verify(folder(out, saved[-1]))
+    except (OSError, ValueError):
+        return False
+    return True
+
+
 def folder(out: Path, step: int) -> Path:
     """Return the folder of the checkpoint after ``step`` steps."""
     return out / "checkpoints" / f"step-{step:06d}"
@@ -134,8 +160,9 @@ def resume(config: TrainConfig, optimizer: MasterAdamW, identity: Identity) -> i
         ConflictError: the run was saved with another configuration or other data.
         InvalidError: no checkpoint is intact, or they belong to another model.
     """
-    if config.out is None or (not (config.out / "config.json").is_file() and not steps(config.out)):
-        raise NotFoundError(f"no training run in {config.out}", hint="start without --resume")
+    if config.out is None:
+        raise NotFoundError("a run without `out` cannot be resumed", hint="set `out`")
+    check_folder(config.out, resume=True)
     damaged: dict[int, Exception] = {}
     for step in reversed(steps(config.out)):
         try:

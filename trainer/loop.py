@@ -29,7 +29,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rubricsvc.errors import ConflictError, InvalidError, UnavailableError
+from rubricsvc.errors import InvalidError, UnavailableError
 from trainer import checkpoint, metrics
 from trainer.algorithms import grpo
 from trainer.config import TrainConfig
@@ -105,9 +105,8 @@ def train(
 def _check_start(policy: Policy, tasks: Sequence[Task], config: TrainConfig, resume: bool) -> None:
     if not tasks:
         raise InvalidError("there are no tasks to train on", hint="give prompts with rubrics")
-    if config.out and not resume and checkpoint.steps(config.out):
-        hint = "resume it (--resume), or choose another `out`"
-        raise ConflictError(f"{config.out} holds a training run already", hint=hint)
+    if config.out:
+        checkpoint.check_folder(config.out, resume=resume)
     for task in tasks:
         policy.token_ids(task.prompt, config.sampling.max_new_tokens)
 

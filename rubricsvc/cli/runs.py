@@ -56,6 +56,10 @@ def start(
     telemetry.configure("WARNING", human=True)
 
     loaded = load_config(config)
+    if _is_finished(loaded, resume):
+        show(_summary(loaded.out), as_json)
+        echo(f"{loaded.out} has all {counted(loaded.steps, 'step')} already; to continue, raise `steps` in {config}")
+        return
     judge, audit, repeatability = _judge(loaded)
     run = loaded.model_copy(update={"judge": judge})
     tasks = _tasks(run)
@@ -88,6 +92,14 @@ def start(
     if history.stopped:
         echo(f"stopped; continue with: rubricsvc runs start {config} --resume")
         raise typer.Exit(INTERRUPTED)
+
+
+def _is_finished(config: RunConfig, resume: bool) -> bool:
+    """Check the folder of the run before anything is loaded; return whether the run to resume has all its steps."""
+    from trainer import checkpoint
+
+    checkpoint.check_folder(config.out, resume=resume)
+    return resume and _is_run(config.out) and checkpoint.is_finished(config.out, config.steps)
 
 
 @app.command("show")

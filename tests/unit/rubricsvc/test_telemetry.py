@@ -90,7 +90,7 @@ def test_log_to_a_terminal_is_text(said: Callable[[], str]) -> None:
     except ValueError:
         structlog.get_logger("x").exception("failed", job_id=3)
     words = said()
-    assert "failed" in words
+    assert "failed" in words and "[x]" not in words and words.startswith("[error]")
     assert "ValueError: broken" in words
     assert secret not in words
     with pytest.raises(json.JSONDecodeError):

@@ -62,7 +62,10 @@ def test_runs_start_show_list_and_resume(cli: Cli, config: Path, tmp_path: Path)
 
     again = cli("runs", "start", config)
     assert again.code == 2
-    assert "--resume" in again.err
+    assert "--resume" in again.err and "train" not in again.err.splitlines()[0].split()
+    finished = cli("runs", "start", config, "--resume", "--json")
+    assert (finished.code, finished.json["steps"]) == (0, 3)
+    assert "resume training" not in finished.err
     config.write_text(CONFIG.replace("steps = 3", "steps = 4"))
     resumed = cli("runs", "start", config, "--resume", "--json")
     assert (resumed.code, resumed.json["steps"]) == (0, 4)
