@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import datetime
 from typing import Annotated, Any, Generic, Literal, Self, TypeVar
 
@@ -284,6 +285,10 @@ class Page(Wire, Generic[Data]):
 
     data: tuple[Data, ...]
     next: int | None
+
+    def __iter__(self) -> Iterator[Data]:  # type: ignore[override]  # pydantic's yields fields
+        """Iterate over the rows of this page."""
+        return iter(self.data)
 
 
 class Alive(Wire):

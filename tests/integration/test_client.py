@@ -152,6 +152,13 @@ def test_client_rejects_invalid_key(monkeypatch: pytest.MonkeyPatch) -> None:
         Client()
 
 
+def test_client_page_iterates_over_its_rows(client: Client) -> None:
+    prompt = client.prompts.add("Why?")
+    client.completions.add(prompt.id, ["one", "two", "three"])
+    page = client.completions.page(limit=2)
+    assert [row.completion.text for row in page] == ["one", "two"] and page.next == 2
+
+
 def test_client_iterate_reads_all_pages(client: Client) -> None:
     prompt = client.prompts.add("Why?")
     client.completions.add(prompt.id, [f"answer {n}" for n in range(7)])

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from rubricsvc.cli.main import COMMANDS, load
+from rubricsvc.client import Client
+from rubricsvc.client.transport import Method, Noun
 from rubricsvc.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -68,6 +70,19 @@ def test_readme_python_blocks_run() -> None:
     exec("\n".join(setup), scope)
     assert eval(first.split("#")[0], scope) == pytest.approx(0.1333, abs=1e-4)
     assert eval(second.split("#")[0], scope) is None
+
+
+def test_client_page_lists_every_method() -> None:
+    page = (ROOT / "docs" / "client.md").read_text(encoding="utf-8")
+    listed = re.findall(r"^\| `client\.([\w.]+)\(", page, re.M)
+    with Client() as client:
+        nouns = {name: value for name, value in vars(client).items() if isinstance(value, Noun) and value is not client}
+    methods = [f"{name}.{method}" for name, noun in nouns.items() for method in _methods(type(noun))]
+    assert sorted(listed) == sorted([*methods, *_methods(Client), "iterate", "close"])
+
+
+def _methods(noun: type) -> list[str]:
+    return [name for base in noun.__mro__ for name, value in vars(base).items() if isinstance(value, Method)]
 
 
 def test_settings_page_lists_every_setting_with_its_default() -> None:
