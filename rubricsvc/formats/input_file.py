@@ -133,7 +133,9 @@ class InputFile:
                 documents = yaml_records.read(self._text(stream), self.name, self.max_values)
             for number, (data, location, errors) in enumerate(documents, start=1):
                 self._check_records(number)
-                yield Entry(data, location, stem if number == 1 else f"{stem}-{number}", number, errors)
+                yield Entry(
+                    data, location, stem if number == 1 else f"{stem}-{number}", number, errors, is_csv=kind == "csv"
+                )
 
     def _check_lines(self, stream: io.BufferedReader[Any]) -> None:
         if self.max_records is not None:

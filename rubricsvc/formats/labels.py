@@ -1,4 +1,4 @@
-"""Labels without records: JSONL, one a line, of completions and rubrics that are in the database.
+"""Labels without records: JSONL, YAML or CSV, one a line, of completions and rubrics that are in the database.
 
 A line has ``completion_id`` (a number is an id in the database; a text is the id that it came with, of the prompt
 ``prompt_id``), ``rubric`` (id, name, name@version or digest), ``criterion`` (a key, or ``overall``), ``annotator``,
@@ -44,6 +44,8 @@ def matches(first: Any) -> bool:
 def read(entry: Entry) -> Iterator[tuple[LabelLine, Location]]:
     """Yield the label; what is wrong with it is added to the entry."""
     data = entry.mapping(FIELDS)
+    if entry.is_csv and "prompt_id" not in data and (id_ := data.get("completion_id", "")).isdecimal():
+        data = data | {"completion_id": int(id_)}
     if "value" not in data:
         entry.add("missing", "is missing; write null if the person could not tell", ("value",))
     if ("prompt_digest" in data) != ("completion_digest" in data):

@@ -7,17 +7,19 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from rubricsvc.core.base import Value
+from rubricsvc.core.base import UnitInterval, Value
 from rubricsvc.core.label import Label
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric, level_value
 from rubricsvc.core.validation_messages import FieldPath, describe, field_messages, unknown_field
+from rubricsvc.errors import InvalidError
 from rubricsvc.formats.errors import FieldError, InvalidFileError, Location
 
 Model = TypeVar("Model", bound=BaseModel)
 Text = Annotated[str, Field(min_length=1)]
+_CELL: TypeAdapter[float | None] = TypeAdapter(UnitInterval | None)
 
 RubricCheck = Callable[[Rubric], None]
 """Raises InvalidError, with a ``path``, for a rubric with an unknown check or invalid arguments."""
@@ -30,7 +32,10 @@ class ForeignModel(BaseModel):
 
 
 class GivenLabel(Value):
-    """A label as it was written. With a ``level`` it has no value yet: the scale defines the value of its levels."""
+    """A label as it was written. With a ``level`` it has no value yet: the scale defines the value of its levels.
+
+    A text that is no level may be any other value, as JSON: the cells of CSV are texts.
+    """
 
     label: Label
     level: str | None = None
@@ -43,7 +48,14 @@ class GivenLabel(Value):
         """
         if self.level is None:
             return self.label
-        value = level_value(criterion.scale if criterion else None, self.level)
+        value: float | None
+        try:
+            value = level_value(criterion.scale if criterion else None, self.level)
+        except InvalidError as unknown:
+            try:
+                value = _CELL.validate_json(self.level.strip().casefold())
+            except ValueError:
+                raise unknown from None
         return self.label.model_copy(update={"value": value})
 
 
@@ -73,7 +85,8 @@ class Entry:
     """One record of a file: its ``data``, where it is, and the ``errors`` in it.
 
     ``number`` counts the records of the file from 1; ``name`` is the stem of the file's name, with the number behind it
-    from the second record on. ``check`` is called with the rubric; ``faulty`` has the paths of the fields with errors.
+    from the second record on. In CSV all values are texts (``is_csv``). ``check`` is called with the rubric;
+    ``faulty`` has the paths of the fields with errors.
     """
 
     data: Any
@@ -83,6 +96,7 @@ class Entry:
     errors: list[FieldError] = field(default_factory=list)
     check: RubricCheck | None = None
     faulty: set[FieldPath] = field(default_factory=set)
+    is_csv: bool = False
 
     def add(self, code: str, message: str, path: FieldPath = ()) -> None:
         """Add an error in the field ``path``."""

@@ -227,6 +227,23 @@ def test_import_of_a_record_with_a_rubric_that_does_not_fit(
     assert ran.code == 0 and (ran.json["new"]["labels"], ran.json["skipped_records"]) == (1, 1)
 
 
+def test_import_reads_labels_from_csv(cli: Cli, tmp_path: Path) -> None:
+    """Cells are texts: a level comes before a number, digits without a prompt are an id in the database."""
+    criteria = [*RECORD["criteria"], {"text": "Is short.", "scale": {"1": 0, "3": 0.5, "5": 1}}]  # type: ignore[misc]
+    assert cli("rubrics", "import", "-", stdin=json.dumps(RECORD | {"criteria": criteria, "labels": {}})).code == 0
+    rows = ["c1,1", "c1,0.25", "c1,TRUE", "c1,null", "c2,half", "c3,1", "c3,0.5"]
+    lines = [f"1,sky,{row},person {n}" for n, row in enumerate(rows)]
+    path = tmp_path / "lab.csv"
+    path.write_text("\n".join(["completion_id,rubric,criterion,value,annotator", *lines]))
+    ran = cli("labels", "import", path)
+    assert ran.code == 0, ran.err
+    values = [row["value"] for row in cli("labels", "list", "--json").lines]
+    assert values == [1.0, 0.25, 1.0, None, 0.5, 0.0, 0.5]
+    path.write_text("completion_id,rubric,criterion,value,annotator\n1,sky,c1,2,ann\n1,sky,c1,[1],ann\n")
+    ran = cli("labels", "import", path)
+    assert ran.code == 2 and "lab.csv:2: value: " in ran.err and "lab.csv:3: value: " in ran.err, ran.err
+
+
 def test_import_accepts_the_ids_of_the_file(cli: Cli) -> None:
     record = RECORD | {"completions": [{"text": "Air scatters.", "id": "a"}, {"text": "The sea.", "id": "7"}]}
     record = {key: value for key, value in record.items() if key != "labels"}
