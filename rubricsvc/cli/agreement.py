@@ -105,8 +105,9 @@ def _print_report(report: AgreementReport) -> None:
         for one in report.worst:
             criterion, annotator = shorten(one.criterion, 40), shorten(one.annotator, 20)
             reason = shorten(one.rationale or one.note or "-", 60)
-            rows.append([one.completion_id, criterion, annotator, one.label, one.judge, reason])
-        print_table(("completion", "criterion", "annotator", "label", "judge", "reason"), rows)
+            ids = (one.completion_id, one.completion_external_id or "")
+            rows.append([*ids, criterion, annotator, one.label, one.judge, reason])
+        print_table(("completion", "external_id", "criterion", "annotator", "label", "judge", "reason"), rows)
     if report.pooled.pairs < MIN_PAIRS:
         echo(f"hint: import more labels with `rubricsvc labels import FILE`; estimates need {MIN_PAIRS} or more")
 

@@ -65,7 +65,7 @@ def _print(found: JobComparison) -> None:
             echo(f"… and {len(found.criteria) - MOST_ROWS} more criteria; --json prints all")
     if found.moved:
         print_data("\nMoved most:")
-        headings = [found.paired_by, "policy", "a", "b", "difference", "criteria", "prompt"]
+        headings = [found.paired_by, "external_id", "policy", "a", "b", "difference", "criteria", "prompt"]
         print_table(headings, [_moved_cells(row) for row in found.moved])
     for hint in _hints(found):
         echo(f"hint: {hint}")
@@ -115,9 +115,12 @@ def _criterion_cells(row: CriterionComparison) -> list[Any]:
 
 def _moved_cells(row: Moved) -> list[Any]:
     criteria = ", ".join(f"{one.criterion} {one.change:+.3f}" for one in row.criteria)
-    entity = row.completion_id if row.completion_id is not None else row.prompt_id
+    entity, external_id = row.completion_id, row.completion_external_id
+    if entity is None:
+        entity, external_id = row.prompt_id, row.prompt_external_id
     policies = ", ".join(policy for policy in row.policies if policy)
-    return [entity, policies, row.reward_a, row.reward_b, cell(row.difference), criteria, shorten(row.prompt, 60)]
+    rewards = (row.reward_a, row.reward_b, cell(row.difference))
+    return [entity, external_id or "", policies, *rewards, criteria, shorten(row.prompt, 60)]
 
 
 def _hints(found: JobComparison) -> Iterator[str]:

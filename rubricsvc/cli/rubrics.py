@@ -209,8 +209,8 @@ def _print_reward_changes(
     if as_json:
         print_json(data)
         return
-    rows = data.pop("by_completion")
-    show_list(sorted(rows, key=lambda row: -abs(row["change"] or 0.0))[:MOST_ROWS])
+    rows = sorted(data.pop("by_completion"), key=lambda row: -abs(row["change"] or 0.0))
+    show_list(row | {"completion_external_id": row["completion_external_id"] or ""} for row in rows[:MOST_ROWS])
     if len(rows) > MOST_ROWS:
         echo(f"… and {len(rows) - MOST_ROWS} more; --json prints all")
     show(data)

@@ -69,7 +69,9 @@ class Moved(Value):
     """A completion (or prompt) whose reward differs, with the criteria that changed it most."""
 
     completion_id: int | None = Field(description="Null where prompts are paired.")
+    completion_external_id: str | None = Field(description="The id that the completion came with, if any.")
     prompt_id: int
+    prompt_external_id: str | None = Field(description="The id that the prompt came with, if any.")
     policies: tuple[str, ...]
     prompt: str = Field(description="The beginning of the prompt.")
     rubric: str

@@ -50,6 +50,7 @@ class JudgedLabel:
     criterion: Criterion | None
     verdicts: Mapping[str, Verdict]
     reward: float | None = None
+    completion_external_id: str | None = None
 
     @property
     def question(self) -> str:

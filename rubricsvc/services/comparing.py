@@ -13,7 +13,7 @@ from rubricsvc.core.job_comparison import ComparedJob, Difference, JobComparison
 from rubricsvc.errors import InvalidError, UnavailableError
 from rubricsvc.services.criterion_changes import LoadRubric, compare_criteria, largest_changes
 from rubricsvc.services.pairing import RewardedPair, ScoredUnit, UnitPair, by_entity, pairs_of, rewarded
-from rubricsvc.store import items, jobs, prompts, rubrics
+from rubricsvc.store import completions, items, jobs, prompts, rubrics
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
@@ -153,12 +153,16 @@ def _moved(
     min_coverage: tuple[float | None, float | None],
 ) -> tuple[Moved, ...]:
     furthest = sorted((pair for pair in pairs if pair.difference), key=lambda pair: -abs(pair.difference))[:MOST_MOVED]
+    stored_prompts = {pair.prompt_id: prompts.get(session, pair.prompt_id) for pair in furthest}
+    paired = completions.many(session, [pair.a.entity for pair in furthest] if by == "completion" else ())
     return tuple(
         Moved(
             completion_id=pair.a.entity if by == "completion" else None,
+            completion_external_id=paired[pair.a.entity][1].id if by == "completion" else None,
             prompt_id=pair.prompt_id,
+            prompt_external_id=stored_prompts[pair.prompt_id].external_id,
             policies=tuple(dict.fromkeys(item.policy for one in pair.sides for item in one.items)),
-            prompt=" ".join(prompts.get(session, pair.prompt_id).value.text[: 2 * PROMPT_CHARS].split())[:PROMPT_CHARS],
+            prompt=" ".join(stored_prompts[pair.prompt_id].value.text[: 2 * PROMPT_CHARS].split())[:PROMPT_CHARS],
             rubric=pair.b.rubric,
             reward_a=pair.reward_a,
             reward_b=pair.reward_b,

@@ -76,6 +76,7 @@ class Disagreement:
     """A label whose level is not that of the judge's verdict."""
 
     completion_id: int
+    completion_external_id: str | None
     criterion: str
     annotator: str
     label: float
@@ -262,6 +263,7 @@ def _largest_disagreements(judge: Judge, rows: Iterable[JudgedLabel]) -> list[Di
     disagreements = [
         Disagreement(
             completion_id=row.completion_id,
+            completion_external_id=row.completion_external_id,
             criterion=row.label.criterion,
             annotator=row.label.annotator,
             label=row.label.value,

@@ -51,18 +51,19 @@ def judged_labels(session: Session, judge_id: int, *, job_id: int | None = None)
     label is returned as one of the rubric under which the judge was last asked this question about the completion. If a
     person labelled a question under several rubrics, the newest label counts.
     """
-    query = select(LabelRow, CompletionRow.prompt_id).join(CompletionRow, CompletionRow.id == LabelRow.completion_id)
+    columns = (CompletionRow.prompt_id, CompletionRow.content["id"].as_string())
+    query = select(LabelRow, *columns).join(CompletionRow, CompletionRow.id == LabelRow.completion_id)
     if job_id is not None:
         query = query.where(LabelRow.completion_id.in_(select(ItemRow.completion_id).where(ItemRow.job_id == job_id)))
-    rows = [(row, prompt_id) for row, prompt_id in session.execute(query.order_by(LabelRow.id))]
+    rows = session.execute(query.order_by(LabelRow.id)).all()
     versions = _versions(session, judge_id)
     judged = _newest_items(session, judge_id, job_id, versions)
-    matches = {row.id: _match(row, versions[row.rubric_id], judged[row.completion_id]) for row, _ in rows}
+    matches = {row.id: _match(row, versions[row.rubric_id], judged[row.completion_id]) for row, *_ in rows}
     item_ids = {match[0].item_id for match in matches.values() if match}
     found = {id_: {one.criterion: one for one in each} for id_, each in verdicts.for_items(session, item_ids).items()}
-    superseded = _superseded((row for row, _ in rows), versions)
+    superseded = _superseded((row for row, *_ in rows), versions)
     labels = []
-    for row, prompt_id in rows:
+    for row, prompt_id, external_id in rows:
         match = matches[row.id]
         if row.id in superseded or (match is None and job_id is not None):
             continue
@@ -76,6 +77,7 @@ def judged_labels(session: Session, judge_id: int, *, job_id: int | None = None)
                 criterion=version.rubric.by_key.get(key),
                 verdicts=found.get(match[0].item_id, {}) if match else {},
                 reward=match[0].reward if match else None,
+                completion_external_id=external_id,
             )
         )
     return labels

@@ -22,10 +22,12 @@ from workers.scoring.questions import group_questions
 class RewardChange:
     """One completion under both versions. Ranks are among the job's completions of the prompt, 1 for the best.
 
-    ``change`` is the new reward less the old one, to 12 decimals.
+    ``completion_external_id`` is the id that the completion came with, ``change`` the new reward less the old one, to
+    12 decimals.
     """
 
     completion_id: int
+    completion_external_id: str | None
     prompt_id: int
     old_reward: float | None
     new_reward: float | None
@@ -77,7 +79,7 @@ def reward_changes(session: Session, job_id: int, old: RubricRow, new: RubricRow
         first, second = ([rewards[id_].value for id_ in ids] for rewards in (before, after))
         for id_, a, b, rank_a, rank_b in zip(ids, first, second, ranks(first), ranks(second), strict=True):
             change = round(b - a, 12) + 0.0 if a is not None and b is not None else None  # + 0.0: no -0.0
-            rows.append(RewardChange(id_, prompt_id, a, b, rank_a, rank_b, change))
+            rows.append(RewardChange(id_, before[id_].external_id, prompt_id, a, b, rank_a, rank_b, change))
         pairs.append([(a, b) for a, b in zip(first, second, strict=True) if a is not None and b is not None])
     ranked = [(row.old_rank, row.new_rank) for row in rows if None not in (row.old_rank, row.new_rank)]
     return RewardChanges(
@@ -92,6 +94,7 @@ def reward_changes(session: Session, job_id: int, old: RubricRow, new: RubricRow
 
 
 class _StoredReward(NamedTuple):
+    external_id: str | None
     prompt_id: int
     value: float | None
     missing: int
@@ -114,9 +117,10 @@ def _stored_rewards(session: Session, job_id: int, row: RubricRow, other: Rubric
     known = verdicts.known(session, [(id_, questions[prompt_id]) for id_, (prompt_id, _) in rows.items()])
     return {
         id_: _StoredReward(
+            completion.id,
             prompt_id,
             reward_or_null(rubric, answered.values(), min_coverage=job.min_coverage).value,
             len(rubric.criteria) - len(answered),
         )
-        for (id_, (prompt_id, _)), answered in zip(rows.items(), known, strict=True)
+        for (id_, (prompt_id, completion)), answered in zip(rows.items(), known, strict=True)
     }

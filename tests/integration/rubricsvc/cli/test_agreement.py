@@ -42,7 +42,7 @@ def labelled(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cli:
             "id": f"q{n}",
             "prompt": f"Question {n}?",
             "criteria": [{"key": "good", "text": "Is good."}],
-            "completions": ["This looks good." if looks else "This looks bad."],
+            "completions": [{"id": f"own{n}", "text": "This looks good." if looks else "This looks bad."}],
             "labels": {"good": {"ann": good, "bob": good if n % 10 else 1 - good}, "overall": {"ann": 0.25 + good / 2}},
         }
         lines.append(json.dumps(record))
@@ -98,6 +98,8 @@ def test_agreement_and_calibrate_print_tables(labelled: Cli) -> None:
         "METRIC",
         "n/a: pearson, spearman, kendall",
         "ANNOTATOR",
+        "EXTERNAL_ID",
+        " own",
         "(columns)",
     ):
         assert word in ran.out, word

@@ -28,7 +28,7 @@ from workers.queue.drain import Drainer
 def ready(cli: Cli, rubric_file: Path) -> Cli:
     """Store two rubrics, three completions (the third of a prompt without a rubric) and a judge."""
     stdin = "".join(
-        json.dumps({"prompt": prompt, "text": text, "policy": policy}) + "\n"
+        json.dumps({"id": f"own{text}", "prompt": prompt, "text": text, "policy": policy}) + "\n"
         for prompt, text, policy in (
             ("What is one?", "1", "a"),
             ("What is two?", "2", "b"),
@@ -428,7 +428,7 @@ def test_rescore_and_diff_use_stored_verdicts(ready: Cli, rubric_file: Path) -> 
     compared = ready("rubrics", "diff", "first@1", "first@2", "--on", 1, "--json")
     assert previewed.json["by_completion"] == compared.json["by_completion"]
     assert (compared.code, compared.json["new_missing_verdicts"], compared.json["completions"]) == (0, 0, 1)
-    assert ready("rubrics", "diff", "first@1", "first@2", "--on", 1).code == 0
+    assert "own1" in ready("rubrics", "diff", "first@1", "first@2", "--on", 1).out
     assert ready("rubrics", "diff", "first@1", "first@2", "--json").code == 2
     ran = ready("jobs", "rescore", 1, "--json")
     assert (ran.json["id"], ran.json["status"], ran.json["progress"]["done"]) == (2, "completed", 2)

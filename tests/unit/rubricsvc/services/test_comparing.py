@@ -40,8 +40,8 @@ def score(
     with db.write() as session:
         judge_id = judges.add(session, Judge(name=judge, model=judge)).id
         rubric_id = rubrics.add(session, rubric, name="r").id
-        prompt_ids = [prompts.add(session, Prompt.of(prompt)).id for prompt, *_ in texts]
-        made = [Completion(text=text, policy=policy) for _, text, _ in texts]
+        prompt_ids = [prompts.add(session, Prompt.of(prompt), f"id of {prompt}").id for prompt, *_ in texts]
+        made = [Completion(id=f"id of {text}", text=text, policy=policy) for _, text, _ in texts]
         ids = completions.add_many(session, zip(prompt_ids, made, strict=True))
         job_id = jobs.submit(session, judge_id=judge_id, items=[(id_, rubric_id) for id_ in ids]).id
     values = dict(zip(ids, (values for *_, values in texts), strict=True))
@@ -107,6 +107,7 @@ def test_compare_names_the_criteria_that_moved_a_reward(db: Database) -> None:
     b = score(db, "two", [("q", "t", (0.9, 0.75)), ("q", "u", (0.2, 0.5))])
     (moved,) = compared(db, a, b).moved
     assert (moved.completion_id, moved.prompt, moved.policies) == (1, "q", ("p",))
+    assert (moved.completion_external_id, moved.prompt_external_id) == ("id of t", "id of q")
     assert moved.difference == pytest.approx(0.45)
     assert [(one.criterion, one.change) for one in moved.criteria] == [("c1", 0.7), ("c2", -0.25)]
 
