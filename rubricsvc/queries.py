@@ -63,7 +63,7 @@ class RescoreQuery(BaseModel):
     """Parameters of rescoring a job."""
 
     rubric: tuple[str, ...] = Field((), description="Rubric versions (name@version) to use in place of the newest.")
-    budget: float | None = Field(None, gt=0, description="Maximum cost in US dollars.")
+    budget: float | None = Field(None, gt=0, allow_inf_nan=False, description="Maximum cost in US dollars.")
     min_coverage: float | None = Field(None, ge=0, le=1, description="Used instead of the rubrics' own; asks no judge.")
 
 

@@ -167,7 +167,9 @@ def rescore(
 def retry(
     db: Db,
     job_id: IdInPath,
-    budget: Annotated[float | None, Query(gt=0, description="New budget in US dollars, for the whole job.")] = None,
+    budget: Annotated[
+        float | None, Query(gt=0, allow_inf_nan=False, description="New budget in US dollars, for the whole job.")
+    ] = None,
 ) -> RetriedJob:
     """Score failed and cancelled items again. Scored verdicts are kept and not asked again."""
     with db.write() as session:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 
 from rubricsvc.core.judge import Judge
@@ -71,15 +72,21 @@ def lasting_hints(lasting: Mapping[Reason, int], job_id: int) -> Iterator[str]:
         yield f"{counted(counts)} would fail again: {fix}"
 
 
-def failure_hints(reasons: Mapping[str, int], judge: Judge, job_id: int, *, null_rewards: int) -> Iterator[str]:
-    """Yield how to see the failed verdicts of a job, and what to do about them."""
+def failure_hints(
+    reasons: Mapping[str, int], judge: Judge, job_id: int, *, null_coverage: float | None = None
+) -> Iterator[str]:
+    """Yield how to see the failed verdicts of a job, and what to do about them.
+
+    ``null_coverage`` is the highest coverage of a completion without a reward.
+    """
     again, lasting = split(reasons, judge)
     yield f"`rubricsvc verdicts list --job {job_id} --outcome failed` lists the failed verdicts"
     if again:
         yield f"{counted(again)}: `rubricsvc jobs retry {job_id}` asks again"
     yield from lasting_hints(lasting, job_id)
-    if lasting and null_rewards:
+    coverage = min(0.8, math.floor(100 * (null_coverage or 0.0)) / 100)
+    if lasting and coverage:
         yield (
-            f"{null_rewards} completions have no reward: `rubricsvc jobs rescore {job_id} --min-coverage 0.8` computes"
-            " rewards without the failed verdicts, from 80% of the weight, and asks nothing"
+            f"`rubricsvc jobs rescore {job_id} --min-coverage {coverage:g}` computes rewards where at least"
+            f" {coverage:.0%} of the weight is judged, and asks nothing"
         )

@@ -82,10 +82,13 @@ def read_job(db: Database, job_id: int) -> JobView:
             held, lost = summary.reserved.held, summary.reserved.lost
             data |= {"reserved_usd": round(held, 6), "lost_usd": round(lost, 6)}
         data |= summary.model_dump(exclude={"reserved"})
-        return JobView(data, tuple(_hints(job, progress, summary, over_budget)))
+        null_coverage = items.null_coverage(session, job_id)
+        return JobView(data, tuple(_hints(job, progress, summary, over_budget, null_coverage)))
 
 
-def _hints(job: JobRow, progress: JobProgress, summary: JobSummary, over_budget: str | None) -> Iterator[str]:
+def _hints(
+    job: JobRow, progress: JobProgress, summary: JobSummary, over_budget: str | None, null_coverage: float | None
+) -> Iterator[str]:
     """Yield a line for each failure, veto or cost that needs attention, with the command that helps."""
     exhausted, lost = job.status == "budget_exhausted", summary.reserved.lost
     if exhausted or lost:
@@ -98,8 +101,7 @@ def _hints(job: JobRow, progress: JobProgress, summary: JobSummary, over_budget:
     if judge is None:
         yield f"{job.judge.error}"
     elif progress.failed_verdicts and not exhausted:
-        null_rewards = progress.done + progress.failed - summary.rewards
-        yield from failure_hints(summary.reasons, judge, job.id, null_rewards=null_rewards)
+        yield from failure_hints(summary.reasons, judge, job.id, null_coverage=null_coverage)
     elif job.status == "completed_with_failures":  # a worker died, or the result could not be recorded
         yield f"`rubricsvc jobs export {job.id}` shows null_reason; `jobs retry` scores again what failed"
     if summary.vetoed:

@@ -73,6 +73,12 @@ def null_reasons(session: Session, job_id: int) -> dict[str, int]:
     return {str(text): count for text, count in session.execute(query.order_by(func.count().desc(), reason))}
 
 
+def null_coverage(session: Session, job_id: int) -> float | None:
+    """Return the highest coverage of an item without a reward, if there is one."""
+    query = select(func.max(ItemRow.coverage)).where(ItemRow.job_id == job_id, ItemRow.reward.is_(None))
+    return session.scalar(query)
+
+
 class ItemReward(NamedTuple):
     """The reward of one item, and what it was given for."""
 

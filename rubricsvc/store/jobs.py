@@ -71,7 +71,7 @@ def submit(
     check_min_coverage(min_coverage)
     if budget is not None:
         budgets.check(judges.get(session, judge_id).value, budget)
-    content_key = digest(judge_id, pairs, *([] if min_coverage is None else [float(min_coverage)]))
+    content_key = digest(judge_id, pairs, *([] if min_coverage is None else [float(min_coverage) + 0.0]))
     values = {
         "key": key or content_key,
         "content_key": content_key,

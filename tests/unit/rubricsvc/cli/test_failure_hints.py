@@ -31,9 +31,15 @@ def test_split_keeps_what_would_fail_again_apart(reason: str, fields: dict[str, 
     judge = Judge(name="j", model="m", **fields)
     may, lasting = split({reason: 3}, judge)
     assert (may, lasting) == (({reason: 3}, {}) if again else ({}, {reason: 3}))
-    hints = "\n".join(failure_hints({reason: 3}, judge, 7, null_rewards=3))
+    hints = "\n".join(failure_hints({reason: 3}, judge, 7, null_coverage=0.95))
     assert ("jobs retry 7` asks again" in hints) == again
-    assert ("jobs rescore 7 --min-coverage" in hints) == (not again)
+    assert ("jobs rescore 7 --min-coverage 0.8`" in hints) == (not again)
+
+
+@pytest.mark.parametrize(("coverage", "option"), [(0.519, "--min-coverage 0.51`"), (0.0, None), (None, None)])
+def test_failure_hints_name_a_min_coverage_that_helps(coverage: float | None, option: str | None) -> None:
+    hints = "\n".join(failure_hints({"no_answer": 1}, Judge(name="j", model="m"), 7, null_coverage=coverage))
+    assert (option in hints) if option else ("--min-coverage" not in hints)
 
 
 def test_fixes_cover_every_reason_without_placeholders() -> None:
