@@ -147,7 +147,7 @@ def print_extremes(extremes: Mapping[str, Any]) -> None:
     if missing:
         print_data(f"\n{counted(sum(extremes['null_reasons'].values()), 'completion')} without a reward")
         rows = [(*_name_cells(one), one.fields["null_reason"] or one.fields["state"]) for one in missing]
-        print_table(("completion", "policy", "prompt", "reason"), rows)
+        print_table((*_NAME_COLUMNS, "reason"), rows)
 
 
 def _print_details(details: Sequence[ItemDetail]) -> None:
@@ -157,13 +157,19 @@ def _print_details(details: Sequence[ItemDetail]) -> None:
         first: tuple[Any, ...] = (detail.reward, *_name_cells(detail))
         for part in detail.gains[:CRITERIA_SHOWN]:
             gain = "veto" if part.vetoes else cell(part.gain)
-            text = f"{part.criterion.key}: {shorten(part.criterion.text)}"
+            pitfall = " (pitfall)" if part.criterion.weight < 0 else ""
+            text = f"{part.criterion.key}{pitfall}: {shorten(part.criterion.text)}"
             rows.append((*first, gain, part.verdict.value if part.verdict else None, text))
             first = ("",) * len(first)
         if not detail.gains:
             rows.append((*first, "", "", "nothing"))
-    print_table(("reward", "completion", "policy", "prompt", "gain", "value", "criterion"), rows)
+    print_table(("reward", *_NAME_COLUMNS, "gain", "value", "criterion"), rows)
+
+
+_NAME_COLUMNS = ("completion", "external_id", "policy", "prompt")
 
 
 def _name_cells(detail: ItemDetail) -> tuple[Any, ...]:
-    return detail.fields["completion_id"], detail.fields["policy"], shorten(detail.prompt.text, 40)
+    """Return the cells of `_NAME_COLUMNS`."""
+    names = (detail.fields[name] for name in ("completion_id", "completion_external_id", "policy"))
+    return *names, shorten(detail.prompt.text, 40)

@@ -107,7 +107,8 @@ def show_(
 ) -> None:
     """Show one job with its progress and results; its worst and best completions, and their criteria by gain.
 
-    The gain is how much the reward would rise if that criterion alone were met, before veto and clip.
+    The gain is how much the reward would rise if that criterion alone were met (a pitfall: not met), before veto and
+    clip.
     """
     with database() as db:
         job = read_job(db, job_id)

@@ -25,6 +25,7 @@ def item_record(row: ItemRow) -> dict[str, Any]:
     return {
         "id": row.id,
         "completion_id": row.completion_id,
+        "completion_external_id": row.completion.content.get("id"),
         "policy": row.completion.policy,
         "prompt_id": row.completion.prompt_id,
         "prompt_external_id": row.completion.prompt.external_id,

@@ -31,7 +31,7 @@ VALUES = {"good": (1.0, 1.0), "half": (0.5, 1.0), "vetoed": (1.0, 0.0), "silent"
 def job(cli: Cli) -> Cli:
     """A job over four completions: rewards 1, 0.625 and 0 (vetoed), and one without."""
     assert cli("rubrics", "import", "-", stdin=json.dumps(RUBRIC)).code == 0
-    lines = [{"prompt": "What is the dose?", "text": text, "policy": text[0]} for text in VALUES]
+    lines = [{"prompt": "What is the dose?", "text": t, "policy": t[0], "id": f"own-{t}"} for t in VALUES]
     assert cli("completions", "import", "-", stdin="\n".join(map(json.dumps, lines))).code == 0
     add_judge(cli)
     assert cli("jobs", "submit", "--judge", "quick").code == 0
@@ -49,6 +49,18 @@ def job(cli: Cli) -> Cli:
         jobs.finish(session)
     db.close()
     return cli
+
+
+def test_items_have_the_ids_of_the_file(job: Cli, tmp_path: Path) -> None:
+    rows = job("jobs", "items", 1, "--json").lines
+    assert [row["completion_external_id"] for row in rows] == [f"own-{text}" for text in VALUES]
+    assert "own-good" in job("jobs", "items", 1).out
+    shown = job("jobs", "show", 1, "--worst", 1).out
+    assert "own-vetoed" in shown and "own-silent" in shown
+    assert job("jobs", "report", 1, "--out", tmp_path / "r.html").code == 0
+    assert "(own-good)" in (tmp_path / "r.html").read_text()
+    changes = job("rubrics", "diff", "dose", "dose", "--on", 1, "--json").json["by_completion"]
+    assert [row["completion_external_id"] for row in changes] == [f"own-{text}" for text in VALUES]
 
 
 def test_show_lists_worst_and_best_with_what_cost_most(job: Cli) -> None:

@@ -87,6 +87,13 @@ def test_export_writes_each_format(ready: Cli, tmp_path: Path) -> None:
     assert again.code == 2 and parquet.read_table(tmp_path / "set" / "data").num_rows == 3
 
 
+def test_show_and_report_mark_pitfalls(ready: Cli) -> None:
+    assert ready("jobs", "submit", "--judge", "quick", "--wait").code == 0
+    shown = ready("jobs", "show", 1, "--worst", 2).out
+    assert "c2 (pitfall): Is rude." in shown and shown.count("(pitfall)") == 1
+    assert ready("jobs", "report", 1).out.count("pitfall</span>") == 1
+
+
 @pytest.mark.parametrize("name", ["rewards.xlsx", "rewards.json", "rewards.jsonl.gz"])
 def test_export_refuses_an_unknown_ending(ready: Cli, tmp_path: Path, name: str) -> None:
     assert ready("jobs", "submit", "--judge", "quick").code == 0
