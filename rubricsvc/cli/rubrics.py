@@ -20,7 +20,8 @@ from rubricsvc.cli.output import After, Json, Limit, Out, PromptFilter, echo, pr
 from rubricsvc.core.rubric import Criterion
 from rubricsvc.errors import InvalidError, NotFoundError
 from rubricsvc.formats import InvalidFileError, Record, stream
-from rubricsvc.formats.native import dump
+from rubricsvc.formats.native import dump, plain
+from rubricsvc.formats.yaml_records import write
 from rubricsvc.services.importing import RECORDS
 from rubricsvc.store import prompts, rubrics
 from rubricsvc.store.session import every
@@ -188,9 +189,9 @@ def _stored_or_file(session: Session, ref: str, other: str) -> RubricRow:
     """Return a stored rubric; or that in a file, named and of the prompt like the ``other`` one, as an unsaved row."""
     try:
         return rubrics.get(session, ref)
-    except NotFoundError:
+    except NotFoundError as error:
         if not Path(ref).is_file():
-            raise
+            raise NotFoundError(f"{error}, and no such file", hint=error.hint) from None
     stored = None if Path(other).is_file() else rubrics.get(session, other)
     rubric, *_ = rubric_of(Path(ref), None, of_several=stored.name if stored else None)
     checks.validate(rubric)
@@ -222,8 +223,13 @@ def _print_reward_changes(
 
 
 def _plain_yaml(row: RubricRow) -> list[str]:
+    """Return the lines of the rubric as YAML, also with the weights that are the default."""
+    data = plain(Record(None, row.value))
+    data["criteria"] = [
+        {"key": fields["key"], "text": fields["text"], "weight": 1, **fields} for fields in data["criteria"]
+    ]
     stream = StringIO()
-    dump([Record(None, row.value)], stream, yaml=True)
+    write(data, stream)
     return stream.getvalue().splitlines()
 
 

@@ -107,6 +107,9 @@ def _field_message(detail: Any, model: type[BaseModel] | None, data: Any, quoted
         case "value_error" | "assertion_error":
             message = str(context.get("error", detail["msg"]))
             quoted = quoted and isinstance(value, str | int | float) and str(value) not in message
+        case "too_short":
+            least = context["min_length"]
+            message = f"expected at least {least} item{'s' * (least != 1)}"
         case _:
             message = detail["msg"].removeprefix("Input ")
             message = message[:1].lower() + message[1:]

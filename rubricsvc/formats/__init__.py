@@ -35,6 +35,7 @@ from rubricsvc.formats import (
     gsm8k,
     healthbench,
     ifeval,
+    labels,
     native,
     openai_grader,
     paperbench,
@@ -185,6 +186,8 @@ def detect(file: InputFile) -> str:
     hint = f"name it with --format (format=): {', '.join(FORMATS)}"
     if completions.matches(first):
         hint = "these are completions without rubrics: import them with `rubricsvc completions import`"
+    elif labels.matches(first):
+        hint = "these are labels: import them with `rubricsvc labels import`"
     elif is_csv:
         hint = (
             "name the columns criterion, weight (of a rubric), or prompt, text, policy (of completions, for"

@@ -44,4 +44,5 @@ def read(text: str, file: str, max_values: int | None = None) -> Iterator[Docume
                 cells = zip(columns, row, strict=False)
                 yield {name: cell for name, cell in cells if cell.strip()}, location, []
     except csv.Error as error:
-        raise file_error(Location(file, line), "csv", f"is not CSV: {error}") from None
+        hint = 'close each quote; write a quote in a quoted cell as ""'
+        raise file_error(Location(file, line), "csv", f"is not CSV: {error}", hint) from None

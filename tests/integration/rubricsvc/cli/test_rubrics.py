@@ -166,7 +166,8 @@ def test_diff_exits_with_1_on_changes(cli: Cli, tmp_path: Path) -> None:
     assert cli("rubrics", "diff", "kind@1", file).out.splitlines()[2:] == changed.out.splitlines()[2:]
     assert cli("rubrics", "diff", "kind", file).code == 0
     assert cli("rubrics", "diff", file, "kind@1").code == 1
-    assert cli("rubrics", "diff", "kind", "missing.yaml").code == 3
+    missing = cli("rubrics", "diff", "kind", "missing.yaml")
+    assert missing.code == 3 and "no such file" in missing.err
     file.write_text("- {name: other, criteria: [a]}\n- {name: kind, criteria: [Is very kind.]}\n")
     assert cli("rubrics", "diff", "kind", file).code == 0, "of several rubrics, that of the same name"
     file.write_text("name: kind\ncriteria: [{text: Is kind., weight: high}]\n")
@@ -175,6 +176,23 @@ def test_diff_exits_with_1_on_changes(cli: Cli, tmp_path: Path) -> None:
     assert (same.code, same.out) == (0, "")
     digest = cli("rubrics", "show", "kind@1", "--json").json["digest"]
     assert cli("rubrics", "show", digest[:10], "--json").json["id"] == 1
+
+
+def test_diff_shows_both_weights(cli: Cli, tmp_path: Path) -> None:
+    old, new = tmp_path / "old.yaml", tmp_path / "new.yaml"
+    old.write_text("criteria: [{text: Is kind., weight: 4, required: true}]\n")
+    new.write_text("criteria: [{text: Is kind., required: true}]\n")
+    changed = cli("rubrics", "diff", old, new)
+    assert changed.code == 1
+    changes = [line for line in changed.out.splitlines()[2:] if line[0] in "+-"]
+    assert changes == ["-  weight: 4", "+  weight: 1"]
+
+
+def test_lint_names_the_command_for_labels(cli: Cli, tmp_path: Path) -> None:
+    line = {"completion_id": 1, "rubric": "r", "criterion": "c1", "annotator": "a", "value": 1}
+    (tmp_path / "labels.jsonl").write_text(json.dumps(line))
+    ran = cli("rubrics", "lint", "labels.jsonl")
+    assert ran.code == 2 and "rubricsvc labels import" in ran.err
 
 
 @pytest.mark.parametrize("flags", [[], ["--yaml"]])
