@@ -132,7 +132,8 @@ def _run(judge: Judge, plan: AuditPlan, limits: dict[str, float]) -> Audit:
     from workers.audit.journal import AuditJournal
 
     path = get_settings().cache_dir / "audits" / f"{judge.digest[:32]}-{plan.digest[:32]}.jsonl"
-    with AuditJournal(path) as journal, output.progress_bar("audit") as bar:
+    kept = output.continue_hint("the completions judged so far are kept")
+    with kept, AuditJournal(path) as journal, output.progress_bar("audit") as bar:
         if len(journal):
             echo(f"resuming an interrupted audit: {len(journal)} completions are judged")
         options: dict[str, Any] = {"max_rates": limits, "journal": journal, "on_progress": bar.update}

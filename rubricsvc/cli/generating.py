@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from itertools import islice
 from typing import Annotated, Any
 
@@ -20,6 +18,7 @@ from rubricsvc.core.judge import Judge
 from rubricsvc.errors import InvalidError, UnavailableError
 from rubricsvc.services.importing import import_prompts
 from rubricsvc.store import prompts as stored_prompts
+from rubricsvc.store import rubrics
 from rubricsvc.store.session import Database, every
 from workers.authoring.completions import CompletionSampler, SamplingResult
 
@@ -63,9 +62,12 @@ def generate(
         ids = _prompt_ids(db, prompts, format, limit)
         if url is not None:
             check_reachable(judge.endpoint)
-        with _continue_hint():
+        with output.continue_hint("the completions so far are stored"):
             result = _run(sampler, judge, ids)
-    _report(result, name, len(ids), as_json)
+        with db.read() as session:
+            rubric = "" if rubrics.exist_for(session, ids) else " --rubric NAME"
+    next_command = f"rubricsvc jobs submit --judge NAME --policy {name}{rubric}"
+    _report(result, name, len(ids), next_command, as_json)
 
 
 def _model(url: str | None, model: str | None, api_key_env: str | None, **fields: dict[str, Any]) -> Judge:
@@ -106,16 +108,7 @@ def _run(sampler: CompletionSampler, judge: Judge, ids: list[int]) -> SamplingRe
         return ask(judge, lambda engine: sampler.run(engine, ids, update))
 
 
-@contextmanager
-def _continue_hint() -> Iterator[None]:
-    try:
-        yield
-    except KeyboardInterrupt:
-        echo("\ninterrupted; the completions so far are stored. Run the same command again to continue.")
-        raise typer.Exit(output.INTERRUPTED) from None
-
-
-def _report(result: SamplingResult, policy: str, prompt_count: int, as_json: bool) -> None:
+def _report(result: SamplingResult, policy: str, prompt_count: int, next_command: str, as_json: bool) -> None:
     """Print the counts, and on stderr what failed; exit with 1 if anything did, with 3 if the server went away."""
     for failed in result.failures:
         detail = output.shorten(failed.failure.detail, 200)
@@ -142,4 +135,4 @@ def _report(result: SamplingResult, policy: str, prompt_count: int, as_json: boo
     if result.reasons:
         echo("hint: run the same command again to ask for what is missing")
         raise typer.Exit(output.WITH_FAILURES)
-    echo(f"next: rubricsvc jobs submit --judge NAME --policy {policy}")
+    echo(f"next: {next_command}")

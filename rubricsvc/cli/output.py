@@ -90,6 +90,16 @@ def exit_with(code: int) -> Iterator[None]:
     raise typer.Exit(code)
 
 
+@contextmanager
+def continue_hint(kept: str) -> Iterator[None]:
+    """Print after an interrupt that the same command continues, and what is ``kept``; exit with `INTERRUPTED`."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        echo(f"\ninterrupted; {kept}. Run the same command again to continue.")
+        raise typer.Exit(INTERRUPTED) from None
+
+
 def print_json(data: Any, stream: TextIO | None = None) -> None:
     """Print one JSON value as one line, to stdout by default."""
     from rubricsvc.core import strict_json

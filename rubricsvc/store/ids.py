@@ -63,9 +63,9 @@ def page_of(
     return list(session.scalars(query.options(*options)))
 
 
-def missing(noun: str, ref: int | str) -> NotFoundError:
+def missing(noun: str, ref: int | str, hint: str = "") -> NotFoundError:
     """Return the error for a row that does not exist."""
-    hint = f"list them with `rubricsvc {noun}s list` or GET /v1/{noun}s"
+    hint = hint or f"list them with `rubricsvc {noun}s list` or GET /v1/{noun}s"
     return NotFoundError(f"no {noun} {cut(repr(ref), 80)}", hint=hint)
 
 

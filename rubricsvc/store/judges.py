@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from difflib import get_close_matches
+
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from rubricsvc.core.base import MAX_NAME_LENGTH
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.repeatability import Repeatability
 from rubricsvc.errors import ConflictError, InvalidError, NotFoundError
@@ -78,7 +81,19 @@ def get(session: Session, ref: int | str) -> JudgeRow:
         NotFoundError: there is none.
     """
     row = find(session, ref) if isinstance(ref, str) else None
-    return row or ids.existing(session, JudgeRow, "judge", ref)
+    row = row or ids.find(session, JudgeRow, ref)
+    if row is None:
+        raise ids.missing("judge", ref, _similar(session, str(ref)))
+    return row
+
+
+def _similar(session: Session, ref: str) -> str:
+    """Return a hint at the judge with the closest name, or at the embedded one."""
+    names = list(session.scalars(select(JudgeRow.name)))
+    close = get_close_matches(ref[:MAX_NAME_LENGTH], [*names, "embedded"], n=1)
+    if not close:
+        return ""
+    return f"did you mean {close[0]!r}?" if close[0] in names else "add it: `rubricsvc judges add embedded --embedded`"
 
 
 def page(session: Session, *, after: int = 0, limit: int = 50) -> list[JudgeRow]:

@@ -112,6 +112,14 @@ def for_prompt(session: Session, prompt_id: int) -> list[RubricRow]:
     return list(session.scalars(query))
 
 
+def exist_for(session: Session, prompt_ids: Iterable[int]) -> bool:
+    """Return whether any of these prompts has a rubric."""
+    return any(
+        session.scalar(select(RubricRow.id).where(RubricRow.prompt_id.in_(chunk)).limit(1)) is not None
+        for chunk in batched(sorted(set(prompt_ids)))
+    )
+
+
 def judged_required(session: Session, rubric_ids: Iterable[int]) -> list[str]:
     """Return the required criteria of these rubrics that a judge decides, each as "'key' of name@version"."""
     return [

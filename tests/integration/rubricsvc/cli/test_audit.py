@@ -153,7 +153,8 @@ def test_audit_resumes_after_an_interruption(judged: Cli, monkeypatch: pytest.Mo
         return await ask(self, request)
 
     monkeypatch.setattr(Ruled, "ask", counted)
-    assert judged("judges", "audit", "wise", "--suite", "trivial").code == 130
+    ran = judged("judges", "audit", "wise", "--suite", "trivial")
+    assert ran.code == 130 and "same command" in ran.err
     asked["stop"] = 0
     assert "resuming" not in judged("judges", "audit", "wise", "--suite", "praise").err, "another audit has its own"
     before = asked["count"]

@@ -28,6 +28,7 @@ def test_generate_then_score(cli: Cli, rubric_file: Path) -> None:
         first = cli(*args, "--json")
         again = cli(*args, "--json")
     assert (first.code, first.json["stored"], first.json["prompts"]) == (0, 4, 2), first.err
+    assert "jobs submit" in first.err and "--rubric" not in first.err
     assert (again.code, again.json["stored"], again.json["existing"], server.count) == (0, 0, 4, 4)
     assert samples(cli) == [(1, 0), (1, 1), (2, 0), (2, 1)]
     ran = cli("jobs", "submit", "--judge", "quick", "--policy", "mine", "--wait", "--json")
@@ -38,6 +39,7 @@ def test_generate_takes_the_prompts_of_a_file(cli: Cli, rubric_file: Path) -> No
     with scripted_server(text_reply("One.")) as server:
         ran = cli("completions", "generate", "--url", server.url, "-n", 1, "--prompts", rubric_file, "--limit", 1)
     assert ran.code == 0 and samples(cli) == [(1, 0)]
+    assert "--rubric NAME" in ran.err
     assert cli("rubrics", "list", "--json").out == ""
 
 

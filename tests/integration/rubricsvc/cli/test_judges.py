@@ -382,6 +382,15 @@ def test_probe_prints_value_seconds_tokens_and_cost(cli: Cli) -> None:
     assert cli("judges", "probe", "unknown").code == 3
 
 
+def test_show_of_an_unknown_judge_suggests_one(cli: Cli) -> None:
+    ran = cli("judges", "show", "embeded")
+    assert ran.code == 3 and "judges add embedded --embedded" in ran.err
+    assert cli("judges", "add", "careful", "--model", "m", "--no-probe").code == 0
+    ran = cli("judges", "show", "carefull")
+    assert ran.code == 3 and "'careful'" in ran.err
+    assert "judges list" in cli("judges", "show", "other").err
+
+
 def test_probe_skips_a_judge_without_a_model(cli: Cli) -> None:
     judge = {"name": "checks", "engine": "none", "model": "none", "mode": "written"}
     assert cli("judges", "add", "-f", "-", stdin=json.dumps(judge)).code == 0
