@@ -9,6 +9,12 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 """Characters that the database cannot store: U+0000 and halves of surrogate pairs."""
 
+
+def storable(text: str) -> str:
+    """Return ``text`` with U+FFFD in place of each character that the database cannot store."""
+    return UNSTORABLE.sub("\ufffd", text)
+
+
 MAX_ID = 2**63 - 1
 """The largest row id; both databases have 64-bit integers."""
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from rubricsvc.core.base import UnitInterval, Value
+from rubricsvc.core.base import UnitInterval, Value, storable
 from rubricsvc.core.states import Outcome
 
 
@@ -74,13 +74,7 @@ _OF_REPLY = frozenset(
 )
 
 
-def _storable(text: str) -> str:
-    """Replace lone surrogates and U+0000, which files and some databases reject."""
-    return text.encode("utf-8", "replace").decode().replace("\0", "\ufffd")
-
-
-StorableText = Annotated[str, AfterValidator(_storable)]
-
+StorableText = Annotated[str, AfterValidator(storable)]
 
 RAW_CHARS = 4000
 """Characters kept of an error message or an unparseable reply."""

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from rubricsvc.core.base import storable
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion, Prompt, with_documents
 from rubricsvc.core.verdict import Reason
@@ -140,7 +141,8 @@ class CompletionSampler:
         for prompt_id, number, reply in replies:
             if isinstance(reply, Reply):
                 recorded = {**self.settings.sampling, "sample": number, "truncated": reply.truncated}
-                rows.append((prompt_id, Completion(text=reply.text, policy=self.settings.policy, sampling=recorded)))
+                text = storable(reply.text)
+                rows.append((prompt_id, Completion(text=text, policy=self.settings.policy, sampling=recorded)))
                 result.truncated += reply.truncated
                 result.tokens += reply.usage.completion if reply.usage else 0.0
         if rows:

@@ -80,6 +80,17 @@ def test_sampler_stores_each_sample_with_its_sampling(each_db: Database) -> None
     assert (value.policy, value.text, expected.items() <= value.sampling.items()) == ("p", "the same text", True)
 
 
+def test_sampler_replaces_what_the_database_cannot_store(each_db: Database) -> None:
+    ids = add_prompts(each_db, Prompt.of("Why?"))
+    with scripted_server(text_reply("a\0b\ud800c")) as server:
+        result = sample(each_db, server, ids, n=1)
+        assert (result.stored, result.reasons.total()) == (1, 0)
+        assert sample(each_db, server, ids, n=1).existing == 1
+    with each_db.read() as session:
+        value = completions.get(session, 1).value
+    assert (value.text, '"a\ufffdb\ufffdc"' in value.model_dump_json()) == ("a\ufffdb\ufffdc", True)
+
+
 def test_sampler_counts_what_another_process_stored_as_existing(db: Database) -> None:
     (id_,) = add_prompts(db, Prompt.of("Why?"))
 

@@ -77,7 +77,8 @@ def test_verdict_that_failed_has_a_reason_and_no_value() -> None:
 
 
 def test_verdict_replaces_lone_surrogates() -> None:
-    assert Verdict.scored("a", 1.0, rationale="so \ud83d", raw="\ud83d").model_dump_json()
+    verdict = Verdict.scored("a", 1.0, rationale="so \ud83d", raw="\ud83d")
+    assert (verdict.rationale, verdict.raw) == ("so \ufffd", "\ufffd")
 
 
 def test_verdict_replaces_null_characters() -> None:
