@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Annotated, Any
 
 import typer
@@ -14,6 +14,7 @@ from rubricsvc.cli.output import (
     counted,
     echo,
     estimate_cells,
+    first_names,
     print_data,
     print_json,
     print_table,
@@ -72,13 +73,8 @@ def _print(found: JobComparison) -> None:
 
 
 def _job_cells(name: str, job: ComparedJob) -> list[Any]:
-    names = (_shortened(job.rubrics), _shortened([policy for policy in job.policies if policy]))
+    names = (first_names(job.rubrics), first_names([policy for policy in job.policies if policy]))
     return [name, job.job_id, job.judge, *names, job.completions, job.rewards, job.mean_reward]
-
-
-def _shortened(names: Sequence[str]) -> str:
-    more = f" and {len(names) - 2} more" if len(names) > 2 else ""
-    return ", ".join(names[:2]) + more
 
 
 def _summary(found: JobComparison) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rubricsvc.cli.failure_hints import failure_hints
-from rubricsvc.cli.output import cell, counted, print_data, print_table, shorten
+from rubricsvc.cli.output import cell, counted, first_names, print_data, print_table, shorten
 from rubricsvc.core.jobs import JobProgress, JobSummary
 from rubricsvc.services import job_items
 from rubricsvc.store import items, jobs
@@ -37,12 +37,11 @@ def list_row(job: JobRow, outcome: JobOutcome, as_json: bool) -> dict[str, Any]:
     """Return a job's fields and its outcome in a list; a table has the shorter ones."""
     if as_json:
         return summary_row(job) | outcome._asdict()
-    more = f" and {len(outcome.rubrics) - 2} more" if len(outcome.rubrics) > 2 else ""
     return {
         "id": job.id,
         "name": job.name,
         "judge": job.judge.name,
-        "rubrics": ", ".join(outcome.rubrics[:2]) + more,
+        "rubrics": first_names(outcome.rubrics),
         "min_coverage": "" if job.min_coverage is None else job.min_coverage,
         "status": job.status,
         "done": f"{outcome.finished}/{outcome.total}",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from statistics import fmean
 from typing import TYPE_CHECKING
@@ -13,6 +13,7 @@ from rubricsvc.core.job_comparison import ComparedJob, Difference, JobComparison
 from rubricsvc.errors import InvalidError, UnavailableError
 from rubricsvc.services.criterion_changes import LoadRubric, compare_criteria, largest_changes
 from rubricsvc.services.pairing import RewardedPair, ScoredUnit, UnitPair, by_entity, pairs_of, rewarded
+from rubricsvc.stats import OnProgress
 from rubricsvc.store import completions, items, jobs, prompts, rubrics
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def compare(
     b_id: int,
     *,
     by: PairedBy | None = None,
-    on_progress: Callable[[int, int, str], None] | None = None,
+    on_progress: OnProgress = lambda done, total, note: None,
 ) -> JobComparison:
     """Compare job B with job A on the completions that both scored; differences are B less A.
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from rubricsvc.core.rubric import Rubric
     from rubricsvc.services.pairing import RewardedPair, ScoredUnit
+    from rubricsvc.stats import OnProgress
 
 MOST_CRITERIA = 3
 PAIRS_PER_PAGE = 200
@@ -29,7 +30,7 @@ def compare_criteria(
     session: Session,
     pairs: Sequence[RewardedPair],
     load_rubric: LoadRubric,
-    on_progress: Callable[[int, int, str], None] | None,
+    on_progress: OnProgress,
 ) -> tuple[CriterionComparison, ...]:
     """Return each criterion that both sides have, by falling number of flips."""
     match = cache(lambda a, b: match_criteria(load_rubric(a), load_rubric(b)))
@@ -43,8 +44,7 @@ def compare_criteria(
                 one, other = (_mean_value(side, key, values) for side, key in ((pair.a, a.key), (pair.b, b.key)))
                 if one is not None and other is not None:
                     found[pair.b.rubric, a.key, b.key, wording(a) != wording(b)].append((one, other))
-        if on_progress is not None:
-            on_progress(start + len(page), len(pairs), "")
+        on_progress(start + len(page), len(pairs), "")
     rows = [_criterion(*name, values) for name, values in found.items()]
     return tuple(sorted(rows, key=lambda row: (-row.flips, -abs(row.mean_b - row.mean_a))))
 

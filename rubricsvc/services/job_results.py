@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -20,10 +20,9 @@ from rubricsvc.services.job_items import ItemDetail
 from rubricsvc.store import items, jobs
 
 if TYPE_CHECKING:
+    from rubricsvc.stats import OnProgress
     from rubricsvc.store.session import Database
     from rubricsvc.store.tables import ItemRow
-
-Progress = Callable[[int, int, str], None]
 
 
 @dataclass
@@ -128,7 +127,7 @@ class JobResults:
     null_reasons: dict[str, int]
 
 
-def read_results(db: Database, job_id: int, *, extremes: int, on_progress: Progress = lambda *_: None) -> JobResults:
+def read_results(db: Database, job_id: int, *, extremes: int, on_progress: OnProgress = lambda *_: None) -> JobResults:
     """Read the results of a job, finished or not.
 
     Raises:
