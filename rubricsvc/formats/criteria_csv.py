@@ -45,7 +45,8 @@ def _record(file: InputFile, number: int, rows: list[Entry], unknown: set[str]) 
     }
     data: dict[str, Any] = {name: rows[0].data[name] for name in RECORD if name in rows[0].data}
     name = file.path.stem if number == 1 else f"{file.path.stem}-{number}"
-    record = Entry(data, replace(rows[0].location, positions=lines), name, number)
+    location = replace(rows[0].location, positions=lines, names={"text": "criterion"})
+    record = Entry(data, location, name, number)
     data["criteria"] = [_criterion(record, row.data, place) for place, row in enumerate(rows)]
     for place, row in enumerate(rows):
         for column in row.data.keys() - {*RECORD, *CRITERION} - unknown:

@@ -21,7 +21,8 @@ class Location:
     """Where a record is in its file.
 
     ``positions`` (YAML) has the line and the column of each field by its path from the root of the document, and
-    ``root`` is the path of the record. Lines and columns count from 1.
+    ``root`` is the path of the record. Lines and columns count from 1. ``names`` has the names of fields in the file
+    where they differ.
     """
 
     file: str
@@ -29,6 +30,7 @@ class Location:
     column: int | None = None
     positions: Mapping[FieldPath, tuple[int, int]] = field(default_factory=dict)
     root: FieldPath = ()
+    names: Mapping[str | int, str] = field(default_factory=dict)
 
     def error(self, code: str, message: str, path: FieldPath = ()) -> FieldError:
         """Return an error in a field, at its position or that of the closest field around it."""
@@ -36,7 +38,8 @@ class Location:
         while full not in self.positions and len(full) > len(self.root):
             full = full[:-1]
         line, column = self.positions.get(full, (self.line, self.column))
-        return FieldError(self.file, line, column, cut(_format_path(path), 200), code, cut(message, 600))
+        named = tuple(self.names.get(step, step) for step in path)
+        return FieldError(self.file, line, column, cut(_format_path(named), 200), code, cut(message, 600))
 
 
 @dataclass(frozen=True, slots=True)

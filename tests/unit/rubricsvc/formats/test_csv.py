@@ -60,7 +60,7 @@ def test_load_groups_rows_by_prompt(path: Path) -> None:
     [
         (
             "criterion,weight\na,high\nb,1\n,2\n",
-            [(2, "criteria[0].weight", "shape"), (4, "criteria[2].text", "missing")],
+            [(2, "criteria[0].weight", "shape"), (4, "criteria[2].criterion", "missing")],
         ),
         ("criterion,wieght\na,1\nb,1\n", [(2, "criteria[0].wieght", "extra_forbidden")]),
         ("criterion,weight\na,1,2\n", [(2, "", "columns")]),
