@@ -11,7 +11,14 @@ import typer
 from rubricsvc.cli.agreement import JudgeRef, agreement, calibrate
 from rubricsvc.cli.audit import audit, repeatability
 from rubricsvc.cli.db import database
-from rubricsvc.cli.models import ApiKeyEnv, embedded_judge, judge_from_options, served_judge
+from rubricsvc.cli.models import (
+    ApiKeyEnv,
+    embedded_judge,
+    judge_from_options,
+    served_judge,
+    uses_embedded,
+    warn_of_embedded,
+)
 from rubricsvc.cli.output import After, Force, Json, Limit, echo, group, print_json, show, show_page, write_example
 from rubricsvc.cli.probe import probe as probe_command
 from rubricsvc.cli.probe import probe_before_adding
@@ -105,6 +112,8 @@ def add(
         if given:
             raise InvalidError(f"--file and {given[0]} exclude each other", hint="write it into the file")
         added = load_judges(file, _find)
+        if any(map(uses_embedded, added)):
+            warn_of_embedded()
     elif name is None:
         raise InvalidError("no name", hint="give NAME, or a judge file with --file")
     elif embedded:

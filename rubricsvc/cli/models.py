@@ -131,9 +131,14 @@ def warn_of_embedded() -> None:
     echo("the embedded 135M model is for trying things out: untrained, its verdicts are hardly better than chance")
 
 
+def uses_embedded(judge: Judge) -> bool:
+    """Return whether the judge or one of its members uses the embedded model."""
+    return any(leaf.model == EMBEDDED for leaf in judge.leaf_judges)
+
+
 def fetch_if_embedded(judge: Judge) -> None:
     """Fetch the embedded model if the judge or one of its members uses it."""
-    if any(leaf.model == EMBEDDED for leaf in judge.leaf_judges):
+    if uses_embedded(judge):
         fetch_embedded()
 
 

@@ -13,7 +13,7 @@ from rubricsvc.cli import output
 from rubricsvc.cli.agreement import JudgeRef
 from rubricsvc.cli.db import database
 from rubricsvc.cli.failure_hints import FIXES
-from rubricsvc.cli.models import EMBEDDED, ask, served_models, with_leaves
+from rubricsvc.cli.models import EMBEDDED, ask, served_models, uses_embedded, with_leaves
 from rubricsvc.cli.output import Json, echo, print_json, print_table
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.verdict import Reason, Verdict
@@ -124,7 +124,7 @@ def _warn(judge: Judge, result: Probe) -> None:
         echo(f"warning: {by} of {judge.name} failed: {vote.reason}: {vote.detail or ''}")
     if result.passed and not result.is_close:
         return
-    if any(leaf.model == EMBEDDED for leaf in judge.leaf_judges):
+    if uses_embedded(judge):
         hint = "the embedded model is for trying things out; score with a real model"
     elif (problem := _unscored(result)) is not None:
         hint = FIXES[problem.reason] if problem.reason else _OTHER_HINT

@@ -382,6 +382,14 @@ def test_probe_prints_value_seconds_tokens_and_cost(cli: Cli) -> None:
     assert cli("judges", "probe", "unknown").code == 3
 
 
+def test_add_of_a_file_warns_of_the_embedded_model(cli: Cli) -> None:
+    judge = {"name": "small", "engine": "transformers_local", "model": "embedded", "threshold": 0.5}
+    ran = cli("judges", "add", "-f", "-", "--no-probe", stdin=json.dumps(judge))
+    assert ran.code == 0 and "135M" in ran.err
+    ran = cli("judges", "add", "-f", "-", "--no-probe", stdin=json.dumps({"name": "p", "model": "m"}))
+    assert ran.code == 0 and "135M" not in ran.err
+
+
 def test_show_of_an_unknown_judge_suggests_one(cli: Cli) -> None:
     ran = cli("judges", "show", "embeded")
     assert ran.code == 3 and "judges add embedded --embedded" in ran.err
