@@ -22,6 +22,7 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers import DynamicCache
 from transformers.utils import logging as transformers_logging
 
+from rubricsvc.core.base import storable
 from rubricsvc.core.prompt import Prompt, with_documents
 from rubricsvc.errors import InvalidError
 from trainer.attention import use_grouped_attention
@@ -139,7 +140,7 @@ class Policy:
             ids_BT=ids_BT,
             mask_BT=mask_BT,
             truncated_B=mask_B,
-            texts=tuple(self.tokenizer.batch_decode(sampled, skip_special_tokens=True)),
+            texts=tuple(map(storable, self.tokenizer.batch_decode(sampled, skip_special_tokens=True))),
             nucleus_BTK=torch.stack(nuclei, dim=1) if nuclei else None,
         )
 

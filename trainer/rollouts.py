@@ -20,6 +20,7 @@ class Rollouts:
 
     ``prompt_of_B`` is the prompt's row of each completion. ``truncated_B`` marks completions cut off at
     ``max_new_tokens``; the others end with the model's own end token, which belongs to the completion like any other.
+    ``texts`` have U+FFFD where tokens decode to characters that a service cannot store.
     ``nucleus_BTK`` holds the tokens that could be sampled at each position (see `trainer.tokens`); None means all.
     """
 

@@ -9,12 +9,13 @@ from pathlib import Path
 
 import httpx2
 import pytest
+from tokenizers import decoders
 
 from rubricsvc.core.calibration import Calibration, Curve
 from rubricsvc.core.prompt import Completion
 from rubricsvc.errors import NotFoundError, RubricsvcError
 from rubricsvc.settings import Settings, get_settings
-from rubricsvc.store import jobs, judges, outbox
+from rubricsvc.store import completions, jobs, judges, outbox
 from rubricsvc.store.session import Database
 from tests.instant_engine import InstantEngine, agreeable
 from tests.integration.test_client import running
@@ -112,6 +113,19 @@ def test_service_rewards_repeated_step_is_the_same_job(db: Database, engine: Ins
         with ServiceRewards("instant", url, run="first", timeout=60) as rewards:
             assert [result.reward.value for result in score(rewards)] == pytest.approx([2 / 3, 2 / 3, 1.0, 1.0])
     assert stored_jobs(db) == [("first step 8", "completed", 4)]
+
+
+def test_service_rewards_train_on_tokens_that_are_not_storable(
+    db: Database, engine: InstantEngine, tmp_path: Path
+) -> None:
+    policy = tiny_policy()
+    policy.tokenizer.backend_tokenizer.decoder = decoders.Sequence([decoders.Replace("a", "\0"), decoders.Fuse()])
+    with running(db) as url, ServiceRewards("instant", url, timeout=60) as rewards:
+        history = loop.train(policy, [TASKS[0]], rewards, tiny_config(steps=1, out=tmp_path / "run"))
+    assert [step["unscored_fraction"] for step in history.steps] == [0.0]
+    with db.read() as session:
+        texts = [row.value.text for row in completions.page(session)]
+    assert any("\ufffd" in text for text in texts)
 
 
 def test_service_rewards_train_with_one_job_a_step(db: Database, engine: InstantEngine, tmp_path: Path) -> None:
