@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from functools import cache
 from statistics import fmean
 from typing import TYPE_CHECKING
 
 from rubricsvc.core.estimate import Estimate, mean_estimate
 from rubricsvc.core.job_comparison import ComparedJob, Difference, JobComparison, LeftOut, Moved, PairedBy
 from rubricsvc.errors import InvalidError, UnavailableError
-from rubricsvc.services.criterion_changes import LoadRubric, compare_criteria, largest_changes
+from rubricsvc.services.criterion_changes import compare_criteria, largest_changes
 from rubricsvc.services.pairing import RewardedPair, ScoredUnit, UnitPair, by_entity, pairs_of, rewarded
 from rubricsvc.stats import OnProgress
 from rubricsvc.store import completions, items, jobs, prompts, rubrics
@@ -19,6 +18,7 @@ from rubricsvc.store import completions, items, jobs, prompts, rubrics
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
+    from rubricsvc.core.rubric import Rubric
     from rubricsvc.store.items import ItemReward
     from rubricsvc.store.tables import JobRow, RubricRow
 
@@ -61,7 +61,7 @@ def compare(
         raise InvalidError(f"jobs {a.id} and {b.id} have no {by} in common", hint=hint, path="by")
     pairs = rewarded(both)
     rows = rubrics.many(session, {one.rubric_id for pair in both for one in pair})
-    load_rubric = cache(lambda rubric_id: rows[rubric_id].value)
+    contents = {rubric_id: row.value for rubric_id, row in rows.items()}
     return JobComparison(
         a=_job(a, scored_a, [one for one, _ in both], [pair.reward_a for pair in pairs], rows),
         b=_job(b, scored_b, [other for _, other in both], [pair.reward_b for pair in pairs], rows),
@@ -71,8 +71,8 @@ def compare(
         prompts=len({pair.prompt_id for pair in pairs}),
         left_out=_left_out(a.id, b.id, sides, both),
         **_statistics(pairs),
-        criteria=compare_criteria(session, pairs, load_rubric, on_progress),
-        moved=_moved(session, pairs, load_rubric, by, (a.min_coverage, b.min_coverage)),
+        criteria=compare_criteria(session, pairs, contents, on_progress),
+        moved=_moved(session, pairs, contents, by, (a.min_coverage, b.min_coverage)),
     )
 
 
@@ -149,7 +149,7 @@ def _statistics(pairs: Sequence[RewardedPair]) -> dict[str, Estimate]:
 def _moved(
     session: Session,
     pairs: Sequence[RewardedPair],
-    load_rubric: LoadRubric,
+    contents: Mapping[int, Rubric],
     by: PairedBy,
     min_coverage: tuple[float | None, float | None],
 ) -> tuple[Moved, ...]:
@@ -168,7 +168,7 @@ def _moved(
             reward_a=pair.reward_a,
             reward_b=pair.reward_b,
             difference=pair.difference,
-            criteria=largest_changes(session, pair, load_rubric, min_coverage),
+            criteria=largest_changes(session, pair, contents, min_coverage),
         )
         for pair in furthest
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from statistics import fmean
 from typing import TYPE_CHECKING
@@ -23,17 +23,15 @@ if TYPE_CHECKING:
 MOST_CRITERIA = 3
 PAIRS_PER_PAGE = 200
 
-LoadRubric = Callable[[int], "Rubric"]
-
 
 def compare_criteria(
     session: Session,
     pairs: Sequence[RewardedPair],
-    load_rubric: LoadRubric,
+    rubrics: Mapping[int, Rubric],
     on_progress: OnProgress,
 ) -> tuple[CriterionComparison, ...]:
     """Return each criterion that both sides have, by falling number of flips."""
-    match = cache(lambda a, b: match_criteria(load_rubric(a), load_rubric(b)))
+    match = cache(lambda a, b: match_criteria(rubrics[a], rubrics[b]))
     found: defaultdict[tuple[str, str, str, bool], list[tuple[float, float]]] = defaultdict(list)
     for start in range(0, len(pairs), PAIRS_PER_PAGE):
         page = pairs[start : start + PAIRS_PER_PAGE]
@@ -74,7 +72,7 @@ def _criterion(
 def largest_changes(
     session: Session,
     pair: RewardedPair,
-    load_rubric: LoadRubric,
+    rubrics: Mapping[int, Rubric],
     min_coverage: tuple[float | None, float | None],
 ) -> tuple[CriterionChange, ...]:
     """Return the criteria whose contributions differ most; one of a single side counts as a whole.
@@ -82,10 +80,10 @@ def largest_changes(
     ``min_coverage`` is that of each job, used instead of the rubrics' own.
     """
     before, after = (
-        _contributions(session, one, load_rubric(one.rubric_id), least)
+        _contributions(session, one, rubrics[one.rubric_id], least)
         for one, least in zip(pair.sides, min_coverage, strict=True)
     )
-    renamed = {b.key: a.key for a, b in match_criteria(*(load_rubric(one.rubric_id) for one in pair.sides))}
+    renamed = {b.key: a.key for a, b in match_criteria(*(rubrics[one.rubric_id] for one in pair.sides))}
     changes = {key: value - before.pop(renamed.get(key, ""), 0.0) for key, value in after.items()}
     for key, value in before.items():
         changes[key] = changes.get(key, 0.0) - value
