@@ -191,6 +191,8 @@ def rescore(
     from workers.queue.rescoring import complete_answered
 
     with database() as db:
+        with db.read() as session:
+            jobs.get(session, job_id).judge.value  # noqa: B018 - an invalid judge raises before a job is stored
         with db.write() as session:
             new_id = jobs.rescore(session, job_id, rubric=rubric or (), budget=budget, min_coverage=min_coverage).id
             exists = PUBLISHED not in session.info
