@@ -9,6 +9,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from typing import Any, ClassVar, ParamSpec, TypeVar
+from urllib.parse import urlsplit
 
 import httpx2
 
@@ -18,6 +19,7 @@ from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.worker_watch import WorkerWatch
+from rubricsvc.errors import InvalidError, cut
 from rubricsvc.schemas import Item, Page, StoredJob
 from rubricsvc.settings import get_settings, secret
 
@@ -46,7 +48,12 @@ class _Client(Noun[C]):
         transport: Any = None,
     ) -> None:
         super().__init__(self)
-        self.outage_seconds = get_settings().outage_seconds if outage_seconds is None else outage_seconds
+        if outage_seconds is None:
+            outage_seconds = get_settings().outage_seconds
+        _check_url(base_url)
+        _check_seconds("outage_seconds", outage_seconds)
+        _check_seconds("timeout", timeout, zero=False)
+        self.outage_seconds = outage_seconds
         key = api_key or secret("RUBRICSVC_API_KEY")
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         url = base_url.rstrip("/") + "/v1/"
@@ -124,6 +131,25 @@ class _Client(Noun[C]):
         return [items[id_] for id_ in ids]
 
 
+def _check_url(url: str) -> None:
+    try:
+        parts = urlsplit(url)
+        valid = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except (ValueError, AttributeError):  # a port or an IPv6 address that is none, or no text
+        valid = False
+    if not valid or " " in url or not url.isprintable():
+        given = cut(repr(str(url).rpartition("@")[2]), 80)  # before it may be a password
+        hint = f"write http:// or https:// and a host, for example {DEFAULT_URL}"
+        raise InvalidError(f"base_url: {given} is not an http(s) URL with a host", hint=hint, path="base_url")
+
+
+def _check_seconds(name: str, value: float, *, zero: bool = True) -> None:
+    number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    if not number or value < 0 or (value == 0 and not zero):
+        least = "0 or more" if zero else "more than 0"
+        raise InvalidError(f"{name}: expected a number of seconds, {least}; got {cut(repr(value), 80)}", path=name)
+
+
 def _log_workers(job: StoredJob, watch: WorkerWatch) -> None:
     """Log that no worker is running, and that one is again; a service that sends no number has no such messages."""
     match None if job.workers is None else watch.notice(job.workers, time.monotonic()):
@@ -143,6 +169,10 @@ class Client(_Client["Client"], AbstractContextManager["Client"]):
         outage_seconds: seconds that a request is repeated while the service does not answer, for example because it
             is restarted; defaults to the setting ``RUBRICSVC_OUTAGE_SECONDS``. 0 raises the first error.
         transport: httpx2 transport instead of sockets.
+
+    Raises:
+        InvalidError: ``base_url`` is not an http(s) URL with a host, or a number of seconds is not finite, negative or,
+            for ``timeout``, 0.
 
     Raises (from every method):
         RubricsvcError: the error of the service, in the class it has there; UnavailableError without a response.

@@ -1,0 +1,56 @@
+"""What a client rejects at construction: requests that cannot succeed would be repeated."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from rubricsvc.client import AsyncClient, Client
+from rubricsvc.errors import InvalidError
+from rubricsvc.settings import get_settings
+
+URLS = ["localhost:9191", "http://", "http:///v1", "h", "", "ftp://h", "http://h:0", "http://h:99999", "http://[::1", 5]
+
+
+@pytest.mark.parametrize("url", [*URLS, "http://a b", "http://h\n", "user:secret@h", None])
+def test_client_rejects_what_is_no_url(url: Any) -> None:
+    for connect in (Client, AsyncClient):
+        with pytest.raises(InvalidError) as caught:
+            connect(url)
+        assert (caught.value.path, "http://" in caught.value.hint) == ("base_url", True)
+        assert "secret" not in caught.value.message
+
+
+@pytest.mark.parametrize(
+    "url", ["HTTP://h", "https://user:secret@h:8321/prefix/", "http://[::1]:80", "http://é.example"]
+)
+def test_client_accepts_urls_with_a_host(url: str) -> None:
+    Client(url).close()
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -1, "5", True])
+@pytest.mark.parametrize("name", ["timeout", "outage_seconds"])
+def test_client_rejects_what_is_no_number_of_seconds(name: str, value: Any) -> None:
+    with pytest.raises(InvalidError) as caught:
+        Client(**{name: value})
+    assert caught.value.path == name
+
+
+def test_client_accepts_an_outage_of_0_seconds_and_no_timeout_of_0() -> None:
+    Client(outage_seconds=0).close()
+    with pytest.raises(InvalidError) as caught:
+        Client(timeout=0)
+    assert caught.value.path == "timeout"
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "-1", "soon"])
+def test_client_rejects_the_setting_of_no_number(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    get_settings.cache_clear()
+    monkeypatch.setenv("RUBRICSVC_OUTAGE_SECONDS", value)
+    try:
+        with pytest.raises(InvalidError, match="RUBRICSVC_OUTAGE_SECONDS"):
+            Client()
+    finally:
+        get_settings.cache_clear()
