@@ -29,8 +29,8 @@ Id = Annotated[Whole, Field(ge=1, le=MAX_ID)]
 class Paging(BaseModel):
     """Parameters of every list."""
 
-    after: Whole = Field(0, ge=0, le=MAX_ID, description="`next` of the previous page")
-    limit: Whole = Field(50, ge=1, le=MAX_LIMIT, description="maximum rows")
+    after: Whole = Field(0, ge=0, le=MAX_ID, description="`next` of the previous page.")
+    limit: Whole = Field(50, ge=1, le=MAX_LIMIT, description="Maximum rows.")
 
 
 class RubricFilters(Paging):
@@ -50,7 +50,7 @@ class CompletionFilters(Paging):
 class JobFilters(Paging):
     """Parameters of the list of jobs."""
 
-    status: JobStatus | None = None
+    status: JobStatus | None = Field(None, description="Filter by status.")
 
 
 class JobQuery(BaseModel):
@@ -76,7 +76,7 @@ class CompareQuery(BaseModel):
 class ItemFilters(Paging):
     """Parameters of the list of a job's items."""
 
-    limit: Whole = Field(100, ge=1, le=MAX_LIMIT, description="maximum rows")
+    limit: Whole = Field(100, ge=1, le=MAX_LIMIT, description="Maximum rows.")
     sort: ItemSort = Field("id", description="Order: by id, or by rising or falling reward; those without one last.")
     policy: Name | None = Field(None, description="Filter by policy.")
     verdicts: bool = Field(True, description="Include the verdicts.")
@@ -102,19 +102,19 @@ class PairFilters(Paging):
 class VerdictFilters(Paging):
     """Parameters of the list of verdicts."""
 
-    limit: Whole = Field(100, ge=1, le=MAX_LIMIT, description="maximum rows")
-    job_id: Id | None = None
-    completion_id: Id | None = None
-    outcome: Outcome | None = None
+    limit: Whole = Field(100, ge=1, le=MAX_LIMIT, description="Maximum rows.")
+    job_id: Id | None = Field(None, description="Filter by job.")
+    completion_id: Id | None = Field(None, description="Filter by completion.")
+    outcome: Outcome | None = Field(None, description="Filter by outcome.")
 
 
 class LabelFilters(Paging):
     """Parameters of the list of labels."""
 
-    limit: Whole = Field(100, ge=1, le=MAX_LIMIT, description="maximum rows")
-    completion_id: Id | None = None
-    rubric_id: Id | None = None
-    annotator: Name | None = None
+    limit: Whole = Field(100, ge=1, le=MAX_LIMIT, description="Maximum rows.")
+    completion_id: Id | None = Field(None, description="Filter by completion.")
+    rubric_id: Id | None = Field(None, description="Filter by rubric version.")
+    annotator: Name | None = Field(None, description="Filter by annotator.")
     job_id: Id | None = Field(None, description="Filter by the completions of a job.")
 
 

@@ -64,7 +64,7 @@ class NewPrompt(Wire):
 
     model_config = _example({"prompt": _PROMPT, "external_id": "sky-1"})
 
-    prompt: Prompt
+    prompt: Prompt = Field(description="The prompt.")
     external_id: Name | None = Field(None, description="The prompt's id in its source.")
 
 
@@ -73,8 +73,8 @@ class NewRubric(Wire):
 
     model_config = _example({"name": "sky", "rubric": _RUBRIC, "prompt_id": 1})
 
-    name: Name = Field(min_length=1)
-    rubric: Rubric
+    name: Name = Field(min_length=1, description="Name of the rubric; other content under a name is its next version.")
+    rubric: Rubric = Field(description="The rubric.")
     prompt_id: Id | None = Field(None, description="The prompt that the rubric belongs to, if any.")
     origin: str = Field("api", max_length=40, description="Origin: api, imported, generated, …")
 
@@ -84,14 +84,16 @@ class NewCompletion(Wire):
 
     model_config = _example({"prompt_id": 1, "completion": _COMPLETION})
 
-    prompt_id: Id
-    completion: Completion
+    prompt_id: Id = Field(description="Id of the prompt.")
+    completion: Completion = Field(description="The completion.")
 
 
 class NewCompletions(Wire):
     """Completions to store."""
 
-    completions: tuple[NewCompletion, ...] = Field(min_length=1, max_length=MAX_BATCH, fail_fast=True)
+    completions: tuple[NewCompletion, ...] = Field(
+        min_length=1, max_length=MAX_BATCH, fail_fast=True, description="Completions, of any prompts."
+    )
 
 
 class NewJudge(Wire):
@@ -99,13 +101,13 @@ class NewJudge(Wire):
 
     model_config = _example({"judge": _JUDGE})
 
-    judge: Judge
+    judge: Judge = Field(description="The judge.")
 
 
 class NewItem(Wire):
     """A completion and the rubric that scores it."""
 
-    completion_id: Id
+    completion_id: Id = Field(description="Id of the completion.")
     rubric: Id | Ref | None = Field(
         None,
         description="Id, name (newest version), name@version or digest; by default the newest version of each rubric"
@@ -122,8 +124,10 @@ class NewJob(Wire):
     model_config = _example({"judge": "local-vllm", "items": [{"completion_id": 1, "rubric": "sky"}]})
 
     judge: Id | Ref = Field(description="Id or name.")
-    items: tuple[NewItem, ...] = Field(min_length=1, max_length=MAX_BATCH, fail_fast=True)
-    name: Name = ""
+    items: tuple[NewItem, ...] = Field(
+        min_length=1, max_length=MAX_BATCH, fail_fast=True, description="Completions to score."
+    )
+    name: Name = Field("", description="Name of the job.")
     budget: float | None = Field(None, gt=0, description="US dollars that the judge may cost. Needs a price.")
     min_coverage: MinCoverage = None
 
@@ -131,9 +135,9 @@ class NewJob(Wire):
 class NewLabel(Wire):
     """A label with its completion and rubric."""
 
-    completion_id: Id
+    completion_id: Id = Field(description="Id of the completion.")
     rubric: Id | Ref = Field(description="Id, name (newest version), name@version or digest.")
-    label: Label
+    label: Label = Field(description="The label.")
 
 
 class NewLabels(Wire):
@@ -141,85 +145,86 @@ class NewLabels(Wire):
 
     model_config = _example({"labels": [{"completion_id": 1, "rubric": "sky", "label": _LABEL}]})
 
-    labels: tuple[NewLabel, ...] = Field(min_length=1, max_length=MAX_BATCH, fail_fast=True)
+    labels: tuple[NewLabel, ...] = Field(
+        min_length=1, max_length=MAX_BATCH, fail_fast=True, description="Labels, of any completions."
+    )
     replace: bool = Field(False, description="Overwrite an earlier label of the same annotator.")
 
 
 class Stored(Wire):
     """Fields of every stored row."""
 
-    id: int
-    created_at: datetime
+    id: int = Field(description="Id in the database.")
+    created_at: datetime = Field(description="Time at which it was stored.")
 
 
 class StoredPrompt(Stored):
     """A stored prompt."""
 
-    digest: str
-    external_id: str | None
-    prompt: Prompt
+    digest: str = Field(description="SHA-256 of the content.")
+    external_id: str | None = Field(description="The prompt's id in its source.")
+    prompt: Prompt = Field(description="The prompt.")
 
 
 class StoredRubric(Stored):
     """A stored rubric version."""
 
-    name: str
-    version: int
-    digest: str
-    prompt_id: int | None
-    origin: str
-    rubric: Rubric
+    name: str = Field(description="Name of the rubric.")
+    version: int = Field(description="Version of the name, from 1.")
+    digest: str = Field(description="SHA-256 of the content.")
+    prompt_id: int | None = Field(description="The prompt that the rubric belongs to, if any.")
+    origin: str = Field(description="Origin: api, imported, generated, …")
+    rubric: Rubric = Field(description="The rubric.")
 
 
 class StoredCompletion(Stored):
     """A stored completion."""
 
-    digest: str
-    prompt_id: int
-    completion: Completion
+    digest: str = Field(description="SHA-256 of the content.")
+    prompt_id: int = Field(description="Id of the prompt.")
+    completion: Completion = Field(description="The completion.")
 
 
 class StoredIds(Wire):
     """Ids of the sent completions or labels, in order."""
 
-    ids: tuple[int, ...]
+    ids: tuple[int, ...] = Field(description="Ids, in the order of the request.")
 
 
 class StoredLabel(Stored):
     """A stored label."""
 
-    completion_id: int
-    rubric_id: int
-    label: Label
+    completion_id: int = Field(description="Id of the completion.")
+    rubric_id: int = Field(description="Id of the rubric version.")
+    label: Label = Field(description="The label.")
 
 
 class StoredJudge(Stored):
     """A stored judge."""
 
-    name: str
-    digest: str
+    name: str = Field(description="Name of the judge.")
+    digest: str = Field(description="SHA-256 of everything but names and endpoints.")
     judge: Judge | None = Field(description="Null if what is stored is not valid any more.")
     error: str | None = Field(None, description="What is not valid, and the command that corrects it.")
-    repeatability: Repeatability | None = None
+    repeatability: Repeatability | None = Field(None, description="Result of the last measurement.")
 
 
 class StoredJob(Stored):
-    """A stored job.
+    """A stored job."""
 
-    ``summary`` reads every verdict: it is None in lists, and until the job is finished unless it is requested.
-    """
-
-    name: str
-    judge_id: int
-    judge: str
-    status: JobStatus
-    finished_at: datetime | None
-    budget: float | None = None
+    name: str = Field(description="Name of the job.")
+    judge_id: int = Field(description="Id of the judge.")
+    judge: str = Field(description="Name of the judge.")
+    status: JobStatus = Field(description="Status of the job.")
+    finished_at: datetime | None = Field(description="Time at which its last item was finished.")
+    budget: float | None = Field(None, description="US dollars that the judge may cost.")
     spent: float = Field(0.0, description="US dollars, if the judge has a price.")
     min_coverage: float | None = Field(None, description="Used instead of the rubrics' own.")
     workers: int | None = Field(None, description="Running workers, if the job is not finished; null in lists.")
-    progress: JobProgress | None = None
-    summary: JobSummary | None = None
+    progress: JobProgress | None = Field(None, description="Items by state.")
+    summary: JobSummary | None = Field(
+        None, description="Results so far; null in lists, and until the job is finished unless it is requested."
+    )
 
     @property
     def finished(self) -> bool:
@@ -231,50 +236,50 @@ class RetriedJob(Wire):
     """Result of a retry."""
 
     reopened: int = Field(description="Items to be scored again.")
-    job: StoredJob
+    job: StoredJob = Field(description="The job.")
 
 
 class Item(Wire):
     """A completion of a job with its reward, which is null if too little was judged."""
 
-    id: int
-    completion_id: int
-    policy: str = ""
-    rubric_id: int
-    state: ItemState
-    reward: float | None
-    coverage: float | None
-    formula: str | None
-    vetoed_by: str | None = Field(description="the required criterion that took the reward down to 0")
-    null_reason: str | None
-    verdicts: tuple[Verdict, ...] = ()
+    id: int = Field(description="Id of the item.")
+    completion_id: int = Field(description="Id of the completion.")
+    policy: str = Field("", description="Name of the model that wrote the completion.")
+    rubric_id: int = Field(description="Id of the rubric version.")
+    state: ItemState = Field(description="State of the item.")
+    reward: float | None = Field(description="Reward by the formula; null if too little was judged.")
+    coverage: float | None = Field(description="Share of the rubric's weight that was judged.")
+    formula: str | None = Field(description="Formula of the reward.")
+    vetoed_by: str | None = Field(description="Required criterion that took the reward down to 0.")
+    null_reason: str | None = Field(description="Why there is no reward.")
+    verdicts: tuple[Verdict, ...] = Field((), description="Verdicts, by criterion.")
 
 
 class PreferencePair(Wire):
     """Two completions of a prompt with different rewards, in the format of TRL's preference trainers."""
 
-    prompt: tuple[dict[str, Any], ...]
-    chosen: tuple[dict[str, Any], ...]
-    rejected: tuple[dict[str, Any], ...]
-    margin: float
-    chosen_reward: float
-    rejected_reward: float
-    prompt_id: int
-    prompt_external_id: str | None
-    chosen_completion_id: int
-    rejected_completion_id: int
-    rubric: str
-    formula: str | None
-    judge: str
+    prompt: tuple[dict[str, Any], ...] = Field(description="Messages of the prompt.")
+    chosen: tuple[dict[str, Any], ...] = Field(description="Messages of the completion with the higher reward.")
+    rejected: tuple[dict[str, Any], ...] = Field(description="Messages of the other one.")
+    margin: float = Field(description="Difference of the rewards.")
+    chosen_reward: float = Field(description="Reward of the chosen completion.")
+    rejected_reward: float = Field(description="Reward of the rejected completion.")
+    prompt_id: int = Field(description="Id of the prompt.")
+    prompt_external_id: str | None = Field(description="The prompt's id in its source.")
+    chosen_completion_id: int = Field(description="Id of the chosen completion.")
+    rejected_completion_id: int = Field(description="Id of the rejected completion.")
+    rubric: str = Field(description="Rubric version, as name@version.")
+    formula: str | None = Field(description="Formula of the rewards.")
+    judge: str = Field(description="Name of the judge.")
 
 
 class StoredVerdict(Stored):
     """A stored verdict."""
 
-    completion_id: int
-    rubric_id: int
-    judge_id: int
-    verdict: Verdict
+    completion_id: int = Field(description="Id of the completion.")
+    rubric_id: int = Field(description="Id of the rubric version.")
+    judge_id: int = Field(description="Id of the judge.")
+    verdict: Verdict = Field(description="The verdict.")
 
 
 Data = TypeVar("Data")
@@ -283,8 +288,8 @@ Data = TypeVar("Data")
 class Page(Wire, Generic[Data]):
     """A page of a list. Pass ``next`` as ``?after=`` to continue; it is null on the last page."""
 
-    data: tuple[Data, ...]
-    next: int | None
+    data: tuple[Data, ...] = Field(description="Rows.")
+    next: int | None = Field(description="Pass it as after to continue; null on the last page.")
 
     def __iter__(self) -> Iterator[Data]:  # type: ignore[override]  # pydantic's yields fields
         """Iterate over the rows of this page."""
@@ -306,20 +311,20 @@ class Ready(Alive):
 class FileProblem(Wire):
     """One error in an imported file: where it is, a stable ``code``, and a message."""
 
-    line: int | None
-    column: int | None
+    line: int | None = Field(description="Line in the file.")
+    column: int | None = Field(description="Column in the line.")
     path: str = Field(description="The field, like criteria[2].weight; empty for a whole record or file.")
-    code: str
-    message: str
+    code: str = Field(description="Stable code of the error.")
+    message: str = Field(description="What is wrong.")
 
 
 class Problem(Wire):
     """An error: stable ``code``, message, hint how to fix it, and path in the request."""
 
-    code: str
-    message: str
-    hint: str = ""
-    path: str = ""
+    code: str = Field(description="Stable code of the error.")
+    message: str = Field(description="What is wrong.")
+    hint: str = Field("", description="How to correct it.")
+    path: str = Field("", description="The field of the request.")
     errors: tuple[FileProblem, ...] = Field((), description="Of an imported file: every error in it.")
 
 
@@ -328,18 +333,18 @@ class ImportedFile(Wire):
 
     new: dict[str, int] = Field(description="Rows that were added, by noun.")
     existing: dict[str, int] = Field(description="Rows that existed before, by noun.")
-    rubric_ids: tuple[int, ...]
+    rubric_ids: tuple[int, ...] = Field(description="Ids of the rubric versions.")
     rubrics: tuple[str, ...] = Field((), description="The rubrics as name@version.")
-    completion_ids: tuple[int, ...]
-    label_ids: tuple[int, ...]
+    completion_ids: tuple[int, ...] = Field(description="Ids of the completions.")
+    label_ids: tuple[int, ...] = Field(description="Ids of the labels.")
     omitted_labels: int = Field(description="Labels whose rubric or completion was not imported.")
     superseded: dict[str, int] = Field(description="Rubrics that exist as an earlier version, with the newest version.")
     skipped: tuple[FileProblem, ...] = Field(description="Errors of the records that were skipped.")
     skipped_count: int = Field(description="Errors of the records that were skipped, listed or not.")
-    skipped_records: int
+    skipped_records: int = Field(description="Records that were skipped.")
 
 
 class ErrorBody(Wire):
     """Body of an error response."""
 
-    error: Problem
+    error: Problem = Field(description="The error.")

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+from functools import partial
 from importlib.metadata import version
+from typing import Any
 
 from fastapi import Depends, FastAPI
 from fastapi.responses import RedirectResponse
@@ -68,6 +71,7 @@ def create_app(settings: Settings, db: Database, *, validators: Validators | Non
         app.include_router(noun.router, prefix="/v1", dependencies=[Depends(authenticate), Depends(validate_body)])
     app.include_router(health.router)
     _name_operations(app)
+    app.openapi = partial(_openapi, app)  # type: ignore[method-assign]
     app.add_api_route("/", lambda: RedirectResponse("docs"), include_in_schema=False)
     app.add_middleware(BodyLimit)
     app.add_middleware(RequestContext)
@@ -84,6 +88,14 @@ def _name_operations(app: FastAPI) -> None:
             words = [route.name] if tag == "health" else ["list" if verb == "page" else verb, noun, what]
             route.operation_id = "_".join(filter(None, words))
             route.summary = route.operation_id.replace("_", " ").capitalize()
+
+
+def _openapi(app: FastAPI) -> dict[str, Any]:
+    """Return the OpenAPI document, whose texts are Markdown: docstrings have double backticks."""
+    if app.openapi_schema is None:
+        document = json.dumps(FastAPI.openapi(app))
+        app.openapi_schema = json.loads(document.replace("``", "`"))
+    return app.openapi_schema
 
 
 def set_state(app: FastAPI, settings: Settings, db: Database, validators: Validators | None = None) -> None:

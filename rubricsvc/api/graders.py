@@ -31,15 +31,15 @@ _ALIAS = "/fine_tuning/alpha/graders"
 class NewRun(Wire):
     """A grader, the sample that it grades, and the item that its templates refer to."""
 
-    grader: dict[str, JsonValue]
-    model_sample: str
-    item: dict[str, JsonValue] = Field(default_factory=dict)
+    grader: dict[str, JsonValue] = Field(description="Grader, as OpenAI's JSON.")
+    model_sample: str = Field(description="Text of the sample.")
+    item: dict[str, JsonValue] = Field(default_factory=dict, description="Fields that the grader's templates refer to.")
 
 
 class GraderBody(Wire):
     """A grader to validate; the response is the same."""
 
-    grader: dict[str, JsonValue]
+    grader: dict[str, JsonValue] = Field(description="Grader, as OpenAI's JSON.")
 
 
 @router.post("/graders/validate", responses=error_responses())

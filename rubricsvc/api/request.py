@@ -44,5 +44,6 @@ def _state(name: str) -> Any:
 Db = Annotated[Database, _state("db")]
 SettingsDep = Annotated[Settings, _state("settings")]
 ValidatorsDep = Annotated[Validators, _state("validators")]
-IdInPath = Annotated[Whole, Path(ge=1, le=MAX_ID)]
-RefInPath = Annotated[str, Path(min_length=1, max_length=220)]
+IdInPath = Annotated[Whole, Path(ge=1, le=MAX_ID, description="Id in the database.")]
+_REF = "Id, or name of a judge or rubric (also name@version or digest), or external id of a prompt."
+RefInPath = Annotated[str, Path(min_length=1, max_length=220, description=_REF)]

@@ -28,10 +28,12 @@ class Curve(Value):
     linear between its ``knots`` (p, calibrated). ``none`` is the identity, where no other method was better.
     """
 
-    method: Method
-    slope: float = Field(default=1.0, ge=0.0)
-    offset: float = 0.0
-    knots: tuple[tuple[UnitInterval, UnitInterval], ...] = ()
+    method: Method = Field(description="Kind of curve.")
+    slope: float = Field(default=1.0, ge=0.0, description="Factor of the logit (temperature, platt).")
+    offset: float = Field(default=0.0, description="Offset of the logit (platt).")
+    knots: tuple[tuple[UnitInterval, UnitInterval], ...] = Field(
+        default=(), description="Points (probability, calibrated) of an isotonic curve."
+    )
 
     @model_validator(mode="after")
     def _rising(self) -> Curve:
@@ -63,7 +65,9 @@ class Curve(Value):
 class Calibration(Value):
     """Curves by family of criteria; criteria of other families keep their probability."""
 
-    families: dict[str, Curve] = Field(min_length=1)
+    families: dict[str, Curve] = Field(
+        min_length=1, description="Curves by first tag, or by kind of scale where criteria have no tags."
+    )
 
     def value(self, criterion: Criterion, probability: float) -> float:
         """Return the calibrated probability of ``criterion``."""

@@ -10,14 +10,14 @@ from rubricsvc.core.base import Value
 class JobProgress(Value):
     """Items by state, and verdicts so far. ``failed`` items have at least one failed verdict."""
 
-    total: int
-    pending: int
-    leased: int
-    done: int
-    failed: int
-    cancelled: int
+    total: int = Field(description="All items.")
+    pending: int = Field(description="Items that wait for a worker.")
+    leased: int = Field(description="Items that a worker scores.")
+    done: int = Field(description="Items without a failed verdict.")
+    failed: int = Field(description="Items with a failed verdict.")
+    cancelled: int = Field(description="Items of a cancelled job.")
     verdicts: int = Field(description="Verdicts that did not fail.")
-    failed_verdicts: int
+    failed_verdicts: int = Field(description="Verdicts that failed.")
 
     @property
     def finished(self) -> int:
@@ -40,8 +40,8 @@ class ReservedBudget(Value):
 class JobSummary(Value):
     """Results of a job so far. ``voting`` is for panels, cascades and pairwise judges."""
 
-    rewards: int
-    mean_reward: float | None
+    rewards: int = Field(description="Items with a reward.")
+    mean_reward: float | None = Field(description="Mean of these rewards.")
     reasons: dict[str, int] = Field(description="Failed verdicts by reason.")
     vetoed: dict[str, int] = Field(description="Vetoed rewards by required criterion.")
     cached_share: float | None = Field(
@@ -50,5 +50,5 @@ class JobSummary(Value):
     )
     quotes: int | None = Field(description="Quotes in the verdicts; null if no judge quoted.")
     quotes_not_found: int | None = Field(description="Quotes that are not in the completion.")
-    voting: dict[str, float]
-    reserved: ReservedBudget
+    voting: dict[str, float] = Field(description="Figures of panels, cascades and pairwise judges, by name.")
+    reserved: ReservedBudget = Field(description="Budget that is reserved.")

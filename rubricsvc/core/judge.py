@@ -53,19 +53,21 @@ Address = Annotated[str, AfterValidator(_address)]
 
 
 class Sampling(Value):
-    """How the judge's replies are sampled. ``max_tokens`` limits one reply."""
+    """How the judge's replies are sampled."""
 
-    temperature: float = Field(default=0.0, ge=0.0)
-    top_p: float = Field(default=1.0, gt=0.0, le=1.0)
-    max_tokens: int = Field(default=1024, ge=1, le=1_000_000)
-    seed: int | None = 0
+    temperature: float = Field(default=0.0, ge=0.0, description="Sampling temperature.")
+    top_p: float = Field(default=1.0, gt=0.0, le=1.0, description="Nucleus sampling (top-p).")
+    max_tokens: int = Field(default=1024, ge=1, le=1_000_000, description="Maximum tokens of a reply.")
+    seed: int | None = Field(default=0, description="Seed of the sampling; null for none.")
 
 
 class Voting(Value):
-    """How several verdicts become one, by ``rule``. A judge is asked ``samples`` times, a panel's members once each."""
+    """How several verdicts become one."""
 
-    samples: int = Field(default=1, ge=1, le=100)
-    rule: Rule = "mean"
+    samples: int = Field(
+        default=1, ge=1, le=100, description="Replies per question; a panel's members are asked once each."
+    )
+    rule: Rule = Field(default="mean", description="How several verdicts become one.")
 
 
 class Thinking(Value):
@@ -75,27 +77,33 @@ class Thinking(Value):
     reasoning tokens, a reply over the budget fails as ``truncated``.
     """
 
-    budget_tokens: int = Field(default=2048, ge=1, le=1_000_000)
-    opens: Text = Field(default="<think>", min_length=1)
-    closes: Text = Field(default="</think>", min_length=1)
+    budget_tokens: int = Field(
+        default=2048, ge=1, le=1_000_000, description="Tokens of reasoning, in addition to the maximum of a reply."
+    )
+    opens: Text = Field(default="<think>", min_length=1, description="Mark before the reasoning.")
+    closes: Text = Field(default="</think>", min_length=1, description="Mark after the reasoning.")
 
 
 class Comparison(Value):
     """How completions of one prompt are compared: in pairs, each in both orders, or a group at once.
 
-    ``group_size`` (groupwise) is the maximum of completions in a call; larger groups are split into parts that share
-    members. ``opponents`` (pairwise) is the number of pairs for each completion, by default with all others.
-    ``written`` (pairwise) asks for a written verdict instead of one token; groupwise scores are always written.
-    ``traces`` shows whole trajectories instead of last answers. With ``top_n``, the best n of a group get 1 on a
-    criterion and the others 0.
+    A group larger than ``group_size`` is split into parts that share members. Groupwise scores are always written.
     """
 
-    kind: Literal["pairwise", "groupwise"] = "groupwise"
-    group_size: int = Field(default=8, ge=2, le=26)
-    opponents: int | None = Field(default=None, ge=1)
-    written: bool = False
-    traces: bool = False
-    top_n: int | None = Field(default=None, ge=1)
+    kind: Literal["pairwise", "groupwise"] = Field(
+        default="groupwise", description="In pairs, each in both orders, or a group at once."
+    )
+    group_size: int = Field(
+        default=8, ge=2, le=26, description="Maximum completions in a call (groupwise); larger groups are split."
+    )
+    opponents: int | None = Field(
+        default=None, ge=1, description="Pairs for each completion (pairwise); by default with all others."
+    )
+    written: bool = Field(default=False, description="Written verdicts instead of one token (pairwise).")
+    traces: bool = Field(default=False, description="Show whole trajectories instead of last messages.")
+    top_n: int | None = Field(
+        default=None, ge=1, description="On each criterion, give the best n of a group 1 and the others 0."
+    )
 
     @model_validator(mode="after")
     def _consistent(self) -> Comparison:
@@ -110,23 +118,25 @@ class Comparison(Value):
 
 
 class TrajectoryOptions(Value):
-    """How a trajectory is judged: after each ``segment`` steps, the judge is asked about the last of them.
+    """How a trajectory is judged: after each ``segment`` steps, the judge is asked about the last of them."""
 
-    ``value`` says how the verdicts on the segments become one. ``written`` asks for written verdicts instead of one
-    token.
-    """
-
-    segment: int = Field(default=1, ge=1, le=1000)
-    value: Literal["last", "mean", "median", "min"] = "mean"
-    written: bool = False
+    segment: int = Field(
+        default=1, ge=1, le=1000, description="Steps after which the judge is asked about the last of them."
+    )
+    value: Literal["last", "mean", "median", "min"] = Field(
+        default="mean", description="How the verdicts on the segments become one."
+    )
+    written: bool = Field(default=False, description="Written verdicts instead of one token.")
 
 
 class Price(Value):
-    """US dollars per million tokens; ``cached`` defaults to the price of other prompt tokens."""
+    """US dollars per million tokens."""
 
-    prompt: float = Field(default=0.0, ge=0.0, le=1e6)
-    cached: float | None = Field(default=None, ge=0.0, le=1e6)
-    completion: float = Field(default=0.0, ge=0.0, le=1e6)
+    prompt: float = Field(default=0.0, ge=0.0, le=1e6, description="Price of prompt tokens.")
+    cached: float | None = Field(
+        default=None, ge=0.0, le=1e6, description="Price of cached prompt tokens; by default that of the others."
+    )
+    completion: float = Field(default=0.0, ge=0.0, le=1e6, description="Price of completion tokens.")
 
     def cost(self, prompt: float, completion: float, cached: float = 0.0) -> float:
         """Return the cost in US dollars; ``cached`` is a part of ``prompt``."""
@@ -143,25 +153,30 @@ class Price(Value):
 
 
 class Endpoint(Value):
-    """How a judge's server is reached. It does not change verdicts, so it is not part of their fingerprint.
+    """How a judge's server is reached. It does not change verdicts, so it is not part of their fingerprint."""
 
-    ``base_url`` defaults to api.openai.com. ``api_key_env`` is the environment variable that holds the key; by default
-    OPENAI_API_KEY for api.openai.com and no key for other hosts. ``concurrency``, ``requests_per_minute`` and
-    ``tokens_per_minute`` are limits of one process. While the server is down, requests wait for up to
-    ``outage_timeout_s`` and then fail as ``unavailable``. With ``prompt_lists``, a server that takes lists of prompts
-    (vLLM, SGLang) gets a completion's readouts in one request.
-    """
-
-    base_url: Address | None = None
-    api_key_env: Text | None = None
-    timeout_s: float = Field(default=120.0, gt=0.0, le=3600.0)
-    max_retries: int = Field(default=4, ge=0, le=20)
-    outage_timeout_s: float = Field(default=120.0, ge=0.0, le=86400.0)
-    concurrency: int = Field(default=64, ge=1, le=4096)
-    requests_per_minute: int | None = Field(default=None, ge=1)
-    tokens_per_minute: int | None = Field(default=None, ge=1)
-    prompt_lists: bool = True
-    price: Price | None = None
+    base_url: Address | None = Field(
+        default=None, description="Address of an OpenAI-compatible server; by default api.openai.com."
+    )
+    api_key_env: Text | None = Field(
+        default=None,
+        description="Environment variable with the key; by default OPENAI_API_KEY for api.openai.com, else none.",
+    )
+    timeout_s: float = Field(default=120.0, gt=0.0, le=3600.0, description="Seconds per request.")
+    max_retries: int = Field(default=4, ge=0, le=20, description="Retries of a request.")
+    outage_timeout_s: float = Field(
+        default=120.0,
+        ge=0.0,
+        le=86400.0,
+        description="Seconds that requests wait while the server is down, before they fail as unavailable.",
+    )
+    concurrency: int = Field(default=64, ge=1, le=4096, description="Maximum simultaneous requests of a process.")
+    requests_per_minute: int | None = Field(default=None, ge=1, description="Rate limit of a process.")
+    tokens_per_minute: int | None = Field(default=None, ge=1, description="Rate limit of a process.")
+    prompt_lists: bool = Field(
+        default=True, description="Send a completion's readouts in one request, if the server takes lists of prompts."
+    )
+    price: Price | None = Field(default=None, description="Price in US dollars per million tokens.")
 
     @property
     def key_variable(self) -> str | None:
@@ -174,38 +189,56 @@ class Endpoint(Value):
 class Judge(Value):
     """A judge of completions.
 
-    ``engine`` is a name registered in `workers.engines`, ``template`` a file in ``workers/judges/prompts``.
-    ``threshold`` turns a readout's probability into 0 or 1; without it, the probability is the value.
-    ``min_answer_mass`` is the minimum total probability of a readout's labels; below it the verdict fails as
-    ``no_answer``. ``calibration`` applies to a readout's probability before the threshold. Prompts over
-    ``max_context`` tokens fail as ``too_long``. For judges that write: ``criteria_per_call`` is 1, k, or 0 for all in
-    one call; ``require_evidence`` fails a verdict with a quote that is not in the completion, and a positive one
-    without a quote of at least three words or twelve characters.
+    ``require_evidence`` fails a verdict with a quote that is not in the completion, and a positive one without a quote
+    of at least three words or twelve characters.
 
     A ``panel`` asks its ``members`` and aggregates their verdicts by ``voting``. A ``cascade`` asks the next member
     where the probability (calibrated, if it can be) lies within ``band``. Both have no model of their own.
     """
 
-    name: Title = Field(min_length=1)
-    engine: Annotated[Text, Field(min_length=1)] = "openai_http"
-    model: Text = ""
-    revision: Text | None = None
-    mode: Mode = "readout"
-    template: Text | None = None
-    criteria_per_call: int = Field(default=1, ge=0)
-    sampling: Sampling = Field(default_factory=Sampling)
-    threshold: float | None = Field(default=None, gt=0.0, lt=1.0)
-    min_answer_mass: float = Field(default=0.1, ge=0.0, le=1.0)
-    max_context: int | None = Field(default=None, ge=1)
-    endpoint: Endpoint = Field(default_factory=Endpoint)
-    require_evidence: bool | None = None
-    voting: Voting | None = None
-    thinking: Thinking | None = None
-    comparison: Comparison | None = None
-    trajectory: TrajectoryOptions | None = None
-    members: tuple[Judge, ...] | None = None
-    band: tuple[UnitInterval, UnitInterval] | None = None
-    calibration: Calibration | None = None
+    name: Title = Field(min_length=1, description="Name of the judge.")
+    engine: Annotated[Text, Field(min_length=1)] = Field(
+        default="openai_http", description="How the model is reached: openai_http, transformers_local, vllm_local."
+    )
+    model: Text = Field(default="", description="Name of the model; empty for a panel or a cascade.")
+    revision: Text | None = Field(default=None, description="Revision of the model.")
+    mode: Mode = Field(default="readout", description="Way of judging.")
+    template: Text | None = Field(default=None, description="Name of the prompt template; by default that of the mode.")
+    criteria_per_call: int = Field(
+        default=1, ge=0, description="Criteria in a call of a judge that writes; 0 for all in one."
+    )
+    sampling: Sampling = Field(default_factory=Sampling, description="How replies are sampled.")
+    threshold: float | None = Field(
+        default=None,
+        gt=0.0,
+        lt=1.0,
+        description="Probability of a readout from which the value is 1, else 0; by default the value is it.",
+    )
+    min_answer_mass: float = Field(
+        default=0.1,
+        ge=0.0,
+        le=1.0,
+        description="Minimum total probability of a readout's labels; below it, a verdict fails as no_answer.",
+    )
+    max_context: int | None = Field(
+        default=None, ge=1, description="Maximum prompt tokens; longer prompts fail as too_long."
+    )
+    endpoint: Endpoint = Field(default_factory=Endpoint, description="How the server is reached.")
+    require_evidence: bool | None = Field(
+        default=None,
+        description="Fail a positive verdict without a quote, and any with one that is not in the completion.",
+    )
+    voting: Voting | None = Field(default=None, description="How several verdicts become one.")
+    thinking: Thinking | None = Field(default=None, description="Reasoning before the reply.")
+    comparison: Comparison | None = Field(default=None, description="Options of mode comparative.")
+    trajectory: TrajectoryOptions | None = Field(default=None, description="Options of mode trajectory.")
+    members: tuple[Judge, ...] | None = Field(default=None, description="Judges of a panel or a cascade.")
+    band: tuple[UnitInterval, UnitInterval] | None = Field(
+        default=None, description="Probabilities between which a cascade asks the next member."
+    )
+    calibration: Calibration | None = Field(
+        default=None, description="Calibration of a readout's probability, before the threshold."
+    )
 
     @model_validator(mode="after")
     def _consistent(self) -> Judge:

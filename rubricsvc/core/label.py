@@ -22,10 +22,16 @@ Annotator = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1
 class Label(Value):
     """A person's verdict. ``value`` is in [0, 1] on the criterion's scale; None if the person could not decide."""
 
-    criterion: str = Field(min_length=1, max_length=MAX_NAME_LENGTH)
-    annotator: Annotator
-    value: UnitInterval | None = None
-    note: StorableText | None = Field(default=None, max_length=20_000)
+    criterion: str = Field(
+        min_length=1,
+        max_length=MAX_NAME_LENGTH,
+        description="Key of the criterion, or overall: the completion as a whole.",
+    )
+    annotator: Annotator = Field(description="Name of the person.")
+    value: UnitInterval | None = Field(
+        default=None, description="Value on the criterion's scale; null if the person could not tell."
+    )
+    note: StorableText | None = Field(default=None, max_length=20_000, description="Why, in the person's words.")
 
     @property
     def verdict(self) -> Verdict:

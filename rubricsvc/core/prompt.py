@@ -35,8 +35,9 @@ def _describe_message(schema: Any) -> None:
     part = {"type": "object", "properties": {"type": {"const": "text"}, "text": {"type": "string"}}}
     texts = [{"type": "string"}, {"type": "array", "items": part | {"required": ["type", "text"]}}]
     properties = schema["properties"]
-    properties["content"] = {"title": "Content", "anyOf": [*texts, {"type": "null"}]}
-    properties |= {name: {"type": "null"} for name in _UNSET_BY_OPENAI}
+    properties["content"] |= {"anyOf": [*texts, {"type": "null"}]}
+    properties["content"].pop("type", None)
+    properties |= {name: {"type": "null", "description": "Null, or left out."} for name in _UNSET_BY_OPENAI}
     schema["required"].remove("content")
     schema["anyOf"] = [
         {"properties": {"content": {"anyOf": texts}}, "required": ["content"]},
@@ -60,9 +61,9 @@ class ToolCall(Value):
 
     model_config = ConfigDict(json_schema_extra=_describe_call)
 
-    name: str
-    arguments: str = ""
-    id: str | None = None
+    name: str = Field(description="Name of the tool.")
+    arguments: str = Field(default="", description="The model's text, usually a JSON object.")
+    id: str | None = Field(default=None, description="Id of the call.")
 
     @model_validator(mode="before")
     @classmethod
@@ -94,11 +95,11 @@ class Message(Value):
 
     model_config = ConfigDict(json_schema_extra=_describe_message)
 
-    role: Role
-    content: str
-    name: str | None = None
-    tool_call_id: str | None = None
-    tool_calls: tuple[ToolCall, ...] | None = None
+    role: Role = Field(description="Role of the message.")
+    content: str = Field(description="Text of the message.")
+    name: str | None = Field(default=None, description="Name of the speaker or tool.")
+    tool_call_id: str | None = Field(default=None, description="Id of the call that a tool answers.")
+    tool_calls: tuple[ToolCall, ...] | None = Field(default=None, description="Tool calls of an assistant.")
 
     @model_validator(mode="before")
     @classmethod
@@ -143,9 +144,9 @@ def _is_text_part(part: Any) -> bool:
 class Document(Value):
     """A text that belongs to a prompt; completions may cite it by its id."""
 
-    id: str
-    text: str
-    title: str = ""
+    id: str = Field(description="Id by which completions cite it.")
+    text: str = Field(description="Text of the document.")
+    title: str = Field(default="", description="Title of the document.")
 
 
 class Prompt(Value):
@@ -154,11 +155,13 @@ class Prompt(Value):
     ``item`` is the data row that the prompt was made from; graders refer to its fields (see `core.templates`).
     """
 
-    messages: tuple[Message, ...] = Field(min_length=1)
-    reference: str | None = None
-    documents: tuple[Document, ...] = ()
-    tags: tuple[str, ...] = ()
-    item: dict[str, JsonValue] | None = None
+    messages: tuple[Message, ...] = Field(min_length=1, description="Chat messages for the policy.")
+    reference: str | None = Field(default=None, description="Reference answer; shown to the judge.")
+    documents: tuple[Document, ...] = Field(default=(), description="Documents that completions may cite.")
+    tags: tuple[str, ...] = Field(default=(), description="Tags.")
+    item: dict[str, JsonValue] | None = Field(
+        default=None, description="Row of data that the prompt was made from; graders refer to its fields."
+    )
 
     @classmethod
     def of(cls, text: str, **fields: object) -> Prompt:
@@ -204,12 +207,16 @@ class Completion(Value):
     empty.
     """
 
-    text: str = ""
-    messages: tuple[Message, ...] = ()
-    policy: Name = ""
-    step: int | None = None
-    sampling: dict[str, JsonValue] = Field(default_factory=dict)
-    id: str | None = None
+    text: str = Field(
+        default="", description="What judges read; by default the last assistant message of the messages."
+    )
+    messages: tuple[Message, ...] = Field(default=(), description="Whole trajectory, if there is one.")
+    policy: Name = Field(default="", description="Name of the model that wrote it.")
+    step: int | None = Field(default=None, description="Training step of the policy.")
+    sampling: dict[str, JsonValue] = Field(
+        default_factory=dict, description="Sampling parameters, and anything else about the sample."
+    )
+    id: str | None = Field(default=None, description="Id in its source.")
 
     @model_validator(mode="after")
     def _text_of_messages(self) -> Completion:

@@ -18,10 +18,12 @@ class Deviation(Value):
     interval is None if they are of fewer than five completions.
     """
 
-    n: int = Field(ge=0)
-    value: float | None = Field(default=None, ge=0.0)
-    low: float | None = Field(default=None, ge=0.0)
-    high: float | None = Field(default=None, ge=0.0)
+    n: int = Field(ge=0, description="Questions that were scored at least twice.")
+    value: float | None = Field(
+        default=None, ge=0.0, description="Pooled standard deviation; null without such a question."
+    )
+    low: float | None = Field(default=None, ge=0.0, description="Lower end of the 95 % interval.")
+    high: float | None = Field(default=None, ge=0.0, description="Upper end of the 95 % interval.")
 
 
 class Repeatability(Value):
@@ -33,12 +35,18 @@ class Repeatability(Value):
     vetoed in every repeat: they say nothing about the deviation of rewards, and are not in it.
     """
 
-    fingerprint: str
-    source: str
-    measured_at: datetime
-    repeats: int = Field(ge=2)
-    completions: int = Field(ge=1)
-    criteria: dict[str, Deviation]
-    reward: Deviation
-    unscored: dict[str, int] = Field(default_factory=dict)
-    vetoed: int = Field(default=0, ge=0)
+    fingerprint: str = Field(description="Digest of how the judge was asked.")
+    source: str = Field(description="What was judged.")
+    measured_at: datetime = Field(description="Time of the measurement.")
+    repeats: int = Field(ge=2, description="Times that each question was asked.")
+    completions: int = Field(ge=1, description="Completions that were judged.")
+    criteria: dict[str, Deviation] = Field(description="Deviation of verdict values, by kind of scale.")
+    reward: Deviation = Field(description="Deviation of rewards.")
+    unscored: dict[str, int] = Field(
+        default_factory=dict, description="Verdicts without a value, by outcome or reason."
+    )
+    vetoed: int = Field(
+        default=0,
+        ge=0,
+        description="Completions that were vetoed in every repeat; they are not in the deviation of rewards.",
+    )

@@ -22,22 +22,22 @@ GroupPath = tuple[str, ...]
 class Binary(Value):
     """Met or not met."""
 
-    kind: Literal["binary"] = "binary"
+    kind: Literal["binary"] = Field(default="binary", description="Kind of scale.")
 
 
 class Level(Value):
     """One step of an ordinal scale, with its value in [0, 1]."""
 
-    label: str = Field(min_length=1)
-    value: UnitInterval
-    text: str = ""
+    label: str = Field(min_length=1, description="Name of the level.")
+    value: UnitInterval = Field(description="Value of the level.")
+    text: str = Field(default="", description="What a completion of this level is like.")
 
 
 class Ordinal(Value):
     """Named levels, each with its value."""
 
-    kind: Literal["ordinal"] = "ordinal"
-    levels: tuple[Level, ...] = Field(min_length=2)
+    kind: Literal["ordinal"] = Field(default="ordinal", description="Kind of scale.")
+    levels: tuple[Level, ...] = Field(min_length=2, description="Levels with distinct names and values.")
 
     @model_validator(mode="after")
     def _distinct(self) -> Ordinal:
@@ -49,9 +49,9 @@ class Ordinal(Value):
 class Numeric(Value):
     """A number from ``low`` to ``high``, mapped linearly to [0, 1]."""
 
-    kind: Literal["numeric"] = "numeric"
-    low: float = 0.0
-    high: float = 10.0
+    kind: Literal["numeric"] = Field(default="numeric", description="Kind of scale.")
+    low: float = Field(default=0.0, description="Number that is the value 0.")
+    high: float = Field(default=10.0, description="Number that is the value 1.")
 
     @model_validator(mode="after")
     def _ordered(self) -> Numeric:
@@ -87,41 +87,42 @@ def level_value(scale: Scale | None, name: str) -> float:
 
 
 class Check(Value):
-    """A deterministic check by name, with its arguments; see `workers.checks`."""
+    """A deterministic check by name, with its arguments; see docs/checks.md."""
 
-    name: str = Field(min_length=1)
-    args: dict[str, JsonValue] = Field(default_factory=dict)
+    name: str = Field(min_length=1, description="Name of the check.")
+    args: dict[str, JsonValue] = Field(default_factory=dict, description="Arguments of the check.")
 
 
 class Turn(Value):
     """One message of a custom prompt."""
 
-    role: Literal["system", "developer", "user", "assistant"]
-    content: TemplateText
+    role: Literal["system", "developer", "user", "assistant"] = Field(description="Role of the message.")
+    content: TemplateText = Field(description="Template of the message.")
 
 
 class SamplingParams(Value):
     """Sampling parameters that replace the judge's, where set."""
 
-    temperature: float | None = Field(default=None, ge=0.0)
-    top_p: float | None = Field(default=None, gt=0.0, le=1.0)
-    max_tokens: int | None = Field(default=None, ge=1, le=1_000_000)
-    seed: int | None = None
+    temperature: float | None = Field(default=None, ge=0.0, description="Sampling temperature.")
+    top_p: float | None = Field(default=None, gt=0.0, le=1.0, description="Nucleus sampling (top-p).")
+    max_tokens: int | None = Field(default=None, ge=1, le=1_000_000, description="Maximum tokens of a reply.")
+    seed: int | None = Field(default=None, description="Seed of the sampling.")
 
 
 class CustomPrompt(Value):
-    """A criterion's own prompt for the judge, used instead of the judge's template.
+    """A criterion's own prompt for the judge, used instead of the judge's template."""
 
-    The ``turns`` are templates over the prompt's item and the completion. The judge replies with one of ``labels``
-    (value 1 if it is in ``passing``, else 0) or, without labels, with a number on the criterion's scale. ``model`` is
-    the model that the author intended; the job decides which judge is asked.
-    """
-
-    turns: tuple[Turn, ...] = Field(min_length=1)
-    labels: tuple[str, ...] = ()
-    passing: tuple[str, ...] = ()
-    sampling: SamplingParams | None = None
-    model: str | None = None
+    turns: tuple[Turn, ...] = Field(
+        min_length=1, description="Messages to the judge: templates over the prompt's item and the completion."
+    )
+    labels: tuple[str, ...] = Field(
+        default=(), description="Replies that are expected; without labels, a number on the criterion's scale."
+    )
+    passing: tuple[str, ...] = Field(default=(), description="Labels with the value 1; the others have 0.")
+    sampling: SamplingParams | None = Field(default=None, description="Sampling parameters that replace the judge's.")
+    model: str | None = Field(
+        default=None, description="Model that the author intended; the job decides which judge is asked."
+    )
 
     @model_validator(mode="after")
     def _consistent(self) -> CustomPrompt:
@@ -135,25 +136,30 @@ class CustomPrompt(Value):
 
 
 class Criterion(Value):
-    """One thing to look for in a completion.
+    """One thing to look for in a completion, or, with a negative weight, to look out for (a pitfall)."""
 
-    A criterion with a negative ``weight`` is a pitfall: meeting it costs. ``required`` makes it a veto: a completion
-    that fails it (or meets it, for a pitfall) gets no credit. ``group`` is the path of the leaf's node in a weight
-    tree; see `Rubric.groups`. ``reference`` (an answer that meets it) and ``passages`` (evidence) are shown to the
-    judge with the criterion. ``custom_prompt`` replaces ``text`` and the judge's template.
-    """
-
-    key: Name = Field(min_length=1)
-    text: str = Field(min_length=1)
-    weight: float = Field(default=1.0, ge=-1e9, le=1e9)
-    scale: Scale = Field(default_factory=Binary)
-    check: Check | None = None
-    group: GroupPath = ()
-    required: bool = False
-    tags: tuple[str, ...] = ()
-    reference: str | None = None
-    passages: tuple[str, ...] | None = None
-    custom_prompt: CustomPrompt | None = None
+    key: Name = Field(min_length=1, description="Name of the criterion, unique in its rubric.")
+    text: str = Field(min_length=1, description="What the judge is asked about the completion.")
+    weight: float = Field(
+        default=1.0,
+        ge=-1e9,
+        le=1e9,
+        description="Weight in the reward; negative for a pitfall, which costs if it is met.",
+    )
+    scale: Scale = Field(default_factory=Binary, description="Scale of the verdict's value.")
+    check: Check | None = Field(default=None, description="Check that decides the criterion instead of a judge.")
+    group: GroupPath = Field(
+        default=(), description="Path of the criterion's node in a weight tree; see the rubric's groups."
+    )
+    required: bool = Field(
+        default=False, description="Veto: a completion that fails it (or meets it, for a pitfall) gets no credit."
+    )
+    tags: tuple[str, ...] = Field(default=(), description="Tags; judges are calibrated by the first one.")
+    reference: str | None = Field(default=None, description="Answer that meets the criterion; shown to the judge.")
+    passages: tuple[str, ...] | None = Field(default=None, description="Evidence that is shown to the judge.")
+    custom_prompt: CustomPrompt | None = Field(
+        default=None, description="Prompt that replaces the text and the judge's template."
+    )
 
     @model_validator(mode="after")
     def _consistent(self) -> Criterion:
@@ -183,23 +189,23 @@ class Criterion(Value):
 class Group(Value):
     """An inner node of a weight tree; ``weight`` is relative to its siblings."""
 
-    path: GroupPath = Field(min_length=1)
-    weight: float = Field(ge=0.0, le=1e9)
-    text: str = ""
+    path: GroupPath = Field(min_length=1, description="Path of the node, from the root.")
+    weight: float = Field(ge=0.0, le=1e9, description="Weight relative to the node's siblings.")
+    text: str = Field(default="", description="What the node is about.")
 
 
 class Rubric(Value):
-    """An immutable list of criteria, identified by the SHA-256 of its content.
+    """An immutable list of criteria, identified by the SHA-256 of its content."""
 
-    ``groups`` are the inner nodes of a weight tree; only the formulas of trees take them. ``expression`` is the
-    arithmetic of the formula ``calculate_output``, over the criteria's keys.
-    """
-
-    criteria: tuple[Criterion, ...] = Field(min_length=1)
-    formula: str = "weighted_mean"
-    min_coverage: UnitInterval = 1.0
-    groups: tuple[Group, ...] = ()
-    expression: str | None = None
+    criteria: tuple[Criterion, ...] = Field(min_length=1, description="Criteria, with distinct keys.")
+    formula: str = Field(default="weighted_mean", description="Name of the reward formula.")
+    min_coverage: UnitInterval = Field(default=1.0, description="Share of the weight that must be judged for a reward.")
+    groups: tuple[Group, ...] = Field(
+        default=(), description="Inner nodes of a weight tree; only the formulas of trees take them."
+    )
+    expression: str | None = Field(
+        default=None, description="Arithmetic over the criteria's keys, for the formula calculate_output."
+    )
 
     @model_validator(mode="after")
     def _consistent(self) -> Rubric:

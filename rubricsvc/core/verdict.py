@@ -83,9 +83,11 @@ RAW_CHARS = 4000
 class Evidence(Value):
     """A quote; ``start`` and ``end`` are character offsets, None where the completion does not contain it."""
 
-    quote: StorableText
-    start: int | None = None
-    end: int | None = None
+    quote: StorableText = Field(description="Quoted text.")
+    start: int | None = Field(
+        default=None, description="Offset of its first character; null if the completion does not contain it."
+    )
+    end: int | None = Field(default=None, description="Offset after its last character.")
 
 
 def _whole(tokens: object) -> object:
@@ -103,10 +105,12 @@ class Usage(Value):
     carry shares of its usage, whose sums are the call's.
     """
 
-    prompt: Tokens = 0
-    cached: Tokens | None = None
-    completion: Tokens = 0
-    cost: float = 0.0
+    prompt: Tokens = Field(default=0, description="Prompt tokens.")
+    cached: Tokens | None = Field(
+        default=None, description="Prompt tokens read from the prefix cache; null if not counted."
+    )
+    completion: Tokens = Field(default=0, description="Completion tokens.")
+    cost: float = Field(default=0.0, description="Cost in US dollars, if a price is known.")
 
     def split(self, count: int) -> list[Usage]:
         """Return ``count`` shares that differ by one token at most; their sums are this usage."""
@@ -134,49 +138,55 @@ class Vote(Value):
     verdict, in the verdict.
     """
 
-    by: str
-    outcome: Outcome
-    value: UnitInterval | None = None
-    probability: UnitInterval | None = None
-    answer_mass: UnitInterval | None = None
-    rationale: StorableText | None = None
-    reason: Reason | None = None
-    detail: StorableText | None = None
-    raw: StorableText | None = None
-    usage: Usage | None = None
-    votes: tuple[Vote, ...] = ()
+    by: str = Field(description="Voter: a member's name, sample 2, step 3.")
+    outcome: Outcome = Field(description="Scored, abstained or failed.")
+    value: UnitInterval | None = Field(default=None, description="Value of the vote, if it is scored.")
+    probability: UnitInterval | None = Field(default=None, description="The model's own probability.")
+    answer_mass: UnitInterval | None = Field(default=None, description="Total probability of a readout's labels.")
+    rationale: StorableText | None = Field(default=None, description="The judge's reason.")
+    reason: Reason | None = Field(default=None, description="Why the vote failed.")
+    detail: StorableText | None = Field(default=None, description="Message of the failure.")
+    raw: StorableText | None = Field(default=None, description="Reply that could not be read.")
+    usage: Usage | None = Field(default=None, description="Tokens and cost.")
+    votes: tuple[Vote, ...] = Field(default=(), description="Votes that this one aggregates.")
 
 
 class Verdict(Value):
     """A verdict on one criterion. Use ``scored``, ``abstained`` or ``failed`` to create one.
 
     ``probability`` is the judge's own, ``calibrated`` that after its calibration, and ``value`` that after its
-    threshold. ``answer_mass`` is the total probability of a readout's labels (the mean, of several readouts), and
-    ``levels`` its normalised distribution over three or more labels. ``thinking`` is a reasoning judge's text before
-    its reply; it is never parsed. ``votes`` are the votes that the verdict aggregates, ``spread`` the standard
-    deviation of their values.
+    threshold.
     """
 
-    criterion: str
-    outcome: Outcome
-    value: UnitInterval | None = None
-    probability: UnitInterval | None = None
-    calibrated: UnitInterval | None = None
-    answer_mass: UnitInterval | None = None
-    levels: dict[str, UnitInterval] | None = None
-    rationale: StorableText | None = None
-    thinking: StorableText | None = None
-    evidence: tuple[Evidence, ...] = ()
-    reason: Reason | None = None
-    detail: StorableText | None = None
-    raw: StorableText | None = None
-    usage: Usage | None = None
-    latency_s: float | None = None
-    votes: tuple[Vote, ...] = ()
-    spread: float | None = Field(default=None, ge=0.0)
-    sample: int = Field(default=0, ge=0)
-    fingerprint: str | None = None
-    """SHA-256 of the question that is answered; None before the verdict is stored."""
+    criterion: str = Field(description="Key of the criterion.")
+    outcome: Outcome = Field(description="Scored, abstained or failed.")
+    value: UnitInterval | None = Field(
+        default=None, description="Value on the criterion's scale; null unless it is scored."
+    )
+    probability: UnitInterval | None = Field(default=None, description="The model's own probability.")
+    calibrated: UnitInterval | None = Field(default=None, description="Probability after calibration.")
+    answer_mass: UnitInterval | None = Field(
+        default=None, description="Total probability of a readout's labels (the mean, of several readouts)."
+    )
+    levels: dict[str, UnitInterval] | None = Field(
+        default=None, description="Normalised distribution over three or more labels of a readout."
+    )
+    rationale: StorableText | None = Field(default=None, description="The judge's reason.")
+    thinking: StorableText | None = Field(
+        default=None, description="Text of a reasoning judge before its reply; never parsed."
+    )
+    evidence: tuple[Evidence, ...] = Field(default=(), description="Quotes from the completion.")
+    reason: Reason | None = Field(default=None, description="Why the verdict failed.")
+    detail: StorableText | None = Field(default=None, description="Message of the failure.")
+    raw: StorableText | None = Field(default=None, description="Reply that could not be read.")
+    usage: Usage | None = Field(default=None, description="Tokens and cost.")
+    latency_s: float | None = Field(default=None, description="Seconds until the reply.")
+    votes: tuple[Vote, ...] = Field(default=(), description="Votes that the verdict aggregates.")
+    spread: float | None = Field(default=None, ge=0.0, description="Standard deviation of the votes' values.")
+    sample: int = Field(default=0, ge=0, description="Number of the repeat of the same question.")
+    fingerprint: str | None = Field(
+        default=None, description="SHA-256 of the question; null before the verdict is stored."
+    )
 
     @model_validator(mode="after")
     def _whole(self) -> Verdict:

@@ -95,6 +95,24 @@ def test_openapi_is_the_snapshot() -> None:
     assert not diff, f"the API has changed: run `make openapi`, and commit docs/openapi.json\n{diff}"
 
 
+def test_openapi_describes_parameters_and_fields(openapi: dict[str, Any]) -> None:
+    """Fields of request bodies, and of the rows and items that are returned; all texts are Markdown."""
+    schemas = openapi["components"]["schemas"]
+    named = [name for name in schemas if name.startswith(("New", "Stored", "Grader", "Item", "Imported", "Page"))]
+    reached = {name for name in named if name not in ("StoredAudit", "GraderErrors", "GraderMetadata", "GraderRun")}
+    while more := {name for one in reached for name in _references(schemas[one])} - reached - {"StoredAudit"}:
+        reached |= more
+    assert {"Judge", "Criterion", "Verdict", "Endpoint", "Item", "Curve", "JobSummary"} <= reached
+    fields = {f"{name}.{key}": field for name in reached for key, field in schemas[name].get("properties", {}).items()}
+    fields |= {f"{name} {one['name']}": one for name, op in operations(openapi) for one in op.get("parameters", ())}
+    assert sorted(name for name, field in fields.items() if not field.get("description")) == []
+    assert "``" not in str(openapi)
+
+
+def _references(schema: Any) -> set[str]:
+    return set(re.findall(r"#/components/schemas/(\w+)", str(schema)))
+
+
 def test_docs_page_loads_no_external_resources(http: TestClient) -> None:
     page = http.get("/docs").text
     loaded = re.findall(r'(?:src|href)="([^"]+)"', page)
