@@ -134,7 +134,7 @@ class CompletionSampler:
         chat = tuple(message.openai for message in with_documents(prompt).messages)
         # thinking is left to the model: a policy is sampled as it is served
         replies = await engine.ask(EngineRequest("", "", questions, self.judge.sampling, thinking=True, chat=chat))
-        return [(prompt_id, number, reply) for number, reply in zip(numbers, replies, strict=True)]
+        return [(prompt_id, number, _with_text(reply)) for number, reply in zip(numbers, replies, strict=True)]
 
     def _store(self, replies: list[tuple[int, int, Reply | Failure]], result: SamplingResult) -> None:
         rows: list[tuple[int, Completion]] = []
@@ -153,3 +153,12 @@ class CompletionSampler:
         for prompt_id, number, reply in replies:
             if isinstance(reply, Failure):
                 result.add_failure(FailedSample(prompt_id, number, reply))
+
+
+def _with_text(reply: Reply | Failure) -> Reply | Failure:
+    """Return the reply; without text, such as only a tool call or only reasoning, it is a failure."""
+    if isinstance(reply, Failure) or reply.text:
+        return reply
+    if reply.truncated:
+        return Failure(Reason.TRUNCATED, "cut off at the maximum of tokens before any text; raise --max-tokens")
+    return Failure(Reason.UNPARSEABLE, "the reply has no text")

@@ -33,18 +33,18 @@ def read_chat_completion(body: bytes, question: Question, max_context: int | Non
             return Failure(Reason.TOO_LONG, detail, raw)
         truncated = choice.get("finish_reason") == "length"
         message = choice["message"]
-        text = message.get("content") or ""
-        refusal = message.get("refusal") or (choice.get("finish_reason") == "content_filter" and "content_filter")
-        if refusal and not text:
-            return Failure(Reason.DECLINED, cut(str(refusal), RAW_CHARS), raw)
+        text, refusal = _text(message.get("content")), message.get("refusal")
+        filtered = choice.get("finish_reason") == "content_filter"  # what text there is was cut off
+        if filtered or (refusal and not text):
+            return Failure(Reason.DECLINED, cut(str(refusal or "content_filter"), RAW_CHARS), raw)
         if not question.labels:
             thinking = str(message.get("reasoning_content") or message.get("reasoning") or "")[:THINKING_CHARS]
             count = _dict(counts.get("completion_tokens_details")).get("reasoning_tokens")
             thought = float(count) if isinstance(count, int | float) else None
-            return Reply(str(text), truncated=truncated, usage=usage, thinking=thinking, thinking_tokens=thought)
+            return Reply(text, truncated=truncated, usage=usage, thinking=thinking, thinking_tokens=thought)
         first = ((choice.get("logprobs") or {}).get("content") or [{}])[0]
         listed = [(entry["token"], entry["logprob"]) for entry in first.get("top_logprobs") or ()]
-        return _readout(listed, question.labels, raw, str(text), usage)
+        return _readout(listed, question.labels, raw, text, usage)
     except PARSE_ERRORS as error:
         return Failure(Reason.UNPARSEABLE, f"the response is not a chat completion: {_describe(error)}", raw)
 
@@ -63,7 +63,7 @@ def read_completions(body: bytes, questions: Sequence[Question], *, usage_sums_c
         total = _usage(_dict(data.get("usage")), count, sums_cached=usage_sums_cached)
         usages = total.split(count) if total else [None] * count
         return [
-            _readout(_first_tokens(choice), question.labels, raw, str(choice.get("text") or ""), usage)
+            _readout(_first_tokens(choice), question.labels, raw, _text(choice.get("text")), usage)
             for choice, question, usage in zip(choices, questions, usages, strict=True)
         ]
     except PARSE_ERRORS as error:
@@ -78,6 +78,15 @@ def _first_tokens(choice: dict[str, Any]) -> Collection[tuple[str, float]]:
 
 def _describe(error: Exception) -> str:
     return f"no field {error}" if isinstance(error, KeyError) else str(error)
+
+
+def _text(content: Any) -> str:
+    """Return the text of a message: its content, or the text parts of a list of parts; null is empty."""
+    if isinstance(content, list):
+        return "".join(part["text"] for part in content if part["type"] == "text")
+    if not isinstance(content, str | None):
+        raise TypeError(f"content {cut(repr(content), 80)} is not text")
+    return content or ""
 
 
 def _dict(value: Any) -> dict[str, Any]:

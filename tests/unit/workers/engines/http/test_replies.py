@@ -92,12 +92,34 @@ def test_usage_that_is_impossible_is_dropped(usage: Any) -> None:
     [
         {"finish_reason": "stop", "message": {"role": "assistant", "content": None, "refusal": "I cannot help."}},
         {"finish_reason": "content_filter", "message": {"role": "assistant", "content": ""}},
+        {"finish_reason": "content_filter", "message": {"role": "assistant", "content": "cut off in the mid"}},
     ],
 )
 def test_refusal_is_declined(choice: dict[str, Any]) -> None:
     reply = read_chat_completion(ScriptedReply(extra={"choices": [choice]}).payload(), Question(""))
     assert isinstance(reply, Failure)
     assert reply.reason is Reason.DECLINED and reply.detail in ("I cannot help.", "content_filter")
+
+
+def content(value: Any) -> bytes:
+    """Return the body of a chat completion with this content."""
+    choice = {"finish_reason": "stop", "message": {"role": "assistant", "content": value}}
+    return ScriptedReply(extra={"choices": [choice]}).payload()
+
+
+def test_content_of_parts_is_the_joined_text() -> None:
+    parts = [{"type": "thinking", "thinking": []}, {"type": "text", "text": "he"}, {"type": "text", "text": "llo"}]
+    reply = read_chat_completion(content(parts), Question(""))
+    assert isinstance(reply, Reply)
+    assert reply.text == "hello"
+
+
+@pytest.mark.parametrize("value", [5, 0, True, False, {}, {"a": 1}, [5], ["hi"], [{"type": "text", "text": 5}]])
+def test_content_of_another_type_is_unparseable(value: Any) -> None:
+    for question in (Question(""), YES_NO):
+        failure = read_chat_completion(content(value), question)
+        assert isinstance(failure, Failure)
+        assert failure.reason is Reason.UNPARSEABLE
 
 
 def test_finish_reason_length_truncates_texts_only() -> None:
