@@ -10,6 +10,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 from pydantic import ValidationError
 
+from rubricsvc import telemetry
 from rubricsvc.cli.output import echo, progress_bar
 from rubricsvc.core.judge import Endpoint, Judge
 from rubricsvc.core.prompt import Completion, Prompt
@@ -110,6 +111,7 @@ def _without_outage(judge: Judge) -> Judge:
 
 def ask(judge: Judge, action: Callable[[Engine], Coroutine[Any, Any, Result]]) -> Result:
     """Run an action with the judge's engine in this process."""
+    telemetry.configure("WARNING", human=True)  # without a database, too: warnings of waits go to stderr
     fetch_if_embedded(judge)
 
     async def run() -> Result:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,9 @@ from rubricsvc.store import judges
 
 if TYPE_CHECKING:
     from workers.audit.probe import Probe
+
+_ADD_TIMEOUT_S = 30.0
+"""Seconds that `judges add` and `judges update` wait for a reply."""
 
 _EMBEDDED_TOKENS = 96
 """Tokens of a written reply of the embedded model: it writes for minutes, and rarely a verdict."""
@@ -68,7 +72,8 @@ def probe_before_adding(judge: Judge) -> None:
     if not _has_model(judge):
         echo(f"{judge.name} has no model to ask: it only runs checks")
         return
-    result = _answered(judge, " (--no-probe skips the question)")
+    more = f" (--no-probe skips the questions, whose replies may take {_ADD_TIMEOUT_S:g} s)"
+    result = _answered(judge, more, timeout_s=_ADD_TIMEOUT_S)
     cost = "" if (usage := result.usage) is None else f", {usage.prompt + usage.completion} tokens"
     if usage is not None and judge.priced:
         cost += f", ${usage.cost:.2g}"
@@ -77,13 +82,13 @@ def probe_before_adding(judge: Judge) -> None:
     _warn(judge, result)
 
 
-def _answered(judge: Judge, more: str = "") -> Probe:
-    """Ask, and return the answers.
+def _answered(judge: Judge, more: str = "", *, timeout_s: float = math.inf) -> Probe:
+    """Ask, and return the answers; ``timeout_s`` and the judge's own limit one reply.
 
     Raises:
         UnavailableError: The judge does not answer at all; the hint says what to change, and ends with ``more``.
     """
-    result = _ask(judge)
+    result = _ask(judge, timeout_s)
     if hint := _reach_hint(judge, result):
         raise UnavailableError(f"judge {judge.name!r} does not answer: {_problem(result)}", hint=hint + more)
     return result
@@ -96,22 +101,25 @@ def _has_model(judge: Judge) -> bool:
     return any(leaf.engine != "none" for leaf in judge.leaf_judges)
 
 
-def _ask(judge: Judge) -> Probe:
+def _ask(judge: Judge, timeout_s: float) -> Probe:
     """Ask once, with one retry at most and without waiting for an outage."""
     from workers.audit.probe import COMPLETION, RUBRIC
     from workers.audit.probe import probe as ask_both
 
     def asked(leaf: Judge) -> Judge:
-        endpoint = {"outage_timeout_s": 0.0, "max_retries": min(leaf.endpoint.max_retries, 1)}
-        fields: dict[str, Any] = {"endpoint": leaf.endpoint.model_copy(update=endpoint)}
+        own = leaf.endpoint
+        limits = {"max_retries": min(own.max_retries, 1), "timeout_s": min(own.timeout_s, timeout_s)}
+        fields: dict[str, Any] = {"endpoint": own.model_copy(update={"outage_timeout_s": 0.0, **limits})}
         if leaf.model == EMBEDDED:
             most = min(leaf.sampling.max_tokens, _EMBEDDED_TOKENS)
             fields["sampling"] = leaf.sampling.model_copy(update={"max_tokens": most})
         return leaf.model_copy(update=fields)
 
     questions = " / ".join(criterion.text for criterion in RUBRIC.criteria)
-    echo(f"asking {judge.name} about {COMPLETION.text!r}: {questions}")
     once = with_leaves(judge, asked)
+    seconds = [leaf.endpoint.timeout_s for leaf in once.leaf_judges if leaf.engine == "openai_http"]
+    limit = f"; a reply may take {max(seconds):g} s" if seconds else ""
+    echo(f"asking {judge.name} about {COMPLETION.text!r}: {questions}{limit}")
     with output.progress_bar(f"probe of {judge.name}") as bar:
         bar.update(0, len(RUBRIC.criteria), "")
         return ask(once, lambda engine: ask_both(engine, once))

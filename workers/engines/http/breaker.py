@@ -42,7 +42,7 @@ class Breaker:
         self, probe: Callable[[], Awaitable[bool]], *, name: str, outage_timeout_s: float, first_pause_s: float = 0.5
     ) -> None:
         self._probe = probe
-        self._name = name
+        self.name = name
         self._outage_timeout_s = outage_timeout_s
         self._first_pause_s = first_pause_s
         self._failures = 0
@@ -71,7 +71,7 @@ class Breaker:
     def _record(self, outcome: Outcome) -> Outcome:
         if not isinstance(outcome, RequestFailed) or _is_answer(outcome):
             if self.is_open:
-                log.info("the judge's server answers again", model=self._name)
+                log.info("the judge's server answers again", model=self.name)
             self._failures, self.is_open = 0, False
         elif outcome.failure.reason in DOWN:
             self._failures += 1
@@ -85,7 +85,7 @@ class Breaker:
             self.is_open, self._opened_at = True, time.monotonic()
             timeout_s, error = self._outage_timeout_s, self._last_error
             log.warning(
-                "the judge's server is down; calls wait", model=self._name, outage_timeout_s=timeout_s, error=error
+                "the judge's server is down; calls wait", model=self.name, outage_timeout_s=timeout_s, error=error
             )
         self._postpone_probe()
 

@@ -6,20 +6,28 @@ import asyncio
 import random
 import time
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+from structlog import get_logger
 
 from rubricsvc.core.judge import Endpoint
-from rubricsvc.core.verdict import Reason
+from rubricsvc.core.verdict import RAW_CHARS, Reason
+from rubricsvc.errors import cut
 from workers.engines.base import Outcome, Replies, Reply, RequestFailed, Send
 from workers.engines.budget import CallEstimate, charge
 from workers.engines.http.breaker import DOWN, Breaker
 
-_MAX_RETRY_AFTER_S = 120.0
+_ALWAYS_WAITED_S = 30.0
+"""A ``Retry-After`` up to this is waited for without an outage time, too: the server is not down."""
+
+_WARN_PAUSE_S = 5.0
 _MAX_BACKOFF_S = 8.0
 _POLL_S = 0.25
 """How often a full rate limiter is checked again: a corrected reservation may have made room."""
 
 _OVERLOAD = (Reason.RATE_LIMITED, *DOWN)
+
+log = get_logger(__name__)
 
 
 class AdaptiveConcurrency:
@@ -118,6 +126,7 @@ class RateLimiter:
 class Throttle:
     """The limits that all calls of one engine share. Waiting uses up none of a call's retries.
 
+    All calls wait for a ``Retry-After`` of at most the endpoint's ``outage_timeout_s``; a longer one fails its call.
     ``first_pause_s`` is the pause before a call's first retry; it is doubled for each further one.
     """
 
@@ -127,6 +136,7 @@ class Throttle:
         self._max_retries = endpoint.max_retries
         self._price = endpoint.price
         self._first_pause_s = first_pause_s
+        self._max_pause_s = max(endpoint.outage_timeout_s, _ALWAYS_WAITED_S)
         self._paused_until = 0.0
         self._requests = RateLimiter(endpoint.requests_per_minute) if endpoint.requests_per_minute else None
         self._tokens = RateLimiter(endpoint.tokens_per_minute) if endpoint.tokens_per_minute else None
@@ -138,6 +148,9 @@ class Throttle:
                 outcome = await self._breaker.call(lambda: self._limited(send, estimate))
             if not isinstance(outcome, RequestFailed) or not outcome.retry or attempt == self._max_retries:
                 break
+            if (wait_s := outcome.retry_after_s or 0.0) > self._max_pause_s:
+                detail = cut(f"{outcome.failure.detail}; Retry-After: {wait_s:g} s", RAW_CHARS)
+                return replace(outcome, failure=replace(outcome.failure, detail=detail))
             if outcome.retry_after_s is None:  # else all calls wait
                 pause_s = min(_MAX_BACKOFF_S, self._first_pause_s * 2**attempt)
                 await asyncio.sleep(pause_s * random.uniform(0.75, 1.0))
@@ -157,10 +170,16 @@ class Throttle:
                 self._tokens.correct(reservation, tokens)
         elif outcome.failure.reason in _OVERLOAD:
             self.concurrency.overloaded(began)
-            if outcome.retry_after_s is not None:
-                pause_s = min(outcome.retry_after_s, _MAX_RETRY_AFTER_S)
-                self._paused_until = max(self._paused_until, time.monotonic() + pause_s)
+            if (pause_s := outcome.retry_after_s or 0.0) <= self._max_pause_s:
+                self._pause(pause_s, outcome.failure.detail)
         return outcome
+
+    def _pause(self, seconds: float, error: str) -> None:
+        now = time.monotonic()
+        if seconds >= _WARN_PAUSE_S and now >= self._paused_until:
+            name = self._breaker.name
+            log.warning("the judge's server limits calls; they wait", model=name, seconds=seconds, error=error)
+        self._paused_until = max(self._paused_until, now + seconds)
 
 
 def _tokens_of(replies: Replies) -> float | None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 
 from rubricsvc.settings import get_settings
 from rubricsvc.store.session import Database
@@ -44,6 +45,24 @@ def test_add_asks_the_judge_first(cli: Cli) -> None:
     assert "warning" not in ran.err
     assert stored(cli, "good")["endpoint"]["base_url"] == server.url
     assert [row["name"] for row in cli("judges", "list", "--json").lines] == ["good"]
+
+
+def test_add_limits_the_time_of_its_questions(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rubricsvc.cli.probe._ADD_TIMEOUT_S", 0.2)
+    with scripted_server(ScriptedReply(delay_s=600)) as server:
+        ran = cli("judges", "add", "slow", "--url", server.url, "--model", "m", "--json")
+        assert server.count <= 4, "two questions, and each once more"
+    assert (ran.code, ran.out) == (3, "")
+    assert "timeout" in ran.err and "0.2 s" in ran.err and "--no-probe" in ran.err
+
+
+def test_add_prints_a_warning_of_a_wait_to_stderr(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("workers.engines.http.throttle._WARN_PAUSE_S", 0.0)
+    structlog.reset_defaults()  # as in a process of its own
+    with scripted_server([error(429, retry_after=0.01), *[labels(Yes=0.9)] * 3]) as server:
+        ran = cli("judges", "add", "j", "--url", server.url, "--model", "m", "--json")
+    assert (ran.code, ran.json["name"]) == (0, "j"), ran.out
+    assert "seconds=0.01" in ran.err
 
 
 @pytest.mark.parametrize(

@@ -83,14 +83,14 @@ def test_cancel_ends_calls_at_the_server(db: Database, retrying: bool) -> None:
     """Those under way are hung up on, and no other is begun: neither those that wait for a slot nor a retry."""
     slow = replace(YES, delay_s=600.0)
     with scripted_server(
-        [ScriptedReply(status=429, body=b"{}", headers={"Retry-After": "600"}), slow] if retrying else slow
+        [ScriptedReply(status=429, body=b"{}", headers={"Retry-After": "60"}), slow] if retrying else slow
     ) as server:
         job = submit_job(db, 40, judge=judge_at(server, concurrency=8, max_retries=1), rubric=ONE)
         with draining(db) as thread:
             wait_for(lambda: server.count >= (1 if retrying else 8))
             with db.write() as session:
                 jobs.cancel(session, job)
-            thread.join(20)  # the calls take 10 minutes: only a cancelled drain ends before
+            thread.join(20)  # the calls take a minute or more: only a cancelled drain ends before
             assert not thread.is_alive()
         wait_for(lambda: server.concurrent == 0)
         assert server.count <= 8

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from rubricsvc.core.judge import Endpoint
 from rubricsvc.core.verdict import Reason, Usage
@@ -128,7 +130,7 @@ def test_rate_limiter_uses_the_room_of_a_corrected_reservation() -> None:
     asyncio.run(run())
 
 
-@pytest.mark.parametrize(("retry_after_s", "sent"), [(600.0, 1), (0.01, 4)])
+@pytest.mark.parametrize(("retry_after_s", "sent"), [(60.0, 1), (0.01, 4)])
 def test_throttle_pauses_all_calls_for_retry_after(retry_after_s: float, sent: int) -> None:
     """Calls that wait while the first is refused wait for its ``Retry-After`` too."""
     count = 0
@@ -155,6 +157,47 @@ def test_throttle_pauses_all_calls_for_retry_after(retry_after_s: float, sent: i
 
     asyncio.run(run())
     assert count == sent
+
+
+async def _alive() -> bool:
+    return True
+
+
+def throttled(*retry_after_s: float, calls: int = 1, **fields: Any) -> list[Any]:
+    """The outcomes of calls to a server that refuses the first ones with a ``Retry-After``."""
+    refusals = iter(retry_after_s)
+
+    async def send() -> Replies | RequestFailed:
+        if (seconds := next(refusals, None)) is None:
+            return [Reply("Yes")]
+        return RequestFailed(Failure(Reason.RATE_LIMITED, "HTTP 429"), True, seconds, 429)
+
+    async def run() -> list[Any]:
+        endpoint = Endpoint(concurrency=1, **fields)
+        breaker = Breaker(_alive, name="m", outage_timeout_s=endpoint.outage_timeout_s)
+        throttle = Throttle(endpoint, breaker, first_pause_s=0.001)
+        return await asyncio.gather(*(throttle.call(send, CallEstimate(1)) for _ in range(calls)))
+
+    return asyncio.run(run())
+
+
+@pytest.mark.usefixtures("simulated_clock")
+@pytest.mark.parametrize(("retry_after_s", "outage_timeout_s"), [(86400, 120), (121, 120), (31, 0), (math.inf, 86400)])
+def test_throttle_fails_a_call_whose_retry_after_exceeds_the_outage_timeout(
+    retry_after_s: float, outage_timeout_s: float
+) -> None:
+    refused, replied = throttled(retry_after_s, calls=2, outage_timeout_s=outage_timeout_s)
+    assert refused.failure.reason is Reason.RATE_LIMITED and f"{retry_after_s:g} s" in refused.failure.detail
+    assert refused.retry and replied == [Reply("Yes")], "the other call does not wait"
+
+
+@pytest.mark.usefixtures("simulated_clock")
+@pytest.mark.parametrize(("retry_after_s", "outage_timeout_s"), [(120, 120), (30, 0), (3600, 7200)])
+def test_throttle_warns_once_of_a_pause(retry_after_s: float, outage_timeout_s: float) -> None:
+    with capture_logs() as logs:
+        outcomes = throttled(retry_after_s, 1.0, calls=3, outage_timeout_s=outage_timeout_s)
+    assert outcomes == [[Reply("Yes")]] * 3
+    assert [(log["log_level"], log["model"], log["seconds"]) for log in logs] == [("warning", "m", retry_after_s)]
 
 
 def test_throttle_counts_the_tokens_of_replies() -> None:
