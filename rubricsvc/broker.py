@@ -48,6 +48,12 @@ def make_celery(settings: Settings) -> Celery:
     Redis delivers a message again after ``visibility_timeout`` even while it is being worked on. That is harmless (the
     second drain finds other leases or none), but the timeout is well above the longest drain.
     """
+    if settings.broker_url.startswith(("redis", "sentinel")):
+        from kombu.transport.redis import QoS
+
+        # When the connection is lost, kombu restores unacknowledged messages over it, which fails and ends a busy
+        # worker. The reconciler announces their work again.
+        QoS.restore_at_shutdown = False
     app = Celery("rubricsvc", broker=settings.broker_url, set_as_current=False)
     options: dict[str, object] = {"visibility_timeout": int(settings.drain_seconds * 2 + 3600), **_AT_ONCE}
     if settings.broker_url.startswith(MEMORY):

@@ -1,4 +1,4 @@
-"""A real PostgreSQL goes away and comes back while a command waits for a job."""
+"""A real PostgreSQL or Redis goes away while a job is scored."""
 
 from __future__ import annotations
 
@@ -16,9 +16,11 @@ from rubricsvc.core.jobs import JobProgress
 from rubricsvc.core.judge import Endpoint, Judge
 from rubricsvc.store import jobs, migrate
 from rubricsvc.store.session import Database
+from tests.databases import fresh_url
 from tests.rows import submit_job
 from tests.scripted_server import ScriptedReply, ScriptedServer, labels, scripted_server
-from tests.services import POSTGRES, Postgres, postgres
+from tests.services import POSTGRES, REDIS, Postgres, postgres, redis
+from tests.worker_process import WorkerProcess
 
 ITEMS = 40
 TIMEOUT = 90.0
@@ -36,6 +38,13 @@ def server() -> Iterator[Postgres]:
 def db(server: Postgres) -> Iterator[Database]:
     db = Database(server.url)
     migrate.upgrade(db)
+    yield db
+    db.close()
+
+
+@pytest.fixture
+def sqlite(tmp_path: Path) -> Iterator[Database]:
+    db = Database(fresh_url("sqlite", tmp_path))
     yield db
     db.close()
 
@@ -99,3 +108,21 @@ def test_wait_interrupted_without_database_releases_its_leases(server: Postgres,
         assert command.wait(TIMEOUT) == 130, log.read_text()
     counts = progress(db, job)
     assert (counts.pending, counts.leased) == (ITEMS, 0)
+
+
+def test_busy_worker_survives_the_loss_of_redis(sqlite: Database, tmp_path: Path) -> None:
+    if REDIS not in os.environ:
+        pytest.skip(f"needs Redis: run the tests with `make test`, or set {REDIS}")
+    log = tmp_path / "log"
+    with scripted_server(ScriptedReply(delay_s=0.3)) as judge:
+        with redis() as url:
+            job = submit(sqlite, judge)
+            worker = WorkerProcess(log, "--pool=threads", database_url=sqlite.url, broker_url=url)
+            wait_for(lambda: progress(sqlite, job).leased > 0, log)
+        try:
+            wait_for(lambda: "Trying again" in log.read_text() or worker.process.poll() is not None, log)
+            wait_for(lambda: progress(sqlite, job).finished == ITEMS, log)
+            assert worker.process.poll() is None, log.read_text()
+            assert "Unrecoverable" not in log.read_text()
+        finally:
+            worker.kill()
