@@ -87,3 +87,8 @@ def rubric_file(tmp_path: Path) -> Path:
         "- {id: two, name: second, prompt: What is two?, criteria: [Says two.]}\n"
     )
     return path
+
+
+def stored(cli: Cli, name: str) -> dict[str, Any]:
+    judge: dict[str, Any] = cli("judges", "show", name, "--json").json["judge"]
+    return judge

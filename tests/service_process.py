@@ -1,4 +1,4 @@
-"""Commands of `rubricsvc` that run until they are stopped, each in a process of its own."""
+"""The service: commands that run until they are stopped, in processes of their own, or the API in a thread."""
 
 from __future__ import annotations
 
@@ -7,12 +7,18 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx2
+import uvicorn
 
+from rubricsvc.api.app import create_app
+from rubricsvc.settings import Settings
+from rubricsvc.store.session import Database
 from tests.services import free_port
 
 TIMEOUT = 90.0
@@ -57,3 +63,19 @@ def service(tmp_path: Path, database_url: str, *options: str, **settings: str) -
     """The address of `rubricsvc serve`."""
     with serving(tmp_path, database_url, *options, **settings) as (address, _):
         yield address
+
+
+@contextlib.contextmanager
+def running(db: Database, *, at_port: int = 0, **fields: Any) -> Iterator[str]:
+    """The service on a socket; its URL."""
+    app = create_app(Settings(database_url=db.url, **fields), db)
+    server = uvicorn.Server(uvicorn.Config(app, port=at_port, log_config=None, access_log=False))
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    while not server.started:
+        time.sleep(0.01)
+    try:
+        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        thread.join()

@@ -46,8 +46,8 @@ _LOCAL_HINT = "name an instruction-tuned model: `embedded`, a folder, or a hub n
 def probe(judge: JudgeRef, as_json: Json = False) -> None:
     """Ask a judge about a criterion that is plainly met and one that is plainly not.
 
-    Prints its verdicts with their seconds, tokens and cost. Nothing is stored. Exits with 4 if the two are not told
-    apart: their values, from 0 to 1, must differ by 0.5 or more.
+    Prints its verdicts with their seconds, tokens and cost. Nothing is stored. Exits with 4 if the judge does not
+    distinguish them: their values, from 0 to 1, must differ by 0.5 or more.
     """
     with database() as db, db.read() as session:
         stored = judges.get(session, judge).value
@@ -64,7 +64,7 @@ def probe(judge: JudgeRef, as_json: Json = False) -> None:
 
 
 def probe_before_adding(judge: Judge) -> None:
-    """Probe a judge, print what came, and warn where it does not tell the criteria apart.
+    """Probe a judge, print what came, and warn where it does not distinguish the criteria.
 
     Raises:
         UnavailableError: It does not answer at all; the hint says what to change.
@@ -140,11 +140,11 @@ def _warn(judge: Judge, result: Probe) -> None:
         hint = f"{_OTHER_HINT}; `rubricsvc judges audit {judge.name}` and `judges agreement` measure more"
     values = f"{_value(result.met)} for what is met, {_value(result.not_met)} for what is not"
     if result.is_close:
-        echo(f"warning: {judge.name} tells the criteria apart by its threshold alone: {values}")
+        echo(f"warning: {judge.name} distinguishes the criteria by its threshold alone: {values}")
     elif result.difference is None:
         echo(f"warning: {judge.name} answers, but without a verdict: {_problem(result)}")
     else:
-        echo(f"warning: {judge.name} does not tell a met criterion from one that is not: {values}")
+        echo(f"warning: {judge.name} does not distinguish a met criterion from one that is not: {values}")
     echo(f"hint: {hint}")
 
 
@@ -206,7 +206,7 @@ def _record(judge: Judge, result: Probe) -> dict[str, Any]:
     usage = result.usage
     return {
         "judge": judge.name,
-        "told_apart": result.passed,
+        "distinguished": result.passed,
         "difference": result.difference,
         "seconds": round(result.seconds, 3),
         "usage": usage and usage.model_dump(),

@@ -1,4 +1,4 @@
-"""When to tell a person who waits for a job that no worker is running."""
+"""Notices of a missing worker for commands and clients that wait for a job."""
 
 from __future__ import annotations
 

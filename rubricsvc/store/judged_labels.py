@@ -98,7 +98,7 @@ def _newest_items(
 ) -> dict[int, list[_Judged]]:
     """Return the judge's newest item on each labelled completion under each version, by completion, newest first.
 
-    Older items may have asked otherwise. Only the item tells which judge asked: verdicts are shared by all judges and
+    Older items may have asked other questions. Only the item names the judge: verdicts are shared by all judges and
     rubrics that ask the same question. The reward is the same item's, null too: an older one was computed from other
     verdicts.
     """

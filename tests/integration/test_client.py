@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import threading
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import httpx2
 import pytest
-import uvicorn
 
-from rubricsvc.api.app import create_app
-from rubricsvc.client import AsyncClient, Client, transport
+from rubricsvc.client import AsyncClient, Client
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.label import Label
 from rubricsvc.core.prompt import Completion, Prompt
@@ -23,16 +19,15 @@ from rubricsvc.errors import (
     ConflictError,
     InvalidError,
     NotFoundError,
-    RubricsvcError,
     UnauthorizedError,
     UnavailableError,
 )
 from rubricsvc.schemas import StoredJob
-from rubricsvc.settings import Settings, get_settings
+from rubricsvc.settings import Settings
 from rubricsvc.store import keys, outbox
 from rubricsvc.store.session import Database
 from tests.instant_engine import InstantEngine, agreeable
-from tests.services import free_port
+from tests.service_process import running
 from workers import engines
 from workers.engines.base import Failure, Question, Reply
 from workers.queue.drain import Drainer
@@ -41,22 +36,6 @@ RUBRIC = Rubric(
     criteria=[Criterion(key="a", text="Says a.", weight=3), Criterion(key="pit", text="Is wrong.", weight=-1)]
 )
 JUDGE = Judge(name="instant", engine="instant", model="m", mode="written", threshold=0.5)
-
-
-@contextlib.contextmanager
-def running(db: Database, *, at_port: int = 0, **fields: Any) -> Iterator[str]:
-    """The service on a socket; its URL."""
-    app = create_app(Settings(database_url=db.url, **fields), db)
-    server = uvicorn.Server(uvicorn.Config(app, port=at_port, log_config=None, access_log=False))
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    while not server.started:
-        time.sleep(0.01)
-    try:
-        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
-    finally:
-        server.should_exit = True
-        thread.join()
 
 
 @pytest.fixture
@@ -268,138 +247,3 @@ def test_async_client_round_trip(url: str, worker: Any) -> None:
             assert both[1].rubric == RUBRIC
 
     asyncio.run(trip())
-
-
-class Answers(httpx2.BaseTransport):
-    """Gives the answers of a list, one after the other, and keeps the requests."""
-
-    def __init__(self, *answers: httpx2.Response | Exception) -> None:
-        self.answers = list(answers)
-        self.requests: list[httpx2.Request] = []
-
-    def handle_request(self, request: httpx2.Request) -> httpx2.Response:
-        self.requests.append(request)
-        answer = self.answers.pop(0)
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
-
-
-@pytest.fixture
-def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """What was slept, instead of sleeping: the clock is put forward."""
-    seconds: list[float] = []
-    monotonic = time.monotonic
-    monkeypatch.setattr(time, "sleep", seconds.append)
-    monkeypatch.setattr(time, "monotonic", lambda: monotonic() + sum(seconds))
-    return seconds
-
-
-EMPTY = {"data": [], "next": None}
-
-
-def test_client_retries_transient_errors(slept: list[float]) -> None:
-    transport = Answers(
-        httpx2.ConnectError("refused"),
-        httpx2.Response(503, headers={"Retry-After": "3"}),
-        httpx2.Response(429, headers={"Retry-After": "garbage"}),
-        httpx2.ReadTimeout("slow"),
-        httpx2.Response(200, json=EMPTY),
-    )
-    assert Client(transport=transport).prompts.page().data == ()
-    assert len(transport.requests) == 5
-    assert slept[1] == 3.0
-    assert all(0 < seconds < 2 for seconds in (slept[0], slept[2], slept[3]))
-
-
-def test_client_retry_sends_same_idempotency_key(slept: list[float]) -> None:
-    transport = Answers(
-        httpx2.ConnectError("lost"), httpx2.ReadError("lost"), httpx2.Response(404, text="nothing here")
-    )
-    with pytest.raises(RubricsvcError, match="nothing here"):
-        Client(transport=transport).jobs.submit("j", [(1, "r")])
-    sent = [request.headers["Idempotency-Key"] for request in transport.requests]
-    assert len(sent) == 3
-    assert len(set(sent)) == 1
-    other = Answers(httpx2.Response(404))
-    with pytest.raises(RubricsvcError):
-        Client(transport=other).jobs.submit("j", [(1, "r")])
-    assert other.requests[0].headers["Idempotency-Key"] != sent[0]
-
-
-def test_client_gives_up_after_the_outage_timeout(slept: list[float]) -> None:
-    busy = {"error": {"code": "unavailable", "message": "busy", "hint": "h", "path": ""}}
-    with pytest.raises(UnavailableError, match="busy") as caught:
-        Client(transport=Answers(*[httpx2.Response(503, json=busy) for _ in range(60)])).prompts.page()
-    assert caught.value.hint == "h"
-    assert sum(slept) == pytest.approx(60, abs=1)
-    slept.clear()
-    with (
-        Client(f"http://127.0.0.1:{free_port()}", outage_seconds=7) as absent,
-        pytest.raises(UnavailableError) as unreachable,
-    ):
-        absent.prompts.page()
-    assert sum(slept) == pytest.approx(7, abs=1)
-    assert str(absent.http.base_url) in unreachable.value.message and "rubricsvc serve" in unreachable.value.hint
-    assert unreachable.value.__suppress_context__, "no chain of the transport's errors"
-
-
-def test_client_without_an_outage_timeout_asks_once(slept: list[float]) -> None:
-    busy = Answers(httpx2.Response(503))
-    with pytest.raises(UnavailableError):
-        Client(transport=busy, outage_seconds=0).prompts.page()
-    assert (len(busy.requests), slept) == (1, [])
-
-
-def test_client_takes_the_outage_timeout_from_the_settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    get_settings.cache_clear()
-    monkeypatch.setenv("RUBRICSVC_OUTAGE_SECONDS", "5.5")
-    try:
-        assert (Client().outage_seconds, Client(outage_seconds=1).outage_seconds) == (5.5, 1)
-    finally:
-        get_settings.cache_clear()
-
-
-def test_client_names_a_response_of_another_program() -> None:
-    html = httpx2.Response(200, text="<html>Welcome</html>")
-    with pytest.raises(RubricsvcError, match="/v1/prompts") as caught:
-        Client("http://proxy", transport=Answers(html)).prompts.page()
-    assert caught.value.hint
-
-
-def test_client_waits_for_a_service_that_is_started_again(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    port, warned = free_port(), threading.Event()
-    monkeypatch.setattr(transport.log, "warning", lambda *_: warned.set())
-    with Client(f"http://127.0.0.1:{port}") as client:
-        with running(db, at_port=port):
-            client.prompts.add("Why?")
-        texts: list[str] = []
-        reads = threading.Thread(target=lambda: texts.append(client.prompts.get(1).prompt.text))
-        reads.start()
-        assert warned.wait(60)
-        with running(db, at_port=port):
-            reads.join(60)
-    assert texts == ["Why?"]
-
-
-def test_client_does_not_retry_other_errors(slept: list[float]) -> None:
-    for status in (400, 401, 404, 409, 422, 500):
-        transport = Answers(httpx2.Response(status, json={"error": {"code": "new_code", "message": "m"}}))
-        with pytest.raises(RubricsvcError, match="m") as caught:
-            Client(transport=transport).prompts.page()
-        assert (caught.value.code, caught.value.status) == ("new_code", status)
-    assert slept == []
-
-
-def test_client_ignores_unknown_response_fields() -> None:
-    row = {"id": 1, "created_at": "2026-01-01T00:00:00Z", "digest": "d", "external_id": None, "colour": "blue"}
-    row["prompt"] = {"messages": [{"role": "user", "content": "q", "mood": "good"}]}
-    assert Client(transport=Answers(httpx2.Response(200, json=row))).prompts.get(1).prompt.text == "q"
-
-
-def test_client_error_of_restores_class() -> None:
-    assert RubricsvcError.by_code["not_found"] is NotFoundError
-    for code, kind in RubricsvcError.by_code.items():
-        body = {"error": {"code": code, "message": "m", "hint": "h", "path": "p"}}
-        error = transport.error_of(httpx2.Response(kind.status, json=body))
-        assert (type(error), error.status, error.path) == (kind, kind.status, "p")

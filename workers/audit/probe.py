@@ -26,7 +26,7 @@ RUBRIC = Rubric(
 )
 
 MIN_DIFFERENCE = 0.5
-"""Difference of the two values, each from 0 to 1, from which a judge tells the criteria apart."""
+"""Difference of the two values, each from 0 to 1, from which a judge distinguishes the criteria."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +58,13 @@ class Probe:
 
     @property
     def is_close(self) -> bool:
-        """Whether a threshold tells criteria apart whose probabilities are nearly the same."""
+        """Whether only a threshold distinguishes the criteria: their probabilities are nearly the same."""
         difference = self.probability_difference
         return self.passed and difference is not None and difference < MIN_DIFFERENCE
 
     @property
     def passed(self) -> bool:
-        """Whether the judge tells the criteria apart."""
+        """Whether the judge distinguishes the criteria."""
         return self.difference is not None and self.difference >= MIN_DIFFERENCE
 
     @property

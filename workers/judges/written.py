@@ -58,7 +58,7 @@ def build_call(asked: Sequence[AskedCriterion], template: JudgeTemplate) -> Judg
     """Return one call about these criteria.
 
     Raises:
-        InvalidError: The levels of a scale cannot be told apart by their names.
+        InvalidError: The names of the levels of a scale are not distinct.
     """
     for one in asked:
         _reject_ambiguous_levels(one)

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import csv
 import json
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pyarrow import parquet
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 
@@ -22,23 +20,6 @@ from tests.cli import Cli, add_judge
 from tests.scripted_server import ScriptedReply, labels, scripted_server
 from tests.services import free_port
 from workers.queue.drain import Drainer
-
-
-@pytest.fixture
-def ready(cli: Cli, rubric_file: Path) -> Cli:
-    """Store two rubrics, three completions (the third of a prompt without a rubric) and a judge."""
-    stdin = "".join(
-        json.dumps({"id": f"own{text}", "prompt": prompt, "text": text, "policy": policy}) + "\n"
-        for prompt, text, policy in (
-            ("What is one?", "1", "a"),
-            ("What is two?", "2", "b"),
-            ("What is three?", "3", "b"),
-        )
-    )
-    assert cli("rubrics", "import", rubric_file).code == 0
-    assert cli("completions", "import", "-", stdin=stdin).code == 0
-    add_judge(cli)
-    return cli
 
 
 def drain(judge_id: int = 1) -> None:
@@ -71,66 +52,11 @@ def test_submit_show_and_export(ready: Cli, tmp_path: Path) -> None:
     assert ready("verdicts", "list", "--outcome", "failed", "--json").out == ""
 
 
-def test_export_writes_each_format(ready: Cli, tmp_path: Path) -> None:
-    assert ready("jobs", "submit", "--judge", "quick", "--wait").code == 0
-    lines = ready("jobs", "export", 1).lines
-    assert [(line["prompt"], line["completion"]) for line in lines] == [("What is one?", "1"), ("What is two?", "2")]
-    assert len(ready("jobs", "export", 1, "--long").lines) == 3
-    for name in ("rewards.parquet", "rewards.csv", "rewards.jsonl"):
-        assert ready("jobs", "export", 1, "--out", tmp_path / name).code == 0
-    assert parquet.read_table(tmp_path / "rewards.parquet").column("completion").to_pylist() == ["1", "2"]
-    assert (tmp_path / "rewards.csv").read_text().startswith("job_id,")
-    assert json.loads((tmp_path / "rewards.jsonl").read_text().splitlines()[0]) == lines[0]
-    assert ready("jobs", "export", 1, "--format", "datasets", "--long", "--out", tmp_path / "set").code == 0
-    assert parquet.read_table(tmp_path / "set" / "data").num_rows == 3
-    again = ready("jobs", "export", 1, "--format", "datasets", "--out", tmp_path / "set")
-    assert again.code == 2 and parquet.read_table(tmp_path / "set" / "data").num_rows == 3
-
-
 def test_show_and_report_mark_pitfalls(ready: Cli) -> None:
     assert ready("jobs", "submit", "--judge", "quick", "--wait").code == 0
     shown = ready("jobs", "show", 1, "--worst", 2).out
     assert "c2 (pitfall): Is rude." in shown and shown.count("(pitfall)") == 1
     assert ready("jobs", "report", 1).out.count("pitfall</span>") == 1
-
-
-@pytest.mark.parametrize("name", ["rewards.xlsx", "rewards.json", "rewards.jsonl.gz"])
-def test_export_refuses_an_unknown_ending(ready: Cli, tmp_path: Path, name: str) -> None:
-    assert ready("jobs", "submit", "--judge", "quick").code == 0
-    for options in ((), ("--pairs",)):
-        ran = ready("jobs", "export", 1, "--out", tmp_path / name, *options)
-        assert ran.code == 2 and ".parquet" in ran.err and not (tmp_path / name).exists()
-    assert ready("jobs", "export", 1, "--out", tmp_path / name, "--format", "jsonl").code == 0
-    assert len((tmp_path / name).read_text().splitlines()) == 2
-
-
-@pytest.mark.parametrize("args", [["--format", "parquet"], ["--format", "datasets"], ["--pairs", "--long"]])
-def test_export_refuses_options_that_do_not_fit(ready: Cli, args: list[str]) -> None:
-    ready("jobs", "submit", "--judge", "quick")
-    ran = ready("jobs", "export", 1, *args)
-    assert (ran.code, ran.out) == (2, "")
-
-
-def test_export_without_pyarrow_names_the_extra(ready: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    ready("jobs", "submit", "--judge", "quick")
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    for name, format in (("rewards.parquet", "parquet"), ("set", "datasets")):
-        ran = ready("jobs", "export", 1, "--format", format, "--out", tmp_path / name)
-        assert ran.code == 3 and "rubricsvc[parquet]" in ran.err
-        assert not list(tmp_path.glob(f"{name}*"))
-
-
-def test_export_neutralizes_formulas_in_csv(ready: Cli) -> None:
-    stdin = json.dumps({"id": "-1+1", "name": "=cmd", "prompt": "@SUM(A1)", "criteria": [{"key": "+k", "text": "=1"}]})
-    ready("rubrics", "import", "-", stdin=stdin)
-    hostile = {"prompt_id": "-1+1", "text": "\t=1", "policy": "=HYPERLINK(1)", "id": "@id"}
-    assert ready("jobs", "submit", "-", "--judge", "quick", "--wait", stdin=json.dumps(hostile)).code == 0
-    for options in (["--format", "csv"], ["--format", "csv", "--long"]):
-        (row,) = csv.DictReader(ready("jobs", "export", 1, *options).out.splitlines())
-        assert not [value for value in row.values() if value and value[0] in "=+-@\t\r"]
-        assert (row["policy"], row["prompt_external_id"], row["rubric"]) == ("'=HYPERLINK(1)", "'-1+1", "'=cmd@1")
-        assert (row["completion_external_id"], row["prompt"]) == ("'@id", "'@SUM(A1)")
-    assert (row["criterion"], row["criterion_text"]) == ("'+k", "'=1")
 
 
 def test_submit_again_gives_the_same_job(ready: Cli) -> None:

@@ -11,40 +11,11 @@ import structlog
 
 from rubricsvc.settings import get_settings
 from rubricsvc.store.session import Database
-from tests.cli import Cli, add_judge
-from tests.preference_engine import answers_in, scores
+from tests.cli import Cli, add_judge, stored
 from tests.rows import invalidate
-from tests.scripted_server import ScriptedReply, error, labels, scripted_server, text_reply
+from tests.scripted_server import ScriptedReply, error, labels, scripted_server
 from tests.services import free_port
 from tests.tiny_model import tiny_model
-
-
-def stored(cli: Cli, name: str) -> dict[str, Any]:
-    judge: dict[str, Any] = cli("judges", "show", name, "--json").json["judge"]
-    return judge
-
-
-def sees_greetings(_: int, body: dict[str, Any]) -> ScriptedReply:
-    """Answer the test questions of ``judges add``."""
-    met = "greets the user" in body["messages"][-1]["content"]
-    if body.get("logprobs"):
-        return labels(Yes=0.75, No=0.25) if met else labels(Yes=0.04, No=0.96)
-    return text_reply(json.dumps(written("met" if met else "not_met")))
-
-
-def written(verdict: str) -> dict[str, Any]:
-    return {"criterion": "C1", "rationale": "So it is.", "evidence": [], "verdict": verdict}
-
-
-def test_add_asks_the_judge_first(cli: Cli) -> None:
-    with scripted_server(sees_greetings) as server:
-        ran = cli("judges", "add", "good", "--url", server.url, "--model", "m", "--json")
-        assert len(server.requests) == 2
-    assert ran.code == 0, ran.err
-    assert ran.json["name"] == "good" and "P(yes) 0.75" in ran.err and "P(yes) 0.04" in ran.err
-    assert "warning" not in ran.err
-    assert stored(cli, "good")["endpoint"]["base_url"] == server.url
-    assert [row["name"] for row in cli("judges", "list", "--json").lines] == ["good"]
 
 
 def test_add_limits_the_time_of_its_questions(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -277,128 +248,11 @@ def test_add_reports_a_closed_port(cli: Cli) -> None:
     assert ran.code == 3 and "connection refused" in ran.err.lower() and "--url" not in ran.err
 
 
-def test_add_takes_the_only_model_of_a_server(cli: Cli) -> None:
-    with scripted_server(sees_greetings) as server:
-        ran = cli("judges", "add", "one", "--url", server.url, "--json")
-    assert (ran.code, ran.json["model"]) == (0, "scripted"), ran.err
-
-
 def test_add_stores_a_judge_whose_answer_is_no_verdict(cli: Cli) -> None:
     with scripted_server(ScriptedReply("I like it.")) as server:
         ran = cli("judges", "add", "vague", "--url", server.url, "--model", "m", "--mode", "written")
     assert ran.code == 0 and "unparseable" in ran.err and "hint: " in ran.err
     assert stored(cli, "vague")["mode"] == "written"
-
-
-def prefers_greetings(_: int, body: dict[str, Any]) -> ScriptedReply:
-    shown = answers_in(body["messages"][1]["content"])
-    if body.get("logprobs"):
-        first = ("Hello" in shown["A"]) is ("greets the user" in body["messages"][1]["content"])
-        return labels(A=0.9, B=0.1) if first else labels(A=0.1, B=0.9)
-    greets = "greets the user" in body["messages"][1]["content"]
-    return text_reply(scores({letter: float(("Hello" in text) is greets) for letter, text in shown.items()}))
-
-
-@pytest.mark.parametrize(
-    ("comparison", "answers"),
-    [
-        ({}, "1.00 (met), 0.00 (not met)"),
-        ({"kind": "groupwise", "group_size": 4}, "1.00 (met), 0.00 (not met)"),
-        ({"kind": "pairwise", "opponents": 3}, "0.90 (met), 0.10 (not met)"),
-        ({"kind": "pairwise", "top_n": 1}, "1.00 (met), 0.00 (not met)"),
-    ],
-)
-def test_add_probes_a_comparative_judge_with_two_completions(
-    cli: Cli, comparison: dict[str, Any], answers: str
-) -> None:
-    with scripted_server(prefers_greetings) as server:
-        judge = {"name": "c", "model": "m", "mode": "comparative", "endpoint": {"base_url": server.url}}
-        ran = cli("judges", "add", "-f", "-", stdin=json.dumps(judge | {"comparison": comparison}))
-    assert ran.code == 0, ran.err
-    assert f"c answers: {answers}" in ran.err and "warning" not in ran.err
-    assert comparison.items() <= stored(cli, "c")["comparison"].items()
-
-
-def test_add_probes_a_trajectory_judge(cli: Cli) -> None:
-    with scripted_server(sees_greetings) as server:
-        ran = cli("judges", "add", "t", "--model", "m", "--mode", "trajectory", "--url", server.url)
-    assert ran.code == 0 and "P(yes) 0.75 (met), P(yes) 0.04 (not met)" in ran.err, ran.err
-
-
-@pytest.mark.parametrize("mode", ["readout", "written"])
-def test_add_warns_of_a_judge_that_agrees_with_everything(cli: Cli, mode: str) -> None:
-    agrees = labels(Yes=0.75, No=0.25) if mode == "readout" else text_reply(json.dumps(written("met")))
-    with scripted_server(agrees) as server:
-        ran = cli("judges", "add", "yes", "--url", server.url, "--model", "m", "--mode", mode)
-        assert ran.code == 0 and "warning: yes" in ran.err and "hint: " in ran.err
-        assert stored(cli, "yes")["mode"] == mode
-        probed = cli("judges", "probe", "yes", "--json")
-    assert (probed.code, probed.json["told_apart"], probed.json["difference"]) == (4, False, 0.0)
-    assert "warning: yes" in probed.err
-
-
-def test_probe_warns_of_probabilities_that_only_a_threshold_separates(cli: Cli) -> None:
-    def judge(number: int, body: dict[str, Any]) -> ScriptedReply:
-        return labels(Yes=0.51, No=0.49) if "greets" in str(body) else labels(Yes=0.43, No=0.57)
-
-    with scripted_server(judge) as server:
-        fields = {"name": "near", "model": "m", "threshold": 0.5, "endpoint": {"base_url": server.url}}
-        ran = cli("judges", "add", "-f", "-", stdin=json.dumps(fields))
-        assert ran.code == 0 and "warning: near" in ran.err and "hint: " in ran.err
-        probed = cli("judges", "probe", "near", "--json")
-        assert (probed.code, probed.json["told_apart"], probed.json["difference"]) == (0, True, 1.0)
-        assert "warning: near" in probed.err
-        server.script = sees_greetings
-        assert "warning" not in cli("judges", "probe", "near").err
-
-
-def test_add_warns_of_a_judge_that_copies_the_template(cli: Cli) -> None:
-    copied = written("met") | {"rationale": "your reasons in one or two sentences"}
-    with scripted_server(text_reply(json.dumps(copied))) as server:
-        ran = cli("judges", "add", "small", "--url", server.url, "--model", "m", "--mode", "written")
-    assert ran.code == 0 and "template_copied" in ran.err and "hint: " in ran.err
-    assert stored(cli, "small")["mode"] == "written"
-
-
-def test_add_probes_panels_and_cascades(cli: Cli) -> None:
-    with scripted_server(sees_greetings) as server, scripted_server(error(400, "broken")) as broken:
-        at = {"base_url": server.url}
-        for member in ({"name": "a", "model": "m"}, {"name": "b", "model": "m", "mode": "written"}):
-            assert cli("judges", "add", "-f", "-", stdin=json.dumps(member | {"endpoint": at})).code == 0
-        lost = {"name": "c", "model": "n", "endpoint": {"base_url": broken.url}}
-        assert cli("judges", "add", "-f", "-", "--no-probe", stdin=json.dumps(lost)).code == 0
-        several: list[tuple[dict[str, Any], str]] = [
-            ({"name": "p", "mode": "panel", "members": ["a", "b"]}, "0.88 (met), 0.02 (not met)"),
-            ({"name": "d", "mode": "cascade", "members": ["a", "b"], "band": [0.5, 0.9]}, "1.00 (met)"),
-            ({"name": "q", "mode": "panel", "members": ["a", "c"]}, "0.75 (met)"),
-        ]
-        for judge, value in several:
-            ran = cli("judges", "add", "-f", "-", stdin=json.dumps(judge))
-            assert ran.code == 0 and value in ran.err, ran.err
-            assert ("warning: c of q failed: refused" in ran.err) is (judge["name"] == "q")
-        server.script = error(403)
-        ran = cli("judges", "add", "-f", "-", stdin=json.dumps(several[-1][0] | {"name": "r"}))
-        assert ran.code == 3 and "refused" in ran.err and "hint: " in ran.err
-
-
-def test_probe_prints_value_seconds_tokens_and_cost(cli: Cli) -> None:
-    with scripted_server(sees_greetings) as server:
-        endpoint = {"base_url": server.url, "price": {"prompt": 1000.0, "completion": 0.0}}
-        judge = {"name": "good", "model": "m", "endpoint": endpoint}
-        ran = cli("judges", "add", "-f", "-", stdin=json.dumps(judge))
-        assert ran.code == 0 and "22 tokens, $0.02" in ran.err
-        ran = cli("judges", "probe", "good", "--json")
-        table = cli("judges", "probe", "good")
-    assert (ran.code, table.code, ran.json["told_apart"]) == (0, 0, True)
-    assert ran.json["difference"] == pytest.approx(0.71)
-    assert ran.json["usage"] == {"prompt": 20, "cached": None, "completion": 2, "cost": pytest.approx(0.02)}
-    assert [(one["expected"], one["value"]) for one in ran.json["verdicts"]] == [
-        ("met", pytest.approx(0.75)),
-        ("not met", pytest.approx(0.04)),
-    ]
-    assert "EXPECTED" in table.out and "0.75" in table.out
-    assert cli("judges", "probe", "good").code == 3, "the server has stopped"
-    assert cli("judges", "probe", "unknown").code == 3
 
 
 def test_add_of_a_file_warns_of_the_embedded_model(cli: Cli) -> None:
@@ -416,12 +270,6 @@ def test_show_of_an_unknown_judge_suggests_one(cli: Cli) -> None:
     ran = cli("judges", "show", "carefull")
     assert ran.code == 3 and "'careful'" in ran.err
     assert "judges list" in cli("judges", "show", "other").err
-
-
-def test_probe_skips_a_judge_without_a_model(cli: Cli) -> None:
-    judge = {"name": "checks", "engine": "none", "model": "none", "mode": "written"}
-    assert cli("judges", "add", "-f", "-", stdin=json.dumps(judge)).code == 0
-    assert cli("judges", "probe", "checks").code == 2
 
 
 @pytest.mark.parametrize(

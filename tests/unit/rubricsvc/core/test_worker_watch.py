@@ -1,4 +1,4 @@
-"""When a person who waits is told that no worker is running."""
+"""Notices of a missing worker while a job waits."""
 
 from __future__ import annotations
 
