@@ -18,7 +18,7 @@ from rubricsvc.core.jobs import JobProgress
 from rubricsvc.core.judge import Endpoint, Judge
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.settings import Settings
-from rubricsvc.store import items, jobs
+from rubricsvc.store import items, jobs, workers
 from rubricsvc.store.session import Database
 from tests.databases import fresh_url
 from tests.rows import submit_job
@@ -92,6 +92,21 @@ def test_workers_score_for_a_service_without_worker(tmp_path: Path, kind: str, p
         texts = [f"answer {n}" for n in range(50)]
         scored = client.score("Why?", RUBRIC, texts, judge(server.url), timeout=TIMEOUT)
     assert [answer.reward for answer in scored] == [pytest.approx(0.75, abs=1e-6)] * 50
+
+
+@pytest.mark.parametrize("by", ["redis", "rabbitmq"])
+def test_workers_share_a_machine(tmp_path: Path, db: Database, by: str) -> None:
+    def running() -> int:
+        with db.read() as session:
+            return workers.running(session)
+
+    with broker(by, 14) as broker_url, contextlib.ExitStack() as stack:
+        for number in range(2):
+            log = tmp_path / f"{number}.log"
+            one = stack.enter_context(command(log, "worker", database_url=db.url, broker_url=broker_url))
+            wait_for(lambda: running() > number or one.poll() is not None)  # noqa: B023 - called at once
+            time.sleep(2)  # RabbitMQ's refusal follows the first report
+            assert (running(), one.poll()) == (number + 1, None), log.read_text()
 
 
 @pytest.mark.parametrize(("pool", "by"), [("prefork", "redis"), ("threads", "redis"), ("prefork", "rabbitmq")])
