@@ -1,0 +1,1 @@
+"""Where the examples of judge training come from: stored labels and verdicts, files, and questions by construction."""

@@ -1,0 +1,132 @@
+"""Examples of judge training: a completion, and the verdicts that a judge should give on it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from rubricsvc.core.fingerprint import digest
+from rubricsvc.core.prompt import Completion, Prompt
+from rubricsvc.core.rubric import Criterion
+
+
+@dataclass(frozen=True)
+class Target:
+    """The verdict that a judge should give on one criterion.
+
+    Attributes:
+        criterion: The criterion as the judge is asked about it; with its reference or passages, if they are shown.
+        value: Value in [0, 1] on the criterion's scale. Between two levels it is a soft target: a label on which
+            people disagree, or another judge's probability.
+        family: What is held out together in a split by criterion: by default the criterion's text. Criteria of one
+            template (``Mentions "X"``) share a family.
+        variant: How the case was made (``stated``, ``negated``, …), by which tables are broken down; may be empty.
+        levels: Probability of each level of the scale, where a teacher gave them.
+        rationale: Reason of a written verdict.
+        evidence: Quotes from the completion for a written verdict.
+    """
+
+    criterion: Criterion
+    value: float
+    family: str = ""
+    variant: str = ""
+    levels: Mapping[str, float] | None = field(default=None, hash=False)
+    rationale: str = ""
+    evidence: tuple[str, ...] = ()
+
+    @property
+    def held_out_by(self) -> str:
+        """The name of what a split by criterion keeps on one side."""
+        return self.family or self.criterion.text
+
+
+@dataclass(frozen=True)
+class Example:
+    """One completion of a prompt with its targets, which are asked about together.
+
+    Attributes:
+        prompt: What was asked; its reference and documents are shown where the judge's template shows them.
+        completion: The completion to judge.
+        targets: One or more verdicts to learn.
+        source: Name of the data set or of the construction, for weights, splits by data set and tables.
+        group: What must not be on two sides of a split (a prompt, a passage); by default the prompt's digest.
+        origin: Name of the human, model or program that wrote the completion, where it is known.
+    """
+
+    prompt: Prompt
+    completion: Completion
+    targets: tuple[Target, ...]
+    source: str
+    group: str = ""
+    origin: str = ""
+
+    @property
+    def split_group(self) -> str:
+        """What must not be on two sides of a split."""
+        return self.group or digest(self.prompt)
+
+    @property
+    def content(self) -> str:
+        """The SHA-256 of what is shown of the prompt and the completion."""
+        return digest("example", self.prompt.text, self.completion.text)
+
+
+@dataclass(frozen=True)
+class Preference:
+    """Two completions of one prompt, the first better on ``criterion`` (Bradley and Terry, 1952)."""
+
+    prompt: Prompt
+    criterion: Criterion
+    better: Completion
+    worse: Completion
+    source: str
+    group: str = ""
+    variant: str = ""
+
+    @property
+    def split_group(self) -> str:
+        """What must not be on two sides of a split."""
+        return self.group or digest(self.prompt)
+
+
+def questions(examples: Iterable[Example]) -> Iterator[tuple[Example, Target]]:
+    """Return every target with its example."""
+    return ((example, target) for example in examples for target in example.targets)
+
+
+@dataclass(frozen=True)
+class Merged:
+    """Examples without duplicates.
+
+    Attributes:
+        examples: One example for each prompt, completion and source; one target for each question.
+        duplicates: Targets that repeated another with the same value.
+        contradictions: Questions with different values; their mean is the soft target.
+    """
+
+    examples: list[Example]
+    duplicates: int
+    contradictions: int
+
+
+def merge(examples: Iterable[Example]) -> Merged:
+    """Merge examples on the same completion, and targets on the same question; different values become their mean."""
+    by_content: dict[tuple[str, str], Example] = {}
+    targets: dict[tuple[str, str], dict[str, list[Target]]] = {}
+    for example in examples:
+        key = (example.source, example.content)
+        by_content.setdefault(key, example)
+        for target in example.targets:
+            targets.setdefault(key, {}).setdefault(target.criterion.question, []).append(target)
+    merged, duplicates, contradictions = [], 0, 0
+    for key, example in by_content.items():
+        kept = []
+        for same in targets[key].values():
+            values = [target.value for target in same]
+            if len(set(values)) > 1:
+                contradictions += 1
+            else:
+                duplicates += len(same) - 1
+            kept.append(replace(same[0], value=sum(values) / len(values)))
+        merged.append(replace(example, targets=tuple(kept)))
+    return Merged(merged, duplicates, contradictions)
