@@ -9,7 +9,7 @@ from workers.judges import template, validate
 from workers.judges.template import load, parse
 
 SEVERAL = ["groupwise", "pairwise", "pairwise_written", "trajectory", "trajectory_written"]
-NAMES = ["readout", "readout_documents", "written", "written_documents"]
+NAMES = ["readout", "readout_documents", "readout_short", "readout_short_documents", "written", "written_documents"]
 FOLDER = Path(template.__file__).parent / "prompts"
 
 
