@@ -1,0 +1,28 @@
+"""Questions for tests of judge training."""
+
+from __future__ import annotations
+
+from rubricsvc.core.prompt import Completion, Prompt
+from rubricsvc.core.rubric import Binary, Criterion, Scale
+from trainer.judge_training.baselines import Question
+from trainer.judge_training.examples import Example, Target
+
+
+def question(
+    value: float,
+    *,
+    prompt: str = "Why?",
+    completion: str = "Because.",
+    criterion: str = "Gives a reason.",
+    group: str = "",
+    origin: str = "",
+    source: str = "made",
+    family: str = "",
+    variant: str = "",
+    scale: Scale | None = None,
+) -> Question:
+    target = Target(Criterion(key="c", text=criterion, scale=scale or Binary()), value, family=family, variant=variant)
+    example = Example(
+        Prompt.of(prompt), Completion(text=completion), (target,), source=source, group=group, origin=origin
+    )
+    return example, target

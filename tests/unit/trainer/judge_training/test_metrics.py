@@ -1,0 +1,131 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.metrics import roc_auc_score
+
+from rubricsvc.core.passport import Row
+from rubricsvc.core.prompt import Completion, Prompt
+from rubricsvc.core.rubric import Criterion, Numeric
+from tests.unit.trainer.judge_training.made import question
+from trainer.judge_training.baselines import Question
+from trainer.judge_training.examples import Preference
+from trainer.judge_training.metrics import _auroc, bias, preference_row, rows, table
+
+
+def only(found: list[Row]) -> Row:
+    (row,) = found
+    return row
+
+
+def judged(n: int, seed: int = 0) -> tuple[list[Question], list[float]]:
+    """Return questions in groups of four, and scores in tenths that agree with their labels somewhat."""
+    random = np.random.default_rng(seed)
+    labels = random.integers(0, 2, n)
+    scores = np.clip(np.round(0.3 * labels + 0.7 * random.random(n), 1), 0, 1)
+    return [question(float(x), prompt=f"{i // 4}", completion=f"{i}") for i, x in enumerate(labels)], scores.tolist()
+
+
+def test_rows_auroc_equals_that_of_scikit_learn_with_ties() -> None:
+    test, scores = judged(200)
+    auroc = only(rows(test, {"judge": scores}))["auroc"]
+    assert auroc.value == pytest.approx(roc_auc_score([target.value for _, target in test], scores))
+    assert auroc.low is not None and auroc.high is not None and auroc.value is not None
+    assert 0.5 < auroc.low < auroc.value < auroc.high < 1
+
+
+def test_auroc_weights_are_repetitions() -> None:
+    test, scores = judged(60)
+    positive = np.array([target.value for _, target in test])
+    weights = np.random.default_rng(1).integers(0, 3, (70, 60)).astype(float)
+    expected = [
+        roc_auc_score(np.repeat(positive, draw.astype(int)), np.repeat(scores, draw.astype(int))) for draw in weights
+    ]
+    assert _auroc(np.array(scores), positive, weights) == pytest.approx(expected)
+
+
+def test_rows_of_one_class_have_counts_and_no_auroc() -> None:
+    row = only(rows([question(1.0, prompt=f"{i}") for i in range(8)], {"judge": [0.9] * 8}))
+    assert (row.n, row.positives) == (8, 8)
+    assert row["auroc"].value is None and row["macro_auroc"].value is None and row["pairwise_accuracy"].value is None
+    assert row["accuracy"].value == 1.0
+
+
+def test_rows_without_labels_have_no_figures() -> None:
+    row = only(rows([], {"judge": []}))
+    assert row.n == 0 and all(figure.value is None for figure in row.figures.values())
+
+
+def test_rows_of_few_groups_have_no_interval() -> None:
+    test = [question(float(i % 2), group="one", completion=f"{i}") for i in range(20)]
+    auroc = only(rows(test, {"judge": [i / 20 for i in range(20)]}))["auroc"]
+    assert auroc.value is not None and auroc.low is None and auroc.high is None
+
+
+def test_rows_round_soft_labels_for_auroc_and_keep_them_for_brier() -> None:
+    test = [question(value, prompt=f"{value}") for value in (0.4, 0.6)]
+    row = only(rows(test, {"judge": [0.4, 0.6]}))
+    assert (row.positives, row["auroc"].value, row["brier"].value, row["accuracy"].value) == (1, 1.0, 0.0, 1.0)
+
+
+def test_rows_macro_auroc_is_the_mean_over_families_with_both_classes() -> None:
+    test = [question(float(i % 2), family="right", prompt=f"{i}") for i in range(10)]
+    test += [question(float(i % 2), family="reversed", prompt=f"{i}") for i in range(10)]
+    test += [question(1.0, family="one class", prompt=f"{i}") for i in range(30)]
+    scores = [float(i % 2) for i in range(10)] + [float(1 - i % 2) for i in range(10)] + [0.0] * 30
+    assert only(rows(test, {"judge": scores}))["macro_auroc"].value == 0.5
+
+
+def test_rows_of_a_numeric_scale_have_ranks() -> None:
+    values = [0.0, 0.25, 0.5, 0.75, 1.0, 0.3]
+    test = [question(x, prompt=f"{i % 2}", completion=f"{i}", scale=Numeric()) for i, x in enumerate(values)]
+    row = only(rows(test, {"judge": [x / 2 for x in values], "reversed": [1 - x for x in values]}, by=None)[:1])
+    assert row["spearman"].value == pytest.approx(1.0) and row["pairwise_accuracy"].value == 1.0
+    assert only(rows(test, {"reversed": [1 - x for x in values]}))["pairwise_accuracy"].value == 0.0
+
+
+@pytest.mark.parametrize("by", ["source", "family", "variant"])
+def test_rows_by_part_count_each(by: str) -> None:
+    test = [question(float(i % 2), prompt=f"{i}", **{by: "even" if i < 4 else "odd"}) for i in range(10)]  # type: ignore[arg-type]
+    found = rows(test, {"judge": [0.5] * 10}, by=by)  # type: ignore[arg-type]
+    assert [(row.part, row.n, row["auroc"].value) for row in found] == [("even", 4, 0.5), ("odd", 6, 0.5)]
+
+
+def test_rows_repeat_exactly_under_a_seed() -> None:
+    test, scores = judged(80)
+    assert rows(test, {"judge": scores}, seed=3) == rows(test, {"judge": scores}, seed=3)
+
+
+@pytest.mark.parametrize("scores", [[0.5], [0.5, 1.5], [0.5, float("nan")]])
+def test_rows_reject_scores_that_are_no_probabilities(scores: list[float]) -> None:
+    with pytest.raises(ValueError, match="judge: "):
+        rows([question(1.0), question(0.0)], {"judge": scores})
+
+
+def test_table_has_the_baselines_before_the_scores() -> None:
+    train, _ = judged(60)
+    test, scores = judged(40, seed=1)
+    names = [row.scorer for row in table(train, test, {"untrained": scores, "trained": scores}, resamples=20)]
+    assert names[0] == "majority" and names[-2:] == ["untrained", "trained"]
+    assert {"length", "overlap", "bag of words", "completion only", "criterion only"} < set(names)
+
+
+def test_preference_row_counts_ties_half() -> None:
+    one = Criterion(key="c", text="Is better.")
+    pairs = [Preference(Prompt.of(f"{i}"), one, Completion(text="a"), Completion(text="b"), "made") for i in range(6)]
+    row = preference_row("judge", pairs, [0.9, 0.5, 0.1, 0.9, 0.9, 0.9], [0.1, 0.5, 0.9, 0.1, 0.1, 0.1])
+    assert row["pairwise_accuracy"].value == pytest.approx(4.5 / 6)
+
+
+def test_bias_is_macro_f1_less_the_range_over_authors() -> None:
+    test = [question(x, origin=who) for x, who in [(1.0, "self"), (0.0, "self"), (1.0, "other"), (0.0, "other")]]
+    found = bias(test, [0.9, 0.9, 0.9, 0.1])
+    assert found is not None
+    assert found.by_origin == {"other": 0.0, "self": 0.5}
+    assert found.macro_f1 == pytest.approx((0.8 + 2 / 3) / 2)
+    assert found.index == pytest.approx(found.macro_f1 - 0.5)
+
+
+def test_bias_of_one_author_has_no_index() -> None:
+    found = bias([question(1.0, origin="self"), question(0.0)], [0.9, 0.1])
+    assert found is not None and found.index is None and bias([], []) is None
