@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.errors import InvalidError
@@ -40,6 +41,7 @@ from rubricsvc.formats import (
     openai_grader,
     paperbench,
     preferences,
+    truthfulqa,
 )
 from rubricsvc.formats.errors import FieldError, InvalidFileError, file_error
 from rubricsvc.formats.input_file import InputFile
@@ -68,7 +70,14 @@ class Format:
     """
 
     read: Callable[[InputFile], Iterator[Record]]
-    fields: tuple[str, ...]
+    fields: tuple[str, ...] = ()
+    matches: Callable[[Any], bool] | None = None
+
+    def identifies(self, first: Any) -> bool:
+        """Return whether a file with this first record has this format."""
+        fields = set(first) if isinstance(first, dict) else set()
+        named = any(fields.issuperset(names.split()) for names in self.fields)
+        return named or (self.matches is not None and self.matches(first))
 
 
 def _format(read: Callable[[Entry], Iterable[Record]], *fields: str) -> Format:
@@ -91,6 +100,7 @@ FORMATS = {
     "gsm8k": _format(gsm8k.read, "question ground_truth"),
     "criteria_csv": Format(criteria_csv.read, ()),
     "cherrl": _format(cherrl.read, "sample_id prompt_input model_output"),
+    "truthfulqa": Format(truthfulqa.read, matches=truthfulqa.matches),
 }
 
 
@@ -170,7 +180,7 @@ def detect(file: InputFile) -> str:
         return "deep_research_bench"
     first = file.first()
     fields = set(first) if isinstance(first, dict) else set()
-    matching = [name for name, one in FORMATS.items() if any(fields.issuperset(names.split()) for names in one.fields)]
+    matching = [name for name, one in FORMATS.items() if one.identifies(first)]
     if len(matching) == 1:
         return matching[0]
     if first is None or file.path.suffix.lower() in (".yaml", ".yml") or file.errors.count:

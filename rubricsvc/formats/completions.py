@@ -14,6 +14,7 @@ from typing import Any
 from rubricsvc.core.base import Value
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.errors import InvalidError
+from rubricsvc.formats import truthfulqa
 from rubricsvc.formats.errors import InvalidFileError, Location, file_error
 from rubricsvc.formats.input_file import InputFile
 from rubricsvc.formats.native import PROMPT, prompt_fields
@@ -33,6 +34,8 @@ class CompletionLine(Value):
 def matches(first: Any) -> bool:
     """Return whether a file with this first record holds completions, and not records of another format."""
     if not isinstance(first, dict) or first.keys() & {"criteria", "rubrics", "rubric", "criterions"}:
+        return False
+    if truthfulqa.matches(first):
         return False
     return bool(first.keys() & {"prompt", "prompt_id"} and first.keys() & {"completion", "text", "messages"})
 

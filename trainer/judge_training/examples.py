@@ -49,7 +49,8 @@ class Example:
         completion: The completion to judge.
         targets: One or more verdicts to learn.
         source: Name of the data set or of the construction, for weights, splits by data set and tables.
-        group: What must not be on two sides of a split (a prompt, a passage); by default the prompt's digest.
+        group: What must not be on two sides of a split (a prompt, a passage); by default the prompt's text and
+            documents.
         origin: Name of the human, model or program that wrote the completion, where it is known.
     """
 
@@ -63,12 +64,13 @@ class Example:
     @property
     def split_group(self) -> str:
         """What must not be on two sides of a split."""
-        return self.group or digest(self.prompt)
+        return self.group or _prompt_group(self.prompt)
 
     @property
     def content(self) -> str:
-        """The SHA-256 of what is shown of the prompt and the completion."""
-        return digest("example", self.prompt.text, self.completion.text)
+        """The SHA-256 of what may be shown of the prompt and the completion."""
+        prompt = self.prompt
+        return digest("example", prompt.text, prompt.reference, prompt.documents, self.completion.full_text)
 
 
 @dataclass(frozen=True)
@@ -86,7 +88,12 @@ class Preference:
     @property
     def split_group(self) -> str:
         """What must not be on two sides of a split."""
-        return self.group or digest(self.prompt)
+        return self.group or _prompt_group(self.prompt)
+
+
+def _prompt_group(prompt: Prompt) -> str:
+    """Return the same text for prompts that differ in case, white space, tags or reference only."""
+    return digest("group", " ".join(prompt.text.casefold().split()), prompt.documents)
 
 
 def questions(examples: Iterable[Example]) -> Iterator[tuple[Example, Target]]:
@@ -100,8 +107,8 @@ class Merged:
 
     Attributes:
         examples: One example for each prompt, completion and source; one target for each question.
-        duplicates: Targets that repeated another with the same value.
-        contradictions: Questions with different values; their mean is the soft target.
+        duplicates: Targets that repeated the question of another on the same completion.
+        contradictions: Questions on a completion with different values; their mean is the soft target.
     """
 
     examples: list[Example]
@@ -123,10 +130,8 @@ def merge(examples: Iterable[Example]) -> Merged:
         kept = []
         for same in targets[key].values():
             values = [target.value for target in same]
-            if len(set(values)) > 1:
-                contradictions += 1
-            else:
-                duplicates += len(same) - 1
+            contradictions += len(set(values)) > 1
+            duplicates += len(same) - 1
             kept.append(replace(same[0], value=sum(values) / len(values)))
         merged.append(replace(example, targets=tuple(kept)))
     return Merged(merged, duplicates, contradictions)

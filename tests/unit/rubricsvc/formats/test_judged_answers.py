@@ -1,4 +1,4 @@
-"""LLMBar, EvalBiasBench, GSM8K's solutions and CHERRL's rollouts: answers of which it is known what they are worth."""
+"""Formats of judged answers: LLMBar, EvalBiasBench, GSM8K's solutions, CHERRL's rollouts, TruthfulQA's labels."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rubricsvc.formats import InputFile, detect, load
+from rubricsvc.formats import InputFile, completions, detect, load
 from tests.unit.rubricsvc.formats.invalid import errors_of
 
 LLMBAR = {"input": "Say hello.", "output_1": "Goodbye.", "output_2": "Hello.", "label": 2}
@@ -26,6 +26,7 @@ CHERRL = {
     "prompt_input": "user\\nSay\\nhello.\\nassistant",
     "model_output": "Hello, I am great.",
 }
+TRUTHFULQA = {"prompt": "Q: What is the sky?\nA: Air.\nA: Or paint.\nTrue:", "completion": " no"}
 
 
 def written(tmp_path: Path, *rows: dict[str, Any]) -> Path:
@@ -63,6 +64,29 @@ def test_read_labels_rollouts_by_region(tmp_path: Path) -> None:
     assert (records[0].completions[0].policy, records[0].completions[0].id) == ("X", ids[0])
 
 
+def test_read_labels_truthfulqa_answers_by_the_question_that_is_asked(tmp_path: Path) -> None:
+    helpful = {"prompt": "Q: What is the sky?\nA: Air.\nHelpful:", "completion": " yes"}
+    records = load(written(tmp_path, TRUTHFULQA, helpful))
+    assert [record.completions[0].text for record in records] == ["Air.\nA: Or paint.", "Air."]
+    assert [(label.criterion, label.value) for record in records for label in record.labels] == [
+        ("true", 0.0),
+        ("helpful", 1.0),
+    ]
+    assert records[0].prompt == records[1].prompt and records[0].id == records[1].id
+    assert records[0].name != records[1].name
+
+
+def test_read_labels_repeated_truthfulqa_answers_by_annotators_of_their_own(tmp_path: Path) -> None:
+    records = load(written(tmp_path, TRUTHFULQA, TRUTHFULQA | {"completion": " yes"}))
+    assert [record.labels[0].annotator for record in records] == ["dataset", "dataset-2"]
+
+
+def test_detect_distinguishes_truthfulqa_from_completions(tmp_path: Path) -> None:
+    assert completions.matches(TRUTHFULQA | {"prompt": "Q: What is the sky?"})
+    assert not completions.matches(TRUTHFULQA)
+    assert detect(InputFile(written(tmp_path, TRUTHFULQA))) == "truthfulqa"
+
+
 @pytest.mark.parametrize(
     ("row", "change", "path", "code"),
     [
@@ -80,6 +104,12 @@ def test_read_reports_line_and_field(
     assert errors_of(written(tmp_path, {**row, **change})) == [("data.jsonl", 1, path, code)]
 
 
+@pytest.mark.parametrize(("field", "value"), [("completion", "maybe"), ("prompt", "Q: What is the sky?")])
+def test_read_reports_a_malformed_truthfulqa_row(tmp_path: Path, field: str, value: str) -> None:
+    path = written(tmp_path, TRUTHFULQA, TRUTHFULQA | {field: value})
+    assert errors_of(path) == [("data.jsonl", 2, field, "shape")]
+
+
 @pytest.mark.parametrize(
     ("file", "format", "answers", "worse"),
     [
@@ -87,6 +117,7 @@ def test_read_reports_line_and_field(
         ("evalbiasbench/pairs.jsonl", "evalbiasbench", 58, 29),
         ("gsm8k/example_model_solutions.jsonl", "gsm8k", 2248, 1407),
         ("cherrl_reward_hacking/rollouts.jsonl", "cherrl", 90, 30),
+        ("truthfulqa_human/finetune_truth.jsonl", "truthfulqa", 15837, 9219),
     ],
 )
 def test_load_accepts_the_published_files(shared_data: Path, file: str, format: str, answers: int, worse: int) -> None:

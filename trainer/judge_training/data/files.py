@@ -1,0 +1,74 @@
+"""Examples of a file of records with labels, of any format of docs/formats.md."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+from rubricsvc.core.label import Label
+from rubricsvc.core.rubric import Rubric
+from rubricsvc.errors import InvalidError
+from rubricsvc.formats import InputFile, Record, detect, stream
+from trainer.judge_training.examples import Example, Target
+
+
+def examples_of_file(
+    path: str | Path, format: str | None = None, source: str | None = None, *, left_out: Counter[str] | None = None
+) -> Iterator[Example]:
+    """Yield an example for each labelled completion of a file, with a target for each label.
+
+    Several people's labels are several targets, and a completion that occurs twice is two examples: `merge` makes one
+    of them, also across files of one ``source``.
+
+    Args:
+        path: The file, or the folder of a format that is one.
+        format: A name in ``formats.FORMATS``; detected by default.
+        source: The name of the data set; by default the format's name.
+        left_out: Counts the labels that are no target, by reason: ``null`` (the person could not tell), ``checked``
+            (a check decides the criterion), ``overall`` (a score of the whole completion, which is no criterion).
+
+    Raises:
+        InvalidFileError: The file is invalid.
+        InvalidError: The format is unknown, the labels are of a stored rubric, or the file has none.
+    """
+    file = InputFile(path)
+    format = format or detect(file)
+    left_out = Counter() if left_out is None else left_out
+    empty = True
+    for record in stream(file, format):
+        if record.given_labels:
+            hint = "import the file with `rubricsvc labels import`, and train from the labels of the database"
+            raise InvalidError(f"{record.location}: labels of the stored rubric {record.rubric_ref}", hint=hint)
+        example = _example(record, source or format, left_out)
+        if example is not None:
+            empty = False
+            yield example
+    if empty:
+        counts = ", ".join(f"{count} {reason}" for reason, count in left_out.items())
+        message = f"{path}: no labels to train on" + (f" (left out: {counts})" if counts else "")
+        raise InvalidError(message, hint="name a file of labelled completions", path=str(path))
+
+
+def _example(record: Record, source: str, left_out: Counter[str]) -> Example | None:
+    if record.prompt is None or record.rubric is None or not record.completions:
+        return None
+    targets = targets_of(record.labels, record.rubric, left_out)
+    completion = record.completions[0]
+    return Example(record.prompt, completion, targets, source, origin=completion.policy) if targets else None
+
+
+def targets_of(labels: tuple[Label, ...], rubric: Rubric, left_out: Counter[str]) -> tuple[Target, ...]:
+    """Return a target for each label that a judge can learn, and count the others by reason."""
+    targets = []
+    for label in labels:
+        criterion = rubric.by_key.get(label.criterion)
+        if criterion is None:
+            left_out["overall"] += 1
+        elif criterion.check is not None:
+            left_out["checked"] += 1
+        elif label.value is None:
+            left_out["null"] += 1
+        else:
+            targets.append(Target(criterion, label.value))
+    return tuple(targets)
