@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import NamedTuple, TypeVarTuple
 
 from sqlalchemy import Select, func, select
@@ -31,14 +32,35 @@ def page(
     Raises:
         NotFoundError: The job has no item ``after``; reported if the order is not that of ids.
     """
-    completion = joinedload(ItemRow.completion)
-    query = select(ItemRow).options(completion.selectinload(CompletionRow.prompt), joinedload(ItemRow.rubric))
-    query = _in_order(session, query, job_id, sort, after)
+    query = _in_order(session, _with_texts(), job_id, sort, after)
     if policy is not None:
         query = query.where(ItemRow.completion.has(policy=policy))
     if rewarded is not None:
         query = query.where(ItemRow.reward.is_not(None) if rewarded else ItemRow.reward.is_(None))
     return list(session.scalars(query.limit(limit)))
+
+
+def newest(judge_id: int, job_id: int | None = None) -> Select[int]:
+    """Return a query of the judge's newest scored item on each completion under each rubric version; of one job."""
+    query = select(func.max(ItemRow.id)).where(ItemRow.judge_id == judge_id, ItemRow.question_set.is_not(None))
+    if job_id is not None:
+        query = query.where(ItemRow.job_id == job_id)
+    return query.group_by(ItemRow.completion_id, ItemRow.rubric_id)
+
+
+def newest_ids(session: Session, judge_id: int, job_id: int | None = None) -> list[int]:
+    """Return the ids of the judge's newest scored items, ascending; see `newest`."""
+    return sorted(session.scalars(newest(judge_id, job_id)))
+
+
+def by_ids(session: Session, ids: Collection[int]) -> list[ItemRow]:
+    """Return these items by id, with their completion, prompt and rubric."""
+    return list(session.scalars(_with_texts().where(ItemRow.id.in_(ids)).order_by(ItemRow.id)))
+
+
+def _with_texts() -> Select[ItemRow]:
+    completion = joinedload(ItemRow.completion)
+    return select(ItemRow).options(completion.selectinload(CompletionRow.prompt), joinedload(ItemRow.rubric))
 
 
 def _in_order(session: Session, query: Select[*Ts], job_id: int, sort: ItemSort, after: int) -> Select[*Ts]:

@@ -6,24 +6,24 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from sqlalchemy import func, or_, select
+from sqlalchemy import or_, select
 from sqlalchemy.orm import Session
 
 from rubricsvc.core.label import JudgedLabel
 from rubricsvc.core.rubric import Criterion, Rubric
-from rubricsvc.store import verdicts
+from rubricsvc.store import items, verdicts
 from rubricsvc.store.tables import CompletionRow, ItemRow, LabelRow, RubricRow
 
 
 @dataclass(frozen=True, slots=True)
-class _Version:
+class RubricVersion:
     """A rubric version that was labelled or judged."""
 
     id: int
     name: str
     rubric: Rubric
 
-    def key_of(self, labelled: _Version, key: str) -> str | None:
+    def key_of(self, labelled: RubricVersion, key: str) -> str | None:
         """Return the key here of the criterion that asks what ``key`` asks in another version; None if none does.
 
         A score of the whole completion is the same in all versions of a name.
@@ -40,7 +40,7 @@ class _Judged:
     """The judge's newest item on a completion under one version."""
 
     item_id: int
-    version: _Version
+    version: RubricVersion
     reward: float | None
 
 
@@ -61,11 +61,11 @@ def judged_labels(session: Session, judge_id: int, *, job_id: int | None = None)
     matches = {row.id: _match(row, versions[row.rubric_id], judged[row.completion_id]) for row, *_ in rows}
     item_ids = {match[0].item_id for match in matches.values() if match}
     found = {id_: {one.criterion: one for one in each} for id_, each in verdicts.for_items(session, item_ids).items()}
-    superseded = _superseded((row for row, *_ in rows), versions)
+    outdated = superseded((row for row, *_ in rows), versions)
     labels = []
     for row, prompt_id, external_id in rows:
         match = matches[row.id]
-        if row.id in superseded or (match is None and job_id is not None):
+        if row.id in outdated or (match is None and job_id is not None):
             continue
         version, key = (match[0].version, match[1]) if match else (versions[row.rubric_id], row.criterion)
         labels.append(
@@ -83,18 +83,18 @@ def judged_labels(session: Session, judge_id: int, *, job_id: int | None = None)
     return labels
 
 
-def _versions(session: Session, judge_id: int) -> dict[int, _Version]:
+def _versions(session: Session, judge_id: int) -> dict[int, RubricVersion]:
     """Return the versions that were labelled, and those that the judge was asked under, by id."""
     labelled = select(LabelRow.rubric_id)
     judged = select(ItemRow.rubric_id).where(
         ItemRow.judge_id == judge_id, ItemRow.completion_id.in_(select(LabelRow.completion_id))
     )
     query = select(RubricRow).where(or_(RubricRow.id.in_(labelled), RubricRow.id.in_(judged)))
-    return {row.id: _Version(row.id, row.name, row.value) for row in session.scalars(query)}
+    return {row.id: RubricVersion(row.id, row.name, row.value) for row in session.scalars(query)}
 
 
 def _newest_items(
-    session: Session, judge_id: int, job_id: int | None, versions: Mapping[int, _Version]
+    session: Session, judge_id: int, job_id: int | None, versions: Mapping[int, RubricVersion]
 ) -> dict[int, list[_Judged]]:
     """Return the judge's newest item on each labelled completion under each version, by completion, newest first.
 
@@ -102,14 +102,7 @@ def _newest_items(
     rubrics that ask the same question. The reward is the same item's, null too: an older one was computed from other
     verdicts.
     """
-    newest = select(func.max(ItemRow.id)).where(
-        ItemRow.judge_id == judge_id,
-        ItemRow.question_set.is_not(None),
-        ItemRow.completion_id.in_(select(LabelRow.completion_id)),
-    )
-    if job_id is not None:
-        newest = newest.where(ItemRow.job_id == job_id)
-    newest = newest.group_by(ItemRow.completion_id, ItemRow.rubric_id)
+    newest = items.newest(judge_id, job_id).where(ItemRow.completion_id.in_(select(LabelRow.completion_id)))
     query = select(ItemRow.completion_id, ItemRow.id, ItemRow.rubric_id, ItemRow.reward).where(ItemRow.id.in_(newest))
     judged: dict[int, list[_Judged]] = defaultdict(list)
     for completion_id, item_id, rubric_id, reward in session.execute(query.order_by(ItemRow.id.desc())):
@@ -117,7 +110,7 @@ def _newest_items(
     return judged
 
 
-def _match(row: LabelRow, labelled: _Version, judged: Iterable[_Judged]) -> tuple[_Judged, str] | None:
+def _match(row: LabelRow, labelled: RubricVersion, judged: Iterable[_Judged]) -> tuple[_Judged, str] | None:
     """Return where the judge was asked what the label answers, and the key there; the label's own version first."""
     for one in sorted(judged, key=lambda each: each.version.id != row.rubric_id):
         if (key := one.version.key_of(labelled, row.criterion)) is not None:
@@ -125,7 +118,7 @@ def _match(row: LabelRow, labelled: _Version, judged: Iterable[_Judged]) -> tupl
     return None
 
 
-def _superseded(rows: Iterable[LabelRow], versions: Mapping[int, _Version]) -> set[int]:
+def superseded(rows: Iterable[LabelRow], versions: Mapping[int, RubricVersion]) -> set[int]:
     """Return the labels whose question the same person labelled later, under another rubric."""
     newest: dict[tuple[int, str, str], LabelRow] = {}
     several = []

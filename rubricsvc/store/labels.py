@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
-from sqlalchemy import select, tuple_
-from sqlalchemy.orm import Session
+from sqlalchemy import ColumnElement, select, tuple_
+from sqlalchemy.orm import Session, joinedload
 
 from rubricsvc.core.label import OVERALL, Label
 from rubricsvc.core.rubric import Rubric
@@ -107,3 +107,33 @@ def page(
     return page_of(
         session, LabelRow, after, limit, *where, completion_id=completion_id, rubric_id=rubric_id, annotator=annotator
     )
+
+
+def completion_ids(
+    session: Session, *, names: Collection[str] = (), annotators: Collection[str] = (), job_id: int | None = None
+) -> list[int]:
+    """Return the ids of the labelled completions, ascending.
+
+    They have labels under the rubrics of these ``names``, by these ``annotators``, and are of the job.
+    """
+    query = select(LabelRow.completion_id).where(*_where(names, annotators)).distinct()
+    if job_id is not None:
+        query = query.where(LabelRow.completion_id.in_(select(ItemRow.completion_id).where(ItemRow.job_id == job_id)))
+    return list(session.scalars(query.order_by(LabelRow.completion_id)))
+
+
+def of_completions(
+    session: Session, ids: Collection[int], *, names: Collection[str] = (), annotators: Collection[str] = ()
+) -> list[tuple[LabelRow, CompletionRow, RubricRow]]:
+    """Return the labels of these completions with their completion, prompt and rubric, by completion and rubric."""
+    query = select(LabelRow, CompletionRow, RubricRow).join(CompletionRow, CompletionRow.id == LabelRow.completion_id)
+    query = query.join(RubricRow, RubricRow.id == LabelRow.rubric_id)
+    query = query.where(LabelRow.completion_id.in_(ids), *_where(names, annotators))
+    query = query.options(joinedload(CompletionRow.prompt))
+    rows = session.execute(query.order_by(LabelRow.completion_id, LabelRow.rubric_id, LabelRow.id))
+    return [(label, completion, rubric) for label, completion, rubric in rows]
+
+
+def _where(names: Collection[str], annotators: Collection[str]) -> list[ColumnElement[bool]]:
+    named = LabelRow.rubric_id.in_(select(RubricRow.id).where(RubricRow.name.in_(names)))
+    return [*([named] if names else []), *([LabelRow.annotator.in_(annotators)] if annotators else [])]

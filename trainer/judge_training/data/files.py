@@ -40,17 +40,17 @@ def examples_of_file(
         if record.given_labels:
             hint = "import the file with `rubricsvc labels import`, and train from the labels of the database"
             raise InvalidError(f"{record.location}: labels of the stored rubric {record.rubric_ref}", hint=hint)
-        example = _example(record, source or format, left_out)
+        example = example_of_record(record, source or format, left_out)
         if example is not None:
             empty = False
             yield example
     if empty:
-        counts = ", ".join(f"{count} {reason}" for reason, count in left_out.items())
-        message = f"{path}: no labels to train on" + (f" (left out: {counts})" if counts else "")
+        message = f"{path}: no labels to train on{listed(left_out)}"
         raise InvalidError(message, hint="name a file of labelled completions", path=str(path))
 
 
-def _example(record: Record, source: str, left_out: Counter[str]) -> Example | None:
+def example_of_record(record: Record, source: str, left_out: Counter[str]) -> Example | None:
+    """Return the example of a record's one completion; None if it has no label that a judge can learn."""
     if record.prompt is None or record.rubric is None or not record.completions:
         return None
     targets = targets_of(record.labels, record.rubric, left_out)
@@ -72,3 +72,9 @@ def targets_of(labels: tuple[Label, ...], rubric: Rubric, left_out: Counter[str]
         else:
             targets.append(Target(criterion, label.value))
     return tuple(targets)
+
+
+def listed(left_out: Counter[str]) -> str:
+    """Return the counts by reason, to end an error message; empty without any."""
+    counts = ", ".join(f"{count} {reason}" for reason, count in left_out.items() if count)
+    return f" (left out: {counts})" if counts else ""
