@@ -17,8 +17,8 @@ _TEMPLATE = (
 )
 
 
-def tiny_model(folder: Path, *, context: int = 512, seed: int = 0) -> Path:
-    """Save the model in ``folder`` (float32), as ``from_pretrained`` reads it."""
+def tiny_model(folder: Path, *, context: int = 512, seed: int = 0, **sizes: int) -> Path:
+    """Save the model in ``folder`` (float32), as ``from_pretrained`` reads it; ``sizes`` are fields of its config."""
     backend = Tokenizer(BPE())
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     backend.decoder = decoders.ByteLevel()
@@ -36,9 +36,7 @@ def tiny_model(folder: Path, *, context: int = 512, seed: int = 0) -> Path:
     tokenizer.save_pretrained(folder)
     config = LlamaConfig(
         vocab_size=len(tokenizer),
-        hidden_size=32,
-        intermediate_size=64,
-        num_hidden_layers=2,
+        **{"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2} | sizes,
         num_attention_heads=4,
         num_key_value_heads=2,
         max_position_embeddings=context,

@@ -20,7 +20,10 @@ from rubricsvc.errors import cut
 Mode = Literal["readout", "written", "comparative", "trajectory", "panel", "cascade"]
 Rule = Literal["mean", "median", "min", "majority"]
 
-FREE = frozenset({"transformers_local", "vllm_local", "none"})
+LOCAL = frozenset({"transformers_local", "vllm_local"})
+"""Engines that load a model in the worker."""
+
+FREE = LOCAL | {"none"}
 """Engines without costs. Any other, registered ones included, may cost money until its judge has a price (even 0)."""
 
 _OPENAI = "api.openai.com"
@@ -239,6 +242,14 @@ class Judge(Value):
     calibration: Calibration | None = Field(
         default=None, description="Calibration of a readout's probability, before the threshold."
     )
+    adapter: Annotated[Text, Field(min_length=1)] | None = Field(
+        default=None,
+        description="Folder of a LoRA adapter in peft's format, or `embedded` for the one that this package ships.",
+    )
+    weights_sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = Field(
+        default=None,
+        description="SHA-256 of the adapter's weights, or of the model folder's safetensors; checked when loaded.",
+    )
 
     @model_validator(mode="after")
     def _consistent(self) -> Judge:
@@ -254,6 +265,9 @@ class Judge(Value):
             raise ValueError("a band (two probabilities, the lower first) is required for a cascade, and only there")
         if self.voting and self.voting.samples > 1 and (self.mode != "written" or self.sampling.temperature == 0):
             raise ValueError("several samples need mode: written and a temperature above 0; otherwise all are the same")
+        for option in ("adapter", "weights_sha256"):
+            if getattr(self, option) and self.engine not in LOCAL:
+                raise ValueError(f"{option} needs engine: {' or '.join(sorted(LOCAL))}, found {self.engine}")
         for option, modes in _MODES_OF_OPTION.items():
             if getattr(self, option) and self.mode not in modes:
                 raise ValueError(f"{option} needs mode: {' or '.join(modes)}, found {self.mode}")
@@ -316,9 +330,12 @@ class Judge(Value):
         """The SHA-256 of everything but names and endpoints, 64 hex digits.
 
         Options equal to those in force where they are unset are left out, so that spelling them out changes nothing.
+        An adapter is named by the digest of its weights, if that is set, so that its folder may be moved.
         """
-        defaults = {name for name, unset in _IN_FORCE.items() if getattr(self, name) == unset}
-        content = self.model_copy(update=dict.fromkeys(("name", "endpoint", "members", *defaults)))
+        left_out = {name for name, unset in _IN_FORCE.items() if getattr(self, name) == unset}
+        if self.weights_sha256:
+            left_out.add("adapter")
+        content = self.model_copy(update=dict.fromkeys(("name", "endpoint", "members", *left_out)))
         return digest(content, [member.digest for member in self.members or ()])
 
     def __hash__(self) -> int:

@@ -63,13 +63,15 @@ def _openai_http(judge: Judge) -> Engine:
 def _transformers_local(judge: Judge) -> Engine:
     from workers.engines.local.transformers_engine import TransformersEngine
 
-    return TransformersEngine(judge.model, revision=judge.revision)
+    return TransformersEngine(
+        judge.model, revision=judge.revision, adapter=judge.adapter, weights_sha256=judge.weights_sha256
+    )
 
 
 def _vllm_local(judge: Judge) -> Engine:
     from workers.engines.local.vllm_engine import VllmEngine
 
-    return VllmEngine(judge.model, revision=judge.revision)
+    return VllmEngine(judge.model, revision=judge.revision, adapter=judge.adapter, weights_sha256=judge.weights_sha256)
 
 
 ENGINES: dict[str, Factory] = {

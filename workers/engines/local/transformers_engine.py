@@ -15,6 +15,7 @@ from workers.engines.base import EngineRequest, Replies, Reply
 from workers.engines.local.batching import PendingRequest, pop_batch
 from workers.engines.local.models import LoadBackoff, LoadedModel, load, model_failure
 from workers.engines.local.prefix_tree import Branch, PrefixTree, Sampler
+from workers.engines.local.weights import ModelWeights
 
 TORCH_THREAD = ThreadPoolExecutor(max_workers=1, thread_name_prefix="torch")
 """The only thread of this process that computes: tokenizers are not thread-safe, and the cores are shared."""
@@ -28,12 +29,22 @@ faster beyond some hundred tokens; a step of writing costs it nearly the same fo
 
 
 class TransformersEngine:
-    """A model of transformers: ``embedded``, a folder or a name on the hub, loaded at the first request."""
+    """A model of transformers: ``embedded``, a folder or a name on the hub, loaded at the first request.
+
+    A LoRA ``adapter`` is merged into it. The weights must have the digest ``weights_sha256``, if it is given.
+    """
 
     def __init__(
-        self, model: str, *, revision: str | None = None, dtype: torch.dtype = torch.bfloat16, device: str = ""
+        self,
+        model: str,
+        *,
+        revision: str | None = None,
+        dtype: torch.dtype = torch.bfloat16,
+        device: str = "",
+        adapter: str | None = None,
+        weights_sha256: str | None = None,
     ) -> None:
-        self._key = (model, revision, dtype, device)
+        self._key = (ModelWeights(model, revision, adapter, weights_sha256), dtype, device)
         self._loaded: LoadedModel | None = None
         self._backoff = LoadBackoff()
         self._arrived: deque[PendingRequest] = deque()

@@ -34,9 +34,9 @@ from rubricsvc.errors import InvalidError, UnavailableError
 from rubricsvc.settings import get_settings
 from workers.engines.base import EngineRequest, Failure, Question, Replies, Reply, error_message
 from workers.engines.local.conversation import Conversation
-from workers.engines.local.models import LoadBackoff, loading, model_failure, model_path, open_tokenizer
-
-_Key = tuple[str, str | None]
+from workers.engines.local.merged import merged_folder
+from workers.engines.local.models import LoadBackoff, check_weights, loading, model_failure, model_path, open_tokenizer
+from workers.engines.local.weights import ModelWeights
 
 _ENVIRONMENT = {
     "VLLM_LOGGING_LEVEL": "ERROR",
@@ -72,9 +72,20 @@ for process in sys.argv[1:]:
 
 
 class VllmEngine:
-    """A model in vLLM: ``embedded``, a folder or a name on the hub, loaded at the first request of the process."""
+    """A model in vLLM: ``embedded``, a folder or a name on the hub, loaded at the first request of the process.
 
-    def __init__(self, model: str, *, revision: str | None = None) -> None:
+    With a LoRA ``adapter`` vLLM loads the merged weights, from a folder in the cache. The weights must have the digest
+    ``weights_sha256``, if it is given.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        revision: str | None = None,
+        adapter: str | None = None,
+        weights_sha256: str | None = None,
+    ) -> None:
         machine_options()
         if find_spec("vllm") is None:
             raise ModuleNotFoundError("no vllm", name="vllm")
@@ -82,11 +93,11 @@ class VllmEngine:
             raise UnavailableError(
                 "vLLM cannot start in a forked worker", hint="start it with `rubricsvc worker --pool solo`"
             )
-        self._key = (model, revision)
+        self._weights = ModelWeights(model, revision, adapter, weights_sha256)
 
     async def ask(self, request: EngineRequest) -> Replies:
         """Return one reply or failure for each question, in order, from the model of this process."""
-        return await runtime().ask(self._key, request)
+        return await runtime().ask(self._weights, request)
 
     async def aclose(self) -> None:
         """Do nothing: the model stays for the next drain."""
@@ -109,8 +120,8 @@ class _Runtime:
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
-        self.models: dict[_Key, _Model] = {}
-        self._backoffs: dict[_Key, LoadBackoff] = {}
+        self.models: dict[ModelWeights, _Model] = {}
+        self._backoffs: dict[ModelWeights, LoadBackoff] = {}
         threading.Thread(target=self._run_loop, name="vllm", daemon=True).start()
         atexit.register(self.shutdown)
 
@@ -120,7 +131,7 @@ class _Runtime:
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         self._loop.run_forever()
 
-    async def ask(self, key: _Key, request: EngineRequest) -> Replies:
+    async def ask(self, key: ModelWeights, request: EngineRequest) -> Replies:
         """Answer in this loop, and wait in the caller's. Cancelling the caller cancels the work."""
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._ask(key, request), self._loop))
 
@@ -129,13 +140,13 @@ class _Runtime:
         asyncio.run_coroutine_threadsafe(self._unload(), self._loop).result()
         gc.collect()  # finalizers would print errors later in the interpreter's shutdown
 
-    async def _ask(self, key: _Key, request: EngineRequest) -> Replies:
+    async def _ask(self, key: ModelWeights, request: EngineRequest) -> Replies:
         try:
             return await self._model(key).ask(request)
         except Exception as error:  # noqa: BLE001 - an engine never raises for errors of a model
             return [model_failure(error) for _ in request.questions]
 
-    def _model(self, key: _Key) -> _Model:
+    def _model(self, key: ModelWeights) -> _Model:
         """Return the model. Loading blocks this loop, which serves vLLM only."""
         if key in self.models and self.models[key].engine.errored:
             self.models.pop(key).stop()
@@ -144,8 +155,12 @@ class _Runtime:
                 self.models[key] = self._load(key)
         return self.models[key]
 
-    def _load(self, key: _Key) -> _Model:
-        model, revision = key
+    def _load(self, key: ModelWeights) -> _Model:
+        model, revision = key.model, key.revision
+        if key.adapter:
+            model, revision = str(merged_folder(get_settings().cache_dir, key)), None
+        else:
+            check_weights(key)
         config, conversation = _config(model, revision), Conversation(open_tokenizer(model, revision))
         try:
             return _Model.start(model, config, conversation)

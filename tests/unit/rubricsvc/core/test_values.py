@@ -153,6 +153,32 @@ def test_judge_digest_is_stable_across_releases() -> None:
     assert JUDGE.digest[:16] == "01838283e8584d58"
     assert Judge(name="p", mode="panel", members=(JUDGE, written)).digest[:16] == "b9234a78165e73b1"
     assert Judge(name="c", model="m", mode="comparative").digest[:16] == "6fb904d9b61d141d"
+    assert Judge(name="e", engine="transformers_local", model="embedded").digest[:16] == "0b3b5b7872cbd3e5"
+
+
+def test_judge_digest_names_an_adapter_by_its_weights() -> None:
+    bare = Judge(name="e", engine="transformers_local", model="embedded")
+    trained = bare.model_copy(update={"adapter": "a", "weights_sha256": "1" * 64})
+    assert trained.digest == trained.model_copy(update={"adapter": "b"}).digest
+    others = [{"weights_sha256": "2" * 64}, {"weights_sha256": None}, {"weights_sha256": None, "adapter": "b"}]
+    digests = {trained.model_copy(update=fields).digest for fields in others}
+    assert len(digests | {bare.digest, trained.digest}) == 5
+
+
+@pytest.mark.parametrize("fields", [{"adapter": "a"}, {"weights_sha256": "0" * 64}])
+def test_judge_with_own_weights_needs_a_local_engine(fields: dict[str, Any]) -> None:
+    for engine in ("transformers_local", "vllm_local"):
+        Judge(name="j", engine=engine, model="m", **fields)
+    for engine in ("openai_http", "none", "custom"):
+        with pytest.raises(ValidationError, match="engine: transformers_local or vllm_local"):
+            Judge(name="j", engine=engine, model="m", **fields)
+
+
+@pytest.mark.parametrize("digits", ["", "0" * 63, "0" * 65, "A" * 64, "0" * 63 + "\n", "0" * 64 + "\n"])
+def test_judge_rejects_what_is_no_sha256(digits: str) -> None:
+    with pytest.raises(ValidationError) as caught:
+        Judge(name="j", engine="vllm_local", model="m", weights_sha256=digits)
+    assert caught.value.errors()[0]["loc"] == ("weights_sha256",)
 
 
 json_values = st.recursive(

@@ -22,6 +22,7 @@ from workers.engines import make_engine
 from workers.engines.base import EngineRequest, Failure, Question, Reply
 from workers.engines.local import models, transformers_engine
 from workers.engines.local.transformers_engine import TransformersEngine
+from workers.engines.local.weights import ModelWeights
 
 YES_NO = ("Yes", "No")
 
@@ -154,7 +155,7 @@ def test_prefix_is_computed_once(engine: TransformersEngine, tiny: Path) -> None
     tokens: list[int] = []
     request = EngineRequest("sys", "shared text " * 20, tuple(Question(f"{n}?", YES_NO) for n in range(8)))
     (long,) = answers(engine, EngineRequest(request.system, request.shared, request.questions[:1]))
-    model = models.load(str(tiny), None, torch.float32, "cpu").model
+    model = models.load(ModelWeights(str(tiny)), torch.float32, "cpu").model
     count = model.model.embed_tokens.register_forward_hook(lambda _m, args, _out: tokens.append(args[0].numel()))
     answers(engine, request)
     count.remove()
@@ -314,7 +315,7 @@ def test_requests_of_similar_length_are_computed_together(engine: TransformersEn
     asks.append(EngineRequest("sys", "long " * 60, asks[0].questions))
     shapes: list[tuple[int, ...]] = []
     together(engine, asks[:1])  # loaded now
-    count = models.load(str(tiny), None, torch.float32, "cpu").model.model.embed_tokens.register_forward_hook(
+    count = models.load(ModelWeights(str(tiny)), torch.float32, "cpu").model.model.embed_tokens.register_forward_hook(
         lambda _m, args, _out: shapes.append(tuple(args[0].shape))
     )
     together(engine, asks)

@@ -1,0 +1,232 @@
+"""LoRA adapters in peft's format, merged into the weights of their base when the model is loaded.
+
+A merged model is as fast as its base. peft is not imported: its files are safetensors named by module
+(``base_model.model.<module>.lora_A.weight``) and a JSON configuration. What cannot be merged exactly is refused: DoRA,
+biases, whole modules, embeddings, initializations that change the base.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import torch
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from safetensors import SafetensorError
+from safetensors.torch import load as load_tensors
+
+from rubricsvc.core.validation_messages import first_error
+from rubricsvc.errors import InvalidError, UnavailableError, cut
+from workers.engines.local.weights import (
+    ADAPTER_CONFIG,
+    ADAPTER_WEIGHTS,
+    BASE_FILE,
+    adapter_folder,
+    base_sha256,
+    check_sha256,
+    listing_sha256,
+    read_json,
+    unreadable,
+)
+
+Alpha = Annotated[float, Field(ge=-1e6, le=1e6)]
+Number = TypeVar("Number", int, float)
+
+_KEY = re.compile(r"base_model\.model\.(.+)\.lora_([AB])\.weight")
+_PLAIN_HINT = "train a plain LoRA of linear layers (use_dora=False, bias='none', modules_to_save=None)"
+_BASE_HINT = "name the base that the adapter was trained on: `rubricsvc judges add NAME --adapter FOLDER --model BASE`"
+
+_FIELDS_WITHOUT_EFFECT = """
+auto_mapping base_model_name_or_path ensure_weight_tying inference_mode layers_pattern layers_to_transform lora_dropout
+megatron_core peft_version qalora_group_size revision runtime_config task_type
+"""
+_WITHOUT_EFFECT = frozenset(_FIELDS_WITHOUT_EFFECT.split())
+"""Fields of peft's configuration that do not change the merged weights, once the modules are named by the file."""
+
+_EXACT_INITIALIZATIONS = (True, False, None, "gaussian", "orthogonal")
+"""Values of ``init_lora_weights`` that leave the base as it is. Others, such as ``pissa``, change it."""
+
+
+class LoraConfig(BaseModel):
+    """The fields of peft's ``adapter_config.json`` that decide the merged weights; all others are in ``model_extra``.
+
+    ``rank_pattern`` and ``alpha_pattern`` have the values of modules, by regular expressions of their names' ends.
+    """
+
+    model_config = ConfigDict(extra="allow", allow_inf_nan=False)
+
+    peft_type: str
+    r: Annotated[int, Field(ge=1)]
+    lora_alpha: Alpha
+    target_modules: list[str] | str
+    use_rslora: bool = False
+    rank_pattern: dict[str, Annotated[int, Field(ge=1)]] = {}
+    alpha_pattern: dict[str, Alpha] = {}
+    exclude_modules: list[str] | str | None = None
+    init_lora_weights: Any = True
+
+    def unsupported(self) -> str:
+        """Return the first setting with which a merge would not be exact, or an empty text."""
+        if self.peft_type != "LORA":
+            return f"peft_type: {self.peft_type}"
+        if self.init_lora_weights not in _EXACT_INITIALIZATIONS:
+            return f"init_lora_weights: {self.init_lora_weights}"
+        others = {name: value for name, value in (self.model_extra or {}).items() if name not in _WITHOUT_EFFECT}
+        return next((f"{name}: {value}" for name, value in others.items() if value and value != "none"), "")
+
+    def rank(self, module: str) -> int:
+        """Return the rank of a module's matrices."""
+        return _by_pattern(self.rank_pattern, module, self.r)
+
+    def scale(self, module: str) -> float:
+        """Return the factor of B·A of a module."""
+        rank = self.rank(module)
+        return _by_pattern(self.alpha_pattern, module, self.lora_alpha) / (math.sqrt(rank) if self.use_rslora else rank)
+
+    def targets(self, module: str) -> bool | None:
+        """Return whether the adapter was trained on a linear layer, or None if the configuration is no plain list."""
+        if not isinstance(self.target_modules, list) or (self.model_extra or {}).get("layers_to_transform") is not None:
+            return None
+        if isinstance(self.exclude_modules, str):
+            return None
+        return _is_named(module, self.target_modules) and not _is_named(module, self.exclude_modules or [])
+
+
+@dataclass(frozen=True)
+class Adapter:
+    """A LoRA adapter. ``pairs`` has A (rank x inputs) and B (outputs x rank) of each module."""
+
+    folder: Path
+    config: LoraConfig
+    pairs: dict[str, tuple[torch.Tensor, torch.Tensor]]
+
+    def check_base(self, model: str, folder: Path) -> None:
+        """Compare the base in ``folder`` with the one that the adapter was trained on, where its folder names one.
+
+        Raises:
+            InvalidError: It is another one.
+        """
+        trained_on = read_json(self.folder / BASE_FILE)
+        expected = trained_on.get("base_sha256")
+        if expected is not None and expected != (actual := base_sha256(model, folder)):
+            name = trained_on.get("model", "another base")
+            raise InvalidError(
+                f"the adapter {self.folder} was trained on {name} (SHA-256 {expected}), not on {model} ({actual})",
+                hint=_BASE_HINT,
+            )
+
+    @torch.no_grad()
+    def merge_into(self, model: Any) -> None:
+        """Add ``scale``·B·A to the weights of each module, in float32.
+
+        Raises:
+            InvalidError: The model is not the base of this adapter, or a sum is not finite.
+        """
+        layers = self._layers(model)
+        buffer = torch.empty(max(layers[name].weight.numel() for name in self.pairs))
+        for name, (down, up) in self.pairs.items():
+            weight = layers[name].weight
+            self._check_shapes(name, tuple(weight.shape))
+            merged = buffer[: weight.numel()].view(weight.shape)
+            torch.mm(up.float() * self.config.scale(name), down.float(), out=merged).add_(weight)
+            # Not in place: the base's file is mapped, and each first write to a page would copy it.
+            layers[name].weight = torch.nn.Parameter(merged.to(weight.dtype, copy=True), requires_grad=False)
+            if not math.isfinite(float(layers[name].weight.sum(dtype=torch.float32))):  # much faster than isfinite
+                raise self._wrong(f"{name}: the merged weights have values that are not finite", "train it again")
+
+    def _check_shapes(self, name: str, base: tuple[int, ...]) -> None:
+        down, up = self.pairs[name]
+        rank, ranks = self.config.rank(name), (up.shape[1], down.shape[0])
+        if ranks != (rank, rank):
+            message = f"{name}: the adapter's matrices have the ranks {ranks}, its configuration {rank}"
+            raise self._wrong(message, "copy the adapter's files again")
+        if (made := (up.shape[0], down.shape[1])) != base:
+            raise self._wrong(f"{name} has the shape {made} in the adapter and {base} in the base")
+
+    def _layers(self, model: Any) -> dict[str, Any]:
+        """Return the linear layers of the base, after a comparison of their names with the adapter's."""
+        tied = {id(model.get_input_embeddings().weight)}
+        layers = {
+            name: layer
+            for name, layer in model.named_modules()
+            if isinstance(layer, torch.nn.Linear) and id(layer.weight) not in tied
+        }
+        if unknown := next((name for name in self.pairs if name not in layers), None):
+            raise self._wrong(f"the base has no linear layer {unknown!r} of its own")
+        if missing := next((name for name in layers if name not in self.pairs and self.config.targets(name)), None):
+            raise self._wrong(f"the adapter has no weights for {missing!r} of the base")
+        return layers
+
+    def _wrong(self, message: str, hint: str = _BASE_HINT) -> InvalidError:
+        return InvalidError(f"the adapter {self.folder} does not fit: {message}", hint=hint)
+
+
+def read_adapter(adapter: str, expected_sha256: str | None = None) -> Adapter:
+    """Read an adapter: ``embedded``, or a folder.
+
+    Raises:
+        UnavailableError: A file is missing, truncated, or not the one of ``expected_sha256``.
+        InvalidError: It cannot be merged exactly, or has values that are not finite.
+    """
+    folder = adapter_folder(adapter)
+    contents = {name: _read(folder / name) for name in (ADAPTER_CONFIG, ADAPTER_WEIGHTS)}
+    if expected_sha256 is not None:
+        digests = {name: sha256(content).hexdigest() for name, content in contents.items()}
+        check_sha256(folder, expected_sha256, listing_sha256(digests))
+    config = _config(folder / ADAPTER_CONFIG, contents[ADAPTER_CONFIG])
+    return Adapter(folder, config, _pairs(folder / ADAPTER_WEIGHTS, contents[ADAPTER_WEIGHTS]))
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise unreadable(path, error) from error
+
+
+def _config(path: Path, content: bytes) -> LoraConfig:
+    try:
+        config = LoraConfig.model_validate_json(content)
+    except ValidationError as error:
+        field, message = first_error(error)
+        raise InvalidError(f"{path}: {field or 'no JSON object'}: {message}", hint=_PLAIN_HINT) from error
+    if found := config.unsupported():
+        raise InvalidError(f"{path}: an adapter with {cut(found, 200)} is not supported", hint=_PLAIN_HINT)
+    try:
+        for pattern in (*config.rank_pattern, *config.alpha_pattern):
+            re.compile(pattern)
+    except re.error as error:
+        raise InvalidError(f"{path}: invalid pattern {pattern!r}: {error}", hint="see rank_pattern in peft") from error
+    return config
+
+
+def _pairs(path: Path, content: bytes) -> dict[str, tuple[torch.Tensor, torch.Tensor]]:
+    try:
+        tensors = load_tensors(content)
+    except SafetensorError as error:
+        raise UnavailableError(f"{path} is truncated or damaged: {error}", hint="copy the file again") from error
+    sides: dict[str, dict[str, torch.Tensor]] = {}
+    for key, tensor in tensors.items():
+        match = _KEY.fullmatch(key)
+        if match is None or tensor.dim() != 2 or not tensor.is_floating_point():
+            raise InvalidError(f"{path}: {cut(key, 200)} is no matrix of a LoRA of a linear layer", hint=_PLAIN_HINT)
+        if not torch.isfinite(tensor).all():
+            raise InvalidError(f"{path}: {key} has values that are not finite (NaN, inf)", hint="train it again")
+        sides.setdefault(match[1], {})[match[2]] = tensor
+    if not sides or (halved := next((name for name, pair in sides.items() if len(pair) < 2), None)):
+        what = f"{halved} has lora_A or lora_B alone" if sides else "no tensors"
+        raise InvalidError(f"{path}: {what}", hint="copy the adapter's files again")
+    return {name: (pair["A"], pair["B"]) for name, pair in sides.items()}
+
+
+def _by_pattern(values: dict[str, Number], module: str, default: Number) -> Number:
+    """Return the value of the first pattern that matches the end of a module's name, as peft does."""
+    return next((value for key, value in values.items() if re.match(rf"(.*\.)?({key})$", module)), default)
+
+
+def _is_named(module: str, ends: list[str]) -> bool:
+    return any(module == end or module.endswith(f".{end}") for end in ends)

