@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+
+import pytest
+
+from rubricsvc.core.rubric import Criterion, Rubric
+from rubricsvc.errors import InvalidError
+from trainer.judge_training.data.answers import document_answers, everyday_answers
+from trainer.judge_training.data.checks import Kind, Question, checked_questions, checks_in_words, kinds
+from trainer.judge_training.examples import Example
+from workers import checks
+
+COUNT = 400
+
+
+@pytest.fixture(scope="module")
+def asked() -> list[tuple[Example, tuple[Question, ...]]]:
+    return list(checked_questions([*everyday_answers(), *document_answers(0, 50)], 0, COUNT))
+
+
+def test_checks_in_words_labels_are_the_results_of_the_checks(
+    asked: list[tuple[Example, tuple[Question, ...]]],
+) -> None:
+    """Asked of `workers.checks.run`, which scores checked criteria in the service."""
+    for example, questions in asked[:150]:
+        rubric = Rubric(
+            criteria=tuple(Criterion(key=f"c{n}", text=q.text, check=q.check) for n, q in enumerate(questions))
+        )
+        for verdict, question, target in zip(
+            checks.run(rubric, example.prompt, example.completion), questions, example.targets, strict=True
+        ):
+            assert verdict.value is not None, verdict.detail
+            assert target.value == (1 - verdict.value if question.negated else verdict.value)
+            assert target.criterion.text == question.text
+            assert target.criterion.check is None
+
+
+def test_checks_in_words_meets_each_text_as_often_as_not(asked: list[tuple[Example, tuple[Question, ...]]]) -> None:
+    surplus, families = Counter[str](), defaultdict(list)
+    for example, questions in asked:
+        for question, target in zip(questions, example.targets, strict=True):
+            surplus[question.key] += 1 if target.value else -1
+            families[target.family].append(target.value)
+    assert max(map(abs, surplus.values())) <= 1
+    assert {family for family in families if not 0.2 < sum(families[family]) / len(families[family]) < 0.8} == set()
+    assert len(families) == len(kinds())
+
+
+def test_checks_in_words_meets_half_of_the_criteria_of_each_completion(
+    asked: list[tuple[Example, tuple[Question, ...]]],
+) -> None:
+    assert {sum(target.value for target in example.targets) / len(example.targets) for example, _ in asked} == {0.5}
+    assert {len(example.targets) for example, _ in asked} == {4, 6}
+
+
+def test_checks_in_words_is_deterministic() -> None:
+    answers = everyday_answers()
+    assert list(checks_in_words(answers, 5, 20)) == list(checks_in_words(answers, 5, 20))
+    assert list(checks_in_words(answers, 5, 20)) != list(checks_in_words(answers, 6, 20))
+
+
+def test_checks_in_words_keeps_the_group_of_the_prompt() -> None:
+    answers = everyday_answers()
+    groups = {answer.prompt.text: answer.split_group for answer in answers}
+    assert all(groups[example.prompt.text] == example.group for example in checks_in_words(answers, 1, 20))
+
+
+def test_checks_in_words_without_completions_is_an_error() -> None:
+    with pytest.raises(InvalidError):
+        next(checks_in_words([], 0, 1))
+
+
+@pytest.mark.parametrize("kind", kinds(), ids=lambda kind: kind.family)
+def test_kind_has_three_wordings_and_three_negated_ones(kind: Kind) -> None:
+    assert len(set(kind.wordings)) >= 3
+    assert len(set(kind.negated)) >= 3

@@ -1,0 +1,71 @@
+"""Completions to make criteria about: everyday questions with good answers, and sentences of CPython's documents."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import cache
+from importlib.resources import files
+from random import Random
+
+from rubricsvc.core.prompt import Completion, Prompt
+from trainer.environments.documents import passages, python_reference
+from trainer.judge_training.data.edits import sentences
+from trainer.judge_training.examples import Example
+
+_REQUESTS = (
+    "What does Python's documentation say about {title}?", "Tell me about {title} in Python.", "Explain {title}.",
+    "Write some lines on {title} in Python's language reference.", "What is to be known about {title}?",
+)  # fmt: skip
+
+
+def everyday_answers() -> list[Example]:
+    """Return common questions with good answers, without targets."""
+    return [
+        Example(Prompt.of(question), Completion(text=answer), (), source="everyday", origin="constructed")
+        for question, answer, _ in _pairs()
+    ]
+
+
+@cache
+def _pairs() -> tuple[tuple[str, str, str], ...]:
+    """Return (question, answer, topic) of ``everyday.txt``: headings, and questions each followed by its answer."""
+    lines = files(__package__).joinpath("everyday.txt").read_text(encoding="utf-8").splitlines()
+    pairs, topic, question = [], "", ""
+    for line in filter(None, lines):
+        if line.startswith("# "):
+            topic = line[2:]
+        elif question:
+            pairs.append((question, line, topic))
+            question = ""
+        else:
+            question = line
+    return tuple(pairs)
+
+
+def document_answers(seed: int, count: int) -> Iterator[Example]:
+    """Yield completions of one to four sentences from a passage of CPython's language reference, without targets.
+
+    Raises:
+        UnavailableError: This Python was installed without its language reference.
+    """
+    rng = Random(f"documents {seed}")
+    prose = []
+    for document in python_reference():
+        for passage in passages(document):
+            whole = [sentence for sentence in sentences(passage.text) if _is_prose(sentence)]
+            if whole:
+                prose.append((document.id, document.title.strip("* "), whole))
+    for _ in range(count):
+        ident, title, whole = rng.choice(prose)
+        number = min(rng.randint(1, 4), len(whole))
+        first = rng.randint(0, len(whole) - number)
+        text = " ".join(whole[first : first + number])
+        prompt = Prompt.of(rng.choice(_REQUESTS).format(title=title))
+        yield Example(prompt, Completion(text=text), (), source="documents", group=ident, origin="cpython")
+
+
+def _is_prose(sentence: str) -> bool:
+    """Return whether it is one sentence of 5 to 45 words: with a capital and a full stop, without code on lines."""
+    number = len(sentence.split())
+    return 5 <= number <= 45 and "\n" not in sentence and re.fullmatch(r"[A-Z][^:=>|]*[.]", sentence) is not None
