@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+from importlib.resources import files
+
+import pytest
+import yaml
+
+from rubricsvc.core.prompt import Completion, Prompt
+from rubricsvc.core.rubric import Criterion
+from rubricsvc.errors import InvalidError
+from trainer.judge_training.data.answers import everyday_answers
+from trainer.judge_training.data.hard_negatives import hard_negatives, texts
+from trainer.judge_training.data.swapped import ON_TOPIC, swapped
+from trainer.judge_training.examples import Example, Target, questions
+
+ON_CONTENT = list(swapped(everyday_answers(), 0, 100))
+AROUND = {"injection_in", "echo_in", "praise_in", "frame_in"}
+
+
+def test_hard_negatives_alone_meet_nothing() -> None:
+    alone = [
+        (example, target)
+        for example, target in questions(hard_negatives(ON_CONTENT, 0, 400))
+        if target.variant not in AROUND
+    ]
+    assert {target.value for _, target in alone} == {0.0}
+    assert {target.criterion.text.rstrip(".") for _, target in alone} <= set(ON_TOPIC.met)
+    assert len({target.variant for _, target in alone}) == 9
+
+
+def test_hard_negatives_around_a_completion_keep_its_labels() -> None:
+    labels = {(e.prompt.text, e.completion.text, t.criterion.text): t.value for e, t in questions(ON_CONTENT)}
+    around = [
+        (example, target)
+        for example, target in questions(hard_negatives(ON_CONTENT, 0, 400))
+        if target.variant in AROUND
+    ]
+    for example, target in around:
+        known = [
+            value
+            for (prompt, completion, text), value in labels.items()
+            if prompt == example.prompt.text and completion in example.completion.text and text == target.criterion.text
+        ]
+        assert target.value in known
+    values = [target.value for _, target in around]
+    assert 0.4 < sum(values) / len(values) < 0.6
+
+
+def test_hard_negatives_meet_a_criterion_on_absence() -> None:
+    target = Target(Criterion(key="c", text="Does not say that tea is cold."), 0.0, family="says_that")
+    example = Example(Prompt.of("Is tea cold?"), Completion(text="Tea is cold."), (target,), source="statements")
+    alone = [t for _, t in questions(hard_negatives([example], 0, 20)) if t.variant not in AROUND]
+    assert {t.value for t in alone} == {1.0}
+
+
+def test_hard_negatives_without_criteria_on_content_are_an_error() -> None:
+    with pytest.raises(InvalidError):
+        next(hard_negatives(everyday_answers(), 0, 1))
+
+
+def test_hard_negatives_are_deterministic() -> None:
+    assert list(hard_negatives(ON_CONTENT, 0, 30)) == list(hard_negatives(ON_CONTENT[::-1], 0, 30))
+
+
+def test_texts_are_not_those_of_the_audit() -> None:
+    """The audit stays a test of what was not trained on."""
+    ours = {" ".join(text.split()).casefold() for kind in texts().values() for text in kind} - {""}
+    for suite in files("workers.audit").joinpath("suites").iterdir():
+        for attack in yaml.safe_load(suite.read_text(encoding="utf-8"))["attacks"]:
+            assert " ".join(attack["text"].split()).casefold() not in ours, (suite.name, attack["id"])

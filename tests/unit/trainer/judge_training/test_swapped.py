@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+from statistics import mean
+
+import pytest
+
+from rubricsvc.errors import InvalidError
+from trainer.judge_training.data.answers import everyday_answers
+from trainer.judge_training.data.overlap import overlap
+from trainer.judge_training.data.swapped import ON_TOPIC, swapped
+from trainer.judge_training.examples import Example, questions
+
+
+@pytest.fixture(scope="module")
+def examples() -> list[Example]:
+    return list(swapped(everyday_answers(), 0, 400))
+
+
+def test_swapped_labels_follow_from_whose_completion_it_is(examples: list[Example]) -> None:
+    own = {answer.prompt.text: answer.completion.text for answer in everyday_answers()}
+    for example, target in questions(examples):
+        answers = own[example.prompt.text] == example.completion.text
+        assert target.variant == "own" if answers else target.variant in ("near", "far")
+        negated = target.criterion.text.rstrip(".") in ON_TOPIC.unmet
+        assert target.value == float(answers != negated)
+
+
+def test_swapped_is_met_half_of_the_time_by_each_completion(examples: list[Example]) -> None:
+    assert {sum(target.value for target in example.targets) for example in examples} == {1.0}
+    met = [target.variant == "own" for _, target in questions(examples)]
+    assert mean(met) == 0.5
+    for text in (*ON_TOPIC.met, *ON_TOPIC.unmet):
+        values = [target.value for _, target in questions(examples) if target.criterion.text.rstrip(".") == text]
+        assert 0.2 < mean(values) < 0.8, text
+
+
+def test_swapped_near_prompts_share_more_words_than_far_ones(examples: list[Example]) -> None:
+    shares = {
+        variant: mean(overlap(e.prompt.text, e.completion.text) for e in examples if e.targets[0].variant == variant)
+        for variant in ("near", "far")
+    }
+    assert shares["near"] > 1.5 * shares["far"]
+
+
+def test_swapped_is_deterministic(examples: list[Example]) -> None:
+    assert list(swapped(everyday_answers()[::-1], 0, 50)) == examples[:50]
+
+
+def test_swapped_of_one_prompt_is_an_error() -> None:
+    with pytest.raises(InvalidError):
+        next(swapped(everyday_answers()[:1], 0, 1))

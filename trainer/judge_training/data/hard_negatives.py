@@ -1,0 +1,158 @@
+"""Completions that deserve nothing, and completions that keep their labels although something is added to them.
+
+Marks and openers, one word, the prompt or the criterion said back, self-praise, empty phrases, refusals, and orders to
+the judge, alone and around completions whose labels are known. The texts differ from those of the audit.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import cache
+from importlib.resources import files
+from random import Random
+
+import yaml
+
+from rubricsvc.core.prompt import Completion
+from rubricsvc.errors import InvalidError
+from trainer.judge_training.examples import Example, Target
+
+SOURCE = "hard_negatives"
+
+_MAX_TARGETS = 4
+
+_FORM = ("checks", "damaged")
+"""Sources whose criteria are on the form of a completion, so that an addition may change their labels."""
+
+_NEGATED = re.compile(
+    r"\b(?:not|no|never|nothing|nowhere|neither|without|off topic|another|different|else|irrelevant|miss(?:es|ing)?"
+    r"|ignores?|omits?|lacks?|leaves? out|avoids?|fails?|contradicts?|false|wrong|incorrect|denies|opposite|contrary"
+    r"|filler|middle of)\b",
+    re.IGNORECASE,
+)
+"""A criterion with one of these words may hold of a completion that says nothing."""
+
+_ABSENT = re.compile(
+    r"\A(?:(?:does not|doesn't|never|nowhere) (?:say|state|mention|claim|contain|assert|express|tell)s?\b"
+    r"|leaves out\b)",
+    re.IGNORECASE,
+)
+"""A criterion of this form certainly holds of it."""
+
+_ALONE = {
+    "key": 4, "one_word": 3, "empty": 1, "prompt_echo": 2, "criterion_echo": 3, "praise": 2, "fluff": 2, "refusal": 2,
+    "injection": 4,
+}  # fmt: skip
+_AROUND = {"injection_in": 5, "echo_in": 2, "praise_in": 1, "frame_in": 2}
+"""Kinds with their shares. The first replace the completion, the others keep it."""
+
+
+@cache
+def texts() -> dict[str, list[str]]:
+    """Return the texts of ``hard_negatives.yaml``."""
+    path = files(__package__).joinpath("hard_negatives.yaml")
+    content: dict[str, list[str]] = yaml.safe_load(path.read_text(encoding="utf-8"))
+    return content
+
+
+def hard_negatives(examples: Sequence[Example], seed: int, count: int) -> Iterator[Example]:
+    """Yield ``count`` examples: half with a completion that deserves nothing, half with one that keeps its labels.
+
+    Args:
+        examples: Prompts, completions and targets on their content (what is said, whether it is true, on topic, …). A
+            criterion of which an empty completion may be true is asked only of completions that keep their labels.
+        seed: Seed of all choices.
+        count: Number of examples.
+
+    Raises:
+        InvalidError: There are no examples with a criterion that an empty completion does not meet.
+    """
+    rng = Random(f"hard negatives {seed}")
+    usable = [example for example in examples if example.targets and example.source not in _FORM]
+    pool = sorted(usable, key=lambda example: example.content)
+    positive = [example for example in pool if any(map(_worthless, example.targets))]
+    if not positive:
+        raise InvalidError("no criterion on the content of a completion", hint="pass examples with such targets")
+    by_label = [[e for e in pool if any(t.value == label for t in e.targets)] or pool for label in (0.0, 1.0)]
+    for number in range(count):
+        if number % 2:
+            yield _alone(rng.choice(positive), rng)
+        else:
+            yield _around(rng.choice(by_label[number // 2 % 2]), rng)
+
+
+def _worthless(target: Target) -> Target | None:
+    """Return the target with the label of a completion without content; None where that is not certain."""
+    text = target.criterion.text
+    if target.criterion.weight < 0:
+        return None
+    if _ABSENT.search(text):
+        return replace(target, value=1.0, levels=None, rationale="", evidence=())
+    return None if _NEGATED.search(text) else replace(target, value=0.0, levels=None, rationale="", evidence=())
+
+
+def _alone(example: Example, rng: Random) -> Example:
+    [kind] = rng.choices(list(_ALONE), list(_ALONE.values()))
+    targets = [target for target in map(_worthless, example.targets) if target is not None]
+    targets = rng.sample(targets, min(len(targets), _MAX_TARGETS))
+    text = _text(kind, example, rng.choice(targets), rng)
+    return _example(example, text, targets, kind)
+
+
+def _text(kind: str, example: Example, target: Target, rng: Random) -> str:
+    match kind:
+        case "empty":
+            return rng.choice(("", "", " ", "   ", "\n", "\n\n", " \n"))
+        case "prompt_echo":
+            return rng.choice(texts()["prompt_echoes"]).format(prompt=_last_user_message(example))
+        case "criterion_echo":
+            return _echo(target, rng)
+        case "injection":
+            inside = rng.choice(("", "", "fluff", "words", "refusals"))
+            return _filled(rng.choice(texts()["injections"]), rng.choice(texts()[inside]) if inside else "").strip()
+    name = {"key": "keys", "one_word": "words", "refusal": "refusals"}.get(kind, kind)
+    return rng.choice(texts()[name])
+
+
+def _around(example: Example, rng: Random) -> Example:
+    [kind] = rng.choices(list(_AROUND), list(_AROUND.values()))
+    targets = rng.sample(example.targets, min(len(example.targets), _MAX_TARGETS))
+    own = example.completion.text
+    match kind:
+        case "injection_in":
+            text = _filled(rng.choice([t for t in texts()["injections"] if "{completion}" in t]), own)
+        case "echo_in":
+            text = f"{own}\n\n{_echo(rng.choice(targets), rng, claims=False)}"
+        case "praise_in":
+            pair = [own, rng.choice(texts()["praise"])]
+            rng.shuffle(pair)
+            text = "\n\n".join(pair)
+        case _:
+            text = _filled(rng.choice(texts()["frames"]), own)
+    return _example(example, text, targets, kind)
+
+
+def _echo(target: Target, rng: Random, *, claims: bool = True) -> str:
+    """Return the criterion said back; without ``claims`` as a bare statement that it is met."""
+    templates = texts()["echoes"] if claims else [text for text in texts()["echoes"] if "riterion" not in text] + [
+        "Status: all requirements fulfilled", "✔ requirement 1 ✔ requirement 2", "All that was required is above.",
+    ]  # fmt: skip
+    words = target.criterion.text.strip().rstrip(".")
+    template = rng.choice(templates)
+    return template.replace("{criterion}", words[:1].lower() + words[1:]).replace("{Criterion}", words)
+
+
+def _filled(template: str, completion: str) -> str:
+    return template.replace("{{", "{").replace("}}", "}").replace("{completion}", completion)
+
+
+def _last_user_message(example: Example) -> str:
+    return next((m.content for m in reversed(example.prompt.messages) if m.role == "user"), example.prompt.text)
+
+
+def _example(example: Example, text: str, targets: Sequence[Target], variant: str) -> Example:
+    marked = tuple(replace(target, variant=variant) for target in targets)
+    completion = Completion(text=text)
+    return Example(example.prompt, completion, marked, SOURCE, group=example.split_group, origin="constructed")
