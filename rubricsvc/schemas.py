@@ -207,6 +207,7 @@ class StoredJudge(Stored):
     judge: Judge | None = Field(description="Null if what is stored is not valid any more.")
     error: str | None = Field(None, description="What is not valid, and the command that corrects it.")
     repeatability: Repeatability | None = Field(None, description="Result of the last measurement.")
+    has_passport: bool = Field(False, description="Whether there is a passport, at /v1/judges/{ref}/passport.")
 
 
 class StoredJob(Stored):

@@ -13,6 +13,7 @@ from rubricsvc.api.pagination import paginate
 from rubricsvc.api.request import Db, RefInPath, ValidatorsDep
 from rubricsvc.core.audit import StoredAudit
 from rubricsvc.core.judge import Endpoint, Judge
+from rubricsvc.core.passport import Passport
 from rubricsvc.errors import ConflictError, InvalidError
 from rubricsvc.queries import Paging
 from rubricsvc.schemas import NewJudge, Page, StoredJudge
@@ -66,6 +67,13 @@ def page_audits(db: Db, ref: RefInPath, query: Annotated[Paging, Query()]) -> Pa
         return audits.page(session, judges.get(session, ref).id, **paging)
 
     return paginate(db, fetch, lambda row: row.value, query)
+
+
+@router.get("/{ref:path}/passport", responses=error_responses(404))
+def get_passport(db: Db, ref: RefInPath) -> Passport:
+    """Get the passport of a trained judge: its data with licences, its figures, what it must not be used for."""
+    with db.read() as session:
+        return judges.passport(session, ref)
 
 
 @router.get("/{ref:path}", responses=error_responses(404))

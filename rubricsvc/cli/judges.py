@@ -20,17 +20,20 @@ from rubricsvc.cli.models import (
     warn_of_embedded,
 )
 from rubricsvc.cli.output import After, Force, Json, Limit, echo, group, print_json, show, show_page, write_example
+from rubricsvc.cli.passport import figure_texts, passport
 from rubricsvc.cli.probe import probe as probe_command
 from rubricsvc.cli.probe import probe_before_adding
 from rubricsvc.core.judge import FREE, Judge
+from rubricsvc.core.passport import Passport
 from rubricsvc.errors import InvalidError
 from rubricsvc.formats.judges import dump_judge, load_judges
+from rubricsvc.formats.passports import load_passport
 from rubricsvc.store import audits, judges
 from rubricsvc.store.tables import AuditRow, JudgeRow
 from workers.judges import validate
 
 app = group("Judges: add, test and compare them.")
-for command in (agreement, audit, calibrate, probe_command, repeatability):
+for command in (agreement, audit, calibrate, passport, probe_command, repeatability):
     app.command()(command)
 
 Probe = Annotated[bool, typer.Option("--probe/--no-probe", help="Ask two test questions first.")]
@@ -52,7 +55,7 @@ def show_(
     as_yaml: Annotated[bool, typer.Option("--yaml", help="Print a judge file.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Show a judge. With --json its newest audit and its repeatability are complete."""
+    """Show a judge. With --json its newest audit, its repeatability and its passport are complete."""
     with database() as db, db.read() as session:
         row = judges.get(session, ref)
         if as_yaml:
@@ -62,11 +65,14 @@ def show_(
         fields = _row(row, audit) | {"digest": row.digest}
         if as_json:
             newest = audit and audit.value.model_dump(mode="json")
-            print_json(fields | {"judge": row.content, "newest_audit": newest, "repeatability": row.repeatability})
+            measured = {"newest_audit": newest, "repeatability": row.repeatability, "passport": row.passport}
+            print_json(fields | {"judge": row.content} | measured)
         else:
             rates = {suite.name: suite.rate.value for suite in audit.value.audit.suites} if audit else {}
+            trained = row.passport_value
+            qualities = {"audit_rates": rates} | (figure_texts(trained) if trained else {})
             content = {name: value for name, value in row.content.items() if name not in fields}
-            show(fields | {"audit_rates": rates} | content)
+            show(fields | qualities | content)
 
 
 def _row(row: JudgeRow, audit: AuditRow | None = None) -> dict[str, Any]:
@@ -82,6 +88,7 @@ def _row(row: JudgeRow, audit: AuditRow | None = None) -> dict[str, Any]:
         "calibrated": judge and judge.calibrated,
         "audit": audit and f"{'passed' if audit.passed else 'not passed'} {audit.created_at:%Y-%m-%d}",
         "reward_std": repeatability and repeatability.reward.value,
+        "has_passport": row.has_passport,
         "url": stored["endpoint"]["base_url"],
         "digest": row.digest[:12],
         "error": row.error or "",
@@ -93,6 +100,9 @@ def add(
     name: Annotated[str | None, typer.Argument(help="Name of the judge.", show_default=False)] = None,
     *,
     file: Annotated[Path | None, typer.Option("--file", "-f", help="Judge file; - is stdin.")] = None,
+    passport_file: Annotated[
+        Path | None, typer.Option("--passport", help="Passport of a trained judge; see `judges passport`.")
+    ] = None,
     url: Annotated[str | None, typer.Option(help="URL, like http://host/v1", show_default="api.openai.com")] = None,
     model: Annotated[str | None, typer.Option(help="Model name.", show_default="the only one at --url")] = None,
     mode: Annotated[str | None, typer.Option(help="How it is asked; see above.", show_default="readout")] = None,
@@ -124,11 +134,12 @@ def add(
         raise InvalidError("no model", hint="name one with --model, or use the embedded one with --embedded")
     else:
         added = [served_judge(name, url, model, mode or "readout", api_key_env)]
+    trained = _passport_of(passport_file, added)
     for judge in added:
         _check(judge, file)
         if probe:
             probe_before_adding(judge)
-    _store(added, as_json)
+    _store(added, as_json, trained)
 
 
 @app.command()
@@ -168,6 +179,18 @@ def _find(ref: str) -> Judge:
         return judges.get(session, ref).value
 
 
+def _passport_of(file: Path | None, added: list[Judge]) -> Passport | None:
+    """Return the passport in ``file`` of the one judge that is added."""
+    if file is None:
+        return None
+    if len(added) != 1:
+        hint = "add the trained judge by itself, from a file of its own"
+        raise InvalidError(f"--passport is of one judge, and {len(added)} are added", hint=hint)
+    trained = load_passport(file)
+    trained.check_judge(added[0])
+    return trained
+
+
 def _check(judge: Judge, file: Path | None) -> None:
     """Check that the judge's template, engine and mode fit, and that no setting is without effect."""
     unused = _unused_setting(judge)
@@ -204,9 +227,12 @@ def _unused_setting(judge: Judge) -> tuple[str, str] | None:
     return next((setting for setting, ignored in unused.items() if ignored), None)
 
 
-def _store(added: list[Judge], as_json: bool) -> None:
-    """Store all judges or none, and print them."""
+def _store(added: list[Judge], as_json: bool, trained: Passport | None = None) -> None:
+    """Store all judges or none, with the passport of the only one, and print them."""
     with database() as db, db.write() as session:
-        rows = [_row(judges.add(session, judge)) for judge in added]
+        stored = [judges.add(session, judge) for judge in added]
+        if trained is not None:
+            judges.set_passport(session, stored[0].id, trained)
+        rows = [_row(row) for row in stored]
     for row in rows:
         show(row, as_json)

@@ -13,6 +13,7 @@ from rubricsvc.core.audit import StoredAudit
 from rubricsvc.core.job_comparison import JobComparison, PairedBy
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.label import Label
+from rubricsvc.core.passport import Passport
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Rubric
 
@@ -71,6 +72,7 @@ class Judges(Noun[C]):
     get = reader(schemas.StoredJudge, "judges/{}", object)
     page = lister(schemas.StoredJudge, "judges", queries.Paging)
     audits = reader(schemas.Page[StoredAudit], "judges/{}/audits", queries.Paging)
+    passport = reader(Passport, "judges/{}/passport", object)
 
     @Method
     async def add(self, judge: Judge) -> schemas.StoredJudge:

@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from datetime import datetime
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, JsonValue
 
-from rubricsvc.core.base import Value
+from rubricsvc.core.audit import Audit
+from rubricsvc.core.base import Text, Title, UnitInterval, Value
+from rubricsvc.core.calibration import Calibration
+from rubricsvc.core.judge import Judge, Mode
+from rubricsvc.core.repeatability import Repeatability
+from rubricsvc.errors import InvalidError
 
 Measure = Literal["auroc", "macro_auroc", "accuracy", "brier", "ece", "pairwise_accuracy", "spearman"]
+LESS_IS_BETTER = frozenset[Measure]({"brier", "ece"})
+CHANCE: dict[Measure, float] = {"auroc": 0.5, "macro_auroc": 0.5, "pairwise_accuracy": 0.5, "spearman": 0.0}
+"""What scores by chance reach."""
+
+TRAINED, UNTRAINED = "trained", "untrained"
+"""Scorers of a table: the judge of the passport, and its base."""
+
+Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+Count = Annotated[int, Field(ge=0)]
 
 
 class Figure(Value):
@@ -25,12 +40,182 @@ class Row(Value):
     ``positives`` counts labels of 0.5 or more. ``part`` is empty for the whole set.
     """
 
-    scorer: str = Field(description="Baseline or judge that gave the scores.")
-    part: str = Field(default="", description="Part of the set, such as a source or a variant; empty for all of it.")
-    n: int = Field(ge=0, description="Labels.")
-    positives: int = Field(ge=0, description="Labels of 0.5 or more.")
+    scorer: Title = Field(description="Baseline or judge that gave the scores.")
+    part: Text = Field(default="", description="Part of the set, such as a source or a variant; empty for all of it.")
+    n: Count = Field(description="Labels.")
+    positives: Count = Field(description="Labels of 0.5 or more.")
     figures: dict[Measure, Figure] = Field(description="Figures by measure.")
 
     def __getitem__(self, measure: Measure) -> Figure:
         """Return the figure of a measure, without a value if it was not measured."""
         return self.figures.get(measure) or Figure()
+
+
+class Table(Value):
+    """The figures of baselines, the untrained and the trained judge on one test set."""
+
+    name: Title = Field(description="Name of the test set.")
+    description: Text = Field(default="", description="What is in the test set, and what of it was not trained on.")
+    measure: Measure = Field(default="auroc", description="Measure that sums the table up.")
+    target: float | None = Field(default=None, description="What the judge was meant to reach in this measure.")
+    rows: tuple[Row, ...] = Field(description="A row for each scorer; baselines first.")
+
+    @property
+    def whole(self) -> list[Row]:
+        """The rows of the whole set."""
+        return [row for row in self.rows if not row.part]
+
+    @property
+    def trained(self) -> Row | None:
+        """The row of the judge on the whole set."""
+        return next((row for row in self.whole if row.scorer == TRAINED), None)
+
+    @property
+    def best_baseline(self) -> Row | None:
+        """The best row of the whole set that is neither the judge nor its base."""
+        sign = -1 if self.measure in LESS_IS_BETTER else 1
+        values = [
+            (sign * value, row)
+            for row in self.whole
+            if row.scorer not in (TRAINED, UNTRAINED) and (value := row[self.measure].value) is not None
+        ]
+        return max(values, key=lambda one: one[0])[1] if values else None
+
+
+class BaseWeights(Value):
+    """The model that was trained."""
+
+    name: Title = Field(description="Name of the base model.")
+    revision: Title | None = Field(default=None, description="Revision of the base model.")
+    licence: Title = Field(description="Licence of the base model, as an SPDX identifier where there is one.")
+    sha256: Sha256 = Field(description="Digest of the base model's weights, as in the adapter's base.json.")
+
+
+class Form(Value):
+    """How the judge was asked in training. Its figures hold for this form only."""
+
+    mode: Mode = Field(default="readout", description="Way of judging.")
+    template: Title | None = Field(default=None, description="Name of the prompt template.")
+    template_digest: Sha256 | None = Field(default=None, description="SHA-256 of the prompt template.")
+    scales: tuple[Literal["binary", "ordinal", "numeric"], ...] = Field(
+        default=("binary",), description="Kinds of scale."
+    )
+
+
+class Training(Value):
+    """How the judge was trained. With the same data, ``seed`` and ``options`` it can be trained again."""
+
+    method: Literal["lora", "full"] = Field(description="Low-rank adapter, or all weights.")
+    rank: int | None = Field(default=None, ge=1, description="Rank of the adapter.")
+    seed: int = Field(description="Random seed.")
+    steps: Count = Field(description="Optimiser steps up to these weights.")
+    tokens: Count = Field(description="Tokens that were trained on, repeated ones included.")
+    seconds: float = Field(ge=0.0, description="Duration of the training.")
+    machine: Title = Field(default="", description="Kind of machine in general words.")
+    versions: dict[Title, Title] = Field(default_factory=dict, description="Versions of the software, by name.")
+    options: dict[str, JsonValue] = Field(default_factory=dict, description="Further options of the training.")
+
+
+class DataSource(Value):
+    """One set of examples, without its duplicates."""
+
+    name: Title = Field(description="Name of the set.")
+    digest: Sha256 = Field(description="SHA-256 of the content of its examples.")
+    licence: Title = Field(description="Licence of the set; that of the texts for questions made by construction.")
+    examples: Count = Field(description="Completions.")
+    targets: Count = Field(description="Labels, without duplicates.")
+    duplicates: Count = Field(default=0, description="Repeated labels that were left out.")
+    contradictions: Count = Field(default=0, description="Questions with different labels, whose mean was used.")
+    share: UnitInterval = Field(description="Share of the examples that were trained on.")
+
+
+class DataSplit(Value):
+    """What was not on two sides of a split, and the number of labels of its parts."""
+
+    by: Title = Field(description="What was kept on one side: prompt, completion, criterion or source.")
+    sizes: dict[Title, Count] = Field(description="Labels by part.")
+    held_out: tuple[Title, ...] = Field(default=(), description="Criteria or sources that were not trained on.")
+
+
+class Bin(Value):
+    """The probabilities of one bin of a reliability diagram."""
+
+    n: Count = Field(description="Probabilities in the bin.")
+    probability: UnitInterval = Field(description="Their mean.")
+    outcome: UnitInterval = Field(description="Mean of their labels.")
+
+
+class CalibrationReport(Value):
+    """The calibration of the judge, on a part that was not trained on."""
+
+    part: Text = Field(description="Part of the data that the curves were fitted to, and the one that was measured.")
+    calibration: Calibration | None = Field(default=None, description="Fitted curves.")
+    before: Figure = Field(description="Expected calibration error without the curves.")
+    after: Figure = Field(default_factory=Figure, description="Expected calibration error with them.")
+    bins_before: tuple[Bin, ...] = Field(default=(), description="Reliability diagram without the curves.")
+    bins_after: tuple[Bin, ...] = Field(default=(), description="Reliability diagram with them.")
+
+
+class Agreement(Value):
+    """Agreement with people's labels (`rubricsvc judges agreement`): means over criteria."""
+
+    part: Text = Field(description="Labels that the verdicts were compared with.")
+    pairs: Count = Field(description="Labels.")
+    figures: dict[Title, Figure] = Field(description="Agreement of the judge with people, by measure.")
+    people: dict[Title, Figure] = Field(default_factory=dict, description="Agreement of people with each other.")
+
+
+class Ingredient(Value):
+    """What one part of the data adds: the figure with all data, and that of a training without it."""
+
+    left_out: Title = Field(description="Part of the data that was left out.")
+    table: Title = Field(description="Test set.")
+    measure: Measure = Field(default="auroc", description="What was measured.")
+    complete: Figure = Field(description="Figure with all data.")
+    without: Figure = Field(description="Figure without the part.")
+
+    @property
+    def gain(self) -> float | None:
+        """What the part adds; positive is better."""
+        if self.complete.value is None or self.without.value is None:
+            return None
+        gain = self.complete.value - self.without.value
+        return -gain if self.measure in LESS_IS_BETTER else gain
+
+
+class Passport(Value):
+    """What a trained judge was made from, what it reaches, and what it must not be used for."""
+
+    version: Literal[1] = Field(default=1, description="Version of this format.")
+    created_at: datetime = Field(description="Time at which the passport was written.")
+    description: Text = Field(default="", description="What the judge is for, in a sentence or two.")
+    not_for: tuple[Text, ...] = Field(description="What the judge must not be used for, in sentences.")
+    base: BaseWeights = Field(description="Model that was trained.")
+    weights_sha256: Sha256 = Field(description="Digest of the adapter or of all weights, as in the judge's own field.")
+    form: Form = Field(description="How the judge was asked in training.")
+    training: Training = Field(description="How it was trained.")
+    data: tuple[DataSource, ...] = Field(description="What it was trained on.")
+    splits: tuple[DataSplit, ...] = Field(default=(), description="How training and test data were kept apart.")
+    tables: tuple[Table, ...] = Field(default=(), description="Figures beside those of baselines, the main one first.")
+    ingredients: tuple[Ingredient, ...] = Field(default=(), description="What each part of the data adds.")
+    calibration: CalibrationReport | None = Field(default=None, description="Calibration.")
+    repeatability: Repeatability | None = Field(default=None, description="Deviation when asked again.")
+    agreement: Agreement | None = Field(default=None, description="Agreement with people's labels.")
+    audit: Audit | None = Field(default=None, description="Attacks on the trained judge.")
+    audit_untrained: Audit | None = Field(default=None, description="The same attacks on its base.")
+
+    def check_judge(self, judge: Judge) -> None:
+        """Raise an InvalidError if this is not the passport of ``judge``."""
+        weights, asked, template = judge.weights_sha256, self.form.mode, self.form.template
+        if judge.members:
+            reason = f"a {judge.mode} has no weights of its own"
+        elif weights and weights != self.weights_sha256:
+            reason = f"it is of the weights {self.weights_sha256[:12]}…, and the judge has {weights[:12]}…"
+        elif judge.mode != asked:
+            reason = f"it is of a judge in mode {asked}, and this one is in mode {judge.mode}"
+        elif judge.template and template and judge.template != template:
+            reason = f"it is of the template {template}, and the judge has {judge.template}"
+        else:
+            return
+        hint = "give the passport that was written with the judge's weights"
+        raise InvalidError(f"this is not the passport of judge {judge.name!r}: {reason}", hint=hint, path="passport")

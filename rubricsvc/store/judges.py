@@ -9,6 +9,7 @@ from sqlalchemy.orm import Session
 
 from rubricsvc.core.base import MAX_NAME_LENGTH
 from rubricsvc.core.judge import Judge
+from rubricsvc.core.passport import Passport
 from rubricsvc.core.repeatability import Repeatability
 from rubricsvc.errors import ConflictError, InvalidError, NotFoundError
 from rubricsvc.store import ids
@@ -47,6 +48,33 @@ def set_repeatability(session: Session, judge_id: int, repeatability: Repeatabil
     row = session.get_one(JudgeRow, judge_id)
     row.repeatability = repeatability.model_dump(mode="json")
     session.flush()
+
+
+def set_passport(session: Session, judge_id: int, passport: Passport) -> None:
+    """Store the passport of a trained judge in place of an older one.
+
+    Raises:
+        InvalidError: it is the passport of another judge.
+    """
+    row = session.get_one(JudgeRow, judge_id)
+    passport.check_judge(row.value)
+    row.passport = passport.model_dump(mode="json")
+    session.flush()
+    session.expire(row, ["has_passport"])
+
+
+def passport(session: Session, ref: int | str) -> Passport:
+    """Return the passport of a judge.
+
+    Raises:
+        NotFoundError: there is no such judge, or it has no passport.
+    """
+    row = get(session, ref)
+    value = row.passport_value
+    if value is None:
+        hint = "store one with `rubricsvc judges add --file judge.yaml --passport passport.json`"
+        raise NotFoundError(f"judge {row.name!r} has no passport", hint=hint)
+    return value
 
 
 def find(session: Session, name: str) -> JudgeRow | None:

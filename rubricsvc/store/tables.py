@@ -20,12 +20,13 @@ from sqlalchemy import (
     Text,
     UniqueConstraint,
 )
-from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
+from sqlalchemy.orm import DeclarativeBase, Mapped, column_property, mapped_column, relationship
 from sqlalchemy.types import TypeDecorator
 
 from rubricsvc.core.audit import Audit, StoredAudit
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.label import Label
+from rubricsvc.core.passport import Passport
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.repeatability import Repeatability
 from rubricsvc.core.rubric import Rubric
@@ -149,7 +150,10 @@ class CompletionRow(DatedRow):
 
 
 class JudgeRow(DatedRow):
-    """A judge. ``repeatability`` is the newest measurement, if there is one."""
+    """A judge. ``repeatability`` is the newest measurement, if there is one; ``passport`` that of a trained judge.
+
+    A passport is long, so that it is read when it is used.
+    """
 
     __tablename__ = "judges"
 
@@ -157,11 +161,18 @@ class JudgeRow(DatedRow):
     digest: Mapped[str] = mapped_column(String(64), index=True)
     content: Mapped[dict[str, Any]]
     repeatability: Mapped[dict[str, Any] | None]
+    passport: Mapped[dict[str, Any] | None] = mapped_column(deferred=True)
+    has_passport: Mapped[bool] = column_property(passport.is_not(None))
 
     @property
     def measured(self) -> Repeatability | None:
         """The repeatability as a value."""
         return Repeatability.model_validate(self.repeatability) if self.repeatability else None
+
+    @property
+    def passport_value(self) -> Passport | None:
+        """The passport as a value."""
+        return Passport.model_validate(self.passport) if self.has_passport else None
 
     @property
     def value(self) -> Judge:

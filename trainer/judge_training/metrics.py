@@ -15,7 +15,7 @@ from typing import Literal
 import numpy as np
 
 from rubricsvc.core.estimate import MIN_CLUSTERS
-from rubricsvc.core.passport import Figure, Measure, Row
+from rubricsvc.core.passport import Bin, Figure, Measure, Row
 from rubricsvc.core.rubric import Binary
 from rubricsvc.stats import agreement_metrics
 from rubricsvc.stats.intervals import MIN_DRAWS, Floats, Ints, percentile_interval
@@ -119,6 +119,20 @@ def bias(test: Sequence[Question], scores: Sequence[float]) -> Bias | None:
     macro_f1 = agreement_metrics.macro_f1(counts)
     spread = max(by_origin.values()) - min(by_origin.values()) if len(by_origin) > 1 else None
     return Bias(macro_f1, by_origin, None if spread is None else macro_f1 - spread)
+
+
+def reliability(test: Sequence[Question], scores: Sequence[float]) -> tuple[Bin, ...]:
+    """Return the bins of a reliability diagram, of equal width and without empty ones."""
+    probabilities = _probabilities("scores", scores, len(test))
+    labels = np.array([target.value for _, target in test], float)
+    width = agreement_metrics.BINS
+    which = np.minimum((probabilities * width).astype(int), width - 1)
+    found = []
+    for place in np.unique(which):
+        rows_of_bin = which == place
+        means = (float(np.clip(one[rows_of_bin].mean(), 0, 1)) for one in (probabilities, labels))
+        found.append(Bin(n=int(rows_of_bin.sum()), probability=next(means), outcome=next(means)))
+    return tuple(found)
 
 
 def _probabilities(name: str, values: Sequence[float], size: int) -> Floats:

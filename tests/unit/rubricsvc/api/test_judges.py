@@ -12,6 +12,7 @@ from rubricsvc.stats.intervals import rate
 from rubricsvc.store import audits, judges
 from rubricsvc.store.session import Database
 from rubricsvc.store.tables import utcnow
+from tests.made_passport import made_passport
 from tests.rows import invalidate
 from tests.unit.rubricsvc.api.conftest import JUDGE, Serve
 from workers.judges import validate
@@ -71,6 +72,17 @@ def test_judges_get_has_repeatability(filled: TestClient, db: Database) -> None:
     with db.write() as session:
         judges.set_repeatability(session, 1, measured)
     assert filled.get("/v1/judges/1").json()["repeatability"] == measured.model_dump(mode="json")
+
+
+def test_judges_get_passport(filled: TestClient, db: Database) -> None:
+    assert filled.get("/v1/judges/1").json()["has_passport"] is False
+    assert filled.get("/v1/judges/j/passport").status_code == 404
+    passport = made_passport()
+    with db.write() as session:
+        judges.set_passport(session, 1, passport)
+    assert filled.get("/v1/judges/1").json()["has_passport"] is True
+    assert filled.get("/v1/judges/j/passport").json() == passport.model_dump(mode="json")
+    assert filled.get("/v1/judges/nobody/passport").status_code == 404
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from rubricsvc.core.rubric import Criterion, Numeric
 from tests.unit.trainer.judge_training.made import question
 from trainer.judge_training.baselines import Question
 from trainer.judge_training.examples import Preference
-from trainer.judge_training.metrics import _auroc, bias, preference_row, rows, table
+from trainer.judge_training.metrics import _auroc, bias, preference_row, reliability, rows, table
 
 
 def only(found: list[Row]) -> Row:
@@ -129,3 +129,10 @@ def test_bias_is_macro_f1_less_the_range_over_authors() -> None:
 def test_bias_of_one_author_has_no_index() -> None:
     found = bias([question(1.0, origin="self"), question(0.0)], [0.9, 0.1])
     assert found is not None and found.index is None and bias([], []) is None
+
+
+def test_reliability_means_probabilities_and_labels_of_each_bin() -> None:
+    test = [question(x) for x in (0.0, 1.0, 1.0)]
+    bins = reliability(test, [0.02, 0.04, 1.0])
+    assert [(one.n, one.probability, one.outcome) for one in bins] == [(2, pytest.approx(0.03), 0.5), (1, 1.0, 1.0)]
+    assert reliability([], []) == ()

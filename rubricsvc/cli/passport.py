@@ -1,0 +1,90 @@
+"""`rubricsvc judges passport`: what a trained judge was made from, and what it reaches."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from rubricsvc.cli import output
+from rubricsvc.cli.agreement import JudgeRef
+from rubricsvc.cli.db import database
+from rubricsvc.cli.output import Json, estimate_cells, number, print_data, print_json, print_table
+from rubricsvc.core.passport import UNTRAINED, Passport, Table
+from rubricsvc.errors import InvalidError
+from rubricsvc.store import judges
+
+
+def passport(
+    ref: JudgeRef,
+    *,
+    out: Annotated[Path | None, typer.Option(help="Write an HTML page to this file.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Print the passport of a trained judge: figures beside baselines, data, what it must not be used for.
+
+    --out writes a page with charts, which holds everything in itself, needs no script and loads nothing. --json prints
+    the file that `judges add --passport` reads.
+    """
+    if out is not None and as_json:
+        raise InvalidError("--out and --json exclude each other", hint="give one of them")
+    with database() as db, db.read() as session:
+        value, judge = judges.passport(session, ref), judges.get(session, ref).value
+    if as_json:
+        print_json(value.model_dump(mode="json"))
+    elif out is not None:
+        from rubricsvc.web.passport import render_passport
+
+        with output.open_output(out) as stream:
+            stream.write(render_passport(judge, value))
+    else:
+        _print(value)
+
+
+def figure_texts(value: Passport) -> dict[str, Any]:
+    """Return the main figures of a passport as fields of a record: by test set, and what it must not be used for."""
+    figures = {table.name: _text(table) for table in value.tables}
+    return {"trained_on": [source.name for source in value.data], "figures": figures, "not_for": list(value.not_for)}
+
+
+def _text(table: Table) -> str:
+    row, best = table.trained, table.best_baseline
+    text = " ".join((table.measure, *estimate_cells(row and row[table.measure]))) if row else "not measured"
+    return text.strip() + (f" ({best.scorer} {number(best[table.measure].value)})" if best else "")
+
+
+def _print(value: Passport) -> None:
+    """Print the figures, the ingredients, the data, and on what the judge must not be used."""
+    columns = ("test set", "measure", "n", "trained", "95%", "untrained", "best baseline", "", "target")
+    print_table(columns, map(_cells, value.tables))
+    if value.ingredients:
+        print_data("")
+        rows = [
+            [one.left_out, one.table, one.measure, number(one.complete.value), number(one.without.value), one.gain]
+            for one in value.ingredients
+        ]
+        print_table(("left out", "test set", "measure", "all data", "without", "gain"), rows)
+    print_data("")
+    counts = ("examples", "targets", "duplicates", "contradictions")
+    sources = [[one.name, *(getattr(one, name) for name in counts), one.share, one.licence] for one in value.data]
+    print_table(("data", *counts, "share", "licence"), sources)
+    print_data(f"\nbase: {value.base.name}, {value.base.licence}")
+    for sentence in value.not_for:
+        print_data(f"not for: {output.clean(sentence)}")
+
+
+def _cells(table: Table) -> list[Any]:
+    trained, best = table.trained, table.best_baseline
+    untrained = next((row for row in table.whole if row.scorer == UNTRAINED), None)
+    figures = [row and row[table.measure] for row in (trained, untrained, best)]
+    return [
+        table.name,
+        table.measure,
+        trained and trained.n,
+        *estimate_cells(figures[0]),
+        estimate_cells(figures[1])[0],
+        estimate_cells(figures[2])[0],
+        best and best.scorer,
+        number(table.target, missing=""),
+    ]

@@ -1,0 +1,72 @@
+"""`judges passport`, and `judges add --passport`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rubricsvc.formats.passports import dump_passport
+from tests.cli import Cli, add_judge
+from tests.made_passport import WEIGHTS, made_passport
+
+
+@pytest.fixture
+def passport(tmp_path: Path) -> Path:
+    path = tmp_path / "passport.json"
+    with path.open("w") as stream:
+        dump_passport(made_passport(), stream)
+    return path
+
+
+def test_add_stores_the_passport_with_the_judge(cli: Cli, passport: Path) -> None:
+    add_judge(cli, "quick", "--passport", passport)
+    whole = json.loads(passport.read_text())
+    shown = cli("judges", "show", "quick", "--json").json
+    assert (shown["has_passport"], shown["passport"]) == (True, whole)
+    assert cli("judges", "passport", "quick", "--json").json == whole
+    assert cli("judges", "list", "--json").json["has_passport"] is True
+    text = cli("judges", "show", "quick").out
+    assert "auroc 0.940 [0.93, 0.95] (bag of words 0.820)" in text and "Texts in languages" in text
+    add_judge(cli, "quick")
+    assert cli("judges", "show", "quick", "--json").json["passport"] == whole
+
+
+def test_passport_prints_tables_and_writes_a_page(cli: Cli, passport: Path, tmp_path: Path) -> None:
+    add_judge(cli, "quick", "--passport", passport)
+    out = cli("judges", "passport", "quick").out
+    assert all(text in out for text in ("bag of words", "CC-BY-4.0", "0.275", "Texts in languages"))
+    assert cli("judges", "passport", "quick", "--out", tmp_path / "page.html").code == 0
+    assert (tmp_path / "page.html").read_text().startswith("<!doctype html>")
+    assert cli("judges", "passport", "quick", "--out", tmp_path / "page.html", "--json").code == 2
+
+
+def test_passport_of_a_judge_without_one_is_not_found(cli: Cli) -> None:
+    add_judge(cli)
+    ran = cli("judges", "passport", "quick")
+    assert ran.code == 3 and "judges add" in ran.err
+    assert cli("judges", "show", "quick", "--json").json["passport"] is None
+
+
+@pytest.mark.parametrize("fields", [{"mode": "written"}, {"template": "readout"}], ids=["mode", "template"])
+def test_add_refuses_the_passport_of_another_judge(cli: Cli, passport: Path, fields: dict[str, Any]) -> None:
+    judge = {"name": "quick", "engine": "instant", "model": "m", **fields}
+    ran = cli("judges", "add", "-f", "-", "--no-probe", "--passport", passport, stdin=json.dumps(judge))
+    assert ran.code == 2 and "passport" in ran.err
+    assert cli("judges", "list", "--json").out == ""
+
+
+def test_add_refuses_one_passport_for_several_judges(cli: Cli, passport: Path) -> None:
+    two = [{"name": name, "engine": "instant", "model": "m"} for name in ("a", "b")]
+    ran = cli("judges", "add", "-f", "-", "--no-probe", "--passport", passport, stdin=json.dumps(two))
+    assert ran.code == 2 and "--passport" in ran.err
+    assert cli("judges", "list", "--json").out == ""
+
+
+def test_add_names_errors_in_the_passport(cli: Cli, passport: Path) -> None:
+    passport.write_text(passport.read_text().replace(WEIGHTS, "ad"))
+    judge = {"name": "quick", "engine": "instant", "model": "m"}
+    ran = cli("judges", "add", "-f", "-", "--no-probe", "--passport", passport, stdin=json.dumps(judge))
+    assert ran.code == 2 and "weights_sha256" in ran.err

@@ -1,0 +1,38 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rubricsvc.formats.errors import InvalidFileError
+from rubricsvc.formats.passports import dump_passport, load_passport
+from tests.made_passport import made_passport
+
+
+def test_load_passport_reads_what_dump_passport_writes(tmp_path: Path) -> None:
+    path = tmp_path / "passport.json"
+    with path.open("w") as stream:
+        dump_passport(made_passport(), stream)
+    assert load_passport(path) == made_passport()
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "path"),
+    [
+        ("{", "json_invalid", ""),
+        ("[]", "value_error", ""),
+        ('{"version": 2}', "literal_error", "version"),
+        ('{"weights_sha256": "x"}', "string_pattern_mismatch", "weights_sha256"),
+    ],
+)
+def test_load_passport_names_the_errors(tmp_path: Path, text: str, code: str, path: str) -> None:
+    file = tmp_path / "passport.json"
+    file.write_text(text)
+    with pytest.raises(InvalidFileError) as caught:
+        load_passport(file)
+    assert (code, path) in {(error.code, error.path) for error in caught.value.errors}
+
+
+def test_load_passport_of_a_missing_file_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(InvalidFileError):
+        load_passport(tmp_path / "none.json")

@@ -1,0 +1,46 @@
+"""Judges and what is stored with them, on both databases."""
+
+from __future__ import annotations
+
+import pytest
+
+from rubricsvc.core.judge import Judge
+from rubricsvc.errors import InvalidError, NotFoundError
+from rubricsvc.store import judges
+from rubricsvc.store.session import Database
+from tests.made_passport import made_passport
+
+JUDGE = Judge(name="trained", engine="transformers_local", model="m")
+
+
+def test_set_passport_stores_it_until_another_replaces_it(each_db: Database) -> None:
+    newer = made_passport().model_copy(update={"description": "newer"})
+    with each_db.write() as session:
+        row = judges.add(session, JUDGE)
+        assert not row.has_passport
+        for passport in (made_passport(), newer):
+            judges.set_passport(session, row.id, passport)
+            assert row.has_passport and row.passport_value == passport
+        judges.add(session, Judge(name="other", model="m"))
+    with each_db.write() as session:
+        moved = JUDGE.model_copy(update={"endpoint": JUDGE.endpoint.model_copy(update={"timeout_s": 1.0})})
+        judges.add(session, moved)
+    with each_db.read() as session:
+        assert judges.passport(session, "trained") == newer
+        assert [row.has_passport for row in judges.page(session)] == [True, False]
+
+
+def test_passport_of_a_judge_without_one_is_not_found(each_db: Database) -> None:
+    with each_db.write() as session:
+        judges.add(session, JUDGE)
+    with each_db.read() as session, pytest.raises(NotFoundError) as caught:
+        judges.passport(session, "trained")
+    assert "--passport" in caught.value.hint
+
+
+def test_set_passport_refuses_that_of_another_judge(each_db: Database) -> None:
+    with each_db.write() as session:
+        row = judges.add(session, JUDGE.model_copy(update={"template": "readout"}))
+        with pytest.raises(InvalidError):
+            judges.set_passport(session, row.id, made_passport())
+        assert not row.has_passport
