@@ -37,7 +37,7 @@ def made_passport() -> Passport:
             "Counting words or characters; use the checks.",
             "Texts in languages other than English.",
         ),
-        base=BaseWeights(name="made-up-135m", licence="Apache-2.0", sha256="ba" * 32),
+        base=BaseWeights(name="made-up-135m", license="Apache-2.0", sha256="ba" * 32),
         weights_sha256=WEIGHTS,
         form=Form(mode="readout", template="readout_short", template_digest="7e" * 32, scales=("binary", "ordinal")),
         training=Training(
@@ -53,8 +53,20 @@ def made_passport() -> Passport:
         ),
         data=(
             _source("statements", "a1", 7000, 0.5, "PSF-2.0"),
-            _source("made-up labels", "a2", 5000, 0.3, "CC-BY-4.0", duplicates=1200, contradictions=33),
-            _source("hard negatives", "a3", 900, 0.2, "Apache-2.0"),
+            _source(
+                "made-up labels", "a2", 5000, 0.3, "CC-BY-4.0", duplicates=1200, contradictions=33, left_out={"null": 7}
+            ),
+            _source("hard negatives", "a3", 900, 0.2, "Apache-2.0", targets=2700),
+            _source("better and worse", "a4", 400, 0.0, "PSF-2.0", targets=0, preferences=200),
+            DataSource(
+                name="a set that was not there",
+                digest="a5" * 32,
+                license="MIT",
+                examples=0,
+                targets=0,
+                share=0.0,
+                absent="no file answers.jsonl",
+            ),
         ),
         splits=(
             DataSplit(by="prompt", sizes={"train": 20000, "validation": 2000, "test": 4000}),
@@ -102,8 +114,10 @@ def made_passport() -> Passport:
     )
 
 
-def _source(name: str, digest: str, examples: int, share: float, licence: str, **counts: int) -> DataSource:
-    fields = {"name": name, "digest": digest * 32, "licence": licence, "examples": examples, "share": share}
+def _source(
+    name: str, digest: str, examples: int, share: float, license: str, **counts: int | dict[str, int]
+) -> DataSource:
+    fields = {"name": name, "digest": digest * 32, "license": license, "examples": examples, "share": share}
     return DataSource.model_validate(fields | {"targets": 2 * examples} | counts)
 
 

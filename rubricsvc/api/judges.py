@@ -71,7 +71,7 @@ def page_audits(db: Db, ref: RefInPath, query: Annotated[Paging, Query()]) -> Pa
 
 @router.get("/{ref:path}/passport", responses=error_responses(404))
 def get_passport(db: Db, ref: RefInPath) -> Passport:
-    """Get the passport of a trained judge: its data with licences, its figures, what it must not be used for."""
+    """Get the passport of a trained judge: its data with licenses, its figures, what it must not be used for."""
     with db.read() as session:
         return judges.passport(session, ref)
 

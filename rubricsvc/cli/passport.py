@@ -15,6 +15,9 @@ from rubricsvc.core.passport import UNTRAINED, Passport, Table
 from rubricsvc.errors import InvalidError
 from rubricsvc.store import judges
 
+MAX_SHOWN = 5
+"""Test sets whose figures `judges show` prints."""
+
 
 def passport(
     ref: JudgeRef,
@@ -43,15 +46,18 @@ def passport(
 
 
 def figure_texts(value: Passport) -> dict[str, Any]:
-    """Return the main figures of a passport as fields of a record: by test set, and what it must not be used for."""
-    figures = {table.name: _text(table) for table in value.tables}
-    return {"trained_on": [source.name for source in value.data], "figures": figures, "not_for": list(value.not_for)}
+    """Return the main figures of a passport, and what the judge must not be used for, as fields of a record."""
+    return {
+        "trained_on": [source.name for source in value.data if not source.absent],
+        "figures": "; ".join(map(_text, value.tables[:MAX_SHOWN])),
+        "not_for": " ".join(value.not_for),
+    }
 
 
 def _text(table: Table) -> str:
     row, best = table.trained, table.best_baseline
-    text = " ".join((table.measure, *estimate_cells(row and row[table.measure]))) if row else "not measured"
-    return text.strip() + (f" ({best.scorer} {number(best[table.measure].value)})" if best else "")
+    text = " ".join((table.measure, *estimate_cells(row[table.measure]))) if row else "not measured"
+    return f"{table.name}: {text.strip()}" + (f" ({best.scorer} {number(best[table.measure].value)})" if best else "")
 
 
 def _print(value: Passport) -> None:
@@ -61,15 +67,25 @@ def _print(value: Passport) -> None:
     if value.ingredients:
         print_data("")
         rows = [
-            [one.left_out, one.table, one.measure, number(one.complete.value), number(one.without.value), one.gain]
+            [
+                one.left_out,
+                one.table,
+                one.measure,
+                number(one.complete.value),
+                number(one.without.value),
+                number(one.gain),
+            ]
             for one in value.ingredients
         ]
         print_table(("left out", "test set", "measure", "all data", "without", "gain"), rows)
     print_data("")
-    counts = ("examples", "targets", "duplicates", "contradictions")
-    sources = [[one.name, *(getattr(one, name) for name in counts), one.share, one.licence] for one in value.data]
-    print_table(("data", *counts, "share", "licence"), sources)
-    print_data(f"\nbase: {value.base.name}, {value.base.licence}")
+    counts = ("examples", "targets", "preferences", "duplicates", "contradictions")
+    sources = [
+        [one.name, *(getattr(one, name) for name in counts), number(one.share), one.license, one.absent]
+        for one in value.data
+    ]
+    print_table(("data", *counts, "share", "license", ""), sources)
+    print_data(f"\nbase: {value.base.name}, {value.base.license}")
     for sentence in value.not_for:
         print_data(f"not for: {output.clean(sentence)}")
 

@@ -87,7 +87,7 @@ class BaseWeights(Value):
 
     name: Title = Field(description="Name of the base model.")
     revision: Title | None = Field(default=None, description="Revision of the base model.")
-    licence: Title = Field(description="Licence of the base model, as an SPDX identifier where there is one.")
+    license: Title = Field(description="License of the base model, as an SPDX identifier where there is one.")
     sha256: Sha256 = Field(description="Digest of the base model's weights, as in the adapter's base.json.")
 
 
@@ -117,16 +117,21 @@ class Training(Value):
 
 
 class DataSource(Value):
-    """One set of examples, without its duplicates."""
+    """One set of examples, without its duplicates; or one that was ``absent``, which has none."""
 
     name: Title = Field(description="Name of the set.")
     digest: Sha256 = Field(description="SHA-256 of the content of its examples.")
-    licence: Title = Field(description="Licence of the set; that of the texts for questions made by construction.")
+    license: Title = Field(description="License of the set; that of the texts for questions made by construction.")
     examples: Count = Field(description="Completions.")
     targets: Count = Field(description="Labels, without duplicates.")
+    preferences: Count = Field(default=0, description="Pairs of completions of which one is better.")
     duplicates: Count = Field(default=0, description="Repeated labels that were left out.")
     contradictions: Count = Field(default=0, description="Questions with different labels, whose mean was used.")
+    left_out: dict[Title, Count] = Field(
+        default_factory=dict, description="Labels that could not be trained on, by reason."
+    )
     share: UnitInterval = Field(description="Share of the examples that were trained on.")
+    absent: Text = Field(default="", description="Why the set was not there; empty if it was.")
 
 
 class DataSplit(Value):

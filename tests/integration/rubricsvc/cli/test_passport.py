@@ -29,7 +29,7 @@ def test_add_stores_the_passport_with_the_judge(cli: Cli, passport: Path) -> Non
     assert cli("judges", "passport", "quick", "--json").json == whole
     assert cli("judges", "list", "--json").json["has_passport"] is True
     text = cli("judges", "show", "quick").out
-    assert "auroc 0.940 [0.93, 0.95] (bag of words 0.820)" in text and "Texts in languages" in text
+    assert "auroc 0.940 [0.93, 0.95] (bag of words 0.820);" in text and "Texts in languages" in text
     add_judge(cli, "quick")
     assert cli("judges", "show", "quick", "--json").json["passport"] == whole
 

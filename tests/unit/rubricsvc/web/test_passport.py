@@ -29,7 +29,7 @@ def test_render_passport_shows_every_part() -> None:
     texts = [
         *passport.not_for,
         *(table.name for table in passport.tables),
-        *(source.licence for source in passport.data),
+        *(source.license for source in passport.data),
         *(one.left_out for one in passport.ingredients),
         *(suite.name for suite in passport.audit.suites if passport.audit),  # type: ignore[union-attr]
         "0.940 [0.93, 0.95]",
@@ -50,7 +50,7 @@ def test_render_passport_loads_nothing_and_runs_nothing() -> None:
 def test_render_passport_escapes_texts() -> None:
     evil = '<script>alert("x")</script>'
     passport = made_passport()
-    source = passport.data[0].model_copy(update={"name": evil, "licence": evil})
+    source = passport.data[0].model_copy(update={"name": evil, "license": evil})
     table = passport.tables[0].model_copy(update={"name": evil, "description": evil})
     html = render_passport(
         JUDGE.model_copy(update={"name": evil}),
