@@ -52,7 +52,8 @@ class Settings(BaseSettings):
     require_key: bool | None = Field(None, description="require API keys; unset: only if host is not loopback")
     max_body_mib: float = Field(32.0, gt=0, le=1024, description="maximum MiB of a request body")
     cache_dir: Path = Field(
-        default_factory=lambda: user_cache_path("rubricsvc"), description="folder of the embedded model"
+        default_factory=lambda: user_cache_path("rubricsvc"),
+        description="folder of the embedded model, and of merged models for vLLM",
     )
     claim_size: int = Field(32, ge=1, le=1000, description="completions that a worker claims at once")
     lease_seconds: float = Field(120.0, gt=0, description="seconds until the lease of a silent worker expires")

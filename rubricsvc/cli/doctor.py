@@ -24,6 +24,7 @@ from rubricsvc.store.session import sqlite_file
 from rubricsvc.store.tables import JudgeRow
 from workers.checks.sandbox.runner import ready
 from workers.engines.local.embedded_model import NAME
+from workers.engines.local.weights import adapter_folder, check_sha256, weights_sha256
 
 MIN_FREE_BYTES = 1_000_000_000
 _CHECK_PACKAGES = ("jsonschema", "langdetect", "math_verify", "nltk", "rapidfuzz", "rouge_score", "sacrebleu")
@@ -156,6 +157,9 @@ def _judge(row: JudgeRow, settings: Settings) -> str:
         return f"engine {judge.engine} is not checked"
     if find_spec("torch") is None:
         raise UnavailableError(f"{judge.model} needs torch", hint="pip install 'rubricsvc[train]'")
+    if judge.adapter:
+        adapter = adapter_folder(judge.adapter)
+        check_sha256(adapter, judge.weights_sha256 or "", weights_sha256(adapter))
     folder = settings.cache_dir / NAME if judge.model == "embedded" else Path(judge.model)
     return f"model folder {folder}" if folder.is_dir() else f"{judge.model}, fetched on first use"
 

@@ -11,7 +11,7 @@ import typer
 from rubricsvc.cli import output
 from rubricsvc.cli.db import database
 from rubricsvc.cli.importing import Format, input_file
-from rubricsvc.cli.models import EMBEDDED, ApiKeyEnv, ask, check_reachable, judge_from_options, served_judge
+from rubricsvc.cli.models import ApiKeyEnv, ask, check_reachable, judge_from_options, served_judge
 from rubricsvc.cli.output import Json, counted, echo, progress_bar, show
 from rubricsvc.core.base import MAX_NAME_LENGTH
 from rubricsvc.core.judge import Judge
@@ -21,6 +21,7 @@ from rubricsvc.store import prompts as stored_prompts
 from rubricsvc.store import rubrics
 from rubricsvc.store.session import Database, every
 from workers.authoring.completions import CompletionSampler, SamplingResult
+from workers.engines.local.embedded_model import EMBEDDED
 
 _PROMPTS = "File with prompts, in any format; - is stdin."
 _SEED = "Seed of the first sample of each prompt; the next samples have the next seeds."

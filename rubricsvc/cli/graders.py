@@ -9,7 +9,7 @@ import typer
 
 from rubricsvc.cli import output
 from rubricsvc.cli.importing import input_file
-from rubricsvc.cli.models import EMBEDDED, ApiKeyEnv, score_all
+from rubricsvc.cli.models import ApiKeyEnv, score_all
 from rubricsvc.cli.output import Json, cell, echo, print_data, print_json, print_table
 from rubricsvc.cli.score import JudgeOption, Model, file_or_text, judge_of, no_judge
 from rubricsvc.core import strict_json
@@ -21,6 +21,7 @@ from rubricsvc.graders.model import Grader, parts_of
 from rubricsvc.graders.results import GraderRun, run_of
 from rubricsvc.services.grading import parse_checked
 from workers import checks
+from workers.engines.local.embedded_model import EMBEDDED
 
 app = output.group("Check and run OpenAI graders, without a database.")
 

@@ -11,14 +11,9 @@ import typer
 from rubricsvc.cli.agreement import JudgeRef, agreement, calibrate
 from rubricsvc.cli.audit import audit, repeatability
 from rubricsvc.cli.db import database
-from rubricsvc.cli.models import (
-    ApiKeyEnv,
-    embedded_judge,
-    judge_from_options,
-    served_judge,
-    uses_embedded,
-    warn_of_embedded,
-)
+from rubricsvc.cli.local_judges import describe_embedded, embedded_judge, judge_with_adapter, with_digests
+from rubricsvc.cli.merge import merge
+from rubricsvc.cli.models import ApiKeyEnv, judge_from_options, served_judge
 from rubricsvc.cli.output import After, Force, Json, Limit, echo, group, print_json, show, show_page, write_example
 from rubricsvc.cli.passport import figure_texts, passport
 from rubricsvc.cli.probe import probe as probe_command
@@ -30,10 +25,11 @@ from rubricsvc.formats.judges import dump_judge, load_judges
 from rubricsvc.formats.passports import load_passport
 from rubricsvc.store import audits, judges
 from rubricsvc.store.tables import AuditRow, JudgeRow
+from workers.engines.local.weights import PASSPORT_FILE, adapter_folder
 from workers.judges import validate
 
 app = group("Judges: add, test and compare them.")
-for command in (agreement, audit, calibrate, passport, probe_command, repeatability):
+for command in (agreement, audit, calibrate, merge, passport, probe_command, repeatability):
     app.command()(command)
 
 Probe = Annotated[bool, typer.Option("--probe/--no-probe", help="Ask two test questions first.")]
@@ -105,9 +101,11 @@ def add(
     ] = None,
     url: Annotated[str | None, typer.Option(help="URL, like http://host/v1", show_default="api.openai.com")] = None,
     model: Annotated[str | None, typer.Option(help="Model name.", show_default="the only one at --url")] = None,
+    adapter: Annotated[str | None, typer.Option(help="Folder of a LoRA adapter; --model is its base.")] = None,
     mode: Annotated[str | None, typer.Option(help="How it is asked; see above.", show_default="readout")] = None,
     api_key_env: ApiKeyEnv = None,
     embedded: Annotated[bool, typer.Option("--embedded", help="Use the embedded 135M model.")] = False,
+    untrained: Annotated[bool, typer.Option("--untrained", help="Leave out its shipped adapter.")] = False,
     probe: Probe = True,
     as_json: Json = False,
 ) -> None:
@@ -116,20 +114,28 @@ def add(
     Modes: readout (token probability), written (JSON verdict), comparative (completions side by side) and trajectory
     (steps of an agent). Prices, limits, sampling, voting and all other fields are in a judge file (docs/judges.md).
     """
-    options = {"NAME": name, "--url": url, "--model": model, "--mode": mode, "--api-key-env": api_key_env}
-    given = [option for option, value in options.items() if value is not None] + ["--embedded"] * embedded
+    options = {"NAME": name, "--url": url, "--model": model, "--adapter": adapter, "--mode": mode}
+    options["--api-key-env"] = api_key_env
+    given = [option for option, value in options.items() if value is not None]
+    given += ["--embedded"] * embedded + ["--untrained"] * untrained
     if file is not None:
         if given:
             raise InvalidError(f"--file and {given[0]} exclude each other", hint="write it into the file")
-        added = load_judges(file, _find)
-        if any(map(uses_embedded, added)):
-            warn_of_embedded()
+        added = [with_digests(judge) for judge in load_judges(file, _find)]
+        describe_embedded(added)
     elif name is None:
         raise InvalidError("no name", hint="give NAME, or a judge file with --file")
+    elif untrained and not embedded:
+        raise InvalidError("--untrained needs --embedded", hint="leave --adapter out for a base without an adapter")
     elif embedded:
-        if url or model:
-            raise InvalidError("--embedded excludes --url and --model", hint="give one of them")
-        added = [embedded_judge(name, mode or "readout")]
+        if url or model or adapter:
+            raise InvalidError("--embedded excludes --url, --model and --adapter", hint="give one of them")
+        added = [embedded_judge(name, mode, untrained=untrained)]
+    elif adapter is not None:
+        if url:
+            hint = "serve base and adapter as one model: `rubricsvc judges merge`"
+            raise InvalidError("--adapter excludes --url", hint=hint)
+        added = [judge_with_adapter(name, adapter, model, mode)]
     elif url is None and model is None:
         raise InvalidError("no model", hint="name one with --model, or use the embedded one with --embedded")
     else:
@@ -180,7 +186,10 @@ def _find(ref: str) -> Judge:
 
 
 def _passport_of(file: Path | None, added: list[Judge]) -> Passport | None:
-    """Return the passport in ``file`` of the one judge that is added."""
+    """Return the passport in ``file``, or else in the folder of the adapter, of the one judge that is added."""
+    if file is None and len(added) == 1 and added[0].adapter:
+        beside = adapter_folder(added[0].adapter) / PASSPORT_FILE
+        file = beside if beside.is_file() else None
     if file is None:
         return None
     if len(added) != 1:

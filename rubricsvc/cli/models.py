@@ -21,12 +21,10 @@ from rubricsvc.errors import InvalidError, UnavailableError
 from rubricsvc.settings import get_settings, secret
 from workers.engines import make_engine
 from workers.engines.base import Engine
-from workers.engines.local.embedded_model import NAME, embedded_model
+from workers.engines.local.embedded_model import EMBEDDED, NAME, embedded_model
 from workers.scoring.completions import score_group
 
 Result = TypeVar("Result")
-
-EMBEDDED = "embedded"
 
 ApiKeyEnv = Annotated[
     str | None, typer.Option(help="Variable that holds the API key.", show_default="OPENAI_API_KEY at api.openai.com")
@@ -45,12 +43,6 @@ def judge_from_options(**fields: Any) -> Judge:
         option = _OPTIONS.get(path, f"--{path.rpartition('.')[2].replace('_', '-')}")
         hint = "see `rubricsvc judges add --help`"
         raise InvalidError(f"{option}: {message}" if path else message, hint=hint, path=path) from error
-
-
-def embedded_judge(name: str, mode: str) -> Judge:
-    """Return a judge with the embedded model, and print a warning."""
-    warn_of_embedded()
-    return judge_from_options(name=name, engine="transformers_local", model=EMBEDDED, mode=mode)
 
 
 def served_judge(name: str, url: str | None, model: str | None, mode: str, api_key_env: str | None) -> Judge:
@@ -126,11 +118,6 @@ def with_leaves(judge: Judge, change: Callable[[Judge], Judge]) -> Judge:
     if not judge.members:
         return change(judge)
     return judge.model_copy(update={"members": tuple(with_leaves(member, change) for member in judge.members)})
-
-
-def warn_of_embedded() -> None:
-    """Print a warning that the embedded model is no judge to rely on."""
-    echo("the embedded 135M model is for trying things out: untrained, its verdicts are hardly better than chance")
 
 
 def uses_embedded(judge: Judge) -> bool:

@@ -14,13 +14,14 @@ from rubricsvc.cli import output
 from rubricsvc.cli.agreement import JudgeRef
 from rubricsvc.cli.db import database
 from rubricsvc.cli.failure_hints import FIXES
-from rubricsvc.cli.models import EMBEDDED, ask, served_models, uses_embedded, with_leaves
+from rubricsvc.cli.models import ask, served_models, with_leaves
 from rubricsvc.cli.output import Json, echo, print_json, print_table
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.verdict import Reason, Verdict
 from rubricsvc.errors import InvalidError, UnavailableError, cut
 from rubricsvc.services.exporting import plain_verdict
 from rubricsvc.store import judges
+from workers.engines.local.embedded_model import EMBEDDED
 
 if TYPE_CHECKING:
     from workers.audit.probe import Probe
@@ -39,6 +40,8 @@ _NOT_REACHED = {reason for reason in Reason if reason.transient} | {
 """Reasons of a judge that does not answer. Other failures are the model's reply, and the next one may be better."""
 
 _OTHER_HINT = "use another mode or another model"
+
+_ADAPTER_HINT = "name a LoRA adapter in peft's format, and the base that it was trained on (docs/judges.md)"
 
 _LOCAL_HINT = "name an instruction-tuned model: `embedded`, a folder, or a hub name (base models have no chat template)"
 
@@ -132,7 +135,7 @@ def _warn(judge: Judge, result: Probe) -> None:
         echo(f"warning: {by} of {judge.name} failed: {vote.reason}: {vote.detail or ''}")
     if result.passed and not result.is_close:
         return
-    if uses_embedded(judge):
+    if any(leaf.model == EMBEDDED and leaf.adapter is None for leaf in judge.leaf_judges):
         hint = "the embedded model is for trying things out; score with a real model"
     elif (problem := _unscored(result)) is not None:
         hint = FIXES[problem.reason] if problem.reason else _OTHER_HINT
@@ -171,7 +174,7 @@ def _reach_hint(judge: Judge, result: Probe) -> str | None:
     if judge.members:
         return f"{FIXES[reason]}; `rubricsvc judges probe` asks a member alone"
     if judge.engine != "openai_http" and reason is Reason.UNREACHABLE:
-        return _LOCAL_HINT
+        return _ADAPTER_HINT if judge.adapter else _LOCAL_HINT
     if judge.engine == "openai_http" and reason is Reason.REFUSED and not unauthorized:
         with suppress(UnavailableError):  # not every server lists them
             if judge.model not in (names := served_models(judge.endpoint)):

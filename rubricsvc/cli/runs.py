@@ -17,7 +17,8 @@ import typer
 
 from rubricsvc import telemetry
 from rubricsvc.cli.db import database
-from rubricsvc.cli.models import EMBEDDED, fetch_embedded, fetch_if_embedded, warn_of_embedded
+from rubricsvc.cli.local_judges import describe_embedded
+from rubricsvc.cli.models import fetch_embedded, fetch_if_embedded
 from rubricsvc.cli.output import INTERRUPTED, Json, cell, counted, echo, group, progress_bar, show, show_list
 from rubricsvc.core.audit import StoredAudit
 from rubricsvc.core.judge import Judge
@@ -28,6 +29,7 @@ from rubricsvc.formats import load
 from rubricsvc.services.submitting import veto_warning
 from rubricsvc.store import audits, judges
 from workers import checks
+from workers.engines.local.embedded_model import EMBEDDED
 
 if TYPE_CHECKING:
     from trainer.config import RunConfig, ServiceJudge
@@ -244,8 +246,7 @@ def _print_plan(config: RunConfig, judge: Judge | ServiceJudge, tasks: list[Task
         required = sorted({repr(key) for task in tasks for key in task.rubric.judged_required})
         if warning := veto_warning(judge, required):
             echo(f"warning: {warning}")
-        if judge.model == EMBEDDED:
-            warn_of_embedded()
+        describe_embedded([judge])
         fetch_if_embedded(judge)
     if policy.model == EMBEDDED:
         fetch_embedded()

@@ -14,7 +14,8 @@ import typer
 
 from rubricsvc.cli.db import database
 from rubricsvc.cli.importing import input_file, rubric_of
-from rubricsvc.cli.models import EMBEDDED, ApiKeyEnv, embedded_judge, score_all, served_judge
+from rubricsvc.cli.local_judges import embedded_judge
+from rubricsvc.cli.models import ApiKeyEnv, score_all, served_judge
 from rubricsvc.cli.output import (
     OK,
     WITH_FAILURES,
@@ -40,6 +41,7 @@ from rubricsvc.services.exporting import plain_verdict
 from rubricsvc.store import judges
 from rubricsvc.store.judges import CHECKS
 from workers import checks
+from workers.engines.local.embedded_model import EMBEDDED
 
 JudgeOption = Annotated[
     str | None, typer.Option(help="embedded, a server's URL, or a judge's name.", show_default="none, for checks")

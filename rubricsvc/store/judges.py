@@ -24,11 +24,16 @@ def add(session: Session, judge: Judge) -> JudgeRow:
 
     Raises:
         ConflictError: The name means another judge.
-        InvalidError: the name is blank, or a bare number, which would be taken for an id.
+        InvalidError: the name is blank, or a bare number, which would be taken for an id; or the judge or a member has
+            an adapter without the digest of its weights.
     """
     ids.name_of("a judge's name", judge.name)
     if judge.name.isdecimal():
         raise InvalidError(f"{judge.name!r} cannot name a judge", hint="a bare number is an id; add a letter")
+    if unnamed := [leaf.name for leaf in judge.leaf_judges if leaf.adapter and not leaf.weights_sha256]:
+        hint = "`rubricsvc judges add` computes it; see docs/judges.md"
+        path = "judge.weights_sha256"
+        raise InvalidError(f"judge {unnamed[0]!r} has an adapter without weights_sha256", hint=hint, path=path)
     content = judge.model_dump(mode="json")
     row, _ = get_or_add(session, JudgeRow, {"name": judge.name}, digest=judge.digest, content=content)
     stored = row.valid

@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from rubricsvc.cli.models import EMBEDDED, fetch_embedded
+from rubricsvc.cli.models import fetch_embedded
 from rubricsvc.core.audit import Audit, Rate
 from rubricsvc.core.judge import Endpoint, Judge
 from tests.bench.shown_attacks import EARLIER_TURNS, TICKED, probabilities
@@ -24,6 +24,7 @@ from workers.audit import cases, data, suites
 from workers.audit.plan import AuditPlan
 from workers.audit.runner import run
 from workers.engines import make_engine
+from workers.engines.local.embedded_model import EMBEDDED
 
 Pair = dict[str, tuple[float, float]]
 

@@ -97,7 +97,7 @@ def run(folder: DemoFolder, *, fresh: bool = False) -> dict[str, Any]:
 
 def _announce(folder: DemoFolder) -> None:
     from rubricsvc.cli.demo.folder import FAST
-    from rubricsvc.cli.models import warn_of_embedded
+    from rubricsvc.cli.local_judges import embedded_judge
 
     size = folder.size
     echo(f"the demo takes {'2 to 3' if size == FAST else '8 to 10'} minutes on 2 cores, and ends with {folder.report}")
@@ -106,9 +106,9 @@ def _announce(folder: DemoFolder) -> None:
         f"{size.samples} completions of each before and after {size.steps} steps of GRPO with "
         f"{size.prompts_per_step} x {size.group_size} completions of at most {size.max_new_tokens} tokens"
     )
-    echo("policy and judge are both the embedded model; training can improve what the checked criteria measure:")
-    echo("form, citation and terms, not whether the completion is right")
-    warn_of_embedded()
+    if embedded_judge("embedded").adapter is None:
+        echo("policy and judge are both the embedded model; training can improve what the checked criteria measure:")
+        echo("form, citation and terms, not whether the completion is right")
     if size == FAST:
         echo("--fast trains for few steps: expect little change of the reward")
 
@@ -124,6 +124,11 @@ def _print_table(figures: dict[str, Any]) -> None:
         rows.append([name, *ends, f"mean; change {change}, standard error {error}"])
     print_table(["mean reward", "before", "after", "question"], rows)
     print_data("")
+    if figures.get("judge_adapter") is not None:
+        print_data(
+            "The judge is the untrained policy with the adapter that this package ships; its passport has figures."
+        )
+        return
     print_data("Policy and judge are the same model of 135M parameters. As a judge it is hardly better than chance:")
     print_data(
         "a change shows whether the completions took the form that the rubrics ask for (length, citation, terms)."

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from rubricsvc import telemetry
 from rubricsvc.cli.demo.folder import DemoFolder
 from rubricsvc.cli.demo.questions import Question
+from rubricsvc.cli.local_judges import shipped_judge
 from rubricsvc.cli.output import ProgressBar, echo, fields_of, progress_bar
 from rubricsvc.core.fingerprint import digest
 from rubricsvc.core.judge import Judge
@@ -34,7 +35,10 @@ from workers.engines import make_engine
 from workers.queue.in_process import embedded_worker
 
 POLICY = "SmolLM2-135M-Instruct"
-JUDGE = Judge(name="embedded", engine="transformers_local", model="embedded")
+AUTHOR = Judge(name="embedded", engine="transformers_local", model="embedded")
+"""The embedded model as it is, which writes rubrics."""
+
+JUDGE = shipped_judge("embedded") or AUTHOR
 STAGES = {
     1: "generating rubrics",
     2: "sampling before training",
@@ -88,7 +92,7 @@ def _generated_rubric(folder: DemoFolder, db: Database, one: StoredQuestion) -> 
 
 
 async def _generate_rubric(question: Question, seed: int) -> Rubric:
-    async with aclosing(make_engine(JUDGE)) as engine:
+    async with aclosing(make_engine(AUTHOR)) as engine:
         return await generate(engine, Prompt.of(question.text), seed=seed, attempts=16, max_tokens=160)
 
 

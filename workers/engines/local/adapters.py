@@ -24,12 +24,11 @@ from rubricsvc.errors import InvalidError, UnavailableError, cut
 from workers.engines.local.weights import (
     ADAPTER_CONFIG,
     ADAPTER_WEIGHTS,
-    BASE_FILE,
     adapter_folder,
     base_sha256,
     check_sha256,
     listing_sha256,
-    read_json,
+    trained_on,
     unreadable,
 )
 
@@ -110,12 +109,11 @@ class Adapter:
         Raises:
             InvalidError: It is another one.
         """
-        trained_on = read_json(self.folder / BASE_FILE)
-        expected = trained_on.get("base_sha256")
-        if expected is not None and expected != (actual := base_sha256(model, folder)):
-            name = trained_on.get("model", "another base")
+        base = trained_on(self.folder)
+        if base.sha256 is not None and base.sha256 != (actual := base_sha256(model, folder)):
             raise InvalidError(
-                f"the adapter {self.folder} was trained on {name} (SHA-256 {expected}), not on {model} ({actual})",
+                f"the adapter {self.folder} was trained on {base.model or 'another base'} (SHA-256 {base.sha256}), "
+                f"not on {model} ({actual})",
                 hint=_BASE_HINT,
             )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -11,11 +10,11 @@ from filelock import FileLock
 from rubricsvc.core.fingerprint import digest
 from rubricsvc.errors import UnavailableError
 from workers.engines.local.models import open_merged
-from workers.engines.local.weights import PASSPORT_FILE, ModelWeights, adapter_folder
+from workers.engines.local.weights import ModelWeights
 
 
 def write_merged(out: Path, weights: ModelWeights) -> None:
-    """Write a base with its adapter merged, its tokenizer and the adapter's passport into the folder ``out``.
+    """Write a base with its adapter merged, and its tokenizer, into the folder ``out``.
 
     The weights have the type that the base is stored in.
 
@@ -26,9 +25,6 @@ def write_merged(out: Path, weights: ModelWeights) -> None:
     merged, tokenizer = open_merged(weights, "auto")
     merged.save_pretrained(out)
     tokenizer.save_pretrained(out)
-    passport = weights.adapter and adapter_folder(weights.adapter) / PASSPORT_FILE
-    if passport and passport.is_file():
-        shutil.copyfile(passport, out / PASSPORT_FILE)
 
 
 def merged_folder(cache: Path, weights: ModelWeights) -> Path:

@@ -44,6 +44,22 @@ class ModelWeights:
     sha256: str | None = None
 
 
+@dataclass(frozen=True)
+class TrainedOn:
+    """The base that an adapter was trained on, as far as its folder names it."""
+
+    model: str | None = None
+    sha256: str | None = None
+
+
+def trained_on(folder: Path) -> TrainedOn:
+    """Return the base that ``base.json``, or else the passport, in an adapter's folder names."""
+    if base := read_json(folder / BASE_FILE):
+        return TrainedOn(base.get("model"), base.get("base_sha256"))
+    passport = read_json(folder / PASSPORT_FILE).get("base")
+    return TrainedOn(passport.get("name"), passport.get("sha256")) if isinstance(passport, dict) else TrainedOn()
+
+
 def adapter_folder(adapter: str, shipped: Path = SHIPPED) -> Path:
     """Return the folder of an adapter: ``embedded`` is the one that this package ships."""
     return shipped if adapter == EMBEDDED else Path(adapter)

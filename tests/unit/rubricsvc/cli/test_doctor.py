@@ -17,6 +17,7 @@ from tests.rows import add_worker, invalidate, submit_job
 from tests.scripted_server import labels, scripted_server
 from tests.services import free_port
 from workers.checks.sandbox import runner as sandbox
+from workers.engines.local.weights import weights_sha256
 
 
 @pytest.fixture(autouse=True)
@@ -100,6 +101,19 @@ def test_doctor_reports_a_stored_judge_that_is_no_longer_valid(
     invalidate(db, "j", base_url="http://api.openai.com/v1")
     code, results = diagnose(capsys)
     assert code == 1 and "judges update j" in results["judge j"]["fix"]
+
+
+def test_doctor_checks_the_weights_of_an_adapter(
+    capsys: pytest.CaptureFixture[str], db: Database, tmp_path: Path
+) -> None:
+    for name in ("adapter_config.json", "adapter_model.safetensors"):
+        (tmp_path / name).write_bytes(b"{}")
+    fields = {"adapter": str(tmp_path), "weights_sha256": weights_sha256(tmp_path)}
+    keep(db, engine="transformers_local", model="embedded", **fields)
+    assert diagnose(capsys)[1]["judge j"]["ok"]
+    (tmp_path / "adapter_model.safetensors").write_bytes(b"other")
+    code, results = diagnose(capsys)
+    assert code == 1 and str(tmp_path) in results["judge j"]["detail"]
 
 
 def test_doctor_reports_unreachable_servers_without_passwords(

@@ -44,3 +44,14 @@ def test_set_passport_refuses_that_of_another_judge(each_db: Database) -> None:
         with pytest.raises(InvalidError):
             judges.set_passport(session, row.id, made_passport())
         assert not row.has_passport
+
+
+def test_add_refuses_an_adapter_without_the_digest_of_its_weights(each_db: Database) -> None:
+    adapted = JUDGE.model_copy(update={"name": "a", "adapter": "folder"})
+    panel = Judge(name="p", mode="panel", members=(JUDGE, adapted))
+    for judge in (adapted, panel):
+        with each_db.write() as session, pytest.raises(InvalidError) as caught:
+            judges.add(session, judge)
+        assert caught.value.path == "judge.weights_sha256"
+    with each_db.write() as session:
+        judges.add(session, adapted.model_copy(update={"weights_sha256": "0" * 64}))

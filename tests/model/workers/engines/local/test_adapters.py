@@ -12,12 +12,13 @@ from typing import Any
 
 import pytest
 import torch
-from peft import LoraConfig, PeftModel, get_peft_model
+from peft import PeftModel
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
 from rubricsvc.core.verdict import Reason
 from rubricsvc.errors import InvalidError, RubricsvcError, UnavailableError
+from tests.tiny_adapter import tiny_adapter
 from tests.tiny_model import tiny_model
 from workers.engines.base import EngineRequest, Failure, Question
 from workers.engines.local import transformers_engine
@@ -27,22 +28,12 @@ from workers.engines.local.models import load, open_merged
 from workers.engines.local.transformers_engine import TransformersEngine
 from workers.engines.local.weights import ModelWeights, weights_sha256
 
-LINEAR = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 REQUEST = EngineRequest("s", "x", (Question("a", ("Yes", "No")),))
-
-
-def train(base: Path, folder: Path, **options: Any) -> Path:
-    """Save an adapter whose matrices are random, not zero."""
-    torch.manual_seed(1)
-    model = AutoModelForCausalLM.from_pretrained(base)
-    fields = {"r": 4, "lora_alpha": 8, "target_modules": LINEAR, "init_lora_weights": False} | options
-    get_peft_model(model, LoraConfig(**fields)).save_pretrained(folder)
-    return folder
 
 
 @pytest.fixture(scope="module")
 def adapter(tiny: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return train(tiny, tmp_path_factory.mktemp("adapter"))
+    return tiny_adapter(tiny, tmp_path_factory.mktemp("adapter"))
 
 
 @pytest.fixture
@@ -62,7 +53,7 @@ def copied(adapter: Path, tmp_path: Path) -> Path:
     ],
 )
 def test_merge_equals_pefts(tiny: Path, tmp_path: Path, options: dict[str, Any]) -> None:
-    folder = train(tiny, tmp_path / "adapter", **options)
+    folder = tiny_adapter(tiny, tmp_path / "adapter", **options)
     base = AutoModelForCausalLM.from_pretrained(tiny)
     before = {name: weight.clone() for name, weight in base.state_dict().items()}
     expected = PeftModel.from_pretrained(base, str(folder)).merge_and_unload().state_dict()
@@ -149,6 +140,10 @@ DAMAGES: dict[str, tuple[Callable[[Path], Any], type[RubricsvcError]]] = {
         lambda folder: (folder / "base.json").write_text(json.dumps({"model": "other", "base_sha256": "0" * 64})),
         InvalidError,
     ),
+    "a passport of another base": (
+        lambda folder: (folder / "passport.json").write_text(json.dumps({"base": {"name": "o", "sha256": "0" * 64}})),
+        InvalidError,
+    ),
 }
 
 
@@ -215,13 +210,11 @@ def test_engine_fails_without_a_score_and_loads_once(tiny: Path, copied: Path, m
 
 
 def test_merged_folder_is_written_once_and_loads_as_a_model(tiny: Path, copied: Path, tmp_path: Path) -> None:
-    (copied / "passport.json").write_text("{}")
     weights = ModelWeights(str(tiny), adapter=str(copied), sha256=weights_sha256(copied))
     folder = merged_folder(tmp_path / "cache", weights)
     written = (folder / "model.safetensors").stat().st_mtime_ns
     assert merged_folder(tmp_path / "cache", weights) == folder
     assert (folder / "model.safetensors").stat().st_mtime_ns == written
-    assert (folder / "passport.json").read_text() == "{}"
     assert [path.suffix for path in folder.parent.iterdir() if path != folder] == [".lock"]
     plain, _ = open_merged(ModelWeights(str(folder)), torch.float32)
     merged, _ = open_merged(weights, torch.float32)

@@ -1,0 +1,158 @@
+"""Judges with the embedded model or an adapter; the files' weights are no tensors, since nothing is loaded."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rubricsvc.cli.local_judges import embedded_judge, judge_with_adapter, with_digests
+from rubricsvc.core.judge import Judge
+from rubricsvc.errors import InvalidError, RubricsvcError, UnavailableError
+from tests.cli import Cli, stored
+from workers.engines.local.embedded_model import WHEEL_SHA256
+from workers.engines.local.weights import weights_sha256
+
+FIELDS = {"template": "readout_short", "min_answer_mass": 0.2}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "adapter"
+    folder.mkdir()
+    (folder / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": "some/base"}))
+    (folder / "adapter_model.safetensors").write_bytes(b"weights")
+    (folder / "judge.json").write_text(json.dumps(FIELDS))
+    return folder
+
+
+def write(folder: Path, name: str, **content: Any) -> None:
+    (folder / name).write_text(json.dumps(content))
+
+
+def test_embedded_judge_has_the_shipped_adapter_where_there_is_one(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    judge = embedded_judge("e", shipped=folder)
+    assert (judge.adapter, judge.weights_sha256) == ("embedded", weights_sha256(folder))
+    assert (judge.model, judge.engine, judge.mode) == ("embedded", "transformers_local", "readout")
+    assert (judge.template, judge.min_answer_mass) == ("readout_short", 0.2)
+    printed = capsys.readouterr().err
+    assert "judges passport e" in printed and "chance" not in printed
+
+
+@pytest.mark.parametrize(
+    ("mode", "untrained", "shipped"),
+    [
+        (None, True, True),
+        ("readout", True, True),
+        ("written", False, True),
+        ("comparative", False, True),
+        (None, False, False),
+        ("written", False, False),
+    ],
+)
+def test_embedded_judge_is_the_bare_model_without_an_adapter_for_its_mode(
+    folder: Path, capsys: pytest.CaptureFixture[str], mode: str | None, untrained: bool, shipped: bool
+) -> None:
+    judge = embedded_judge("e", mode, untrained=untrained, shipped=folder if shipped else folder / "missing")
+    assert judge == Judge.model_validate(
+        {"name": "e", "engine": "transformers_local", "model": "embedded", "mode": mode or "readout"}
+    )
+    printed = capsys.readouterr().err
+    assert "chance" in printed
+    assert ("adapter was trained for readouts" in printed) == (shipped and not untrained)
+
+
+def test_judge_with_adapter_takes_the_fields_and_the_base_of_its_folder(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder.parent)
+    judge = judge_with_adapter("own", "adapter")
+    assert (judge.name, judge.model, judge.template) == ("own", "some/base", "readout_short")
+    assert (judge.adapter, judge.weights_sha256) == (str(folder), weights_sha256(folder))
+    assert judge_with_adapter("own", "adapter", "other").model == "other"
+    write(folder, "base.json", model="folder/of/base", base_sha256="0" * 64)
+    assert judge_with_adapter("own", "adapter").model == "folder/of/base"
+    write(folder, "base.json", base_sha256=WHEEL_SHA256)
+    assert judge_with_adapter("own", "adapter").model == "embedded"
+
+
+def test_judge_with_adapter_has_any_mode_without_fields(folder: Path) -> None:
+    (folder / "judge.json").unlink()
+    assert judge_with_adapter("own", str(folder)).mode == "readout"
+    assert judge_with_adapter("own", str(folder), mode="written").mode == "written"
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "mode", "error"),
+    [
+        ("judge.json", {"template": "readout_short"}, "written", InvalidError),
+        ("judge.json", {"colour": "red"}, None, InvalidError),
+        ("judge.json", {"weights_sha256": "0" * 64}, None, UnavailableError),
+        ("adapter_config.json", {}, None, InvalidError),
+    ],
+)
+def test_judge_with_adapter_refuses_what_does_not_fit(
+    folder: Path, file: str, content: dict[str, Any], mode: str | None, error: type[RubricsvcError]
+) -> None:
+    write(folder, file, **content)
+    with pytest.raises(error) as caught:
+        judge_with_adapter("own", str(folder), mode=mode)
+    assert str(folder) in caught.value.message and caught.value.hint
+
+
+@pytest.mark.parametrize("name", ["adapter_config.json", "adapter_model.safetensors"])
+def test_judge_with_adapter_needs_both_files(folder: Path, name: str) -> None:
+    (folder / name).unlink()
+    with pytest.raises(UnavailableError, match=name):
+        judge_with_adapter("own", str(folder))
+
+
+def test_with_digests_completes_adapters_of_members(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder.parent)
+    bare = Judge(name="b", engine="vllm_local", model="m")
+    trained = Judge(name="t", engine="vllm_local", model="m", adapter="adapter")
+    panel = with_digests(Judge(name="p", mode="panel", members=(bare, trained)))
+    completed = panel.leaf_judges[1]
+    assert panel.leaf_judges[0] == bare
+    assert (completed.adapter, completed.weights_sha256) == (str(folder), weights_sha256(folder))
+    fixed = trained.model_copy(update={"weights_sha256": "0" * 64})
+    assert with_digests(fixed).weights_sha256 == "0" * 64
+
+
+def test_add_stores_an_adapter_with_its_digest_and_follows_its_folder(cli: Cli, folder: Path) -> None:
+    add = ("judges", "add", "own", "--no-probe", "--adapter")
+    assert cli(*add, folder).code == 0
+    first = stored(cli, "own")
+    assert (first["adapter"], first["weights_sha256"]) == (str(folder), weights_sha256(folder))
+    moved = folder.rename(folder.with_name("moved"))
+    assert cli(*add, moved).code == 0
+    assert stored(cli, "own") == first | {"adapter": str(moved)}
+    (moved / "adapter_model.safetensors").write_bytes(b"others")
+    ran = cli(*add, moved)
+    assert ran.code == 2 and "another one" in ran.err
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["x", "--untrained"],
+        ["x", "--embedded", "--adapter", "a"],
+        ["x", "--adapter", "a", "--url", "http://127.0.0.1:9/v1"],
+        ["-f", "-", "--untrained"],
+        ["-f", "-", "--adapter", "a"],
+    ],
+)
+def test_add_refuses_options_that_exclude_each_other(cli: Cli, args: list[str]) -> None:
+    ran = cli("judges", "add", "--no-probe", *args, stdin='{"name": "x", "model": "m"}')
+    assert ran.code == 2 and args[-1 if args[-1].startswith("--") else 1].strip("-f") in ran.err
+
+
+def test_merge_needs_an_adapter(cli: Cli, tmp_path: Path) -> None:
+    assert cli("judges", "add", "x", "--no-probe", "--model", "m").code == 0
+    ran = cli("judges", "merge", "x", "--out", tmp_path / "out")
+    assert ran.code == 2 and "no adapter" in ran.err
+    assert not (tmp_path / "out").exists()
