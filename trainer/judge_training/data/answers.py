@@ -66,6 +66,6 @@ def document_answers(seed: int, count: int) -> Iterator[Example]:
 
 
 def _is_prose(sentence: str) -> bool:
-    """Return whether it is one sentence of 5 to 45 words: with a capital and a full stop, without code on lines."""
+    """Return whether it is one sentence of 5 to 45 words: a capital, a full stop, no code, no number of a list item."""
     number = len(sentence.split())
-    return 5 <= number <= 45 and "\n" not in sentence and re.fullmatch(r"[A-Z][^:=>|]*[.]", sentence) is not None
+    return 5 <= number <= 45 and re.fullmatch(r"[A-Z](?:(?!- )[^\n:=>|])*[^\d\n][.]", sentence) is not None

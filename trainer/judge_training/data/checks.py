@@ -7,103 +7,30 @@ the criterion alone nor the completion alone says anything about the label.
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from importlib.resources import files
 from random import Random
-from typing import Any, Literal
+from typing import Literal
 
-import yaml
-from pydantic import BaseModel, ConfigDict
-
-from rubricsvc.core.prompt import Completion, Prompt
-from rubricsvc.core.rubric import Check, Criterion
+from rubricsvc.core.prompt import Completion
+from rubricsvc.core.rubric import Criterion
 from rubricsvc.errors import InvalidError
-from trainer.judge_training.data.edits import EDITS, FIRST, LAST, added, sentences, without
+from trainer.judge_training.data.check_kinds import Kind, Question, is_clear, kinds, load_data
+from trainer.judge_training.data.edits import EDITS, added, sentences, without
 from trainer.judge_training.examples import Example, Target
-from workers.checks.registry import CHECKS, CheckResult
 
 SOURCE = "checks"
 
 _NEGATED = 0.4
 """Share of the criteria that are worded with a negation."""
 
+_SURPLUS = 4
+"""Labels 1 over labels 0 in one form, at most. Exact balance of each text would tell a label from the others."""
+
 _LONG, _SHORT = 70, 20
 """Words: criteria about a number of words are asked of texts at least or at most as long."""
-
-
-class Kind(BaseModel):
-    """A kind of check: how it is worded and how a completion is made to meet it or not."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    family: str
-    check: dict[str, dict[str, Any] | None]
-    wordings: tuple[str, ...]
-    negated: tuple[str, ...]
-    insert: tuple[str, ...] = ()
-    prepend: tuple[str, ...] = ()
-    append: tuple[str, ...] = ()
-    decoys: tuple[str, ...] = ()
-    remove: tuple[tuple[str, str], ...] = ()
-    edit: str = ""
-    fill: Literal["", "word", "both", "phrase", "first", "last", "closing", "prompt", "language"] = ""
-
-    @property
-    def stage(self) -> int:
-        """When it is edited: texts are replaced first, then sentences, structure, both ends, and the whole text."""
-        if self.edit in FIRST or self.fill == "language":
-            return 0
-        if self.insert or not (self.edit or self.prepend or self.append or self.fill):
-            return 1
-        return 4 if self.edit in LAST else 2 if self.edit else 3
-
-    def checked(self, fields: Mapping[str, str]) -> Check:
-        """Return the check with ``{name}`` replaced by the fields in its arguments."""
-        [(name, args)] = self.check.items()
-        text = json.dumps(args or {})
-        for key, value in fields.items():
-            text = text.replace(f"{{{key}}}", json.dumps(value)[1:-1])
-        return Check(name=name, args=json.loads(text))
-
-
-@cache
-def kinds() -> tuple[Kind, ...]:
-    """Return the kinds of ``checks.yaml``."""
-    return tuple(Kind.model_validate(kind) for kind in load_data("checks.yaml"))
-
-
-@cache
-def load_data(name: str) -> Any:
-    """Return the content of a YAML file beside this module."""
-    return yaml.safe_load(files(__package__).joinpath(name).read_text(encoding="utf-8"))
-
-
-def value_of(check: Check, prompt: Prompt, completion: Completion) -> float:
-    """Return the value of a registered check."""
-    registered = CHECKS[check.name]
-    result = registered.run(completion, prompt, registered.args.model_validate(check.args))
-    return result.value if isinstance(result, CheckResult) else result
-
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    """A criterion in words, with the check that decides it: ``negated`` criteria are met where the check is not."""
-
-    text: str
-    check: Check
-    negated: bool
-    family: str
-    key: str
-
-    def label(self, prompt: Prompt, completion: Completion) -> float:
-        """Return whether the completion meets the criterion, 1 or 0."""
-        value = value_of(self.check, prompt, completion)
-        return 1.0 - value if self.negated else value
 
 
 @dataclass(slots=True)
@@ -156,7 +83,7 @@ class _Maker:
         self._answers = list(answers)
         self._rng.shuffle(self._answers)
         self._next = 0
-        self._surplus = Counter[str]()  # of labels 1 over labels 0, by criterion
+        self._surplus = Counter[str]()  # of labels 1 over labels 0, by form
         self._asked = Counter[str]()  # by family
 
     def make(self) -> tuple[Example, tuple[Question, ...]] | None:
@@ -164,23 +91,25 @@ class _Maker:
         answer = self._answers[self._next % len(self._answers)]
         self._next += 1
         plans = self._plans(answer)
-        text = self._edited(answer, plans)
+        before, text = self._edited(answer, plans)
         completion = Completion(text=text)
         labelled: dict[str, tuple[Question, float]] = {}
         for plan in plans:
             question = self._question(plan, answer, text)
-            if question is None or question.text in labelled:
+            if question is None or question.text in labelled or not is_clear(plan.kind, text):
                 continue
             label = question.label(answer.prompt, completion)
             if plan.kind.fill == "language" and label != float(plan.present != plan.negated):
                 continue  # langdetect errs on short texts
-            if label in (0.0, 1.0) and abs(self._surplus[question.key] + (1 if label else -1)) <= 1:
+            if plan.kind.stage != 4 and label != question.label(answer.prompt, Completion(text=before)):
+                continue  # a greeting within JSON, a month in capitals: readers may disagree
+            if label in (0.0, 1.0) and abs(self._surplus[question.form] + (1 if label else -1)) <= _SURPLUS:
                 labelled[question.text] = question, label
         chosen = self._balanced(list(labelled.values()))
         if not chosen:
             return None
         for question, label in chosen:
-            self._surplus[question.key] += 1 if label else -1
+            self._surplus[question.form] += 1 if label else -1
             self._asked[question.family] += 1
         targets = tuple(
             Target(
@@ -208,19 +137,18 @@ class _Maker:
         every = sorted(kinds(), key=lambda kind: self._asked[kind.family] + self._rng.expovariate(0.2))
         plans: list[_Plan] = []
         whole = False
-        for kind in every[:8]:
+        for kind in every[:7]:
             negated = self._rng.random() < _NEGATED
             wording = self._rng.choice(kind.negated if negated else kind.wordings)
             if wording[-1].isalnum() and self._rng.random() < 0.5:
                 wording += "."
             fields = self._early_fields(kind, answer)
-            surplus = self._surplus[_filled(wording, fields)]
-            wanted = surplus < 0 or (surplus == 0 and self._rng.random() < 0.5)
+            wanted = self._rng.random() < 0.5 - self._surplus[f"{kind.family} {negated}"] / (2 * _SURPLUS)
             plan = _Plan(kind, wording, negated, wanted != negated, fields)
             if kind.stage in (0, 4) and plan.present and kind.edit not in ("several", "no_comma", "plain"):
                 if whole and fields.get("code") != "en":
                     continue  # one edit of the whole text at most
-                whole = fields.get("code") != "en"
+                whole = whole or fields.get("code") != "en"
             plans.append(plan)
         return plans
 
@@ -233,18 +161,25 @@ class _Maker:
             return {"code": code, "language": load_data("languages.yaml")["names"][code]}
         return {"prompt": answer.prompt.text} if kind.fill == "prompt" else {}
 
-    def _edited(self, answer: Example, plans: Sequence[_Plan]) -> str:
-        text = answer.completion.text.strip()
+    def _edited(self, answer: Example, plans: Sequence[_Plan]) -> tuple[str, str]:
+        """Return the text before the edits of the whole text, and after them."""
+        own = text = answer.completion.text.strip()
+        ordered = sorted(plans, key=lambda plan: (plan.kind.stage, plan.kind.opens, plan.present))
+        first, last = ([plan for plan in ordered if (plan.kind.stage == 4) == late] for late in (False, True))
         foreign = False
-        for plan in sorted(plans, key=lambda plan: (plan.kind.stage, plan.present)):
+        for plan in first:
             if not text.strip():
                 break
             if plan.kind.stage == 0 and plan.kind.edit != "several":
                 text = self._replaced(text, plan)
-                foreign = foreign or (plan.kind.fill == "language" and text != answer.completion.text.strip())
-            elif not foreign or (plan.kind.stage in (2, 4) and plan.kind.edit != "no_comma"):
+                foreign = foreign or (plan.kind.fill == "language" and text != own)
+            elif not foreign or plan.kind.stage == 2:
                 text = self._with(text, plan, answer) if plan.present else self._without(text, plan)
-        return text
+        before = text
+        for plan in last if text.strip() else ():
+            if not foreign or plan.kind.edit != "no_comma":
+                text = self._with(text, plan, answer) if plan.present else self._without(text, plan)
+        return before, text
 
     def _replaced(self, text: str, plan: _Plan) -> str:
         """Return a text of another length, in another language, or nothing."""
@@ -290,7 +225,7 @@ class _Maker:
         edit = EDITS[kind.edit][1] if kind.edit else None
         if edit is not None:
             text = edit(text, rng)
-        if kind.decoys and rng.random() < 0.5:
+        if kind.decoys and rng.random() < 0.4:
             text = added(text, rng.choice(kind.decoys), "anywhere", rng)
         return text
 
@@ -300,10 +235,7 @@ class _Maker:
             return None
         if plan.kind.family.startswith("count_words") and _SHORT < len(text.split()) < _LONG:
             return None
-        closed = plan.kind.fill in ("", "language", "closing", "first", "last")
-        filled = _filled(plan.wording, fields)
-        key = filled if closed else plan.wording
-        return Question(filled, plan.kind.checked(fields), plan.negated, plan.kind.family, key)
+        return Question(_filled(plan.wording, fields), plan.kind.checked(fields), plan.negated, plan.kind.family)
 
     def _late_fields(self, plan: _Plan, answer: Example, text: str) -> dict[str, str] | None:
         """Return the fields that are read from the edited text, or from another one."""

@@ -21,9 +21,13 @@ def sentences(text: str) -> list[str]:
 def added(text: str, sentence: str, place: Place, rng: Random) -> str:
     """Return the text with a sentence added; its own leading or trailing line breaks are kept."""
     if place == "end":
-        return text.rstrip() + (sentence if sentence[0].isspace() else f" {sentence}")
+        between = "\n\n" if re.search(r"(?m)^(?:\||```)[^\n]*\s*\Z", text) else " "
+        return text.rstrip() + (
+            sentence if sentence[0].isspace() and between == " " else between + sentence.lstrip(" ")
+        )
     if place == "start":
-        return sentence + ("" if sentence[-1].isspace() else " ") + text.lstrip()
+        between = "\n\n" if re.match(r"[#|`]|[-*+] |\d+[.)] ", text) else " "
+        return sentence + ("" if sentence[-1].isspace() else between) + text.lstrip()
     if sentence[0].isspace() or sentence[-1].isspace():
         return added(text, sentence, "end" if sentence[0].isspace() else "start", rng)
     parts = sentences(text)
@@ -148,7 +152,9 @@ def half_quote(text: str, rng: Random) -> str:
 def as_json(text: str, rng: Random) -> str:
     """Return a JSON object with the text in it."""
     key = rng.choice(("answer", "text", "summary", "note", "message"))
-    data = rng.choice(({key: text}, {key: sentences(text)}, {"topic": "general", key: text}, {"ok": True, key: text}))
+    data = rng.choice(
+        ({key: text}, {key: text, "language": "en"}, {"topic": "general", key: text}, {"ok": True, key: text})
+    )
     return json.dumps(data, ensure_ascii=False, indent=rng.choice((None, None, 2)))
 
 

@@ -29,7 +29,7 @@ _FORM = ("checks", "damaged")
 _NEGATED = re.compile(
     r"\b(?:not|no|never|nothing|nowhere|neither|without|off topic|another|different|else|irrelevant|miss(?:es|ing)?"
     r"|ignores?|omits?|lacks?|leaves? out|avoids?|fails?|contradicts?|false|wrong|incorrect|denies|opposite|contrary"
-    r"|filler|middle of)\b",
+    r"|filler|middle of|harmless|safe|polite|respectful|free (?:of|from)|concise|brief|short)\b",
     re.IGNORECASE,
 )
 """A criterion with one of these words may hold of a completion that says nothing."""
@@ -40,6 +40,9 @@ _ABSENT = re.compile(
     re.IGNORECASE,
 )
 """A criterion of this form certainly holds of it."""
+
+_TRUTH = re.compile(r"\b(?:true|truthful(?:ly)?|honest(?:ly)?|accurate|correct|factual(?:ly)?)\b", re.IGNORECASE)
+"""People who label truth count a refusal as true, so that it is not asked about."""
 
 _ALONE = {
     "key": 4, "one_word": 3, "empty": 1, "prompt_echo": 2, "criterion_echo": 3, "praise": 2, "fluff": 2, "refusal": 2,
@@ -96,6 +99,8 @@ def _worthless(target: Target) -> Target | None:
 def _alone(example: Example, rng: Random) -> Example:
     [kind] = rng.choices(list(_ALONE), list(_ALONE.values()))
     targets = [target for target in map(_worthless, example.targets) if target is not None]
+    if kind == "refusal" and any(_TRUTH.search(target.criterion.text) for target in targets):
+        kind = "key"
     targets = rng.sample(targets, min(len(targets), _MAX_TARGETS))
     text = _text(kind, example, rng.choice(targets), rng)
     return _example(example, text, targets, kind)
@@ -110,7 +115,7 @@ def _text(kind: str, example: Example, target: Target, rng: Random) -> str:
         case "criterion_echo":
             return _echo(target, rng)
         case "injection":
-            inside = rng.choice(("", "", "fluff", "words", "refusals"))
+            inside = rng.choice(("", "", "fluff", "words", "keys"))
             return _filled(rng.choice(texts()["injections"]), rng.choice(texts()[inside]) if inside else "").strip()
     name = {"key": "keys", "one_word": "words", "refusal": "refusals"}.get(kind, kind)
     return rng.choice(texts()[name])
