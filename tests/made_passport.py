@@ -79,6 +79,7 @@ def made_passport() -> Passport:
             _table("statements, unseen documents", (0.5, 0.55, 0.97, 0.6, 0.5, 0.5, 0.52, 0.985), target=0.95),
             _table("contraries in the same words", (0.5, 0.5, 0.52, 0.49, 0.51, 0.5, 0.5, 0.83), target=0.8),
             _table("swapped answers", (0.5, 0.52, 0.94, 0.58, 0.5, 0.5, 0.64, 0.975), target=0.97),
+            _parts_only("by variant"),
             _table("a set of taste", (0.5, 0.56, 0.5, 0.48, 0.47, 0.5, 0.47, 0.46), n=99),
         ),
         ingredients=(
@@ -135,6 +136,14 @@ def _table(
             for scorer, value in zip(SCORERS, values, strict=True)
         ]
     return Table(name=name, description="Made up.", target=target, rows=tuple(rows))
+
+
+def _parts_only(name: str) -> Table:
+    rows = [_row(scorer, 0.5 + 0.1 * part, 500, f"variant {part}") for part in range(4) for scorer in SCORERS]
+    one_class = [
+        Row(scorer=s, part="one class", n=80, positives=80, figures={"accuracy": _figure(0.9)}) for s in SCORERS
+    ]
+    return Table(name=name, description="Made up, by how the case was made.", rows=(*rows, *one_class))
 
 
 def _row(scorer: str, value: float, n: int, part: str = "") -> Row:

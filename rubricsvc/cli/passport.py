@@ -11,7 +11,7 @@ from rubricsvc.cli import output
 from rubricsvc.cli.agreement import JudgeRef
 from rubricsvc.cli.db import database
 from rubricsvc.cli.output import Json, estimate_cells, number, print_data, print_json, print_table
-from rubricsvc.core.passport import UNTRAINED, Passport, Table
+from rubricsvc.core.passport import Passport, Table
 from rubricsvc.errors import InvalidError
 from rubricsvc.store import judges
 
@@ -49,7 +49,7 @@ def figure_texts(value: Passport) -> dict[str, Any]:
     """Return the main figures of a passport, and what the judge must not be used for, as fields of a record."""
     return {
         "trained_on": [source.name for source in value.data if not source.absent],
-        "figures": "; ".join(map(_text, value.tables[:MAX_SHOWN])),
+        "figures": "; ".join(map(_text, [table for table in value.tables if table.whole][:MAX_SHOWN])),
         "not_for": " ".join(value.not_for),
     }
 
@@ -62,10 +62,13 @@ def _text(table: Table) -> str:
 
 def _print(value: Passport) -> None:
     """Print the figures, the ingredients, the data, and on what the judge must not be used."""
-    columns = ("test set", "measure", "n", "trained", "95%", "untrained", "best baseline", "", "target")
-    print_table(columns, map(_cells, value.tables))
+    columns = ("measure", "n", "trained", "95%", "untrained", "best baseline", "", "target")
+    whole = [table for table in value.tables if table.whole]
+    for heading, tables in [("test set", whole), *((table.name, table.parts) for table in value.tables)]:
+        if tables:
+            print_table((heading, *columns), map(_cells, tables))
+            print_data("")
     if value.ingredients:
-        print_data("")
         rows = [
             [
                 one.left_out,
@@ -78,7 +81,7 @@ def _print(value: Passport) -> None:
             for one in value.ingredients
         ]
         print_table(("left out", "test set", "measure", "all data", "without", "gain"), rows)
-    print_data("")
+        print_data("")
     counts = ("examples", "targets", "preferences", "duplicates", "contradictions")
     sources = [
         [one.name, *(getattr(one, name) for name in counts), number(one.share), one.license, one.absent]
@@ -91,8 +94,7 @@ def _print(value: Passport) -> None:
 
 
 def _cells(table: Table) -> list[Any]:
-    trained, best = table.trained, table.best_baseline
-    untrained = next((row for row in table.whole if row.scorer == UNTRAINED), None)
+    trained, untrained, best = table.trained, table.untrained, table.best_baseline
     figures = [row and row[table.measure] for row in (trained, untrained, best)]
     return [
         table.name,

@@ -52,9 +52,9 @@ class Row(Value):
 
 
 class Table(Value):
-    """The figures of baselines, the untrained and the trained judge on one test set."""
+    """The figures of baselines, the untrained and the trained judge on one test set, or on its parts only."""
 
-    name: Title = Field(description="Name of the test set.")
+    name: Text = Field(min_length=1, description="Name of the test set.")
     description: Text = Field(default="", description="What is in the test set, and what of it was not trained on.")
     measure: Measure = Field(default="auroc", description="Measure that sums the table up.")
     target: float | None = Field(default=None, description="What the judge was meant to reach in this measure.")
@@ -68,7 +68,21 @@ class Table(Value):
     @property
     def trained(self) -> Row | None:
         """The row of the judge on the whole set."""
-        return next((row for row in self.whole if row.scorer == TRAINED), None)
+        return self._row_of(TRAINED)
+
+    @property
+    def untrained(self) -> Row | None:
+        """The row of the judge's base on the whole set."""
+        return self._row_of(UNTRAINED)
+
+    @property
+    def parts(self) -> list[Table]:
+        """The parts of the set, each as a table of its own."""
+        rows: dict[str, list[Row]] = {}
+        for row in self.rows:
+            if row.part:
+                rows.setdefault(row.part, []).append(row.model_copy(update={"part": ""}))
+        return [Table(name=name, measure=self.measure, rows=tuple(ones)) for name, ones in rows.items()]
 
     @property
     def best_baseline(self) -> Row | None:
@@ -80,6 +94,9 @@ class Table(Value):
             if row.scorer not in (TRAINED, UNTRAINED) and (value := row[self.measure].value) is not None
         ]
         return max(values, key=lambda one: one[0])[1] if values else None
+
+    def _row_of(self, scorer: str) -> Row | None:
+        return next((row for row in self.whole if row.scorer == scorer), None)
 
 
 class BaseWeights(Value):

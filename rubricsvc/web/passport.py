@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 
 from pydantic import JsonValue
 
@@ -20,7 +19,6 @@ from rubricsvc.core.passport import (
     Figure,
     Measure,
     Passport,
-    Row,
     Table,
 )
 from rubricsvc.web.pages import render
@@ -39,7 +37,7 @@ MAX_CARDS = 4
 OPEN_TABLES = 3
 """Up to so many test sets, the figures of every baseline are shown without a click."""
 MAX_PARTS = 60
-"""Parts of a test set that are listed."""
+"""Parts of a test set that are listed, and lines of an overview."""
 
 
 @dataclass(frozen=True)
@@ -68,39 +66,38 @@ class Axis:
 
 @dataclass(frozen=True)
 class Forest:
-    """The figures of every scorer on one test set, on one axis, and those of its parts."""
+    """The figures of every scorer on one test set or one part of it, on one axis."""
 
     table: Table
     axis: Axis
-    parts: Sequence[Part]
+
+    @classmethod
+    def of(cls, table: Table) -> Forest:
+        """Return the figures of a test set on their axis."""
+        return cls(table, Axis.of(_numbers(table)))
 
     @property
     def target_reached(self) -> bool | None:
         """Whether the judge reached the target; None without a target or a figure."""
-        trained = self.table.trained
-        value = trained[self.table.measure].value if trained else None
+        value = self.table.trained[self.table.measure].value if self.table.trained else None
         if value is None or self.table.target is None:
             return None
         return value <= self.table.target if self.table.measure in LESS_IS_BETTER else value >= self.table.target
 
 
 @dataclass(frozen=True)
-class Part:
-    """A part of a test set: the judge's row, its base's, and the best baseline's."""
-
-    name: str
-    trained: Row
-    untrained: Row | None
-    baseline: Row | None
-
-
-@dataclass(frozen=True)
 class Overview:
-    """The test sets with one measure, on one axis."""
+    """The judge beside its base and the best baseline on several test sets, or on the parts of one, on one axis."""
 
     measure: Measure
-    axis: Axis
     forests: Sequence[Forest]
+    name: str = ""
+    description: str = ""
+
+    @property
+    def axis(self) -> Axis:
+        """The axis of all."""
+        return Axis.of(number for one in self.forests for number in _numbers(one.table))
 
     @property
     def chance(self) -> float | None:
@@ -118,12 +115,12 @@ class SuiteView:
 
 def render_passport(judge: Judge, passport: Passport) -> str:
     """Return the page of a passport as HTML. Texts are escaped, and the page loads nothing."""
-    forests = [forest(table) for table in passport.tables]
+    forests = [Forest.of(table) for table in passport.tables if table.whole]
     return render(
         "passport.html.j2",
         judge=judge,
         passport=passport,
-        overviews=[overview(measure, list(ones)) for measure, ones in _by_measure(forests)],
+        overviews=overviews(passport.tables),
         forests=forests,
         suites=suites(passport),
         unit=Axis(0.0, 1.0),
@@ -141,21 +138,18 @@ def render_passport(judge: Judge, passport: Passport) -> str:
     )
 
 
-def forest(table: Table) -> Forest:
-    """Return the figures of a test set on their axis."""
-    names = dict.fromkeys(row.part for row in table.rows if row.part)
-    parts = []
-    for name in names:
-        rows = tuple(row.model_copy(update={"part": ""}) for row in table.rows if row.part == name)
-        part = table.model_copy(update={"rows": rows})
-        if part.trained is not None:
-            parts.append(Part(name, part.trained, _untrained(part), part.best_baseline))
-    return Forest(table, Axis.of(_numbers(table)), parts)
-
-
-def overview(measure: Measure, forests: Sequence[Forest]) -> Overview:
-    """Return the test sets with one measure on one axis."""
-    return Overview(measure, Axis.of(number for one in forests for number in _numbers(one.table)), forests)
+def overviews(tables: Sequence[Table]) -> list[Overview]:
+    """Return an overview of the test sets for each measure, then one of each set that has figures of its parts only."""
+    by_measure: dict[Measure, list[Forest]] = {}
+    for table in tables:
+        if table.whole:
+            by_measure.setdefault(table.measure, []).append(Forest.of(table))
+    found = [Overview(measure, forests) for measure, forests in by_measure.items()]
+    for table in tables:
+        if not table.whole and table.rows:
+            parts = [Forest.of(part) for part in table.parts]
+            found.append(Overview(table.measure, parts, table.name, table.description))
+    return found
 
 
 def suites(passport: Passport) -> list[SuiteView]:
@@ -180,15 +174,6 @@ def option_text(value: JsonValue) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{name} {option_text(one)}" for name, one in value.items())
     return f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def _by_measure(forests: Sequence[Forest]) -> Iterable[tuple[Measure, Iterable[Forest]]]:
-    order = {measure: place for place, measure in enumerate(dict.fromkeys(one.table.measure for one in forests))}
-    return groupby(sorted(forests, key=lambda one: order[one.table.measure]), key=lambda one: one.table.measure)
-
-
-def _untrained(table: Table) -> Row | None:
-    return next((row for row in table.whole if row.scorer == UNTRAINED), None)
 
 
 def _numbers(table: Table) -> list[float | None]:

@@ -66,6 +66,8 @@ def test_table_finds_the_judge_and_the_best_baseline_of_the_whole_set() -> None:
     table = Table(name="t", rows=(*rows, row("length", 0.99, "part"), row("trained", 0.1, "part")))
     assert table.trained == row("trained", 0.9) and table.best_baseline == row("overlap", 0.7)
     assert table.model_copy(update={"measure": "brier"}).best_baseline == row("length", 0.6)
+    (part,) = table.parts
+    assert (part.name, part.whole) == ("part", [row("length", 0.99), row("trained", 0.1)])
     empty = Table(name="t", rows=())
     assert empty.trained is None and empty.best_baseline is None
 

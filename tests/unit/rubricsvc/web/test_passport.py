@@ -9,7 +9,7 @@ import pytest
 from rubricsvc.core.audit import Audit, Rate, SuiteResult
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.passport import Passport, Table
-from rubricsvc.web.passport import MAX_CARDS, Axis, duration, forest, option_text, render_passport
+from rubricsvc.web.passport import MAX_CARDS, Axis, Forest, duration, option_text, overviews, render_passport
 from tests.made_passport import made_passport
 from tests.unit.rubricsvc.web.test_jobs import Page
 
@@ -38,7 +38,7 @@ def test_render_passport_shows_every_part() -> None:
         "0.0071",
         "1,234 steps",
     ]
-    assert [text for text in texts if text not in page.text] == []
+    assert [text for text in texts if text.casefold() not in page.text.casefold()] == []
 
 
 def test_render_passport_loads_nothing_and_runs_nothing() -> None:
@@ -94,7 +94,18 @@ def test_axis_is_in_whole_tenths_around_the_numbers() -> None:
 )
 def test_forest_compares_the_judge_with_the_target(measure: str, target: float | None, reached: bool | None) -> None:
     table = made_passport().tables[0].model_copy(update={"measure": measure, "target": target})
-    assert forest(table).target_reached is reached
+    assert Forest.of(table).target_reached is reached
+
+
+def test_overviews_have_sets_by_measure_and_parts_by_themselves() -> None:
+    tables = made_passport().tables
+    brier = tables[0].model_copy(update={"measure": "brier"})
+    found = overviews([*tables, brier])
+    assert [(one.name, one.measure, len(one.forests)) for one in found] == [
+        ("", "auroc", len(tables) - 1),
+        ("", "brier", 1),
+        ("by variant", "auroc", 5),
+    ]
 
 
 def test_duration_and_options_are_texts() -> None:
