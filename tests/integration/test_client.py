@@ -24,9 +24,10 @@ from rubricsvc.errors import (
 )
 from rubricsvc.schemas import StoredJob
 from rubricsvc.settings import Settings
-from rubricsvc.store import keys, outbox
+from rubricsvc.store import judges, keys, outbox
 from rubricsvc.store.session import Database
 from tests.instant_engine import InstantEngine, agreeable
+from tests.made_passport import made_passport
 from tests.service_process import running
 from workers import engines
 from workers.engines.base import Failure, Question, Reply
@@ -72,6 +73,15 @@ def worker(
     yield answers
     for thread in threads:
         thread.join()
+
+
+def test_client_reads_the_passport_of_a_judge(client: Client, db: Database) -> None:
+    judge = client.judges.add(Judge(name="trained/one", engine="instant", model="m"))
+    with pytest.raises(NotFoundError):
+        client.judges.passport("trained/one")
+    with db.write() as session:
+        judges.set_passport(session, judge.id, made_passport())
+    assert client.judges.passport("trained/one") == client.judges.passport(judge.id) == made_passport()
 
 
 def test_client_methods_round_trip(client: Client) -> None:
