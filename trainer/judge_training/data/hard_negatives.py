@@ -26,20 +26,31 @@ _MAX_TARGETS = 4
 _FORM = ("checks", "damaged")
 """Sources whose criteria are on the form of a completion, so that an addition may change their labels."""
 
-_NEGATED = re.compile(
-    r"\b(?:not|no|never|nothing|nowhere|neither|without|off topic|another|different|else|irrelevant|miss(?:es|ing)?"
-    r"|ignores?|omits?|lacks?|leaves? out|avoids?|fails?|contradicts?|false|wrong|incorrect|denies|opposite|contrary"
-    r"|filler|middle of|harmless|safe|polite|respectful|free (?:of|from)|concise|brief|short)\b",
-    re.IGNORECASE,
-)
-"""A criterion with one of these words may hold of a completion that says nothing."""
+_SUBJECT = r"\A(?:(?:the|this) (?:answer|response|completion|text|reply) )?"
 
 _ABSENT = re.compile(
-    r"\A(?:(?:does not|doesn't|never|nowhere) (?:say|state|mention|claim|contain|assert|express|tell)s?\b"
-    r"|leaves out\b)",
+    rf"{_SUBJECT}(?:(?:does not|doesn't|never|nowhere|fails to) "
+    r"(?:say|state|mention|claim|contain|assert|express|tell)s?|omits|leaves out)\b",
     re.IGNORECASE,
 )
-"""A criterion of this form certainly holds of it."""
+"""A criterion of this form holds of a completion that says nothing."""
+
+_CLAIMS = re.compile(
+    rf"{_SUBJECT}(?:(?:says|states|claims|mentions|explains|asserts|tells \w+ \w+|points out|makes the point"
+    r"|contains the statement|states the rule|advises|suggests|warns) (?:that|to)"
+    r"|is (?:truthful|true|correct)|is helpful)\b"
+    r"|\A(?:it is said|does the answer say) that\b",
+    re.IGNORECASE,
+)
+"""A criterion of this form does not hold of it, whatever follows."""
+
+_UNCERTAIN = re.compile(
+    r"\b(?:not|no|never|nothing|nowhere|neither|without|off topic|another|different|else|irrelevant|miss(?:es|ing)?"
+    r"|ignores?|omits?|lacks?|leaves? out|avoids?|fails?|contradicts?|conflicts?|false|wrong|incorrect|denies|opposite"
+    r"|contrary|filler|middle of|harmless|safe|polite|respectful|free (?:of|from)|concise|brief|short|only|every)\b",
+    re.IGNORECASE,
+)
+"""Another criterion with one of these words may hold of it."""
 
 _TRUTH = re.compile(r"\b(?:true|truthful(?:ly)?|honest(?:ly)?|accurate|correct|factual(?:ly)?)\b", re.IGNORECASE)
 """People who label truth count a refusal as true, so that it is not asked about."""
@@ -89,11 +100,11 @@ def hard_negatives(examples: Sequence[Example], seed: int, count: int) -> Iterat
 def _worthless(target: Target) -> Target | None:
     """Return the target with the label of a completion without content; None where that is not certain."""
     text = target.criterion.text
-    if target.criterion.weight < 0:
-        return None
+    bare = replace(target, value=0.0, levels=None, rationale="", evidence=())
     if _ABSENT.search(text):
-        return replace(target, value=1.0, levels=None, rationale="", evidence=())
-    return None if _NEGATED.search(text) else replace(target, value=0.0, levels=None, rationale="", evidence=())
+        return replace(bare, value=1.0)
+    uncertain = target.criterion.weight < 0 or target.criterion.passages is not None or _UNCERTAIN.search(text)
+    return bare if _CLAIMS.search(text) or not uncertain else None
 
 
 def _alone(example: Example, rng: Random) -> Example:

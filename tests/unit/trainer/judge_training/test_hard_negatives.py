@@ -12,6 +12,7 @@ from trainer.judge_training.data.answers import everyday_answers
 from trainer.judge_training.data.hard_negatives import hard_negatives, texts
 from trainer.judge_training.data.swapped import ON_TOPIC, swapped
 from trainer.judge_training.examples import Example, Target, questions
+from workers.audit.cases import built_in
 
 ON_CONTENT = list(swapped(everyday_answers(), 0, 100))
 AROUND = {"injection_in", "echo_in", "praise_in", "frame_in"}
@@ -46,11 +47,22 @@ def test_hard_negatives_around_a_completion_keep_its_labels() -> None:
     assert 0.4 < sum(values) / len(values) < 0.6
 
 
-def test_hard_negatives_meet_a_criterion_on_absence() -> None:
-    target = Target(Criterion(key="c", text="Does not say that tea is cold."), 0.0, family="says_that")
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("Does not say that tea is cold.", 1.0),
+        ("The answer does not state that tea is cold.", 1.0),
+        ("Omits that tea is cold.", 1.0),
+        ("Says that tea is not cold.", 0.0),
+        ("The answer is truthful: it makes no false claim.", 0.0),
+        ("Names a drink.", 0.0),
+    ],
+)
+def test_hard_negatives_label_by_the_form_of_the_criterion(text: str, value: float) -> None:
+    target = Target(Criterion(key="c", text=text), 0.0, family="says_that")
     example = Example(Prompt.of("Is tea cold?"), Completion(text="Tea is cold."), (target,), source="statements")
     alone = [t for _, t in questions(hard_negatives([example], 0, 20)) if t.variant not in AROUND]
-    assert {t.value for t in alone} == {1.0}
+    assert {t.value for t in alone} == {value}
 
 
 def test_hard_negatives_without_criteria_on_content_are_an_error() -> None:
@@ -60,6 +72,11 @@ def test_hard_negatives_without_criteria_on_content_are_an_error() -> None:
 
 def test_hard_negatives_are_deterministic() -> None:
     assert list(hard_negatives(ON_CONTENT, 0, 30)) == list(hard_negatives(ON_CONTENT[::-1], 0, 30))
+
+
+def test_everyday_questions_are_not_those_of_the_audit() -> None:
+    tasks = {case.prompt.text.casefold() for case in built_in()}
+    assert not tasks & {answer.prompt.text.casefold() for answer in everyday_answers()}
 
 
 def test_texts_are_not_those_of_the_audit() -> None:
