@@ -1,46 +1,23 @@
-"""Completions to make criteria about: everyday questions with good answers, and sentences of CPython's documents."""
+"""Completions to make criteria about: everyday answers, and sentences of CPython's documents."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from functools import cache
-from importlib.resources import files
 from random import Random
 
 from rubricsvc.core.prompt import Completion, Prompt
 from trainer.environments.documents import passages, python_reference
 from trainer.judge_training.data.edits import sentences
+from trainer.judge_training.data.everyday import everyday_answers
 from trainer.judge_training.examples import Example
+
+__all__ = ["document_answers", "everyday_answers"]
 
 _REQUESTS = (
     "What does Python's documentation say about {title}?", "Tell me about {title} in Python.", "Explain {title}.",
     "Write some lines on {title} in Python's language reference.", "What is to be known about {title}?",
 )  # fmt: skip
-
-
-def everyday_answers() -> list[Example]:
-    """Return common questions with good answers, without targets."""
-    return [
-        Example(Prompt.of(question), Completion(text=answer), (), source="everyday", origin="constructed")
-        for question, answer, _ in _pairs()
-    ]
-
-
-@cache
-def _pairs() -> tuple[tuple[str, str, str], ...]:
-    """Return (question, answer, topic) of ``everyday.txt``: headings, and questions each followed by its answer."""
-    lines = files(__package__).joinpath("everyday.txt").read_text(encoding="utf-8").splitlines()
-    pairs, topic, question = [], "", ""
-    for line in filter(None, lines):
-        if line.startswith("# "):
-            topic = line[2:]
-        elif question:
-            pairs.append((question, line, topic))
-            question = ""
-        else:
-            question = line
-    return tuple(pairs)
 
 
 def document_answers(seed: int, count: int) -> Iterator[Example]:

@@ -48,7 +48,7 @@ CONCISE = Wordings(
     ),
 )  # fmt: skip
 
-_FILLER = (
+FILLER = (
     "It is important to keep in mind that this is a topic worth considering.",
     "There is a lot that could be said about this.",
     "As is so often the case, things are not always as simple as they seem.",
@@ -80,6 +80,7 @@ _FILLER = (
     "Now that we have covered this, we have covered it.",
     "Everyone will agree that opinions differ on this.",
 )
+"""Sentences that say nothing."""
 
 _DANGLING = (
     "a an and as at because between by for from if in into is of on or that the their this to when which with your"
@@ -155,7 +156,7 @@ def _padded(text: str, rng: Random) -> str:
     parts = sentences(text)
     if len(parts) > 1 and rng.random() < 0.6:
         parts = parts[: rng.randint(1, len(parts) - 1)]
-    for filler in rng.sample(_FILLER, rng.randint(2, 4)):
+    for filler in rng.sample(FILLER, rng.randint(2, 4)):
         parts.insert(rng.randint(0, len(parts)), filler)
     return " ".join(parts)
 

@@ -6,9 +6,10 @@ import pytest
 
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.errors import InvalidError
-from trainer.judge_training.data.answers import document_answers, everyday_answers
+from trainer.judge_training.data.answers import document_answers
 from trainer.judge_training.data.check_kinds import Kind, Question, kinds
 from trainer.judge_training.data.checks import checked_questions, checks_in_words
+from trainer.judge_training.data.everyday import everyday_answers
 from trainer.judge_training.examples import Example
 from workers import checks
 

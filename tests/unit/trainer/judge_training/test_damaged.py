@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from statistics import mean
 
-from trainer.judge_training.data.answers import everyday_answers
 from trainer.judge_training.data.damaged import COMPLETE, CONCISE, READABLE, damaged
+from trainer.judge_training.data.everyday import everyday_answers
 from trainer.judge_training.examples import questions
 
 WORDINGS = (COMPLETE, READABLE, CONCISE)

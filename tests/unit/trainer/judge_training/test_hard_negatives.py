@@ -8,7 +8,7 @@ import yaml
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion
 from rubricsvc.errors import InvalidError
-from trainer.judge_training.data.answers import everyday_answers
+from trainer.judge_training.data.everyday import everyday_answers
 from trainer.judge_training.data.hard_negatives import hard_negatives, texts
 from trainer.judge_training.data.swapped import ON_TOPIC, swapped
 from trainer.judge_training.examples import Example, Target, questions

@@ -5,7 +5,7 @@ from statistics import mean
 import pytest
 
 from rubricsvc.errors import InvalidError
-from trainer.judge_training.data.answers import everyday_answers
+from trainer.judge_training.data.everyday import everyday_answers
 from trainer.judge_training.data.overlap import overlap
 from trainer.judge_training.data.swapped import ON_TOPIC, swapped
 from trainer.judge_training.examples import Example, questions
