@@ -20,8 +20,9 @@ import re
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
+from pydantic import BaseModel
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
@@ -30,7 +31,6 @@ from rubricsvc.errors import ConflictError, InvalidError, NotFoundError, Unavail
 from trainer.config import TrainConfig
 from trainer.files import replace_text, sync
 from trainer.optim import MasterAdamW
-from trainer.policy import Policy
 from trainer.rewards import Task
 
 log = logging.getLogger(__name__)
@@ -58,6 +58,25 @@ Identity = dict[str, Any]
 """The settings that a resumed run must share, by dotted name, and the digest of its tasks."""
 
 
+class Savable(Protocol):
+    """What a checkpoint keeps beside the optimiser's state."""
+
+    def save(self, folder: Path) -> None:
+        """Write it to ``folder``."""
+
+
+class CheckpointConfig(Protocol):
+    """The settings of checkpoints."""
+
+    @property
+    def out(self) -> Path | None:
+        """Folder of the run."""
+
+    @property
+    def keep_checkpoints(self) -> int:
+        """How many checkpoints are kept."""
+
+
 def identity(config: TrainConfig, tasks: Sequence[Task], std_floor: float) -> Identity:
     """Return what must be the same for a run to be resumed.
 
@@ -73,12 +92,12 @@ def identity(config: TrainConfig, tasks: Sequence[Task], std_floor: float) -> Id
     }
 
 
-def write_config(config: TrainConfig, record: Mapping[str, Any]) -> None:
+def write_config(out: Path | None, config: BaseModel, record: Mapping[str, Any]) -> None:
     """Write the configuration and ``record`` (plain data) to ``config.json``, where the run has a folder."""
-    if config.out is not None:
-        config.out.mkdir(parents=True, exist_ok=True)
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)
         content = config.model_dump(mode="json") | dict(record)
-        replace_text(config.out / "config.json", json.dumps(content, indent=2, ensure_ascii=False))
+        replace_text(out / "config.json", json.dumps(content, indent=2, ensure_ascii=False))
 
 
 def steps(out: Path) -> list[int]:
@@ -118,7 +137,7 @@ def folder(out: Path, step: int) -> Path:
     return out / "checkpoints" / f"step-{step:06d}"
 
 
-def save(config: TrainConfig, step: int, policy: Policy, optimizer: MasterAdamW, identity: Identity) -> None:
+def save(config: CheckpointConfig, step: int, model: Savable, optimizer: MasterAdamW, identity: Identity) -> None:
     """Save the state after ``step`` steps, and keep the newest ``keep_checkpoints``. Without ``out`` do nothing.
 
     Raises:
@@ -132,7 +151,7 @@ def save(config: TrainConfig, step: int, policy: Policy, optimizer: MasterAdamW,
         shutil.rmtree(unfinished)
     try:
         part.mkdir(parents=True)
-        policy.save(part / "model")
+        model.save(part / "model")
         save_file(optimizer.state(), part / "optimizer.safetensors")
         state = {"step": step, "identity": identity}
         (part / "state.json").write_text(json.dumps(state, indent=2), encoding="utf-8")
@@ -149,7 +168,7 @@ def save(config: TrainConfig, step: int, policy: Policy, optimizer: MasterAdamW,
         shutil.rmtree(folder(config.out, old))
 
 
-def resume(config: TrainConfig, optimizer: MasterAdamW, identity: Identity) -> int:
+def resume(config: CheckpointConfig, optimizer: MasterAdamW, identity: Identity) -> int:
     """Restore optimiser and policy from the newest intact checkpoint, and return the number of steps done.
 
     A damaged checkpoint is named in a warning and renamed, so that it does not count as one of ``keep_checkpoints``. A

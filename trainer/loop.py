@@ -81,7 +81,7 @@ def train(
     optimizer = MasterAdamW(policy.model, config.optim)
     state = TrainState(policy, reference, optimizer, config, floor)
     done = checkpoint.resume(config, optimizer, identity) if resume else 0
-    checkpoint.write_config(config, {**constants, "judge_repeatability": measured, **(record or {})})
+    checkpoint.write_config(config.out, config, {**constants, "judge_repeatability": measured, **(record or {})})
     history = History(config.out, done)
     first = saved = done
     try:

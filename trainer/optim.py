@@ -10,18 +10,38 @@ from __future__ import annotations
 
 import math
 from functools import partial
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
 
 from rubricsvc.errors import InvalidError
-from trainer.config import OptimConfig
+
+
+class AdamWConfig(Protocol):
+    """The settings of the optimiser."""
+
+    @property
+    def lr(self) -> float:
+        """Learning rate."""
+
+    @property
+    def warmup_steps(self) -> int:
+        """Steps of the linear rise to it."""
+
+    @property
+    def weight_decay(self) -> float:
+        """Decoupled weight decay."""
+
+    @property
+    def grad_clip(self) -> float:
+        """Maximum norm of the gradient."""
 
 
 class MasterAdamW:
     """AdamW on float32 copies of a model's weights. Gradients are accumulated as they arise; ``step`` applies them."""
 
-    def __init__(self, model: nn.Module, config: OptimConfig) -> None:
+    def __init__(self, model: nn.Module, config: AdamWConfig) -> None:
         self._config = config
         self.updates = 0  # started, not finished: one that was interrupted counts
         named = {name: param for name, param in model.named_parameters() if param.requires_grad}
