@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError
 
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.validation_messages import field_messages
 from rubricsvc.errors import InvalidError, NotFoundError
+
+
+Config = TypeVar("Config", bound="ConfigSection")
 
 
 class ConfigSection(BaseModel):
@@ -124,19 +128,7 @@ def load_config(path: Path) -> RunConfig:
         NotFoundError: there is no such file.
         InvalidError: it is not TOML, or fields are unknown, missing or out of range; the message names all of them.
     """
-    try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise NotFoundError(f"cannot read {path}: {error.strerror}", path=str(path)) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InvalidError(f"{path} is not TOML: {error}", path=str(path)) from error
-    data.setdefault("out", str(Path("runs", path.stem)))
-    try:
-        config = RunConfig.model_validate(data)
-    except ValidationError as error:
-        messages = field_messages(error, model=RunConfig, data=data)
-        lines = "\n".join(f"  {'.'.join(map(str, one.path))}: {one.message}" for one in messages)
-        raise InvalidError(f"{path} is not a training configuration:\n{lines}", path=str(path)) from error
+    config = read_toml(path, RunConfig, {"out": str(Path("runs", path.stem))})
     folder = path.parent
     changes: dict[str, Any] = {
         "out": folder / config.out,
@@ -145,3 +137,24 @@ def load_config(path: Path) -> RunConfig:
     if config.policy.model != "embedded" and (folder / config.policy.model).is_dir():
         changes["policy"] = config.policy.model_copy(update={"model": str(folder / config.policy.model)})
     return config.model_copy(update=changes)
+
+
+def read_toml(path: Path, model: type[Config], defaults: Mapping[str, Any]) -> Config:
+    """Return the values of a TOML file; ``defaults`` are those of fields that it leaves out.
+
+    Raises:
+        NotFoundError: there is no such file.
+        InvalidError: it is not TOML, or fields are unknown, missing or out of range; the message names all of them.
+    """
+    try:
+        data = dict(defaults) | tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise NotFoundError(f"cannot read {path}: {error.strerror}", path=str(path)) from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InvalidError(f"{path} is not TOML: {error}", path=str(path)) from error
+    try:
+        return model.model_validate(data)
+    except ValidationError as error:
+        messages = field_messages(error, model=model, data=data)
+        lines = "\n".join(f"  {'.'.join(map(str, one.path))}: {one.message}" for one in messages)
+        raise InvalidError(f"{path} is not a training configuration:\n{lines}", path=str(path)) from error

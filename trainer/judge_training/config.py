@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from rubricsvc.core.judge import Judge
-from trainer.config import ConfigSection
+from trainer.config import ConfigSection, read_toml
 
 
 class LoraConfig(ConfigSection):
@@ -53,3 +53,87 @@ class SplitConfig(ConfigSection):
     held_out: tuple[str, ...] = ()
     test: float = Field(default=0.1, gt=0.0, lt=1.0)
     validation: float = Field(default=0.05, gt=0.0, lt=1.0)
+
+
+class _Ingredient(ConfigSection):
+    """One ingredient of the mixture: ``weight`` is its share of the completions; ``license`` goes into the passport."""
+
+    name: str = Field(min_length=1)
+    weight: float = Field(default=1.0, ge=0.0)
+    license: str = ""
+
+
+class FileData(_Ingredient):
+    """A file of completions with labels, in any format of docs/formats.md. ``path`` is relative to the configuration.
+
+    With ``optional``, a file that is absent is left out, and the passport says so.
+    """
+
+    kind: Literal["file"]
+    path: Path
+    format: str | None = None
+    optional: bool = False
+
+
+class LabelData(_Ingredient):
+    """People's labels in the database: of all rubrics, jobs and people, or of those that are named."""
+
+    kind: Literal["labels"]
+    rubric: str | None = None
+    job: int | None = None
+    annotators: tuple[str, ...] = ()
+
+
+class VerdictData(_Ingredient):
+    """Stored verdicts of another judge; of a panel or a cascade, those of ``member``, if one is named."""
+
+    kind: Literal["verdicts"]
+    judge: str
+    job: int | None = None
+    member: str | None = None
+
+
+class ConstructedData(_Ingredient):
+    """``count`` completions with questions whose answers are known by construction (docs/judge-training.md)."""
+
+    kind: Literal["statements", "statement_preferences", "checks", "swapped", "damaged", "hard_negatives"]
+    count: int = Field(ge=1)
+
+
+Ingredient = Annotated[FileData | LabelData | VerdictData | ConstructedData, Field(discriminator="kind")]
+
+
+class JudgeTrainConfig(ConfigSection):
+    """A whole training, as its file describes it.
+
+    ``judge`` is the judge that will be asked, its ``model`` the base; its mode decides the loss. ``method`` is a LoRA
+    adapter, or full weights.
+    """
+
+    judge: Judge
+    data: tuple[Ingredient, ...] = Field(min_length=1)
+    out: Path
+    seed: int = 0
+    steps: int = Field(default=400, ge=1)
+    checkpoint_every: int = Field(default=50, ge=1)
+    keep_checkpoints: int = Field(default=2, ge=1)
+    method: Literal["lora", "full"] = "lora"
+    lora: LoraConfig = LoraConfig()
+    optim: JudgeOptimConfig = JudgeOptimConfig()
+    validation: ValidationConfig = ValidationConfig()
+    split: SplitConfig = SplitConfig()
+
+
+def load_config(path: Path) -> JudgeTrainConfig:
+    """Return the training that a TOML file describes. Paths are relative to the file; ``out`` is ``judges/<name>``.
+
+    Raises:
+        NotFoundError: There is no such file.
+        InvalidError: It is not TOML, or fields are unknown, missing or out of range; the message names all of them.
+    """
+    config = read_toml(path, JudgeTrainConfig, {"out": str(Path("judges", path.stem))})
+    data = [
+        one.model_copy(update={"path": path.parent / one.path}) if isinstance(one, FileData) else one
+        for one in config.data
+    ]
+    return config.model_copy(update={"out": path.parent / config.out, "data": tuple(data)})
