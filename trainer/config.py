@@ -13,7 +13,6 @@ from rubricsvc.core.judge import Judge
 from rubricsvc.core.validation_messages import field_messages
 from rubricsvc.errors import InvalidError, NotFoundError
 
-
 Config = TypeVar("Config", bound="ConfigSection")
 
 

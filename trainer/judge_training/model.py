@@ -76,8 +76,12 @@ class JudgeModel:
 
 def readout_loss(rows: Sequence[Row], log_masses: Sequence[Sequence[Tensor]]) -> Tensor:
     """Return the sum over reads of the cross-entropy Σ -target · log p, in nats."""
-    pairs = zip((read for row in rows for read in reads_of(row)), (one for each in log_masses for one in each), strict=True)
-    return torch.stack([-(torch.tensor(read.target, device=masses.device) * masses).sum() for read, masses in pairs]).sum()
+    pairs = zip(
+        (read for row in rows for read in reads_of(row)), (one for each in log_masses for one in each), strict=True
+    )
+    return torch.stack(
+        [-(torch.tensor(read.target, device=masses.device) * masses).sum() for read, masses in pairs]
+    ).sum()
 
 
 def preference_loss(rows: Sequence[Row], log_masses: Sequence[Sequence[Tensor]]) -> Tensor:

@@ -26,7 +26,6 @@ from trainer.judge_training.model import (
     log_odds,
     micro_batches,
     preference_loss,
-    readout_loss,
     reads_of,
 )
 from trainer.judge_training.training import TrainingData, train, validation_loss
@@ -35,7 +34,9 @@ from workers.engines.local.models import open_pretrained
 from workers.engines.local.transformers_engine import TransformersEngine
 from workers.judges import plan
 
-ORDINAL = Ordinal(levels=tuple(Level(label=name, value=value) for name, value in (("poor", 0), ("good", 0.7), ("best", 1))))
+ORDINAL = Ordinal(
+    levels=tuple(Level(label=name, value=value) for name, value in (("poor", 0), ("good", 0.7), ("best", 1)))
+)
 
 
 def example(text: str, *values: float, question: str = "Which is right?") -> Example:
@@ -54,7 +55,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def judge(folder: Path) -> Judge:
-    return Judge(name="tiny", engine="transformers_local", model=str(folder), template="readout_short", min_answer_mass=0)
+    return Judge(
+        name="tiny", engine="transformers_local", model=str(folder), template="readout_short", min_answer_mass=0
+    )
 
 
 def load(folder: Path, judge: Judge, config: JudgeTrainConfig | None = None) -> tuple[JudgeModel, Encoder]:
@@ -122,9 +125,7 @@ def test_row_is_never_truncated(folder: Path, judge: Judge) -> None:
         ((0.2, 0.8), 0.0, (1.0, 0.0)),  # below the lowest level
     ],
 )
-def test_label_distribution_has_the_value(
-    values: tuple[float, ...], value: float, expected: tuple[float, ...]
-) -> None:
+def test_label_distribution_has_the_value(values: tuple[float, ...], value: float, expected: tuple[float, ...]) -> None:
     assert label_distribution(values, value) == pytest.approx(expected)
 
 

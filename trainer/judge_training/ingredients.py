@@ -1,0 +1,175 @@
+"""The ingredients of a mixture: each entry of the configuration's ``data`` as examples or preferences."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from rubricsvc.core.fingerprint import digest
+from rubricsvc.errors import InvalidError
+from rubricsvc.services.training_data import TrainingData as StoredData
+from trainer.environments.documents import python_reference
+from trainer.judge_training.config import ConstructedData, FileData, Ingredient, JudgeTrainConfig, LabelData
+from trainer.judge_training.data.answers import document_answers, everyday_answers
+from trainer.judge_training.data.checks import checks_in_words
+from trainer.judge_training.data.damaged import damaged
+from trainer.judge_training.data.documents_text import standard_library_docstrings
+from trainer.judge_training.data.files import examples_of_file
+from trainer.judge_training.data.hard_negatives import hard_negatives
+from trainer.judge_training.data.labels import examples_of_labels
+from trainer.judge_training.data.statements import statement_preferences, statements
+from trainer.judge_training.data.swapped import swapped
+from trainer.judge_training.data.verdicts import examples_of_verdicts
+from trainer.judge_training.examples import Example, Preference, merge
+
+MAX_ANSWERS = 1500
+"""Completions that questions by construction are made of, of each kind."""
+
+DOCUMENTS_LICENSE = "PSF-2.0"
+"""Of CPython's language reference and docstrings."""
+
+OpenStore = Callable[[], StoredData]
+
+
+@dataclass
+class Loaded:
+    """One ingredient.
+
+    Attributes:
+        license: Its licence, as an SPDX identifier where there is one.
+        examples: Its examples without duplicates; ``source`` is the ingredient's name.
+        preferences: Its preferences.
+        duplicates: Targets that repeated another with the same value.
+        contradictions: Questions with different values, whose mean is the target.
+        left_out: Labels or verdicts that are no target, by reason.
+        absent: Why an optional file was left out.
+    """
+
+    license: str
+    examples: list[Example] = field(default_factory=list)
+    preferences: list[Preference] = field(default_factory=list)
+    duplicates: int = 0
+    contradictions: int = 0
+    left_out: Counter[str] = field(default_factory=Counter)
+    absent: str = ""
+
+    @property
+    def digest(self) -> str:
+        """The SHA-256 of everything that is learned from it."""
+        targets = [
+            [one.prompt.digest, one.completion.text, target.criterion.question, target.value]
+            for one in self.examples
+            for target in one.targets
+        ]
+        pairs = [
+            [one.prompt.digest, one.criterion.question, one.better.text, one.worse.text] for one in self.preferences
+        ]
+        return digest("ingredient", targets, pairs)
+
+
+def load_ingredients(
+    config: JudgeTrainConfig, open_store: OpenStore, *, exclude: Iterable[str] = ()
+) -> dict[str, Loaded]:
+    """Return the ingredients by name; those by construction are made of the texts of the others, too.
+
+    Args:
+        config: The training.
+        open_store: Returns the labels and verdicts of the database; called if an ingredient needs it.
+        exclude: Texts whose statements are not used, such as those of a later test.
+
+    Raises:
+        InvalidError: A name occurs twice, or an ingredient is empty or invalid.
+        NotFoundError: A file, a judge, a rubric or a job does not exist.
+    """
+    names = Counter(entry.name for entry in config.data)
+    if repeated := [name for name, count in names.items() if count > 1]:
+        raise InvalidError(
+            f"two ingredients are named {repeated[0]!r}", hint="give each a name of its own", path="data"
+        )
+    loaded = {e.name: _stored(e, open_store) for e in config.data if not isinstance(e, ConstructedData)}
+    labelled = [example for one in loaded.values() for example in one.examples]
+    maker = _Maker(config.seed, labelled, list(exclude))
+    made = {entry.name: maker.make(entry) for entry in config.data if isinstance(entry, ConstructedData)}
+    return {entry.name: (loaded | made)[entry.name] for entry in config.data}
+
+
+def _stored(entry: Ingredient, open_store: OpenStore) -> Loaded:
+    loaded = Loaded(entry.license or "not stated")
+    if isinstance(entry, FileData):
+        paths = sorted(entry.path.parent.glob(entry.path.name))
+        if not paths and entry.optional:
+            loaded.absent = f"no file {entry.path.name}"
+            return loaded
+        found: Iterable[Example] = (
+            one
+            for path in paths or [entry.path]
+            for one in examples_of_file(path, entry.format, entry.name, left_out=loaded.left_out)
+        )
+    elif isinstance(entry, LabelData):
+        found = examples_of_labels(
+            open_store(),
+            rubric_refs=[entry.rubric] if entry.rubric else (),
+            annotators=entry.annotators,
+            job_id=entry.job,
+            source=entry.name,
+            left_out=loaded.left_out,
+        )
+    else:
+        assert not isinstance(entry, ConstructedData)  # noqa: S101 - the caller has sorted them
+        found = examples_of_verdicts(
+            open_store(),
+            entry.judge,
+            job_id=entry.job,
+            member=entry.member,
+            source=entry.name,
+            left_out=loaded.left_out,
+        )
+    return _merged(loaded, found)
+
+
+def _merged(loaded: Loaded, found: Iterable[Example]) -> Loaded:
+    merged = merge(found)
+    loaded.examples, loaded.duplicates, loaded.contradictions = (
+        merged.examples,
+        merged.duplicates,
+        merged.contradictions,
+    )
+    return loaded
+
+
+class _Maker:
+    """Makes the ingredients by construction, of CPython's documents, everyday answers and good labelled ones."""
+
+    def __init__(self, seed: int, labelled: Sequence[Example], exclude: list[str]) -> None:
+        self._seed, self._exclude = seed, exclude
+        self._documents = [*python_reference(), *standard_library_docstrings()]
+        good = [one for one in labelled if all(target.value >= 0.5 for target in one.targets)]
+        own = sorted(good, key=lambda one: one.content)[:MAX_ANSWERS]
+        self._answers = [*everyday_answers(), *document_answers(seed, MAX_ANSWERS), *own]
+        self._labelled = sorted(labelled, key=lambda one: one.content)[:MAX_ANSWERS]
+
+    def make(self, entry: ConstructedData) -> Loaded:
+        loaded = Loaded(entry.license or DOCUMENTS_LICENSE)
+        if entry.kind == "statement_preferences":
+            pairs = statement_preferences(self._documents, self._seed, entry.count, exclude=self._exclude)
+            loaded.preferences = [replace(pair, source=entry.name) for pair in pairs]
+            return loaded
+        examples = (replace(example, source=entry.name) for example in self._examples(entry))
+        return _merged(loaded, examples)
+
+    def _examples(self, entry: ConstructedData) -> Iterator[Example]:
+        seed, count = self._seed, entry.count
+        match entry.kind:
+            case "statements":
+                return statements(self._documents, seed, count, exclude=self._exclude)
+            case "checks":
+                return checks_in_words(self._answers, seed, count)
+            case "swapped":
+                return swapped(self._answers, seed, count)
+            case "damaged":
+                return damaged(self._answers, seed, count)
+            case _:
+                said = statements(self._documents, seed + 1, MAX_ANSWERS, exclude=self._exclude)
+                on_topic = swapped(self._answers, seed + 1, MAX_ANSWERS)
+                return hard_negatives([*self._labelled, *said, *on_topic], seed, count)
