@@ -31,7 +31,7 @@ Batch = tuple[list[Row], list[tuple[Row, Row]]]
 
 
 @dataclass(frozen=True)
-class TrainingData:
+class EncodedData:
     """What a judge learns from.
 
     Attributes:
@@ -92,7 +92,7 @@ class _Saved:
 
 def train(
     model: JudgeModel,
-    data: TrainingData,
+    data: EncodedData,
     config: JudgeTrainConfig,
     *,
     on_step: Callable[[Metrics], None] | None = None,
@@ -201,7 +201,7 @@ def validation_loss(model: JudgeModel, rows: Sequence[Row], config: JudgeTrainCo
 _MUTABLE = {"out", "checkpoint_every", "keep_checkpoints"}
 
 
-def _identity(config: JudgeTrainConfig, data: TrainingData) -> dict[str, Any]:
+def _identity(config: JudgeTrainConfig, data: EncodedData) -> dict[str, Any]:
     """Return what a resumed training must share with the one before."""
     fixed = config.model_dump(mode="json", exclude_none=True, exclude=_MUTABLE)
     return {name: value for name, value in fixed.items() if name != "data"} | {"data_digest": data.digest}

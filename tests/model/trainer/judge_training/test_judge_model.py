@@ -28,7 +28,7 @@ from trainer.judge_training.model import (
     preference_loss,
     reads_of,
 )
-from trainer.judge_training.training import TrainingData, train, validation_loss
+from trainer.judge_training.training import EncodedData, train, validation_loss
 from workers.engines.local.conversation import Conversation
 from workers.engines.local.models import open_pretrained
 from workers.engines.local.transformers_engine import TransformersEngine
@@ -180,19 +180,19 @@ def config(out: Path, judge: Judge, **changes: object) -> JudgeTrainConfig:
 
 
 @pytest.fixture
-def data(folder: Path, judge: Judge) -> TrainingData:
+def data(folder: Path, judge: Judge) -> EncodedData:
     _, encoder = load(folder, judge)
     rows = [encoder.row(one) for one in made(40)]
 
     def batch(step: int) -> tuple[list[Row], list[tuple[Row, Row]]]:
         return [rows[(step * 4 + i) % len(rows)] for i in range(4)], [(rows[step % 20 * 2 + 1], rows[step % 20 * 2])]
 
-    return TrainingData(batch, [encoder.row(one) for one in made(10, 100)], "digest")
+    return EncodedData(batch, [encoder.row(one) for one in made(10, 100)], "digest")
 
 
 @pytest.mark.parametrize("method", ["lora", "full"])
 def test_train_learns_and_keeps_the_best_weights(
-    tmp_path: Path, folder: Path, judge: Judge, data: TrainingData, method: str
+    tmp_path: Path, folder: Path, judge: Judge, data: EncodedData, method: str
 ) -> None:
     settings = config(tmp_path / "out", judge, method=method, steps=40)
     model, _ = load(folder, judge, settings)
@@ -204,7 +204,7 @@ def test_train_learns_and_keeps_the_best_weights(
     assert len(trained.history.steps) == 40
 
 
-def test_train_resumes_bit_by_bit(tmp_path: Path, folder: Path, judge: Judge, data: TrainingData) -> None:
+def test_train_resumes_bit_by_bit(tmp_path: Path, folder: Path, judge: Judge, data: EncodedData) -> None:
     whole, _ = load(folder, judge, first := config(tmp_path / "whole", judge))
     steps = train(whole, data, first).history.steps
     stop, parts = Event(), config(tmp_path / "parts", judge)
@@ -218,7 +218,7 @@ def test_train_resumes_bit_by_bit(tmp_path: Path, folder: Path, judge: Judge, da
     assert all(torch.equal(ours[name], theirs[name]) for name in ours)
 
 
-def test_train_resumes_only_the_same_training(tmp_path: Path, folder: Path, judge: Judge, data: TrainingData) -> None:
+def test_train_resumes_only_the_same_training(tmp_path: Path, folder: Path, judge: Judge, data: EncodedData) -> None:
     first = config(tmp_path / "out", judge, steps=4)
     train(load(folder, judge, first)[0], data, first)
     with pytest.raises(ConflictError):
@@ -228,7 +228,7 @@ def test_train_resumes_only_the_same_training(tmp_path: Path, folder: Path, judg
         train(load(folder, judge, other)[0], data, other, resume=True)
 
 
-def test_train_stops_early_without_progress(tmp_path: Path, folder: Path, judge: Judge, data: TrainingData) -> None:
+def test_train_stops_early_without_progress(tmp_path: Path, folder: Path, judge: Judge, data: EncodedData) -> None:
     settings = config(tmp_path / "out", judge, steps=40, optim={"lr": 1e-12}, validation={"every": 1, "patience": 3})
     trained = train(load(folder, judge, settings)[0], data, settings)
     assert len(trained.history.steps) < 40
@@ -243,7 +243,7 @@ def poisoned(folder: Path, judge: Judge) -> Iterator[JudgeModel]:
 
 
 def test_train_refuses_a_loss_that_is_not_finite(
-    tmp_path: Path, judge: Judge, data: TrainingData, poisoned: JudgeModel
+    tmp_path: Path, judge: Judge, data: EncodedData, poisoned: JudgeModel
 ) -> None:
     with pytest.raises(InvalidError):
         train(poisoned, data, config(tmp_path / "out", judge, method="full"))

@@ -1,0 +1,140 @@
+"""From ingredients to what the loop draws: splits, their checks, encoded rows, the mixture of each step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import islice
+
+from rubricsvc.core.fingerprint import digest
+from rubricsvc.errors import InvalidError
+from trainer.judge_training.config import JudgeTrainConfig
+from trainer.judge_training.encoding import Encoder, Row
+from trainer.judge_training.examples import Example, Preference, Target
+from trainer.judge_training.ingredients import Loaded
+from trainer.judge_training.mixture import mix
+from trainer.judge_training.splits import Split, check_leakage, require_enough, side_of, split
+from trainer.judge_training.training import Batch, EncodedData
+
+OnEncoded = Callable[[int, int], None]
+"""Called with the number of examples that are encoded, and of all."""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Divided examples and the preferences to learn from.
+
+    Attributes:
+        ingredients: What was loaded, by name.
+        split: The examples of all ingredients.
+        preferences: By ingredient, those whose group is in the training part.
+    """
+
+    ingredients: Mapping[str, Loaded]
+    split: Split
+    preferences: Mapping[str, Sequence[Preference]]
+
+
+def prepare(config: JudgeTrainConfig, ingredients: Mapping[str, Loaded]) -> Prepared:
+    """Divide the ingredients into train, validation and test.
+
+    Raises:
+        InvalidError: A part has too few labels or one class only, or two parts share something.
+    """
+    settings = config.split
+    examples = [example for one in ingredients.values() for example in one.examples]
+    divide = partial(split, test=settings.test, validation=settings.validation, seed=config.seed)
+    parts = divide(examples, settings.by, held_out=settings.held_out)
+    check_leakage(parts)
+    require_enough(parts)
+    side = partial(side_of, test=settings.test, validation=settings.validation, seed=config.seed)
+    preferences = {
+        name: [pair for pair in one.preferences if side(pair.split_group) == "train"]
+        for name, one in ingredients.items()
+        if one.preferences
+    }
+    return Prepared(ingredients, parts, preferences)
+
+
+def encode(
+    prepared: Prepared, encoder: Encoder, config: JudgeTrainConfig, on_encoded: OnEncoded | None = None
+) -> EncodedData:
+    """Return the rows of each step, and those of the validation part.
+
+    Examples that are longer than the judge's context are left out and counted in the ingredient's ``left_out``.
+
+    Raises:
+        InvalidError: An ingredient with a weight has no example to train on.
+    """
+    train = prepared.split.train
+    validation = _sample(prepared.split.validation, config.validation.max_examples)
+    rows = _Rows(encoder, prepared.ingredients, len(train) + len(validation), on_encoded)
+    sources: dict[str, list[Row | tuple[Row, Row]]] = {name: [] for name in prepared.ingredients}
+    for example in train:
+        if row := rows.encode(example):
+            sources[example.source].append(row)
+    for name, pairs in prepared.preferences.items():
+        for pair in pairs:
+            both = [rows.encode(one, counted=False) for one in _sides(pair)]
+            if both[0] and both[1]:
+                sources[name].append((both[0], both[1]))
+    weights = {entry.name: entry.weight for entry in config.data if not prepared.ingredients[entry.name].absent}
+    return EncodedData(
+        _batches({name: sources[name] for name in weights}, weights, config),
+        [row for example in validation if (row := rows.encode(example))],
+        digest("judge training", [one.digest for one in prepared.ingredients.values()]),
+    )
+
+
+def _batches(
+    sources: Mapping[str, Sequence[Row | tuple[Row, Row]]], weights: Mapping[str, float], config: JudgeTrainConfig
+) -> Callable[[int], Batch]:
+    size = config.optim.batch_examples
+    drawing, at = mix(sources, weights, config.seed), 0
+
+    def batch(step: int) -> Batch:
+        nonlocal drawing, at
+        if step != at:  # a resumed training continues where it was
+            drawing, at = mix(sources, weights, config.seed, start=step * size), step
+        at += 1
+        drawn = list(islice(drawing, size))
+        return [one for one in drawn if isinstance(one, Row)], [one for one in drawn if not isinstance(one, Row)]
+
+    return batch
+
+
+@dataclass
+class _Rows:
+    """Encodes examples; counts those that are too long."""
+
+    encoder: Encoder
+    ingredients: Mapping[str, Loaded]
+    total: int
+    on_encoded: OnEncoded | None
+    done: int = field(default=0)
+
+    def encode(self, example: Example, *, counted: bool = True) -> Row | None:
+        if counted:
+            self.done += 1
+            if self.on_encoded:
+                self.on_encoded(self.done, self.total)
+        try:
+            return self.encoder.row(example)
+        except InvalidError:
+            self.ingredients[example.source].left_out["too_long"] += 1
+            return None
+
+
+def _sides(pair: Preference) -> list[Example]:
+    """Return the better and the worse completion as examples; the values are not used."""
+    return [
+        Example(pair.prompt, completion, (Target(pair.criterion, value),), pair.source)
+        for completion, value in ((pair.better, 1.0), (pair.worse, 0.0))
+    ]
+
+
+def _sample(examples: Sequence[Example], size: int) -> list[Example]:
+    """Return at most ``size`` examples, chosen by their content."""
+    ordered = sorted(examples, key=lambda example: digest("sample", example.source, example.content))
+    return ordered[:size]
