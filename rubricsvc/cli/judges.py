@@ -11,6 +11,7 @@ import typer
 from rubricsvc.cli.agreement import JudgeRef, agreement, calibrate
 from rubricsvc.cli.audit import audit, repeatability
 from rubricsvc.cli.db import database
+from rubricsvc.cli.judge_training import train
 from rubricsvc.cli.local_judges import describe_embedded, embedded_judge, judge_with_adapter, with_digests
 from rubricsvc.cli.merge import merge
 from rubricsvc.cli.models import ApiKeyEnv, judge_from_options, served_judge
@@ -29,7 +30,7 @@ from workers.engines.local.weights import PASSPORT_FILE, adapter_folder
 from workers.judges import validate
 
 app = group("Judges: add, test and compare them.")
-for command in (agreement, audit, calibrate, merge, passport, probe_command, repeatability):
+for command in (agreement, audit, calibrate, merge, passport, probe_command, repeatability, train):
     app.command()(command)
 
 Probe = Annotated[bool, typer.Option("--probe/--no-probe", help="Ask two test questions first.")]

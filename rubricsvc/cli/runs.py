@@ -80,7 +80,7 @@ def start(
         if isinstance(judge, Judge)
         else ServiceRewards(judge.name, judge.service, run=run.out.name, timeout=judge.timeout_s)
     )
-    with source as rewards, progress_bar("training") as bar, _stop_on_interrupt() as stop:
+    with source as rewards, progress_bar("training") as bar, stop_on_interrupt() as stop:
 
         def on_step(step: Metrics) -> None:
             reward = f"reward {cell(step['reward'])} ± {cell(step['reward_std'])}"
@@ -253,7 +253,7 @@ def _print_plan(config: RunConfig, judge: Judge | ServiceJudge, tasks: list[Task
 
 
 @contextmanager
-def _stop_on_interrupt() -> Iterator[Event]:
+def stop_on_interrupt() -> Iterator[Event]:
     """Yield an event that the first Ctrl-C sets; the second one raises KeyboardInterrupt."""
     stop = Event()
 

@@ -107,7 +107,9 @@ class JudgeTrainConfig(ConfigSection):
     """A whole training, as its file describes it.
 
     ``judge`` is the judge that will be asked, its ``model`` the base; its mode decides the loss. ``method`` is a LoRA
-    adapter, or full weights.
+    adapter, or full weights. ``exclude`` are rubric files whose texts no question is made of, such as those of a later
+    test. ``device`` is by default CUDA, else the CPU. ``license`` is that of the base; ``description`` and ``not_for``
+    go into the passport.
     """
 
     judge: Judge
@@ -118,10 +120,17 @@ class JudgeTrainConfig(ConfigSection):
     checkpoint_every: int = Field(default=50, ge=1)
     keep_checkpoints: int = Field(default=2, ge=1)
     method: Literal["lora", "full"] = "lora"
+    dtype: Literal["bfloat16", "float32"] = "bfloat16"
+    device: str = ""
     lora: LoraConfig = LoraConfig()
     optim: JudgeOptimConfig = JudgeOptimConfig()
     validation: ValidationConfig = ValidationConfig()
     split: SplitConfig = SplitConfig()
+    exclude: tuple[Path, ...] = ()
+    license: str = "not stated"
+    description: str = ""
+    not_for: tuple[str, ...] = ()
+    test_examples: int = Field(default=400, ge=1)
 
 
 def load_config(path: Path) -> JudgeTrainConfig:
@@ -136,4 +145,5 @@ def load_config(path: Path) -> JudgeTrainConfig:
         one.model_copy(update={"path": path.parent / one.path}) if isinstance(one, FileData) else one
         for one in config.data
     ]
-    return config.model_copy(update={"out": path.parent / config.out, "data": tuple(data)})
+    exclude = tuple(path.parent / one for one in config.exclude)
+    return config.model_copy(update={"out": path.parent / config.out, "data": tuple(data), "exclude": exclude})

@@ -207,7 +207,7 @@ def test_steps_ignore_other_folders(tmp_path: Path) -> None:
 
 def test_write_config_failure_keeps_the_earlier_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = tiny_config(out=tmp_path)
-    checkpoint.write_config(config, {"note": "first"})
+    checkpoint.write_config(config.out, config, {"note": "first"})
 
     def full(path: Path, *_: object, **__: object) -> None:
         path.write_bytes(b"{")
@@ -215,5 +215,5 @@ def test_write_config_failure_keeps_the_earlier_file(tmp_path: Path, monkeypatch
 
     monkeypatch.setattr(Path, "write_text", full)
     with pytest.raises(OSError, match=str(errno.ENOSPC)):
-        checkpoint.write_config(config, {"note": "second"})
+        checkpoint.write_config(config.out, config, {"note": "second"})
     assert json.loads((tmp_path / "config.json").read_bytes())["note"] == "first"

@@ -1,0 +1,161 @@
+"""`rubricsvc judges train`: train a judge, examine it, and add it with its passport."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rubricsvc import telemetry
+from rubricsvc.cli.db import database
+from rubricsvc.cli.models import EMBEDDED, fetch_embedded
+from rubricsvc.cli.output import INTERRUPTED, Json, cell, counted, echo, print_table, progress_bar, show
+from rubricsvc.cli.passport import figure_texts
+from rubricsvc.cli.runs import stop_on_interrupt
+from rubricsvc.formats import load
+from rubricsvc.services.training_data import TrainingData
+from rubricsvc.store import judges
+
+if TYPE_CHECKING:
+    from rubricsvc.core.judge import Judge
+    from rubricsvc.core.passport import Passport
+    from trainer.judge_training.config import JudgeTrainConfig
+    from trainer.judge_training.preparation import Prepared
+    from trainer.judge_training.training import Trained
+    from trainer.metrics import Metrics
+
+
+def train(
+    config: Annotated[
+        Path, typer.Argument(metavar="CONFIG.toml", help="Configuration of the training (docs/judge-training.md).")
+    ],
+    *,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue from the newest checkpoint.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Load and divide the data; train nothing.")] = False,
+    audit: Annotated[bool, typer.Option("--audit/--no-audit", help="Audit the judge after the training.")] = True,
+    add: Annotated[bool, typer.Option("--add/--no-add", help="Add the judge to the database.")] = True,
+    as_json: Json = False,
+) -> None:
+    """Train a judge from labels, stored verdicts or questions by construction, and add it with its passport.
+
+    Ctrl-C stops after the current step and saves a checkpoint. The weights, judge.json and passport.json are written to
+    the folder judge/ in the training's folder.
+    """
+    from trainer.judge_training.config import load_config
+
+    telemetry.configure("WARNING", human=True)
+    loaded = load_config(config)
+    if not dry_run:
+        _check_folder(loaded, resume)
+    prepared = _prepare(loaded)
+    _print_plan(loaded, prepared)
+    if dry_run:
+        return
+    if loaded.judge.model == EMBEDDED:
+        fetch_embedded()
+    judge, trained = _train(loaded, prepared, resume)
+    if trained.history.stopped:
+        echo(f"stopped; continue with: rubricsvc judges train {config} --resume")
+        raise typer.Exit(INTERRUPTED)
+    judge, passport = _examine(loaded, prepared, judge, trained, audit)
+    if add:
+        with database() as db, db.write() as session:
+            row = judges.add(session, judge)
+            judges.set_passport(session, row.id, passport)
+    summary = {"name": judge.name, "folder": str(loaded.out / "judge"), "steps": trained.best_step, "added": add}
+    show(summary | {"validation_loss": trained.best_loss, **figure_texts(passport)}, as_json)
+
+
+def _check_folder(config: JudgeTrainConfig, resume: bool) -> None:
+    from trainer import checkpoint
+
+    checkpoint.check_folder(config.out, resume=resume)
+
+
+def _prepare(config: JudgeTrainConfig) -> Prepared:
+    from trainer.judge_training.ingredients import load_ingredients
+    from trainer.judge_training.preparation import prepare
+
+    excluded = [text for path in config.exclude for record in load(path) for text in _texts(record)]
+    echo("loading the data")
+    if any(entry.kind in ("labels", "verdicts") for entry in config.data):
+        with database() as db:
+            return prepare(config, load_ingredients(config, lambda: TrainingData(db), exclude=excluded))
+    return prepare(config, load_ingredients(config, _no_store, exclude=excluded))
+
+
+def _no_store() -> TrainingData:
+    raise AssertionError("no ingredient is in the database")
+
+
+def _texts(record: Any) -> list[str]:
+    """Return the texts of a rubric's criteria, with their references and passages."""
+    criteria = record.rubric.criteria if record.rubric else ()
+    texts = [(one.text, one.reference, *(one.passages or ())) for one in criteria]
+    return [text for each in texts for text in each if text] + [record.prompt.reference or ""] * bool(record.prompt)
+
+
+def _print_plan(config: JudgeTrainConfig, prepared: Prepared) -> None:
+    rows = []
+    for entry in config.data:
+        one = prepared.ingredients[entry.name]
+        questions = sum(len(example.targets) for example in one.examples)
+        left_out = one.absent or ", ".join(f"{reason} {count}" for reason, count in one.left_out.items())
+        counts = (len(one.examples), questions, len(one.preferences), one.duplicates, one.contradictions)
+        rows.append([entry.name, entry.weight, *counts, left_out])
+    columns = ("data", "weight", "completions", "questions", "pairs", "duplicates", "contradictions", "left out")
+    print_table(columns, rows)
+    split = prepared.split
+    sizes = ", ".join(f"{name} {len(split.part(name))}" for name in ("train", "validation", "test"))
+    echo(f"split by {split.by}: {sizes} completions; {counted(split.left_out, 'target')} left out of all parts")
+
+
+def _train(config: JudgeTrainConfig, prepared: Prepared, resume: bool) -> tuple[Judge, Trained]:
+    from trainer.judge_training.export import export, open_base
+    from trainer.judge_training.preparation import encode
+    from trainer.judge_training.training import train
+
+    model, encoder, tokenizer = open_base(config)
+    with progress_bar("tokens") as bar:
+        data = encode(prepared, encoder, config, lambda done, total: bar.update(done, total, ""))
+    start = time.monotonic()
+    with progress_bar("training") as bar, stop_on_interrupt() as stop:
+
+        def on_step(step: Metrics) -> None:
+            rate = step["tokens"] / step["step_time"]
+            validation = f", validation {cell(step['validation_loss'])}" if "validation_loss" in step else ""
+            bar.update(step["step"], config.steps, f"loss {cell(step['loss'])}{validation}, {rate:.0f} tokens/s")
+
+        bar.update(0, config.steps, "")
+        trained = train(model, data, config, on_step=on_step, stop=stop, resume=resume)
+    if trained.history.stopped:
+        return config.judge, trained
+    echo(f"trained in {time.monotonic() - start:.0f} s; best after {counted(trained.best_step, 'step')}")
+    return export(model, tokenizer, config), trained
+
+
+def _examine(
+    config: JudgeTrainConfig, prepared: Prepared, judge: Judge, trained: Trained, audit: bool
+) -> tuple[Judge, Passport]:
+    from trainer.judge_training.examination import examine, sample
+    from trainer.judge_training.export import FOLDER, write_judge, write_passport
+    from trainer.judge_training.passport import passport_of
+
+    test = sample(prepared.split.test, config.test_examples)
+    with progress_bar("examination") as bar:
+        examination = examine(
+            judge,
+            config.judge,
+            prepared.split.train,
+            test,
+            audited=audit,
+            on_progress=lambda what, done, total: bar.update(done, total, what),
+        )
+    passport = passport_of(config, prepared, trained, examination)
+    write_judge(config.out / FOLDER, examination.judge)
+    write_passport(config.out / FOLDER, passport.model_dump_json(indent=2))
+    if examination.failed:
+        echo(f"warning: {counted(examination.failed, 'verdict')} of the test failed, and counts as 0.5")
+    return examination.judge, passport

@@ -1,0 +1,186 @@
+"""What a trained judge reaches on what it was not trained on: tables, calibration, agreement, repeatability, audit.
+
+The judge is asked as workers ask it, with the exported weights. Questions whose verdict failed count as the value 0.5,
+and are counted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol, TypeVar
+
+from rubricsvc.core.audit import Audit
+from rubricsvc.core.calibration import Calibration
+from rubricsvc.core.judge import Judge
+from rubricsvc.core.label import JudgedLabel, Label
+from rubricsvc.core.passport import TRAINED, UNTRAINED, Agreement, CalibrationReport, Figure, Table
+from rubricsvc.core.prompt import Completion
+from rubricsvc.core.repeatability import Repeatability
+from rubricsvc.core.verdict import Verdict
+from rubricsvc.stats.agreement_report import agreement_report
+from rubricsvc.stats.calibration_fit import calibrate
+from trainer.judge_training.asking import probabilities
+from trainer.judge_training.baselines import Question, baselines
+from trainer.judge_training.examples import Example, Target, questions
+from trainer.judge_training.metrics import By, reliability, rows
+from workers.audit import cases, runner, suites
+from workers.audit.plan import AuditPlan
+from workers.audit.repeatability import group_completions, measure
+from workers.engines import make_engine
+from workers.engines.base import Engine
+
+T = TypeVar("T")
+
+
+class OnProgress(Protocol):
+    """Reports progress."""
+
+    def __call__(self, what: str, done: int, total: int) -> None:
+        """Report what is measured, how much of it is done, and of how much."""
+
+
+@dataclass(frozen=True)
+class Examination:
+    """The figures of a trained judge. ``judge`` is calibrated where that helped."""
+
+    judge: Judge
+    tables: tuple[Table, ...]
+    calibration: CalibrationReport | None
+    agreement: Agreement | None
+    repeatability: Repeatability | None
+    audit: Audit | None
+    audit_untrained: Audit | None
+    failed: int
+
+
+def examine(
+    judge: Judge,
+    untrained: Judge,
+    train: Sequence[Example],
+    test: Sequence[Example],
+    *,
+    audited: bool = True,
+    on_progress: OnProgress = lambda what, done, total: None,
+) -> Examination:
+    """Measure a trained judge beside its untrained base and baselines that are fitted to ``train``.
+
+    Calibration curves are fitted to one half of the test's prompts and measured on the other.
+    """
+    asked = {
+        name: probabilities(one, test, partial(on_progress, name, total=len(test)))
+        for name, one in ((UNTRAINED, untrained), (TRAINED, judge))
+    }
+    pairs = list(questions(test))
+    flat = {name: [value for each in values for value in each] for name, values in asked.items()}
+    known = {name: [0.5 if value is None else value for value in values] for name, values in flat.items()}
+    on_progress("baselines", 0, 1)
+    scores = {**baselines(list(questions(train)), pairs), **known}
+    labels = judged_labels(test, asked[TRAINED])
+    report, calibration = _calibration(judge, labels, pairs, known[TRAINED])
+    calibrated = judge.model_copy(update={"calibration": calibration}) if calibration else judge
+    return Examination(
+        judge=calibrated,
+        tables=tuple(_tables(pairs, scores)),
+        calibration=report,
+        agreement=_agreement(calibrated, labels),
+        repeatability=_run(calibrated, lambda engine: _repeatability(engine, calibrated)) if audited else None,
+        audit=_audit(calibrated, TRAINED, on_progress) if audited else None,
+        audit_untrained=_audit(untrained, UNTRAINED, on_progress) if audited else None,
+        failed=flat[TRAINED].count(None),
+    )
+
+
+def judged_labels(examples: Sequence[Example], asked: Sequence[Sequence[float | None]]) -> list[JudgedLabel]:
+    """Return each target as a label beside the judge's verdict."""
+    groups = {name: number for number, name in enumerate(dict.fromkeys(one.split_group for one in examples))}
+    return [
+        _judged_label(number, groups[example.split_group], target, probability)
+        for number, (example, values) in enumerate(zip(examples, asked, strict=True))
+        for target, probability in zip(example.targets, values, strict=True)
+    ]
+
+
+def _judged_label(completion: int, prompt: int, target: Target, probability: float | None) -> JudgedLabel:
+    key = target.criterion.key
+    verdicts = {} if probability is None else {key: Verdict.scored(key, probability, probability=probability)}
+    label = Label(criterion=key, annotator="target", value=target.value)
+    return JudgedLabel(completion, prompt, 0, label, target.criterion, verdicts)
+
+
+def _tables(pairs: Sequence[Question], scores: dict[str, list[float]]) -> list[Table]:
+    """Return the table of the whole test, and those by source, criterion and variant."""
+    parts: tuple[tuple[str, str, By | None], ...] = (
+        ("test", "all held-out questions", None),
+        ("by data set", "held-out questions by data set", "source"),
+        ("by criterion", "held-out questions by criterion or kind of criterion", "family"),
+        ("by variant", "questions by construction, by how the case was made", "variant"),
+    )
+    return [
+        Table(name=name, description=text, rows=tuple(found))
+        for name, text, by in parts
+        if (found := [row for row in rows(pairs, scores, by=by) if row.part or by is None])
+    ]
+
+
+def _calibration(
+    judge: Judge, labels: Sequence[JudgedLabel], pairs: Sequence[Question], scores: Sequence[float]
+) -> tuple[CalibrationReport | None, Calibration | None]:
+    if judge.mode != "readout":
+        return None, None
+    fitted = [one for one in calibrate(labels, held_out=0.5) if one.curve and one.before and one.after]
+    if not fitted:
+        return None, None
+    calibration = Calibration(families={one.family: one.curve for one in fitted if one.curve})
+    calibrated = [calibration.value(target.criterion, score) for (_, target), score in zip(pairs, scores, strict=True)]
+    main = max(fitted, key=lambda one: one.labels)
+    assert main.before and main.after  # noqa: S101 - filtered above
+    report = CalibrationReport(
+        part="one half of the test's prompts fitted, the other half measured",
+        calibration=calibration,
+        before=Figure(value=main.before.ece),
+        after=Figure(value=main.after.ece),
+        bins_before=reliability(pairs, scores),
+        bins_after=reliability(pairs, calibrated),
+    )
+    return report, calibration
+
+
+def _agreement(judge: Judge, labels: Sequence[JudgedLabel]) -> Agreement:
+    found = agreement_report(judge, labels)
+    figures = {name: Figure(value=one.value, low=one.low, high=one.high) for name, one in found.mean.metrics.items()}
+    return Agreement(part="test", pairs=found.labels, figures=figures)
+
+
+async def _repeatability(engine: Engine, judge: Judge) -> Repeatability:
+    groups = group_completions((c.rubric, c.prompt, Completion(text=c.text)) for c in cases.built_in())[:40]
+    return await measure(engine, judge, groups, source="built-in cases")
+
+
+def _audit(judge: Judge, name: str, on_progress: OnProgress) -> Audit:
+    plan = AuditPlan(cases.built_in(), suites.built_in(), ()).adapted(judge)
+
+    def progress(done: int, total: int, _suite: str) -> None:
+        on_progress(f"audit, {name}", done, total)
+
+    return _run(judge, lambda engine: runner.run(engine, judge, plan, on_progress=progress))
+
+
+def _run(judge: Judge, work: Callable[[Engine], Coroutine[Any, Any, T]]) -> T:
+    async def whole() -> T:
+        async with aclosing(make_engine(judge)) as engine:
+            return await work(engine)
+
+    return asyncio.run(whole())
+
+
+def sample(examples: Sequence[Example], size: int) -> list[Example]:
+    """Return at most ``size`` examples, the same share of each source, in the order of their content."""
+    by_source: dict[str, list[Example]] = {}
+    for example in sorted(examples, key=lambda one: one.content):
+        by_source.setdefault(example.source, []).append(example)
+    share = min(1.0, size / max(1, len(examples)))
+    return [example for each in by_source.values() for example in each[: max(1, round(share * len(each)))]]

@@ -1,0 +1,99 @@
+"""The base of a training, and the trained judge as files: an adapter in peft's format, or a whole model."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from rubricsvc.core.judge import Judge
+from rubricsvc.errors import UnavailableError
+from trainer.files import sync
+from trainer.judge_training.config import JudgeTrainConfig
+from trainer.judge_training.encoding import Encoder
+from trainer.judge_training.model import JudgeModel
+from workers.engines.local.conversation import Conversation
+from workers.engines.local.models import default_device, model_path, open_pretrained
+from workers.engines.local.weights import (
+    ADAPTER_CONFIG,
+    BASE_FILE,
+    JUDGE_FILE,
+    PASSPORT_FILE,
+    base_sha256,
+    weights_sha256,
+)
+
+FOLDER = "judge"
+"""Folder of the trained judge, in the training's ``out``."""
+
+_ASKED = {"mode", "template", "sampling", "threshold", "min_answer_mass", "max_context", "calibration"}
+"""Fields of a judge that its training depends on."""
+
+
+def open_base(config: JudgeTrainConfig) -> tuple[JudgeModel, Encoder, Any]:
+    """Return the base to train, with a fresh adapter if one is trained; the encoder of its judge; its tokenizer.
+
+    Raises:
+        UnavailableError: It cannot be fetched or read.
+    """
+    judge = config.judge
+    base, tokenizer = open_pretrained(judge.model, getattr(torch, config.dtype), revision=judge.revision)
+    base = base.to(config.device or default_device())
+    model = JudgeModel(base, config.lora if config.method == "lora" else None, seed=config.seed)
+    return model, Encoder(judge, Conversation(tokenizer), base.config.max_position_embeddings), tokenizer
+
+
+def export(model: JudgeModel, tokenizer: Any, config: JudgeTrainConfig) -> Judge:
+    """Write the trained weights to ``out/judge`` and return the judge that is asked with them.
+
+    Raises:
+        UnavailableError: The folder cannot be written.
+    """
+    final = config.out / FOLDER
+    part = final.with_name(f".{FOLDER}.part")
+    try:
+        shutil.rmtree(part, ignore_errors=True)
+        part.mkdir(parents=True)
+        model.save(part)
+        if config.method == "lora":
+            _normalise(part, config.judge)
+        else:
+            tokenizer.save_pretrained(part)
+        shutil.rmtree(final, ignore_errors=True)
+        part.rename(final)
+        sync(final.parent)
+    except OSError as error:
+        hint = "check the free disk space and the permissions, then continue with --resume"
+        raise UnavailableError(f"cannot write the trained judge to {final}: {error}", hint=hint) from error
+    weights: dict[str, Any] = {"weights_sha256": weights_sha256(final)}
+    place = str(final.resolve())
+    weights |= {"adapter": place} if config.method == "lora" else {"model": place}
+    judge = Judge.model_validate(config.judge.model_dump() | weights)
+    write_judge(final, judge)
+    return judge
+
+
+def write_judge(folder: Path, judge: Judge) -> None:
+    """Write the fields that the weights were trained for to ``judge.json``."""
+    fields = judge.model_dump(mode="json", include=_ASKED, exclude_defaults=True)
+    (folder / JUDGE_FILE).write_text(json.dumps(fields, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+
+
+def write_passport(folder: Path, content: str) -> None:
+    """Write the passport beside the weights."""
+    (folder / PASSPORT_FILE).write_text(content + "\n", encoding="utf-8")
+
+
+def _normalise(folder: Path, judge: Judge) -> None:
+    """Keep of peft's files what loads the adapter; equal trainings give equal bytes, without paths of a machine."""
+    path = folder / ADAPTER_CONFIG
+    fields = json.loads(path.read_text(encoding="utf-8"))
+    fields["base_model_name_or_path"] = judge.model
+    fields["target_modules"] = sorted(fields["target_modules"])
+    path.write_text(json.dumps(fields, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+    (folder / "README.md").unlink(missing_ok=True)
+    base = {"model": judge.model, "base_sha256": base_sha256(judge.model, Path(model_path(judge.model)))}
+    (folder / BASE_FILE).write_text(json.dumps(base, indent=2) + "\n", encoding="utf-8")
