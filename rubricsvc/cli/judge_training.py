@@ -10,13 +10,14 @@ import typer
 
 from rubricsvc import telemetry
 from rubricsvc.cli.db import database
-from rubricsvc.cli.models import EMBEDDED, fetch_embedded
+from rubricsvc.cli.models import fetch_embedded
 from rubricsvc.cli.output import INTERRUPTED, Json, cell, counted, echo, print_table, progress_bar, show
 from rubricsvc.cli.passport import figure_texts
 from rubricsvc.cli.runs import stop_on_interrupt
 from rubricsvc.formats import load
 from rubricsvc.services.training_data import TrainingData
 from rubricsvc.store import judges
+from workers.engines.local.embedded_model import EMBEDDED
 
 if TYPE_CHECKING:
     from rubricsvc.core.judge import Judge

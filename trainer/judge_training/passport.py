@@ -39,7 +39,7 @@ def passport_of(config: JudgeTrainConfig, prepared: Prepared, trained: Trained, 
         created_at=datetime.now(UTC),
         description=config.description,
         not_for=config.not_for or NOT_FOR,
-        base=BaseWeights(name=base, licence=config.license, sha256=base_sha256(base, Path(model_path(base)))),
+        base=BaseWeights(name=base, license=config.license, sha256=base_sha256(base, Path(model_path(base)))),
         weights_sha256=judge.weights_sha256,
         form=Form(
             mode=judge.mode, template=template.name, template_digest=template.digest, scales=tuple(sorted(scales))
@@ -87,10 +87,11 @@ def _sources(config: JudgeTrainConfig, prepared: Prepared) -> list[DataSource]:
             DataSource(
                 name=entry.name,
                 digest=one.digest,
-                licence=one.license,
+                license=one.license,
                 examples=used[entry.name] + len(prepared.preferences.get(entry.name, ())),
                 targets=sum(len(example.targets) for example in one.examples) or len(one.preferences),
                 duplicates=one.duplicates,
+                absent=one.absent,
                 contradictions=one.contradictions,
                 share=0.0 if one.absent else entry.weight / total,
             )
