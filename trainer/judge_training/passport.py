@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-from collections import Counter
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -79,7 +78,6 @@ def _training(config: JudgeTrainConfig, trained: Trained) -> Training:
 
 def _sources(config: JudgeTrainConfig, prepared: Prepared) -> list[DataSource]:
     total = sum(entry.weight for entry in config.data if not prepared.ingredients[entry.name].absent)
-    used = Counter(example.source for example in prepared.split.train)
     found = []
     for entry in config.data:
         one = prepared.ingredients[entry.name]
@@ -88,8 +86,10 @@ def _sources(config: JudgeTrainConfig, prepared: Prepared) -> list[DataSource]:
                 name=entry.name,
                 digest=one.digest,
                 license=one.license,
-                examples=used[entry.name] + len(prepared.preferences.get(entry.name, ())),
-                targets=sum(len(example.targets) for example in one.examples) or len(one.preferences),
+                examples=len(one.examples),
+                targets=sum(len(example.targets) for example in one.examples),
+                preferences=len(one.preferences),
+                left_out=dict(one.left_out),
                 duplicates=one.duplicates,
                 absent=one.absent,
                 contradictions=one.contradictions,
