@@ -36,10 +36,13 @@ class JudgeOptimConfig(ConfigSection):
 
 
 class ValidationConfig(ConfigSection):
-    """Early stopping: the loss on the validation part every ``every`` steps; best weights are kept."""
+    """Early stopping: the loss on the validation part every ``every`` steps; the best weights are kept.
+
+    The training stops after ``stop_after`` validations without a lower loss.
+    """
 
     every: int = Field(default=50, ge=1)
-    patience: int = Field(default=5, ge=1)
+    stop_after: int = Field(default=5, ge=1)
     max_examples: int = Field(default=200, ge=1)
 
 

@@ -123,7 +123,7 @@ def train(
     checkpoint.write_config(config.out, config, {"data_digest": data.digest})
     history, start, written = History(config.out, done), time.monotonic(), done
     try:
-        while done < config.steps and best.since < config.validation.patience and not history.stopped:
+        while done < config.steps and best.since < config.validation.stop_after and not history.stopped:
             metrics = _step(model, optimizer, data.batch(done), config, done)
             done += 1
             if done % config.validation.every == 0 or done == config.steps:

@@ -229,7 +229,7 @@ def test_train_resumes_only_the_same_training(tmp_path: Path, folder: Path, judg
 
 
 def test_train_stops_early_without_progress(tmp_path: Path, folder: Path, judge: Judge, data: EncodedData) -> None:
-    settings = config(tmp_path / "out", judge, steps=40, optim={"lr": 1e-12}, validation={"every": 1, "patience": 3})
+    settings = config(tmp_path / "out", judge, steps=40, optim={"lr": 1e-12}, validation={"every": 1, "stop_after": 3})
     trained = train(load(folder, judge, settings)[0], data, settings)
     assert len(trained.history.steps) < 40
 
