@@ -144,13 +144,13 @@ def _examine(
     from trainer.judge_training.export import FOLDER, write_judge, write_passport
     from trainer.judge_training.passport import passport_of
 
-    test = sample(prepared.split.test, config.test_examples)
     with progress_bar("examination") as bar:
         examination = examine(
             judge,
             config.judge,
             prepared.split.train,
-            test,
+            sample(prepared.split.validation, config.test_examples),
+            sample(prepared.split.test, config.test_examples),
             audited=audit,
             on_progress=lambda what, done, total: bar.update(done, total, what),
         )

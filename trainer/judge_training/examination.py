@@ -7,7 +7,7 @@ and are counted.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
@@ -22,7 +22,7 @@ from rubricsvc.core.prompt import Completion
 from rubricsvc.core.repeatability import Repeatability
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.stats.agreement_report import agreement_report
-from rubricsvc.stats.calibration_fit import calibrate
+from rubricsvc.stats.calibration_fit import MIN_PROMPTS, calibrate
 from trainer.judge_training.asking import probabilities
 from trainer.judge_training.baselines import Question, baselines
 from trainer.judge_training.examples import Example, Target, questions
@@ -61,6 +61,7 @@ def examine(
     judge: Judge,
     untrained: Judge,
     train: Sequence[Example],
+    validation: Sequence[Example],
     test: Sequence[Example],
     *,
     audited: bool = True,
@@ -68,30 +69,37 @@ def examine(
 ) -> Examination:
     """Measure a trained judge beside its untrained base and baselines that are fitted to ``train``.
 
-    Calibration curves are fitted to one half of the test's prompts and measured on the other.
+    Calibration curves are fitted to ``validation``; all figures are of ``test``, with these curves.
     """
-    asked = {
-        name: probabilities(one, test, partial(on_progress, name, total=len(test)))
-        for name, one in ((UNTRAINED, untrained), (TRAINED, judge))
-    }
+
+    def ask(one: Judge, examples: Sequence[Example], what: str) -> list[list[float | None]]:
+        return probabilities(one, examples, partial(on_progress, what, total=len(examples)))
+
+    calibration = _calibration(judge, judged_labels(validation, ask(judge, validation, "calibration")))
+    asked, raw = ask(judge, test, TRAINED), ask(untrained, test, UNTRAINED)
     pairs = list(questions(test))
-    flat = {name: [value for each in values for value in each] for name, values in asked.items()}
-    known = {name: [0.5 if value is None else value for value in values] for name, values in flat.items()}
+    before, base = (_known(value for each in values for value in each) for values in (asked, raw))
+    after = [
+        calibration.value(target.criterion, score) if calibration else score
+        for (_, target), score in zip(pairs, before, strict=True)
+    ]
     on_progress("baselines", 0, 1)
-    scores = {**baselines(list(questions(train)), pairs), **known}
-    labels = judged_labels(test, asked[TRAINED])
-    report, calibration = _calibration(judge, labels, pairs, known[TRAINED])
-    calibrated = judge.model_copy(update={"calibration": calibration}) if calibration else judge
+    scores = {**baselines(list(questions(train)), pairs), UNTRAINED: base, TRAINED: after}
+    calibrated = judge.model_copy(update={"calibration": calibration})
     return Examination(
         judge=calibrated,
         tables=tuple(_tables(pairs, scores)),
-        calibration=report,
-        agreement=_agreement(calibrated, labels),
+        calibration=_calibration_report(calibration, pairs, before, after),
+        agreement=_agreement(calibrated, judged_labels(test, asked)),
         repeatability=_run(calibrated, lambda engine: _repeatability(engine, calibrated)) if audited else None,
         audit=_audit(calibrated, TRAINED, on_progress) if audited else None,
         audit_untrained=_audit(untrained, UNTRAINED, on_progress) if audited else None,
-        failed=flat[TRAINED].count(None),
+        failed=sum(value is None for each in asked for value in each),
     )
+
+
+def _known(values: Iterable[float | None]) -> list[float]:
+    return [0.5 if value is None else value for value in values]
 
 
 def judged_labels(examples: Sequence[Example], asked: Sequence[Sequence[float | None]]) -> list[JudgedLabel]:
@@ -126,27 +134,28 @@ def _tables(pairs: Sequence[Question], scores: dict[str, list[float]]) -> list[T
     ]
 
 
-def _calibration(
-    judge: Judge, labels: Sequence[JudgedLabel], pairs: Sequence[Question], scores: Sequence[float]
-) -> tuple[CalibrationReport | None, Calibration | None]:
-    if judge.mode != "readout":
-        return None, None
-    fitted = [one for one in calibrate(labels, held_out=0.5) if one.curve and one.before and one.after]
-    if not fitted:
-        return None, None
-    calibration = Calibration(families={one.family: one.curve for one in fitted if one.curve})
-    calibrated = [calibration.value(target.criterion, score) for (_, target), score in zip(pairs, scores, strict=True)]
-    main = max(fitted, key=lambda one: one.labels)
-    assert main.before and main.after  # noqa: S101 - filtered above
-    report = CalibrationReport(
-        part="one half of the test's prompts fitted, the other half measured",
+def _calibration(judge: Judge, labels: Sequence[JudgedLabel]) -> Calibration | None:
+    """Return the curves of a readout; None where there are too few labels, or no curve is better than none."""
+    if judge.mode != "readout" or len({label.prompt_id for label in labels}) < MIN_PROMPTS:
+        return None
+    curves = {one.family: one.curve for one in calibrate(labels) if one.curve}
+    return Calibration(families=curves) if curves else None
+
+
+def _calibration_report(
+    calibration: Calibration | None, pairs: Sequence[Question], before: Sequence[float], after: Sequence[float]
+) -> CalibrationReport | None:
+    if calibration is None:
+        return None
+    raw, calibrated = rows(pairs, {"before": before, "after": after})
+    return CalibrationReport(
+        part="fitted to the validation part, measured on the test",
         calibration=calibration,
-        before=Figure(value=main.before.ece),
-        after=Figure(value=main.after.ece),
-        bins_before=reliability(pairs, scores),
-        bins_after=reliability(pairs, calibrated),
+        before=raw["ece"],
+        after=calibrated["ece"],
+        bins_before=reliability(pairs, before),
+        bins_after=reliability(pairs, after),
     )
-    return report, calibration
 
 
 def _agreement(judge: Judge, labels: Sequence[JudgedLabel]) -> Agreement:

@@ -170,6 +170,6 @@ class _Maker:
             case "damaged":
                 return damaged(self._answers, seed, count)
             case _:
-                said = statements(self._documents, seed + 1, MAX_ANSWERS, exclude=self._exclude)
+                stated = statements(self._documents, seed + 1, MAX_ANSWERS, exclude=self._exclude)
                 on_topic = swapped(self._answers, seed + 1, MAX_ANSWERS)
-                return hard_negatives([*self._labelled, *said, *on_topic], seed, count)
+                return hard_negatives([*self._labelled, *stated, *on_topic], seed, count)
