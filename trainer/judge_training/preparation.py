@@ -91,14 +91,14 @@ def _batches(
     sources: Mapping[str, Sequence[Row | tuple[Row, Row]]], weights: Mapping[str, float], config: JudgeTrainConfig
 ) -> Callable[[int], Batch]:
     size = config.optim.batch_examples
-    drawing, at = mix(sources, weights, config.seed), 0
+    mixture, at = mix(sources, weights, config.seed), 0
 
     def batch(step: int) -> Batch:
-        nonlocal drawing, at
+        nonlocal mixture, at
         if step != at:  # a resumed training continues where it was
-            drawing, at = mix(sources, weights, config.seed, start=step * size), step
+            mixture, at = mix(sources, weights, config.seed, start=step * size), step
         at += 1
-        drawn = list(islice(drawing, size))
+        drawn = list(islice(mixture, size))
         return [one for one in drawn if isinstance(one, Row)], [one for one in drawn if not isinstance(one, Row)]
 
     return batch
