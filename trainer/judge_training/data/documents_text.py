@@ -5,11 +5,13 @@ from __future__ import annotations
 import ast
 import re
 import sysconfig
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from functools import cache
+from itertools import pairwise
 from pathlib import Path
 
 from rubricsvc.core.prompt import Document
+from trainer.judge_training.data.statements_frames import fillers, read
 from trainer.judge_training.data.statements_tables import auxiliaries, base_forms, third_person, verbs, words_of
 
 SHORTEST, LONGEST = 6, 30
@@ -22,32 +24,38 @@ _NOTES = re.compile(
     r"^(?:Note|Warning|See also|Changed in version|Added in version|New in version|Deprecated)\b[^.]{0,30}:"
 )
 _LEADING = re.compile(
-    r"^(?:However|Thus|Therefore|Hence|So|But|And|Also|Moreover|Furthermore|Consequently|Similarly|Likewise|Otherwise|"
-    r"In addition|As a result|In particular|In contrast|On the other hand|Nevertheless|For example|For instance|"
-    r"Note that|Note|In other words|That is|Again|Finally|Then|Additionally|Instead|In this case|In that case),?\s+"
+    r"^(?:(?:However|Thus|Therefore|Hence|So|Also|Moreover|Furthermore|Consequently|Similarly|Likewise|Otherwise|Note|Again|"
+    r"Finally|Then|Additionally|Instead|That is|In addition|As a result|In particular|In contrast|On the other hand|"
+    r"Nevertheless|For example|For instance|In other words|In this case|In that case),|Note that|But|And)\s+"
 )
 _ASIDE = re.compile(
     r"\s*\((?:see|See|cf\.|described|discussed|e\.g\.|i\.e\.|for example)[^()]*\)|\s*\[\d+\]|\s*\*?\*?PEP \d+\*?\*?:? –"
 )
-_UNFIT = re.compile(
-    r"::|\.\.\.|\.\. |>>>|->|\\|[|<>{}=#“”;?!]|\bsection\b|\bchapter\b|\b[Ss]ee\b|\bbelow\b|\babove\b|"
-    r"\bPEP\b|\bfollow(?:s|ing):|:$|\*\*|https?:|\be\.g\.|\betc\b|\bi\.e\.|\bHere\b|\bdescribed here\b|"
-    r"^\W*This is an? |"
-    r"\bversions? \d|\bTODO\b|\bXXX\b|\bI\b|\bwe\b|\b[Ee]xample\b"
+_MARKS = (
+    r"::|\.\.\.|\.\. |>>>|->|\\|[|<>{}=#“”;?!]|:$|\*\*|https?:|\w\. \S|^`[^`]+`: |[\w`\])]: [A-Z]|:\w+:| : | --? | \+ "
 )
+_REFERENCES = (
+    r"\b(?:section|chapter|[Ss]ee|below|above|PEP|[Hh]ere|e\.g\.|i\.e\.|etc|TODO|XXX|I|we|[Ee]xample)\b|\bversions? \d|"
+    r"\bfollow(?:s|ing):|^This is an? |^Note\b|"
+    r"^(?!This)[A-Z][a-z]+s (?:an?|the|all|any|each|its|one)\b|^\w+: "
+)
+_JOINED = r"\w+ (?:The|An?|If|It|This|When|In|Documentation|Returns?)\b"
+
+
+@cache
+def _unfit() -> re.Pattern[str]:
+    """Return what a sentence must not contain: marks, references to other places, a lost line break, an imperative."""
+    third = "|".join(sorted(base_forms().keys() - words_of("nouns")))
+    imperative = rf"^(?:With|Without|For|To|In|If|When|On)\b[^,]*, (?:{'|'.join(sorted(verbs()))})\b"
+    return re.compile(
+        rf"{_MARKS}|{_REFERENCES}|{_JOINED}|^(?:If|When)\b[^,]*, (?:does|is|are|has|{third})\b|{imperative}"
+    )
+
+
 _CODE_SPAN = re.compile(r"`[^`]*`")
 
 
-@dataclass(frozen=True)
-class Passage:
-    """Sentences of a document that follow one another, and the document's id and title."""
-
-    document: str
-    title: str
-    sentences: tuple[str, ...]
-
-
-def prose(document: Document) -> Iterator[Passage]:
+def prose(document: Document) -> Iterator[tuple[str, ...]]:
     """Yield the document's paragraphs (and lists) as sentences that state something; without code, tables, headings."""
     for paragraph in _PARAGRAPH.split(document.text):
         lines = [line for line in paragraph.splitlines() if line.strip()]
@@ -56,21 +64,29 @@ def prose(document: Document) -> Iterator[Passage]:
         items = _items(lines)
         sentences = [fit for item in items for raw in _SENTENCE_END.split(item) if (fit := _statement(raw))]
         if sentences:
-            yield Passage(document.id, plain_title(document), tuple(dict.fromkeys(sentences)))
+            yield tuple(dict.fromkeys(sentences))
 
 
-def plain_title(document: Document) -> str:
+def plain_title(document: Document, names: frozenset[str] = frozenset()) -> str:
     """Return the title as the subject of a question: ``The `if` statement`` becomes ``the `if` statement``."""
     title = re.sub(r"[*]", "", document.title).strip().rstrip(".:") or document.id
-    return " ".join(lower_first(word) for word in title.split())
+    return " ".join(lower_first(word, names) for word in title.split())
 
 
-def lower_first(text: str) -> str:
-    """Return the text with a small first letter, unless it begins with a name, code or an abbreviation."""
-    first = re.split(r"[\s,]", text, maxsplit=1)[0]
-    if not first.isalpha() and "'" not in first and "’" not in first and "-" not in first:
-        return text
-    if first in words_of("proper") or any(letter.isupper() for letter in first[1:]) or text.split()[:1] == ["I"]:
+def proper_names(documents: Iterable[Document]) -> frozenset[str]:
+    """Return the words that the documents have with a capital letter only, and not only in first place."""
+    small, capital = set(), set()
+    for document in documents:
+        small.update(re.findall(r"\b[a-z]+\b", document.text))
+        capital.update(re.findall(r"(?<=[a-z,] )[A-Z][a-z]+\b", document.text))
+    return frozenset(word for word in capital if word.lower() not in small | words_of("openers"))
+
+
+def lower_first(text: str, names: frozenset[str] = frozenset()) -> str:
+    """Return the text with a small first letter, unless it begins with one of the names, code or an abbreviation."""
+    first = re.split(r"[\s,.]|'s\b", text, maxsplit=1)[0]
+    plain = first.replace("'", "").replace("-", "").isalpha()
+    if not plain or any(letter.isupper() for letter in first[1:]) or first in words_of("proper") | names | fillers():
         return text
     return text[:1].lower() + text[1:]
 
@@ -95,32 +111,52 @@ def _items(lines: list[str]) -> list[str]:
 
 def _statement(raw: str) -> str | None:
     """Return the sentence without marks and asides, if it states something in 6 to 30 words."""
+    if read(raw.strip()):
+        return raw.strip()
     text = _ASIDE.sub("", " ".join(raw.split())).replace("’", "'")
     text = re.sub(r"(?<!\w)\*(\w[^*`]*)\*(?!\w)", r"\1", text)
     text = re.sub(r"``([^`]+)``", r"`\1`", text)
     text = re.sub(r":\w+:`[!~]?([^`]+)`", r"`\1`", text)
     text = _NOTES.sub("", text).strip()
-    text = re.sub(r"(\w)- (\w)", r"\1-\2", text).replace("..", ".")
+    text = re.sub(r"(\w)- (\w)", r"\1-\2", text)
+    text = re.sub(r"\.\.$", ".", text)
     while (shorter := _LEADING.sub("", text)) != text:
-        text = shorter
-    text = text[:1].upper() + text[1:]
+        text = shorter[:1].upper() + shorter[1:]
     words = re.sub(_CODE_SPAN, "code", text).split()
     plain = _CODE_SPAN.sub("", text)
     if not SHORTEST <= len(words) <= LONGEST or not text.endswith(".") or not re.match(r"[A-Z`]", text):
         return None
-    if _UNFIT.search(plain) or any(text.count(a) != text.count(b) for a, b in ("()", "[]")) or text.count("`") % 2:
+    if (
+        _unfit().search(plain)
+        or '"`' in text
+        or '`"' in text
+        or any(text.count(a) != text.count(b) for a, b in ("()", "[]"))
+        or text.count("`") % 2
+    ):
         return None
     if plain.count('"') % 2 or plain.count("'") - len(re.findall(r"\w'\w", plain)) > 0 or "*" in plain:
         return None
     first = words[0].lower()
-    if first in verbs() or first in ("do", "please", "or", "nor", "which", "that", "what", "why", "how", "where"):
+    if (
+        first in verbs() | auxiliaries()
+        or first in base_forms()
+        or first in ("only", "also", "do", "please", "or", "nor", "which", "that", "what", "why", "how", "where")
+    ):
         return None  # an imperative, or a piece of a sentence
-    lowered = [word.strip(",.()").lower() for word in words[1:]]
-    finite = sum(word in auxiliaries() or word in base_forms() for word in lowered)
-    relative = sum(word in ("which", "that", "who", "whose", "if", "when", "where", "because") for word in lowered)
-    if words[0].lower() in ("if", "when", "because", "while", "since", "unless"):
-        relative += 1
-    return text if finite > relative else None
+    return text if _has_main_verb(words) else None
+
+
+def _has_main_verb(words: list[str]) -> bool:
+    """Whether there are more finite verbs than words that begin a clause. A plural noun may look like a verb."""
+    lowered = [word.strip(",.()").lower() for word in words]
+    finite = 0
+    for before, word in pairwise(lowered):
+        if word in auxiliaries() - {"be", "had"}:
+            finite += 1
+        elif word in base_forms():
+            finite += word not in words_of("nouns") or before in words_of("subjects") or before == "code"
+    opening = ("which", "that", "who", "whose", "if", "when", "where", "because", "while", "since", "unless")
+    return finite > sum(word in opening for word in lowered)
 
 
 def standard_library_docstrings() -> Iterator[Document]:
@@ -159,8 +195,19 @@ def _docstrings(tree: ast.AST, owner: str) -> Iterator[str]:
 
 
 def _about(docstring: str, subject: str) -> str:
-    """Return a docstring whose first word, if it is an imperative, is in the third person, after its subject."""
+    """Return a docstring whose first word, if it is a verb, is in the third person, after its subject."""
     first, _, rest = docstring.strip().partition(" ")
-    if first.lower() in verbs():
-        return f"{subject} {third_person(first.lower())} {rest}"
-    return docstring
+    verb = base_forms().get(first.lower(), first.lower())
+    if verb not in verbs():
+        return docstring
+    sentence, end, others = rest.partition(".")
+    return f"{subject} {third_person(verb)} {_SECOND_VERB.sub(_in_third_person, sentence)}{end}{others}"
+
+
+_SECOND_VERB = re.compile(
+    rf"\b(and|or|then) ({'|'.join(sorted(verbs()))}) (?=(?:an?|the|its?|all|any|each|True|None)\b)"
+)
+
+
+def _in_third_person(found: re.Match[str]) -> str:
+    return f"{found.group(1)} {third_person(found.group(2))} "

@@ -8,60 +8,35 @@ paraphrases are dealt so that the words that answer and criterion share do not s
 from __future__ import annotations
 
 import random
-import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from itertools import accumulate
 
 from rubricsvc.core.prompt import Completion, Document, Prompt
 from rubricsvc.core.rubric import Criterion
 from rubricsvc.errors import InvalidError
-from trainer.judge_training.data.documents_text import lower_first, plain_title, prose
-from trainer.judge_training.data.statements_alter import alterations, code_names
+from trainer.judge_training.data.documents_text import lower_first
+from trainer.judge_training.data.statements_alter import KINDS, alterations
 from trainer.judge_training.data.statements_paraphrase import paraphrase
 from trainer.judge_training.data.statements_tables import forms
+from trainer.judge_training.data.statements_topics import (
+    Stated,
+    Statement,
+    Topic,
+    content_words,
+    shared_words,
+    topics,
+)
 from trainer.judge_training.examples import Example, Preference, Target
 
 SOURCE = "statements"
 REPHRASINGS = 3
 """Wordings of each version: the document's own, and two paraphrases."""
-REWORDED_STATED, REWORDED_CONTRARY = 0.85, 0.1
-"""How often the criterion's wording is not the answer's: dealt so that shared words do not show the label."""
 CONTRARIES = 0.65
 """How often a statement that the answer does not make is the contrary of one that it makes."""
 _ATTEMPTS = 200
-
-
-@dataclass(frozen=True)
-class Statement:
-    """A sentence of a document in its two versions, each in several wordings."""
-
-    sentence: str
-    kind: str
-    wordings: tuple[tuple[str, ...], tuple[str, ...]]
-
-
-@dataclass(frozen=True)
-class Topic:
-    """A document with the sentences about which there are questions, by passage."""
-
-    id: str
-    title: str
-    names: tuple[str, ...]
-    passages: tuple[tuple[str, ...], ...]
-
-
-@dataclass(frozen=True)
-class Stated:
-    """A statement of an answer: the version and the wording that the answer has."""
-
-    statement: Statement
-    version: int
-    wording: int
-
-    @property
-    def text(self) -> str:
-        """The statement as the answer has it."""
-        return self.statement.wordings[self.version][self.wording]
+_MOST = 60
+"""Sentences by which a document is drawn more often than another; more do not count."""
 
 
 def statements(
@@ -118,7 +93,7 @@ def statement_preferences(
             _styled([replace(one, version=version) if n == asked else one for n, one in enumerate(parts)], style)
             for version in (parts[asked].version, 1 - parts[asked].version)
         )
-        text = rng.choice(forms()["says"]).format(s=_clause(rng.choice(statement.wordings[parts[asked].version])))
+        text = rng.choice(forms()["says"]).format(s=maker.clause(rng.choice(statement.wordings[parts[asked].version])))
         yield Preference(
             prompt=maker.prompt(topic),
             criterion=Criterion(key="says", text=text),
@@ -130,51 +105,19 @@ def statement_preferences(
         )
 
 
-def topics(documents: Iterable[Document], exclude: Iterable[str] = ()) -> list[Topic]:
-    """Return the documents' sentences; of a sentence that several documents have, the first document has it.
-
-    A sentence is left out if one of the texts in ``exclude`` shares most of its words.
-
-    Raises:
-        InvalidError: fewer than two documents, or than ten sentences.
-    """
-    excluded = [_content(text) for text in exclude]
-    seen: set[str] = set()
-    found = []
-    for document in documents:
-        passages: list[tuple[str, ...]] = []
-        for passage in prose(document):
-            kept = tuple(s for s in passage.sentences if s not in seen and not _is_excluded(s, excluded))
-            seen.update(kept)
-            if kept:
-                passages.append(kept)
-        if sum(map(len, passages)) >= 4:
-            found.append(Topic(document.id, plain_title(document), tuple(code_names(document.text)), tuple(passages)))
-    if len(found) < 2:
-        raise InvalidError(
-            f"{len(found)} documents with four or more sentences; expected two or more", hint="give more documents"
-        )
-    return found
-
-
-def _content(text: str) -> frozenset[str]:
-    return frozenset(word for word in re.findall(r"\w+", text.lower()) if len(word) > 2)
-
-
-def _is_excluded(sentence: str, excluded: Sequence[frozenset[str]]) -> bool:
-    words = _content(sentence)
-    return any(len(words & other) >= 0.6 * min(len(words), len(other)) for other in excluded if other)
-
-
 class _Maker:
     """Makes examples from topics with one generator of random numbers."""
 
-    def __init__(self, found: list[Topic], rng: random.Random, shown: float, inverted: float) -> None:
-        self.topics = found
+    def __init__(
+        self, found: tuple[list[Topic], frozenset[str]], rng: random.Random, shown: float, inverted: float
+    ) -> None:
+        self.topics, self.names = found
         self.rng = rng
         self.shown = shown
         self.inverted = inverted
-        self._kinds: dict[str, int] = {}
+        self._weights = list(accumulate(min(_MOST, len(topic.sentences)) for topic in self.topics))
+        self._kinds: dict[str, frozenset[str]] = {}
+        self._leads: dict[tuple[str, bool], float] = {}
 
     def example(self) -> Example:
         topic, parts = self.answer()
@@ -198,6 +141,10 @@ class _Maker:
             group=topic.id,
         )
 
+    def clause(self, sentence: str) -> str:
+        """Return the sentence as it follows "that"."""
+        return lower_first(sentence.rstrip("."), self.names)
+
     def prompt(self, topic: Topic) -> Prompt:
         return Prompt.of(self.rng.choice(forms()["prompts"]).format(topic=topic.title))
 
@@ -205,29 +152,43 @@ class _Maker:
         """Return the statements of an answer: one to four sentences near each other."""
         rng = self.rng
         for _ in range(_ATTEMPTS):
-            topic = rng.choices(self.topics, [min(60, sum(map(len, t.passages))) for t in self.topics])[0]
-            flat = [sentence for passage in topic.passages for sentence in passage]
+            topic, place, kind = self._anchor()
+            flat = topic.sentences
             length = rng.choices((1, 2, 3, 4), (3, 4, 3, 2))[0]
-            start = rng.randrange(len(flat))
-            window = flat[start : start + length + 2]
-            picked = sorted(rng.sample(range(len(window)), min(length, len(window))))
-            made = [one for n in picked if (one := self._statement(topic, window[n]))]
-            if made:
-                return topic, [Stated(one, rng.randrange(2), rng.randrange(REPHRASINGS)) for one in made]
+            near = [n for n in range(max(0, place - 2), min(len(flat), place + length + 2)) if n != place]
+            picked = sorted([place, *rng.sample(near, min(length - 1, len(near)))])
+            made = [self._statement(topic, flat[n], kind if n == place else None) for n in picked]
+            parts = [Stated(one, rng.randrange(2), rng.randrange(REPHRASINGS)) for one in made if one]
+            if parts:
+                return topic, parts
         raise InvalidError("no sentence can be altered", hint="give longer documents in English")
 
-    def _statement(self, topic: Topic, sentence: str) -> Statement | None:
-        """Return a sentence with an alteration; rarer kinds are preferred, so that all become common."""
+    def _anchor(self) -> tuple[Topic, int, str]:
+        """Return a sentence that can be altered in a kind drawn at random, so that rare kinds become common."""
         rng = self.rng
-        possible = alterations(sentence, topic.names, rng)
+        kind = rng.choice(KINDS)
+        for _ in range(_ATTEMPTS):
+            topic = rng.choices(self.topics, cum_weights=self._weights)[0]
+            place = rng.randrange(len(topic.sentences))
+            sentence = topic.sentences[place]
+            if sentence not in self._kinds:
+                self._kinds[sentence] = frozenset(alterations(sentence, topic.codes, rng))
+            if kind in self._kinds[sentence]:
+                break
+        return topic, place, kind
+
+    def _statement(self, topic: Topic, sentence: str, kind: str | None = None) -> Statement | None:
+        """Return a sentence with an alteration, of the given kind if it is possible."""
+        rng = self.rng
+        possible = alterations(sentence, topic.codes, rng)
         if not possible:
             return None
-        weights = [1 / (1 + self._kinds.get(kind, 0)) for kind in possible]
-        kind = rng.choices(list(possible), weights)[0]
-        self._kinds[kind] = self._kinds.get(kind, 0) + 1
+        if kind not in possible:
+            kind = rng.choice(list(possible))
         seeds = [rng.getrandbits(64) for _ in range(REPHRASINGS - 1)]
         original, altered = (
-            (text, *(paraphrase(text, random.Random(seed)) for seed in seeds)) for text in (sentence, possible[kind])
+            (text, *(paraphrase(text, random.Random(seed), self.names) for seed in seeds))
+            for text in (sentence, possible[kind])
         )
         if set(original) & set(altered):
             return None
@@ -253,12 +214,12 @@ class _Maker:
             text, variant = self._elsewhere(topic, parts)
         form = rng.choice(forms()["says_not" if inverted else "says"])
         family = "does_not_say" if inverted else "says_that"
-        return Target(Criterion(key="s", text=form.format(s=_clause(text))), float(met), family, variant)
+        return Target(Criterion(key="s", text=form.format(s=self.clause(text))), float(met), family, variant)
 
     def _on_reference(self, topic: Topic, parts: Sequence[Stated], one: Stated, met: bool) -> Target:
         """Return a question with a statement as the reference."""
         rng = self.rng
-        contradicts = rng.random() < 0.35
+        contradicts = rng.random() < 0.5 and one.statement.conflicting
         draw = rng.random() < CONTRARIES
         if (met and not contradicts) or (not met and contradicts and draw):
             text, variant = self._stated(one)
@@ -273,6 +234,8 @@ class _Maker:
         """Return a question with a passage that has all that the answer says, or all but one statement."""
         rng = self.rng
         form = rng.choice(("agrees_passage", "contradicts_passage", "supported_by_passage", "unsupported_by_passage"))
+        if form == "contradicts_passage" and not one.statement.conflicting:
+            form = "agrees_passage"
         supported = met == (form in ("agrees_passage", "supported_by_passage"))
         if supported:
             text, variant = self._stated(one)
@@ -288,30 +251,43 @@ class _Maker:
         return Target(criterion, float(met), "reference", variant)
 
     def _stated(self, one: Stated) -> tuple[str, str]:
-        """Return what the answer says, mostly in other words."""
-        text = one.statement.wordings[one.version][self._wording(one, REWORDED_STATED)]
+        """Return what the answer says, often in other words."""
+        text = self._pair(one)[0]
         return text, "stated" if text == one.text else "paraphrased"
 
     def _contrary(self, one: Stated) -> tuple[str, str]:
-        """Return the other version of what the answer says, mostly in the same words."""
-        return one.statement.wordings[1 - one.version][self._wording(one, REWORDED_CONTRARY)], one.statement.kind
+        """Return the other version of what the answer says."""
+        return self._pair(one)[1], one.statement.kind
 
-    def _wording(self, one: Stated, reworded: float) -> int:
-        if self.rng.random() >= reworded:
-            return one.wording
-        texts = one.statement.wordings[one.version]
-        others = [n for n in range(REPHRASINGS) if n != one.wording]
-        return self.rng.choice([n for n in others if texts[n] != one.text] or others)
+    def _pair(self, one: Stated) -> tuple[str, str]:
+        """Return wordings of what the answer says and of the contrary, on average equally near to the answer.
+
+        The lead of the first over the second is added up for each kind of alteration; the next pair makes up for it.
+        """
+        statement = one.statement
+        stated_texts, contrary_texts = (
+            {text: shared_words(text, one.text) for text in wordings}
+            for wordings in (statement.wordings[one.version], statement.wordings[1 - one.version])
+        )
+        pairs = [
+            (stated_texts[stated] - contrary_texts[contrary], stated, contrary)
+            for stated in stated_texts
+            for contrary in contrary_texts
+        ]
+        lead = self._leads.get(statement.key, 0.0)
+        difference, stated, contrary = self.rng.choice([pair for pair in pairs if pair[0] * lead <= 0] or pairs)
+        self._leads[statement.key] = lead + max(-0.2, min(0.2, difference))
+        return stated, contrary
 
     def _elsewhere(self, topic: Topic, parts: Sequence[Stated]) -> tuple[str, str]:
         """Return a statement that the answer does not hold, of the same document or of another."""
         rng = self.rng
         there = {one.statement.sentence for one in parts}
-        words = [_content(sentence) for sentence in there]
+        words = [content_words(sentence) for sentence in there]
         for attempt in range(_ATTEMPTS):
             other = rng.choice(self.topics) if attempt > 20 or rng.random() < 0.35 else topic
-            sentence = rng.choice([s for passage in other.passages for s in passage])
-            content = _content(sentence)
+            sentence = rng.choice(other.sentences)
+            content = content_words(sentence)
             if sentence in there or any(len(content & w) > 0.6 * min(len(content), len(w)) for w in words):
                 continue
             statement = self._statement(other, sentence)
@@ -319,10 +295,6 @@ class _Maker:
                 wordings = statement.wordings[rng.randrange(2)]
                 return wordings[rng.randrange(REPHRASINGS)], "absent" if other.id == topic.id else "other"
         raise InvalidError("no other sentence can be altered", hint="give more documents")
-
-
-def _clause(sentence: str) -> str:
-    return lower_first(sentence.rstrip("."))
 
 
 def _styled(parts: Sequence[Stated], seed: int) -> str:

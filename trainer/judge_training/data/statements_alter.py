@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from itertools import pairwise
 
+from trainer.judge_training.data.statements_frames import altered, read
 from trainer.judge_training.data.statements_tables import (
+    NUMBERS,
     base_forms,
     exchanges,
     kinds,
@@ -17,6 +19,7 @@ from trainer.judge_training.data.statements_tables import (
     pattern,
     replaced,
     third_person,
+    with_articles,
 )
 
 KINDS = ("negated", "number", "name", "order", "opposite", "quantifier")
@@ -36,11 +39,16 @@ _NEGATION = re.compile(
 )
 _NO_REMOVAL_AFTER = re.compile(r"\b(?:any|either|yet|nor|but|until|unless|at all|anything|even|or not)\b")
 _DO = re.compile(r"\b(does|do) not (\w+)")
-_NUMBERS = ("two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
-_NUMBER = re.compile(rf"(?<![\w`.:,/+-])(?:\d+|{'|'.join(_NUMBERS)}|first|second|third|twice)(?![\w`:/+-]|[.,]\d)")
+_NUMBER = re.compile(rf"(?<![\w`.:,/+-])(?:\d+|{'|'.join(NUMBERS)}|first|second|third|twice)(?![\w`:/+-]|[.,]\d)")
 _ORDINALS = ("first", "second", "third", "fourth")
 _COUNTED = re.compile(
     r" (?:time|argument|element|item|line|parameter|form|case|part|digit|character|operand|value|call|step|field|one)\b"
+)
+_BOUND = re.compile(
+    r"\b(?:at least|at most|than|up to|or more|exceeds?|under|over|below|above|within) $", re.IGNORECASE
+)
+_WHETHER = re.compile(
+    r"\b(?:whether|(?:determin|check|test|indicat|decid|know|find|see|ask|specif)\w* (?:out )?if)\b", re.I
 )
 _CODE = re.compile(r"`([^`\s]+)`")
 _SYMMETRIC = re.compile(
@@ -56,7 +64,7 @@ def alterations(sentence: str, names: Sequence[str], rng: random.Random) -> dict
         names: Code names of the same document, one of which may take another's place.
         rng: Chooses among the possible alterations of a kind.
     """
-    makers = {
+    makers: dict[str, Iterable[str]] = {
         "negated": _negated(sentence),
         "number": _numbers(sentence, rng),
         "name": _names(sentence, names, rng),
@@ -64,6 +72,8 @@ def alterations(sentence: str, names: Sequence[str], rng: random.Random) -> dict
         "opposite": _exchanged(sentence, "opposites"),
         "quantifier": _exchanged(sentence, "quantifiers"),
     }
+    if fact := read(sentence):
+        makers = dict(altered(fact, rng))
     found = {}
     for kind, made in makers.items():
         possible = sorted({text for text in made if text != sentence and _sound(text)})
@@ -88,7 +98,7 @@ def _negated(sentence: str) -> Iterator[str]:
     for found in _AUXILIARY.finditer(sentence):
         before, after = sentence[: found.start()], sentence[found.end() :]
         inside = not outside_code(sentence, found) or before.count("(") > before.count(")")
-        if inside or _NO_NEGATION_BEFORE.search(before) or _NO_NEGATION_AFTER.match(after):
+        if inside or _NO_NEGATION_BEFORE.search(before) or _WHETHER.search(before) or _NO_NEGATION_AFTER.match(after):
             continue
         negated = _negated_auxiliary(found.group(), before, after)
         if negated:
@@ -96,7 +106,7 @@ def _negated(sentence: str) -> Iterator[str]:
             return
     for found in _simple_verb().finditer(sentence):
         before = sentence[: found.start()]
-        if outside_code(sentence, found) and not _NO_NEGATION_BEFORE.search(before):
+        if outside_code(sentence, found) and not (_NO_NEGATION_BEFORE.search(before) or _WHETHER.search(before)):
             yield f"{before}does not {base_forms()[found.group(1)]}{sentence[found.end(1) :]}"
             return
 
@@ -152,15 +162,17 @@ def _numbers(sentence: str, rng: random.Random) -> Iterator[str]:
                 continue
         elif word == "twice":
             choices = ["three times", "four times", "once"]
-        elif word in _NUMBERS:
-            choices = [other for other in _NUMBERS[:6] if other != word]
+        elif word in NUMBERS:
+            choices = [other for other in NUMBERS[:6] if other != word]
         else:
             number = int(word) if len(word) < 12 else 0
             if number < 2 or (len(word) > 1 and word[0] == "0"):
                 continue
             near = [number + 1, number + 2, number * 2, number * 10, max(2, number - 1), max(2, number // 2)]
             choices = [str(other) for other in dict.fromkeys(near) if other != number]
-        yield replaced(sentence, found, rng.choice(choices))
+        choices = [other for other in choices if not re.search(rf"\b{other}\b", sentence)]
+        if choices and not _BOUND.search(sentence[: found.start()]):
+            yield replaced(sentence, found, rng.choice(choices))
 
 
 _SHAPES = {
@@ -193,7 +205,7 @@ def _names(sentence: str, names: Sequence[str], rng: random.Random) -> Iterator[
     for name in there:
         others = [other for other in names if other not in there and _shape(other) == _shape(name)]
         if others:
-            yield sentence.replace(f"`{name}`", f"`{rng.choice(others)}`")
+            yield with_articles(sentence.replace(f"`{name}`", f"`{rng.choice(others)}`"), codes=True)
     for group in kinds():
         for found in pattern(group).finditer(sentence):
             if not outside_code(sentence, found):
@@ -207,14 +219,19 @@ def _names(sentence: str, names: Sequence[str], rng: random.Random) -> Iterator[
 def _orders(sentence: str) -> Iterator[str]:
     for left, right in _exchangeable(sentence):
         between = sentence[left.end() : right.start()]
-        if left.group() == right.group() or _SYMMETRIC.search(between) or len(between.split()) > 12:
+        truth = {left.group().lower(), right.group().lower()} == {"true", "false"}
+        if left.group() == right.group() or len(between.split()) > 12:
+            continue
+        if _SYMMETRIC.search(between) and not (truth and re.search(r"\b(?:if|when|otherwise)\b", sentence)):
             continue
         if not re.search(r"\w", between):
             continue
         a, b = left.group(), right.group()
+        if len({a.isupper(), b.isupper()}) > 1:
+            continue
         if a[:1].isupper() and b[:1].islower():
             a, b = a[:1].lower() + a[1:], b[:1].upper() + b[1:]
-        yield f"{sentence[: left.start()]}{b}{between}{a}{sentence[right.end() :]}"
+        yield with_articles(f"{sentence[: left.start()]}{b}{between}{a}{sentence[right.end() :]}", codes=True)
 
 
 def _exchangeable(sentence: str) -> Iterator[tuple[re.Match[str], re.Match[str]]]:
@@ -230,9 +247,22 @@ def _exchangeable(sentence: str) -> Iterator[tuple[re.Match[str], re.Match[str]]
             yield terms[0], terms[1]
 
 
+_AT_THE_START = ("every", "each")
+_NOT_AT_THE_START = ("sometimes", "often", "usually", "commonly", "only", "all the")
+
+
 def _exchanged(sentence: str, table: str) -> Iterator[str]:
+    """Yield the sentence with one phrase of the table exchanged, if the sentence does not have the other phrase too."""
     choices = exchanges(table)
     for found in pattern((*choices, *lines("fixed"))).finditer(sentence):
-        if outside_code(sentence, found):
-            for other in choices.get(found.group().lower(), ()):
+        phrase = found.group().lower()
+        begins = found.start() == 0
+        if not outside_code(sentence, found) or phrase in (_NOT_AT_THE_START if begins else _AT_THE_START):
+            continue
+        if re.search(r"\bnot (?:the )?$", sentence[: found.start()], re.IGNORECASE):
+            continue
+        if phrase == "only" and sentence[: found.start()].endswith(", "):
+            continue
+        for other in choices.get(phrase, ()):
+            if not re.search(rf"\b{other}\b", sentence, re.IGNORECASE) or other in phrase or phrase in other:
                 yield replaced(sentence, found, other)

@@ -11,6 +11,8 @@ import yaml
 
 _HERE = Path(__file__).parent
 
+NUMBERS = ("two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+
 
 @cache
 def _words() -> dict[str, str]:
@@ -105,16 +107,18 @@ def replaced(text: str, found: re.Match[str], by: str) -> str:
     return with_articles(f"{text[: found.start()]}{by}{text[found.end() :]}")
 
 
-_ARTICLE = re.compile(r"\b([Aa])n? (?=([a-z][\w-]*))")
-_A_BEFORE = re.compile(r"uni(?!n|m)|unary|us[eau]|uti|utf|eu|one\b|once\b|u\b")
+_ARTICLE = re.compile(r"\b([Aa])n? (?=(`?)([A-Za-z][\w-]*))")
+_CONSONANT = re.compile(r"uni(?!n|m)|unary|us[eau]|uti|utf|eu|one\b|once\b|u\b", re.IGNORECASE)
 
 
-def with_articles(text: str) -> str:
-    """Return the text with "a" or "an" as the next word's first sound asks for."""
+def with_articles(text: str, codes: bool = False) -> str:
+    """Return the text with "a" or "an" as the next word's first sound asks for; before code only if ``codes``."""
 
     def article(found: re.Match[str]) -> str:
-        word = found.group(2)
-        vowel = word.startswith(("hour", "honest")) or (word[0] in "aeiou" and not _A_BEFORE.match(word))
+        word = found.group(3)
+        if (found.group(2) and not codes) or word[:2].isupper() or (found.group(2) and not word[:1].isalpha()):
+            return found.group()
+        vowel = word.startswith(("hour", "honest")) or (word[0] in "aeiouAEIOU" and not _CONSONANT.match(word))
         return f"{found.group(1)}{'n' if vowel else ''} "
 
     return _ARTICLE.sub(article, text)

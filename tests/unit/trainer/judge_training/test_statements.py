@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from functools import cache
 from itertools import islice
+from random import Random
 
 import numpy as np
 import pytest
@@ -14,8 +15,12 @@ from rubricsvc.core.prompt import Document
 from rubricsvc.errors import InvalidError
 from rubricsvc.stats import agreement_metrics
 from trainer.environments.documents import python_reference
-from trainer.judge_training.data.statements import statements
-from trainer.judge_training.data.statements_alter import KINDS
+from trainer.judge_training.data.documents_text import prose, standard_library_docstrings
+from trainer.judge_training.data.statements import statement_preferences, statements
+from trainer.judge_training.data.statements_alter import KINDS, alterations
+from trainer.judge_training.data.statements_frames import read, restated
+from trainer.judge_training.data.statements_paraphrase import paraphrase
+from trainer.judge_training.data.statements_topics import topics
 from trainer.judge_training.examples import Example, questions
 
 
@@ -75,3 +80,95 @@ def test_statements_labels_are_at_chance_given_the_criterion_alone() -> None:
     assert 0.4 < auroc([len(text) for text, _ in asked], values) < 0.6
     altered = ["not" in words(text) or "isn" in words(text) for text, _ in asked]
     assert 0.4 < auroc([float(one) for one in altered], values) < 0.6
+
+
+def test_invented_facts_have_exact_wordings_and_contraries() -> None:
+    sentence = "Anna sold the lamp to Boris for 40 euros."
+    fact = read(sentence)
+    assert fact is not None
+    assert "Boris bought the lamp from Anna for 40 euros." in fact.wordings()
+    assert read(restated(sentence, Random(1))) is not None
+    made = alterations(sentence, (), Random(1))
+    assert set(made) == {"negated", "number", "name", "order"}
+    assert "not" in made["negated"]
+    assert made["order"] == "Boris sold the lamp to Anna for 40 euros."
+    assert read("The lamp is returned by the function.") is None
+
+
+@pytest.mark.parametrize(
+    ("sentence", "kind", "expected"),
+    [
+        ("The method can be called at any time.", "negated", "The method cannot be called at any time."),
+        ("The value is not copied by this method.", "negated", "The value is copied by this method."),
+        ("It returns a list of all names found.", "negated", "It does not return a list of all names found."),
+        ("`foo()` is called before `bar()` in each loop.", "order", "`bar()` is called before `foo()` in each loop."),
+        ("`foo()` and `bar()` are called in each loop.", "order", None),
+        (
+            "It checks whether the file is open for reading.",
+            "negated",
+            "It does not check whether the file is open for reading.",
+        ),
+        ("At least two of the names are used there.", "number", None),
+        ("Attributes are always looked up in the class.", "opposite", "Attributes are never looked up in the class."),
+        ("All names are looked up in the class.", "quantifier", "Only some names are looked up in the class."),
+    ],
+)
+def test_alterations_of_a_sentence(sentence: str, kind: str, expected: str | None) -> None:
+    assert alterations(sentence, (), Random(1)).get(kind) == expected
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_paraphrase_keeps_negations_and_code(seed: int) -> None:
+    text = paraphrase("If `foo()` is not allowed, `a` and `b` are not returned.", Random(seed))
+    assert {"`foo()`", "`a`", "`b`"} <= set(re.findall(r"`[^`]*`", text))
+    assert len(re.findall(r"\bnot\b|n't|forbidden", text)) == 2
+
+
+def test_prose_keeps_statements_only() -> None:
+    text = """
+The heading
+***********
+
+However, the method returns a *new* list of the names.  See also the next section.
+
+   >>> code is no prose
+
+Note that every instance has a dictionary of its own [1].  Return the list of all names.
+
+* Names are bound by assignment in the block.
+* A list of names that the module defines.
+"""
+    assert [sentence for group in prose(Document(id="a", text=text)) for sentence in group] == [
+        "The method returns a new list of the names.",
+        "Every instance has a dictionary of its own.",
+        "Names are bound by assignment in the block.",
+    ]
+
+
+def test_statements_leave_out_excluded_texts() -> None:
+    sentence = topics(python_reference())[0][0].sentences[0]
+    left = topics(python_reference(), exclude=[sentence])[0]
+    assert left
+    assert not any(sentence in topic.sentences for topic in left)
+
+
+def test_statement_preferences_differ_in_one_statement() -> None:
+    pairs = list(statement_preferences(python_reference(), seed=1, count=20))
+    assert len(pairs) == 20
+    for pair in pairs:
+        assert pair.better.text != pair.worse.text
+        assert len(pair.better.text.splitlines()) == len(pair.worse.text.splitlines())
+        assert pair.variant in KINDS
+
+
+def test_targets_with_a_reference_or_passage_show_it() -> None:
+    shown = [target for _, target in questions(made()) if target.family == "reference"]
+    share = len(shown) / sum(len(example.targets) for example in made())
+    assert 0.2 < share < 0.3
+    assert all((target.criterion.reference is None) != (target.criterion.passages is None) for target in shown)
+
+
+def test_standard_library_docstrings_are_statements_about_functions() -> None:
+    document = next(one for one in standard_library_docstrings() if one.id == "stdlib.bisect")
+    sentences = [sentence for group in prose(document) for sentence in group]
+    assert any(sentence.startswith("`bisect_right()` returns the index") for sentence in sentences)
