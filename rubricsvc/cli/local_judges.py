@@ -113,13 +113,13 @@ def with_digests(judge: Judge) -> Judge:
 
 def describe_embedded(added: Iterable[Judge]) -> None:
     """Print what judges with the embedded model can be relied on for."""
-    for judge in added:
-        leaves = [leaf for leaf in judge.leaf_judges if leaf.model == EMBEDDED]
-        if any(leaf.adapter is None for leaf in leaves):
-            warning = "untrained, its verdicts are hardly better than chance"
-            echo(f"the embedded 135M model is for trying things out: {warning}")
-        if any(leaf.adapter == EMBEDDED for leaf in leaves):
+    leaves = [leaf for judge in added for leaf in judge.leaf_judges if leaf.model == EMBEDDED]
+    if any(leaf.adapter is None for leaf in leaves):
+        warning = "untrained, its verdicts are hardly better than chance"
+        echo(f"the embedded 135M model is for trying things out: {warning}")
+    for leaf in leaves:
+        if leaf.adapter == EMBEDDED:
             echo(
                 "embedded: SmolLM2-135M with the shipped adapter; what it can judge and what it cannot: "
-                f"`rubricsvc judges passport {judge.name}`"
+                f"`rubricsvc judges passport {leaf.name}`"
             )

@@ -16,17 +16,21 @@ from peft import PeftModel
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
+from rubricsvc.cli.local_judges import shipped_judge
 from rubricsvc.core.verdict import Reason
 from rubricsvc.errors import InvalidError, RubricsvcError, UnavailableError
+from rubricsvc.formats.passports import load_passport
 from tests.tiny_adapter import tiny_adapter
 from tests.tiny_model import tiny_model
 from workers.engines.base import EngineRequest, Failure, Question
 from workers.engines.local import transformers_engine
 from workers.engines.local.adapters import read_adapter
+from workers.engines.local.embedded_model import WHEEL_SHA256
 from workers.engines.local.merged import merged_folder
 from workers.engines.local.models import load, open_merged
 from workers.engines.local.transformers_engine import TransformersEngine
-from workers.engines.local.weights import ModelWeights, weights_sha256
+from workers.engines.local.weights import SHIPPED, ModelWeights, trained_on, weights_sha256
+from workers.judges import validate
 
 REQUEST = EngineRequest("s", "x", (Question("a", ("Yes", "No")),))
 
@@ -227,3 +231,29 @@ def test_merged_folder_leaves_nothing_after_an_error(tiny: Path, copied: Path, t
     with pytest.raises(UnavailableError):
         merged_folder(tmp_path / "cache", weights)
     assert [path.suffix for path in (tmp_path / "cache" / "merged").iterdir()] == [".lock"]
+
+
+def test_adapter_of_the_embedded_model_is_merged_at_load(embedded: Path, tiny: Path, tmp_path: Path) -> None:
+    folder = tiny_adapter(embedded, tmp_path / "adapter", target_modules=["q_proj"], r=2)
+    (folder / "base.json").write_text(json.dumps({"model": "embedded", "base_sha256": WHEEL_SHA256}))
+    bare = load(ModelWeights("embedded"), device="cpu")
+    judge = load(ModelWeights("embedded", adapter=str(folder), sha256=weights_sha256(folder)), device="cpu")
+    layers, merged = (dict(loaded.model.named_modules()) for loaded in (bare, judge))
+    assert layers.keys() == merged.keys()
+    changed = [name for name in layers if name.endswith("_proj") and (layers[name].weight != merged[name].weight).any()]
+    assert len(changed) == 30 and all(name.endswith("q_proj") for name in changed)
+    assert merged[changed[0]].weight.dtype == torch.bfloat16
+    with pytest.raises(InvalidError) as caught:
+        open_merged(ModelWeights(str(tiny), adapter=str(folder)), torch.float32)
+    assert WHEEL_SHA256 in caught.value.message
+
+
+@pytest.mark.skipif(not SHIPPED.is_dir(), reason="this package ships no adapter yet")
+def test_shipped_adapter_fits_its_judge_and_its_passport() -> None:
+    judge = shipped_judge("embedded")
+    assert judge is not None and judge.mode == "readout"
+    validate(judge)
+    load_passport(SHIPPED / "passport.json").check_judge(judge)
+    assert trained_on(SHIPPED).sha256 == WHEEL_SHA256
+    assert (SHIPPED / "adapter_model.safetensors").stat().st_size <= 10_000_000
+    load(ModelWeights("embedded", adapter="embedded", sha256=judge.weights_sha256), device="cpu")
