@@ -1,6 +1,7 @@
-"""Everyday questions, each with an answer of two sentences and a criterion for each of the sentences.
+"""Everyday questions, each with an answer of two sentences, a criterion for each of them, and a contrary of one.
 
-So it is known which criteria a completion of some of the sentences meets. ``everyday.txt`` has the texts.
+So it is known which criteria a completion of some of these sentences meets. A contrary has many words of the sentence
+in its place and does not meet its criterion. ``everyday.txt`` has the texts.
 """
 
 from __future__ import annotations
@@ -20,27 +21,41 @@ from trainer.judge_training.examples import Example, Target
 
 SOURCE = "everyday"
 
-_VARIANTS = ("both", "both", "first", "second", "first", "second", "near", "empty_phrases")
-"""Each criterion is met by half of them."""
+_VARIANTS = ("both", "both", "both", "first", "second", "contrary", "contrary_alone", "near", "empty_phrases")
+"""Criteria are met by half of them."""
+
+
+_SENTENCE = (
+    'Says: "{}"', 'Makes this statement: "{}"', 'Says this in these or in other words: "{}"', 'Agrees with this: "{}"',
+    'Gives this advice or information: "{}"',
+)  # fmt: skip
+"""Criteria on a sentence or its contrary, of which one is in the completion."""
 
 
 class Entry(NamedTuple):
-    """A question, the two sentences of its answer, and the criterion that each of them meets."""
+    """A question, the two sentences of its answer, and the criterion that each of them meets.
+
+    ``contrary`` is a sentence in the place of the one with the index ``contradicted``.
+    """
 
     question: str
     answer: str
-    criteria: tuple[str, str]
+    criteria: tuple[str, ...]
+    contrary: str
+    contradicted: int
 
 
 @cache
 def entries() -> tuple[Entry, ...]:
-    """Return the entries of ``everyday.txt``, which are three lines each, under headings."""
+    """Return the entries of ``everyday.txt``, four lines each, under headings.
+
+    The lines are the question, the answer, the two criteria, and the contrary of sentence 1 or 2 after that number.
+    """
     text = files(__package__).joinpath("everyday.txt").read_text(encoding="utf-8")
     lines = [line for line in text.splitlines() if not line.startswith("# ")]
-    threes = zip(lines[::3], lines[1::3], lines[2::3], strict=True)
     return tuple(
-        Entry(question, answer, (criteria.partition(" | ")[0], criteria.partition(" | ")[2]))
-        for question, answer, criteria in threes
+        Entry(question, answer, tuple(criteria.split(" | ")), contrary[2:], int(contrary[0]) - 1)
+        for question, answer, criteria, contrary in zip(*(lines[n::4] for n in range(4)), strict=True)
     )
 
 
@@ -55,14 +70,15 @@ def everyday_answers() -> list[Example]:
 def everyday_criteria(seed: int, count: int) -> Iterator[Example]:
     """Yield ``count`` examples: a question, and a completion with both, one or none of the sentences of its answer.
 
-    Completions with none are the answer to a question that shares words with it, or empty phrases.
+    Where the completion has the sentence that has a contrary, or that contrary, one of the two is asked about in full.
+    Completions with none are the contrary of one, the answer to a question that shares words with it, or empty phrases.
     """
     rng = Random(f"everyday {seed}")
     neighbours = Neighbours(everyday_answers())
     order: list[tuple[int, str]] = []
     for _ in range(count):
         if not order:
-            order = [(at, variant) for at in range(len(entries())) for variant in rng.sample(_VARIANTS, 4)]
+            order = [(at, variant) for at in range(len(entries())) for variant in rng.sample(_VARIANTS, 5)]
             rng.shuffle(order)
         at, variant = order.pop()
         entry = entries()[at]
@@ -72,6 +88,9 @@ def everyday_criteria(seed: int, count: int) -> Iterator[Example]:
                 kept = parts if rng.random() < 0.8 else parts[::-1]
             case "first" | "second":
                 kept = [parts[variant == "second"]]
+            case "contrary" | "contrary_alone":
+                kept = [entry.contrary if n == entry.contradicted else part for n, part in enumerate(parts)]
+                kept = kept if variant == "contrary" else [entry.contrary]
             case "near":
                 kept = sentences(entries()[neighbours.near(at, rng)].answer)
             case _:
@@ -82,6 +101,11 @@ def everyday_criteria(seed: int, count: int) -> Iterator[Example]:
             Target(Criterion(key=f"c{n + 1}", text=text), float(parts[n] in kept), variant=variant)
             for n, text in enumerate(entry.criteria)
         ]
+        present = [part for part in (parts[entry.contradicted], entry.contrary) if part in kept]
+        if present:
+            asked = rng.choice((parts[entry.contradicted], entry.contrary))
+            criterion = Criterion(key="c3", text=rng.choice(_SENTENCE).format(asked))
+            targets.append(Target(criterion, float(asked in present), family="everyday_sentence", variant=variant))
         rng.shuffle(targets)
         text = "\n".join(f"- {part}" for part in kept) if rng.random() < 0.1 else " ".join(kept)
         yield Example(Prompt.of(entry.question), Completion(text=text), tuple(targets), SOURCE, origin="constructed")

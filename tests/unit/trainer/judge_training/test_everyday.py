@@ -5,6 +5,7 @@ from statistics import mean
 
 from trainer.judge_training.data.edits import sentences
 from trainer.judge_training.data.everyday import entries, everyday_criteria
+from trainer.judge_training.data.overlap import overlap
 from trainer.judge_training.examples import questions
 
 
@@ -12,7 +13,9 @@ def test_entries_have_a_criterion_for_each_of_two_sentences() -> None:
     assert len(entries()) > 200
     for entry in entries():
         assert len(sentences(entry.answer)) == 2, entry.question
-        assert all(entry.criteria), entry.question
+        assert len(list(filter(None, entry.criteria))) == 2, entry.question
+        assert entry.contradicted in (0, 1)
+        assert len(sentences(entry.contrary)) == 1, entry.question
     assert not [text for text, n in Counter(entry.question for entry in entries()).items() if n > 1]
 
 
@@ -22,12 +25,31 @@ def test_everyday_criteria_are_met_by_the_sentence_that_belongs_to_them() -> Non
         for entry in entries()
         for text, sentence in zip(entry.criteria, sentences(entry.answer), strict=True)
     }
-    asked = list(questions(everyday_criteria(0, 1000)))
+    asked = [(e, t) for e, t in questions(everyday_criteria(0, 1000)) if not t.family]
     for example, target in asked:
         says = owner[example.prompt.text, target.criterion.text] in example.completion.text
         assert target.value == float(says)
     assert 0.45 < mean(target.value for _, target in asked) < 0.55
-    assert len({target.variant for _, target in asked}) == 5
+    assert len({target.variant for _, target in asked}) == 7
+
+
+def test_everyday_sentences_asked_about_in_full_are_met_where_they_occur() -> None:
+    asked = [(e, t) for e, t in questions(everyday_criteria(0, 1000)) if t.family]
+    for example, target in asked:
+        sentence = target.criterion.text.partition('"')[2].removesuffix('"')
+        assert target.value == float(sentence in example.completion.text)
+    assert 0.4 < mean(target.value for _, target in asked) < 0.6
+
+
+def test_everyday_contraries_share_words_with_the_criterion_that_they_do_not_meet() -> None:
+    contraries = [
+        (overlap(target.criterion.text, example.completion.text), target.value)
+        for example, target in questions(everyday_criteria(0, 1000))
+        if target.variant == "contrary" and not target.family
+    ]
+    unmet = mean(share for share, value in contraries if value == 0)
+    met = mean(share for share, value in contraries if value == 1)
+    assert unmet > 0.8 * met
 
 
 def test_everyday_criteria_are_deterministic() -> None:
