@@ -8,10 +8,12 @@ from collections import defaultdict
 from collections.abc import Sequence
 from random import Random
 
+from rubricsvc.errors import InvalidError, cut
 from trainer.judge_training.examples import Example
 
 _WORD = re.compile(r"\w{3,}")
 _NEAREST = 3
+_DRAWS = 100
 _SAME = 0.7
 """Prompts or completions that share as much may mean the same."""
 
@@ -36,11 +38,20 @@ class Neighbours:
         self._nearest: dict[int, list[int]] = {}
 
     def far(self, at: int, rng: Random) -> int:
-        """Return a random example of another group."""
-        while True:
+        """Return a random example of another group.
+
+        Raises:
+            InvalidError: All others ask or say much the same.
+        """
+        for _ in range(_DRAWS):
             other = rng.randrange(len(self._examples))
             if self._differs(at, other):
                 return other
+        others = [other for other in range(len(self._examples)) if self._differs(at, other)]
+        if not others:
+            prompt = cut(repr(self._examples[at].prompt.text), 60)
+            raise InvalidError(f"no prompt and completion differ from {prompt}", hint="pass more varied examples")
+        return rng.choice(others)
 
     def near(self, at: int, rng: Random) -> int:
         """Return one of the examples of other groups whose prompts share the most with this prompt and completion."""

@@ -1,0 +1,302 @@
+"""A judge on everything that needs no training: held-out questions, sets that no recipe has, attacks, repeatability.
+
+    python -m tests.bench.bench_judge_training (--untrained | --embedded | --adapter FOLDER | --judge-file FILE)
+        [--data FOLDER] [--only TEST …] [--scale 1.0] [--test 0.1 --validation 0.05 --seed 0 --held-out FAMILY …]
+        [--by prompt|completion] [--beside FILE] [--json FILE]
+
+The judge is asked as workers ask it. Each test has the rows of the baselines, fitted to the training part of the same
+split where there is one, and of the judge; ``--beside`` adds those of another run, such as the untrained judge's.
+Prints Markdown, at the end a table of what was asked and what was reached. ``--json`` writes the tables in the form of
+a passport, and everything else.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rubricsvc.cli.models import EMBEDDED, fetch_if_embedded
+from rubricsvc.core.audit import Audit
+from rubricsvc.core.judge import Judge
+from rubricsvc.core.passport import TRAINED, UNTRAINED, Table
+from rubricsvc.core.prompt import Completion
+from rubricsvc.core.repeatability import Repeatability
+from rubricsvc.core.rubric import Rubric
+from rubricsvc.core.verdict import Verdict
+from rubricsvc.errors import NotFoundError
+from rubricsvc.formats.judges import load_judges
+from tests.bench import judge_report
+from tests.bench.judge_sets import LONGEST, UNLABELLED
+from tests.bench.judge_tests import HELD_OUT, TESTS, JudgeTest, Recipe, Source, View
+from tests.conftest import SHARED
+from trainer.judge_training import metrics
+from trainer.judge_training.baselines import Question, baselines, overlap, shown
+from trainer.judge_training.examples import Example
+from workers.audit import cases, data, suites
+from workers.audit.plan import AuditPlan
+from workers.audit.repeatability import CompletionGroup
+from workers.audit.repeatability import measure as measure_repeatability
+from workers.audit.runner import run as run_audit
+from workers.engines import make_engine
+from workers.engines.base import Engine
+from workers.scoring.completions import score
+
+AT_ONCE = 16
+AUDIT, REPEATABILITY = "audit", "repeatability"
+
+
+@dataclass
+class Measured:
+    """The result of one test: its tables, and what was left out or failed."""
+
+    name: str
+    tables: list[tuple[View, Table]] = field(default_factory=list)
+    questions: int = 0
+    too_long: int = 0
+    failed: Counter[str] = field(default_factory=Counter)
+    answer_mass: float | None = None
+    tokens: int = 0
+    seconds: float = 0.0
+
+    def plain(self) -> dict[str, Any]:
+        """Return all but the tables as plain data."""
+        return {one.name: getattr(self, one.name) for one in fields(self) if one.name != "tables"}
+
+    @property
+    def summary(self) -> str:
+        """One line on the questions."""
+        failed = ", ".join(f"{count} {reason}" for reason, count in self.failed.most_common()) or "none"
+        mass = "n/a" if self.answer_mass is None else f"{self.answer_mass:.3f}"
+        return (
+            f"{self.name}: {self.questions} questions, failed: {failed}, completions too long: {self.too_long}, "
+            f"mean answer mass {mass}, {self.seconds:.0f} s, {self.tokens / max(self.seconds, 1e-9):.0f} tokens/s"
+        )
+
+
+async def ask(engine: Engine, judge: Judge, examples: Sequence[Example], name: str) -> list[list[Verdict]]:
+    """Return the judge's verdict on each target of each example."""
+    results: dict[int, list[Verdict]] = {}
+    places = iter(range(len(examples)))
+
+    async def work() -> None:
+        for place in places:
+            example = examples[place]
+            criteria = tuple(
+                target.criterion.model_copy(update={"key": f"c{number}", "weight": 1.0})
+                for number, target in enumerate(example.targets)
+            )
+            results[place] = await score(engine, judge, Rubric(criteria=criteria), example.prompt, example.completion)
+            progress(len(results), len(examples), name)
+
+    await asyncio.gather(*(work() for _ in range(AT_ONCE)))
+    return [results[place] for place in range(len(examples))]
+
+
+def progress(done: int, total: int, name: str) -> None:
+    """Show how far a test is."""
+    print(f"\r{name} {done}/{total}   ", end="\n" if done == total else "", file=sys.stderr, flush=True)
+
+
+async def measure(engine: Engine, judge: Judge, test: JudgeTest, scorer: str) -> Measured:
+    """Ask about the examples of a test and return its tables."""
+    started = time.monotonic()
+    answered = await ask(engine, judge, test.test, test.name)
+    measured = Measured(test.name, seconds=time.monotonic() - started, too_long=test.left_out)
+    pairs = [
+        ((example, target), verdict)
+        for example, verdicts in zip(test.test, answered, strict=True)
+        for target, verdict in zip(example.targets, verdicts, strict=True)
+    ]
+    masses = [verdict.answer_mass for _, verdict in pairs if verdict.answer_mass is not None]
+    measured.questions = len(pairs)
+    measured.answer_mass = float(np.mean(masses)) if masses else None
+    measured.failed.update(str(one.reason or one.outcome) for _, one in pairs if one.value is None)
+    usages = [verdict.usage for _, verdict in pairs if verdict.usage]
+    measured.tokens = sum(usage.prompt - (usage.cached or 0) + usage.completion for usage in usages)
+    scored = [(question, one) for question, one in pairs if one.value is not None]
+    questions = [question for question, _ in scored]
+    judged = [one.best_probability if one.best_probability is not None else one.value or 0.0 for _, one in scored]
+    scores = {**baseline_scores(test, questions), scorer: judged}
+    measured.tables = [(view, table(test, view, questions, scores)) for view in test.views]
+    return measured
+
+
+def baseline_scores(test: JudgeTest, questions: Sequence[Question]) -> dict[str, list[float]]:
+    """Return the fitted baselines, or those that need no fitting where there is no training part."""
+    train = [(example, target) for example in test.train for target in example.targets]
+    if train and questions:
+        return baselines(train, questions)
+    longest = max((len(example.completion.text) for example, _ in questions), default=0) or 1
+    majority = float(np.mean([target.value >= 0.5 for _, target in questions]) >= 0.5) if questions else 0.0
+    return {
+        "majority": [majority] * len(questions),
+        "length": [len(example.completion.text) / longest for example, _ in questions],
+        "overlap": [overlap(shown(target.criterion), example.completion.text) for example, target in questions],
+        "prompt overlap": [overlap(example.prompt.text, example.completion.text) for example, _ in questions],
+    }
+
+
+def table(test: JudgeTest, view: View, questions: Sequence[Question], scores: dict[str, list[float]]) -> Table:
+    """Return the table of a view: rows of the whole, then of its parts."""
+    places = [place for place, one in enumerate(questions) if view.keep(one)]
+    kept = [questions[place] for place in places]
+    part = {name: [values[place] for place in places] for name, values in scores.items()}
+    rows = metrics.rows(kept, part)
+    if view.by and kept:
+        rows += metrics.rows(kept, part, by=view.by)
+    return Table(name=view.name, description=test.about, measure=view.measure, target=view.target, rows=tuple(rows))
+
+
+async def audited(engine: Engine, judge: Judge, source: Source, per_attack: int) -> Audit:
+    """Return the audit of the judge: the built-in suites, and the published constant answer where it is."""
+    published, _ = data.suites(source.data) if source.data.is_dir() else ((), ())
+    plan = AuditPlan(cases.built_in(), (*suites.built_in(), *published), (), per_attack)
+    return await run_audit(engine, judge, plan.adapted(judge), on_progress=progress)
+
+
+async def repeated(engine: Engine, judge: Judge, source: Source) -> Repeatability:
+    """Return how far verdicts differ when the built-in cases of the audit are judged three times."""
+    groups = [
+        CompletionGroup(one.rubric, one.prompt, (Completion(text=one.text),))
+        for one in cases.built_in()[: source.size(24)]
+    ]
+    source_name = "cases of the audit"
+    return await measure_repeatability(
+        engine, judge, groups, source=source_name, repeats=3, on_progress=lambda done, n, _: progress(done, n, "again")
+    )
+
+
+@dataclass
+class Results:
+    """Everything that was measured of one judge, and what was not, with the reason."""
+
+    judge: Judge
+    scorer: str
+    others: dict[str, Table]
+    measured: list[Measured] = field(default_factory=list)
+    audit: Audit | None = None
+    repeatability: Repeatability | None = None
+    skipped: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def tables(self) -> list[tuple[View, Table]]:
+        """The tables of all tests, with the rows of the other run."""
+        return [(view, judge_report.beside(table, self.others)) for one in self.measured for view, table in one.tables]
+
+    @property
+    def reached(self) -> list[judge_report.Reached]:
+        """What was asked for, beside what was reached."""
+        return list(judge_report.summary(self.scorer, self.tables, self.audit))
+
+    def plain(self) -> dict[str, Any]:
+        """Return the results as plain data; the tables are those of a passport."""
+        models = {"judge": self.judge, "audit": self.audit, "repeatability": self.repeatability}
+        return {
+            **{name: model and model.model_dump(mode="json") for name, model in models.items()},
+            "scorer": self.scorer,
+            "tables": [table.model_dump(mode="json") for _, table in self.tables],
+            "reached": judge_report.plain(self.reached),
+            "tests": [one.plain() for one in self.measured],
+            "skipped": self.skipped,
+        }
+
+
+async def run(judge: Judge, source: Source, results: Results, names: Sequence[str], per_attack: int) -> None:
+    """Measure the judge, and print each result when it is there."""
+    async with aclosing(make_engine(judge)) as engine:
+        for name in (name for name in names if name in TESTS):
+            try:
+                test = TESTS[name](source)
+            except FileNotFoundError as error:
+                results.skipped[name] = str(error)
+                continue
+            results.measured.append(await measure(engine, judge, test, results.scorer))
+            for view, _ in results.measured[-1].tables:
+                shown_table = next(table for other, table in results.tables if other is view)
+                print("\n".join(judge_report.markdown(shown_table)), flush=True)
+            print(results.measured[-1].summary + "\n", flush=True)
+        if AUDIT in names:
+            results.audit = await audited(engine, judge, source, per_attack)
+            print("\n".join(judge_report.audit_lines(results.audit)), flush=True)
+        if REPEATABILITY in names:
+            results.repeatability = await repeated(engine, judge, source)
+            print(judge_report.repeatability_line(results.repeatability), flush=True)
+
+
+def judge_of(options: argparse.Namespace) -> Judge:
+    """Return the judge that the options name."""
+    if options.judge_file:
+        return load_judges(options.judge_file, _no_stored_judge)[-1]
+    adapter = EMBEDDED if options.embedded else str(options.adapter.resolve()) if options.adapter else None
+    name = UNTRAINED if options.untrained else TRAINED
+    engine = "transformers_local"
+    return Judge(name=name, engine=engine, model=options.model, adapter=adapter, template=options.template)
+
+
+def _no_stored_judge(name: str) -> Judge:
+    raise NotFoundError(f"no judge {name!r} in the file", hint="write the members of a panel into the file")
+
+
+def arguments() -> argparse.ArgumentParser:
+    """Return the options."""
+    names = [*TESTS, AUDIT, REPEATABILITY]
+    default = Recipe()
+    parser = argparse.ArgumentParser(description="Measure a judge on everything that needs no training.")
+    which = parser.add_mutually_exclusive_group(required=True)
+    which.add_argument("--untrained", action="store_true", help="The bare embedded model.")
+    which.add_argument("--embedded", action="store_true", help="The embedded model with the adapter of this package.")
+    which.add_argument("--adapter", type=Path, help="Folder of an adapter of --model.")
+    which.add_argument("--judge-file", type=Path, help="Judge file; its last judge is measured.")
+    parser.add_argument("--model", default=EMBEDDED, help="Base model of the adapter, a name or a folder.")
+    parser.add_argument("--template", help="Prompt template that the judge was trained with.")
+    parser.add_argument("--data", type=Path, default=SHARED, help="Folder of the public sets.")
+    parser.add_argument("--only", nargs="+", choices=names, default=names, metavar="TEST", help=", ".join(names))
+    parser.add_argument("--scale", type=float, default=1.0, help="Size of all tests, relative to 2,500 questions.")
+    parser.add_argument("--longest", type=int, default=LONGEST, help="Characters; longer completions are left out.")
+    parser.add_argument("--per-attack", type=int, default=1, help="Completions for each attack of the audit.")
+    parser.add_argument("--by", choices=("prompt", "completion"), default=default.by, help="Split of the recipe.")
+    parser.add_argument("--test", type=float, default=default.test, help="Share of the recipe's test.")
+    parser.add_argument("--validation", type=float, default=default.validation, help="Share of its validation part.")
+    parser.add_argument("--seed", type=int, default=default.seed, help="Seed of the recipe.")
+    parser.add_argument("--held-out", nargs="+", default=HELD_OUT, help="Families of checks that it holds out.")
+    parser.add_argument("--beside", type=Path, help="--json of the untrained judge, whose rows are added.")
+    parser.add_argument("--json", type=Path, help="File for all results.")
+    return parser
+
+
+def main() -> None:
+    """Measure a judge."""
+    options = arguments().parse_args()
+    judge = judge_of(options)
+    fetch_if_embedded(judge)
+    recipe = Recipe(options.by, options.test, options.validation, options.seed, tuple(options.held_out))
+    source = Source(options.data, recipe, options.scale, options.longest)
+    others = json.loads(options.beside.read_text(encoding="utf-8"))["tables"] if options.beside else []
+    scorer = UNTRAINED if options.untrained else TRAINED
+    results = Results(judge, scorer, {one["name"]: Table.model_validate_json(json.dumps(one)) for one in others})
+    results.skipped.update(UNLABELLED)
+    started = time.monotonic()
+    asyncio.run(run(judge, source, results, options.only, options.per_attack))
+    print()
+    for name, reason in results.skipped.items():
+        print(f"Not measured: {name}: {reason}.")
+    questions = sum(one.questions for one in results.measured)
+    print(f"{questions} questions and {time.monotonic() - started:.0f} s in all.\n")
+    print("\n".join(judge_report.summary_lines(results.reached)))
+    if options.json:
+        options.json.write_text(json.dumps(results.plain(), indent=1), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
