@@ -2,7 +2,7 @@
 
     python -m tests.bench.bench_judge_training (--untrained | --embedded | --adapter FOLDER | --judge-file FILE)
         [--data FOLDER] [--only TEST …] [--scale 1.0] [--test 0.1 --validation 0.05 --seed 0 --held-out FAMILY …]
-        [--by prompt|completion] [--beside FILE] [--json FILE]
+        [--by prompt|completion|criterion | --config TOML] [--beside FILE] [--json FILE]
 
 The judge is asked as workers ask it. Each test has the rows of the baselines, fitted to the training part of the same
 split where there is one, and of the judge; ``--beside`` adds those of another run, such as the untrained judge's.
@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from rubricsvc.cli.models import EMBEDDED, fetch_if_embedded
+from rubricsvc.cli.models import fetch_if_embedded
 from rubricsvc.core.audit import Audit
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.passport import TRAINED, UNTRAINED, Table
@@ -34,7 +34,7 @@ from rubricsvc.core.prompt import Completion
 from rubricsvc.core.repeatability import Repeatability
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.verdict import Verdict
-from rubricsvc.errors import NotFoundError
+from rubricsvc.errors import NotFoundError, UnavailableError
 from rubricsvc.formats.judges import load_judges
 from tests.bench import judge_report
 from tests.bench.judge_sets import LONGEST, UNLABELLED
@@ -42,6 +42,7 @@ from tests.bench.judge_tests import HELD_OUT, TESTS, JudgeTest, Recipe, Source, 
 from tests.conftest import SHARED
 from trainer.judge_training import metrics
 from trainer.judge_training.baselines import Question, baselines, overlap, shown
+from trainer.judge_training.config import load_config
 from trainer.judge_training.examples import Example
 from workers.audit import cases, data, suites
 from workers.audit.plan import AuditPlan
@@ -50,6 +51,7 @@ from workers.audit.repeatability import measure as measure_repeatability
 from workers.audit.runner import run as run_audit
 from workers.engines import make_engine
 from workers.engines.base import Engine
+from workers.engines.local.embedded_model import EMBEDDED
 from workers.scoring.completions import score
 
 AT_ONCE = 16
@@ -218,7 +220,7 @@ async def run(judge: Judge, source: Source, results: Results, names: Sequence[st
         for name in (name for name in names if name in TESTS):
             try:
                 test = TESTS[name](source)
-            except FileNotFoundError as error:
+            except UnavailableError as error:
                 results.skipped[name] = str(error)
                 continue
             results.measured.append(await measure(engine, judge, test, results.scorer))
@@ -265,7 +267,10 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument("--scale", type=float, default=1.0, help="Size of all tests, relative to 2,500 questions.")
     parser.add_argument("--longest", type=int, default=LONGEST, help="Characters; longer completions are left out.")
     parser.add_argument("--per-attack", type=int, default=1, help="Completions for each attack of the audit.")
-    parser.add_argument("--by", choices=("prompt", "completion"), default=default.by, help="Split of the recipe.")
+    parser.add_argument("--config", type=Path, help="The judge's training, instead of the options of the split.")
+    parser.add_argument(
+        "--by", choices=("prompt", "completion", "criterion"), default=default.by, help="Split of the recipe."
+    )
     parser.add_argument("--test", type=float, default=default.test, help="Share of the recipe's test.")
     parser.add_argument("--validation", type=float, default=default.validation, help="Share of its validation part.")
     parser.add_argument("--seed", type=int, default=default.seed, help="Seed of the recipe.")
@@ -281,6 +286,8 @@ def main() -> None:
     judge = judge_of(options)
     fetch_if_embedded(judge)
     recipe = Recipe(options.by, options.test, options.validation, options.seed, tuple(options.held_out))
+    if options.config:
+        recipe = Recipe.of(load_config(options.config))
     source = Source(options.data, recipe, options.scale, options.longest)
     others = json.loads(options.beside.read_text(encoding="utf-8"))["tables"] if options.beside else []
     scorer = UNTRAINED if options.untrained else TRAINED

@@ -23,7 +23,7 @@ from rubricsvc.core.label import Label
 from rubricsvc.core.passport import Measure
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Level, Ordinal, Rubric
-from rubricsvc.errors import InvalidError
+from rubricsvc.errors import InvalidError, UnavailableError
 from rubricsvc.formats import native
 from rubricsvc.formats.record import Record
 from tests.conftest import SHARED
@@ -218,7 +218,7 @@ def truthfulqa(data: Path) -> list[Example]:
     """Return people's labels as a training reads them: ``true`` and ``helpful`` of each answer, without duplicates.
 
     Raises:
-        FileNotFoundError: The set is absent.
+        UnavailableError: The set is absent.
     """
     paths = found(data, "truthfulqa_human/finetune_*.jsonl")
     examples = merge(chain.from_iterable(examples_of_file(path, "truthfulqa") for path in paths)).examples
@@ -232,7 +232,7 @@ def read_set(name: str, data: Path) -> list[Example]:
     """Return the examples of a public set, without duplicates.
 
     Raises:
-        FileNotFoundError: It is absent.
+        UnavailableError: It is absent.
     """
     one = SETS[name]
     return [replace(example, source=name) for example in merge(one.read(found(data, one.files))).examples]
@@ -242,11 +242,11 @@ def found(data: Path, files: str) -> list[Path]:
     """Return the files of a set.
 
     Raises:
-        FileNotFoundError: There are none.
+        UnavailableError: There are none.
     """
     paths = sorted(data.glob(files))
     if not paths:
-        raise FileNotFoundError(f"no {files.partition('/')[0]} in the folder of public sets")
+        raise UnavailableError(f"no {files.partition('/')[0]} in the folder of public sets")
     return paths
 
 
@@ -279,7 +279,7 @@ def export(folder: Path, data: Path, names: Iterable[str]) -> Iterator[str]:
         license = "Apache-2.0" if name == "truthfulqa" else SETS[name].license
         try:
             examples = truthfulqa(data) if name == "truthfulqa" else read_set(name, data)
-        except FileNotFoundError as error:
+        except UnavailableError as error:
             yield f"# {name}: {error}\n"
             continue
         path = folder / f"{name}.jsonl"

@@ -16,10 +16,12 @@ from pathlib import Path
 
 from rubricsvc.core.passport import Measure
 from rubricsvc.core.prompt import Document
+from rubricsvc.errors import UnavailableError
 from tests.bench import judge_sets
 from tests.bench.judge_sets import LONGEST, SETS, sampled
 from trainer.environments.documents import python_reference
 from trainer.judge_training.baselines import Question
+from trainer.judge_training.config import JudgeTrainConfig
 from trainer.judge_training.data.answers import document_answers, everyday_answers
 from trainer.judge_training.data.checks import checks_in_words
 from trainer.judge_training.data.documents_text import standard_library_docstrings
@@ -52,12 +54,30 @@ class Recipe:
     seed: int = 0
     held_out: tuple[str, ...] = HELD_OUT
 
+    @classmethod
+    def of(cls, config: JudgeTrainConfig) -> Recipe:
+        """Return the recipe of a training's configuration."""
+        split = config.split
+        return cls(split.by, split.test, split.validation, config.seed, split.held_out)
+
+    def check_holds_out(self, *kinds: SplitBy) -> None:
+        """Check that the split is one of these, so that what is asked about was not trained on.
+
+        Raises:
+            UnavailableError: It is another one.
+        """
+        if self.by not in kinds:
+            raise UnavailableError(f"the recipe splits by {self.by}, and this needs a split by {' or '.join(kinds)}")
+
     def side(self, name: str) -> Part:
         """Return the part of a group of examples."""
         return side_of(name, test=self.test, validation=self.validation, seed=self.seed)
 
     def parts(self, examples: Iterable[Example]) -> tuple[list[Example], list[Example]]:
-        """Return the examples to learn from, and those of the test."""
+        """Return the examples to learn from, and those of the test.
+
+        By criterion these are the prompts of whose questions only those of held-out kinds are in the test.
+        """
         parts: dict[Part, list[Example]] = {"train": [], "validation": [], "test": []}
         for example in examples:
             parts[self.side(shown(example) if self.by == "completion" else example.split_group)].append(example)
@@ -120,6 +140,7 @@ class Source:
 
 def truthfulqa(source: Source) -> JudgeTest:
     """Return people's labels of answers: of questions that were not trained on, or new answers to known ones."""
+    source.recipe.check_holds_out("prompt", "completion")
     train, test = source.recipe.parts(judge_sets.truthfulqa(source.data))
     chosen, left_out = sampled(test, source.size(150), longest=source.longest)
     seen = source.recipe.by == "completion"
@@ -134,13 +155,14 @@ def truthfulqa(source: Source) -> JudgeTest:
 
 def says_that(source: Source) -> JudgeTest:
     """Return questions about what answers on CPython's documents say, of documents that were not trained on."""
+    source.recipe.check_holds_out("prompt")
     documents = [*python_reference(), *standard_library_docstrings()]
     size, test, train = source.size(50), list[Example](), list[Example]()
     for example in statements(documents, SEED, 100_000):
         part = source.recipe.side(example.split_group)
         if part == "test" and len(test) < size:
             test.append(example)
-        elif part == "train" and len(train) < TRAIN:
+        elif part == "train" and len(train) < source.size(TRAIN):
             train.append(example)
         if len(test) == size:
             break
@@ -150,7 +172,7 @@ def says_that(source: Source) -> JudgeTest:
 def says_that_elsewhere(source: Source) -> JudgeTest:
     """Return the same questions about abstracts and experts' answers, which no recipe has."""
     documents = list(_research_documents(source.data))
-    made = list(statements(documents, SEED, source.size(50) + TRAIN))
+    made = list(statements(documents, SEED, source.size(50) + source.size(TRAIN)))
     size = source.size(50)
     train_of = {example.split_group for example in made[size:]} - {example.split_group for example in made[:size]}
     train = [example for example in made[size:] if example.split_group in train_of]
@@ -160,11 +182,14 @@ def says_that_elsewhere(source: Source) -> JudgeTest:
 
 def checks(source: Source) -> JudgeTest:
     """Return checks in words: families that were not trained on, and nothing that needs counting."""
+    source.recipe.check_holds_out("prompt", "criterion")
     held_out = frozenset(source.recipe.held_out)
+    if not held_out:
+        raise UnavailableError("the recipe holds out no kind of check")
     known, new = source.recipe.parts(_answers(source))
     size = source.size(180)
     tested = _of_families(checks_in_words(new, SEED, 40 * size), lambda name: name in held_out)
-    trained = _of_families(checks_in_words(known, SEED, TRAIN), lambda name: name not in held_out)
+    trained = _of_families(checks_in_words(known, SEED, source.size(TRAIN)), lambda name: name not in held_out)
     test, left_out = sampled(islice(tested, size), size, longest=source.longest)
     view = View("checks in words, kinds not trained on", "macro_auroc", 0.95, by="family")
     return JudgeTest("checks", f"families {', '.join(sorted(held_out))}", test, (view,), list(trained), left_out)
@@ -172,8 +197,9 @@ def checks(source: Source) -> JudgeTest:
 
 def answer_swaps(source: Source) -> JudgeTest:
     """Return prompts with their own answer or another one's: TruthfulQA's and everyday ones, not trained on."""
+    source.recipe.check_holds_out("prompt")
     known, new = source.recipe.parts(_answers(source, documents=False))
-    train = list(swapped(known, SEED, TRAIN))
+    train = list(swapped(known, SEED, source.size(TRAIN)))
     test: list[Example] = []
     for name in ("everyday", "truthfulqa"):
         pool = [example for example in new if example.source == name]
@@ -238,10 +264,10 @@ def _of_families(examples: Iterable[Example], wanted: Callable[[str], bool]) -> 
 
 def _answers(source: Source, *, documents: bool = True) -> list[Example]:
     """Return the completions that a recipe makes questions of."""
-    made = list(document_answers(SEED, 600)) if documents else []
+    made = list(document_answers(SEED, source.size(600))) if documents else []
     try:
         labelled = judge_sets.truthfulqa(source.data)
-    except FileNotFoundError:
+    except UnavailableError:
         labelled = []
     good = [replace(one, source="truthfulqa") for one in labelled if all(each.value >= 0.5 for each in one.targets)]
     return [*everyday_answers(), *made, *good]
@@ -251,7 +277,7 @@ def _research_documents(data: Path) -> Iterator[Document]:
     """Yield abstracts of papers, and experts' answers to research questions.
 
     Raises:
-        FileNotFoundError: Both are absent.
+        UnavailableError: Both are absent.
     """
     found = False
     for path in data.glob("deepscholar_bench/papers.csv"):
@@ -264,4 +290,4 @@ def _research_documents(data: Path) -> Iterator[Document]:
         for number, row in enumerate(json.loads(path.read_text(encoding="utf-8"))):
             yield Document(id=f"scholarqa-{number}", title=row["input"].rstrip("?"), text=row["output"])
     if not found:
-        raise FileNotFoundError("no deepscholar_bench and no scholarqabench in the folder of public sets")
+        raise UnavailableError("no deepscholar_bench and no scholarqabench in the folder of public sets")

@@ -16,6 +16,7 @@ from rubricsvc.core.passport import TRAINED, UNTRAINED, Figure, Row, Table
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Ordinal
 from rubricsvc.core.verdict import Reason
+from rubricsvc.errors import UnavailableError
 from tests.bench import judge_report, judge_sets
 from tests.bench.bench_judge_training import Measured, measure
 from tests.bench.judge_sets import SETS, read_set, sampled
@@ -48,7 +49,12 @@ def data(tmp_path: Path) -> Path:
         rows = [{"prompt": f"{one}{asked}:", "completion": (" yes", " no")[n % 3 == 0]} for n, one in enumerate(said)]
         write(tmp_path / "truthfulqa_human" / f"finetune_{file}.jsonl", [*rows, rows[0]])
     tasks = [
-        {"task": "t", "capability": "c", "input": f"Do {n}.", "reference_answer": f"Done {word(n)}, as {word(n + 9)} asked."}
+        {
+            "task": "t",
+            "capability": "c",
+            "input": f"Do {n}.",
+            "reference_answer": f"Done {word(n)}, as {word(n + 9)} asked.",
+        }
         | {"score_rubric": {"criteria": f"Is {n} done?"}}
         for n in range(3)
     ]
@@ -109,7 +115,7 @@ def test_read_set_llm_rubric_has_ordinal_labels_of_the_questions_that_apply(data
 
 
 def test_read_set_refuses_an_absent_set(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match="gsm8k"):
+    with pytest.raises(UnavailableError):
         read_set("gsm8k", tmp_path)
 
 
@@ -148,6 +154,20 @@ def test_truthfulqa_test_by_completion_has_seen_questions_only(data: Path) -> No
     made = TESTS["truthfulqa"](Source(data, Recipe(by="completion", test=0.3)))
     assert made.test == []  # each question has one answer
     assert [view.measure for view in made.views] == ["accuracy", "accuracy"]
+
+
+@pytest.mark.parametrize(
+    ("name", "recipe"),
+    [
+        ("truthfulqa", Recipe(by="criterion")),  # it trains on all prompts that have no held-out criterion
+        ("says_that", Recipe(by="completion")),
+        ("swapped", Recipe(by="source")),
+        ("checks", Recipe(held_out=())),
+    ],
+)
+def test_tests_refuse_a_recipe_that_trains_on_them(data: Path, name: str, recipe: Recipe) -> None:
+    with pytest.raises(UnavailableError):
+        TESTS[name](Source(data, recipe))
 
 
 def test_checks_test_has_held_out_families_only(data: Path) -> None:

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from statistics import mean
 
 import pytest
 
+from rubricsvc.core.prompt import Prompt
 from rubricsvc.errors import InvalidError
 from trainer.judge_training.data.everyday import everyday_answers
 from trainer.judge_training.data.overlap import overlap
@@ -49,3 +51,10 @@ def test_swapped_is_deterministic(examples: list[Example]) -> None:
 def test_swapped_of_one_prompt_is_an_error() -> None:
     with pytest.raises(InvalidError):
         next(swapped(everyday_answers()[:1], 0, 1))
+
+
+def test_swapped_of_completions_that_are_all_alike_is_an_error() -> None:
+    answer = everyday_answers()[0]
+    alike = [replace(answer, prompt=Prompt.of(text)) for text in ("How long are shoes worn?", "Who mends roofs?")]
+    with pytest.raises(InvalidError):
+        list(swapped(alike, 0, 8))
