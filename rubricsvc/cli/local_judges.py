@@ -69,7 +69,7 @@ def judge_with_adapter(
     digest = weights_sha256(folder)
     fields = read_json(folder / JUDGE_FILE)
     check_sha256(folder, fields.get("weights_sha256", digest), digest)
-    trained_mode = fields.get("mode", "readout") if fields else mode or "readout"
+    trained_mode = fields.get("mode", "readout") if (folder / JUDGE_FILE).is_file() else mode or "readout"
     if mode not in (None, trained_mode):
         hint = f"leave --mode out, or remove {JUDGE_FILE} from the folder"
         raise InvalidError(f"the adapter {folder} was trained for mode {trained_mode}, not {mode}", hint=hint)

@@ -90,6 +90,7 @@ def test_judge_with_adapter_has_any_mode_without_fields(folder: Path) -> None:
     ("file", "content", "mode", "error"),
     [
         ("judge.json", {"template": "readout_short"}, "written", InvalidError),
+        ("judge.json", {}, "written", InvalidError),
         ("judge.json", {"colour": "red"}, None, InvalidError),
         ("judge.json", {"weights_sha256": "0" * 64}, None, UnavailableError),
         ("adapter_config.json", {}, None, InvalidError),
