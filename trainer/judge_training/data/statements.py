@@ -35,6 +35,8 @@ REPHRASINGS = 3
 CONTRARIES = 0.65
 """How often a statement that the answer does not make is the contrary of one that it makes."""
 _ATTEMPTS = 200
+_SEARCHED = 30
+"""Sentences among which one is looked for that can be altered in a certain kind."""
 _MOST = 60
 """Sentences by which a document is drawn more often than another; more do not count."""
 
@@ -167,7 +169,7 @@ class _Maker:
         """Return a sentence that can be altered in a kind drawn at random, so that rare kinds become common."""
         rng = self.rng
         kind = rng.choice(KINDS)
-        for _ in range(_ATTEMPTS):
+        for _ in range(_SEARCHED):
             topic = rng.choices(self.topics, cum_weights=self._weights)[0]
             place = rng.randrange(len(topic.sentences))
             sentence = topic.sentences[place]
@@ -276,7 +278,7 @@ class _Maker:
         ]
         lead = self._leads.get(statement.key, 0.0)
         difference, stated, contrary = self.rng.choice([pair for pair in pairs if pair[0] * lead <= 0] or pairs)
-        self._leads[statement.key] = lead + max(-0.2, min(0.2, difference))
+        self._leads[statement.key] = lead + max(-0.05, min(0.05, difference))
         return stated, contrary
 
     def _elsewhere(self, topic: Topic, parts: Sequence[Stated]) -> tuple[str, str]:

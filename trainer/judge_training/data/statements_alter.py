@@ -13,10 +13,10 @@ from trainer.judge_training.data.statements_tables import (
     NUMBERS,
     base_forms,
     exchanges,
-    kinds,
-    lines,
+    kind_pattern,
+    kinds_of,
     outside_code,
-    pattern,
+    phrase_pattern,
     replaced,
     third_person,
     with_articles,
@@ -206,11 +206,9 @@ def _names(sentence: str, names: Sequence[str], rng: random.Random) -> Iterator[
         others = [other for other in names if other not in there and _shape(other) == _shape(name)]
         if others:
             yield with_articles(sentence.replace(f"`{name}`", f"`{rng.choice(others)}`"), codes=True)
-    for group in kinds():
-        for found in pattern(group).finditer(sentence):
-            if not outside_code(sentence, found):
-                continue
-            lowered = sentence.lower()
+    lowered = sentence.lower()
+    for found in kind_pattern().finditer(sentence):
+        for group in kinds_of()[found.group().lower()] if outside_code(sentence, found) else ():
             others = [term for term in group if not re.search(rf"\b{re.escape(term.lower())}\b", lowered)]
             if others:
                 yield replaced(sentence, found, rng.choice(others))
@@ -241,8 +239,11 @@ def _exchangeable(sentence: str) -> Iterator[tuple[re.Match[str], re.Match[str]]
             _shape(left.group(1)) == _shape(right.group(1))
         ):
             yield left, right
-    for group in kinds():
-        terms = [found for found in pattern(group).finditer(sentence) if outside_code(sentence, found)]
+    by_group: dict[tuple[str, ...], list[re.Match[str]]] = {}
+    for found in kind_pattern().finditer(sentence):
+        for group in kinds_of()[found.group().lower()] if outside_code(sentence, found) else ():
+            by_group.setdefault(group, []).append(found)
+    for terms in by_group.values():
         if len(terms) == 2:
             yield terms[0], terms[1]
 
@@ -254,7 +255,7 @@ _NOT_AT_THE_START = ("sometimes", "often", "usually", "commonly", "only", "all t
 def _exchanged(sentence: str, table: str) -> Iterator[str]:
     """Yield the sentence with one phrase of the table exchanged, if the sentence does not have the other phrase too."""
     choices = exchanges(table)
-    for found in pattern((*choices, *lines("fixed"))).finditer(sentence):
+    for found in phrase_pattern(table).finditer(sentence):
         phrase = found.group().lower()
         begins = found.start() == 0
         if not outside_code(sentence, found) or phrase in (_NOT_AT_THE_START if begins else _AT_THE_START):

@@ -79,38 +79,46 @@ def _filled(template: str, slots: Mapping[str, str]) -> str:
     return with_articles(f"{text[:1].upper()}{text[1:]}.")
 
 
+@dataclass(frozen=True)
+class _Reader:
+    """A wording of a frame: a pattern, and the words that a sentence must have for it."""
+
+    frame: int
+    affirms: bool
+    wording: int
+    pattern: re.Pattern[str]
+    words: frozenset[str]
+
+
 @cache
-def _readers() -> list[tuple[int, bool, int, re.Pattern[str]]]:
-    """Return a pattern for each wording of each frame."""
+def _readers() -> list[_Reader]:
     readers = []
     for frame, _ in enumerate(_tables()["frames"]):
         for affirms in (True, False):
             for wording, template in enumerate(_templates(frame, affirms)):
-                form = re.sub(r"\ba (?=\{)", "an? ", template)
-                seen: set[str] = set()
-                parts = [part if n % 2 == 0 else _slot_form(part, seen) for n, part in enumerate(_SLOT.split(form))]
-                readers.append((frame, affirms, wording, re.compile("".join(parts) + r"\.", re.IGNORECASE)))
+                parts = _SLOT.split(re.sub(r"\ba (?=\{)", "an? ", template))
+                form = "".join(rf"(?P<{part}>[\w ]+)" if n % 2 else part for n, part in enumerate(parts))
+                words = frozenset(re.findall(r"\w+", _SLOT.sub("", template).lower())) - {"a", "s"}
+                readers.append(_Reader(frame, affirms, wording, re.compile(rf"{form}\.", re.IGNORECASE), words))
     return readers
-
-
-def _slot_form(letter: str, seen: set[str]) -> str:
-    if letter in seen:
-        return f"(?P={letter})"
-    seen.add(letter)
-    forms = {"N": rf"\d+|{'|'.join(NUMBERS)}", "Y": r"\d{4}"}
-    return f"(?P<{letter}>{forms.get(letter) or '|'.join(map(re.escape, _fillers()[letter]))})"
 
 
 @lru_cache(maxsize=65536)
 def read(sentence: str) -> Fact | None:
     """Return the fact that an invented sentence states, or None for any other sentence."""
-    if "`" in sentence or len(sentence) > 150:
-        return None
-    for frame, affirms, wording, reader in _readers():
-        if found := reader.fullmatch(sentence):
+    words = set(re.findall(r"\w+", sentence.lower()))
+    for reader in _readers() if "`" not in sentence else ():
+        if reader.words <= words and (found := reader.pattern.fullmatch(sentence)):
             slots = {letter: _canonical().get(text.lower(), text.lower()) for letter, text in found.groupdict().items()}
-            return Fact(frame, affirms, wording, slots)
+            if all(_fits(letter, text) for letter, text in slots.items()):
+                return Fact(reader.frame, reader.affirms, reader.wording, slots)
     return None
+
+
+def _fits(letter: str, text: str) -> bool:
+    if letter in "NY":
+        return text.isdecimal() or (letter == "N" and text in NUMBERS)
+    return text in _fillers()[letter]
 
 
 def restated(sentence: str, rng: random.Random) -> str:

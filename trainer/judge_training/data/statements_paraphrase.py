@@ -7,7 +7,15 @@ import re
 
 from trainer.judge_training.data.documents_text import lower_first
 from trainer.judge_training.data.statements_frames import restated
-from trainer.judge_training.data.statements_tables import NUMBERS, exchanges, lines, outside_code, pattern, replaced
+from trainer.judge_training.data.statements_tables import (
+    NUMBERS,
+    exchanges,
+    lines,
+    outside_code,
+    pattern,
+    phrase_pattern,
+    replaced,
+)
 
 _WORD = re.compile(r"(?:a |[a-z]{2,} |`|[A-Z])")
 _CLAUSE = re.compile(
@@ -66,9 +74,7 @@ def _synonyms(text: str, rng: random.Random) -> str:
     """Return the text with most phrases of the table exchanged; each place once."""
     choices = exchanges("synonyms")
     found = [
-        m
-        for m in pattern((*choices, *lines("fixed"))).finditer(text)
-        if outside_code(text, m) and m.group().lower() in choices
+        m for m in phrase_pattern("synonyms").finditer(text) if outside_code(text, m) and m.group().lower() in choices
     ]
     for match in reversed(found):
         if rng.random() < 0.8:

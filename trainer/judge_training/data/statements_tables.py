@@ -51,6 +51,28 @@ def kinds() -> tuple[tuple[str, ...], ...]:
 
 
 @cache
+def phrase_pattern(table: str) -> re.Pattern[str]:
+    """Return a pattern of the phrases of a table of pairs, and of the fixed ones, which have no exchange."""
+    return pattern((*exchanges(table), *lines("fixed")))
+
+
+@cache
+def kinds_of() -> dict[str, list[tuple[str, ...]]]:
+    """Return the groups in which each term is, by the term in small letters."""
+    found: dict[str, list[tuple[str, ...]]] = {}
+    for group in kinds():
+        for term in group:
+            found.setdefault(term.lower(), []).append(group)
+    return found
+
+
+@cache
+def kind_pattern() -> re.Pattern[str]:
+    """Return a pattern of all terms."""
+    return pattern(tuple(kinds_of()))
+
+
+@cache
 def words_of(table: str) -> frozenset[str]:
     """Return the words of a table of single words."""
     return frozenset(_words()[table].split())

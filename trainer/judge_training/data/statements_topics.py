@@ -115,9 +115,9 @@ def _words(text: str) -> list[str]:
 
 def shared_words(text: str, other: str) -> float:
     """Return the share of a text's words and pairs of words that another text has."""
-    words, there = _words(text), _words(other)
-    pairs, pairs_there = list(pairwise(words)), set(pairwise(there))
-    shared = sum(word in set(there) for word in words) / len(words)
+    words, others = _words(text), _words(other)
+    pairs, there, pairs_there = list(pairwise(words)), set(others), set(pairwise(others))
+    shared = sum(word in there for word in words) / len(words)
     return (shared + sum(pair in pairs_there for pair in pairs) / max(1, len(pairs))) / 2
 
 
