@@ -37,7 +37,7 @@ _MARKS = (
 _REFERENCES = (
     r"\b(?:section|chapter|[Ss]ee|below|above|PEP|[Hh]ere|e\.g\.|i\.e\.|etc|TODO|XXX|I|we|[Ee]xample)\b|\bversions? \d|"
     r"\bfollow(?:s|ing):|^This is an? |^Note\b|"
-    r"^(?!This)[A-Z][a-z]+s (?:an?|the|all|any|each|its|one)\b|^\w+: "
+    r"^(?!This)[A-Z][a-z]+s (?:an?|the|all|any|each|its|one)\b|^\w+: |^ +[A-Z]"
 )
 _JOINED = r"\w+ (?:The|An?|If|It|This|When|In|Documentation|Returns?)\b"
 

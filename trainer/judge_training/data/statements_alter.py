@@ -208,10 +208,17 @@ def _names(sentence: str, names: Sequence[str], rng: random.Random) -> Iterator[
             yield with_articles(sentence.replace(f"`{name}`", f"`{rng.choice(others)}`"), codes=True)
     lowered = sentence.lower()
     for found in kind_pattern().finditer(sentence):
-        for group in kinds_of()[found.group().lower()] if outside_code(sentence, found) else ():
+        for group in _groups(sentence, found):
             others = [term for term in group if not re.search(rf"\b{re.escape(term.lower())}\b", lowered)]
             if others:
                 yield replaced(sentence, found, rng.choice(others))
+
+
+def _groups(sentence: str, found: re.Match[str]) -> list[tuple[str, ...]]:
+    """Return the groups of a term; none in code, and after code, where "sets" and "lists" are verbs."""
+    if not outside_code(sentence, found) or sentence[: found.start()].endswith("` "):
+        return []
+    return kinds_of()[found.group().lower()]
 
 
 def _orders(sentence: str) -> Iterator[str]:
@@ -241,7 +248,7 @@ def _exchangeable(sentence: str) -> Iterator[tuple[re.Match[str], re.Match[str]]
             yield left, right
     by_group: dict[tuple[str, ...], list[re.Match[str]]] = {}
     for found in kind_pattern().finditer(sentence):
-        for group in kinds_of()[found.group().lower()] if outside_code(sentence, found) else ():
+        for group in _groups(sentence, found):
             by_group.setdefault(group, []).append(found)
     for terms in by_group.values():
         if len(terms) == 2:
