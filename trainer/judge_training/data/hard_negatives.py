@@ -84,7 +84,8 @@ def hard_negatives(examples: Sequence[Example], seed: int, count: int) -> Iterat
         InvalidError: There are no examples with a criterion that an empty completion does not meet.
     """
     rng = Random(f"hard negatives {seed}")
-    usable = [example for example in examples if example.targets and example.source not in _FORM]
+    kept = (_on_content(example) for example in examples if example.source not in _FORM)
+    usable = [example for example in kept if example.targets]
     pool = sorted(usable, key=lambda example: example.content)
     positive = [example for example in pool if any(map(_worthless, example.targets))]
     if not positive:
@@ -97,13 +98,18 @@ def hard_negatives(examples: Sequence[Example], seed: int, count: int) -> Iterat
             yield _around(rng.choice(by_label[number // 2 % 2]), rng)
 
 
+def _on_content(example: Example) -> Example:
+    """Return the example without criteria on passages: whatever is added is not supported by them."""
+    return replace(example, targets=tuple(t for t in example.targets if t.criterion.passages is None))
+
+
 def _worthless(target: Target) -> Target | None:
     """Return the target with the label of a completion without content; None where that is not certain."""
     text = target.criterion.text
     bare = replace(target, value=0.0, levels=None, rationale="", evidence=())
     if _ABSENT.search(text):
         return replace(bare, value=1.0)
-    uncertain = target.criterion.weight < 0 or target.criterion.passages is not None or _UNCERTAIN.search(text)
+    uncertain = target.criterion.weight < 0 or _UNCERTAIN.search(text)
     return bare if _CLAIMS.search(text) or not uncertain else None
 
 
@@ -112,6 +118,8 @@ def _alone(example: Example, rng: Random) -> Example:
     targets = [target for target in map(_worthless, example.targets) if target is not None]
     if kind == "refusal" and any(_TRUTH.search(target.criterion.text) for target in targets):
         kind = "key"
+    if kind == "criterion_echo":  # a criterion that quotes a sentence, said back, says the sentence
+        targets = [target for target in targets if '"' not in target.criterion.text] or targets
     targets = rng.sample(targets, min(len(targets), _MAX_TARGETS))
     text = _text(kind, example, rng.choice(targets), rng)
     return _example(example, text, targets, kind)
@@ -155,7 +163,7 @@ def _echo(target: Target, rng: Random, *, claims: bool = True) -> str:
     templates = texts()["echoes"] if claims else [text for text in texts()["echoes"] if "riterion" not in text] + [
         "Status: all requirements fulfilled", "✔ requirement 1 ✔ requirement 2", "All that was required is above.",
     ]  # fmt: skip
-    words = target.criterion.text.strip().rstrip(".")
+    words = target.criterion.text.strip().rstrip(".?")
     template = rng.choice(templates)
     return template.replace("{criterion}", words[:1].lower() + words[1:]).replace("{Criterion}", words)
 

@@ -65,6 +65,13 @@ def test_hard_negatives_label_by_the_form_of_the_criterion(text: str, value: flo
     assert {t.value for t in alone} == {value}
 
 
+def test_hard_negatives_leave_out_criteria_on_passages() -> None:
+    criterion = Criterion(key="c", text="Every statement is in the passage.", passages=("Tea is cold.",))
+    targets = (Target(criterion, 1.0), Target(Criterion(key="d", text="Says that tea is cold."), 1.0))
+    example = Example(Prompt.of("Is tea cold?"), Completion(text="Tea is cold."), targets, source="statements")
+    assert {t.criterion.key for _, t in questions(hard_negatives([example], 0, 20))} == {"d"}
+
+
 def test_hard_negatives_without_criteria_on_content_are_an_error() -> None:
     with pytest.raises(InvalidError):
         next(hard_negatives(everyday_answers(), 0, 1))
