@@ -18,7 +18,7 @@ from rubricsvc.core.prompt import Completion
 from rubricsvc.core.rubric import Criterion
 from rubricsvc.errors import InvalidError
 from trainer.judge_training.data.check_kinds import Kind, Question, is_clear, kinds, load_data
-from trainer.judge_training.data.edits import EDITS, added, sentences, without
+from trainer.judge_training.data.edits import ARRANGED, EDITS, added, sentences, without
 from trainer.judge_training.examples import Example, Target
 
 SOURCE = "checks"
@@ -136,7 +136,7 @@ class _Maker:
     def _plans(self, answer: Example) -> list[_Plan]:
         every = sorted(kinds(), key=lambda kind: self._asked[kind.family] + self._rng.expovariate(0.2))
         plans: list[_Plan] = []
-        whole = False
+        whole = arranged = False
         for kind in every[:7]:
             negated = self._rng.random() < _NEGATED
             wording = self._rng.choice(kind.negated if negated else kind.wordings)
@@ -149,6 +149,10 @@ class _Maker:
                 if whole and fields.get("code") != "en":
                     continue  # one edit of the whole text at most
                 whole = whole or fields.get("code") != "en"
+            if kind.edit in ARRANGED and plan.present:
+                if arranged:
+                    continue  # lists in lists are no longer clear
+                arranged = True
             plans.append(plan)
         return plans
 
@@ -204,7 +208,7 @@ class _Maker:
         if kind.fill == "closing":
             return added(text, plan.fields["closing"], "end", rng)
         if kind.fill == "prompt":
-            return f"{answer.prompt.text} {text}"
+            return added(text, answer.prompt.text, "start", rng)
         edit = EDITS[kind.edit][0] if kind.edit and (not kind.insert or rng.random() < 0.5) else None
         if edit is not None:
             return edit(text, rng)
@@ -233,6 +237,8 @@ class _Maker:
         fields = plan.fields | (self._late_fields(plan, answer, text) or {})
         if plan.kind.fill and not fields:
             return None
+        if plan.kind.fill == "prompt" and text.find(answer.prompt.text) > 0:
+            return None  # after a heading, say
         if plan.kind.family.startswith("count_words") and _SHORT < len(text.split()) < _LONG:
             return None
         return Question(_filled(plan.wording, fields), plan.kind.checked(fields), plan.negated, plan.kind.family)

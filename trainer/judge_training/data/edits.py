@@ -8,23 +8,21 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Literal
 
-_SENTENCE_END = re.compile(r"(?<=[.!?…]) +")
+_SENTENCE_END = re.compile(r"(?<=[.!?…])(?<!\n\d\.)(?<!\A\d\.) +")
 
 Place = Literal["anywhere", "start", "end"]
 
 
 def sentences(text: str) -> list[str]:
-    """Split at spaces after ``.!?…``; line breaks are kept inside."""
+    """Split at spaces after ``.!?…``, but not after the number of a list item; line breaks are kept inside."""
     return [sentence for sentence in _SENTENCE_END.split(text.strip()) if sentence]
 
 
 def added(text: str, sentence: str, place: Place, rng: Random) -> str:
     """Return the text with a sentence added; its own leading or trailing line breaks are kept."""
     if place == "end":
-        between = "\n\n" if re.search(r"(?m)^(?:\||```)[^\n]*\s*\Z", text) else " "
-        return text.rstrip() + (
-            sentence if sentence[0].isspace() and between == " " else between + sentence.lstrip(" ")
-        )
+        between = "\n\n" if re.search(r"(?m)^(?:\||```|[-*+] |\d+[.)] )[^\n]*\s*\Z", text) else " "
+        return text.rstrip() + between + sentence.lstrip(" ") if between != " " else text.rstrip() + _led(sentence)
     if place == "start":
         between = "\n\n" if re.match(r"[#|`]|[-*+] |\d+[.)] ", text) else " "
         return sentence + ("" if sentence[-1].isspace() else between) + text.lstrip()
@@ -33,6 +31,10 @@ def added(text: str, sentence: str, place: Place, rng: Random) -> str:
     parts = sentences(text)
     parts.insert(rng.randint(0, len(parts)), sentence)
     return " ".join(parts)
+
+
+def _led(sentence: str) -> str:
+    return sentence if sentence[0].isspace() else f" {sentence}"
 
 
 def _items(text: str, rng: Random, marker: Callable[[int], str]) -> str:
@@ -152,9 +154,7 @@ def half_quote(text: str, rng: Random) -> str:
 def as_json(text: str, rng: Random) -> str:
     """Return a JSON object with the text in it."""
     key = rng.choice(("answer", "text", "summary", "note", "message"))
-    data = rng.choice(
-        ({key: text}, {key: text, "language": "en"}, {"topic": "general", key: text}, {"ok": True, key: text})
-    )
+    data = rng.choice(({key: text}, {key: text, "part": 1}, {"topic": "general", key: text}, {"ok": True, key: text}))
     return json.dumps(data, ensure_ascii=False, indent=rng.choice((None, None, 2)))
 
 
@@ -190,6 +190,10 @@ FIRST = ("several", "empty", "short", "long", "language")
 
 LAST = ("no_comma", "plain", "quote", "json", "upper", "lower")
 """Edits of the whole text; they come after the others."""
+
+
+ARRANGED = ("list", "bullets", "numbered", "paragraphs")
+"""Edits that arrange the sentences in lines; one of them at most."""
 
 
 def without(text: str, patterns: Sequence[tuple[str, str]]) -> str:
