@@ -32,8 +32,6 @@ from rubricsvc.core.judge import Judge
 from rubricsvc.core.passport import TRAINED, UNTRAINED, Table
 from rubricsvc.core.prompt import Completion
 from rubricsvc.core.repeatability import Repeatability
-from rubricsvc.core.rubric import Rubric
-from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import NotFoundError, UnavailableError
 from rubricsvc.formats.judges import load_judges
 from tests.bench import judge_report
@@ -41,9 +39,9 @@ from tests.bench.judge_sets import LONGEST, UNLABELLED
 from tests.bench.judge_tests import HELD_OUT, TESTS, JudgeTest, Recipe, Source, View
 from tests.conftest import SHARED
 from trainer.judge_training import metrics
+from trainer.judge_training.asking import verdicts
 from trainer.judge_training.baselines import Question, baselines, overlap, shown
 from trainer.judge_training.config import load_config
-from trainer.judge_training.examples import Example
 from workers.audit import cases, data, suites
 from workers.audit.plan import AuditPlan
 from workers.audit.repeatability import CompletionGroup
@@ -52,9 +50,7 @@ from workers.audit.runner import run as run_audit
 from workers.engines import make_engine
 from workers.engines.base import Engine
 from workers.engines.local.embedded_model import EMBEDDED
-from workers.scoring.completions import score
 
-AT_ONCE = 16
 AUDIT, REPEATABILITY = "audit", "repeatability"
 
 
@@ -86,25 +82,6 @@ class Measured:
         )
 
 
-async def ask(engine: Engine, judge: Judge, examples: Sequence[Example], name: str) -> list[list[Verdict]]:
-    """Return the judge's verdict on each target of each example."""
-    results: dict[int, list[Verdict]] = {}
-    places = iter(range(len(examples)))
-
-    async def work() -> None:
-        for place in places:
-            example = examples[place]
-            criteria = tuple(
-                target.criterion.model_copy(update={"key": f"c{number}", "weight": 1.0})
-                for number, target in enumerate(example.targets)
-            )
-            results[place] = await score(engine, judge, Rubric(criteria=criteria), example.prompt, example.completion)
-            progress(len(results), len(examples), name)
-
-    await asyncio.gather(*(work() for _ in range(AT_ONCE)))
-    return [results[place] for place in range(len(examples))]
-
-
 def progress(done: int, total: int, name: str) -> None:
     """Show how far a test is."""
     print(f"\r{name} {done}/{total}   ", end="\n" if done == total else "", file=sys.stderr, flush=True)
@@ -113,12 +90,13 @@ def progress(done: int, total: int, name: str) -> None:
 async def measure(engine: Engine, judge: Judge, test: JudgeTest, scorer: str) -> Measured:
     """Ask about the examples of a test and return its tables."""
     started = time.monotonic()
-    answered = await ask(engine, judge, test.test, test.name)
+    size = len(test.test)
+    answered = await verdicts(engine, judge, test.test, lambda done: progress(done, size, test.name))
     measured = Measured(test.name, seconds=time.monotonic() - started, too_long=test.left_out)
     pairs = [
         ((example, target), verdict)
-        for example, verdicts in zip(test.test, answered, strict=True)
-        for target, verdict in zip(example.targets, verdicts, strict=True)
+        for example, given in zip(test.test, answered, strict=True)
+        for target, verdict in zip(example.targets, given, strict=True)
     ]
     masses = [verdict.answer_mass for _, verdict in pairs if verdict.answer_mass is not None]
     measured.questions = len(pairs)
@@ -163,7 +141,8 @@ def table(test: JudgeTest, view: View, questions: Sequence[Question], scores: di
 async def audited(engine: Engine, judge: Judge, source: Source, per_attack: int) -> Audit:
     """Return the audit of the judge: the built-in suites, and the published constant answer where it is."""
     published, _ = data.suites(source.data) if source.data.is_dir() else ((), ())
-    plan = AuditPlan(cases.built_in(), (*suites.built_in(), *published), (), per_attack)
+    chosen = cases.built_in()[: source.size(len(cases.built_in()))]
+    plan = AuditPlan(chosen, (*suites.built_in(), *published), (), per_attack)
     return await run_audit(engine, judge, plan.adapted(judge), on_progress=progress)
 
 
@@ -289,8 +268,10 @@ def main() -> None:
     if options.config:
         recipe = Recipe.of(load_config(options.config))
     source = Source(options.data, recipe, options.scale, options.longest)
-    others = json.loads(options.beside.read_text(encoding="utf-8"))["tables"] if options.beside else []
     scorer = UNTRAINED if options.untrained else TRAINED
+    others: list[Any] = []
+    if options.beside and scorer == TRAINED:
+        others = json.loads(options.beside.read_text(encoding="utf-8"))["tables"]
     results = Results(judge, scorer, {one["name"]: Table.model_validate_json(json.dumps(one)) for one in others})
     results.skipped.update(UNLABELLED)
     started = time.monotonic()

@@ -8,43 +8,45 @@ from contextlib import aclosing
 
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.rubric import Rubric
+from rubricsvc.core.verdict import Verdict
 from trainer.judge_training.examples import Example
 from workers.engines import make_engine
+from workers.engines.base import Engine
 from workers.scoring.completions import score
 
 AT_ONCE = 16
 
-
-def probabilities(
-    judge: Judge, examples: Sequence[Example], on_done: Callable[[int], None] | None = None
-) -> list[list[float | None]]:
-    """Return the probability that the judge gives to each target of each example; None where a verdict failed.
-
-    ``on_done`` is called with the number of examples that are done.
-    """
-    return asyncio.run(_ask_all(judge, examples, on_done or (lambda _: None)))
+OnDone = Callable[[int], None]
+"""Called with the number of examples that are done."""
 
 
-async def _ask_all(
-    judge: Judge, examples: Sequence[Example], on_done: Callable[[int], None]
-) -> list[list[float | None]]:
-    done, results = 0, {}
+def probabilities(judge: Judge, examples: Sequence[Example], on_done: OnDone | None = None) -> list[list[float | None]]:
+    """Return the probability that the judge gives to each target of each example; None where a verdict failed."""
+
+    async def ask() -> list[list[Verdict]]:
+        async with aclosing(make_engine(judge)) as engine:
+            return await verdicts(engine, judge, examples, on_done)
+
+    return [[verdict.probability for verdict in each] for each in asyncio.run(ask())]
+
+
+async def verdicts(
+    engine: Engine, judge: Judge, examples: Sequence[Example], on_done: OnDone | None = None
+) -> list[list[Verdict]]:
+    """Return the judge's verdict on each target of each example."""
+    results: dict[int, list[Verdict]] = {}
     places = iter(range(len(examples)))
-    async with aclosing(make_engine(judge)) as engine:
 
-        async def asking() -> None:
-            nonlocal done
-            for place in places:
-                example = examples[place]
-                criteria = [
-                    target.criterion.model_copy(update={"key": f"c{number}", "weight": 1.0})
-                    for number, target in enumerate(example.targets)
-                ]
-                verdicts = await score(
-                    engine, judge, Rubric(criteria=tuple(criteria)), example.prompt, example.completion
-                )
-                results[place] = [verdict.probability for verdict in verdicts]
-                on_done(done := done + 1)
+    async def work() -> None:
+        for place in places:
+            example = examples[place]
+            criteria = tuple(
+                target.criterion.model_copy(update={"key": f"c{number}", "weight": 1.0})
+                for number, target in enumerate(example.targets)
+            )
+            results[place] = await score(engine, judge, Rubric(criteria=criteria), example.prompt, example.completion)
+            if on_done:
+                on_done(len(results))
 
-        await asyncio.gather(*(asking() for _ in range(AT_ONCE)))
+    await asyncio.gather(*(work() for _ in range(AT_ONCE)))
     return [results[place] for place in range(len(examples))]

@@ -18,13 +18,15 @@ from rubricsvc.core.rubric import Criterion, Ordinal
 from rubricsvc.core.verdict import Reason
 from rubricsvc.errors import UnavailableError
 from tests.bench import judge_report, judge_sets
-from tests.bench.bench_judge_training import Measured, measure
+from tests.bench.bench_judge_training import Measured, arguments, judge_of, measure
 from tests.bench.judge_sets import SETS, read_set, sampled
 from tests.bench.judge_tests import COUNTING, TESTS, JudgeTest, Recipe, Source, View, contrary
 from tests.instant_engine import InstantEngine
 from tests.unit.trainer.judge_training.made import question
+from trainer.judge_training.config import JudgeTrainConfig
 from trainer.judge_training.data.files import examples_of_file
 from trainer.judge_training.examples import Example, Target
+from trainer.judge_training.splits import split
 from workers.engines.base import Failure, Reply
 from workers.engines.base import Question as Asked
 
@@ -228,3 +230,33 @@ def test_beside_adds_the_other_judge_as_the_untrained_one() -> None:
     assert [(row.scorer, row["auroc"].value) for row in joined.rows] == [(UNTRAINED, 0.5), (TRAINED, 0.9)]
     assert judge_report.beside(joined, {}) == joined
     assert [line for line in judge_report.markdown(joined) if "0.90" in line] == [f"| {TRAINED} | 9 | 4 | 0.90 |"]
+
+
+def test_judge_of_reads_an_adapter_a_file_or_the_bare_model(tmp_path: Path) -> None:
+    file = tmp_path / "judge.yaml"
+    file.write_text("{name: mine, engine: openai_http, model: m, endpoint: {base_url: http://127.0.0.1:1/v1}}")
+
+    def judge(*options: str) -> Judge:
+        return judge_of(arguments().parse_args(options))
+
+    assert judge("--judge-file", str(file)).name == "mine"
+    adapted = judge("--adapter", str(tmp_path), "--template", "readout_short")
+    assert (adapted.adapter, adapted.model, adapted.template) == (str(tmp_path), "embedded", "readout_short")
+    assert judge("--embedded").adapter == "embedded" and judge("--untrained").adapter is None
+    with pytest.raises(SystemExit):
+        judge("--embedded", "--untrained")
+
+
+def test_recipe_of_a_configuration_divides_as_the_training_does(data: Path) -> None:
+    config = JudgeTrainConfig.model_validate(
+        {
+            "judge": JUDGE,
+            "data": [{"kind": "labels", "name": "people"}],
+            "out": data,
+            "seed": 5,
+            "split": {"test": 0.3, "validation": 0.1},
+        }
+    )
+    examples = judge_sets.truthfulqa(data)
+    parts = split(examples, config.split.by, test=0.3, validation=0.1, seed=5)
+    assert Recipe.of(config).parts(examples) == (parts.train, parts.test)
