@@ -7,9 +7,8 @@ from collections.abc import Callable, Sequence
 from contextlib import aclosing
 
 from rubricsvc.core.judge import Judge
-from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.verdict import Verdict
-from trainer.judge_training.examples import Example
+from trainer.judge_training.examples import Example, rubric_of
 from workers.engines import make_engine
 from workers.engines.base import Engine
 from workers.scoring.completions import score
@@ -21,13 +20,18 @@ OnDone = Callable[[int], None]
 
 
 def probabilities(judge: Judge, examples: Sequence[Example], on_done: OnDone | None = None) -> list[list[float | None]]:
-    """Return the probability that the judge gives to each target of each example; None where a verdict failed."""
+    """Return the probability that the judge gives to each target of each example; None where a verdict failed.
+
+    A written verdict has no probability: its value takes the place.
+    """
 
     async def ask() -> list[list[Verdict]]:
         async with aclosing(make_engine(judge)) as engine:
             return await verdicts(engine, judge, examples, on_done)
 
-    return [[verdict.probability for verdict in each] for each in asyncio.run(ask())]
+    return [
+        [one.value if one.probability is None else one.probability for one in each] for each in asyncio.run(ask())
+    ]
 
 
 async def verdicts(
@@ -40,11 +44,7 @@ async def verdicts(
     async def work() -> None:
         for place in places:
             example = examples[place]
-            criteria = tuple(
-                target.criterion.model_copy(update={"key": f"c{number}", "weight": 1.0})
-                for number, target in enumerate(example.targets)
-            )
-            results[place] = await score(engine, judge, Rubric(criteria=criteria), example.prompt, example.completion)
+            results[place] = await score(engine, judge, rubric_of(example), example.prompt, example.completion)
             if on_done:
                 on_done(len(results))
 

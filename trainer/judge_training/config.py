@@ -5,10 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator, model_validator
 
-from rubricsvc.core.judge import Judge
+from rubricsvc.core.judge import LOCAL, Judge
 from trainer.config import ConfigSection, read_toml
+
+TRAINABLE = ("readout", "written")
+"""Modes of judges that can be trained."""
 
 
 class LoraConfig(ConfigSection):
@@ -134,6 +137,36 @@ class JudgeTrainConfig(ConfigSection):
     description: str = ""
     not_for: tuple[str, ...] = ()
     test_examples: int = Field(default=400, ge=1)
+
+    @field_validator("judge")
+    @classmethod
+    def _trainable(cls, judge: Judge) -> Judge:
+        if judge.mode not in TRAINABLE:
+            raise ValueError(f"a {judge.mode} judge cannot be trained; mode is one of {', '.join(TRAINABLE)}")
+        if judge.engine not in LOCAL:
+            raise ValueError(f"the model of engine {judge.engine} cannot be trained; use transformers_local")
+        if judge.adapter:
+            raise ValueError("a judge with an adapter cannot be trained again; train the result of `judges merge`")
+        if judge.thinking:
+            raise ValueError("a judge that thinks cannot be trained: data has no reasoning; leave thinking out")
+        return judge
+
+    @field_validator("data")
+    @classmethod
+    def _weighted(cls, data: tuple[Ingredient, ...]) -> tuple[Ingredient, ...]:
+        if not any(one.weight for one in data):
+            raise ValueError("every weight is 0; give one of the data a weight above 0")
+        return data
+
+    @model_validator(mode="after")
+    def _learnable(self) -> JudgeTrainConfig:
+        made = [one.name for one in self.data if isinstance(one, ConstructedData) and one.weight]
+        if self.judge.mode == "written" and made:
+            raise ValueError(
+                f"questions by construction have no rationale for a written judge: give {made[0]!r} the weight 0, and"
+                " train on verdicts or on labels with notes"
+            )
+        return self
 
 
 def load_config(path: Path) -> JudgeTrainConfig:

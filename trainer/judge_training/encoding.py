@@ -13,14 +13,24 @@ from itertools import pairwise
 
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion, Prompt
+from rubricsvc.core.verdict import Reason
 from rubricsvc.errors import InvalidError
-from trainer.judge_training.examples import Example, Target
+from trainer.judge_training.examples import Example, Target, rubric_of
+from trainer.judge_training.replies import reply_of
 from workers.engines.base import EngineRequest, Question
 from workers.engines.local.batching import shared_length
 from workers.engines.local.conversation import Conversation
-from workers.judges import readout
+from workers.judges import plan, readout
 from workers.judges.requests import AskedCriterion, JudgeCall
 from workers.judges.template import load
+
+
+class LeftOutError(InvalidError):
+    """An example that cannot be learned; ``reason`` is what it is counted under."""
+
+    def __init__(self, reason: str, message: str, *, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.reason = reason
 
 
 @dataclass(frozen=True)
@@ -62,7 +72,10 @@ class Row:
 
 
 class Encoder:
-    """Encodes examples for a readout judge, with the tokenizer of its model."""
+    """Encodes examples for a judge, with the tokenizer of its model.
+
+    A readout is learned at one token, the next after the prompt; a written judge learns each token of its reply.
+    """
 
     def __init__(self, judge: Judge, conversation: Conversation, context: int) -> None:
         self._judge = judge
@@ -74,20 +87,42 @@ class Encoder:
         """Return the row of an example.
 
         Raises:
-            InvalidError: It is longer than the judge's context, or a label is not a single token. Nothing is truncated.
+            LeftOutError: It is longer than the judge's context (``too_long``), or its scale cannot be asked
+                (``not_askable``). Nothing is truncated.
+            InvalidError: A label is not a single token of the model.
         """
-        calls = [self._call(target) for target in example.targets]
-        ids = self._encode(example.prompt, example.completion, calls)
+        try:
+            calls = self._calls(example)
+        except InvalidError as error:
+            raise LeftOutError("not_askable", error.message, hint=error.hint) from error
+        ids = self._encode(example.prompt, example.completion, [call for call, _ in calls])
         start = shared_length(ids)
-        reads = [self._read(call, target) for call, target in zip(calls, example.targets, strict=True)]
-        branches = [
-            Branch(tuple(own[start:]), (Read(len(own) - start - 1, *read),))
-            for own, read in zip(ids, reads, strict=True)
-        ]
+        branches = [self._branch(call, asked, own, start) for (call, asked), own in zip(calls, ids, strict=True)]
         return Row(tuple(ids[0][:start]), tuple(branches))
 
-    def _call(self, target: Target) -> JudgeCall:
-        return readout.build_call([AskedCriterion(target.criterion, "C1")], self._template)
+    def _calls(self, example: Example) -> list[tuple[JudgeCall, tuple[Target, ...]]]:
+        """Return the calls about an example as workers make them, each with the targets that answer it."""
+        if self._judge.mode == "written":
+            rubric = rubric_of(example)
+            by_key = dict(zip((one.key for one in rubric.criteria), example.targets, strict=True))
+            calls = plan(self._judge, rubric).calls
+            return [(call, tuple(by_key[asked.criterion.key] for asked in call.asked)) for call in calls]
+        return [
+            (readout.build_call([AskedCriterion(target.criterion, "C1")], self._template), (target,))
+            for target in example.targets
+        ]
+
+    def _branch(self, call: JudgeCall, targets: tuple[Target, ...], ids: list[int], start: int) -> Branch:
+        own, last = tuple(ids[start:]), len(ids) - start - 1
+        if self._judge.mode != "written":
+            return Branch(own, (Read(last, *self._read(call, targets[0])),))
+        reply = self._conversation.reply_ids(reply_of(call, targets))
+        room = min(self._judge.sampling.max_tokens, self._context - len(ids))
+        if len(reply) > room:
+            message = f"the reply has {len(reply)} tokens, and there is room for {room}"
+            raise LeftOutError("too_long", message, hint="leave the example out, or raise max_context or max_tokens")
+        reads = (Read(last + place, ((token,),), (1.0,), (0.0,)) for place, token in enumerate(reply))
+        return Branch(own + tuple(reply[:-1]), tuple(reads))
 
     def _encode(self, prompt: Prompt, completion: Completion, calls: Sequence[JudgeCall]) -> list[list[int]]:
         shown = self._template.shared(prompt, completion)
@@ -95,7 +130,10 @@ class Encoder:
         ids = self._conversation.encode(EngineRequest(self._template.system, shown.text, questions))
         for question, own in zip(questions, ids, strict=True):
             if failure := self._conversation.check(question, own, self._context):
-                raise InvalidError(failure.detail, hint="leave the example out, or raise the judge's max_context")
+                if failure.reason is not Reason.TOO_LONG:
+                    raise InvalidError(failure.detail, hint="choose another base model", path="judge.model")
+                hint = "leave the example out, or raise the judge's max_context"
+                raise LeftOutError("too_long", failure.detail, hint=hint)
         return ids
 
     def _read(

@@ -75,7 +75,8 @@ def examine(
     def ask(one: Judge, examples: Sequence[Example], what: str) -> list[list[float | None]]:
         return probabilities(one, examples, partial(on_progress, what, total=len(examples)))
 
-    calibration = _calibration(judge, judged_labels(validation, ask(judge, validation, "calibration")))
+    fitted = validation if judge.mode == "readout" else ()  # a written verdict has no probability to calibrate
+    calibration = _calibration(judged_labels(fitted, ask(judge, fitted, "calibration")))
     asked, raw = ask(judge, test, TRAINED), ask(untrained, test, UNTRAINED)
     pairs = list(questions(test))
     before, base = (_known(value for each in values for value in each) for values in (asked, raw))
@@ -134,9 +135,9 @@ def _tables(pairs: Sequence[Question], scores: dict[str, list[float]]) -> list[T
     ]
 
 
-def _calibration(judge: Judge, labels: Sequence[JudgedLabel]) -> Calibration | None:
+def _calibration(labels: Sequence[JudgedLabel]) -> Calibration | None:
     """Return the curves of a readout; None where there are too few labels, or no curve is better than none."""
-    if judge.mode != "readout" or len({label.prompt_id for label in labels}) < MIN_PROMPTS:
+    if len({label.prompt_id for label in labels}) < MIN_PROMPTS:
         return None
     curves = {one.family: one.curve for one in calibrate(labels) if one.curve}
     return Calibration(families=curves) if curves else None

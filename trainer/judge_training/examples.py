@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from rubricsvc.core.fingerprint import digest
 from rubricsvc.core.prompt import Completion, Prompt
-from rubricsvc.core.rubric import Criterion
+from rubricsvc.core.rubric import Criterion, Rubric
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Target:
             template (``Mentions "X"``) share a family.
         variant: How the case was made (``stated``, ``negated``, …), by which tables are broken down; may be empty.
         levels: Probability of each level of the scale, where a teacher gave them.
-        rationale: Reason of a written verdict.
+        rationale: Reason of a written verdict; of a person's label, their note.
         evidence: Quotes from the completion for a written verdict.
     """
 
@@ -96,6 +96,15 @@ def _prompt_group(prompt: Prompt) -> str:
     return digest("group", " ".join(prompt.text.casefold().split()), prompt.documents)
 
 
+def rubric_of(example: Example) -> Rubric:
+    """Return the example's questions as a rubric with the keys ``c0``, ``c1``, … in their order."""
+    criteria = (
+        target.criterion.model_copy(update={"key": f"c{number}", "weight": 1.0})
+        for number, target in enumerate(example.targets)
+    )
+    return Rubric(criteria=tuple(criteria))
+
+
 def questions(examples: Iterable[Example]) -> Iterator[tuple[Example, Target]]:
     """Return every target with its example."""
     return ((example, target) for example in examples for target in example.targets)
@@ -132,6 +141,13 @@ def merge(examples: Iterable[Example]) -> Merged:
             values = [target.value for target in same]
             contradictions += len(set(values)) > 1
             duplicates += len(same) - 1
-            kept.append(replace(same[0], value=sum(values) / len(values)))
+            kept.append(_mean(same, sum(values) / len(values)))
         merged.append(replace(example, targets=tuple(kept)))
     return Merged(merged, duplicates, contradictions)
+
+
+def _mean(same: list[Target], value: float) -> Target:
+    """Return the target nearest to the mean ``value`` with it, levels only where all agree."""
+    nearest = min(same, key=lambda one: (abs(one.value - value), not one.rationale))
+    agree = all(one.levels == nearest.levels for one in same)
+    return replace(nearest, value=value, levels=nearest.levels if agree else None)

@@ -21,7 +21,7 @@ from trainer.judge_training.data.labels import examples_of_labels
 from trainer.judge_training.data.statements import statement_preferences, statements
 from trainer.judge_training.data.swapped import swapped
 from trainer.judge_training.data.verdicts import examples_of_verdicts
-from trainer.judge_training.examples import Example, Preference, merge
+from trainer.judge_training.examples import Example, Preference, Target, merge
 
 MAX_ANSWERS = 1500
 """Completions that questions by construction are made of, of each kind."""
@@ -58,7 +58,7 @@ class Loaded:
     def digest(self) -> str:
         """The SHA-256 of everything that is learned from it."""
         targets = [
-            [one.prompt.digest, one.completion.text, target.criterion.question, target.value]
+            [one.prompt.digest, one.completion.text, target.criterion.question, target.value, *_reasons(target)]
             for one in self.examples
             for target in one.targets
         ]
@@ -66,6 +66,12 @@ class Loaded:
             [one.prompt.digest, one.criterion.question, one.better.text, one.worse.text] for one in self.preferences
         ]
         return digest("ingredient", targets, pairs)
+
+
+def _reasons(target: Target) -> list[object]:
+    """Return what a teacher gave beside the value, if it gave anything."""
+    reasons: list[object] = [target.levels, target.rationale, target.evidence]
+    return reasons if any(reasons) else []
 
 
 def load_ingredients(

@@ -10,12 +10,16 @@ from itertools import islice
 from rubricsvc.core.fingerprint import digest
 from rubricsvc.errors import InvalidError
 from trainer.judge_training.config import JudgeTrainConfig
-from trainer.judge_training.encoding import Encoder, Row
+from trainer.judge_training.data.files import listed
+from trainer.judge_training.encoding import Encoder, LeftOutError, Row
 from trainer.judge_training.examples import Example, Preference, Target
 from trainer.judge_training.ingredients import Loaded
 from trainer.judge_training.mixture import mix
+from trainer.judge_training.replies import learnable
 from trainer.judge_training.splits import Split, check_leakage, require_enough, side_of, split
 from trainer.judge_training.training import Batch, EncodedData
+
+_FITS = "raise the judge's max_context, choose a shorter template, or add shorter completions"
 
 OnEncoded = Callable[[int, int], None]
 """Called with the number of examples that are encoded, and of all."""
@@ -39,6 +43,8 @@ class Prepared:
 def prepare(config: JudgeTrainConfig, ingredients: Mapping[str, Loaded]) -> Prepared:
     """Divide the ingredients into train, validation and test.
 
+    For a written judge, targets without what its reply needs are left out of train and validation, and counted.
+
     Raises:
         InvalidError: A part has too few labels or one class only, or two parts share something.
     """
@@ -46,6 +52,15 @@ def prepare(config: JudgeTrainConfig, ingredients: Mapping[str, Loaded]) -> Prep
     examples = [example for one in ingredients.values() for example in one.examples]
     divide = partial(split, test=settings.test, validation=settings.validation, seed=config.seed)
     parts = divide(examples, settings.by, held_out=settings.held_out)
+    if config.judge.mode == "written":
+        parts.train, parts.validation = (
+            [
+                kept
+                for example in part
+                if (kept := learnable(config.judge, example, ingredients[example.source].left_out))
+            ]
+            for part in (parts.train, parts.validation)
+        )
     check_leakage(parts)
     require_enough(parts)
     side = partial(side_of, test=settings.test, validation=settings.validation, seed=config.seed)
@@ -65,7 +80,7 @@ def encode(
     Examples that are longer than the judge's context are left out and counted in the ingredient's ``left_out``.
 
     Raises:
-        InvalidError: An ingredient with a weight has no example to train on.
+        InvalidError: An ingredient with a weight has no example to train on, or the validation part none to stop by.
     """
     train = prepared.split.train
     validation = _sample(prepared.split.validation, config.validation.max_examples)
@@ -79,10 +94,17 @@ def encode(
             both = [rows.encode(one, counted=False) for one in _sides(pair)]
             if both[0] and both[1]:
                 sources[name].append((both[0], both[1]))
+    valid = [row for example in validation if (row := rows.encode(example))]
+    if not valid:
+        raise InvalidError("no example of the validation part can be encoded", hint=_FITS, path="judge.max_context")
     weights = {entry.name: entry.weight for entry in config.data if not prepared.ingredients[entry.name].absent}
+    for name, weight in weights.items():
+        if weight and not sources[name]:
+            message = f"{name!r} has no example to train on{listed(prepared.ingredients[name].left_out)}"
+            raise InvalidError(message, hint=f"{_FITS}, or set its weight to 0", path=f"data.{name}")
     return EncodedData(
         _batches({name: sources[name] for name in weights}, weights, config),
-        [row for example in validation if (row := rows.encode(example))],
+        valid,
         digest("judge training", [one.digest for one in prepared.ingredients.values()]),
     )
 
@@ -106,7 +128,7 @@ def _batches(
 
 @dataclass
 class _Rows:
-    """Encodes examples; counts those that are too long."""
+    """Encodes examples; counts those that cannot be learned."""
 
     encoder: Encoder
     ingredients: Mapping[str, Loaded]
@@ -121,8 +143,8 @@ class _Rows:
                 self.on_encoded(self.done, self.total)
         try:
             return self.encoder.row(example)
-        except InvalidError:
-            self.ingredients[example.source].left_out["too_long"] += 1
+        except LeftOutError as error:
+            self.ingredients[example.source].left_out[error.reason] += 1
             return None
 
 

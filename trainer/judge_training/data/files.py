@@ -70,7 +70,7 @@ def targets_of(labels: tuple[Label, ...], rubric: Rubric, left_out: Counter[str]
         elif label.value is None:
             left_out["null"] += 1
         else:
-            targets.append(Target(criterion, label.value))
+            targets.append(Target(criterion, label.value, rationale=label.note or ""))
     return tuple(targets)
 
 

@@ -53,6 +53,10 @@ class Conversation:
         ids = self._tokenize({part for parts in filled for part in parts if isinstance(part, str)})
         return [[i for part in parts for i in ([part] if isinstance(part, int) else ids[part])] for parts in filled]
 
+    def reply_ids(self, text: str) -> list[int]:
+        """Return the token ids of a whole reply, with the token that ends it."""
+        return [*self._tokenize([text])[text], self.tokenizer.eos_token_id]
+
     def decode(self, ids: list[int], *, control_tokens: bool = False) -> str:
         """Return the text of ``ids``, by default without control tokens."""
         return str(self.tokenizer.decode(ids, skip_special_tokens=not control_tokens))
