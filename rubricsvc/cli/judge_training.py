@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -41,7 +44,8 @@ def train(
 ) -> None:
     """Train a judge from labels, stored verdicts or questions by construction, and add it with its passport.
 
-    Ctrl-C stops after the current step and saves a checkpoint. The weights, judge.json and passport.json are written to
+    Ctrl-C stops after the current step and saves a checkpoint; --resume continues, also an examination that was
+    interrupted: without training again. The weights, judge.json and passport.json are written to
     the folder judge/ in the training's folder.
     """
     from trainer.judge_training.config import load_config
@@ -56,17 +60,31 @@ def train(
         return
     if loaded.judge.model == EMBEDDED:
         fetch_embedded()
-    judge, trained = _train(loaded, prepared, resume)
-    if trained.history.stopped:
-        echo(f"stopped; continue with: rubricsvc judges train {config} --resume")
-        raise typer.Exit(INTERRUPTED)
-    judge, passport = _examine(loaded, prepared, judge, trained, audit)
+    with _continue_hint(config, loaded.out):
+        judge, trained = _train(loaded, prepared, resume)
+        if trained.history.stopped:
+            raise KeyboardInterrupt
+        judge, passport = _examine(loaded, prepared, judge, trained, audit)
     if add:
         with database() as db, db.write() as session:
             row = judges.add(session, judge)
             judges.set_passport(session, row.id, passport)
     summary = {"name": judge.name, "folder": str(loaded.out / "judge"), "steps": trained.best_step, "added": add}
     show(summary | {"validation_loss": trained.best_loss, **figure_texts(passport)}, as_json)
+
+
+@contextmanager
+def _continue_hint(config: Path, out: Path) -> Iterator[None]:
+    """After an interrupt, print the command that continues; exit with `INTERRUPTED`.
+
+    Trained weights are kept: a training that has all its steps is examined and added without training again.
+    """
+    try:
+        yield
+    except KeyboardInterrupt:
+        started = (out / "config.json").is_file()
+        echo(f"\nstopped; continue with: rubricsvc judges train {config}{' --resume' if started else ''}")
+        raise typer.Exit(INTERRUPTED) from None
 
 
 def _check_folder(config: JudgeTrainConfig, resume: bool) -> None:
@@ -103,7 +121,7 @@ def _print_plan(config: JudgeTrainConfig, prepared: Prepared) -> None:
     for entry in config.data:
         one = prepared.ingredients[entry.name]
         questions = sum(len(example.targets) for example in one.examples)
-        left_out = one.absent or ", ".join(f"{reason} {count}" for reason, count in one.left_out.items())
+        left_out = one.absent or _reasons(one.left_out)
         counts = (len(one.examples), questions, len(one.preferences), one.duplicates, one.contradictions)
         rows.append([entry.name, entry.weight, *counts, left_out])
     columns = ("data", "weight", "completions", "questions", "pairs", "duplicates", "contradictions", "left out")
@@ -113,6 +131,10 @@ def _print_plan(config: JudgeTrainConfig, prepared: Prepared) -> None:
     echo(f"split by {split.by}: {sizes} completions; {counted(split.left_out, 'target')} left out of all parts")
 
 
+def _reasons(left_out: Counter[str]) -> str:
+    return ", ".join(f"{reason} {count}" for reason, count in left_out.items() if count)
+
+
 def _train(config: JudgeTrainConfig, prepared: Prepared, resume: bool) -> tuple[Judge, Trained]:
     from trainer.judge_training.export import export, open_base
     from trainer.judge_training.preparation import encode
@@ -120,7 +142,11 @@ def _train(config: JudgeTrainConfig, prepared: Prepared, resume: bool) -> tuple[
 
     model, encoder, tokenizer = open_base(config)
     with progress_bar("tokens") as bar:
+        before = {name: Counter(one.left_out) for name, one in prepared.ingredients.items()}
         data = encode(prepared, encoder, config, lambda done, total: bar.update(done, total, ""))
+    for name, one in prepared.ingredients.items():
+        if reasons := _reasons(one.left_out - before[name]):
+            echo(f"left out of {name}: {reasons}")
     start = time.monotonic()
     with progress_bar("training") as bar, stop_on_interrupt() as stop:
 

@@ -1,0 +1,85 @@
+"""The training of a judge whose process is killed equals one that was never interrupted."""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+import time
+from multiprocessing.context import ForkServerProcess
+from pathlib import Path
+
+import torch
+
+from rubricsvc.core.judge import Judge
+from rubricsvc.core.prompt import Completion, Prompt
+from rubricsvc.core.rubric import Criterion
+from tests.tiny_model import tiny_model
+from trainer import checkpoint, metrics
+from trainer.judge_training.config import JudgeTrainConfig
+from trainer.judge_training.encoding import Encoder
+from trainer.judge_training.examples import Example, Target
+from trainer.judge_training.model import JudgeModel
+from trainer.judge_training.training import EncodedData, train
+from workers.engines.local.conversation import Conversation
+from workers.engines.local.models import open_pretrained
+
+STEPS = 12
+KILL_AFTER = (2, 7)
+FORKS = multiprocessing.get_context("forkserver")  # its children need not load torch again
+FORKS.set_forkserver_preload([__name__])
+
+
+def run(model: Path, out: Path) -> None:
+    """Start or resume the training, which saves a checkpoint after every second step."""
+    torch.set_num_threads(1)
+    judge = Judge(name="tiny", engine="transformers_local", model=str(model), template="readout_short")
+    fields = {
+        "judge": judge,
+        "out": out,
+        "data": [{"kind": "labels", "name": "unused"}],
+        "steps": STEPS,
+        "checkpoint_every": 2,
+        "lora": {"rank": 2},
+        "validation": {"every": 3},
+    }
+    config = JudgeTrainConfig.model_validate(fields)
+    base, tokenizer = open_pretrained(str(model), torch.bfloat16)
+    encoder = Encoder(judge, Conversation(tokenizer), 1024)
+    targets = (Target(Criterion(key="a", text="Says A."), 1.0), Target(Criterion(key="b", text="Says B."), 0.0))
+    rows = [encoder.row(Example(Prompt.of(f"{n}?"), Completion(text="A."), targets, "made")) for n in range(4)]
+    data = EncodedData(lambda step: ([rows[step % 3]], []), rows[3:], "digest")
+    train(JudgeModel(base, config.lora, seed=0), data, config, resume=(out / "config.json").exists())
+
+
+def begin(model: Path, out: Path) -> ForkServerProcess:
+    process = FORKS.Process(target=run, args=(model, out))
+    process.start()
+    return process
+
+
+def end(process: ForkServerProcess) -> int | None:
+    process.join()
+    code = process.exitcode
+    process.close()
+    return code
+
+
+def files(out: Path) -> dict[str, bytes]:
+    folder = checkpoint.folder(out, STEPS)
+    names = ("optimizer.safetensors", "model/adapter_model.safetensors", "model/best.safetensors")
+    return {name: (folder / name).read_bytes() for name in names}
+
+
+def test_train_killed_and_resumed_equals_uninterrupted(tmp_path: Path) -> None:
+    model = tiny_model(tmp_path / "model", context=1024)
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    assert end(begin(model, whole)) == 0
+    for step in KILL_AFTER:
+        process = begin(model, killed)
+        while len(metrics.read(killed)) < step and process.is_alive():
+            time.sleep(0.002)
+        process.kill()
+        assert end(process) == -signal.SIGKILL
+    assert end(begin(model, killed)) == 0
+    assert files(killed) == files(whole)
+    assert [step["step"] for step in metrics.read(killed)] == list(range(1, STEPS + 1))

@@ -1,0 +1,225 @@
+"""`judges train`: a tiny model is trained on a small file of labels, examined, and added with its passport."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli import Cli
+from tests.tiny_model import tiny_model
+
+CONFIG = """
+out = "OUT"
+steps = 6
+checkpoint_every = 2
+dtype = "float32"
+test_examples = 10
+lora = {rank = 2}
+optim = {lr = 1e-3, batch_examples = 2}
+validation = {every = 2, max_examples = 2}
+split = {test = 0.2, validation = 0.2}
+
+[judge]
+name = "mine"
+engine = "transformers_local"
+model = "MODEL"
+template = "readout_short"
+min_answer_mass = 0.0
+
+[[data]]
+kind = "file"
+name = "people"
+path = "people.jsonl"
+"""
+
+
+def record(number: int, text: str, labels: dict[str, Any]) -> dict[str, Any]:
+    criteria = [{"key": key, "text": f"Says {key.upper()}."} for key in ("a", "b")]
+    return {"prompt": f"Which, {number}?", "criteria": criteria, "completions": [text], "labels": labels}
+
+
+def labelled(count: int = 100) -> list[dict[str, Any]]:
+    """Return records with two labels each: half of all are met."""
+    texts = ("It is A.", "It is B.")
+    return [record(n, texts[n % 2], {"a": {"ann": n % 2 == 0}, "b": {"ann": n % 2 == 1}}) for n in range(count)]
+
+
+def write(path: Path, records: list[dict[str, Any]]) -> None:
+    path.write_text("".join(json.dumps(one) + "\n" for one in records))
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny_model(tmp_path_factory.mktemp("base") / "model", context=1024)
+
+
+@pytest.fixture
+def config(tmp_path: Path, model: Path) -> Path:
+    write(tmp_path / "people.jsonl", labelled())
+    path = tmp_path / "mine.toml"
+    path.write_text(CONFIG.replace("MODEL", str(model)).replace("OUT", "out"))
+    return path
+
+
+def change(config: Path, *changes: tuple[str, str]) -> Path:
+    text = config.read_text()
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    config.write_text(text)
+    return config
+
+
+def test_judges_train_adds_a_judge_with_its_passport(cli: Cli, config: Path, tmp_path: Path) -> None:
+    twice = record(1000, "It is A.", {"a": {"ann": True, "bob": False}, "b": {"ann": False, "bob": False}})
+    long = [record(n, "word " * 2000, {"a": {"ann": True}}) for n in range(2000, 2008)]
+    write(tmp_path / "people.jsonl", [*labelled(), twice, *long])
+    ran = cli("judges", "train", config, "--no-audit", "--json")
+    assert ran.code == 0, ran.err
+    assert (ran.json["name"], ran.json["added"]) == ("mine", True)
+    assert "left out of people: too_long" in ran.err
+    passport = cli("judges", "passport", "mine", "--json").json
+    (data,) = passport["data"]
+    assert (data["name"], data["examples"], data["targets"]) == ("people", 109, 210)
+    assert (data["duplicates"], data["contradictions"]) == (2, 1)
+    assert data["left_out"]["too_long"] > 0
+    scorers = {row["scorer"] for row in passport["tables"][0]["rows"]}
+    assert {"majority", "trained", "untrained"} <= scorers
+    stored = cli("judges", "show", "mine", "--json").json["judge"]
+    assert (stored["adapter"], stored["template"]) == (str(tmp_path / "out" / "judge"), "readout_short")
+
+    again = cli("judges", "train", config)
+    assert again.code == 2 and "--resume" in again.err
+    complete = cli("judges", "train", config, "--no-audit", "--resume", "--json")
+    assert (complete.code, complete.json) == (0, ran.json), complete.err
+    assert cli("judges", "passport", "mine", "--json").json["weights_sha256"] == passport["weights_sha256"]
+
+
+def test_judges_train_interrupted_and_damaged_ends_with_the_same_weights(
+    cli: Cli, config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from trainer.judge_training import examination, training
+
+    weights = tmp_path / "out" / "judge" / "adapter_model.safetensors"
+
+    def interrupt(*_: Any, **__: Any) -> Any:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(examination, "probabilities", interrupt)
+        examined = cli("judges", "train", config, "--no-audit", "--no-add")
+    assert examined.code == 130
+    assert f"rubricsvc judges train {config} --resume" in examined.err
+    expected = weights.read_bytes()
+    (tmp_path / "out").rename(tmp_path / "whole")
+
+    step, seen = training._step, list[int]()
+
+    def interrupted(*args: Any) -> Any:
+        seen.append(args[-1])
+        if seen[-1] == 3:
+            os.kill(os.getpid(), signal.SIGINT)
+        return step(*args)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(training, "_step", interrupted)
+        stopped = cli("judges", "train", config, "--no-audit", "--no-add")
+    assert (stopped.code, seen) == (130, [0, 1, 2, 3])
+    assert f"rubricsvc judges train {config} --resume" in stopped.err
+    newest = tmp_path / "out" / "checkpoints" / "step-000004"
+    (newest / "model" / "best.safetensors").write_bytes(b"\0" * 100)
+    resumed = cli("judges", "train", config, "--no-audit", "--no-add", "--resume")
+    assert resumed.code == 0, resumed.err
+    assert "damaged-step-000004" in resumed.err and "best.safetensors" in resumed.err
+    assert weights.read_bytes() == expected
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "code", "named"),
+    [
+        ("steps = 6", "steps = 6\nstep = 1", 2, "  step: "),
+        ("steps = 6", 'steps = "six"', 2, "  steps: "),
+        ("people.jsonl", "none.jsonl", 3, "none.jsonl"),
+        ('name = "people"', 'name = "people"\nweight = 0', 2, "  data: "),
+        ('kind = "file"', 'kind = "files"', 2, "'files'"),
+        ('engine = "transformers_local"', 'engine = "openai_http"', 2, "  judge: "),
+        ('name = "mine"', 'name = "mine"\nmode = "comparative"', 2, "  judge: "),
+        ('name = "mine"', 'name = "mine"\nadapter = "embedded"', 2, "  judge: "),
+        ("readout_short", "readout_long", 2, "'readout_long'"),
+        ("validation = 0.2}", "validation = 0.2, by = 'source', held_out = ['others']}", 2, "'others'"),
+        ("validation = 0.2}", "validation = 0.001}", 2, "at least 20"),
+        ("lora = {rank = 2}", "lora = {rank = 2, first_layer = 7}", 2, "first_layer"),
+        ("lr = 1e-3", "lr = 1e30", 2, "optim.lr"),
+    ],
+)
+def test_judges_train_names_what_is_wrong(cli: Cli, config: Path, *, old: str, new: str, code: int, named: str) -> None:
+    ran = cli("judges", "train", change(config, (old, new)))
+    assert (ran.code, named in ran.err) == (code, True), ran.err
+    assert "Traceback" not in ran.err
+
+
+MEMBERS = """
+members = [
+    {name = "x", engine = "transformers_local", model = "m"}, {name = "y", engine = "transformers_local", model = "m"},
+]
+"""
+
+
+def test_judges_train_refuses_a_judge_with_members(cli: Cli, config: Path) -> None:
+    head, _, tail = config.read_text().partition('engine = "transformers_local"\n')
+    tail = tail[tail.index("[[data]]") :]
+    config.write_text(f'{head}mode = "panel"{MEMBERS}{tail}')
+    ran = cli("judges", "train", config)
+    assert ran.code == 2 and "  judge: " in ran.err
+
+
+def test_judges_train_refuses_two_ingredients_of_one_name(cli: Cli, config: Path) -> None:
+    text = config.read_text()
+    config.write_text(text + text[text.index("[[data]]") :])
+    ran = cli("judges", "train", config)
+    assert ran.code == 2 and "'people'" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("records", "named"),
+    [
+        (labelled(20), "at least 100"),
+        ([one | {"labels": {"a": {"ann": True}, "b": {"ann": True}}} for one in labelled()], "one class"),
+        ([one | {"labels": {"c": {"ann": True}}} for one in labelled()], "'c'"),
+        ([one | {"labels": {}} for one in labelled()], "no labels"),
+    ],
+    ids=["little", "one class", "unknown criterion", "none"],
+)
+def test_judges_train_refuses_data(
+    cli: Cli, config: Path, tmp_path: Path, records: list[dict[str, Any]], named: str
+) -> None:
+    write(tmp_path / "people.jsonl", records)
+    ran = cli("judges", "train", config)
+    assert ran.code == 2 and named in ran.err and "Traceback" not in ran.err
+
+
+def test_judges_train_resume_needs_a_training(cli: Cli, config: Path) -> None:
+    ran = cli("judges", "train", config, "--resume")
+    assert ran.code == 3 and "without --resume" in ran.err
+
+
+@pytest.fixture
+def small_files() -> Iterator[None]:
+    """No file may grow beyond 8 kB: what a full disk does to a file."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (8_000, hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_judges_train_on_a_full_disk_can_be_resumed(cli: Cli, config: Path, request: pytest.FixtureRequest) -> None:
+    request.getfixturevalue("small_files")
+    ran = cli("judges", "train", config)
+    assert ran.code == 3 and "step-000002" in ran.err and "--resume" in ran.err
