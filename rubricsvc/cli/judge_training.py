@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,7 +14,7 @@ import typer
 from rubricsvc import telemetry
 from rubricsvc.cli.db import database
 from rubricsvc.cli.models import fetch_embedded
-from rubricsvc.cli.output import INTERRUPTED, Json, cell, counted, echo, print_table, progress_bar, show
+from rubricsvc.cli.output import INTERRUPTED, Json, cell, counted, echo, print_data, print_table, progress_bar, show
 from rubricsvc.cli.passport import figure_texts
 from rubricsvc.cli.runs import stop_on_interrupt
 from rubricsvc.formats import load
@@ -55,7 +55,7 @@ def train(
     if not dry_run:
         _check_folder(loaded, resume)
     prepared = _prepare(loaded)
-    _print_plan(loaded, prepared)
+    _print_plan(loaded, prepared, print_data if dry_run else echo)
     if dry_run:
         return
     if loaded.judge.model == EMBEDDED:
@@ -116,7 +116,7 @@ def _texts(record: Any) -> list[str]:
     return [text for each in texts for text in each if text] + [record.prompt.reference or ""] * bool(record.prompt)
 
 
-def _print_plan(config: JudgeTrainConfig, prepared: Prepared) -> None:
+def _print_plan(config: JudgeTrainConfig, prepared: Prepared, print_line: Callable[[str], None]) -> None:
     rows = []
     for entry in config.data:
         one = prepared.ingredients[entry.name]
@@ -125,7 +125,7 @@ def _print_plan(config: JudgeTrainConfig, prepared: Prepared) -> None:
         counts = (len(one.examples), questions, len(one.preferences), one.duplicates, one.contradictions)
         rows.append([entry.name, entry.weight, *counts, left_out])
     columns = ("data", "weight", "completions", "questions", "pairs", "duplicates", "contradictions", "left out")
-    print_table(columns, rows)
+    print_table(columns, rows, print_line=print_line)
     split = prepared.split
     sizes = ", ".join(f"{name} {len(split.part(name))}" for name in ("train", "validation", "test"))
     echo(f"split by {split.by}: {sizes} completions; {counted(split.left_out, 'target')} left out of all parts")

@@ -149,7 +149,13 @@ def show_page(
         echo(f"more rows follow: continue with --after {records[-1]['id']}, or raise --limit")
 
 
-def print_table(columns: Sequence[str], rows: Iterable[Iterable[Any]], *, names: Sequence[str] = ()) -> None:
+def print_table(
+    columns: Sequence[str],
+    rows: Iterable[Iterable[Any]],
+    *,
+    names: Sequence[str] = (),
+    print_line: Callable[[str], None] = print_data,
+) -> None:
     """Print aligned columns without the empty ones; on a terminal they fit its width.
 
     ``names`` are the headings of further columns, printed as they are.
@@ -169,7 +175,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Iterable[Any]], *, names:
     lines = io.StringIO()  # rich would end the process where stdout is closed
     Console(file=lines, width=width, color_system=None, markup=False, emoji=False).print(table)
     for line in lines.getvalue().splitlines():
-        print_data(line.rstrip())
+        print_line(line.rstrip())
 
 
 def cell(value: Any) -> str:

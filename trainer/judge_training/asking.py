@@ -29,9 +29,7 @@ def probabilities(judge: Judge, examples: Sequence[Example], on_done: OnDone | N
         async with aclosing(make_engine(judge)) as engine:
             return await verdicts(engine, judge, examples, on_done)
 
-    return [
-        [one.value if one.probability is None else one.probability for one in each] for each in asyncio.run(ask())
-    ]
+    return [[one.value if one.probability is None else one.probability for one in each] for each in asyncio.run(ask())]
 
 
 async def verdicts(

@@ -94,10 +94,11 @@ def load_ingredients(
             f"two ingredients are named {repeated[0]!r}", hint="give each a name of its own", path="data"
         )
     loaded = {e.name: _stored(e, open_store) for e in config.data if not isinstance(e, ConstructedData)}
-    labelled = [example for one in loaded.values() for example in one.examples]
-    maker = _Maker(config.seed, labelled, list(exclude))
-    made = {entry.name: maker.make(entry) for entry in config.data if isinstance(entry, ConstructedData)}
-    return {entry.name: (loaded | made)[entry.name] for entry in config.data}
+    if constructed := [entry for entry in config.data if isinstance(entry, ConstructedData)]:
+        labelled = [example for one in loaded.values() for example in one.examples]
+        maker = _Maker(config.seed, labelled, list(exclude))
+        loaded |= {entry.name: maker.make(entry) for entry in constructed}
+    return {entry.name: loaded[entry.name] for entry in config.data}
 
 
 def _stored(entry: Ingredient, open_store: OpenStore) -> Loaded:

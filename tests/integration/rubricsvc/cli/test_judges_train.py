@@ -146,7 +146,7 @@ def test_judges_train_interrupted_and_damaged_ends_with_the_same_weights(
     [
         ("steps = 6", "steps = 6\nstep = 1", 2, "  step: "),
         ("steps = 6", 'steps = "six"', 2, "  steps: "),
-        ("people.jsonl", "none.jsonl", 3, "none.jsonl"),
+        ("people.jsonl", "none.jsonl", 2, "none.jsonl"),
         ('name = "people"', 'name = "people"\nweight = 0', 2, "  data: "),
         ('kind = "file"', 'kind = "files"', 2, "'files'"),
         ('engine = "transformers_local"', 'engine = "openai_http"', 2, "  judge: "),
