@@ -102,7 +102,7 @@ class VerdictData(_Ingredient):
 class ConstructedData(_Ingredient):
     """``count`` completions with questions whose answers are known by construction (docs/judge-training.md)."""
 
-    kind: Literal["statements", "statement_preferences", "checks", "swapped", "damaged", "hard_negatives"]
+    kind: Literal["statements", "statement_preferences", "checks", "swapped", "damaged", "hard_negatives", "scales"]
     count: int = Field(ge=1)
 
 

@@ -18,6 +18,7 @@ from trainer.judge_training.data.documents_text import standard_library_docstrin
 from trainer.judge_training.data.files import examples_of_file
 from trainer.judge_training.data.hard_negatives import hard_negatives
 from trainer.judge_training.data.labels import examples_of_labels
+from trainer.judge_training.data.scales import scales
 from trainer.judge_training.data.statements import statement_preferences, statements
 from trainer.judge_training.data.swapped import swapped
 from trainer.judge_training.data.verdicts import examples_of_verdicts
@@ -176,6 +177,9 @@ class _Maker:
                 return swapped(self._answers, seed, count)
             case "damaged":
                 return damaged(self._answers, seed, count)
+            case "scales":
+                stated = statements(self._documents, seed + 2, MAX_ANSWERS, exclude=self._exclude)
+                return scales([*stated, *checks_in_words(self._answers, seed + 2, MAX_ANSWERS)], seed, count)
             case _:
                 stated = statements(self._documents, seed + 1, MAX_ANSWERS, exclude=self._exclude)
                 on_topic = swapped(self._answers, seed + 1, MAX_ANSWERS)

@@ -13,7 +13,7 @@ from typing import Literal
 
 from rubricsvc.core.fingerprint import digest
 from rubricsvc.errors import InvalidError, cut
-from trainer.judge_training.examples import Example, questions
+from trainer.judge_training.examples import Example, Target, questions
 
 SplitBy = Literal["prompt", "completion", "criterion", "source", "files"]
 Part = Literal["train", "validation", "test"]
@@ -69,8 +69,8 @@ def split(
         test: Share of the groups (by completion: of the completions) in the test.
         validation: Share of them in the validation part.
         seed: Another seed gives another split.
-        held_out: By criterion, families (`Target.held_out_by`), by default a share ``test`` of them; by source, names
-            of sources.
+        held_out: Families (`Target.held_out_by`) that only the test has, by criterion by default a share ``test`` of
+            them; by source, names of sources.
 
     Raises:
         InvalidError: A share is not in [0, 1], or a held-out name is unknown or missing.
@@ -98,9 +98,20 @@ def split(
             place = _not_test(side(example.split_group))
             parts.part("test" if example.source in parts.held_out else place).append(example)
     else:
+        if held_out:
+            _check_names(held_out, {target.held_out_by for _, target in questions(examples)}, "criterion")
+            parts.held_out = tuple(sorted(held_out))
         for example in examples:
-            parts.part(side(shown(example) if by == "completion" else example.split_group)).append(example)
+            place = side(shown(example) if by == "completion" else example.split_group)
+            kept = example.targets if place == "test" else _without(example.targets, parts.held_out)
+            parts.left_out += len(example.targets) - len(kept)
+            if kept:
+                parts.part(place).append(replace(example, targets=kept))
     return _without_overlap(parts)
+
+
+def _without(targets: tuple[Target, ...], held_out: Collection[str]) -> tuple[Target, ...]:
+    return tuple(target for target in targets if target.held_out_by not in held_out)
 
 
 def side_of(name: str, *, test: float, validation: float, seed: int) -> Part:

@@ -64,6 +64,15 @@ def test_split_by_criterion_holds_families_out_of_train() -> None:
     check_leakage(parts)
 
 
+def test_split_by_prompt_may_hold_families_out_too() -> None:
+    examples = [example(f"question {n}", "answer", "a", "b") for n in range(100)]
+    parts = split(examples, "prompt", test=0.2, validation=0.1, held_out=["b"])
+    assert families(parts.train) == families(parts.validation) == {"a"}
+    assert families(parts.test) == {"a", "b"}
+    assert parts.left_out == len(parts.train) + len(parts.validation)
+    check_leakage(parts)
+
+
 def test_split_by_criterion_chooses_families_by_share() -> None:
     made = [example(f"q{n}", "x", f"kind {n % 20}") for n in range(200)]
     parts = split(made, "criterion", test=0.3, validation=0.0, seed=1)
