@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 RUN    := OMP_NUM_THREADS=$${OMP_NUM_THREADS:-2} OMP_WAIT_POLICY=$${OMP_WAIT_POLICY:-PASSIVE} $(BIN)/python
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo demo-fast test test-unit test-vllm lint openapi format bench-scoring bench-throttle bench-prefix bench-train bench-judging bench-agreement bench-pairs bench-audit bench-calibration bench-cheating bench-judge-training clean
+.PHONY: help install demo demo-fast test test-unit test-vllm lint openapi format bench-scoring bench-throttle bench-prefix bench-train bench-judging bench-agreement bench-pairs bench-audit bench-calibration bench-cheating bench-judge-training train-judge clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 20
@@ -46,6 +46,10 @@ openapi: install ## write docs/openapi.json, which a test compares with the API
 format: install ## format the code with ruff
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+train-judge: install ## train the judge that the package ships, from its recipe (an hour on 2 cores)
+	$(RUN) -m rubricsvc judges train trainer/judge_training/recipes/embedded.toml --no-add
+	@echo "to ship it: cp judges/embedded/judge/*.json judges/embedded/judge/*.safetensors workers/engines/local/embedded_judge/"
 
 bench-scoring: install ## verdicts a second: queue, judging code and database, without a model
 	$(BIN)/python -m tests.services $(BIN)/python -m tests.bench.bench_scoring
