@@ -173,7 +173,7 @@ def _examine(
     with progress_bar("examination") as bar:
         examination = examine(
             judge,
-            config.judge,
+            config.judge.model_copy(update={"min_answer_mass": 0.0}),  # the base gives labels little probability
             prepared.split.train,
             sample(prepared.split.validation, config.test_examples),
             sample(prepared.split.test, config.test_examples),

@@ -16,12 +16,13 @@ from trainer.judge_training.config import JudgeTrainConfig
 from trainer.judge_training.encoding import Encoder
 from trainer.judge_training.model import JudgeModel
 from workers.engines.local.conversation import Conversation
-from workers.engines.local.models import default_device, model_path, open_pretrained
+from workers.engines.local.models import default_device, model_folder, open_pretrained
 from workers.engines.local.weights import (
     ADAPTER_CONFIG,
     BASE_FILE,
     JUDGE_FILE,
     PASSPORT_FILE,
+    ModelWeights,
     base_sha256,
     weights_sha256,
 )
@@ -95,5 +96,8 @@ def _normalise(folder: Path, judge: Judge) -> None:
     fields["target_modules"] = sorted(fields["target_modules"])
     path.write_text(json.dumps(fields, indent=2, sort_keys=True) + "\n", encoding="utf-8")
     (folder / "README.md").unlink(missing_ok=True)
-    base = {"model": judge.model, "base_sha256": base_sha256(judge.model, Path(model_path(judge.model)))}
+    base = {
+        "model": judge.model,
+        "base_sha256": base_sha256(judge.model, model_folder(ModelWeights(judge.model, judge.revision))),
+    }
     (folder / BASE_FILE).write_text(json.dumps(base, indent=2) + "\n", encoding="utf-8")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import platform
 from datetime import UTC, datetime
 from importlib.metadata import version
-from pathlib import Path
 
 import torch
 
@@ -15,8 +14,8 @@ from trainer.judge_training.examination import Examination
 from trainer.judge_training.examples import questions
 from trainer.judge_training.preparation import Prepared
 from trainer.judge_training.training import Trained
-from workers.engines.local.models import model_path
-from workers.engines.local.weights import base_sha256
+from workers.engines.local.models import model_folder
+from workers.engines.local.weights import ModelWeights, base_sha256
 from workers.judges.template import load
 
 _PACKAGES = ("torch", "transformers", "peft", "rubricsvc")
@@ -31,14 +30,14 @@ def passport_of(config: JudgeTrainConfig, prepared: Prepared, trained: Trained, 
     """Return the passport of a trained judge."""
     judge, base = examination.judge, config.judge.model
     assert judge.weights_sha256 is not None  # noqa: S101 - set by the export
-    template = load(judge)
+    template, weights = load(judge), ModelWeights(base, config.judge.revision)
     parts = {"train": prepared.split.train, "validation": prepared.split.validation, "test": prepared.split.test}
     scales = {target.criterion.scale.kind for _, target in questions(prepared.split.train)}
     return Passport(
         created_at=datetime.now(UTC),
         description=config.description,
         not_for=config.not_for or NOT_FOR,
-        base=BaseWeights(name=base, license=config.license, sha256=base_sha256(base, Path(model_path(base)))),
+        base=BaseWeights(name=base, license=config.license, sha256=base_sha256(base, model_folder(weights))),
         weights_sha256=judge.weights_sha256,
         form=Form(
             mode=judge.mode, template=template.name, template_digest=template.digest, scales=tuple(sorted(scales))
