@@ -100,10 +100,17 @@ class VerdictData(_Ingredient):
 
 
 class ConstructedData(_Ingredient):
-    """``count`` completions with questions whose answers are known by construction (docs/judge-training.md)."""
+    """``count`` completions with questions whose answers are known by construction (docs/judge-training.md).
 
-    kind: Literal["statements", "statement_preferences", "checks", "swapped", "damaged", "hard_negatives", "scales"]
+    ``negated`` is the share of questions that are worded with a negation ("Does not mention X"). A model that is as
+    good as untrained learns nothing from half of each: their gradients cancel.
+    """
+
+    kind: Literal[
+        "statements", "statement_preferences", "checks", "swapped", "damaged", "everyday", "hard_negatives", "scales"
+    ]
     count: int = Field(ge=1)
+    negated: float = Field(default=0.15, ge=0.0, le=1.0)
 
 
 Ingredient = Annotated[FileData | LabelData | VerdictData | ConstructedData, Field(discriminator="kind")]

@@ -15,14 +15,18 @@ from trainer.judge_training.data.answers import document_answers, everyday_answe
 from trainer.judge_training.data.checks import checks_in_words
 from trainer.judge_training.data.damaged import damaged
 from trainer.judge_training.data.documents_text import standard_library_docstrings
+from trainer.judge_training.data.everyday import everyday_criteria
 from trainer.judge_training.data.files import examples_of_file
 from trainer.judge_training.data.hard_negatives import hard_negatives
 from trainer.judge_training.data.labels import examples_of_labels
 from trainer.judge_training.data.scales import scales
 from trainer.judge_training.data.statements import statement_preferences, statements
+from trainer.judge_training.data.statements_frames import invented_documents
 from trainer.judge_training.data.swapped import swapped
 from trainer.judge_training.data.verdicts import examples_of_verdicts
 from trainer.judge_training.examples import Example, Preference, Target, merge
+
+INVENTED_DOCUMENTS = 400
 
 MAX_ANSWERS = 1500
 """Completions that questions by construction are made of, of each kind."""
@@ -151,7 +155,8 @@ class _Maker:
 
     def __init__(self, seed: int, labelled: Sequence[Example], exclude: list[str]) -> None:
         self._seed, self._exclude = seed, exclude
-        self._documents = [*python_reference(), *standard_library_docstrings()]
+        invented = invented_documents(seed, INVENTED_DOCUMENTS)
+        self._documents = [*python_reference(), *standard_library_docstrings(), *invented]
         good = [one for one in labelled if all(target.value >= 0.5 for target in one.targets)]
         own = sorted(good, key=lambda one: one.content)[:MAX_ANSWERS]
         self._answers = [*everyday_answers(), *document_answers(seed, MAX_ANSWERS), *own]
@@ -167,20 +172,32 @@ class _Maker:
         return _merged(loaded, examples)
 
     def _examples(self, entry: ConstructedData) -> Iterator[Example]:
-        seed, count = self._seed, entry.count
-        match entry.kind:
-            case "statements":
-                return statements(self._documents, seed, count, exclude=self._exclude)
-            case "checks":
-                return checks_in_words(self._answers, seed, count)
-            case "swapped":
-                return swapped(self._answers, seed, count)
-            case "damaged":
-                return damaged(self._answers, seed, count)
-            case "scales":
-                stated = statements(self._documents, seed + 2, MAX_ANSWERS, exclude=self._exclude)
-                return scales([*stated, *checks_in_words(self._answers, seed + 2, MAX_ANSWERS)], seed, count)
-            case _:
-                stated = statements(self._documents, seed + 1, MAX_ANSWERS, exclude=self._exclude)
-                on_topic = swapped(self._answers, seed + 1, MAX_ANSWERS)
-                return hard_negatives([*self._labelled, *stated, *on_topic], seed, count)
+        seed, negated = self._seed, entry.negated
+
+        def stated(seed: int, count: int) -> Iterator[Example]:
+            return statements(self._documents, seed, count, inverted=negated, exclude=self._exclude)
+
+        def checked(seed: int, count: int) -> Iterator[Example]:
+            return checks_in_words(self._answers, seed, count, negated=negated)
+
+        def on_topic(seed: int, count: int) -> Iterator[Example]:
+            return swapped(self._answers, seed, count, negated=negated)
+
+        def levels(seed: int, count: int) -> Iterator[Example]:
+            return scales([*stated(seed + 2, MAX_ANSWERS), *checked(seed + 2, MAX_ANSWERS)], seed, count)
+
+        def worthless(seed: int, count: int) -> Iterator[Example]:
+            makers = (stated, on_topic, everyday_criteria)
+            made = [one for maker in makers for one in maker(seed + 1, MAX_ANSWERS)]
+            return hard_negatives([*self._labelled, *made], seed, count)
+
+        makers: dict[str, Callable[[int, int], Iterator[Example]]] = {
+            "statements": stated,
+            "checks": checked,
+            "swapped": on_topic,
+            "damaged": lambda seed, count: damaged(self._answers, seed, count, negated=negated),
+            "everyday": everyday_criteria,
+            "hard_negatives": worthless,
+            "scales": levels,
+        }
+        return makers[entry.kind](seed, entry.count)

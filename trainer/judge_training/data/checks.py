@@ -23,9 +23,6 @@ from trainer.judge_training.examples import Example, Target
 
 SOURCE = "checks"
 
-_NEGATED = 0.4
-"""Share of the criteria that are worded with a negation."""
-
 _SURPLUS = 4
 """Labels 1 over labels 0 in one form, at most. Exact balance of each text would tell a label from the others."""
 
@@ -44,28 +41,29 @@ class _Plan:
     fields: dict[str, str]
 
 
-def checks_in_words(answers: Sequence[Example], seed: int, count: int) -> Iterator[Example]:
+def checks_in_words(answers: Sequence[Example], seed: int, count: int, *, negated: float = 0.4) -> Iterator[Example]:
     """Yield ``count`` examples with four or six criteria each, half of them met.
 
     Args:
         answers: Prompts and completions to edit; their targets are ignored. They are used again as often as needed.
         seed: Seed of all choices.
         count: Number of examples.
+        negated: Share of the criteria that are worded with a negation.
 
     Raises:
         InvalidError: There are no answers, or too few different ones.
     """
-    for example, _ in checked_questions(answers, seed, count):
+    for example, _ in checked_questions(answers, seed, count, negated=negated):
         yield example
 
 
 def checked_questions(
-    answers: Sequence[Example], seed: int, count: int
+    answers: Sequence[Example], seed: int, count: int, *, negated: float = 0.4
 ) -> Iterator[tuple[Example, tuple[Question, ...]]]:
     """Yield the examples of `checks_in_words`, each with the question of each target."""
     if not answers:
         raise InvalidError("no completions to make checks in words of", hint="pass everyday_answers()")
-    maker = _Maker([answer for answer in answers if answer.completion.text.strip()], seed)
+    maker = _Maker([answer for answer in answers if answer.completion.text.strip()], seed, negated)
     made = failed = 0
     while made < count:
         if (one := maker.make()) is not None:
@@ -78,8 +76,9 @@ def checked_questions(
 class _Maker:
     """Makes one example after another, and keeps their labels in balance."""
 
-    def __init__(self, answers: Sequence[Example], seed: int) -> None:
+    def __init__(self, answers: Sequence[Example], seed: int, negated: float) -> None:
         self._rng = Random(f"checks {seed}")
+        self._negated = negated
         self._answers = list(answers)
         self._rng.shuffle(self._answers)
         self._next = 0
@@ -138,7 +137,7 @@ class _Maker:
         plans: list[_Plan] = []
         whole = arranged = False
         for kind in every[:7]:
-            negated = self._rng.random() < _NEGATED
+            negated = self._rng.random() < self._negated
             wording = self._rng.choice(kind.negated if negated else kind.wordings)
             if wording[-1].isalnum() and self._rng.random() < 0.5:
                 wording += "."

@@ -87,7 +87,7 @@ _DANGLING = (
 )
 
 
-def damaged(examples: Sequence[Example], seed: int, count: int) -> Iterator[Example]:
+def damaged(examples: Sequence[Example], seed: int, count: int, *, negated: float = 0.5) -> Iterator[Example]:
     """Yield ``count`` examples, half of them damaged: cut off, with their words in a random order, or padded.
 
     Each is asked about in wordings that are met where the damage is and in as many that are met where it is not.
@@ -96,6 +96,7 @@ def damaged(examples: Sequence[Example], seed: int, count: int) -> Iterator[Exam
         examples: Prompts with good completions; their targets are ignored.
         seed: Seed of all choices.
         count: Number of examples.
+        negated: Share of the criteria that a damaged completion meets.
 
     Raises:
         InvalidError: No completion has a sentence of eight words.
@@ -109,12 +110,12 @@ def damaged(examples: Sequence[Example], seed: int, count: int) -> Iterator[Exam
         example, harm = rng.choice(pool), number % 2 == 1
         if number // 2 % 3 == 0:
             text = _jumbled(example.completion.text, rng) if harm else example.completion.text
-            yield _example(example, text, {READABLE: not harm}, rng)
+            yield _example(example, text, {READABLE: not harm}, negated, rng)
             continue
         cut, padded = harm, rng.random() < 0.5
         text = _padded(example.completion.text, rng) if padded else example.completion.text
         text = _cut(text, rng) if cut else text if rng.random() < 0.85 else text.rstrip(".")
-        yield _example(example, text, {COMPLETE: not cut, CONCISE: not padded}, rng)
+        yield _example(example, text, {COMPLETE: not cut, CONCISE: not padded}, negated, rng)
 
 
 def _jumbled(text: str, rng: Random) -> str:
@@ -161,10 +162,10 @@ def _padded(text: str, rng: Random) -> str:
     return " ".join(parts)
 
 
-def _example(example: Example, text: str, properties: dict[Wordings, bool], rng: Random) -> Example:
+def _example(example: Example, text: str, properties: dict[Wordings, bool], share: float, rng: Random) -> Example:
     targets: list[Target] = []
     for wordings, holds in properties.items():
-        for negated in rng.sample((False, True), 2):
+        for negated in (rng.random() < share, rng.random() < share):
             criterion = Criterion(key=f"c{len(targets) + 1}", text=wordings.sample(rng, negated=negated))
             variant = "whole" if holds else "damaged"
             targets.append(Target(criterion, float(holds != negated), family=wordings.family, variant=variant))

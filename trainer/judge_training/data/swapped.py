@@ -51,7 +51,7 @@ ON_TOPIC = Wordings(
 )
 
 
-def swapped(examples: Sequence[Example], seed: int, count: int) -> Iterator[Example]:
+def swapped(examples: Sequence[Example], seed: int, count: int, *, negated: float = 0.5) -> Iterator[Example]:
     """Yield ``count`` examples: a prompt with its own completion or with that of another prompt, half each.
 
     Half of the foreign completions are near: of the prompts that share the most words with the prompt or its own
@@ -62,6 +62,7 @@ def swapped(examples: Sequence[Example], seed: int, count: int) -> Iterator[Exam
         examples: Prompts with completions that answer them; their targets are ignored.
         seed: Seed of all choices.
         count: Number of examples.
+        negated: Share of the criteria that a completion of another prompt meets.
 
     Raises:
         InvalidError: There are fewer than two different prompts.
@@ -84,12 +85,12 @@ def swapped(examples: Sequence[Example], seed: int, count: int) -> Iterator[Exam
             prompt, variant = pool[neighbours.near(at, rng)], "near"
         else:
             prompt, variant = pool[neighbours.far(at, rng)], "far"
-        yield _example(prompt, pool[at], variant, rng)
+        yield _example(prompt, pool[at], variant, negated, rng)
 
 
-def _example(asked: Example, answered: Example, variant: str, rng: Random) -> Example:
+def _example(asked: Example, answered: Example, variant: str, share: float, rng: Random) -> Example:
     targets = []
-    for n, negated in enumerate(rng.sample((False, True), 2), 1):
+    for n, negated in enumerate((rng.random() < share, rng.random() < share), 1):
         value = float((variant == "own") != negated)
         text = ON_TOPIC.sample(rng, negated=negated)
         targets.append(Target(Criterion(key=f"c{n}", text=text), value, family=ON_TOPIC.family, variant=variant))
