@@ -90,7 +90,8 @@ def swapped(examples: Sequence[Example], seed: int, count: int, *, negated: floa
 
 def _example(asked: Example, answered: Example, variant: str, share: float, rng: Random) -> Example:
     targets = []
-    for n, negated in enumerate((rng.random() < share, rng.random() < share), 1):
+    same = Random(answered.content)  # for both prompts of a completion, so that it meets half of its criteria
+    for n, negated in enumerate((same.random() < share, same.random() < share), 1):
         value = float((variant == "own") != negated)
         text = ON_TOPIC.sample(rng, negated=negated)
         targets.append(Target(Criterion(key=f"c{n}", text=text), value, family=ON_TOPIC.family, variant=variant))

@@ -28,12 +28,19 @@ def test_swapped_labels_follow_from_whose_completion_it_is(examples: list[Exampl
 
 
 def test_swapped_is_met_half_of_the_time_by_each_completion(examples: list[Example]) -> None:
-    assert {sum(target.value for target in example.targets) for example in examples} == {1.0}
+    pairs = zip(examples[::2], examples[1::2], strict=True)  # a completion with its own prompt, and with another one
+    assert {sum(target.value for example in pair for target in example.targets) for pair in pairs} == {2.0}
     met = [target.variant == "own" for _, target in questions(examples)]
     assert mean(met) == 0.5
     for text in (*ON_TOPIC.met, *ON_TOPIC.unmet):
         values = [target.value for _, target in questions(examples) if target.criterion.text.rstrip(".") == text]
         assert 0.2 < mean(values) < 0.8, text
+
+
+def test_swapped_uses_the_given_share_of_negations() -> None:
+    made = swapped(everyday_answers(), 0, 400, negated=0.1)
+    negated = [target.criterion.text.rstrip(".") in ON_TOPIC.unmet for _, target in questions(made)]
+    assert 0.05 < mean(negated) < 0.15
 
 
 def test_swapped_near_prompts_share_more_words_than_far_ones(examples: list[Example]) -> None:
