@@ -159,7 +159,8 @@ class _Maker:
         self._documents = [*python_reference(), *standard_library_docstrings(), *invented]
         good = [one for one in labelled if all(target.value >= 0.5 for target in one.targets)]
         own = sorted(good, key=lambda one: one.content)[:MAX_ANSWERS]
-        self._answers = [*everyday_answers(), *document_answers(seed, MAX_ANSWERS), *own]
+        self._direct = [*everyday_answers(), *own]  # each answers its question and hardly another
+        self._answers = [*self._direct, *document_answers(seed, MAX_ANSWERS)]
         self._labelled = sorted(labelled, key=lambda one: one.content)[:MAX_ANSWERS]
 
     def make(self, entry: ConstructedData) -> Loaded:
@@ -181,7 +182,7 @@ class _Maker:
             return checks_in_words(self._answers, seed, count, negated=negated)
 
         def on_topic(seed: int, count: int) -> Iterator[Example]:
-            return swapped(self._answers, seed, count, negated=negated)
+            return swapped(self._direct, seed, count, negated=negated)
 
         def levels(seed: int, count: int) -> Iterator[Example]:
             return scales([*stated(seed + 2, MAX_ANSWERS), *checked(seed + 2, MAX_ANSWERS)], seed, count)
