@@ -12,7 +12,13 @@ from rubricsvc.cli.agreement import JudgeRef, agreement, calibrate
 from rubricsvc.cli.audit import audit, repeatability
 from rubricsvc.cli.db import database
 from rubricsvc.cli.judge_training import train
-from rubricsvc.cli.local_judges import describe_embedded, embedded_judge, judge_with_adapter, with_digests
+from rubricsvc.cli.local_judges import (
+    adapter_passport,
+    describe_embedded,
+    embedded_judge,
+    judge_with_adapter,
+    with_digests,
+)
 from rubricsvc.cli.merge import merge
 from rubricsvc.cli.models import ApiKeyEnv, judge_from_options, served_judge
 from rubricsvc.cli.output import After, Force, Json, Limit, echo, group, print_json, show, show_page, write_example
@@ -26,7 +32,6 @@ from rubricsvc.formats.judges import dump_judge, load_judges
 from rubricsvc.formats.passports import load_passport
 from rubricsvc.store import audits, judges
 from rubricsvc.store.tables import AuditRow, JudgeRow
-from workers.engines.local.weights import PASSPORT_FILE, adapter_folder
 from workers.judges import validate
 
 app = group("Judges: add, test and compare them.")
@@ -188,16 +193,14 @@ def _find(ref: str) -> Judge:
 
 def _passport_of(file: Path | None, added: list[Judge]) -> Passport | None:
     """Return the passport in ``file``, or else in the folder of the adapter, of the one judge that is added."""
-    if file is None and len(added) == 1 and added[0].adapter:
-        beside = adapter_folder(added[0].adapter) / PASSPORT_FILE
-        file = beside if beside.is_file() else None
-    if file is None:
-        return None
     if len(added) != 1:
+        if file is None:
+            return None
         hint = "add the trained judge by itself, from a file of its own"
         raise InvalidError(f"--passport is of one judge, and {len(added)} are added", hint=hint)
-    trained = load_passport(file)
-    trained.check_judge(added[0])
+    trained = adapter_passport(added[0]) if file is None else load_passport(file)
+    if trained is not None:
+        trained.check_judge(added[0])
     return trained
 
 

@@ -11,13 +11,16 @@ from pydantic import ValidationError
 from rubricsvc.cli.models import judge_from_options, with_leaves
 from rubricsvc.cli.output import echo
 from rubricsvc.core.judge import Judge
+from rubricsvc.core.passport import Passport
 from rubricsvc.core.validation_messages import first_error
 from rubricsvc.errors import InvalidError
+from rubricsvc.formats.passports import load_passport
 from workers.engines.local.embedded_model import EMBEDDED, WHEEL_SHA256
 from workers.engines.local.weights import (
     ADAPTER_CONFIG,
     BASE_FILE,
     JUDGE_FILE,
+    PASSPORT_FILE,
     SHIPPED,
     adapter_folder,
     check_sha256,
@@ -82,6 +85,16 @@ def judge_with_adapter(
         raise InvalidError(f"{folder / JUDGE_FILE}: {path}: {message}", hint="see docs/judges.md", path=path) from error
 
 
+def adapter_passport(judge: Judge) -> Passport | None:
+    """Return the passport beside the judge's adapter, or None where there is none.
+
+    Raises:
+        InvalidError: The passport is invalid.
+    """
+    file = adapter_folder(judge.adapter) / PASSPORT_FILE if judge.adapter else None
+    return load_passport(file) if file is not None and file.is_file() else None
+
+
 def _base_of(folder: Path) -> str:
     if trained_on(folder).sha256 == WHEEL_SHA256:
         return EMBEDDED
@@ -115,7 +128,7 @@ def describe_embedded(added: Iterable[Judge]) -> None:
     """Print what judges with the embedded model can be relied on for."""
     leaves = [leaf for judge in added for leaf in judge.leaf_judges if leaf.model == EMBEDDED]
     if any(leaf.adapter is None for leaf in leaves):
-        warning = "untrained, its verdicts are hardly better than chance"
+        warning = "without an adapter its verdicts are hardly better than chance"
         echo(f"the embedded 135M model is for trying things out: {warning}")
     for leaf in leaves:
         if leaf.adapter == EMBEDDED:

@@ -49,9 +49,14 @@ def figure_texts(value: Passport) -> dict[str, Any]:
     """Return the main figures of a passport, and what the judge must not be used for, as fields of a record."""
     return {
         "trained_on": [source.name for source in value.data if not source.absent],
-        "figures": "; ".join(map(_text, [table for table in value.tables if table.whole][:MAX_SHOWN])),
+        "figures": "; ".join(figure_lines(value)),
         "not_for": " ".join(value.not_for),
     }
+
+
+def figure_lines(value: Passport) -> list[str]:
+    """Return the judge's figure on each of the first test sets, with its interval and the best baseline."""
+    return [_text(table) for table in value.tables if table.whole][:MAX_SHOWN]
 
 
 def _text(table: Table) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rubricsvc.cli.output import INTERRUPTED, echo, number, open_output, print_data, print_json, print_table
+from rubricsvc.cli.output import INTERRUPTED, clean, echo, number, open_output, print_data, print_json, print_table
 
 if TYPE_CHECKING:
     from rubricsvc.cli.demo.folder import DemoFolder
@@ -40,6 +40,7 @@ def demo(
         print_json(figures)
     else:
         _print_table(figures)
+        _print_judge(figures, folder)
     if figures["failed_verdicts"]:
         echo(f"{figures['failed_verdicts']} verdicts failed: their completions have no reward, not a reward of 0")
 
@@ -83,9 +84,10 @@ def run(folder: DemoFolder, *, fresh: bool = False) -> dict[str, Any]:
         pipeline.sample(folder, db, stored, size.steps)
         after = pipeline.score(db, stored, size.steps)
         scored = results.read_results(db, stored, before, after)
-    figures = results.summarize(size, folder.seed, scored, steps)
+        passport = results.read_passport(db)
+    figures = results.summarize(size, folder.seed, scored, steps, passport)
     figures |= {"seconds": round(time.monotonic() - started, 1), "continued": continued}
-    page = report.render_report(size, scored, steps, figures)
+    page = report.render_report(size, scored, steps, figures, passport)
     for state in folder.training.glob("checkpoints/*/optimizer.safetensors"):
         state.unlink()  # 1.6 GB, which only further training needs
     with open_output(folder.report) as stream:
@@ -107,8 +109,8 @@ def _announce(folder: DemoFolder) -> None:
         f"{size.prompts_per_step} x {size.group_size} completions of at most {size.max_new_tokens} tokens"
     )
     if embedded_judge("embedded").adapter is None:
-        echo("policy and judge are both the embedded model; training can improve what the checked criteria measure:")
-        echo("form, citation and terms, not whether the completion is right")
+        echo("this package ships no adapter: policy and judge are the same model, and training can improve what the")
+        echo("checked criteria measure: form, citation and terms, not whether the completion is right")
     if size == FAST:
         echo("--fast trains for few steps: expect little change of the reward")
 
@@ -124,12 +126,24 @@ def _print_table(figures: dict[str, Any]) -> None:
         rows.append([name, *ends, f"mean; change {change}, standard error {error}"])
     print_table(["mean reward", "before", "after", "question"], rows)
     print_data("")
-    if figures.get("judge_adapter") is not None:
+
+
+def _print_judge(figures: dict[str, Any], folder: DemoFolder) -> None:
+    """Print what the judge can be relied on for."""
+    if figures.get("judge_adapter") is None:
         print_data(
-            "The judge is the untrained policy with the adapter that this package ships; its passport has figures."
+            "Policy and judge are the same model of 135M parameters. As a judge it is hardly better than chance:"
         )
+        print_data("a change shows whether the completions took the form that the rubrics ask for (citation, terms).")
         return
-    print_data("Policy and judge are the same model of 135M parameters. As a judge it is hardly better than chance:")
+    share = f"{100 * figures['judged_share']:.0f} %"
     print_data(
-        "a change shows whether the completions took the form that the rubrics ask for (length, citation, terms)."
+        f"Judged criteria have {share} of the weights. Their judge is the embedded model with the adapter that this"
     )
+    print_data("package ships. On completions that were not in its training it reaches:")
+    for line in figures["judge_figures"]:
+        print_data(f"  {clean(line)}")
+    for sentence in figures["judge_not_for"]:
+        print_data(f"not for: {clean(sentence)}")
+    database = f"RUBRICSVC_DATABASE_URL=sqlite:///{folder.database}"
+    print_data(f"All of its figures: {database} rubricsvc judges passport {figures['judge']}")

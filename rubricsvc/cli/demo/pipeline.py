@@ -10,10 +10,12 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, aclosing
 from dataclasses import dataclass
 
+from sqlalchemy.orm import Session
+
 from rubricsvc import telemetry
 from rubricsvc.cli.demo.folder import DemoFolder
 from rubricsvc.cli.demo.questions import Question
-from rubricsvc.cli.local_judges import shipped_judge
+from rubricsvc.cli.local_judges import adapter_passport, shipped_judge
 from rubricsvc.cli.output import ProgressBar, echo, fields_of, progress_bar
 from rubricsvc.core.fingerprint import digest
 from rubricsvc.core.judge import Judge
@@ -141,8 +143,7 @@ def score(db: Database, stored: Sequence[StoredQuestion], step: int) -> int:
     ]
     name = f"demo after {step} steps"
     with db.write() as session:
-        judge = judges.add(session, JUDGE)
-        job = jobs.submit(session, judge_id=judge.id, items=items, key=name, name=name)
+        job = jobs.submit(session, judge_id=store_judge(session, JUDGE), items=items, key=name, name=name)
         job_id, finished_at = job.id, job.finished_at
     if finished_at is None:
         telemetry.configure("WARNING", human=True)  # Celery prints a banner; the demo has its own lines
@@ -150,6 +151,14 @@ def score(db: Database, stored: Sequence[StoredQuestion], step: int) -> int:
             for now in follow(db, job_id, echo):
                 bar.update(now.finished, now.total, f"{now.verdicts} verdicts, {now.failed_verdicts} failed")
     return job_id
+
+
+def store_judge(session: Session, judge: Judge) -> int:
+    """Store a judge with the passport of its adapter, if there is one; return its id."""
+    row, passport = judges.add(session, judge), adapter_passport(judge)
+    if passport is not None:
+        judges.set_passport(session, row.id, passport)
+    return row.id
 
 
 def _stage(number: int) -> AbstractContextManager[ProgressBar]:

@@ -13,6 +13,9 @@ from trainer.environments.documents import Documents, python_reference
 QUESTIONS = Path(__file__).with_name("questions.yaml")
 FORM = Path(__file__).with_name("form.yaml")
 HELD_OUT = "held-out"
+RULE = "rule"
+"""Key of the criterion that has the sentence of the documentation as its reference."""
+
 INSTRUCTION = "Answer in one sentence and cite the document as [1]."
 SHOWN_WORDS = 70
 """Maximum words of passages in a prompt: a model of 135M parameters cannot use more."""
@@ -38,9 +41,10 @@ def load_questions() -> list[Question]:
         for record in load(QUESTIONS, "native"):
             assert record.prompt is not None and record.rubric is not None  # noqa: S101
             text = record.prompt.text
+            rule = record.rubric.by_key[RULE].reference
             changes = {
                 "messages": (Message(role="user", content=f"{text}\n{INSTRUCTION}"),),
-                "documents": _passages(documents, f"{text} {record.prompt.reference}"),
+                "documents": _passages(documents, f"{text} {rule}"),
             }
             prompt = record.prompt.model_copy(update=changes)
             rubric = Rubric(criteria=(*record.rubric.criteria, *form.rubric.criteria))

@@ -12,19 +12,26 @@ from rubricsvc.cli.demo.charts import SMOOTHED_STEPS, question_chart, render_svg
 from rubricsvc.cli.demo.folder import DemoSize
 from rubricsvc.cli.demo.pipeline import JUDGE, POLICY
 from rubricsvc.cli.demo.results import QuestionResult, by_key, examples
+from rubricsvc.core.passport import Passport
 from rubricsvc.core.rubric import Criterion
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.web.pages import render, signed
+from rubricsvc.web.passport import MEASURES, suites
 
 _PACKAGES = ("rubricsvc", "torch", "transformers", "sqlalchemy", "celery")
 
 
 def render_report(
-    size: DemoSize, results: Sequence[QuestionResult], steps: Sequence[Mapping[str, Any]], figures: Mapping[str, Any]
+    size: DemoSize,
+    results: Sequence[QuestionResult],
+    steps: Sequence[Mapping[str, Any]],
+    figures: Mapping[str, Any],
+    passport: Passport | None,
 ) -> str:
     """Render the report. Text of models is escaped; the page loads nothing.
 
-    ``steps`` are the trainer's metrics, ``figures`` the content of ``summary.json``.
+    ``steps`` are the trainer's metrics, ``figures`` the content of ``summary.json``, and ``passport`` is that of the
+    judge, if it was trained.
     """
     from markupsafe import Markup
 
@@ -39,6 +46,11 @@ def render_report(
         size=size,
         results=results,
         written=written,
+        passport=passport,
+        tables=[table for table in passport.tables if table.whole] if passport else [],
+        suites=suites(passport) if passport else [],
+        measures=MEASURES,
+        judged_share=f"{100 * figures['judged_share']:.0f} %",
         pairs=[(result, generated[result.question.name]) for result in written if result.question.name in generated],
         keys=by_key(written),
         examples=examples(written),

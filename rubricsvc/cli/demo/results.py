@@ -11,10 +11,12 @@ from typing import Any
 from rubricsvc.cli.demo.folder import DemoSize
 from rubricsvc.cli.demo.pipeline import JUDGE, StoredQuestion
 from rubricsvc.cli.demo.questions import Question
+from rubricsvc.cli.passport import figure_lines
 from rubricsvc.core.panel import mean_known
+from rubricsvc.core.passport import Passport
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.core.verdict import Verdict
-from rubricsvc.store import items, verdicts
+from rubricsvc.store import items, judges, verdicts
 from rubricsvc.store.session import Database
 
 
@@ -120,6 +122,19 @@ def read_results(db: Database, stored: Sequence[StoredQuestion], before: int, af
     ]
 
 
+def read_passport(db: Database) -> Passport | None:
+    """Read the passport of the demo's judge; None if it has no trained adapter."""
+    with db.read() as session:
+        return judges.get(session, JUDGE.name).passport_value
+
+
+def judged_share(results: Sequence[QuestionResult]) -> float:
+    """Return the share of the weights, without their signs, that judged criteria have in the written rubrics."""
+    criteria = [criterion for result in results if not result.generated for criterion in result.rubric.criteria]
+    judged = sum(abs(criterion.weight) for criterion in criteria if criterion.kind == "judged")
+    return judged / sum(abs(criterion.weight) for criterion in criteria)
+
+
 def _by_rubric(db: Database, job_id: int) -> dict[int, list[ScoredCompletion]]:
     scored: dict[int, list[ScoredCompletion]] = defaultdict(list)
     with db.read() as session:
@@ -134,7 +149,11 @@ def _by_rubric(db: Database, job_id: int) -> dict[int, list[ScoredCompletion]]:
 
 
 def summarize(
-    size: DemoSize, seed: int, results: Sequence[QuestionResult], steps: Sequence[Mapping[str, Any]]
+    size: DemoSize,
+    seed: int,
+    results: Sequence[QuestionResult],
+    steps: Sequence[Mapping[str, Any]],
+    passport: Passport | None,
 ) -> dict[str, Any]:
     """Return the figures of ``summary.json``; standard errors are over questions."""
     written = [result for result in results if not result.generated]
@@ -161,6 +180,9 @@ def summarize(
         "judge": JUDGE.name,
         "judge_adapter": JUDGE.adapter,
         "judge_digest": JUDGE.digest,
+        "judge_figures": figure_lines(passport) if passport else [],
+        "judge_not_for": list(passport.not_for) if passport else [],
+        "judged_share": judged_share(results),
         "questions": [
             {
                 "name": result.question.name,

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from rubricsvc.cli.demo.questions import FORM, QUESTIONS, SHOWN_WORDS, Question, load_questions
+from rubricsvc.cli.demo.questions import FORM, QUESTIONS, RULE, SHOWN_WORDS, Question, load_questions
 from rubricsvc.core.prompt import Completion, with_documents
 from rubricsvc.core.reward import reward
 from rubricsvc.core.rubric import Criterion
@@ -40,12 +40,23 @@ def test_load_questions_returns_enough_distinct_questions() -> None:
 @each
 def test_rubric_has_judged_checked_required_and_negative_criteria(question: Question) -> None:
     criteria = question.rubric.criteria
-    assert 5 <= len(criteria) <= 9
+    assert 5 <= len(criteria) <= 10
     assert {criterion.kind for criterion in criteria} == {"judged", "checked"}
     assert min(criterion.weight for criterion in criteria) < 0 < max(criterion.weight for criterion in criteria)
     assert sum(criterion.required for criterion in criteria) == 1
     assert all(criterion.text[0].isupper() and criterion.text.endswith(".") for criterion in criteria)
     checks.validate(question.rubric)
+
+
+@each
+def test_judged_criteria_have_half_of_the_weight_and_are_worded_as_trained(question: Question) -> None:
+    criteria = question.rubric.criteria
+    judged = [criterion for criterion in criteria if criterion.kind == "judged"]
+    assert [criterion.key for criterion in judged] == ["rule", "correct", "mistake"]
+    assert all(one.text.startswith(("States the rule that ", "Says that ", "Claims that ")) for one in judged)
+    assert [bool(one.reference) for one in judged] == [True, False, False]
+    assert question.prompt.reference is None  # a judge is trained on references of criteria
+    assert sum(abs(one.weight) for one in judged) == sum(abs(one.weight) for one in criteria) / 2
 
 
 @each
@@ -69,7 +80,7 @@ def test_prompt_is_short_with_numbered_documents(question: Question) -> None:
 
 @each
 def test_reference_answer_meets_the_checks(question: Question) -> None:
-    answer = Completion(text=f"{question.prompt.reference} [1]")
+    answer = Completion(text=f"{question.rubric.by_key[RULE].reference} [1]")
     verdicts = checks.run(question.rubric, question.prompt, answer)
     judged = [
         Verdict.scored(criterion.key, float(criterion.weight > 0))
@@ -91,5 +102,5 @@ def test_reward_of_empty_and_off_topic_completions_is_0(question: Question) -> N
 
 def test_questions_and_form_are_native_files() -> None:
     records = load(QUESTIONS)
-    assert all(record.prompt and record.prompt.reference and record.rubric for record in records)
+    assert all(record.prompt and record.rubric for record in records)
     assert [record.prompt for record in load(FORM)] == [None]

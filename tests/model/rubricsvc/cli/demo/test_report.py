@@ -12,9 +12,11 @@ from rubricsvc.cli.demo.folder import FAST
 from rubricsvc.cli.demo.questions import Question
 from rubricsvc.cli.demo.report import change_sentence, render_report
 from rubricsvc.cli.demo.results import QuestionResult, ScoredCompletion
+from rubricsvc.core.passport import Passport
 from rubricsvc.core.prompt import Prompt
 from rubricsvc.core.rubric import Check, Criterion, Rubric
 from rubricsvc.core.verdict import Verdict
+from tests.made_passport import made_passport
 
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>\"'&{{ 7 * 7 }}</blockquote>"
 
@@ -37,13 +39,14 @@ SUMMARY: dict[str, Any] = {
     "heldout_change_se": None,
     "train_steps": 2,
     "seed": 0,
+    "judged_share": 0.5,
     "judge_digest": "0123456789abcdef" * 4,
     "seconds": 90.0,
     "continued": False,
 }
 
 
-def hostile_page() -> str:
+def hostile_page(passport: Passport | None = None) -> str:
     judged = Criterion(key="a", text=HOSTILE, required=True)
     checked = Criterion(key="b", text=HOSTILE, weight=-2, check=Check(name="contains", args={"terms": [HOSTILE]}))
     third = Criterion(key="c", text=HOSTILE)
@@ -67,7 +70,7 @@ def hostile_page() -> str:
         {"step": 2, "reward": None, "reward_std": None},
         {"step": 3, "reward": 0.4, "reward_std": 0.2},
     ]
-    return render_report(FAST, results, steps, SUMMARY)
+    return render_report(FAST, results, steps, SUMMARY, passport)
 
 
 class Elements(HTMLParser):
@@ -81,9 +84,32 @@ class Elements(HTMLParser):
         self.attributes += attrs
 
 
-@pytest.fixture(scope="module")
-def page() -> str:
-    return hostile_page()
+def hostile_passport() -> Passport:
+    made = made_passport()
+    tables = tuple(table.model_copy(update={"name": f"{table.name} {HOSTILE}"}) for table in made.tables)
+    changes = {"description": HOSTILE, "not_for": (*made.not_for, HOSTILE), "tables": tables}
+    return made.model_copy(update=changes)
+
+
+@pytest.fixture(scope="module", params=[None, hostile_passport()], ids=["untrained", "trained"])
+def page(request: pytest.FixtureRequest) -> str:
+    return hostile_page(request.param)
+
+
+def test_page_shows_the_passport_instead_of_the_apology() -> None:
+    apology, name = "hardly better than chance", "statements, unseen documents"
+    untrained, trained = hostile_page(), hostile_page(made_passport())
+    assert apology in untrained and name not in untrained
+    assert apology not in trained and name in trained
+    assert "0.985" in trained and "0.970" in trained  # the judge, and its best baseline
+    assert "by variant" not in trained  # a table of parts only
+    assert "master keys" in trained and "must not be used for" in trained
+
+
+@pytest.mark.parametrize("left_out", ["tables", "audit", "audit_untrained", "not_for"])
+def test_page_of_a_passport_without_a_part(left_out: str) -> None:
+    empty = () if left_out in ("tables", "not_for") else None
+    assert "How good the judge is" in hostile_page(made_passport().model_copy(update={left_out: empty}))
 
 
 def test_render_report_escapes_text(page: str) -> None:

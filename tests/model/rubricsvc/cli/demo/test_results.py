@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from rubricsvc.cli.demo.pipeline import AUTHOR, JUDGE, store_judge
 from rubricsvc.cli.demo.questions import Question
 from rubricsvc.cli.demo.report import reason
-from rubricsvc.cli.demo.results import QuestionResult, ScoredCompletion, by_key, examples, mean_change
+from rubricsvc.cli.demo.results import (
+    QuestionResult,
+    ScoredCompletion,
+    by_key,
+    examples,
+    judged_share,
+    mean_change,
+    read_passport,
+)
 from rubricsvc.core.prompt import Prompt
 from rubricsvc.core.rubric import Check, Criterion, Rubric
 from rubricsvc.core.verdict import Verdict
+from rubricsvc.store.session import Database
+from tests.made_passport import WEIGHTS, made_passport
 
 RUBRIC = Rubric(criteria=[Criterion(key="cites", text="Cites."), Criterion(key="length", text="Is short.")])
 
@@ -46,6 +59,34 @@ def test_by_key_averages_over_questions() -> None:
     first, second = by_key(results)
     assert first.criterion == RUBRIC.criteria[0] and [first.before, first.after] == pytest.approx([0.3, 1.0])
     assert (second.criterion.key, second.before, second.after) == ("length", 1.0, 0.5)
+
+
+def test_judged_share_counts_weights_of_written_rubrics_without_their_signs() -> None:
+    check = Check(name="cites")
+    written = Rubric(
+        criteria=[
+            Criterion(key="judged", text="Says it.", weight=2),
+            Criterion(key="pitfall", text="Claims it.", weight=-1),
+            Criterion(key="checked", text="Cites.", check=check),
+        ]
+    )
+    one = result([], [], written)
+    generated = QuestionResult(one.question, RUBRIC, [], [])
+    assert judged_share([one, generated]) == 0.75
+
+
+def test_read_passport_reads_that_of_the_adapter(db: Database, tmp_path: Path) -> None:
+    (tmp_path / "passport.json").write_text(made_passport().model_dump_json())
+    trained = JUDGE.model_copy(update={"adapter": str(tmp_path), "weights_sha256": WEIGHTS})
+    with db.write() as session:
+        store_judge(session, trained)
+    assert read_passport(db) == made_passport()
+
+
+def test_read_passport_of_a_judge_without_an_adapter_is_none(db: Database) -> None:
+    with db.write() as session:
+        store_judge(session, AUTHOR)
+    assert read_passport(db) is None
 
 
 def test_examples_are_chosen_by_rank_of_change() -> None:
