@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,7 +14,7 @@ import typer
 from rubricsvc import telemetry
 from rubricsvc.cli.db import database
 from rubricsvc.cli.models import fetch_embedded
-from rubricsvc.cli.output import INTERRUPTED, Json, cell, counted, echo, print_data, print_table, progress_bar, show
+from rubricsvc.cli.output import INTERRUPTED, Json, cell, counted, echo, print_table, progress_bar, show, show_list
 from rubricsvc.cli.passport import figure_texts
 from rubricsvc.cli.runs import stop_on_interrupt
 from rubricsvc.formats import load
@@ -55,7 +55,12 @@ def train(
     if not dry_run:
         _check_folder(loaded, resume)
     prepared = _prepare(loaded)
-    _print_plan(loaded, prepared, print_data if dry_run else echo)
+    plan = _plan(loaded, prepared)
+    if dry_run:
+        show_list(plan, as_json)
+    else:
+        print_table(list(plan[0]), [row.values() for row in plan], print_line=echo)
+    _print_split(prepared)
     if dry_run:
         return
     if loaded.judge.model == EMBEDDED:
@@ -116,7 +121,8 @@ def _texts(record: Any) -> list[str]:
     return [text for each in texts for text in each if text] + [record.prompt.reference or ""] * bool(record.prompt)
 
 
-def _print_plan(config: JudgeTrainConfig, prepared: Prepared, print_line: Callable[[str], None]) -> None:
+def _plan(config: JudgeTrainConfig, prepared: Prepared) -> list[dict[str, Any]]:
+    """Return what each of the data has, by column."""
     rows = []
     for entry in config.data:
         one = prepared.ingredients[entry.name]
@@ -124,8 +130,11 @@ def _print_plan(config: JudgeTrainConfig, prepared: Prepared, print_line: Callab
         left_out = one.absent or _reasons(one.left_out)
         counts = (len(one.examples), questions, len(one.preferences), one.duplicates, one.contradictions)
         rows.append([entry.name, entry.weight, *counts, left_out])
-    columns = ("data", "weight", "completions", "questions", "pairs", "duplicates", "contradictions", "left out")
-    print_table(columns, rows, print_line=print_line)
+    columns = ("data", "weight", "completions", "questions", "pairs", "duplicates", "contradictions", "left_out")
+    return [dict(zip(columns, row, strict=True)) for row in rows]
+
+
+def _print_split(prepared: Prepared) -> None:
     split = prepared.split
     sizes = ", ".join(f"{name} {len(split.part(name))}" for name in ("train", "validation", "test"))
     echo(f"split by {split.by}: {sizes} completions; {counted(split.left_out, 'target')} left out of all parts")

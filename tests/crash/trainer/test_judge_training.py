@@ -9,6 +9,7 @@ from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
 import torch
+from safetensors.torch import load_file
 
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion, Prompt
@@ -25,6 +26,8 @@ from workers.engines.local.models import open_pretrained
 
 STEPS = 12
 KILL_AFTER = (2, 7)
+BEST = "model/best.safetensors"
+"""Its tensors are equal, and its metadata in any order."""
 FORKS = multiprocessing.get_context("forkserver")  # its children need not load torch again
 FORKS.set_forkserver_preload([__name__])
 
@@ -66,8 +69,9 @@ def end(process: ForkServerProcess) -> int | None:
 
 def files(out: Path) -> dict[str, bytes]:
     folder = checkpoint.folder(out, STEPS)
-    names = ("optimizer.safetensors", "model/adapter_model.safetensors", "model/best.safetensors")
-    return {name: (folder / name).read_bytes() for name in names}
+    names = ("optimizer.safetensors", "model/adapter_model.safetensors")
+    best = {name: tensor.float().numpy().tobytes() for name, tensor in load_file(folder / BEST).items()}
+    return {name: (folder / name).read_bytes() for name in names} | best
 
 
 def test_train_killed_and_resumed_equals_uninterrupted(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ def store_verdicts(db: Database, count: int) -> None:
     """Let the teacher score completions of as many prompts."""
     with db.write() as session:
         judge_id, pairs = judges.add(session, TEACHER).id, []
-        rubric_id = rubrics.add(session, RUBRIC, name="r", prompt_id=prompts.add(session, Prompt.of("Which?")).id).id
+        rubric_id = rubrics.add(session, RUBRIC, name="r").id
         for n in range(count):
             prompt = prompts.add(session, Prompt.of(f"Which is right, {n}?"))
             text = "The answer is B." if n % 2 else "The answer is A."
@@ -72,9 +72,9 @@ def test_train_on_stored_verdicts_gives_the_teachers_probabilities(db: Database,
         "judge": student,
         "out": tmp_path / "out",
         "data": [{"kind": "verdicts", "name": "teacher", "judge": "teacher"}],
-        "steps": 30,
+        "steps": 120,
         "optim": {"lr": 2e-2, "warmup_steps": 2},
-        "validation": {"every": 6},
+        "validation": {"every": 10, "stop_after": 12},
         "lora": {"rank": 4, "alpha": 8},
     }
     config = JudgeTrainConfig.model_validate(fields)

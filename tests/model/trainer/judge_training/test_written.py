@@ -14,13 +14,17 @@ from rubricsvc.core.judge import Judge, Sampling
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion
 from rubricsvc.core.verdict import Verdict
+from rubricsvc.errors import InvalidError
 from tests.tiny_model import tiny_model
 from trainer.judge_training.asking import probabilities
 from trainer.judge_training.config import JudgeTrainConfig
 from trainer.judge_training.encoding import Encoder, LeftOutError
 from trainer.judge_training.examples import Example, Target, rubric_of
 from trainer.judge_training.export import export
+from trainer.judge_training.ingredients import Loaded
 from trainer.judge_training.model import JudgeModel, reads_of
+from trainer.judge_training.preparation import encode, prepare
+from trainer.judge_training.splits import PARTS
 from trainer.judge_training.training import EncodedData, train
 from workers.engines import make_engine
 from workers.engines.local.conversation import Conversation
@@ -81,6 +85,37 @@ def test_row_needs_room_for_the_reply(folder: Path, judge: Judge) -> None:
     with pytest.raises(LeftOutError) as caught:
         encoder(folder, short).row(EXAMPLE)
     assert caught.value.reason == "too_long"
+
+
+def labelled(number: int) -> Example:
+    """Return an example; every fourth has no rationale."""
+    (target,) = EXAMPLE.targets
+    value, rationale = float(number % 2), "" if number % 4 < 2 and number % 3 == 0 else "It says B."
+    one = replace(target, value=value, rationale=rationale)
+    return replace(EXAMPLE, prompt=Prompt.of(f"Which, {number}?"), targets=(one,))
+
+
+def test_prepare_leaves_targets_without_a_rationale_to_the_test(tmp_path: Path, folder: Path, judge: Judge) -> None:
+    data, split = [{"kind": "labels", "name": "made"}], {"test": 0.2, "validation": 0.2}
+    config = JudgeTrainConfig.model_validate({"judge": judge, "out": tmp_path, "data": data, "split": split})
+    loaded = Loaded("", [labelled(number) for number in range(300)])
+    parts = prepare(config, {"made": loaded}).split
+    without = {name: sum(not one.targets[0].rationale for one in parts.part(name)) for name in PARTS}
+    assert (without["train"], without["validation"]) == (0, 0)
+    assert without["test"] > 0
+    assert loaded.left_out == {"no_rationale": 50 - without["test"]}
+    assert sum(len(parts.part(name)) for name in PARTS) + loaded.left_out["no_rationale"] == 300
+
+
+def test_encode_refuses_data_of_which_nothing_fits(tmp_path: Path, folder: Path, judge: Judge) -> None:
+    narrow = judge.model_copy(update={"max_context": 50})
+    data, split = [{"kind": "labels", "name": "made"}], {"test": 0.2, "validation": 0.2}
+    config = JudgeTrainConfig.model_validate({"judge": narrow, "out": tmp_path, "data": data, "split": split})
+    loaded = Loaded("", [labelled(number) for number in range(300)])
+    with pytest.raises(InvalidError) as caught:
+        encode(prepare(config, {"made": loaded}), encoder(folder, narrow), config)
+    assert caught.value.path == "judge.max_context"
+    assert loaded.left_out["too_long"] > 0
 
 
 def test_train_teaches_a_reply_that_workers_read(tmp_path: Path, folder: Path, judge: Judge) -> None:

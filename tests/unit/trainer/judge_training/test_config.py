@@ -1,0 +1,51 @@
+"""Which judges and mixtures a configuration may name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from trainer.judge_training.config import JudgeTrainConfig
+
+JUDGE: dict[str, Any] = {"name": "j", "engine": "transformers_local", "model": "m"}
+LABELS: dict[str, Any] = {"kind": "labels", "name": "people"}
+CHECKS: dict[str, Any] = {"kind": "checks", "name": "made", "count": 5}
+MEMBERS = [JUDGE, JUDGE | {"name": "k"}]
+
+
+def config(judge: dict[str, Any], *data: dict[str, Any]) -> JudgeTrainConfig:
+    return JudgeTrainConfig.model_validate({"judge": JUDGE | judge, "data": data, "out": "out"})
+
+
+@pytest.mark.parametrize(
+    "judge",
+    [
+        {"mode": "comparative"},
+        {"mode": "trajectory"},
+        {"mode": "panel", "model": "", "members": MEMBERS},
+        {"mode": "cascade", "model": "", "members": MEMBERS, "band": [0.2, 0.8]},
+        {"engine": "openai_http"},
+        {"adapter": "folder"},
+        {"mode": "written", "thinking": {"budget_tokens": 10}},
+    ],
+    ids=["comparative", "trajectory", "panel", "cascade", "server", "adapter", "thinking"],
+)
+def test_config_refuses_judges_that_cannot_be_trained(judge: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError) as caught:
+        config(judge, LABELS)
+    assert [error["loc"] for error in caught.value.errors()] == [("judge",)]
+
+
+def test_config_needs_a_weight() -> None:
+    with pytest.raises(ValidationError) as caught:
+        config({}, LABELS | {"weight": 0}, CHECKS | {"weight": 0})
+    assert [error["loc"] for error in caught.value.errors()] == [("data",)]
+
+
+def test_config_trains_written_judges_on_rationales_only() -> None:
+    written = {"mode": "written"}
+    assert config(written, LABELS, CHECKS | {"weight": 0}).judge.mode == "written"
+    with pytest.raises(ValidationError, match="made"):
+        config(written, LABELS, CHECKS)
