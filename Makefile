@@ -66,10 +66,10 @@ bench-train: install .venv-trl/.installed ## one training step of the embedded m
 bench-judging: .venv-vllm/.installed .venv-autorubric/.installed ## our judges beside AutoRubric on one vLLM server (fewer cases, criteria x tokens: CASES="10x300 10x1200")
 	.venv-vllm/bin/python -m tests.bench.bench_judging --autorubric .venv-autorubric/bin/python $(if $(CASES),--cases $(CASES),--without 10x3500 20x3500)
 
-bench-agreement: install ## the embedded judge against labels, on public data sets, which are not in the repository
+bench-agreement: install ## the untrained embedded model against labels, on public data sets, which are not in the repository
 	$(RUN) -m tests.bench.bench_agreement
 
-bench-pairs: install ## the embedded judge comparing two answers, beside one by one, on LLMBar
+bench-pairs: install ## the untrained embedded model comparing two answers, beside one by one, on LLMBar
 	$(RUN) -m tests.bench.bench_pairs
 
 bench-calibration: install ## several findings to a person's overall score, on LLM-Rubric's dialogues
@@ -78,7 +78,7 @@ bench-calibration: install ## several findings to a person's overall score, on L
 bench-cheating: install ## cheating code and honest code under `code_cheating`; needs a sandbox
 	$(BIN)/python -m tests.bench.bench_cheating
 
-bench-audit: install ## attacks on the embedded judge, and two shown attacks
+bench-audit: install ## attacks on the untrained embedded model, and two shown attacks
 	$(RUN) -m tests.bench.bench_audit
 
 bench-judge-training: install ## a judge on held-out questions, public sets and attacks (JUDGE="--adapter FOLDER", ARGS="--scale 0.1 …"; 15 minutes)

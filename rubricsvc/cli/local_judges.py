@@ -128,8 +128,7 @@ def describe_embedded(added: Iterable[Judge]) -> None:
     """Print what judges with the embedded model can be relied on for."""
     leaves = [leaf for judge in added for leaf in judge.leaf_judges if leaf.model == EMBEDDED]
     if any(leaf.adapter is None for leaf in leaves):
-        warning = "without an adapter its verdicts are hardly better than chance"
-        echo(f"the embedded 135M model is for trying things out: {warning}")
+        echo("the embedded 135M model without an adapter is for trying things out: it is hardly better than chance")
     for leaf in leaves:
         if leaf.adapter == EMBEDDED:
             echo(

@@ -136,7 +136,7 @@ def _warn(judge: Judge, result: Probe) -> None:
     if result.passed and not result.is_close:
         return
     if any(leaf.model == EMBEDDED and leaf.adapter is None for leaf in judge.leaf_judges):
-        hint = "the embedded model is for trying things out; score with a real model"
+        hint = "without an adapter the embedded model is hardly better than chance; score with a real model"
     elif (problem := _unscored(result)) is not None:
         hint = FIXES[problem.reason] if problem.reason else _OTHER_HINT
     else:

@@ -1,9 +1,9 @@
-"""A judge's audit as a Markdown table, and the two shown attacks on the embedded one.
+"""A judge's audit as a Markdown table, and the two shown attacks on the untrained embedded one.
 
     python -m tests.bench.bench_audit [--data FOLDER] [--limit N] [--url URL --model NAME] [--only SUITE …]
 
-Without ``--url`` the embedded model judges. The public data sets are asked about where ``--data`` holds them. The last
-line is JSON.
+Without ``--url`` the embedded model judges, untrained. The public data sets are asked about where ``--data`` holds
+them. The last line is JSON.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
     python -m tests.bench.bench_pairs [--data FOLDER] [--url URL --model NAME] [--pairs 50]
 
-Without ``--url`` the embedded model judges. A pair is right where the better answer gets the higher value; equal values
-count half. ``order_disagreement`` is the share of pairs whose orders have different winners, ``first`` the mean value
-of whatever is shown first (0.5: no bias). Prints a Markdown table; the last line is JSON.
+Without ``--url`` the embedded model judges, untrained. A pair is right where the better answer gets the higher value;
+equal values count half. ``order_disagreement`` is the share of pairs whose orders have different winners, ``first`` the
+mean value of whatever is shown first (0.5: no bias). Prints a Markdown table; the last line is JSON.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Two attacks on the embedded judge: one fools a naive prompt only, the other our prompt too.
+"""Two attacks on the untrained embedded model: one fools a naive prompt only, the other our prompt too.
 
 The naive prompt (``naive_prompt.txt``) inserts the completion unchanged. Both prompts go to the same engine.
 """
