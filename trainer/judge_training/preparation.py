@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -62,7 +63,11 @@ def prepare(config: JudgeTrainConfig, ingredients: Mapping[str, Loaded]) -> Prep
             for part in (parts.train, parts.validation)
         )
     check_leakage(parts)
-    require_enough(parts)
+    try:
+        require_enough(parts)
+    except InvalidError as error:
+        reasons = listed(sum((one.left_out for one in ingredients.values()), Counter[str]()))
+        raise InvalidError(f"{error.message}{reasons}", hint=error.hint, path=error.path) from error
     side = partial(side_of, test=settings.test, validation=settings.validation, seed=config.seed)
     preferences = {
         name: [pair for pair in one.preferences if side(pair.split_group) == "train"]

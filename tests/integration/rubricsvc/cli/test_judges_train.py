@@ -226,3 +226,41 @@ def test_judges_train_on_a_full_disk_can_be_resumed(cli: Cli, config: Path, requ
     request.getfixturevalue("small_files")
     ran = cli("judges", "train", config)
     assert ran.code == 3 and "step-000002" in ran.err and "--resume" in ran.err
+
+
+@pytest.fixture
+def noted(cli: Cli, tmp_path: Path) -> None:
+    """Store 160 completions, each with two labels and their notes."""
+    rubric = tmp_path / "rubric.yaml"
+    rubric.write_text("- {name: r, criteria: [{key: a, text: Says A.}, {key: b, text: Says B.}]}\n")
+    assert cli("rubrics", "import", rubric).code == 0
+    lines, labels = [], []
+    for n in range(160):
+        letter = "AB"[n % 2]
+        lines.append({"prompt": f"Which, {n}?", "text": f"It is {letter}."})
+        for key in ("a", "b"):
+            note = {"note": f"It says {letter}."} if n % 5 else {}
+            person = {"annotator": "ann", "value": key == letter.lower(), **note}
+            labels.append({"completion_id": n + 1, "rubric": "r", "criterion": key, **person})
+    for noun, rows in (("completions", lines), ("labels", labels)):
+        ran = cli(noun, "import", "-", stdin="".join(json.dumps(row) + "\n" for row in rows))
+        assert ran.code == 0, ran.err
+
+
+@pytest.mark.usefixtures("noted")
+def test_judges_train_teaches_a_written_judge_from_labels_with_notes(cli: Cli, config: Path, tmp_path: Path) -> None:
+    model = tiny_model(tmp_path / "long", context=4096)
+    head, _, _ = config.read_text().partition("[[data]]")
+    head = head.replace("readout_short", "written").replace("min_answer_mass = 0.0", 'mode = "written"')
+    head = head.replace("steps = 6", "steps = 2").replace("test_examples = 10", "test_examples = 4")
+    sampling = "sampling = {max_tokens = 120}\n"
+    place = 'engine = "transformers_local"\nmodel = '
+    base = head.partition(place)[2].partition("\n")[0]
+    head = head.replace(base, f'"{model}"').replace(place, sampling + place)
+    config.write_text(f'{head}[[data]]\nkind = "labels"\nname = "people"\n')
+    ran = cli("judges", "train", config, "--no-audit", "--json")
+    assert ran.code == 0, ran.err
+    passport = cli("judges", "passport", "mine", "--json").json
+    assert (passport["form"]["mode"], passport["calibration"]) == ("written", None)
+    assert 0 < passport["data"][0]["left_out"]["no_rationale"] <= 64
+    assert sum(passport["splits"][0]["sizes"].values()) == 320 - passport["data"][0]["left_out"]["no_rationale"]

@@ -107,6 +107,14 @@ def test_prepare_leaves_targets_without_a_rationale_to_the_test(tmp_path: Path, 
     assert sum(len(parts.part(name)) for name in PARTS) + loaded.left_out["no_rationale"] == 300
 
 
+def test_prepare_counts_what_was_left_out_of_too_little_data(tmp_path: Path, judge: Judge) -> None:
+    data = [{"kind": "labels", "name": "made"}]
+    config = JudgeTrainConfig.model_validate({"judge": judge, "out": tmp_path, "data": data})
+    with pytest.raises(InvalidError, match="no_rationale") as caught:
+        prepare(config, {"made": Loaded("", [labelled(number) for number in range(40)])})
+    assert caught.value.path == "split"
+
+
 def test_encode_refuses_data_of_which_nothing_fits(tmp_path: Path, folder: Path, judge: Judge) -> None:
     narrow = judge.model_copy(update={"max_context": 50})
     data, split = [{"kind": "labels", "name": "made"}], {"test": 0.2, "validation": 0.2}
