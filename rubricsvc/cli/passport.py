@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -49,14 +50,14 @@ def figure_texts(value: Passport) -> dict[str, Any]:
     """Return the main figures of a passport, and what the judge must not be used for, as fields of a record."""
     return {
         "trained_on": [source.name for source in value.data if not source.absent],
-        "figures": "; ".join(figure_lines(value)),
+        "figures": "; ".join(figure_lines([table for table in value.tables if table.whole][:MAX_SHOWN])),
         "not_for": " ".join(value.not_for),
     }
 
 
-def figure_lines(value: Passport) -> list[str]:
-    """Return the judge's figure on each of the first test sets, with its interval and the best baseline."""
-    return [_text(table) for table in value.tables if table.whole][:MAX_SHOWN]
+def figure_lines(tables: Iterable[Table]) -> list[str]:
+    """Return the judge's figure on each test set, with its interval and the best baseline."""
+    return [_text(table) for table in tables]
 
 
 def _text(table: Table) -> str:

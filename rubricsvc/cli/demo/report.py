@@ -11,7 +11,7 @@ from typing import Any
 from rubricsvc.cli.demo.charts import SMOOTHED_STEPS, question_chart, render_svg, reward_chart
 from rubricsvc.cli.demo.folder import DemoSize
 from rubricsvc.cli.demo.pipeline import JUDGE, POLICY
-from rubricsvc.cli.demo.results import QuestionResult, by_key, examples
+from rubricsvc.cli.demo.results import FAMILIES, QuestionResult, by_key, examples, main_tables
 from rubricsvc.core.passport import Passport
 from rubricsvc.core.rubric import Criterion
 from rubricsvc.core.verdict import Verdict
@@ -47,7 +47,9 @@ def render_report(
         results=results,
         written=written,
         passport=passport,
-        tables=[table for table in passport.tables if table.whole] if passport else [],
+        tables=main_tables(passport) if passport else [],
+        families=FAMILIES,
+        policy=POLICY,
         suites=suites(passport) if passport else [],
         measures=MEASURES,
         judged_share=f"{100 * figures['judged_share']:.0f} %",

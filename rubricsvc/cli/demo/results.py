@@ -13,11 +13,16 @@ from rubricsvc.cli.demo.pipeline import JUDGE, StoredQuestion
 from rubricsvc.cli.demo.questions import Question
 from rubricsvc.cli.passport import figure_lines
 from rubricsvc.core.panel import mean_known
-from rubricsvc.core.passport import Passport
+from rubricsvc.core.passport import Passport, Table
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.store import items, judges, verdicts
 from rubricsvc.store.session import Database
+
+FAMILIES = frozenset({"says_that", "reference"})
+"""Kinds of criteria in the training of a judge that the demo's judged criteria are worded as."""
+MAX_PARTS = 10
+"""Parts of a test set, such as data sets, up to which the report and the summary have the figures of each."""
 
 
 @dataclass(frozen=True)
@@ -128,6 +133,15 @@ def read_passport(db: Database) -> Passport | None:
         return judges.get(session, JUDGE.name).passport_value
 
 
+def main_tables(passport: Passport) -> list[Table]:
+    """Return the passport's test sets, their parts with criteria like the demo's, and the parts of sets with few."""
+    parts = [(part, len(table.parts)) for table in passport.tables for part in table.parts]
+    tables = [table for table in passport.tables if table.whole]
+    tables += [part for part, _ in parts if part.name in FAMILIES]
+    tables += [part for part, count in parts if count <= MAX_PARTS]
+    return list({table.name: table for table in reversed(tables)}.values())[::-1]
+
+
 def judged_share(results: Sequence[QuestionResult]) -> float:
     """Return the share of the weights, without their signs, that judged criteria have in the written rubrics."""
     criteria = [criterion for result in results if not result.generated for criterion in result.rubric.criteria]
@@ -180,7 +194,7 @@ def summarize(
         "judge": JUDGE.name,
         "judge_adapter": JUDGE.adapter,
         "judge_digest": JUDGE.digest,
-        "judge_figures": figure_lines(passport) if passport else [],
+        "judge_figures": figure_lines(main_tables(passport)) if passport else [],
         "judge_not_for": list(passport.not_for) if passport else [],
         "judged_share": judged_share(results),
         "questions": [

@@ -39,6 +39,7 @@ SUMMARY: dict[str, Any] = {
     "heldout_change_se": None,
     "train_steps": 2,
     "seed": 0,
+    "judge": "embedded",
     "judged_share": 0.5,
     "judge_digest": "0123456789abcdef" * 4,
     "seconds": 90.0,
@@ -102,7 +103,7 @@ def test_page_shows_the_passport_instead_of_the_apology() -> None:
     assert apology in untrained and name not in untrained
     assert apology not in trained and name in trained
     assert "0.985" in trained and "0.970" in trained  # the judge, and its best baseline
-    assert "by variant" not in trained  # a table of parts only
+    assert "by variant" not in trained and "variant 3" in trained  # of a set of few parts each part
     assert "master keys" in trained and "must not be used for" in trained
 
 

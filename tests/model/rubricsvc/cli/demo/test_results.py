@@ -10,11 +10,13 @@ from rubricsvc.cli.demo.pipeline import AUTHOR, JUDGE, store_judge
 from rubricsvc.cli.demo.questions import Question
 from rubricsvc.cli.demo.report import reason
 from rubricsvc.cli.demo.results import (
+    MAX_PARTS,
     QuestionResult,
     ScoredCompletion,
     by_key,
     examples,
     judged_share,
+    main_tables,
     mean_change,
     read_passport,
 )
@@ -73,6 +75,18 @@ def test_judged_share_counts_weights_of_written_rubrics_without_their_signs() ->
     one = result([], [], written)
     generated = QuestionResult(one.question, RUBRIC, [], [])
     assert judged_share([one, generated]) == 0.75
+
+
+def test_main_tables_are_whole_sets_criteria_like_the_demos_and_parts_of_sets_with_few() -> None:
+    made = made_passport()
+    (parts_only,) = [table for table in made.tables if not table.whole]
+    names = ["says_that", *(f"kind {number}" for number in range(MAX_PARTS))]
+    rows = [row.model_copy(update={"part": name}) for name in names for row in parts_only.rows[:8]]
+    many = parts_only.model_copy(update={"name": "by criterion", "rows": tuple(rows)})
+    found = [
+        table.name for table in main_tables(made.model_copy(update={"tables": (made.tables[1], many, parts_only)}))
+    ]
+    assert found == [made.tables[1].name, "says_that", *(part.name for part in parts_only.parts)]
 
 
 def test_read_passport_reads_that_of_the_adapter(db: Database, tmp_path: Path) -> None:
