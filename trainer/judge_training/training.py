@@ -135,6 +135,9 @@ def train(
             if on_step:
                 on_step(recorded)
             history.stopped = stop is not None and stop.is_set() and done < config.steps
+    except InvalidError:  # the loss is not finite: the last update may have ruined the weights
+        written = done
+        raise
     finally:
         if done > written and optimizer.updates == done - first:  # an interrupted update leaves no whole state
             checkpoint.save(config, done, saved, optimizer, identity)
@@ -198,10 +201,11 @@ def validation_loss(model: JudgeModel, rows: Sequence[Row], config: JudgeTrainCo
     return total / sum(len(reads_of(row)) for row in rows)
 
 
-_MUTABLE = {"out", "checkpoint_every", "keep_checkpoints"}
+_MUTABLE = {"data", "out", "checkpoint_every", "keep_checkpoints"}
 
 
 def _identity(config: JudgeTrainConfig, data: EncodedData) -> dict[str, Any]:
     """Return what a resumed training must share with the one before."""
     fixed = config.model_dump(mode="json", exclude_none=True, exclude=_MUTABLE)
-    return {name: value for name, value in fixed.items() if name != "data"} | {"data_digest": data.digest}
+    weights = {entry.name: entry.weight for entry in config.data}
+    return fixed | {"weights": weights, "data_digest": data.digest}

@@ -57,7 +57,8 @@ def statements(
         seed: Equal seeds and documents give equal examples.
         count: How many; fewer if the documents have no more.
         shown: Share of the targets whose criterion shows a reference or a passage.
-        inverted: Share of the targets that ask whether the answer does not say something.
+        inverted: Share of the targets that ask whether the answer does not say something, contradicts the reference or
+            says what the passage does not support.
         exclude: Texts whose sentences are not used, such as those of a test.
 
     Raises:
@@ -105,6 +106,10 @@ def statement_preferences(
             group=topic.id,
             variant=statement.kind,
         )
+
+
+_SUPPORTED = ("agrees_passage", "supported_by_passage")
+_UNSUPPORTED = ("contradicts_passage", "unsupported_by_passage")
 
 
 class _Maker:
@@ -221,7 +226,7 @@ class _Maker:
     def _on_reference(self, topic: Topic, parts: Sequence[Stated], one: Stated, met: bool) -> Target:
         """Return a question with a statement as the reference."""
         rng = self.rng
-        contradicts = rng.random() < 0.5 and one.statement.conflicting
+        contradicts = rng.random() < self.inverted and one.statement.conflicting
         draw = rng.random() < CONTRARIES
         if (met and not contradicts) or (not met and contradicts and draw):
             text, variant = self._stated(one)
@@ -235,7 +240,8 @@ class _Maker:
     def _on_passage(self, topic: Topic, parts: Sequence[Stated], one: Stated, met: bool) -> Target:
         """Return a question with a passage that has all that the answer says, or all but one statement."""
         rng = self.rng
-        form = rng.choice(("agrees_passage", "contradicts_passage", "supported_by_passage", "unsupported_by_passage"))
+        inverted = rng.random() < self.inverted
+        form = rng.choice(_UNSUPPORTED if inverted else _SUPPORTED)
         if form == "contradicts_passage" and not one.statement.conflicting:
             form = "agrees_passage"
         supported = met == (form in ("agrees_passage", "supported_by_passage"))

@@ -223,9 +223,11 @@ def test_train_resumes_only_the_same_training(tmp_path: Path, folder: Path, judg
     train(load(folder, judge, first)[0], data, first)
     with pytest.raises(ConflictError):
         train(load(folder, judge, first)[0], data, first)
-    other = config(tmp_path / "out", judge, steps=4, seed=1)
-    with pytest.raises(ConflictError, match="seed"):
-        train(load(folder, judge, other)[0], data, other, resume=True)
+    weights = [{"kind": "checks", "name": "unused", "count": 1, "weight": 2.0}]
+    for name, change in (("seed", {"seed": 1}), ("weights", {"data": weights})):
+        other = config(tmp_path / "out", judge, steps=4, **change)
+        with pytest.raises(ConflictError, match=name):
+            train(load(folder, judge, other)[0], data, other, resume=True)
 
 
 def test_train_stops_early_without_progress(tmp_path: Path, folder: Path, judge: Judge, data: EncodedData) -> None:
