@@ -250,7 +250,7 @@ def test_judge_of_reads_an_adapter_a_file_or_the_bare_model(tmp_path: Path) -> N
 def test_recipe_of_a_configuration_divides_as_the_training_does(data: Path) -> None:
     config = JudgeTrainConfig.model_validate(
         {
-            "judge": JUDGE,
+            "judge": JUDGE.model_copy(update={"engine": "transformers_local"}),
             "data": [{"kind": "labels", "name": "people"}],
             "out": data,
             "seed": 5,
