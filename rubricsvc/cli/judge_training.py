@@ -175,7 +175,8 @@ def _train(config: JudgeTrainConfig, prepared: Prepared, resume: bool) -> tuple[
 def _examine(
     config: JudgeTrainConfig, prepared: Prepared, judge: Judge, trained: Trained, audit: bool
 ) -> tuple[Judge, Passport]:
-    from trainer.judge_training.examination import examine, sample
+    from trainer.judge_training.examination import examine
+    from trainer.judge_training.examples import sample
     from trainer.judge_training.export import FOLDER, write_judge, write_passport
     from trainer.judge_training.passport import passport_of
 

@@ -2,8 +2,8 @@
 
     python -m tests.bench.bench_agreement [--data FOLDER] [--url URL --model NAME] [--only SET …]
 
-Without ``--url`` the embedded model judges, untrained. Each set is sampled with a fixed seed; a prompt's completions
-stay on one side of the split that calibration is fitted and told on. Prints a Markdown table; the last line is JSON.
+Without ``--url`` the embedded model judges, untrained. Each set is sampled with a fixed seed. Calibration is fitted
+to some prompts and measured on the others. Prints a Markdown table; the last line is JSON.
 """
 
 from __future__ import annotations

@@ -185,12 +185,3 @@ def _run(judge: Judge, work: Callable[[Engine], Coroutine[Any, Any, T]]) -> T:
             return await work(engine)
 
     return asyncio.run(whole())
-
-
-def sample(examples: Sequence[Example], size: int) -> list[Example]:
-    """Return at most ``size`` examples, the same share of each source, in the order of their content."""
-    by_source: dict[str, list[Example]] = {}
-    for example in sorted(examples, key=lambda one: one.content):
-        by_source.setdefault(example.source, []).append(example)
-    share = min(1.0, size / max(1, len(examples)))
-    return [example for each in by_source.values() for example in each[: max(1, round(share * len(each)))]]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from rubricsvc.core.fingerprint import digest
@@ -108,6 +108,15 @@ def rubric_of(example: Example) -> Rubric:
 def questions(examples: Iterable[Example]) -> Iterator[tuple[Example, Target]]:
     """Return every target with its example."""
     return ((example, target) for example in examples for target in example.targets)
+
+
+def sample(examples: Sequence[Example], size: int) -> list[Example]:
+    """Return about ``size`` examples: the same share of each source, and at least one, chosen by their content."""
+    by_source: dict[str, list[Example]] = {}
+    for example in sorted(examples, key=lambda one: one.content):
+        by_source.setdefault(example.source, []).append(example)
+    share = min(1.0, size / max(1, len(examples)))
+    return [example for each in by_source.values() for example in each[: max(1, round(share * len(each)))]]
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from rubricsvc.errors import InvalidError
 from trainer.judge_training.config import JudgeTrainConfig
 from trainer.judge_training.data.files import listed
 from trainer.judge_training.encoding import Encoder, LeftOutError, Row
-from trainer.judge_training.examples import Example, Preference, Target
+from trainer.judge_training.examples import Example, Preference, Target, sample
 from trainer.judge_training.ingredients import Loaded
 from trainer.judge_training.mixture import mix
 from trainer.judge_training.replies import learnable
@@ -88,7 +88,7 @@ def encode(
         InvalidError: An ingredient with a weight has no example to train on, or the validation part none to stop by.
     """
     train = prepared.split.train
-    validation = _sample(prepared.split.validation, config.validation.max_examples)
+    validation = sample(prepared.split.validation, config.validation.max_examples)
     rows = _Rows(encoder, prepared.ingredients, len(train) + len(validation), on_encoded)
     sources: dict[str, list[Row | tuple[Row, Row]]] = {name: [] for name in prepared.ingredients}
     for example in train:
@@ -159,9 +159,3 @@ def _sides(pair: Preference) -> list[Example]:
         Example(pair.prompt, completion, (Target(pair.criterion, value),), pair.source)
         for completion, value in ((pair.better, 1.0), (pair.worse, 0.0))
     ]
-
-
-def _sample(examples: Sequence[Example], size: int) -> list[Example]:
-    """Return at most ``size`` examples, chosen by their content."""
-    ordered = sorted(examples, key=lambda example: digest("sample", example.source, example.content))
-    return ordered[:size]
