@@ -27,7 +27,7 @@ from trainer.judge_training.data.checks import checks_in_words
 from trainer.judge_training.data.documents_text import standard_library_docstrings
 from trainer.judge_training.data.statements import statements
 from trainer.judge_training.data.statements_alter import KINDS
-from trainer.judge_training.data.swapped import swapped
+from trainer.judge_training.data.swapped import ON_TOPIC, swapped
 from trainer.judge_training.examples import Example
 from trainer.judge_training.metrics import By
 from trainer.judge_training.splits import Part, SplitBy, shown, side_of
@@ -191,8 +191,12 @@ def checks(source: Source) -> JudgeTest:
     tested = _of_families(checks_in_words(new, SEED, 40 * size), lambda name: name in held_out)
     trained = _of_families(checks_in_words(known, SEED, source.size(TRAIN)), lambda name: name not in held_out)
     test, left_out = sampled(islice(tested, size), size, longest=source.longest)
-    view = View("checks in words, kinds not trained on", "macro_auroc", 0.95, by="family")
-    return JudgeTest("checks", f"families {', '.join(sorted(held_out))}", test, (view,), list(trained), left_out)
+    name = "checks in words, kinds not trained on"
+    views = (
+        View(name, "macro_auroc", 0.95, keep=plainly_worded, by="family"),
+        View(f"{name}: negated wordings", "macro_auroc", keep=negated, by="family"),
+    )
+    return JudgeTest("checks", f"families {', '.join(sorted(held_out))}", test, views, list(trained), left_out)
 
 
 def answer_swaps(source: Source) -> JudgeTest:
@@ -206,8 +210,7 @@ def answer_swaps(source: Source) -> JudgeTest:
         count = min(source.size(40), 4 * len(pool))
         if pool:
             test += [replace(one, source=name) for one in swapped(pool, SEED, count)]
-    view = View("answers swapped, prompts not trained on", "auroc", 0.97, by="source")
-    return JudgeTest("swapped", "by construction", test, (view,), train)
+    return JudgeTest("swapped", "by construction", test, _swap_views("prompts not trained on", "source"), train)
 
 
 def answer_swaps_elsewhere(source: Source) -> JudgeTest:
@@ -215,8 +218,7 @@ def answer_swaps_elsewhere(source: Source) -> JudgeTest:
     pool = [one for one in judge_sets.read_set("biggen", source.data) if one.targets[0].value == 1.0]
     short, left_out = sampled(pool, len(pool), longest=source.longest // 2)
     made = list(swapped(short, SEED, source.size(40)))
-    view = View("answers swapped, BiGGen", "auroc", 0.97, by="variant")
-    return JudgeTest("swapped_elsewhere", "by construction", made, (view,), left_out=left_out)
+    return JudgeTest("swapped_elsewhere", "by construction", made, _swap_views("BiGGen", None), left_out=left_out)
 
 
 def public_set(name: str, source: Source) -> JudgeTest:
@@ -242,6 +244,29 @@ TESTS: dict[str, Callable[[Source], JudgeTest]] = {
 def contrary(one: Question) -> bool:
     """Return whether a statement is made, or its contrary in the same words; not whether another one is made."""
     return one[1].variant in ("stated", "paraphrased", *KINDS)
+
+
+def negated(one: Question) -> bool:
+    """Return whether a check or a question on swapped answers is worded with a negation."""
+    _, target = one
+    if target.family == ON_TOPIC.family:
+        return (target.value >= 0.5) != (target.variant == "own")
+    return target.variant == "negated"
+
+
+def plainly_worded(one: Question) -> bool:
+    """Return whether a check or a question on swapped answers is worded without a negation."""
+    return not negated(one)
+
+
+def _swap_views(prompts: str, by: By | None) -> tuple[View, ...]:
+    """Return the views of swapped answers: with any other prompt's, with the nearest one's, and negated wordings."""
+    name = f"answers swapped, {prompts}"
+    return (
+        View(name, "auroc", 0.97, keep=lambda one: plainly_worded(one) and one[1].variant != "near", by=by),
+        View(f"{name}: with the nearest prompt", keep=lambda one: plainly_worded(one) and one[1].variant != "far"),
+        View(f"{name}: negated wordings", keep=negated),
+    )
 
 
 def _statement_views(documents: str) -> tuple[View, ...]:
