@@ -1,6 +1,6 @@
 """Figures of scores on labels, with intervals of a bootstrap that draws whole groups (`Example.split_group`).
 
-AUROC, accuracy and F1 take labels of 0.5 or more as positive; Brier score, calibration error and ranks take the labels
+AUROC and accuracy take labels of 0.5 or more as positive; Brier score, calibration error and ranks take the labels
 as they are. What cannot be measured, such as the AUROC of one class, has no value.
 """
 
@@ -21,8 +21,7 @@ from rubricsvc.stats import agreement_metrics
 from rubricsvc.stats.intervals import MIN_DRAWS, Floats, Ints, percentile_interval
 from rubricsvc.stats.paired import spearman
 from rubricsvc.stats.ranking import concordance
-from trainer.judge_training.baselines import Question, baselines
-from trainer.judge_training.examples import Preference
+from trainer.judge_training.baselines import Question
 
 By = Literal["source", "family", "variant"]
 
@@ -38,31 +37,7 @@ PARTS: dict[By, Callable[[Question], str]] = {
 }
 
 
-def table(
-    train: Sequence[Question],
-    test: Sequence[Question],
-    scores: Mapping[str, Sequence[float]],
-    *,
-    by: By | None = None,
-    resamples: int = RESAMPLES,
-    seed: int = 0,
-) -> list[Row]:
-    """Return a row for each baseline, fitted to the training part, and for each of the scores of the test part.
-
-    With ``by`` there is such a block of rows for each part of the test set. To break the same scores down in several
-    ways, fit the `baselines` once and call `rows`.
-    """
-    return rows(test, {**baselines(train, test, seed=seed), **scores}, by=by, resamples=resamples, seed=seed)
-
-
-def rows(
-    test: Sequence[Question],
-    scores: Mapping[str, Sequence[float]],
-    *,
-    by: By | None = None,
-    resamples: int = RESAMPLES,
-    seed: int = 0,
-) -> list[Row]:
+def rows(test: Sequence[Question], scores: Mapping[str, Sequence[float]], *, by: By | None = None) -> list[Row]:
     """Return a row for each of the scores, in [0, 1] and in the order of ``test``; with ``by`` for each part.
 
     Raises:
@@ -74,51 +49,9 @@ def rows(
         parts[PARTS[by](one) if by else ""].append(place)
     found = []
     for part, places in sorted(parts.items()) or [("", [])]:
-        labels = _Labels.of([test[place] for place in places], resamples, seed)
+        labels = _Labels.of([test[place] for place in places])
         found += [labels.row(name, part, values[np.array(places, int)]) for name, values in arrays.items()]
     return found
-
-
-def preference_row(
-    scorer: str, pairs: Sequence[Preference], better: Sequence[float], worse: Sequence[float], *, seed: int = 0
-) -> Row:
-    """Return the share of pairs in which the better completion has the higher score; ties count half."""
-    difference = np.asarray(better, float) - np.asarray(worse, float)
-    draws = _draws([pair.split_group for pair in pairs], RESAMPLES, seed)
-    figure = _mean((1 + np.sign(difference)) / 2, draws)
-    return Row(scorer=scorer, n=len(pairs), positives=len(pairs), figures={"pairwise_accuracy": figure})
-
-
-@dataclass(frozen=True)
-class Bias:
-    """The bias index of ProfBench: macro-F1 less the range over authors of the mean of verdict - label.
-
-    Attributes:
-        macro_f1: Mean F1 of the classes that people gave.
-        by_origin: Mean of verdict - label, by the author of the completion.
-        index: ``macro_f1`` less the range of ``by_origin``; None with fewer than two authors.
-    """
-
-    macro_f1: float
-    by_origin: Mapping[str, float]
-    index: float | None
-
-
-def bias(test: Sequence[Question], scores: Sequence[float]) -> Bias | None:
-    """Return how far the scores favour some authors of completions; None without labels."""
-    if not test:
-        return None
-    verdicts = (_probabilities("scores", scores, len(test)) >= 0.5).astype(int)
-    labels = np.array([target.value >= 0.5 for _, target in test], int)
-    counts = np.bincount(labels * 2 + verdicts, minlength=4).reshape(2, 2)
-    differences: dict[str, list[int]] = defaultdict(list)
-    for (example, _), difference in zip(test, (verdicts - labels).tolist(), strict=True):
-        if example.origin:
-            differences[example.origin].append(difference)
-    by_origin = {origin: float(np.mean(values)) for origin, values in sorted(differences.items())}
-    macro_f1 = agreement_metrics.macro_f1(counts)
-    spread = max(by_origin.values()) - min(by_origin.values()) if len(by_origin) > 1 else None
-    return Bias(macro_f1, by_origin, None if spread is None else macro_f1 - spread)
 
 
 def reliability(test: Sequence[Question], scores: Sequence[float]) -> tuple[Bin, ...]:
@@ -146,14 +79,14 @@ def _probabilities(name: str, values: Sequence[float], size: int) -> Floats:
     return array
 
 
-def _draws(groups: Sequence[str], resamples: int, seed: int) -> Floats:
+def _draws(groups: Sequence[str]) -> Floats:
     """Return how often each row is in each bootstrap draw of whole groups [R, N]; no draws with few groups."""
     _, group_of = np.unique(np.array(groups, object), return_inverse=True)
     size = int(group_of.max(initial=-1)) + 1
-    if size < MIN_CLUSTERS or not resamples:
+    if size < MIN_CLUSTERS:
         return np.zeros((0, len(groups)))
-    random = np.random.default_rng(seed)
-    counts = np.stack([np.bincount(random.integers(size, size=size), minlength=size) for _ in range(resamples)])
+    random = np.random.default_rng(0)
+    counts = np.stack([np.bincount(random.integers(size, size=size), minlength=size) for _ in range(RESAMPLES)])
     return counts.astype(np.float64)[:, group_of]
 
 
@@ -210,7 +143,7 @@ class _Labels:
     ranked: bool
 
     @classmethod
-    def of(cls, test: Sequence[Question], resamples: int, seed: int) -> _Labels:
+    def of(cls, test: Sequence[Question]) -> _Labels:
         """Return the labels of these questions."""
         values = np.array([target.value for _, target in test], float)
         by_family: dict[str, list[int]] = defaultdict(list)
@@ -222,7 +155,7 @@ class _Labels:
         enough = [places for places in families if _smaller_class(values[places]) >= MIN_EACH_CLASS]
         same = [np.array(places) for places in by_question.values() if np.ptp(values[places]) > 0]
         ranked = any(not isinstance(target.criterion.scale, Binary) for _, target in test)
-        return cls(values, _draws([example.split_group for example, _ in test], resamples, seed), enough, same, ranked)
+        return cls(values, _draws([example.split_group for example, _ in test]), enough, same, ranked)
 
     def row(self, scorer: str, part: str, scores: Floats) -> Row:
         """Return the figures of these scores."""

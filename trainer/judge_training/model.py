@@ -102,11 +102,6 @@ def log_odds(read: Read, log_masses: Tensor) -> Tensor:
     return high - low
 
 
-def expected_value(read: Read, log_masses: Tensor) -> float:
-    """Return the readout's value in [0, 1], as `workers.judges.readout` computes it."""
-    return float(log_odds(read, log_masses).sigmoid())
-
-
 def reads_of(row: Row) -> list[Read]:
     """Return the reads of all branches of a row."""
     return [read for branch in row.branches for read in branch.reads]

@@ -19,7 +19,7 @@ from tests.tiny_model import tiny_model
 from trainer.judge_training.config import JudgeTrainConfig
 from trainer.judge_training.data.verdicts import examples_of_verdicts
 from trainer.judge_training.encoding import Encoder, Row
-from trainer.judge_training.model import JudgeModel, expected_value, reads_of
+from trainer.judge_training.model import JudgeModel, log_odds, reads_of
 from trainer.judge_training.training import EncodedData, train, validation_loss
 from workers.engines.local.conversation import Conversation
 from workers.engines.local.models import open_pretrained
@@ -86,4 +86,4 @@ def test_train_on_stored_verdicts_gives_the_teachers_probabilities(db: Database,
         masses = model.log_masses(new)
     for row, (mass,) in zip(new, masses, strict=True):
         (read,) = reads_of(row)
-        assert expected_value(read, mass) == pytest.approx(read.target[0], abs=0.15)
+        assert float(log_odds(read, mass).sigmoid()) == pytest.approx(read.target[0], abs=0.15)

@@ -5,7 +5,7 @@ import pytest
 
 from tests.unit.trainer.judge_training.made import question
 from trainer.judge_training.baselines import MIN_FAMILY, Question, baselines, overlap
-from trainer.judge_training.metrics import table
+from trainer.judge_training.metrics import rows
 
 WORDS = ["apple", "bridge", "candle", "desert", "engine", "forest", "garden", "harbour", "island", "jacket"]
 
@@ -31,7 +31,8 @@ def test_overlap_ignores_stop_words_and_case() -> None:
 
 
 def test_baselines_overlap_finds_repeated_words_and_one_sided_ones_do_not() -> None:
-    found = {row.scorer: row["auroc"].value for row in table(statements(200, 0), statements(100, 1), {}, resamples=0)}
+    test = statements(100, 1)
+    found = {row.scorer: row["auroc"].value for row in rows(test, baselines(statements(200, 0), test))}
     assert found["overlap"] == 1.0
     assert found["majority"] == 0.5
     assert all(0.3 < (found[name] or 0) < 0.7 for name in ("length", "completion only", "criterion only"))
