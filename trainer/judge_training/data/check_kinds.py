@@ -7,15 +7,14 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from typing import Any, Literal
 
-import yaml
 from pydantic import BaseModel, ConfigDict
 
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Check
 from trainer.judge_training.data.edits import FIRST, LAST
+from trainer.judge_training.data.yaml_files import load_yaml
 from workers.checks.registry import CHECKS, CheckResult
 
 
@@ -62,13 +61,7 @@ class Kind(BaseModel):
 @cache
 def kinds() -> tuple[Kind, ...]:
     """Return the kinds of ``checks.yaml``."""
-    return tuple(Kind.model_validate(kind) for kind in load_data("checks.yaml"))
-
-
-@cache
-def load_data(name: str) -> Any:
-    """Return the content of a YAML file beside this module."""
-    return yaml.safe_load(files(__package__).joinpath(name).read_text(encoding="utf-8"))
+    return tuple(Kind.model_validate(kind) for kind in load_yaml("checks.yaml"))
 
 
 def value_of(check: Check, prompt: Prompt, completion: Completion) -> float:

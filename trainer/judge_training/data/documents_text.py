@@ -12,7 +12,7 @@ from pathlib import Path
 
 from rubricsvc.core.prompt import Document
 from trainer.judge_training.data.statements_frames import fillers, read
-from trainer.judge_training.data.statements_tables import auxiliaries, base_forms, third_person, verbs, words_of
+from trainer.judge_training.data.statements_tables import base_forms, third_person, words_of
 
 SHORTEST, LONGEST = 6, 30
 """Words of a sentence."""
@@ -46,7 +46,7 @@ _JOINED = r"\w+ (?:The|An?|If|It|This|When|In|Documentation|Returns?)\b"
 def _unfit() -> re.Pattern[str]:
     """Return what a sentence must not contain: marks, references to other places, a lost line break, an imperative."""
     third = "|".join(sorted(base_forms().keys() - words_of("nouns")))
-    imperative = rf"^(?:With|Without|For|To|In|If|When|On)\b[^,]*, (?:{'|'.join(sorted(verbs()))})\b"
+    imperative = rf"^(?:With|Without|For|To|In|If|When|On)\b[^,]*, (?:{'|'.join(sorted(words_of('verbs')))})\b"
     return re.compile(
         rf"{_MARKS}|{_REFERENCES}|{_JOINED}|^(?:If|When)\b[^,]*, (?:does|is|are|has|{third})\b|{imperative}"
     )
@@ -138,7 +138,7 @@ def _statement(raw: str) -> str | None:
         return None
     first = words[0].lower()
     if (
-        first in verbs() | auxiliaries()
+        first in words_of("verbs") | words_of("auxiliaries")
         or first in base_forms()
         or first in ("only", "also", "do", "please", "or", "nor", "which", "that", "what", "why", "how", "where")
     ):
@@ -151,7 +151,7 @@ def _has_main_verb(words: list[str]) -> bool:
     lowered = [word.strip(",.()").lower() for word in words]
     finite = 0
     for before, word in pairwise(lowered):
-        if word in auxiliaries() - {"be", "had"}:
+        if word in words_of("auxiliaries") - {"be", "had"}:
             finite += 1
         elif word in base_forms():
             finite += word not in words_of("nouns") or before in words_of("subjects") or before == "code"
@@ -198,14 +198,14 @@ def _about(docstring: str, subject: str) -> str:
     """Return a docstring whose first word, if it is a verb, is in the third person, after its subject."""
     first, _, rest = docstring.strip().partition(" ")
     verb = base_forms().get(first.lower(), first.lower())
-    if verb not in verbs():
+    if verb not in words_of("verbs"):
         return docstring
     sentence, end, others = rest.partition(".")
     return f"{subject} {third_person(verb)} {_SECOND_VERB.sub(_in_third_person, sentence)}{end}{others}"
 
 
 _SECOND_VERB = re.compile(
-    rf"\b(and|or|then) ({'|'.join(sorted(verbs()))}) (?=(?:an?|the|its?|all|any|each|True|None)\b)"
+    rf"\b(and|or|then) ({'|'.join(sorted(words_of('verbs')))}) (?=(?:an?|the|its?|all|any|each|True|None)\b)"
 )
 
 

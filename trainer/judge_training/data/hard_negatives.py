@@ -9,14 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import cache
-from importlib.resources import files
 from random import Random
-
-import yaml
 
 from rubricsvc.core.prompt import Completion
 from rubricsvc.errors import InvalidError
+from trainer.judge_training.data.yaml_files import load_yaml
 from trainer.judge_training.examples import Example, Target
 
 SOURCE = "hard_negatives"
@@ -63,12 +60,9 @@ _AROUND = {"injection_in": 5, "echo_in": 2, "praise_in": 1, "frame_in": 2}
 """Kinds with their shares. The first replace the completion, the others keep it."""
 
 
-@cache
 def texts() -> dict[str, list[str]]:
     """Return the texts of ``hard_negatives.yaml``."""
-    path = files(__package__).joinpath("hard_negatives.yaml")
-    content: dict[str, list[str]] = yaml.safe_load(path.read_text(encoding="utf-8"))
-    return content
+    return load_yaml("hard_negatives.yaml")  # type: ignore[no-any-return]
 
 
 def hard_negatives(examples: Sequence[Example], seed: int, count: int) -> Iterator[Example]:

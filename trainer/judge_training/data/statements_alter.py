@@ -13,11 +13,11 @@ from trainer.judge_training.data.statements_tables import (
     NUMBERS,
     base_forms,
     exchanges,
-    kind_pattern,
-    kinds_of,
     outside_code,
     phrase_pattern,
     replaced,
+    term_groups,
+    term_pattern,
     third_person,
     with_articles,
 )
@@ -207,7 +207,7 @@ def _names(sentence: str, names: Sequence[str], rng: random.Random) -> Iterator[
         if others:
             yield with_articles(sentence.replace(f"`{name}`", f"`{rng.choice(others)}`"), codes=True)
     lowered = sentence.lower()
-    for found in kind_pattern().finditer(sentence):
+    for found in term_pattern().finditer(sentence):
         for group in _groups(sentence, found):
             others = [term for term in group if not re.search(rf"\b{re.escape(term.lower())}\b", lowered)]
             if others:
@@ -218,7 +218,7 @@ def _groups(sentence: str, found: re.Match[str]) -> list[tuple[str, ...]]:
     """Return the groups of a term; none in code, and after code, where "sets" and "lists" are verbs."""
     if not outside_code(sentence, found) or sentence[: found.start()].endswith("` "):
         return []
-    return kinds_of()[found.group().lower()]
+    return term_groups()[found.group().lower()]
 
 
 def _orders(sentence: str) -> Iterator[str]:
@@ -247,7 +247,7 @@ def _exchangeable(sentence: str) -> Iterator[tuple[re.Match[str], re.Match[str]]
         ):
             yield left, right
     by_group: dict[tuple[str, ...], list[re.Match[str]]] = {}
-    for found in kind_pattern().finditer(sentence):
+    for found in term_pattern().finditer(sentence):
         for group in _groups(sentence, found):
             by_group.setdefault(group, []).append(found)
     for terms in by_group.values():

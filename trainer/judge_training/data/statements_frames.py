@@ -10,13 +10,11 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
-from pathlib import Path
 from typing import Any
-
-import yaml
 
 from rubricsvc.core.prompt import Document
 from trainer.judge_training.data.statements_tables import NUMBERS, with_articles
+from trainer.judge_training.data.yaml_files import load_yaml
 
 _SLOT = re.compile(r"\{(\w)\}")
 _SENTENCES = (8, 14)
@@ -37,10 +35,8 @@ class Fact:
         return [_filled(template, self.slots) for template in _templates(self.frame, self.affirms)]
 
 
-@cache
 def _tables() -> dict[str, Any]:
-    path = Path(__file__).with_name("statements_frames.yaml")
-    return yaml.safe_load(path.read_text(encoding="utf-8"))  # type: ignore[no-any-return]
+    return load_yaml("statements_frames.yaml")  # type: ignore[no-any-return]
 
 
 @cache

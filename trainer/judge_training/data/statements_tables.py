@@ -4,26 +4,19 @@ from __future__ import annotations
 
 import re
 from functools import cache
-from pathlib import Path
-from typing import Any
 
-import yaml
-
-_HERE = Path(__file__).parent
+from trainer.judge_training.data.yaml_files import load_yaml
 
 NUMBERS = ("two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 
 
-@cache
 def _words() -> dict[str, str]:
-    return yaml.safe_load((_HERE / "statements_words.yaml").read_text(encoding="utf-8"))  # type: ignore[no-any-return]
+    return load_yaml("statements_words.yaml")  # type: ignore[no-any-return]
 
 
-@cache
 def forms() -> dict[str, list[str]]:
     """Return the wordings of prompts, criteria and answers."""
-    loaded: Any = yaml.safe_load((_HERE / "statements_forms.yaml").read_text(encoding="utf-8"))
-    return loaded  # type: ignore[no-any-return]
+    return load_yaml("statements_forms.yaml")  # type: ignore[no-any-return]
 
 
 @cache
@@ -45,31 +38,26 @@ def exchanges(table: str) -> dict[str, tuple[str, ...]]:
 
 
 @cache
-def kinds() -> tuple[tuple[str, ...], ...]:
-    """Return the groups of terms of one kind."""
-    return tuple(tuple(term.strip() for term in row.split(",")) for row in lines("kinds"))
-
-
-@cache
 def phrase_pattern(table: str) -> re.Pattern[str]:
     """Return a pattern of the phrases of a table of pairs, and of the fixed ones, which have no exchange."""
     return pattern((*exchanges(table), *lines("fixed")))
 
 
 @cache
-def kinds_of() -> dict[str, list[tuple[str, ...]]]:
-    """Return the groups in which each term is, by the term in small letters."""
-    found: dict[str, list[tuple[str, ...]]] = {}
-    for group in kinds():
+def term_groups() -> dict[str, list[tuple[str, ...]]]:
+    """Return the groups of terms of one kind in which each term is, by the term in small letters."""
+    groups: dict[str, list[tuple[str, ...]]] = {}
+    for row in lines("kinds"):
+        group = tuple(term.strip() for term in row.split(","))
         for term in group:
-            found.setdefault(term.lower(), []).append(group)
-    return found
+            groups.setdefault(term.lower(), []).append(group)
+    return groups
 
 
 @cache
-def kind_pattern() -> re.Pattern[str]:
-    """Return a pattern of all terms."""
-    return pattern(tuple(kinds_of()))
+def term_pattern() -> re.Pattern[str]:
+    """Return a pattern of the terms that have groups."""
+    return pattern(tuple(term_groups()))
 
 
 @cache
@@ -79,21 +67,9 @@ def words_of(table: str) -> frozenset[str]:
 
 
 @cache
-def verbs() -> frozenset[str]:
-    """Return the base forms of common verbs."""
-    return words_of("verbs")
-
-
-@cache
-def auxiliaries() -> frozenset[str]:
-    """Return the forms of auxiliary verbs."""
-    return words_of("auxiliaries")
-
-
-@cache
 def base_forms() -> dict[str, str]:
     """Return the base form of each verb's third person."""
-    return {third_person(verb): verb for verb in verbs()}
+    return {third_person(verb): verb for verb in words_of("verbs")}
 
 
 @cache

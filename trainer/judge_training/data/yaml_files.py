@@ -1,0 +1,15 @@
+"""The YAML files of this package."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+import yaml
+
+
+@cache
+def load_yaml(name: str) -> Any:
+    """Return the content of a YAML file beside this module."""
+    return yaml.safe_load(files(__package__).joinpath(name).read_text(encoding="utf-8"))
