@@ -17,8 +17,9 @@ from typing import Literal
 from rubricsvc.core.prompt import Completion
 from rubricsvc.core.rubric import Criterion
 from rubricsvc.errors import InvalidError
-from trainer.judge_training.data.check_kinds import Kind, Question, is_clear, kinds, load_data
+from trainer.judge_training.data.check_kinds import Kind, Question, is_clear, kinds
 from trainer.judge_training.data.edits import ARRANGED, EDITS, added, sentences, without
+from trainer.judge_training.data.yaml_files import load_yaml
 from trainer.judge_training.examples import Example, Target
 
 SOURCE = "checks"
@@ -144,24 +145,24 @@ class _Maker:
             fields = self._early_fields(kind, answer)
             wanted = self._rng.random() < 0.5 - self._surplus[f"{kind.family} {negated}"] / (2 * _SURPLUS)
             plan = _Plan(kind, wording, negated, wanted != negated, fields)
-            if kind.stage in (0, 4) and plan.present and kind.edit not in ("several", "no_comma", "plain"):
-                if whole and fields.get("code") != "en":
-                    continue  # one edit of the whole text at most
-                whole = whole or fields.get("code") != "en"
-            if kind.edit in ARRANGED and plan.present:
-                if arranged:
-                    continue  # lists in lists are no longer clear
-                arranged = True
+            if plan.present:
+                replaces = kind.stage in (0, 4) and kind.edit not in ("several", "no_comma", "plain")
+                replaces = replaces and fields.get("code") != "en"
+                arranges = kind.edit in ARRANGED
+                if (replaces and whole) or (arranges and arranged):
+                    continue  # one edit of the whole text at most; lists in lists are no longer clear
+                whole, arranged = whole or replaces, arranged or arranges
             plans.append(plan)
         return plans
 
     def _early_fields(self, kind: Kind, answer: Example) -> dict[str, str]:
         """Return the fields that do not depend on the edited text."""
+        languages = load_yaml("languages.yaml")
         if kind.fill == "closing":
-            return {"closing": self._rng.choice(load_data("languages.yaml")["closings"])}
+            return {"closing": self._rng.choice(languages["closings"])}
         if kind.fill == "language":
-            code = self._rng.choice(("en", "en", "en", *load_data("languages.yaml")["texts"]))
-            return {"code": code, "language": load_data("languages.yaml")["names"][code]}
+            code = self._rng.choice(("en", "en", "en", *languages["texts"]))
+            return {"code": code, "language": languages["names"][code]}
         return {"prompt": answer.prompt.text} if kind.fill == "prompt" else {}
 
     def _edited(self, answer: Example, plans: Sequence[_Plan]) -> tuple[str, str]:
@@ -190,7 +191,7 @@ class _Maker:
         if kind.edit == "empty":
             return rng.choice(("", "", " ", "\n", "\n\n")) if plan.present else text
         if kind.fill == "language":
-            texts = load_data("languages.yaml")["texts"]
+            texts = load_yaml("languages.yaml")["texts"]
             others = [code for code in texts if code != plan.fields["code"]]
             other = "en" if rng.random() < 0.5 and plan.fields["code"] != "en" else rng.choice(others)
             code = plan.fields["code"] if plan.present else other
@@ -221,7 +222,7 @@ class _Maker:
         """Return the text edited so that the check is not met, some with a sentence that looks as if it were."""
         rng, kind = self._rng, plan.kind
         if kind.fill == "closing":
-            closings = load_data("languages.yaml")["closings"]
+            closings = load_yaml("languages.yaml")["closings"]
             place: Literal["start", "end"] = rng.choice(("start", "end"))
             return added(text, plan.fields["closing"] if place == "start" else rng.choice(closings), place, rng)
         text = without(text, kind.remove)
@@ -233,7 +234,7 @@ class _Maker:
         return text
 
     def _question(self, plan: _Plan, answer: Example, text: str) -> Question | None:
-        fields = plan.fields | (self._late_fields(plan, answer, text) or {})
+        fields = plan.fields | self._late_fields(plan, answer, text)
         if plan.kind.fill and not fields:
             return None
         if plan.kind.fill == "prompt" and text.find(answer.prompt.text) > 0:
@@ -242,32 +243,32 @@ class _Maker:
             return None
         return Question(_filled(plan.wording, fields), plan.kind.checked(fields), plan.negated, plan.kind.family)
 
-    def _late_fields(self, plan: _Plan, answer: Example, text: str) -> dict[str, str] | None:
-        """Return the fields that are read from the edited text, or from another one."""
+    def _late_fields(self, plan: _Plan, answer: Example, text: str) -> dict[str, str]:
+        """Return the fields that are read from the edited text, or from another one; empty without such words."""
         rng, here = self._rng, plan.present
+        own = [word for word in _words(answer.completion.text) if word in text]
         other = rng.choice(self._answers).completion.text
         match plan.kind.fill:
             case "word":
-                own = [word for word in _words(answer.completion.text) if word in text]
                 words = own if here else _words(other)
-                return {"word": rng.choice(words)} if words else None
+                return {"word": rng.choice(words)} if words else {}
             case "both":
-                return self._pair(plan, [w for w in _words(answer.completion.text) if w in text], _words(other))
+                return self._pair(plan, own, _words(other))
             case "phrase":
                 words = (text if here else other).split()
                 n = rng.choice((2, 2, 3))
                 runs = [words[i : i + n] for i in range(len(words) - n + 1)]
                 runs = [run for run in runs if all(re.fullmatch(r"[\w'-]+", word) for word in run)]
-                return {"phrase": " ".join(rng.choice(runs))} if runs else None
+                return {"phrase": " ".join(rng.choice(runs))} if runs else {}
             case "first" | "last":
                 edge = _edge(text if here else other, plan.kind.fill)
                 inside = _words(text)
                 if not here and inside and rng.random() < 0.3:
                     edge = rng.choice(inside)
-                return {"word": edge} if edge else None
-        return None
+                return {"word": edge} if edge else {}
+        return {}
 
-    def _pair(self, plan: _Plan, own: list[str], others: list[str]) -> dict[str, str] | None:
+    def _pair(self, plan: _Plan, own: list[str], others: list[str]) -> dict[str, str]:
         """Return two words: both in the text, one of them, or none, as the check needs."""
         rng = self._rng
         if plan.kind.family == "mentions_both":
@@ -275,10 +276,10 @@ class _Maker:
         else:
             number = rng.choice((1, 1, 1, 2)) if plan.present else 0
         if len(own) < number or len(others) < 2 - number:
-            return None
+            return {}
         pair = [*rng.sample(own, number), *rng.sample(others, 2 - number)]
         rng.shuffle(pair)
-        return {"word": pair[0], "other": pair[1]} if pair[0] != pair[1] else None
+        return {"word": pair[0], "other": pair[1]} if pair[0] != pair[1] else {}
 
 
 def _filled(wording: str, fields: Mapping[str, str]) -> str:

@@ -21,8 +21,9 @@ def sentences(text: str) -> list[str]:
 def added(text: str, sentence: str, place: Place, rng: Random) -> str:
     """Return the text with a sentence added; its own leading or trailing line breaks are kept."""
     if place == "end":
-        between = "\n\n" if re.search(r"(?m)^(?:\||```|[-*+] |\d+[.)] )[^\n]*\s*\Z", text) else " "
-        return text.rstrip() + between + sentence.lstrip(" ") if between != " " else text.rstrip() + _led(sentence)
+        if re.search(r"(?m)^(?:\||```|[-*+] |\d+[.)] )[^\n]*\s*\Z", text):
+            return f"{text.rstrip()}\n\n{sentence.lstrip(' ')}"
+        return text.rstrip() + (sentence if sentence[0].isspace() else f" {sentence}")
     if place == "start":
         between = "\n\n" if re.match(r"[#|`]|[-*+] |\d+[.)] ", text) else " "
         return sentence + ("" if sentence[-1].isspace() else between) + text.lstrip()
@@ -31,10 +32,6 @@ def added(text: str, sentence: str, place: Place, rng: Random) -> str:
     parts = sentences(text)
     parts.insert(rng.randint(0, len(parts)), sentence)
     return " ".join(parts)
-
-
-def _led(sentence: str) -> str:
-    return sentence if sentence[0].isspace() else f" {sentence}"
 
 
 def _items(text: str, rng: Random, marker: Callable[[int], str]) -> str:
@@ -94,11 +91,8 @@ def no_comma(text: str, rng: Random) -> str:
 
 def comma(text: str, rng: Random) -> str:
     """Return the text with a comma."""
-    if "," in text:
-        return text
-    return added(
-        text, rng.choice(("Of course, it depends.", "Well, that is it.", "It is old, small and dark.")), "anywhere", rng
-    )
+    sentences = ("Of course, it depends.", "Well, that is it.", "It is old, small and dark.")
+    return text if "," in text else added(text, rng.choice(sentences), "anywhere", rng)
 
 
 def plain(text: str, rng: Random) -> str:
@@ -179,18 +173,16 @@ EDITS: dict[str, tuple[Callable[[str, Random], str] | None, Callable[[str, Rando
     "duplicate": (duplicate, None),
     "quote": (quote, half_quote),
     "json": (as_json, broken_json),
-    "upper": (lambda text, _: text.upper(), lambda text, _: text),
-    "lower": (lambda text, _: text.lower(), lambda text, _: text),
-    "empty": (lambda _, rng: rng.choice(("", "", " ", "\n", "\n\n", "   ")), None),
+    "upper": (lambda text, _: text.upper(), None),
+    "lower": (lambda text, _: text.lower(), None),
 }
 """By name: what makes a text meet the check, and what makes it not."""
 
-FIRST = ("several", "empty", "short", "long", "language")
+FIRST = ("several", "empty", "short", "long")
 """Edits that replace the text; they come before the others."""
 
 LAST = ("no_comma", "plain", "quote", "json", "upper", "lower")
 """Edits of the whole text; they come after the others."""
-
 
 ARRANGED = ("list", "bullets", "numbered", "paragraphs")
 """Edits that arrange the sentences in lines; one of them at most."""
