@@ -22,9 +22,10 @@ from tests.bench.judge_sets import LONGEST, SETS, sampled
 from trainer.environments.documents import python_reference
 from trainer.judge_training.baselines import Question
 from trainer.judge_training.config import JudgeTrainConfig
-from trainer.judge_training.data.answers import document_answers, everyday_answers
+from trainer.judge_training.data.answers import document_answers
 from trainer.judge_training.data.checks import checks_in_words
 from trainer.judge_training.data.documents_text import standard_library_docstrings
+from trainer.judge_training.data.everyday import everyday_answers
 from trainer.judge_training.data.statements import statements
 from trainer.judge_training.data.statements_alter import KINDS
 from trainer.judge_training.data.swapped import ON_TOPIC, swapped

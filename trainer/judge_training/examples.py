@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from rubricsvc.core.fingerprint import digest
 from rubricsvc.core.prompt import Completion, Prompt
@@ -119,8 +120,7 @@ def sample(examples: Sequence[Example], size: int) -> list[Example]:
     return [example for each in by_source.values() for example in each[: max(1, round(share * len(each)))]]
 
 
-@dataclass(frozen=True)
-class Merged:
+class Merged(NamedTuple):
     """Examples without duplicates.
 
     Attributes:

@@ -8,14 +8,14 @@ from dataclasses import dataclass, field, replace
 
 from rubricsvc.core.fingerprint import digest
 from rubricsvc.errors import InvalidError
-from rubricsvc.services.training_data import TrainingData as StoredData
+from rubricsvc.services.training_data import TrainingData
 from trainer.environments.documents import python_reference
-from trainer.judge_training.config import ConstructedData, FileData, Ingredient, JudgeTrainConfig, LabelData
-from trainer.judge_training.data.answers import document_answers, everyday_answers
+from trainer.judge_training.config import ConstructedData, FileData, JudgeTrainConfig, LabelData, VerdictData
+from trainer.judge_training.data.answers import document_answers
 from trainer.judge_training.data.checks import checks_in_words
 from trainer.judge_training.data.damaged import damaged
 from trainer.judge_training.data.documents_text import standard_library_docstrings
-from trainer.judge_training.data.everyday import everyday_criteria
+from trainer.judge_training.data.everyday import everyday_answers, everyday_criteria
 from trainer.judge_training.data.files import examples_of_file
 from trainer.judge_training.data.hard_negatives import hard_negatives
 from trainer.judge_training.data.labels import examples_of_labels
@@ -34,7 +34,7 @@ MAX_ANSWERS = 1500
 DOCUMENTS_LICENSE = "PSF-2.0"
 """Of CPython's language reference and docstrings."""
 
-OpenStore = Callable[[], StoredData]
+OpenStore = Callable[[], TrainingData]
 
 
 @dataclass
@@ -106,7 +106,7 @@ def load_ingredients(
     return {entry.name: loaded[entry.name] for entry in config.data}
 
 
-def _stored(entry: Ingredient, open_store: OpenStore) -> Loaded:
+def _stored(entry: FileData | LabelData | VerdictData, open_store: OpenStore) -> Loaded:
     loaded = Loaded(entry.license or "not stated")
     if isinstance(entry, FileData):
         paths = sorted(entry.path.parent.glob(entry.path.name))
@@ -128,7 +128,6 @@ def _stored(entry: Ingredient, open_store: OpenStore) -> Loaded:
             left_out=loaded.left_out,
         )
     else:
-        assert not isinstance(entry, ConstructedData)  # noqa: S101 - the caller has sorted them
         found = examples_of_verdicts(
             open_store(),
             entry.judge,
@@ -137,16 +136,7 @@ def _stored(entry: Ingredient, open_store: OpenStore) -> Loaded:
             source=entry.name,
             left_out=loaded.left_out,
         )
-    return _merged(loaded, found)
-
-
-def _merged(loaded: Loaded, found: Iterable[Example]) -> Loaded:
-    merged = merge(found)
-    loaded.examples, loaded.duplicates, loaded.contradictions = (
-        merged.examples,
-        merged.duplicates,
-        merged.contradictions,
-    )
+    loaded.examples, loaded.duplicates, loaded.contradictions = merge(found)
     return loaded
 
 
@@ -170,7 +160,8 @@ class _Maker:
             loaded.preferences = [replace(pair, source=entry.name) for pair in pairs]
             return loaded
         examples = (replace(example, source=entry.name) for example in self._examples(entry))
-        return _merged(loaded, examples)
+        loaded.examples, loaded.duplicates, loaded.contradictions = merge(examples)
+        return loaded
 
     def _examples(self, entry: ConstructedData) -> Iterator[Example]:
         seed, negated = self._seed, entry.negated

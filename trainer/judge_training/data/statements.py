@@ -37,6 +37,10 @@ CONTRARIES = 0.65
 _ATTEMPTS = 200
 _SEARCHED = 30
 """Sentences among which one is looked for that can be altered in a certain kind."""
+_SHOWN = 0.25
+"""Share of the targets whose criterion shows a reference or a passage."""
+_SUPPORTED = ("agrees_passage", "supported_by_passage")
+_UNSUPPORTED = ("contradicts_passage", "unsupported_by_passage")
 _MOST = 60
 """Sentences by which a document is drawn more often than another; more do not count."""
 
@@ -46,7 +50,6 @@ def statements(
     seed: int,
     count: int,
     *,
-    shown: float = 0.25,
     inverted: float = 0.1,
     exclude: Iterable[str] = (),
 ) -> Iterator[Example]:
@@ -56,7 +59,6 @@ def statements(
         documents: Texts in English. A document's id is the group of its examples.
         seed: Equal seeds and documents give equal examples.
         count: How many; fewer if the documents have no more.
-        shown: Share of the targets whose criterion shows a reference or a passage.
         inverted: Share of the targets that ask whether the answer does not say something, contradicts the reference or
             says what the passage does not support.
         exclude: Texts whose sentences are not used, such as those of a test.
@@ -65,7 +67,7 @@ def statements(
         InvalidError: the documents hold too few sentences.
     """
     rng = random.Random(f"statements {seed}")
-    maker = _Maker(topics(documents, exclude), rng, shown, inverted)
+    maker = _Maker(topics(documents, exclude), rng, inverted)
     seen: set[str] = set()
     attempts = 0
     while len(seen) < count and attempts < _ATTEMPTS:
@@ -86,7 +88,7 @@ def statement_preferences(
         InvalidError: the documents hold too few sentences.
     """
     rng = random.Random(f"statement preferences {seed}")
-    maker = _Maker(topics(documents, exclude), rng, 0.0, 0.0)
+    maker = _Maker(topics(documents, exclude), rng)
     for _ in range(count):
         topic, parts = maker.answer()
         asked = rng.randrange(len(parts))
@@ -108,19 +110,12 @@ def statement_preferences(
         )
 
 
-_SUPPORTED = ("agrees_passage", "supported_by_passage")
-_UNSUPPORTED = ("contradicts_passage", "unsupported_by_passage")
-
-
 class _Maker:
     """Makes examples from topics with one generator of random numbers."""
 
-    def __init__(
-        self, found: tuple[list[Topic], frozenset[str]], rng: random.Random, shown: float, inverted: float
-    ) -> None:
+    def __init__(self, found: tuple[list[Topic], frozenset[str]], rng: random.Random, inverted: float = 0.0) -> None:
         self.topics, self.names = found
         self.rng = rng
-        self.shown = shown
         self.inverted = inverted
         self._weights = list(accumulate(min(_MOST, len(topic.sentences)) for topic in self.topics))
         self._kinds: dict[str, frozenset[str]] = {}
@@ -206,12 +201,9 @@ class _Maker:
         rng = self.rng
         met = rng.random() < 0.5
         one = parts[number % len(parts)]
-        if rng.random() < self.shown:
-            return (
-                self._on_passage(topic, parts, one, met)
-                if rng.random() < 0.5
-                else self._on_reference(topic, parts, one, met)
-            )
+        if rng.random() < _SHOWN:
+            ask = self._on_passage if rng.random() < 0.5 else self._on_reference
+            return ask(topic, parts, one, met)
         inverted = rng.random() < self.inverted
         if met != inverted:
             text, variant = self._stated(one)
@@ -244,7 +236,7 @@ class _Maker:
         form = rng.choice(_UNSUPPORTED if inverted else _SUPPORTED)
         if form == "contradicts_passage" and not one.statement.conflicting:
             form = "agrees_passage"
-        supported = met == (form in ("agrees_passage", "supported_by_passage"))
+        supported = met == (form in _SUPPORTED)
         if supported:
             text, variant = self._stated(one)
         elif rng.random() < CONTRARIES or form in ("agrees_passage", "contradicts_passage"):
