@@ -20,7 +20,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +40,7 @@ from tests.bench.judge_tests import HELD_OUT, TESTS, JudgeTest, Recipe, Source, 
 from tests.conftest import SHARED
 from trainer.judge_training import metrics
 from trainer.judge_training.asking import verdicts
-from trainer.judge_training.baselines import Question, baselines, overlap, shown
+from trainer.judge_training.baselines import Question, baselines, criterion_text, overlap
 from trainer.judge_training.config import load_config
 from workers.audit import cases, data, suites
 from workers.audit.plan import AuditPlan
@@ -122,7 +122,9 @@ def baseline_scores(test: JudgeTest, questions: Sequence[Question]) -> dict[str,
     return {
         "majority": [majority] * len(questions),
         "length": [len(example.completion.text) / longest for example, _ in questions],
-        "overlap": [overlap(shown(target.criterion), example.completion.text) for example, target in questions],
+        "overlap": [
+            overlap(criterion_text(target.criterion), example.completion.text) for example, target in questions
+        ],
         "prompt overlap": [overlap(example.prompt.text, example.completion.text) for example, _ in questions],
     }
 
@@ -187,7 +189,7 @@ class Results:
             **{name: model and model.model_dump(mode="json") for name, model in models.items()},
             "scorer": self.scorer,
             "tables": [table.model_dump(mode="json") for _, table in self.tables],
-            "reached": judge_report.plain(self.reached),
+            "reached": [asdict(one) for one in self.reached],
             "tests": [one.plain() for one in self.measured],
             "skipped": self.skipped,
         }

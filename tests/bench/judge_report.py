@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -150,8 +150,3 @@ def summary_lines(rows: Iterable[Reached]) -> Iterator[str]:
     yield "|---|---|---|---|"
     for row in rows:
         yield row.line
-
-
-def plain(rows: Iterable[Reached]) -> list[dict[str, object]]:
-    """Return the rows as plain data."""
-    return [asdict(row) for row in rows]

@@ -31,7 +31,7 @@ from trainer.judge_training.data.statements_alter import KINDS
 from trainer.judge_training.data.swapped import ON_TOPIC, swapped
 from trainer.judge_training.examples import Example
 from trainer.judge_training.metrics import By
-from trainer.judge_training.splits import Part, SplitBy, shown, side_of
+from trainer.judge_training.splits import Part, SplitBy, content_key, side_of
 
 SEED = 2026
 """Of the questions; a training's own seed makes others of the same texts."""
@@ -81,7 +81,7 @@ class Recipe:
         """
         parts: dict[Part, list[Example]] = {"train": [], "validation": [], "test": []}
         for example in examples:
-            parts[self.side(shown(example) if self.by == "completion" else example.split_group)].append(example)
+            parts[self.side(content_key(example) if self.by == "completion" else example.split_group)].append(example)
         if self.by == "completion":
             seen = {example.split_group for example in parts["train"]}
             parts["test"] = [example for example in parts["test"] if example.split_group in seen]

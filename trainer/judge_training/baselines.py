@@ -41,9 +41,9 @@ def baselines(train: Sequence[Question], test: Sequence[Question], *, seed: int 
         train = [train[place] for place in kept.tolist()]
     parts = _Parts.of(train, test)
     texts: dict[str, Callable[[Question], str]] = {
-        "bag of words": lambda one: f"{shown(one[1].criterion)}\n{one[0].completion.text}",
+        "bag of words": lambda one: f"{criterion_text(one[1].criterion)}\n{one[0].completion.text}",
         "completion only": lambda one: one[0].completion.text,
-        "criterion only": lambda one: shown(one[1].criterion),
+        "criterion only": lambda one: criterion_text(one[1].criterion),
     }
     return {
         "majority": parts.predict(np.zeros((len(train), 0)), np.zeros((len(test), 0))),
@@ -54,7 +54,7 @@ def baselines(train: Sequence[Question], test: Sequence[Question], *, seed: int 
     }
 
 
-def shown(criterion: Criterion) -> str:
+def criterion_text(criterion: Criterion) -> str:
     """Return what a judge is shown of a criterion."""
     return "\n".join([criterion.text, criterion.reference or "", *(criterion.passages or ())]).strip()
 

@@ -115,7 +115,7 @@ class Encoder:
     def _branch(self, call: JudgeCall, targets: tuple[Target, ...], ids: list[int], start: int) -> Branch:
         own, last = tuple(ids[start:]), len(ids) - start - 1
         if self._judge.mode != "written":
-            return Branch(own, (Read(last, *self._read(call, targets[0])),))
+            return Branch(own, (self._read(call, targets[0], last),))
         reply = self._conversation.reply_ids(reply_of(call, targets))
         room = min(self._judge.sampling.max_tokens, self._context - len(ids))
         if len(reply) > room:
@@ -136,12 +136,10 @@ class Encoder:
                 raise LeftOutError("too_long", failure.detail, hint=hint)
         return ids
 
-    def _read(
-        self, call: JudgeCall, target: Target
-    ) -> tuple[tuple[tuple[int, ...], ...], tuple[float, ...], tuple[float, ...]]:
+    def _read(self, call: JudgeCall, target: Target, at: int) -> Read:
         labels = tuple(tuple(self._conversation.label_ids(label)) for label in call.question.labels)
         levels = target.levels and {name: target.levels.get(name, 0.0) for name in call.levels}
-        return labels, label_distribution(call.values, target.value, levels), call.values
+        return Read(at, labels, label_distribution(call.values, target.value, levels), call.values)
 
 
 def label_distribution(

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass
 from itertools import islice
 
 from rubricsvc.core.fingerprint import digest
@@ -51,8 +50,8 @@ def prepare(config: JudgeTrainConfig, ingredients: Mapping[str, Loaded]) -> Prep
     """
     settings = config.split
     examples = [example for one in ingredients.values() for example in one.examples]
-    divide = partial(split, test=settings.test, validation=settings.validation, seed=config.seed)
-    parts = divide(examples, settings.by, held_out=settings.held_out)
+    shares = {"test": settings.test, "validation": settings.validation}
+    parts = split(examples, settings.by, **shares, seed=config.seed, held_out=settings.held_out)
     if config.judge.mode == "written":
         parts.train, parts.validation = (
             [
@@ -68,9 +67,8 @@ def prepare(config: JudgeTrainConfig, ingredients: Mapping[str, Loaded]) -> Prep
     except InvalidError as error:
         reasons = listed(sum((one.left_out for one in ingredients.values()), Counter[str]()))
         raise InvalidError(f"{error.message}{reasons}", hint=error.hint, path=error.path) from error
-    side = partial(side_of, test=settings.test, validation=settings.validation, seed=config.seed)
     preferences = {
-        name: [pair for pair in one.preferences if side(pair.split_group) == "train"]
+        name: [pair for pair in one.preferences if side_of(pair.split_group, **shares, seed=config.seed) == "train"]
         for name, one in ingredients.items()
         if one.preferences
     }
@@ -139,7 +137,7 @@ class _Rows:
     ingredients: Mapping[str, Loaded]
     total: int
     on_encoded: OnEncoded | None
-    done: int = field(default=0)
+    done: int = 0
 
     def encode(self, example: Example, *, counted: bool = True) -> Row | None:
         if counted:

@@ -15,9 +15,12 @@ from rubricsvc.core.fingerprint import digest
 from rubricsvc.errors import InvalidError, cut
 from trainer.judge_training.examples import Example, Target, questions
 
-SplitBy = Literal["prompt", "completion", "criterion", "source", "files"]
+SplitBy = Literal["prompt", "completion", "criterion", "source"]
 Part = Literal["train", "validation", "test"]
 PARTS: tuple[Part, ...] = ("train", "validation", "test")
+MIN_LABELS: dict[Part, int] = {"train": 100, "validation": 20, "test": 20}
+MIN_EACH_CLASS = 10
+"""Labels of each class that a part needs."""
 MAX_LISTED = 10
 """Names that an error lists."""
 
@@ -31,7 +34,7 @@ class Split:
         validation: Examples for early stopping.
         test: Examples for the report.
         by: What is not on two sides: ``prompt``; ``completion`` (seen prompts, new completions); ``criterion`` or
-            ``source``, of which some are held out for the test, in addition to the prompts; ``files`` (given apart).
+            ``source``, of which some are held out for the test, in addition to the prompts.
         held_out: Families of criteria, or sources, that are in the test only.
         left_out: Targets in no part, because their group or completion is on another side, or (by completion) because
             their prompt is not in train.
@@ -40,7 +43,7 @@ class Split:
     train: list[Example] = field(default_factory=list)
     validation: list[Example] = field(default_factory=list)
     test: list[Example] = field(default_factory=list)
-    by: SplitBy = "files"
+    by: SplitBy = "prompt"
     held_out: tuple[str, ...] = ()
     left_out: int = 0
 
@@ -98,11 +101,10 @@ def split(
             place = _not_test(side(example.split_group))
             parts.part("test" if example.source in parts.held_out else place).append(example)
     else:
-        if held_out:
-            _check_names(held_out, {target.held_out_by for _, target in questions(examples)}, "criterion")
-            parts.held_out = tuple(sorted(held_out))
+        _check_names(held_out, {target.held_out_by for _, target in questions(examples)}, "criterion")
+        parts.held_out = tuple(sorted(held_out))
         for example in examples:
-            place = side(shown(example) if by == "completion" else example.split_group)
+            place = side(content_key(example) if by == "completion" else example.split_group)
             kept = example.targets if place == "test" else _without(example.targets, parts.held_out)
             parts.left_out += len(example.targets) - len(kept)
             if kept:
@@ -122,7 +124,7 @@ def side_of(name: str, *, test: float, validation: float, seed: int) -> Part:
     return "validation" if place < test + validation else "train"
 
 
-def shown(example: Example) -> str:
+def content_key(example: Example) -> str:
     """Return the SHA-256 of the prompt's and the completion's words, without regard to case and line breaks."""
     texts = (example.prompt.text, example.completion.full_text)
     return digest("shown", *(" ".join(text.casefold().split()) for text in texts))
@@ -145,35 +147,31 @@ def check_leakage(split: Split) -> None:
                     key: _name(example, what) for example in split.part(second) if (key := key_of(example)) in keys
                 }
                 if names:
-                    listed = ", ".join(sorted(names.values())[:MAX_LISTED])
-                    more = f" and {len(names) - MAX_LISTED} more" if len(names) > MAX_LISTED else ""
-                    overlaps.append(f"{len(names)} {what}s in {first} and {second}: {listed}{more}")
+                    overlaps.append(f"{len(names)} {what}s in {first} and {second}: {_first(names.values())}")
     if overlaps:
         hint = "remove them from one side, or let one split divide all examples"
         raise InvalidError(f"leakage between splits: {'; '.join(overlaps)}", hint=hint, path="split")
 
 
-def require_enough(
-    split: Split, *, train: int = 100, validation: int = 20, test: int = 20, per_class: int = 10
-) -> None:
+def require_enough(split: Split) -> None:
     """Refuse a split with too few targets in a part, or too few of one class.
 
-    The classes are the values below 0.5, and the others. A part with the minimum 0 is not looked at.
+    The classes are the values below 0.5, and the others.
 
     Raises:
         InvalidError: Names all parts that have too little, with their numbers.
     """
     problems = []
-    for name, minimum in zip(PARTS, (train, validation, test), strict=True):
+    for name, minimum in MIN_LABELS.items():
         values = [target.value for _, target in questions(split.part(name))]
         met = sum(value >= 0.5 for value in values)
         unmet = len(values) - met
         if len(values) < minimum:
             problems.append(f"{name} has {len(values)} labels, at least {minimum} are needed")
-        elif minimum and min(met, unmet) < per_class:
+        elif min(met, unmet) < MIN_EACH_CLASS:
             only = "" if met and unmet else f"one class, {'met' if met else 'unmet'}, "
             problems.append(
-                f"{name} has {only}{met} labels met and {unmet} unmet, at least {per_class} of each are needed"
+                f"{name} has {only}{met} labels met and {unmet} unmet, at least {MIN_EACH_CLASS} of each are needed"
             )
     if problems:
         raise InvalidError("; ".join(problems), hint="add labels, or change the shares of the split", path="split")
@@ -182,9 +180,14 @@ def require_enough(
 def _check_names(names: Collection[str], known: set[str], what: str) -> None:
     unknown = sorted(set(names) - known)
     if unknown:
-        listed = ", ".join(cut(repr(name), 60) for name in sorted(known)[:MAX_LISTED])
-        more = f" and {len(known) - MAX_LISTED} more" if len(known) > MAX_LISTED else ""
-        raise InvalidError(f"unknown {what} {unknown[0]!r}", hint=f"known are {listed}{more}", path="held_out")
+        hint = f"known are {_first(cut(repr(name), 60) for name in known)}"
+        raise InvalidError(f"unknown {what} {unknown[0]!r}", hint=hint, path="held_out")
+
+
+def _first(names: Iterable[str]) -> str:
+    ordered = sorted(names)
+    more = f" and {len(ordered) - MAX_LISTED} more" if len(ordered) > MAX_LISTED else ""
+    return ", ".join(ordered[:MAX_LISTED]) + more
 
 
 def _divide_by_criterion(examples: Sequence[Example], parts: Split, side: Callable[[str], Part]) -> None:
@@ -209,14 +212,14 @@ def _not_test(place: Part) -> Part:
 
 
 def _keys(by: SplitBy) -> list[tuple[str, Callable[[Example], str]]]:
-    keys: list[tuple[str, Callable[[Example], str]]] = [("completion", shown)]
+    keys: list[tuple[str, Callable[[Example], str]]] = [("completion", content_key)]
     return keys if by == "completion" else [("group", lambda example: example.split_group), *keys]
 
 
 def _name(example: Example, what: str) -> str:
     if what == "group" and example.group:
         return example.group
-    return f"{example.source} {example.completion.id or shown(example)[:12]} ({cut(example.prompt.text, 40)!r})"
+    return f"{example.source} {example.completion.id or content_key(example)[:12]} ({cut(example.prompt.text, 40)!r})"
 
 
 def _without_overlap(parts: Split) -> Split:
