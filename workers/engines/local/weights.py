@@ -60,9 +60,9 @@ def trained_on(folder: Path) -> TrainedOn:
     return TrainedOn(passport.get("name"), passport.get("sha256")) if isinstance(passport, dict) else TrainedOn()
 
 
-def adapter_folder(adapter: str, shipped: Path = SHIPPED) -> Path:
+def adapter_folder(adapter: str) -> Path:
     """Return the folder of an adapter: ``embedded`` is the one that this package ships."""
-    return shipped if adapter == EMBEDDED else Path(adapter)
+    return SHIPPED if adapter == EMBEDDED else Path(adapter)
 
 
 def weights_sha256(folder: Path) -> str:
