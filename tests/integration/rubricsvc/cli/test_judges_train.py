@@ -150,11 +150,8 @@ def test_judges_train_interrupted_and_damaged_ends_with_the_same_weights(
         ("steps = 6", "steps = 6\nstep = 1", 2, "  step: "),
         ("steps = 6", 'steps = "six"', 2, "  steps: "),
         ("people.jsonl", "none.jsonl", 2, "none.jsonl"),
-        ('name = "people"', 'name = "people"\nweight = 0', 2, "  data: "),
         ('kind = "file"', 'kind = "files"', 2, "'files'"),
         ('engine = "transformers_local"', 'engine = "openai_http"', 2, "  judge: "),
-        ('name = "mine"', 'name = "mine"\nmode = "comparative"', 2, "  judge: "),
-        ('name = "mine"', 'name = "mine"\nadapter = "embedded"', 2, "  judge: "),
         ("readout_short", "readout_long", 2, "'readout_long'"),
         ("validation = 0.2}", "validation = 0.2, by = 'source', held_out = ['others']}", 2, "'others'"),
         ("validation = 0.2}", "validation = 0.001}", 2, "at least 20"),
@@ -166,21 +163,6 @@ def test_judges_train_names_what_is_wrong(cli: Cli, config: Path, *, old: str, n
     ran = cli("judges", "train", change(config, (old, new)))
     assert (ran.code, named in ran.err) == (code, True), ran.err
     assert "Traceback" not in ran.err
-
-
-MEMBERS = """
-members = [
-    {name = "x", engine = "transformers_local", model = "m"}, {name = "y", engine = "transformers_local", model = "m"},
-]
-"""
-
-
-def test_judges_train_refuses_a_judge_with_members(cli: Cli, config: Path) -> None:
-    head, _, tail = config.read_text().partition('engine = "transformers_local"\n')
-    tail = tail[tail.index("[[data]]") :]
-    config.write_text(f'{head}mode = "panel"{MEMBERS}{tail}')
-    ran = cli("judges", "train", config)
-    assert ran.code == 2 and "  judge: " in ran.err
 
 
 def test_judges_train_refuses_two_ingredients_of_one_name(cli: Cli, config: Path) -> None:
