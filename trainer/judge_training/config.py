@@ -52,7 +52,8 @@ class ValidationConfig(ConfigSection):
 class SplitConfig(ConfigSection):
     """Which examples are held out: whole prompts, criteria or data sets, or new completions of known prompts.
 
-    ``held_out`` names the criteria (families) or data sets of a split by these. ``test`` and ``validation`` are shares.
+    ``held_out`` names criteria (families), or the data sets of a split by source, that only the test has. ``test`` and
+    ``validation`` are shares.
     """
 
     by: Literal["prompt", "completion", "criterion", "source"] = "prompt"
@@ -102,8 +103,9 @@ class VerdictData(_Ingredient):
 class ConstructedData(_Ingredient):
     """``count`` completions with questions whose answers are known by construction (docs/judge-training.md).
 
-    ``negated`` is the share of questions that are worded with a negation ("Does not mention X"). A model that is as
-    good as untrained learns nothing from half of each: their gradients cancel.
+    ``negated`` is the share of questions that are worded with a negation ("Does not mention X"); ``everyday`` and
+    ``statement_preferences`` have none. A model that is as good as untrained learns nothing from half of each: their
+    gradients cancel.
     """
 
     kind: Literal[
