@@ -64,13 +64,6 @@ def kinds() -> tuple[Kind, ...]:
     return tuple(Kind.model_validate(kind) for kind in load_yaml("checks.yaml"))
 
 
-def value_of(check: Check, prompt: Prompt, completion: Completion) -> float:
-    """Return the value of a registered check."""
-    registered = CHECKS[check.name]
-    result = registered.run(completion, prompt, registered.args.model_validate(check.args))
-    return result.value if isinstance(result, CheckResult) else result
-
-
 @dataclass(frozen=True, slots=True)
 class Question:
     """A criterion in words, with the check that decides it: ``negated`` criteria are met where the check is not."""
@@ -87,7 +80,9 @@ class Question:
 
     def label(self, prompt: Prompt, completion: Completion) -> float:
         """Return whether the completion meets the criterion, 1 or 0."""
-        value = value_of(self.check, prompt, completion)
+        registered = CHECKS[self.check.name]
+        result = registered.run(completion, prompt, registered.args.model_validate(self.check.args))
+        value = result.value if isinstance(result, CheckResult) else result
         return 1.0 - value if self.negated else value
 
 
