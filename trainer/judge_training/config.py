@@ -122,9 +122,9 @@ class JudgeTrainConfig(ConfigSection):
     """A whole training, as its file describes it.
 
     ``judge`` is the judge that will be asked, its ``model`` the base; its mode decides the loss. ``method`` is a LoRA
-    adapter, or full weights. ``exclude`` are rubric files whose statements are not asked about, such as those of a later
-    test. ``device`` is by default CUDA, else the CPU. ``license`` is that of the base; ``description`` and ``not_for``
-    go into the passport.
+    adapter, or full weights. ``exclude`` are rubric files whose statements are not asked about, such as those of a
+    later test. ``device`` is by default CUDA, else the CPU. ``license`` is that of the base; ``description`` and
+    ``not_for`` go into the passport.
     """
 
     judge: Judge

@@ -19,6 +19,7 @@ SplitBy = Literal["prompt", "completion", "criterion", "source"]
 Part = Literal["train", "validation", "test"]
 PARTS: tuple[Part, ...] = ("train", "validation", "test")
 MIN_LABELS: dict[Part, int] = {"train": 100, "validation": 20, "test": 20}
+"""Labels that a part needs."""
 MIN_EACH_CLASS = 10
 """Labels of each class that a part needs."""
 MAX_LISTED = 10

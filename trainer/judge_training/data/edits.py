@@ -91,8 +91,8 @@ def no_comma(text: str, rng: Random) -> str:
 
 def comma(text: str, rng: Random) -> str:
     """Return the text with a comma."""
-    sentences = ("Of course, it depends.", "Well, that is it.", "It is old, small and dark.")
-    return text if "," in text else added(text, rng.choice(sentences), "anywhere", rng)
+    with_comma = ("Of course, it depends.", "Well, that is it.", "It is old, small and dark.")
+    return text if "," in text else added(text, rng.choice(with_comma), "anywhere", rng)
 
 
 def plain(text: str, rng: Random) -> str:

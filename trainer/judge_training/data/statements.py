@@ -46,12 +46,7 @@ _MOST = 60
 
 
 def statements(
-    documents: Iterable[Document],
-    seed: int,
-    count: int,
-    *,
-    inverted: float = 0.1,
-    exclude: Iterable[str] = (),
+    documents: Iterable[Document], seed: int, count: int, *, inverted: float = 0.1, exclude: Iterable[str] = ()
 ) -> Iterator[Example]:
     """Yield ``count`` answers on documents with three to six questions each about what the answer says.
 
