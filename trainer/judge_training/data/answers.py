@@ -1,4 +1,4 @@
-"""Completions to make criteria about: sentences of CPython's documents."""
+"""Completions to make criteria about: everyday answers, and sentences of CPython's documents."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from random import Random
 from rubricsvc.core.prompt import Completion, Prompt
 from trainer.environments.documents import passages, python_reference
 from trainer.judge_training.data.edits import sentences
+from trainer.judge_training.data.everyday import everyday_answers
 from trainer.judge_training.examples import Example
+
+__all__ = ["document_answers", "everyday_answers"]
 
 _REQUESTS = (
     "What does Python's documentation say about {title}?", "Tell me about {title} in Python.", "Explain {title}.",
