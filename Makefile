@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 RUN    := OMP_NUM_THREADS=$${OMP_NUM_THREADS:-2} OMP_WAIT_POLICY=$${OMP_WAIT_POLICY:-PASSIVE} $(BIN)/python
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo demo-fast test test-unit test-vllm lint openapi format bench-scoring bench-throttle bench-prefix bench-train bench-judging bench-agreement bench-pairs bench-audit bench-calibration bench-cheating bench-judge-training train-judge clean
+.PHONY: help install demo demo-fast test test-unit test-vllm lint openapi format bench-scoring bench-throttle bench-prefix bench-train bench-judging bench-agreement bench-pairs bench-audit bench-calibration bench-cheating bench-judge-training bench-distillation train-judge clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 20
@@ -83,6 +83,9 @@ bench-audit: install ## attacks on the untrained embedded model, and two shown a
 
 bench-judge-training: install ## a judge on held-out questions, public sets and attacks (JUDGE="--adapter FOLDER", ARGS="--scale 0.1 …"; 15 minutes)
 	$(RUN) -m tests.bench.bench_judge_training $(or $(JUDGE),--untrained) $(ARGS)
+
+bench-distillation: install ## 2,000 stored verdicts of a noisy teacher, learned by the embedded judge (10 minutes)
+	$(RUN) -m tests.bench.bench_distillation $(ARGS)
 
 .venv-trl/.installed: constraints.txt
 	$(PYTHON) -m venv .venv-trl

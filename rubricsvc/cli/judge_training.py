@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,9 +19,11 @@ from rubricsvc.cli.output import INTERRUPTED, Json, cell, counted, echo, print_t
 from rubricsvc.cli.passport import figure_texts
 from rubricsvc.cli.runs import stop_on_interrupt
 from rubricsvc.formats import load
+from rubricsvc.formats.passports import dump_passport
 from rubricsvc.services.training_data import TrainingData
 from rubricsvc.store import judges
 from workers.engines.local.embedded_model import EMBEDDED
+from workers.engines.local.weights import PASSPORT_FILE
 
 if TYPE_CHECKING:
     from rubricsvc.core.judge import Judge
@@ -48,12 +51,13 @@ def train(
     interrupted: without training again. The weights, judge.json and passport.json are written to
     the folder judge/ in the training's folder.
     """
+    from trainer import checkpoint
     from trainer.judge_training.config import load_config
 
     telemetry.configure("WARNING", human=True)
     loaded = load_config(config)
     if not dry_run:
-        _check_folder(loaded, resume)
+        checkpoint.check_folder(loaded.out, resume=resume)
     prepared = _prepare(loaded)
     plan = _plan(loaded, prepared)
     if dry_run:
@@ -92,26 +96,15 @@ def _continue_hint(config: Path, out: Path) -> Iterator[None]:
         raise typer.Exit(INTERRUPTED) from None
 
 
-def _check_folder(config: JudgeTrainConfig, resume: bool) -> None:
-    from trainer import checkpoint
-
-    checkpoint.check_folder(config.out, resume=resume)
-
-
 def _prepare(config: JudgeTrainConfig) -> Prepared:
     from trainer.judge_training.ingredients import load_ingredients
     from trainer.judge_training.preparation import prepare
 
     excluded = [text for path in config.exclude for record in load(path) for text in _texts(record)]
     echo("loading the data")
-    if any(entry.kind in ("labels", "verdicts") for entry in config.data):
-        with database() as db:
-            return prepare(config, load_ingredients(config, lambda: TrainingData(db), exclude=excluded))
-    return prepare(config, load_ingredients(config, _no_store, exclude=excluded))
-
-
-def _no_store() -> TrainingData:
-    raise AssertionError("no ingredient is in the database")
+    with ExitStack() as stack:
+        open_store = cache(lambda: TrainingData(stack.enter_context(database())))
+        return prepare(config, load_ingredients(config, open_store, exclude=excluded))
 
 
 def _texts(record: Any) -> list[str]:
@@ -177,7 +170,7 @@ def _examine(
 ) -> tuple[Judge, Passport]:
     from trainer.judge_training.examination import examine
     from trainer.judge_training.examples import sample
-    from trainer.judge_training.export import FOLDER, write_judge, write_passport
+    from trainer.judge_training.export import FOLDER, write_judge
     from trainer.judge_training.passport import passport_of
 
     with progress_bar("examination") as bar:
@@ -192,7 +185,8 @@ def _examine(
         )
     passport = passport_of(config, prepared, trained, examination)
     write_judge(config.out / FOLDER, examination.judge)
-    write_passport(config.out / FOLDER, passport.model_dump_json(indent=2))
+    with (config.out / FOLDER / PASSPORT_FILE).open("w", encoding="utf-8") as stream:
+        dump_passport(passport, stream)
     if examination.failed:
         echo(f"warning: {counted(examination.failed, 'verdict')} of the test failed, and counts as 0.5")
     return examination.judge, passport

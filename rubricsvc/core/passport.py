@@ -127,7 +127,7 @@ class Training(Value):
     seed: int = Field(description="Random seed.")
     steps: Count = Field(description="Optimiser steps up to these weights.")
     tokens: Count = Field(description="Tokens that were trained on, repeated ones included.")
-    seconds: float = Field(ge=0.0, description="Duration of the training.")
+    seconds: float = Field(ge=0.0, description="Duration of the steps, up to the one whose weights were kept.")
     machine: Title = Field(default="", description="Kind of machine in general words.")
     versions: dict[Title, Title] = Field(default_factory=dict, description="Versions of the software, by name.")
     options: dict[str, JsonValue] = Field(default_factory=dict, description="Further options of the training.")

@@ -32,4 +32,4 @@ def load_passport(path: Path) -> Passport:
 
 def dump_passport(passport: Passport, stream: TextIO) -> None:
     """Write a passport so that `load_passport` reads an equal one."""
-    stream.write(passport.model_dump_json(indent=1) + "\n")
+    stream.write(passport.model_dump_json(exclude_none=True) + "\n")

@@ -21,7 +21,6 @@ from workers.engines.local.weights import (
     ADAPTER_CONFIG,
     BASE_FILE,
     JUDGE_FILE,
-    PASSPORT_FILE,
     ModelWeights,
     base_sha256,
     weights_sha256,
@@ -81,11 +80,6 @@ def write_judge(folder: Path, judge: Judge) -> None:
     """Write the fields that the weights were trained for to ``judge.json``."""
     fields = judge.model_dump(mode="json", include=_ASKED, exclude_defaults=True)
     (folder / JUDGE_FILE).write_text(json.dumps(fields, indent=2, sort_keys=True) + "\n", encoding="utf-8")
-
-
-def write_passport(folder: Path, content: str) -> None:
-    """Write the passport beside the weights."""
-    (folder / PASSPORT_FILE).write_text(content + "\n", encoding="utf-8")
 
 
 def _normalise(folder: Path, judge: Judge) -> None:
