@@ -56,7 +56,7 @@ def set_repeatability(session: Session, judge_id: int, repeatability: Repeatabil
 
 
 def set_passport(session: Session, judge_id: int, passport: Passport) -> None:
-    """Store the passport of a trained judge in place of an older one.
+    """Store the passport of a trained judge in place of an older one, and its repeatability where none was measured.
 
     Raises:
         InvalidError: it is the passport of another judge.
@@ -64,6 +64,8 @@ def set_passport(session: Session, judge_id: int, passport: Passport) -> None:
     row = session.get_one(JudgeRow, judge_id)
     passport.check_judge(row.value)
     row.passport = passport.model_dump(mode="json")
+    if row.repeatability is None and passport.repeatability:
+        set_repeatability(session, judge_id, passport.repeatability)
     session.flush()
     session.expire(row, ["has_passport"])
 

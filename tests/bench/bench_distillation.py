@@ -72,7 +72,9 @@ def main() -> None:
     examples = questions(options.verdicts)
     with TemporaryDirectory() as name, scripted_server(teacher(examples, options.noise), remember=False) as server:
         folder = Path(name)
-        (folder / "completions.jsonl").write_text("".join(json.dumps(record(one)) + "\n" for one in examples))
+        (folder / "completions.jsonl").write_text(
+            "".join(json.dumps(record(n, one)) + "\n" for n, one in enumerate(examples))
+        )
         command(folder, "judges", "add", "teacher", "--url", server.url, "--no-probe")
         command(folder, "jobs", "submit", "completions.jsonl", "--judge", "teacher", "--wait")
         model = "embedded"
@@ -99,12 +101,13 @@ def questions(verdicts: int) -> list[Example]:
     return list(found.values())
 
 
-def record(example: Example) -> dict[str, Any]:
+def record(number: int, example: Example) -> dict[str, Any]:
     """Return an example in the format of `rubricsvc jobs submit`."""
     criteria = [{"key": one.criterion.key, "text": one.criterion.text} for one in example.targets]
     return {
+        "id": f"distillation-{number}",
         "prompt": example.prompt.text,
-        "rubric": {"criteria": criteria},
+        "criteria": criteria,
         "completions": [{"text": example.completion.text}],
     }
 

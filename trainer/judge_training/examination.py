@@ -139,7 +139,7 @@ def _calibration(labels: Sequence[JudgedLabel]) -> Calibration | None:
     """Return the curves of a readout; None where there are too few labels, or no curve is better than none."""
     if len({label.prompt_id for label in labels}) < MIN_PROMPTS:
         return None
-    curves = {one.family: one.curve for one in calibrate(labels) if one.curve}
+    curves = {one.family: one.curve for one in calibrate(labels) if one.curve and one.curve.method != "none"}
     return Calibration(families=curves) if curves else None
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -25,6 +25,7 @@ from trainer.judge_training.data.statements_frames import invented_documents
 from trainer.judge_training.data.swapped import swapped
 from trainer.judge_training.data.verdicts import examples_of_verdicts
 from trainer.judge_training.examples import Example, Preference, Target, merge
+from trainer.judge_training.splits import side_of
 
 INVENTED_DOCUMENTS = 400
 
@@ -101,7 +102,7 @@ def load_ingredients(
     loaded = {e.name: _stored(e, open_store) for e in config.data if not isinstance(e, ConstructedData)}
     if constructed := [entry for entry in config.data if isinstance(entry, ConstructedData)]:
         labelled = [example for one in loaded.values() for example in one.examples]
-        maker = _Maker(config.seed, labelled, list(exclude))
+        maker = _Maker(config, labelled, list(exclude))
         loaded |= {entry.name: maker.make(entry) for entry in constructed}
     return {entry.name: loaded[entry.name] for entry in config.data}
 
@@ -143,8 +144,9 @@ def _stored(entry: FileData | LabelData | VerdictData, open_store: OpenStore) ->
 class _Maker:
     """Makes the ingredients by construction, of CPython's documents, everyday answers and good labelled ones."""
 
-    def __init__(self, seed: int, labelled: Sequence[Example], exclude: list[str]) -> None:
-        self._seed, self._exclude = seed, exclude
+    def __init__(self, config: JudgeTrainConfig, labelled: Sequence[Example], exclude: list[str]) -> None:
+        self._seed, self._exclude, self._split = config.seed, exclude, config.split
+        seed = self._seed
         invented = invented_documents(seed, INVENTED_DOCUMENTS)
         self._documents = [*python_reference(), *standard_library_docstrings(), *invented]
         good = [one for one in labelled if all(target.value >= 0.5 for target in one.targets)]
@@ -173,10 +175,12 @@ class _Maker:
             return checks_in_words(self._answers, seed, count, negated=negated)
 
         def on_topic(seed: int, count: int) -> Iterator[Example]:
-            return swapped(self._direct, seed, count, negated=negated)
+            for pool in self._sides():  # a completion of a test prompt is no foreign one in training
+                yield from swapped(pool, seed, round(count * len(pool) / len(self._direct)), negated=negated)
 
         def levels(seed: int, count: int) -> Iterator[Example]:
-            return scales([*stated(seed + 2, MAX_ANSWERS), *checked(seed + 2, MAX_ANSWERS)], seed, count)
+            made = [*stated(seed + 2, MAX_ANSWERS), *checked(seed + 2, MAX_ANSWERS)]
+            return scales([self._without_held_out(one) for one in made], seed, count)
 
         def worthless(seed: int, count: int) -> Iterator[Example]:
             makers = (stated, on_topic, everyday_criteria)
@@ -193,3 +197,16 @@ class _Maker:
             "scales": levels,
         }
         return makers[entry.kind](seed, entry.count)
+
+    def _sides(self) -> list[list[Example]]:
+        """Return the direct answers of each part of the split, where they answer two questions or more."""
+        sides: dict[str, list[Example]] = defaultdict(list)
+        for one in self._direct:
+            side = side_of(one.split_group, test=self._split.test, validation=self._split.validation, seed=self._seed)
+            sides[side].append(one)
+        return [pool for pool in sides.values() if len({one.split_group for one in pool}) > 1]
+
+    def _without_held_out(self, example: Example) -> Example:
+        """Return the example without criteria of kinds that are held out: they would be quoted in others."""
+        kept = tuple(target for target in example.targets if target.held_out_by not in self._split.held_out)
+        return replace(example, targets=kept)

@@ -124,11 +124,11 @@ class _Maker:
         return example, tuple(question for question, _ in chosen)
 
     def _balanced(self, labelled: list[tuple[Question, float]]) -> list[tuple[Question, float]]:
-        """Return as many criteria that are met as are not, two or three each, the seldom asked first; else nothing."""
+        """Return as many criteria that are met as are not, four to six each, the seldom asked first; else nothing."""
         labelled.sort(key=lambda pair: self._asked[pair[0].family])
         met = [pair for pair in labelled if pair[1] == 1.0]
         unmet = [pair for pair in labelled if pair[1] == 0.0]
-        half = min(len(met), len(unmet), self._rng.choice((2, 3)))
+        half = min(len(met), len(unmet), self._rng.choice((4, 5, 6)))
         chosen = [*met[:half], *unmet[:half]] if half >= 2 else []
         self._rng.shuffle(chosen)
         return chosen
@@ -137,7 +137,7 @@ class _Maker:
         every = sorted(kinds(), key=lambda kind: self._asked[kind.family] + self._rng.expovariate(0.2))
         plans: list[_Plan] = []
         whole = arranged = False
-        for kind in every[:7]:
+        for kind in every[:14]:
             negated = self._rng.random() < self._negated
             wording = self._rng.choice(kind.negated if negated else kind.wordings)
             if wording[-1].isalnum() and self._rng.random() < 0.5:

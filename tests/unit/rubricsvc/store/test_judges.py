@@ -21,6 +21,7 @@ def test_set_passport_stores_it_until_another_replaces_it(each_db: Database) -> 
         for passport in (made_passport(), newer):
             judges.set_passport(session, row.id, passport)
             assert row.has_passport and row.passport_value == passport
+            assert row.measured and row.measured == passport.repeatability
         judges.add(session, Judge(name="other", model="m"))
     with each_db.write() as session:
         moved = JUDGE.model_copy(update={"endpoint": JUDGE.endpoint.model_copy(update={"timeout_s": 1.0})})
@@ -28,6 +29,17 @@ def test_set_passport_stores_it_until_another_replaces_it(each_db: Database) -> 
     with each_db.read() as session:
         assert judges.passport(session, "trained") == newer
         assert [row.has_passport for row in judges.page(session)] == [True, False]
+
+
+def test_set_passport_keeps_a_measured_repeatability(each_db: Database) -> None:
+    passport = made_passport()
+    assert passport.repeatability
+    measured = passport.repeatability.model_copy(update={"source": "job 1"})
+    with each_db.write() as session:
+        row = judges.add(session, JUDGE)
+        judges.set_repeatability(session, row.id, measured)
+        judges.set_passport(session, row.id, passport)
+        assert row.measured == measured
 
 
 def test_passport_of_a_judge_without_one_is_not_found(each_db: Database) -> None:
