@@ -35,6 +35,9 @@ from workers.engines.base import Engine
 
 T = TypeVar("T")
 
+MIN_PART = 10
+"""Questions that a part of the test needs to have figures of its own."""
+
 
 class OnProgress(Protocol):
     """Reports progress."""
@@ -125,13 +128,13 @@ def _tables(pairs: Sequence[Question], scores: dict[str, list[float]]) -> list[T
     parts: tuple[tuple[str, str, By | None], ...] = (
         ("test", "all held-out questions", None),
         ("by data set", "held-out questions by data set", "source"),
-        ("by criterion", "held-out questions by criterion or kind of criterion", "family"),
-        ("by variant", "questions by construction, by how the case was made", "variant"),
+        ("by criterion", f"by criterion or kind of criterion, with {MIN_PART} questions or more", "family"),
+        ("by variant", f"questions by construction, by how the case was made, with {MIN_PART} or more", "variant"),
     )
     return [
         Table(name=name, description=text, rows=tuple(found))
         for name, text, by in parts
-        if (found := [row for row in rows(pairs, scores, by=by) if row.part or by is None])
+        if (found := [row for row in rows(pairs, scores, by=by) if by is None or (row.part and row.n >= MIN_PART)])
     ]
 
 
