@@ -32,6 +32,10 @@ _SENTENCE = (
 """Criteria on a sentence or its contrary, of which one is in the completion."""
 
 
+_WITH_REFERENCE = 0.3
+"""How often the whole answer is shown as the reference of the prompt."""
+
+
 class Entry(NamedTuple):
     """A question, the two sentences of its answer, and the criterion that each of them meets.
 
@@ -108,4 +112,6 @@ def everyday_criteria(seed: int, count: int) -> Iterator[Example]:
             targets.append(Target(criterion, float(asked in present), family="everyday_sentence", variant=variant))
         rng.shuffle(targets)
         text = "\n".join(f"- {part}" for part in kept) if rng.random() < 0.1 else " ".join(kept)
-        yield Example(Prompt.of(entry.question), Completion(text=text), tuple(targets), SOURCE, origin="constructed")
+        # a reference does not decide these criteria, which are on what the completion says
+        prompt = Prompt.of(entry.question, reference=entry.answer if rng.random() < _WITH_REFERENCE else None)
+        yield Example(prompt, Completion(text=text), tuple(targets), SOURCE, origin="constructed")

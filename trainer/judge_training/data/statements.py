@@ -39,6 +39,8 @@ _SEARCHED = 30
 """Sentences among which one is looked for that can be altered in a certain kind."""
 _SHOWN = 0.25
 """Share of the targets whose criterion shows a reference or a passage."""
+_WITH_PROMPT = 0.5
+"""How often a reference is shown with the prompt, where it is the only one: other criteria are not about it."""
 _SUPPORTED = ("agrees_passage", "supported_by_passage")
 _UNSUPPORTED = ("contradicts_passage", "unsupported_by_passage")
 _MOST = 60
@@ -127,8 +129,15 @@ class _Maker:
             target = self._target(topic, parts, number)
             targets.setdefault(target.criterion.question, target)
         text = _styled(parts, rng.getrandbits(64))
+        prompt = self.prompt(topic)
+        shown = [name for name, target in targets.items() if target.criterion.reference]
+        if len(shown) == 1 and rng.random() < _WITH_PROMPT:
+            target = targets[shown[0]]
+            prompt = prompt.model_copy(update={"reference": target.criterion.reference})
+            criterion = target.criterion.model_copy(update={"reference": None})
+            targets[shown[0]] = replace(target, criterion=criterion)
         return Example(
-            prompt=self.prompt(topic),
+            prompt=prompt,
             completion=Completion(text=text),
             targets=tuple(
                 replace(target, criterion=target.criterion.model_copy(update={"key": f"s{n}"}))

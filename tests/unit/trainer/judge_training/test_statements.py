@@ -162,10 +162,19 @@ def test_statement_preferences_differ_in_one_statement() -> None:
 
 
 def test_targets_with_a_reference_or_passage_show_it() -> None:
-    shown = [target for _, target in questions(made()) if target.family == "reference"]
+    shown = [
+        (example.prompt.reference, target.criterion.reference, target.criterion.passages)
+        for example, target in questions(made())
+        if target.family == "reference"
+    ]
     share = len(shown) / sum(len(example.targets) for example in made())
     assert 0.2 < share < 0.3
-    assert all((target.criterion.reference is None) != (target.criterion.passages is None) for target in shown)
+    assert all(with_prompt or (reference is None) != (passages is None) for with_prompt, reference, passages in shown)
+    with_prompt = [example for example in made() if example.prompt.reference]
+    for example in with_prompt:
+        own = [target.criterion for target in example.targets if target.family == "reference"]
+        assert sum(one.passages is None for one in own) == 1 and not any(one.reference for one in own)
+    assert with_prompt
 
 
 def test_standard_library_docstrings_are_statements_about_functions() -> None:
