@@ -3,9 +3,9 @@
     python -m tests.bench.bench_distillation [--verdicts 2000] [--noise 0.1] [--steps 200] [--untrained]
 
 The teacher is a server that answers checks in words rightly, but for a share of flipped answers. A job stores its
-verdicts, and `rubricsvc judges train` learns from those of three quarters of the prompts. The figures are of new
-prompts. The student starts from the embedded judge, or from the bare model. Asked is an agreement with the teacher of
-at least 0.9 of the agreement of the teacher with itself when it is asked again.
+verdicts on kinds of checks that the embedded judge was not trained on; `rubricsvc judges train` learns from those of
+80 % of the prompts. The figures are of the others. The student starts from the embedded judge, or from the bare model.
+Asked is an agreement with the teacher of at least 0.9 of its agreement with itself when it is asked again.
 """
 
 from __future__ import annotations
@@ -18,11 +18,13 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from rubricsvc.core.passport import Passport
+from tests.bench.judge_tests import HELD_OUT
 from tests.scripted_server import ScriptedReply, labels, scripted_server
 from trainer.judge_training.data.answers import document_answers, everyday_answers
 from trainer.judge_training.data.checks import checks_in_words
@@ -49,7 +51,8 @@ template = "readout_short"
 batch_examples = 4
 
 [validation]
-every = 50
+every = 70
+max_examples = 100
 
 [split]
 test = 0.2
@@ -66,7 +69,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Distil a teacher with known noise.")
     parser.add_argument("--verdicts", type=int, default=2000, help="Number of the teacher's verdicts.")
     parser.add_argument("--noise", type=float, default=0.1, help="Share of flipped answers.")
-    parser.add_argument("--steps", type=int, default=200, help="Training steps of 4 completions.")
+    parser.add_argument("--steps", type=int, default=350, help="Training steps of 4 completions.")
     parser.add_argument("--untrained", action="store_true", help="Start from the bare embedded model.")
     options = parser.parse_args()
     examples = questions(options.verdicts)
@@ -88,17 +91,18 @@ def main() -> None:
 
 
 def questions(verdicts: int) -> list[Example]:
-    """Return examples with that many targets or a few more, each of another prompt."""
+    """Return examples with that many targets or a few more, of kinds that the embedded judge was not trained on."""
     answers = [*everyday_answers(), *document_answers(SEED, verdicts)]
-    found: dict[str, Example] = {}
+    found: list[Example] = []
     targets = 0
     for example in checks_in_words(answers, SEED, 10 * verdicts, negated=0.15):
-        if example.prompt.text not in found and example.completion.text.strip():
-            found[example.prompt.text] = example
-            targets += len(example.targets)
+        kept = tuple(target for target in example.targets if target.family in HELD_OUT)
+        if kept and example.completion.text.strip():
+            found.append(replace(example, targets=kept))
+            targets += len(kept)
         if targets >= verdicts:
             break
-    return list(found.values())
+    return found
 
 
 def record(number: int, example: Example) -> dict[str, Any]:
