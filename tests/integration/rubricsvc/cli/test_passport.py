@@ -23,7 +23,7 @@ def passport(tmp_path: Path) -> Path:
 
 def test_add_stores_the_passport_with_the_judge(cli: Cli, passport: Path) -> None:
     add_judge(cli, "quick", "--passport", passport)
-    whole = json.loads(passport.read_text())
+    whole = made_passport().model_dump(mode="json")
     shown = cli("judges", "show", "quick", "--json").json
     assert (shown["has_passport"], shown["passport"]) == (True, whole)
     assert cli("judges", "passport", "quick", "--json").json == whole
