@@ -18,10 +18,12 @@ import json
 import logging
 import re
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
+from filelock import FileLock, Timeout
 from pydantic import BaseModel
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
@@ -120,6 +122,32 @@ def check_folder(out: Path, *, resume: bool) -> None:
         raise ConflictError(f"{out} holds a training run already", hint=hint)
 
 
+@contextmanager
+def locked(out: Path) -> Iterator[None]:
+    """Keep other processes from training in ``out``, which is made.
+
+    Raises:
+        ConflictError: Another process trains there.
+        InvalidError: It is no folder.
+        UnavailableError: It cannot be made or written.
+    """
+    lock = FileLock(out / ".lock", timeout=0)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        lock.acquire()
+    except Timeout as error:
+        message = f"another process is training in {out}"
+        raise ConflictError(message, hint="wait for it, or choose another `out`") from error
+    except (FileExistsError, NotADirectoryError) as error:
+        raise InvalidError(f"{out} is not a folder", hint="choose another `out`", path="out") from error
+    except OSError as error:
+        raise UnavailableError(f"cannot write to {out}: {error.strerror}", hint="choose another `out`") from error
+    try:
+        yield
+    finally:
+        lock.release()
+
+
 def is_finished(out: Path, step: int) -> bool:
     """Return whether the newest checkpoint is intact, and of this step or a later one."""
     saved = steps(out)
@@ -148,7 +176,7 @@ def save(config: CheckpointConfig, step: int, model: Savable, optimizer: MasterA
     final = folder(config.out, step)
     part = final.with_name(f".{final.name}.part")
     for unfinished in final.parent.glob(".step-*.part"):  # of a process that was killed
-        shutil.rmtree(unfinished)
+        shutil.rmtree(unfinished, ignore_errors=True)
     try:
         part.mkdir(parents=True)
         model.save(part / "model")

@@ -18,6 +18,7 @@ from rubricsvc.cli.models import fetch_embedded
 from rubricsvc.cli.output import INTERRUPTED, Json, cell, counted, echo, print_table, progress_bar, show, show_list
 from rubricsvc.cli.passport import figure_texts
 from rubricsvc.cli.runs import stop_on_interrupt
+from rubricsvc.errors import ConflictError
 from rubricsvc.formats import load
 from rubricsvc.formats.passports import dump_passport
 from rubricsvc.services.training_data import TrainingData
@@ -56,17 +57,24 @@ def train(
 
     telemetry.configure("WARNING", human=True)
     loaded = load_config(config)
-    if not dry_run:
-        checkpoint.check_folder(loaded.out, resume=resume)
+    if dry_run:
+        show_list(_plan(loaded, prepared := _prepare(loaded)), as_json)
+        _print_split(prepared)
+        return
+    checkpoint.check_folder(loaded.out, resume=resume)
+    if add:
+        _check_name(loaded)
+    with checkpoint.locked(loaded.out):
+        _train_and_add(config, loaded, resume=resume, audit=audit, add=add, as_json=as_json)
+
+
+def _train_and_add(
+    config: Path, loaded: JudgeTrainConfig, *, resume: bool, audit: bool, add: bool, as_json: bool
+) -> None:
     prepared = _prepare(loaded)
     plan = _plan(loaded, prepared)
-    if dry_run:
-        show_list(plan, as_json)
-    else:
-        print_table(list(plan[0]), [row.values() for row in plan], print_line=echo)
+    print_table(list(plan[0]), [row.values() for row in plan], print_line=echo)
     _print_split(prepared)
-    if dry_run:
-        return
     if loaded.judge.model == EMBEDDED:
         fetch_embedded()
     with _continue_hint(config, loaded.out):
@@ -80,6 +88,21 @@ def train(
             judges.set_passport(session, row.id, passport)
     summary = {"name": judge.name, "folder": str(loaded.out / "judge"), "steps": trained.best_step, "added": add}
     show(summary | {"validation_loss": trained.best_loss, **figure_texts(passport)}, as_json)
+
+
+def _check_name(config: JudgeTrainConfig) -> None:
+    """Check before the training that its judge can be added under its name.
+
+    Raises:
+        ConflictError: A judge with other weights has the name.
+    """
+    name, folder = config.judge.name, (config.out / "judge").resolve()
+    with database() as db, db.read() as session:
+        row = judges.find(session, name)
+        stored = row.value if row else None
+    if stored and Path(stored.adapter or stored.model).resolve() != folder:
+        hint = "give judge.name another value, or train with --no-add"
+        raise ConflictError(f"judge {name!r} exists and is another one", hint=hint, path="judge.name")
 
 
 @contextmanager

@@ -132,6 +132,6 @@ def describe_embedded(added: Iterable[Judge]) -> None:
     for leaf in leaves:
         if leaf.adapter == EMBEDDED:
             echo(
-                "embedded: SmolLM2-135M with the shipped adapter; what it can judge and what it cannot: "
-                f"`rubricsvc judges passport {leaf.name}`"
+                "embedded: SmolLM2-135M with the shipped adapter; what it can judge and what it cannot, once added "
+                f"(`rubricsvc judges add {leaf.name} --embedded`): `rubricsvc judges passport {leaf.name}`"
             )

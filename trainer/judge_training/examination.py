@@ -140,7 +140,7 @@ def _tables(pairs: Sequence[Question], scores: dict[str, list[float]]) -> list[T
 
 def _calibration(labels: Sequence[JudgedLabel]) -> Calibration | None:
     """Return the curves of a readout; None where there are too few labels, or no curve is better than none."""
-    if len({label.prompt_id for label in labels}) < MIN_PROMPTS:
+    if len({label.prompt_id for label in labels if label.verdicts}) < MIN_PROMPTS:
         return None
     curves = {one.family: one.curve for one in calibrate(labels) if one.curve and one.curve.method != "none"}
     return Calibration(families=curves) if curves else None

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from rubricsvc.core.judge import Judge
-from rubricsvc.errors import UnavailableError
+from rubricsvc.errors import InvalidError, UnavailableError
 from trainer.files import sync
 from trainer.judge_training.config import JudgeTrainConfig
 from trainer.judge_training.encoding import Encoder
@@ -38,10 +38,15 @@ def open_base(config: JudgeTrainConfig) -> tuple[JudgeModel, Encoder, Any]:
 
     Raises:
         UnavailableError: It cannot be fetched or read.
+        InvalidError: There is no such device, or the model has no modules of these names.
     """
     judge = config.judge
     base, tokenizer = open_pretrained(judge.model, getattr(torch, config.dtype), revision=judge.revision)
-    base = base.to(config.device or default_device())
+    try:
+        base = base.to(config.device or default_device())
+    except (RuntimeError, AssertionError) as error:  # no such device, or torch was built without it
+        message = f"device {config.device!r}: {str(error).splitlines()[0]}"
+        raise InvalidError(message, hint='leave it out, or use "cpu"', path="device") from error
     model = JudgeModel(base, config.lora if config.method == "lora" else None, seed=config.seed)
     return model, Encoder(judge, Conversation(tokenizer), base.config.max_position_embeddings), tokenizer
 

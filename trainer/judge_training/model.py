@@ -166,6 +166,8 @@ def _with_adapter(model: Any, lora: LoraConfig, seed: int) -> Any:
         bias="none",
         task_type="CAUSAL_LM",
     )
+    if missing := set(lora.modules) - {name.rpartition(".")[2] for name, _ in model.named_modules()}:
+        raise InvalidError(f"the model has no module {min(missing)!r}", path="lora.modules")
     if lora.first_layer >= model.config.num_hidden_layers:
         raise InvalidError(f"lora.first_layer is {lora.first_layer}; the model has {model.config.num_hidden_layers}")
     # The adapter's type is that of the model; the optimiser keeps float32 masters.

@@ -61,7 +61,7 @@ def passport_of(config: JudgeTrainConfig, prepared: Prepared, trained: Trained, 
 
 
 def _training(config: JudgeTrainConfig, trained: Trained) -> Training:
-    kept = trained.history.steps[: trained.best_step]
+    kept = [step for step in trained.history.steps if step["step"] <= trained.best_step]
     return Training(
         method=config.method,
         rank=config.lora.rank if config.method == "lora" else None,

@@ -207,5 +207,6 @@ _MUTABLE = {"data", "out", "checkpoint_every", "keep_checkpoints"}
 def _identity(config: JudgeTrainConfig, data: EncodedData) -> dict[str, Any]:
     """Return what a resumed training must share with the one before."""
     fixed = config.model_dump(mode="json", exclude_none=True, exclude=_MUTABLE)
+    fixed["judge"].pop("name")  # another name is the way out where this one is taken
     weights = {entry.name: entry.weight for entry in config.data}
     return fixed | {"weights": weights, "data_digest": data.digest}

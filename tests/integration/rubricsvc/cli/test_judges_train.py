@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from tests.cli import Cli
+from tests.cli import Cli, add_judge
 from tests.tiny_model import tiny_model
+from trainer import checkpoint
 
 CONFIG = """
 out = "OUT"
@@ -103,6 +104,36 @@ def test_judges_train_adds_a_judge_with_its_passport(cli: Cli, config: Path, tmp
     complete = cli("judges", "train", config, "--no-audit", "--resume", "--json")
     assert (complete.code, complete.json) == (0, ran.json), complete.err
     assert cli("judges", "passport", "mine", "--json").json["weights_sha256"] == passport["weights_sha256"]
+
+
+def test_judges_train_refuses_a_name_that_is_taken(cli: Cli, config: Path, tmp_path: Path) -> None:
+    add_judge(cli, "mine")
+    ran = cli("judges", "train", config)
+    assert ran.code == 2 and "'mine'" in ran.err and "--no-add" in ran.err
+    assert not (tmp_path / "out").exists()
+
+
+def test_judges_train_refuses_a_folder_in_which_another_process_trains(cli: Cli, config: Path, tmp_path: Path) -> None:
+    with checkpoint.locked(tmp_path / "out"):
+        ran = cli("judges", "train", config)
+    assert ran.code == 2 and str(tmp_path / "out") in ran.err
+    (tmp_path / "file").write_text("")
+    ran = cli("judges", "train", change(config, ('"out"', '"file"')))
+    assert ran.code == 2 and "not a folder" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "path"),
+    [
+        ("steps = ", 'device = "banana"\nsteps = ', "device"),
+        ("{rank = 2}", '{rank = 2, modules = ["nosuch"]}', "nosuch"),
+    ],
+)
+def test_judges_train_refuses_what_the_model_or_the_machine_does_not_have(
+    cli: Cli, config: Path, old: str, new: str, path: str
+) -> None:
+    ran = cli("judges", "train", change(config, (old, new)), "--no-audit")
+    assert ran.code == 2 and path in ran.err, ran.err
 
 
 def test_judges_train_interrupted_and_damaged_ends_with_the_same_weights(
@@ -206,7 +237,7 @@ def small_files() -> Iterator[None]:
 
 def test_judges_train_on_a_full_disk_can_be_resumed(cli: Cli, config: Path, request: pytest.FixtureRequest) -> None:
     request.getfixturevalue("small_files")
-    ran = cli("judges", "train", config)
+    ran = cli("judges", "train", config, "--no-add")
     assert ran.code == 3 and "step-000002" in ran.err and "--resume" in ran.err
 
 
