@@ -68,6 +68,7 @@ def start(
     _print_plan(run, judge, tasks, resume)
     echo(audit.message)
 
+    from trainer import checkpoint
     from trainer.loop import train
     from trainer.policy import Policy
     from trainer.rewards import JudgeRewards
@@ -80,7 +81,7 @@ def start(
         if isinstance(judge, Judge)
         else ServiceRewards(judge.name, judge.service, run=run.out.name, timeout=judge.timeout_s)
     )
-    with source as rewards, progress_bar("training") as bar, stop_on_interrupt() as stop:
+    with checkpoint.locked(run.out), source as rewards, progress_bar("training") as bar, stop_on_interrupt() as stop:
 
         def on_step(step: Metrics) -> None:
             reward = f"reward {cell(step['reward'])} ± {cell(step['reward_std'])}"

@@ -182,7 +182,9 @@ def train_policy(folder: DemoFolder, questions: Sequence[Question]) -> list[Metr
     )
     tasks = [Task(question.prompt, question.rubric) for question in questions if not question.held_out]
     resume = bool(checkpoint.steps(folder.training))
-    with _stage(4) as bar, JudgeRewards(JUDGE) as rewards:
+    passport = adapter_passport(JUDGE)
+    repeatability = passport.repeatability if passport else None
+    with _stage(4) as bar, JudgeRewards(JUDGE, repeatability=repeatability) as rewards:
 
         def on_step(step: Metrics) -> None:
             bar.update(step["step"], size.steps, f"reward {step['reward']:.2f}, deviation {step['reward_std']:.2f}")

@@ -15,6 +15,8 @@ from rubricsvc.core.verdict import Reason
 from tests.cli import Cli, add_judge
 from tests.instant_engine import InstantEngine
 from tests.tiny_model import tiny_model
+from trainer import checkpoint
+from trainer.config import load_config
 from workers import engines
 from workers.engines.base import Failure
 
@@ -69,6 +71,13 @@ def test_runs_start_show_list_and_resume(cli: Cli, config: Path, tmp_path: Path)
     config.write_text(CONFIG.replace("steps = 3", "steps = 4"))
     resumed = cli("runs", "start", config, "--resume", "--json")
     assert (resumed.code, resumed.json["steps"]) == (0, 4)
+
+
+def test_runs_start_refuses_a_folder_in_which_another_process_trains(cli: Cli, config: Path) -> None:
+    with checkpoint.locked(load_config(config).out):
+        ran = cli("runs", "start", config)
+    assert ran.code == 2 and "another process" in ran.err
+    assert cli("runs", "start", config).code == 0
 
 
 def test_runs_start_looks_up_stored_judge(cli: Cli, config: Path) -> None:
