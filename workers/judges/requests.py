@@ -10,7 +10,7 @@ from rubricsvc.core.verdict import RAW_CHARS, Reason, Verdict
 from rubricsvc.errors import cut
 from workers.engines.base import Question, Reply
 from workers.judges.template import JudgeTemplate, SharedPrompt
-from workers.judges.untrusted import CleanText, clean, fence
+from workers.judges.untrusted import CleanText, clean
 
 PAIR = Ordinal(
     levels=(
@@ -97,7 +97,7 @@ def _render_grounds(asked: AskedCriterion, template: JudgeTemplate) -> CleanText
     passages = "\n\n".join(f"[{n}] {text}" for n, text in enumerate(asked.criterion.passages or (), start=1))
     grounds = {"reference": clean(asked.criterion.reference or ""), "passages": clean(passages)}
     rendered = [
-        template.fill(name, {"id": asked.id, name: fence(name, text.text)}) + "\n\n"
+        template.fill(name, {"id": asked.id, name: template.fenced(name, text.text)}) + "\n\n"
         for name, text in grounds.items()
         if text.text
     ]

@@ -3,6 +3,8 @@
 A file has a note to its reader, then sections, each under a line ``=== name ===``::
 
     system                     the judge's role
+    fence                      the mark around a text, such as three quotation marks: `workers.judges.untrusted.fence_in`;
+                               without this section, marks with a number that is derived from the text
     shared                     the task, then the completion; the same bytes for every criterion
     empty                      the note under an empty completion
     binary, ordinal, numeric   one criterion of that scale
@@ -33,7 +35,7 @@ from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.errors import InvalidError, cut
 from workers.judges.copying import TemplateWords
-from workers.judges.untrusted import CleanText, QuoteIndex, clean, fence
+from workers.judges.untrusted import CleanText, QuoteIndex, clean, fence, fence_in
 
 _DOCUMENTS = "_documents"
 _FOLDER = Path(__file__).parent / "prompts"
@@ -94,11 +96,12 @@ class JudgeTemplate:
     empty: str
     paragraphs: tuple[TextTemplate, ...]
     texts: dict[str, TextTemplate]
+    mark: str = ""
 
     def shared(self, prompt: Prompt, completion: Completion) -> SharedPrompt:
         """Return the shared prompt about a completion."""
         text = clean(completion.text)
-        fenced = self.mark_empty(fence("completion", text.text), text.text)
+        fenced = self.mark_empty(self.fenced("completion", text.text), text.text)
         return self.render(prompt, CleanText(fenced, text.note), text.text, completion.text)
 
     def render(self, prompt: Prompt, answer: CleanText, completion: str, original: str) -> SharedPrompt:
@@ -109,7 +112,7 @@ class JudgeTemplate:
         if prompt.documents:
             documents = (f"[{document.id}] {document.title}\n{document.text}" for document in prompt.documents)
             cleaned["documents"] = clean("\n\n".join(documents))
-        values = {n: text.text if text is answer else fence(n, text.text) for n, text in cleaned.items()}
+        values = {n: text.text if text is answer else self.fenced(n, text.text) for n, text in cleaned.items()}
         paragraphs = [paragraph for paragraph in self.paragraphs if all(name in values for name in paragraph.names)]
         used = {name for paragraph in paragraphs for name in paragraph.names}
         notes = [f"{name}: {text.note}" for name, text in cleaned.items() if text.note and name in used]
@@ -126,6 +129,10 @@ class JudgeTemplate:
         """The words of the instructions, which are no answer."""
         sections = [self.texts[name].text for name in ("criterion", "criteria") if name in self.texts]
         return TemplateWords("\n".join([self.system, *sections]))
+
+    def fenced(self, name: str, text: str) -> str:
+        """Return untrusted text between marks that do not occur in it."""
+        return fence_in(self.mark, text) if self.mark else fence(name, text)
 
     def mark_empty(self, fenced: str, text: str) -> str:
         """Return the fenced text, with a note under it where ``text`` is blank."""
@@ -200,4 +207,5 @@ def parse(name: str, content: bytes) -> JudgeTemplate:
         empty=bodies["empty"],
         paragraphs=tuple(text for text in paragraphs if name.endswith(_DOCUMENTS) or "documents" not in text.names),
         texts=texts,
+        mark=bodies.get("fence", ""),
     )

@@ -15,7 +15,7 @@ from rubricsvc.core.trajectory import Step
 from workers.judges import readout, written
 from workers.judges.requests import join_notes
 from workers.judges.template import JudgeTemplate, SharedPrompt
-from workers.judges.untrusted import CleanText, clean, fence
+from workers.judges.untrusted import CleanText, clean
 
 VERSION = f"1, {readout.VERSION}, {written.VERSION}"
 """Part of the questions' fingerprint. Raise it when the same trajectory would be shown in another way, or the same
@@ -48,7 +48,7 @@ class TrajectoryPrompt:
         for message in chain.from_iterable(steps):
             named = f"[{message.name}]\n{message.text}" if message.role == "tool" and message.name else message.text
             text = clean(named)
-            mark = fence(_FENCE_NAMES.get(message.role, message.role), text.text)
+            mark = self._template.fenced(_FENCE_NAMES.get(message.role, message.role), text.text)
             fenced.append(self._template.mark_empty(mark, text.text))
             self._texts.append(text.text)
             notes.append(text.note)

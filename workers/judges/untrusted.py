@@ -105,6 +105,16 @@ def fence(name: str, text: str) -> str:
     return f"<{name}-{number}>\n{text}\n</{name}-{number}>"
 
 
+def fence_in(mark: str, text: str) -> str:
+    """Return ``text`` between two marks, each longer than any run of the mark's character in it, as in CommonMark.
+
+    A mark of one character repeated: two or three tokens instead of twenty, and the same ones around most texts.
+    """
+    longest = max(map(len, re.findall(f"{re.escape(mark[0])}+", text)), default=0)
+    mark = mark[0] * max(len(mark), longest + 1)
+    return f"{mark}\n{text}\n{mark}"
+
+
 def fence_all(name: str, texts: Sequence[str]) -> list[str]:
     """Return the texts, each fenced as by `fence`, so that none contains a mark of any other.
 

@@ -38,6 +38,12 @@ def test_parse_takes_the_digest_of_the_file() -> None:
     assert parse("readout", content + b"\n").digest != load(judge()).digest
 
 
+def test_fenced_uses_the_mark_of_the_template() -> None:
+    short = load(judge(template="readout_short"))
+    assert short.fenced("prompt", 'has """ in it') == '""""\nhas """ in it\n""""'
+    assert load(judge()).fenced("prompt", "text").startswith("<prompt-")
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_shared_shows_the_task_before_the_completion(name: str) -> None:
     prompt = Prompt.of("THE TASK", reference="THE REFERENCE")
@@ -93,7 +99,7 @@ def test_shared_notes_what_was_cleaned_and_where() -> None:
 @pytest.mark.parametrize("name", [path.stem for path in FOLDER.glob("*.txt")])
 def test_templates_have_known_sections_and_end_with_the_completion(name: str) -> None:
     texts = template.read(name).texts
-    sections = "system shared empty binary ordinal numeric criterion criteria reference passages repair entry"
+    sections = "system fence shared empty binary ordinal numeric criterion criteria reference passages repair entry"
     assert {"system", "shared", "empty"} <= texts.keys() <= set(sections.split())
     assert (texts["shared"].names[0], texts["shared"].names[-1]) == ("prompt", "completion")
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from rubricsvc.core.verdict import Evidence
 from workers.judges import untrusted
-from workers.judges.untrusted import CleanText, QuoteIndex, clean, fence
+from workers.judges.untrusted import CleanText, QuoteIndex, clean, fence, fence_in
 
 VISIBLE_FORMAT = {*range(0x600, 0x606), 0x6DD, 0x70F, 0x890, 0x891, 0x8E2, 0x110BD, 0x110CD}
 JOINERS = {0x200C, 0x200D}
@@ -166,6 +166,15 @@ def test_fence_never_occurs_inside(text: str) -> None:
     assert first not in inside
     assert last not in inside
     assert first[1:] == last[2:]
+
+
+@given(st.text(alphabet='a"\n ', max_size=40))
+def test_fence_in_never_occurs_inside(text: str) -> None:
+    first, _, rest = fence_in('"""', text).partition("\n")
+    inside, _, last = rest.rpartition("\n")
+    assert inside == text
+    assert first == last and len(first) >= 3 and set(first) == {'"'}
+    assert first not in text
 
 
 def test_fence_avoids_a_guessed_number() -> None:
