@@ -109,7 +109,15 @@ class ConstructedData(_Ingredient):
     """
 
     kind: Literal[
-        "statements", "statement_preferences", "checks", "swapped", "damaged", "everyday", "hard_negatives", "scales"
+        "statements",
+        "statement_preferences",
+        "checks",
+        "swapped",
+        "damaged",
+        "everyday",
+        "arithmetic",
+        "hard_negatives",
+        "scales",
     ]
     count: int = Field(ge=1)
     negated: float = Field(default=0.15, ge=0.0, le=1.0)

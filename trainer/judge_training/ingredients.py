@@ -12,6 +12,7 @@ from rubricsvc.services.training_data import TrainingData
 from trainer.environments.documents import python_reference
 from trainer.judge_training.config import ConstructedData, FileData, JudgeTrainConfig, LabelData, VerdictData
 from trainer.judge_training.data.answers import document_answers
+from trainer.judge_training.data.arithmetic import arithmetic
 from trainer.judge_training.data.checks import checks_in_words
 from trainer.judge_training.data.damaged import damaged
 from trainer.judge_training.data.documents_text import standard_library_docstrings
@@ -193,6 +194,7 @@ class _Maker:
             "swapped": on_topic,
             "damaged": lambda seed, count: damaged(self._answers, seed, count, negated=negated),
             "everyday": everyday_criteria,
+            "arithmetic": lambda seed, count: arithmetic(seed, count, negated=negated),
             "hard_negatives": worthless,
             "scales": levels,
         }

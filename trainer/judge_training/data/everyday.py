@@ -26,14 +26,26 @@ _VARIANTS = ("both", "both", "both", "first", "second", "contrary", "contrary_al
 
 
 _SENTENCE = (
-    'Says: "{}"', 'Makes this statement: "{}"', 'Says this in these or in other words: "{}"', 'Agrees with this: "{}"',
+    'Says: "{}"',
+    'Makes this statement: "{}"',
+    'Says this in these or in other words: "{}"',
+    'Agrees with this: "{}"',
     'Gives this advice or information: "{}"',
-)  # fmt: skip
+)
 """Criteria on a sentence or its contrary, of which one is in the completion."""
 
 
 _WITH_REFERENCE = 0.3
 """How often the whole answer is shown as the reference of the prompt."""
+
+_AGREES = (
+    "Agrees with the reference answer",
+    "Is right, by the reference answer",
+    "Contradicts nothing in the reference answer",
+    "Gives the same information as the reference",
+    "Is consistent with the reference answer",
+)
+"""Criteria on a completion with both sentences of the reference, or with the contrary of one."""
 
 
 class Entry(NamedTuple):
@@ -110,8 +122,12 @@ def everyday_criteria(seed: int, count: int) -> Iterator[Example]:
             asked = rng.choice((parts[entry.contradicted], entry.contrary))
             criterion = Criterion(key="c3", text=rng.choice(_SENTENCE).format(asked))
             targets.append(Target(criterion, float(asked in present), family="everyday_sentence", variant=variant))
+        reference = entry.answer if rng.random() < _WITH_REFERENCE else None
+        if reference and variant in ("both", "contrary", "contrary_alone"):
+            criterion = Criterion(key="c4", text=rng.choice(_AGREES))
+            targets.append(Target(criterion, float(variant == "both"), family="agrees", variant=variant))
         rng.shuffle(targets)
         text = "\n".join(f"- {part}" for part in kept) if rng.random() < 0.1 else " ".join(kept)
-        # a reference does not decide these criteria, which are on what the completion says
-        prompt = Prompt.of(entry.question, reference=entry.answer if rng.random() < _WITH_REFERENCE else None)
+        # a reference does not decide the other criteria, which are on what the completion says
+        prompt = Prompt.of(entry.question, reference=reference)
         yield Example(prompt, Completion(text=text), tuple(targets), SOURCE, origin="constructed")

@@ -34,7 +34,7 @@ def test_everyday_criteria_are_met_by_the_sentence_that_belongs_to_them() -> Non
 
 
 def test_everyday_sentences_asked_about_in_full_are_met_where_they_occur() -> None:
-    asked = [(e, t) for e, t in questions(everyday_criteria(0, 1000)) if t.family]
+    asked = [(e, t) for e, t in questions(everyday_criteria(0, 1000)) if t.family == "everyday_sentence"]
     for example, target in asked:
         sentence = target.criterion.text.partition('"')[2].removesuffix('"')
         assert target.value == float(sentence in example.completion.text)
@@ -54,3 +54,12 @@ def test_everyday_contraries_share_words_with_the_criterion_that_they_do_not_mee
 
 def test_everyday_criteria_are_deterministic() -> None:
     assert list(everyday_criteria(2, 30)) == list(everyday_criteria(2, 30))
+
+
+def test_everyday_agrees_with_the_reference_unless_a_sentence_is_the_contrary() -> None:
+    asked = [(e, t) for e, t in questions(everyday_criteria(0, 1000)) if t.family == "agrees"]
+    contraries = {entry.question: entry.contrary for entry in entries()}
+    assert {target.value for _, target in asked} == {0.0, 1.0}
+    for example, target in asked:
+        assert example.prompt.reference
+        assert target.value == float(contraries[example.prompt.text] not in example.completion.text)

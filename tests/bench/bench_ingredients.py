@@ -1,0 +1,145 @@
+"""What each part of a judge's data adds: a short training with everything, and one without each part.
+
+    python -m tests.bench.bench_ingredients --out FOLDER [--config TOML] [--steps 300] [--share 0.25] [--questions 60]
+
+Every training has the same seed, the same number of steps and the same held-out completions, which are asked about as
+workers do. ``--share`` of the constructed data is made. The probabilities are stored in FOLDER/<left out>.json, and
+the next run with this folder measures only what is missing. Prints a table of AUROC by data set, and writes
+FOLDER/ingredients.json: what a passport has of it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from rubricsvc.cli.models import fetch_if_embedded
+from rubricsvc.core.passport import Ingredient, Row
+from trainer.judge_training import metrics
+from trainer.judge_training.asking import probabilities
+from trainer.judge_training.baselines import Question
+from trainer.judge_training.config import ConstructedData, JudgeTrainConfig, load_config
+from trainer.judge_training.examples import Example, questions, sample
+from trainer.judge_training.export import export, open_base
+from trainer.judge_training.ingredients import load_ingredients
+from trainer.judge_training.preparation import Prepared, encode, prepare
+from trainer.judge_training.training import train
+
+RECIPE = Path("trainer/judge_training/recipes/embedded.toml")
+EVERYTHING = "nothing"
+"""Left out of the training that has all data."""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Train without each part of the data, and print what it adds."""
+    parser = argparse.ArgumentParser(description="Measure what each part of a judge's data adds.")
+    parser.add_argument("--out", type=Path, required=True, help="Folder of the results.")
+    parser.add_argument("--config", type=Path, default=RECIPE, help="Configuration of the training.")
+    parser.add_argument("--steps", type=int, default=300, help="Steps of each training.")
+    parser.add_argument("--share", type=float, default=0.25, help="Share of the constructed data that is made.")
+    parser.add_argument("--questions", type=int, default=60, help="Held-out completions of each data set.")
+    options = parser.parse_args(arguments)
+    config = shortened(load_config(options.config), options.steps, options.share)
+    fetch_if_embedded(config.judge)
+    prepared = prepare(config, load_ingredients(config, no_store))
+    test = held_out(prepared, options.questions)
+    scores = {}
+    for name in (EVERYTHING, *parts(config, prepared)):
+        file = options.out / f"{name}.json"
+        if not file.is_file():
+            print(f"training without {name}", file=sys.stderr, flush=True)
+            values = measure(without(config, name, options.out / "trainings"), prepared, test)
+            file.write_text(json.dumps(values))
+        scores[name] = [0.5 if value is None else value for value in json.loads(file.read_text())]
+    pairs = list(questions(test))
+    for line in lines(pairs, scores):
+        print(line)
+    found = [one.model_dump(mode="json") for one in ingredients(pairs, scores, options.steps)]
+    (options.out / "ingredients.json").write_text(json.dumps(found, indent=1))
+
+
+def shortened(config: JudgeTrainConfig, steps: int, share: float) -> JudgeTrainConfig:
+    """Return the training with fewer steps, a share of its constructed data, and one validation at its end."""
+    data = [
+        one.model_copy(update={"count": max(1, round(one.count * share))}) if isinstance(one, ConstructedData) else one
+        for one in config.data
+    ]
+    validation = config.validation.model_copy(update={"every": steps})
+    fields = {"steps": steps, "checkpoint_every": steps, "data": tuple(data), "validation": validation}
+    return config.model_copy(update=fields)
+
+
+def without(config: JudgeTrainConfig, name: str, folder: Path) -> JudgeTrainConfig:
+    """Return the training with the weight 0 for one part of its data; the other shares grow."""
+    data = [one.model_copy(update={"weight": 0.0}) if one.name == name else one for one in config.data]
+    return config.model_copy(update={"data": tuple(data), "out": folder / name})
+
+
+def parts(config: JudgeTrainConfig, prepared: Prepared) -> list[str]:
+    """Return the names of the data that is there and has a weight."""
+    return [one.name for one in config.data if one.weight and not prepared.ingredients[one.name].absent]
+
+
+def held_out(prepared: Prepared, size: int) -> list[Example]:
+    """Return ``size`` completions of each data set that are not trained on."""
+    test = prepared.split.test
+    names = dict.fromkeys(one.source for one in test)
+    return [one for name in names for one in sample([each for each in test if each.source == name], size)]
+
+
+def measure(config: JudgeTrainConfig, prepared: Prepared, test: Sequence[Example]) -> list[float | None]:
+    """Train, and return the judge's probability of each question."""
+    shutil.rmtree(config.out, ignore_errors=True)  # of an interrupted run
+    model, encoder, tokenizer = open_base(config)
+    train(model, encode(prepared, encoder, config), config)
+    judge = export(model, tokenizer, config)
+    return [value for each in probabilities(judge, test) for value in each]
+
+
+def lines(pairs: Sequence[Question], scores: Mapping[str, Sequence[float]]) -> Iterator[str]:
+    """Yield a Markdown table: AUROC by data set of the training with everything, and the difference without a part."""
+    auroc = {(row.part, row.scorer): _auroc(row) for row in metrics.rows(pairs, scores, by="source")}
+    sets = list(dict.fromkeys(part for part, _ in auroc))
+    yield "| left out | " + " | ".join(sets) + " | mean |"
+    yield "|---|" + "--:|" * (len(sets) + 1)
+    for name in scores:
+        values = [auroc[one, name] - (auroc[one, EVERYTHING] if name != EVERYTHING else 0.0) for one in sets]
+        sign = "" if name == EVERYTHING else "+"
+        yield f"| {name} | " + " | ".join(f"{one:{sign}.3f}" for one in [*values, sum(values) / len(values)]) + " |"
+
+
+def ingredients(pairs: Sequence[Question], scores: Mapping[str, Sequence[float]], steps: int) -> list[Ingredient]:
+    """Return what each part adds to its own held-out questions and to all of them."""
+    rows = [*metrics.rows(pairs, scores), *metrics.rows(pairs, scores, by="source")]
+    found = {(row.part, row.scorer): row.figures["auroc"] for row in rows}
+    return [
+        Ingredient(
+            left_out=name,
+            table=f"{part or 'all held-out questions'}, {steps} steps",
+            complete=found[part, EVERYTHING],
+            without=found[part, name],
+        )
+        for name in scores
+        if name != EVERYTHING
+        for part in (name, "")
+        if (part, name) in found
+    ]
+
+
+def _auroc(row: Row) -> float:
+    value = row.figures["auroc"].value
+    return 0.5 if value is None else value
+
+
+def no_store() -> NoReturn:
+    """Refuse labels and verdicts of a database, which every machine has others of."""
+    raise SystemExit("a recipe with labels or verdicts of the database cannot be measured")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,65 @@
+"""``make bench-ingredients`` with a tiny model: the trainings, their figures, and a second run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from rubricsvc.core.passport import Ingredient
+from tests.bench.bench_ingredients import main
+from tests.tiny_model import tiny_model
+
+RECIPE = """
+steps = 100
+
+[judge]
+name = "tiny"
+engine = "transformers_local"
+model = "{model}"
+template = "readout_short"
+min_answer_mass = 0.0
+
+[split]
+test = 0.3
+validation = 0.2
+
+[[data]]
+kind = "everyday"
+name = "everyday"
+count = 400
+
+[[data]]
+kind = "swapped"
+name = "swapped"
+count = 400
+
+[[data]]
+kind = "file"
+name = "absent"
+path = "absent.jsonl"
+optional = true
+"""
+
+
+def test_main_measures_each_part_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    recipe, out = tmp_path / "recipe.toml", tmp_path / "out"
+    recipe.write_text(RECIPE.format(model=tiny_model(tmp_path / "model", context=2048)))
+    arguments = ["--config", str(recipe), "--out", str(out), "--steps", "2", "--share", "0.5", "--questions", "15"]
+    main(arguments)
+    table = [line for line in capsys.readouterr().out.splitlines() if line.startswith("|")]
+    assert [line.split(" | ")[0] for line in table if "--" not in line] == [
+        "| left out",
+        "| nothing",
+        "| everyday",
+        "| swapped",
+    ]
+    found = [Ingredient.model_validate(one) for one in json.loads((out / "ingredients.json").read_text())]
+    assert [one.left_out for one in found] == ["everyday", "everyday", "swapped", "swapped"]
+    assert found[1].table == "all held-out questions, 2 steps" and found[1].complete == found[3].complete
+
+    before = {file.name: file.stat().st_mtime_ns for file in out.glob("*.json")}
+    main(arguments)
+    after = {file.name: file.stat().st_mtime_ns for file in out.glob("*.json")}
+    assert {name for name in before if before[name] != after[name]} == {"ingredients.json"}
