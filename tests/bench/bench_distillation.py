@@ -1,11 +1,12 @@
 """Distillation through the product: a teacher with known noise scores, and a student learns its stored verdicts.
 
-    python -m tests.bench.bench_distillation [--verdicts 2000] [--noise 0.1] [--steps 200] [--untrained]
+    python -m tests.bench.bench_distillation [--verdicts 2000] [--kinds 5] [--noise 0.1] [--steps 350] [--untrained]
 
 The teacher is a server that answers checks in words rightly, but for a share of flipped answers. A job stores its
-verdicts on kinds of checks that the embedded judge was not trained on; `rubricsvc judges train` learns from those of
-80 % of the prompts. The figures are of the others. The student starts from the embedded judge, or from the bare model.
-Asked is an agreement with the teacher of at least 0.9 of its agreement with itself when it is asked again.
+verdicts on a few kinds of checks that the embedded judge was not trained on, like the style rules of one rubric, and
+`rubricsvc judges train` learns from those of 80 % of the prompts. The figures are of the others. The student starts
+from the embedded judge, or from the bare model. Asked is an agreement with the teacher of at least 0.9 of its agreement
+with itself when it is asked again.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import random
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -68,11 +69,12 @@ def main() -> None:
     """Distil a teacher, and print the agreement."""
     parser = argparse.ArgumentParser(description="Distil a teacher with known noise.")
     parser.add_argument("--verdicts", type=int, default=2000, help="Number of the teacher's verdicts.")
+    parser.add_argument("--kinds", type=int, default=5, help="Number of kinds of checks.")
     parser.add_argument("--noise", type=float, default=0.1, help="Share of flipped answers.")
     parser.add_argument("--steps", type=int, default=350, help="Training steps of 4 completions.")
     parser.add_argument("--untrained", action="store_true", help="Start from the bare embedded model.")
     options = parser.parse_args()
-    examples = questions(options.verdicts)
+    examples = questions(options.verdicts, HELD_OUT[: options.kinds])
     with TemporaryDirectory() as name, scripted_server(teacher(examples, options.noise), remember=False) as server:
         folder = Path(name)
         (folder / "completions.jsonl").write_text(
@@ -90,13 +92,13 @@ def main() -> None:
     report(passport, options.noise)
 
 
-def questions(verdicts: int) -> list[Example]:
-    """Return examples with that many targets or a few more, of kinds that the embedded judge was not trained on."""
+def questions(verdicts: int, kinds: Collection[str] = HELD_OUT) -> list[Example]:
+    """Return examples with that many targets or a few more, of these kinds."""
     answers = [*everyday_answers(), *document_answers(SEED, verdicts)]
     found: list[Example] = []
     targets = 0
-    for example in checks_in_words(answers, SEED, 10 * verdicts, negated=0.15):
-        kept = tuple(target for target in example.targets if target.family in HELD_OUT)
+    for example in checks_in_words(answers, SEED, 40 * verdicts, negated=0.15):
+        kept = tuple(target for target in example.targets if target.family in kinds)
         if kept and example.completion.text.strip():
             found.append(replace(example, targets=kept))
             targets += len(kept)
