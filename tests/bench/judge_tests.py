@@ -158,7 +158,7 @@ def says_that(source: Source) -> JudgeTest:
     """Return questions about what answers on CPython's documents say, of documents that were not trained on."""
     source.recipe.check_holds_out("prompt")
     documents = [*python_reference(), *standard_library_docstrings()]
-    size, test, train = source.size(50), list[Example](), list[Example]()
+    size, test, train = source.size(150), list[Example](), list[Example]()
     for example in statements(documents, SEED, 100_000):
         part = source.recipe.side(example.split_group)
         if part == "test" and len(test) < size:
@@ -173,8 +173,8 @@ def says_that(source: Source) -> JudgeTest:
 def says_that_elsewhere(source: Source) -> JudgeTest:
     """Return the same questions about abstracts and experts' answers, which no recipe has."""
     documents = list(_research_documents(source.data))
-    made = list(statements(documents, SEED, source.size(50) + source.size(TRAIN)))
-    size = source.size(50)
+    made = list(statements(documents, SEED, source.size(120) + source.size(TRAIN)))
+    size = source.size(120)
     train_of = {example.split_group for example in made[size:]} - {example.split_group for example in made[:size]}
     train = [example for example in made[size:] if example.split_group in train_of]
     views = _statement_views("research")
@@ -208,7 +208,7 @@ def answer_swaps(source: Source) -> JudgeTest:
     test: list[Example] = []
     for name in ("everyday", "truthfulqa"):
         pool = [example for example in new if example.source == name]
-        count = min(source.size(40), 4 * len(pool))
+        count = min(source.size(150), 4 * len(pool))
         if pool:
             test += [replace(one, source=name) for one in swapped(pool, SEED, count)]
     return JudgeTest("swapped", "by construction", test, _swap_views("prompts not trained on", "source"), train)
@@ -218,7 +218,7 @@ def answer_swaps_elsewhere(source: Source) -> JudgeTest:
     """Return the same with BiGGen's reference answers, which no recipe has."""
     pool = [one for one in judge_sets.read_set("biggen", source.data) if one.targets[0].value == 1.0]
     short, left_out = sampled(pool, len(pool), longest=source.longest // 2)
-    made = list(swapped(short, SEED, source.size(40)))
+    made = list(swapped(short, SEED, source.size(150)))
     return JudgeTest("swapped_elsewhere", "by construction", made, _swap_views("BiGGen", None), left_out=left_out)
 
 
