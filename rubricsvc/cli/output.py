@@ -302,6 +302,8 @@ class ProgressBar:
 
     def update(self, done: int, total: int, note: str) -> None:
         """Show that ``done`` of ``total`` units are finished."""
+        if self.rich.finished and done < total:  # another part of the work has a time and a speed of its own
+            self.rich.reset(self._task)
         was_finished = self.rich.finished
         self.rich.update(self._task, completed=done, total=total, note=clean(note))
         ends = self.rich.finished and not was_finished

@@ -138,3 +138,16 @@ def test_progress_bar_estimates_the_time_left_from_the_first_update(
         bar.update(6, 20, "")
     first, second = capsys.readouterr().err.splitlines()
     assert "5/20" in first and "6/20" in second and "0:04:12" in second
+
+
+def test_progress_bar_starts_the_time_again_after_a_finished_part() -> None:
+    now = 0.0
+    with progress_bar("examination") as bar:
+        bar.rich.get_time = bar.rich.tasks[0]._get_time = lambda: now
+        bar.update(1, 2, "test")
+        now = 60.0
+        bar.update(2, 2, "test")
+        bar.update(1, 4, "audit")
+        now = 70.0
+        bar.update(2, 4, "audit")
+        assert bar.seconds == 10.0
