@@ -30,6 +30,7 @@ from tests.scripted_server import ScriptedReply, labels, scripted_server
 from trainer.judge_training.data.answers import document_answers, everyday_answers
 from trainer.judge_training.data.checks import checks_in_words
 from trainer.judge_training.examples import Example
+from workers.judges.untrusted import clean
 
 SEED = 11
 SURE = 0.9
@@ -121,7 +122,7 @@ def record(number: int, example: Example) -> dict[str, Any]:
 def teacher(examples: list[Example], noise: float) -> Any:
     """Return the script of a server that knows the labels, and flips a share of them."""
     known = {
-        (example.completion.text.strip(), target.criterion.text): target.value >= 0.5
+        (clean(example.completion.text).text.strip(), clean(target.criterion.text).text): target.value >= 0.5
         for example in examples
         for target in example.targets
     }

@@ -3,8 +3,8 @@
 A file has a note to its reader, then sections, each under a line ``=== name ===``::
 
     system                     the judge's role
-    fence                      the mark around a text, such as three quotation marks: `workers.judges.untrusted.fence_in`;
-                               without this section, marks with a number that is derived from the text
+    fence                      the mark around a text, such as three quotation marks (`untrusted.fence_in`); without
+                               this section, marks with a number that is derived from the text
     shared                     the task, then the completion; the same bytes for every criterion
     empty                      the note under an empty completion
     binary, ordinal, numeric   one criterion of that scale
