@@ -109,11 +109,14 @@ def questions(verdicts: int, kinds: Collection[str] = HELD_OUT) -> list[Example]
 
 
 def record(number: int, example: Example) -> dict[str, Any]:
-    """Return an example in the format of `rubricsvc jobs submit`."""
+    """Return an example in the format of `rubricsvc jobs submit`.
+
+    Its prompt has a number: completions of equal prompts would be scored by the rubrics of all of them.
+    """
     criteria = [{"key": one.criterion.key, "text": one.criterion.text} for one in example.targets]
     return {
         "id": f"distillation-{number}",
-        "prompt": example.prompt.text,
+        "prompt": f"{example.prompt.text} (Request {number})",
         "criteria": criteria,
         "completions": [{"text": example.completion.text}],
     }
