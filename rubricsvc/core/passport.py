@@ -179,7 +179,7 @@ class CalibrationReport(Value):
 
 
 class Agreement(Value):
-    """Agreement with people's labels (`rubricsvc judges agreement`): means over criteria."""
+    """Agreement with the labels of the test (`rubricsvc judges agreement`): means over criteria."""
 
     part: Text = Field(description="Labels that the verdicts were compared with.")
     pairs: Count = Field(description="Labels.")
@@ -222,7 +222,7 @@ class Passport(Value):
     ingredients: tuple[Ingredient, ...] = Field(default=(), description="What each part of the data adds.")
     calibration: CalibrationReport | None = Field(default=None, description="Calibration.")
     repeatability: Repeatability | None = Field(default=None, description="Deviation when asked again.")
-    agreement: Agreement | None = Field(default=None, description="Agreement with people's labels.")
+    agreement: Agreement | None = Field(default=None, description="Agreement with the labels of the test.")
     audit: Audit | None = Field(default=None, description="Attacks on the trained judge.")
     audit_untrained: Audit | None = Field(default=None, description="The same attacks on its base.")
 
