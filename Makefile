@@ -84,7 +84,7 @@ bench-audit: install ## attacks on the untrained embedded model, and two shown a
 bench-judge-training: install ## a judge on held-out questions, public sets and attacks (JUDGE="--adapter FOLDER", ARGS="--scale 0.1 …"; 15 minutes)
 	$(RUN) -m tests.bench.bench_judge_training $(or $(JUDGE),--untrained) $(ARGS)
 
-bench-distillation: install ## 2,000 stored verdicts of a noisy teacher, learned by the embedded judge (10 minutes)
+bench-distillation: install ## 2,000 stored verdicts of a noisy teacher, learned by the embedded judge (15 minutes)
 	$(RUN) -m tests.bench.bench_distillation $(ARGS)
 
 bench-ingredients: install ## what each part of the shipped judge's data adds: nine short trainings (an hour on 2 cores)
