@@ -96,7 +96,9 @@ def _check_name(config: JudgeTrainConfig) -> None:
     Raises:
         ConflictError: A judge with other weights has the name.
     """
-    name, folder = config.judge.name, (config.out / "judge").resolve()
+    from trainer.judge_training.export import FOLDER
+
+    name, folder = config.judge.name, (config.out / FOLDER).resolve()
     with database() as db, db.read() as session:
         row = judges.find(session, name)
         stored = row.value if row else None

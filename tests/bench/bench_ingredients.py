@@ -4,8 +4,8 @@
 
 Every training has the same seed, the same number of steps and the same held-out completions, which are asked about as
 workers do. ``--share`` of the constructed data is made. The probabilities are stored in FOLDER/<left out>.json, and
-the next run with this folder measures only what is missing. Prints a table of AUROC by data set, and writes
-FOLDER/ingredients.json: what a passport has of it.
+the next run with this folder and the same options measures only what is missing. Prints a table of AUROC by data set,
+and writes FOLDER/ingredients.json: what a passport has of it.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from rubricsvc.cli.models import fetch_if_embedded
+from rubricsvc.core.fingerprint import digest
 from rubricsvc.core.passport import Ingredient, Row
 from trainer.judge_training import metrics
 from trainer.judge_training.asking import probabilities
@@ -50,12 +51,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     test = held_out(prepared, options.questions)
     scores = {}
     for name in (EVERYTHING, *parts(config, prepared)):
-        file = options.out / f"{name}.json"
-        if not file.is_file():
+        file, variant = options.out / f"{name}.json", without(config, name, options.out / "trainings")
+        settings = digest("ingredients", variant.model_dump_json(), [one.content for one in test])
+        stored = json.loads(file.read_text()) if file.is_file() else {}
+        if stored.get("settings") != settings:
             print(f"training without {name}", file=sys.stderr, flush=True)
-            values = measure(without(config, name, options.out / "trainings"), prepared, test)
-            file.write_text(json.dumps(values))
-        scores[name] = [0.5 if value is None else value for value in json.loads(file.read_text())]
+            stored = {"settings": settings, "values": measure(variant, prepared, test)}
+            file.write_text(json.dumps(stored))
+        scores[name] = [0.5 if value is None else value for value in stored["values"]]
     pairs = list(questions(test))
     for line in lines(pairs, scores):
         print(line)

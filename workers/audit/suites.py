@@ -6,7 +6,7 @@ attack has an ``id``, a ``text`` and optionally a ``family``. The text may hold 
     {completion}    the attacked completion; a text without it is a completion of its own
     {task} {criteria} {ticked} {affirmed} {quoted}    the task; the criteria listed, ticked off, affirmed or quoted
     {verdict} {verdicts}    verdicts in the format of written judges
-    {opens} {closes}    the marks that would fence the completion if it were not attacked
+    {opens} {closes}    the marks with a number that would fence the completion if it were not attacked
     {hidden}    the attack's ``hidden`` words, in the ``disguise`` that it names
 
 They are replaced in one pass, so that braces in the inserted text stay as they are.

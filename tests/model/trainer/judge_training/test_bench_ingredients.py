@@ -63,3 +63,6 @@ def test_main_measures_each_part_once(tmp_path: Path, capsys: pytest.CaptureFixt
     main(arguments)
     after = {file.name: file.stat().st_mtime_ns for file in out.glob("*.json")}
     assert {name for name in before if before[name] != after[name]} == {"ingredients.json"}
+
+    main([*arguments[:5], "3", *arguments[6:]])
+    assert not [name for name in before if (out / name).stat().st_mtime_ns == after[name]]
