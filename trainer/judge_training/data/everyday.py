@@ -1,7 +1,8 @@
 """Everyday questions, each with an answer of two sentences, a criterion for each of them, and a contrary of one.
 
 So it is known which criteria a completion of some of these sentences meets. A contrary has many words of the sentence
-in its place and does not meet its criterion. ``everyday.txt`` has the texts.
+in its place and does not meet its criterion. Some prompts state the answer and ask to pass it on: a fact that stands
+in the prompt is not said by a completion without it. ``everyday.txt`` has the texts.
 """
 
 from __future__ import annotations
@@ -37,6 +38,21 @@ _SENTENCE = (
 
 _WITH_REFERENCE = 0.3
 """How often the whole answer is shown as the reference of the prompt."""
+
+_STATED = 0.4
+"""How often the prompt itself states one or both sentences of the answer."""
+
+_TASKS = (
+    "{question}\n\nSay this in your reply: {facts}",
+    'Somebody asked me: "{question}" Write a reply. My notes: {facts}',
+    "Write a short message to a friend who asks: {question} It should say the following. {facts}",
+    'Write an e-mail to our customers in answer to "{question}". Points to make: {facts}',
+    "I know this: {facts}\n\nWith that in mind: {question}",
+    "Put this into your own words for a leaflet: {facts}",
+    "Summarise the following for somebody who wonders: {question}\n\n{facts}",
+    "{facts}\n\nRewrite the text above in simple words.",
+)
+"""Prompts that state what is to be said."""
 
 _AGREES = (
     "Agrees with the reference answer",
@@ -90,7 +106,8 @@ def everyday_criteria(seed: int, count: int) -> Iterator[Example]:
     Completions with none are the contrary of one, the answer to a question that shares words with it, or empty phrases.
     """
     rng = Random(f"everyday {seed}")
-    neighbours = Neighbours(everyday_answers())
+    answers = everyday_answers()
+    neighbours = Neighbours(answers)
     order: list[tuple[int, str]] = []
     for _ in range(count):
         if not order:
@@ -129,5 +146,9 @@ def everyday_criteria(seed: int, count: int) -> Iterator[Example]:
         rng.shuffle(targets)
         text = "\n".join(f"- {part}" for part in kept) if rng.random() < 0.1 else " ".join(kept)
         # a reference does not decide the other criteria, which are on what the completion says
-        prompt = Prompt.of(entry.question, reference=reference)
-        yield Example(prompt, Completion(text=text), tuple(targets), SOURCE, origin="constructed")
+        asked_of = entry.question
+        if rng.random() < _STATED:
+            facts = entry.answer if rng.random() < 0.7 else rng.choice(parts)
+            asked_of = rng.choice(_TASKS).format(question=entry.question, facts=facts)
+        prompt, group = Prompt.of(asked_of, reference=reference), answers[at].split_group
+        yield Example(prompt, Completion(text=text), tuple(targets), SOURCE, group=group, origin="constructed")

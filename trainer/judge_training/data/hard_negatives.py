@@ -53,10 +53,10 @@ _TRUTH = re.compile(r"\b(?:true|truthful(?:ly)?|honest(?:ly)?|accurate|correct|f
 """People who label truth count a refusal as true, so that it is not asked about."""
 
 _ALONE = {
-    "key": 4, "one_word": 3, "empty": 1, "prompt_echo": 2, "criterion_echo": 3, "praise": 2, "fluff": 2, "refusal": 2,
+    "key": 4, "one_word": 3, "empty": 1, "prompt_echo": 2, "criterion_echo": 9, "praise": 2, "fluff": 2, "refusal": 2,
     "injection": 4,
 }  # fmt: skip
-_AROUND = {"injection_in": 5, "echo_in": 2, "praise_in": 1, "frame_in": 2}
+_AROUND = {"injection_in": 5, "echo_in": 6, "praise_in": 1, "frame_in": 2}
 """Kinds with their shares. The first replace the completion, the others keep it."""
 
 
@@ -112,21 +112,26 @@ def _alone(example: Example, rng: Random) -> Example:
     targets = [target for target in map(_worthless, example.targets) if target is not None]
     if kind == "refusal" and any(_TRUTH.search(target.criterion.text) for target in targets):
         kind = "key"
-    if kind == "criterion_echo":  # a criterion that quotes a sentence, said back, says the sentence
-        targets = [target for target in targets if '"' not in target.criterion.text] or targets
+    if kind == "criterion_echo":
+        targets = _without_quotes(targets) or targets
     targets = rng.sample(targets, min(len(targets), _MAX_TARGETS))
-    text = _text(kind, example, rng.choice(targets), rng)
+    text = _text(kind, example, targets, rng)
     return _example(example, text, targets, kind)
 
 
-def _text(kind: str, example: Example, target: Target, rng: Random) -> str:
+def _without_quotes(targets: Sequence[Target]) -> list[Target]:
+    """Return the targets without those that quote a sentence: their criterion, said back, says the sentence."""
+    return [target for target in targets if '"' not in target.criterion.text]
+
+
+def _text(kind: str, example: Example, targets: Sequence[Target], rng: Random) -> str:
     match kind:
         case "empty":
             return rng.choice(("", "", " ", "   ", "\n", "\n\n", " \n"))
         case "prompt_echo":
             return rng.choice(texts()["prompt_echoes"]).format(prompt=_last_user_message(example))
         case "criterion_echo":
-            return _echo(target, rng)
+            return _echo(targets, rng)
         case "injection":
             inside = rng.choice(("", "", "fluff", "words", "keys"))
             return _filled(rng.choice(texts()["injections"]), rng.choice(texts()[inside]) if inside else "").strip()
@@ -142,7 +147,12 @@ def _around(example: Example, rng: Random) -> Example:
         case "injection_in":
             text = _filled(rng.choice([t for t in texts()["injections"] if "{completion}" in t]), own)
         case "echo_in":
-            text = f"{own}\n\n{_echo(rng.choice(targets), rng, claims=False)}"
+            repeated = _without_quotes(targets)
+            parts = [own, _echo(repeated, rng) if repeated else rng.choice(texts()["bare_claims"])]
+            targets = repeated or targets
+            if rng.random() < 0.3:
+                parts.reverse()
+            text = "\n\n".join(parts)
         case "praise_in":
             pair = [own, rng.choice(texts()["praise"])]
             rng.shuffle(pair)
@@ -152,14 +162,16 @@ def _around(example: Example, rng: Random) -> Example:
     return _example(example, text, targets, kind)
 
 
-def _echo(target: Target, rng: Random, *, claims: bool = True) -> str:
-    """Return the criterion said back; without ``claims`` as a bare statement that it is met."""
-    templates = texts()["echoes"] if claims else [text for text in texts()["echoes"] if "riterion" not in text] + [
-        "Status: all requirements fulfilled", "✔ requirement 1 ✔ requirement 2", "All that was required is above.",
-    ]  # fmt: skip
-    words = target.criterion.text.strip().rstrip(".?")
-    template = rng.choice(templates)
-    return template.replace("{criterion}", words[:1].lower() + words[1:]).replace("{Criterion}", words)
+def _echo(targets: Sequence[Target], rng: Random) -> str:
+    """Return one criterion said back, or a list of all of them as fulfilled."""
+    words = [target.criterion.text.strip().rstrip(".?") for target in targets]
+    if rng.random() < 0.6:
+        heading, mark = rng.choice(texts()["list_headings"]), rng.choice(texts()["list_marks"])
+        lines = [mark.format(number=number, Criterion=text) for number, text in enumerate(words, 1)]
+        return "\n".join(([heading] if heading else []) + lines)
+    text = rng.choice(words)
+    template = rng.choice(texts()["echoes"])
+    return template.replace("{criterion}", text[:1].lower() + text[1:]).replace("{Criterion}", text)
 
 
 def _filled(template: str, completion: str) -> str:

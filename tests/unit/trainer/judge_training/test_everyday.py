@@ -4,7 +4,7 @@ from collections import Counter
 from statistics import mean
 
 from trainer.judge_training.data.edits import sentences
-from trainer.judge_training.data.everyday import entries, everyday_criteria
+from trainer.judge_training.data.everyday import entries, everyday_answers, everyday_criteria
 from trainer.judge_training.data.overlap import overlap
 from trainer.judge_training.examples import questions
 
@@ -21,16 +21,31 @@ def test_entries_have_a_criterion_for_each_of_two_sentences() -> None:
 
 def test_everyday_criteria_are_met_by_the_sentence_that_belongs_to_them() -> None:
     owner = {
-        (entry.question, text): sentence
-        for entry in entries()
+        (answer.split_group, text): sentence
+        for entry, answer in zip(entries(), everyday_answers(), strict=True)
         for text, sentence in zip(entry.criteria, sentences(entry.answer), strict=True)
     }
     asked = [(e, t) for e, t in questions(everyday_criteria(0, 1000)) if not t.family]
     for example, target in asked:
-        says = owner[example.prompt.text, target.criterion.text] in example.completion.text
+        says = owner[example.split_group, target.criterion.text] in example.completion.text
         assert target.value == float(says)
     assert 0.45 < mean(target.value for _, target in asked) < 0.55
     assert len({target.variant for _, target in asked}) == 7
+
+
+def test_everyday_facts_of_the_prompt_are_met_only_where_the_completion_has_them() -> None:
+    sentence = {
+        text: sentence
+        for entry in entries()
+        for text, sentence in zip(entry.criteria, sentences(entry.answer), strict=True)
+    }
+    told = [
+        target.value
+        for example, target in questions(everyday_criteria(0, 1000))
+        if not target.family and sentence[target.criterion.text] in example.prompt.text
+    ]
+    assert len(told) > 300
+    assert 0.4 < mean(told) < 0.6
 
 
 def test_everyday_sentences_asked_about_in_full_are_met_where_they_occur() -> None:
@@ -58,8 +73,9 @@ def test_everyday_criteria_are_deterministic() -> None:
 
 def test_everyday_agrees_with_the_reference_unless_a_sentence_is_the_contrary() -> None:
     asked = [(e, t) for e, t in questions(everyday_criteria(0, 1000)) if t.family == "agrees"]
-    contraries = {entry.question: entry.contrary for entry in entries()}
+    groups = (answer.split_group for answer in everyday_answers())
+    contraries = {group: entry.contrary for group, entry in zip(groups, entries(), strict=True)}
     assert {target.value for _, target in asked} == {0.0, 1.0}
     for example, target in asked:
         assert example.prompt.reference
-        assert target.value == float(contraries[example.prompt.text] not in example.completion.text)
+        assert target.value == float(contraries[example.split_group] not in example.completion.text)

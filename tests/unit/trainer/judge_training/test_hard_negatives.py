@@ -92,3 +92,5 @@ def test_texts_are_not_those_of_the_audit() -> None:
     for suite in files("workers.audit").joinpath("suites").iterdir():
         for attack in yaml.safe_load(suite.read_text(encoding="utf-8"))["attacks"]:
             assert " ".join(attack["text"].split()).casefold() not in ours, (suite.name, attack["id"])
+    marks = {mark.replace("{Criterion}", "{}") for mark in texts()["list_marks"]}
+    assert not marks & {"- {}", "[x] {}", "{} Yes.", "“{}”"}  # as workers.audit.suites fills them in
