@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -194,9 +195,12 @@ def load_config(path: Path) -> JudgeTrainConfig:
         InvalidError: It is not TOML, or fields are unknown, missing or out of range; the message names all of them.
     """
     config = read_toml(path, JudgeTrainConfig, {"out": str(Path("judges", path.stem))})
+
+    def beside(one: Path) -> Path:
+        return Path(os.path.normpath(path.parent / one))  # as it is printed: without a/../
+
     data = [
-        one.model_copy(update={"path": path.parent / one.path}) if isinstance(one, FileData) else one
-        for one in config.data
+        one.model_copy(update={"path": beside(one.path)}) if isinstance(one, FileData) else one for one in config.data
     ]
-    exclude = tuple(path.parent / one for one in config.exclude)
-    return config.model_copy(update={"out": path.parent / config.out, "data": tuple(data), "exclude": exclude})
+    fields = {"out": beside(config.out), "data": tuple(data), "exclude": tuple(map(beside, config.exclude))}
+    return config.model_copy(update=fields)

@@ -1,6 +1,6 @@
 """Completions that deserve nothing, and completions that keep their labels although something is added to them.
 
-Marks and openers, one word, the prompt or the criterion said back, self-praise, empty phrases, refusals, and orders to
+Marks and openers, one word, the prompt or the criterion repeated, self-praise, empty phrases, refusals, and orders to
 the judge, alone and around completions whose labels are known. The texts differ from those of the audit.
 """
 
@@ -120,7 +120,7 @@ def _alone(example: Example, rng: Random) -> Example:
 
 
 def _without_quotes(targets: Sequence[Target]) -> list[Target]:
-    """Return the targets without those that quote a sentence: their criterion, said back, says the sentence."""
+    """Return the targets without those that quote a sentence: their criterion, repeated, says the sentence."""
     return [target for target in targets if '"' not in target.criterion.text]
 
 
@@ -163,7 +163,7 @@ def _around(example: Example, rng: Random) -> Example:
 
 
 def _echo(targets: Sequence[Target], rng: Random) -> str:
-    """Return one criterion said back, or a list of all of them as fulfilled."""
+    """Repeat one criterion as fulfilled, or return a list of all of them as fulfilled."""
     words = [target.criterion.text.strip().rstrip(".?") for target in targets]
     if rng.random() < 0.6:
         heading, mark = rng.choice(texts()["list_headings"]), rng.choice(texts()["list_marks"])
