@@ -20,11 +20,9 @@ from rubricsvc.cli.passport import figure_texts
 from rubricsvc.cli.runs import stop_on_interrupt
 from rubricsvc.errors import ConflictError
 from rubricsvc.formats import load
-from rubricsvc.formats.passports import dump_passport
 from rubricsvc.services.training_data import TrainingData
 from rubricsvc.store import judges
 from workers.engines.local.embedded_model import EMBEDDED
-from workers.engines.local.weights import PASSPORT_FILE
 
 if TYPE_CHECKING:
     from rubricsvc.core.judge import Judge
@@ -195,7 +193,7 @@ def _examine(
 ) -> tuple[Judge, Passport]:
     from trainer.judge_training.examination import examine
     from trainer.judge_training.examples import sample
-    from trainer.judge_training.export import FOLDER, write_judge
+    from trainer.judge_training.export import FOLDER, write_judge, write_passport
     from trainer.judge_training.passport import passport_of
 
     with progress_bar("examination") as bar:
@@ -205,13 +203,13 @@ def _examine(
             prepared.split.train,
             sample(prepared.split.validation, config.test_examples),
             sample(prepared.split.test, config.test_examples),
+            held_out=prepared.split.held_out,
             audited=audit,
             on_progress=lambda what, done, total: bar.update(done, total, what),
         )
     passport = passport_of(config, prepared, trained, examination)
     write_judge(config.out / FOLDER, examination.judge)
-    with (config.out / FOLDER / PASSPORT_FILE).open("w", encoding="utf-8") as stream:
-        dump_passport(passport, stream)
+    write_passport(config.out / FOLDER, passport)
     if examination.failed:
         echo(f"warning: {counted(examination.failed, 'verdict')} of the test failed, and counts as 0.5")
     return examination.judge, passport

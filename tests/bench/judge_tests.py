@@ -252,7 +252,7 @@ def negated(one: Question) -> bool:
     _, target = one
     if target.family == ON_TOPIC.family:
         return (target.value >= 0.5) != (target.variant == "own")
-    return target.variant == "negated"
+    return target.variant == "negated wording"
 
 
 def plainly_worded(one: Question) -> bool:

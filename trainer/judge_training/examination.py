@@ -7,7 +7,7 @@ and are counted.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
@@ -17,7 +17,7 @@ from rubricsvc.core.audit import Audit
 from rubricsvc.core.calibration import Calibration
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.label import JudgedLabel, Label
-from rubricsvc.core.passport import TRAINED, UNTRAINED, Agreement, CalibrationReport, Figure, Table
+from rubricsvc.core.passport import TRAINED, UNTRAINED, Agreement, CalibrationReport, Figure, Row, Table
 from rubricsvc.core.prompt import Completion
 from rubricsvc.core.repeatability import Repeatability
 from rubricsvc.core.verdict import Verdict
@@ -26,7 +26,7 @@ from rubricsvc.stats.calibration_fit import MIN_PROMPTS, calibrate
 from trainer.judge_training.asking import probabilities
 from trainer.judge_training.baselines import Question, baselines
 from trainer.judge_training.examples import Example, Target, questions
-from trainer.judge_training.metrics import By, reliability, rows
+from trainer.judge_training.metrics import MIN_EACH_CLASS, By, reliability, rows
 from workers.audit import cases, runner, suites
 from workers.audit.plan import AuditPlan
 from workers.audit.repeatability import group_completions, measure
@@ -67,12 +67,23 @@ def examine(
     validation: Sequence[Example],
     test: Sequence[Example],
     *,
+    held_out: Collection[str] = (),
     audited: bool = True,
     on_progress: OnProgress = lambda what, done, total: None,
 ) -> Examination:
     """Measure a trained judge beside its untrained base and baselines that are fitted to ``train``.
 
     Calibration curves are fitted to ``validation``; all figures are of ``test``, with these curves.
+
+    Args:
+        judge: The trained judge.
+        untrained: The same judge on its base.
+        train: What it was trained on; the baselines are fitted to it.
+        validation: Examples for the calibration, which were not trained on.
+        test: Examples for the figures, which were not trained on.
+        held_out: Criteria or data sets that only the test has; they have a table of their own.
+        audited: Whether the judge's repeatability is measured, and both judges are audited.
+        on_progress: Called with what is measured, how much of it is done, and how much there is.
     """
 
     def ask(one: Judge, examples: Sequence[Example], what: str) -> list[list[float | None]]:
@@ -92,8 +103,8 @@ def examine(
     calibrated = judge.model_copy(update={"calibration": calibration})
     return Examination(
         judge=calibrated,
-        tables=tuple(_tables(pairs, scores)),
-        calibration=_calibration_report(calibration, pairs, before, after),
+        tables=tuple(_tables(pairs, scores, held_out)),
+        calibration=_calibration_report(calibration, pairs, before, after) if fitted else None,
         agreement=_agreement(calibrated, judged_labels(test, asked)),
         repeatability=_run(calibrated, lambda engine: _repeatability(engine, calibrated)) if audited else None,
         audit=_audit(calibrated, TRAINED, on_progress) if audited else None,
@@ -123,18 +134,36 @@ def _judged_label(completion: int, prompt: int, target: Target, probability: flo
     return JudgedLabel(completion, prompt, 0, label, target.criterion, verdicts)
 
 
-def _tables(pairs: Sequence[Question], scores: dict[str, list[float]]) -> list[Table]:
-    """Return the table of the whole test, and those by source, criterion and variant."""
+def _tables(pairs: Sequence[Question], scores: Mapping[str, Sequence[float]], held_out: Collection[str]) -> list[Table]:
+    """Return the table of the whole test, of what was held out, and those by source, criterion and variant."""
     parts: tuple[tuple[str, str, By | None], ...] = (
         ("test", "all held-out questions", None),
         ("by data set", "held-out questions by data set", "source"),
         ("by criterion", f"by criterion or kind of criterion, with {MIN_PART} questions or more", "family"),
         ("by variant", f"questions by construction, by how the case was made, with {MIN_PART} or more", "variant"),
     )
-    return [
-        Table(name=name, description=text, rows=tuple(found))
+    tables = [
+        Table(name=name, description=text, rows=tuple(kept))
         for name, text, by in parts
-        if (found := [row for row in rows(pairs, scores, by=by) if by is None or (row.part and row.n >= MIN_PART)])
+        if (kept := rows(pairs, scores) if by is None else _large_parts(rows(pairs, scores, by=by)))
+    ]
+    places = [place for place, one in enumerate(pairs) if one[1].held_out_by in held_out]
+    if places:
+        part = {name: [values[place] for place in places] for name, values in scores.items()}
+        text = "criteria and kinds of criteria that were not trained on"
+        kept = rows([pairs[place] for place in places], part)
+        tables.insert(1, Table(name="held-out criteria", description=text, rows=tuple(kept)))
+    return tables
+
+
+def _large_parts(found: Iterable[Row]) -> list[Row]:
+    """Return the rows of parts with `MIN_PART` questions, without the AUROC where one class has too few of them."""
+    large = (row for row in found if row.part and row.n >= MIN_PART)
+    return [
+        row
+        if min(row.positives, row.n - row.positives) >= MIN_EACH_CLASS
+        else row.model_copy(update={"figures": row.figures | {"auroc": Figure(), "macro_auroc": Figure()}})
+        for row in large
     ]
 
 
@@ -148,10 +177,11 @@ def _calibration(labels: Sequence[JudgedLabel]) -> Calibration | None:
 
 def _calibration_report(
     calibration: Calibration | None, pairs: Sequence[Question], before: Sequence[float], after: Sequence[float]
-) -> CalibrationReport | None:
-    if calibration is None:
-        return None
+) -> CalibrationReport:
     raw, calibrated = rows(pairs, {"before": before, "after": after})
+    if calibration is None:
+        part = "measured on the test; no curve was better than none on the validation part"
+        return CalibrationReport(part=part, before=raw["ece"], bins_before=reliability(pairs, before))
     return CalibrationReport(
         part="fitted to the validation part, measured on the test",
         calibration=calibration,

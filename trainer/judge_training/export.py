@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 
 from rubricsvc.core.judge import Judge
+from rubricsvc.core.passport import Passport
 from rubricsvc.errors import InvalidError, UnavailableError
-from trainer.files import sync
+from rubricsvc.formats.passports import dump_passport
+from trainer.files import replace_text, sync
 from trainer.judge_training.config import JudgeTrainConfig
 from trainer.judge_training.encoding import Encoder
 from trainer.judge_training.model import JudgeModel
@@ -21,6 +27,7 @@ from workers.engines.local.weights import (
     ADAPTER_CONFIG,
     BASE_FILE,
     JUDGE_FILE,
+    PASSPORT_FILE,
     ModelWeights,
     base_sha256,
     weights_sha256,
@@ -59,7 +66,7 @@ def export(model: JudgeModel, tokenizer: Any, config: JudgeTrainConfig) -> Judge
     """
     final = config.out / FOLDER
     part = final.with_name(f".{FOLDER}.part")
-    try:
+    with _writing(final):
         shutil.rmtree(part, ignore_errors=True)
         part.mkdir(parents=True)
         model.save(part)
@@ -70,9 +77,6 @@ def export(model: JudgeModel, tokenizer: Any, config: JudgeTrainConfig) -> Judge
         shutil.rmtree(final, ignore_errors=True)
         part.rename(final)
         sync(final.parent)
-    except OSError as error:
-        hint = "check the free disk space and the permissions, then continue with --resume"
-        raise UnavailableError(f"cannot write the trained judge to {final}: {error}", hint=hint) from error
     weights: dict[str, Any] = {"weights_sha256": weights_sha256(final)}
     place = str(final.resolve())
     weights |= {"adapter": place} if config.method == "lora" else {"model": place}
@@ -82,9 +86,35 @@ def export(model: JudgeModel, tokenizer: Any, config: JudgeTrainConfig) -> Judge
 
 
 def write_judge(folder: Path, judge: Judge) -> None:
-    """Write the fields that the weights were trained for to ``judge.json``."""
+    """Write the fields that the weights were trained for to ``judge.json``.
+
+    Raises:
+        UnavailableError: The disk is full, say.
+    """
     fields = judge.model_dump(mode="json", include=_ASKED, exclude_defaults=True)
-    (folder / JUDGE_FILE).write_text(json.dumps(fields, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+    with _writing(folder):
+        replace_text(folder / JUDGE_FILE, json.dumps(fields, indent=2, sort_keys=True) + "\n")
+
+
+def write_passport(folder: Path, passport: Passport) -> None:
+    """Write ``passport.json`` beside the weights.
+
+    Raises:
+        UnavailableError: The disk is full, say.
+    """
+    text = StringIO()
+    dump_passport(passport, text)
+    with _writing(folder):
+        replace_text(folder / PASSPORT_FILE, text.getvalue())
+
+
+@contextmanager
+def _writing(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, SafetensorError) as error:
+        hint = "check the free disk space and the permissions, then continue with --resume"
+        raise UnavailableError(f"cannot write the trained judge to {folder}: {error}", hint=hint) from error
 
 
 def _normalise(folder: Path, judge: Judge) -> None:

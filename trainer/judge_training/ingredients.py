@@ -33,8 +33,12 @@ INVENTED_DOCUMENTS = 400
 MAX_ANSWERS = 1500
 """Completions that questions by construction are made of, of each kind."""
 
-DOCUMENTS_LICENSE = "PSF-2.0"
-"""Of CPython's language reference and docstrings."""
+OWN_LICENSE, DOCUMENTS_LICENSE = "Apache-2.0", "PSF-2.0"
+"""Of this package's texts, and of CPython's language reference and docstrings."""
+
+_OWN_TEXTS = ("everyday", "arithmetic")
+_DOCUMENTS = ("statements", "statement_preferences")
+"""Kinds that are made of this package's texts only, or of CPython's documents, too; the others of all texts."""
 
 OpenStore = Callable[[], TrainingData]
 
@@ -102,8 +106,7 @@ def load_ingredients(
         )
     loaded = {e.name: _stored(e, open_store) for e in config.data if not isinstance(e, ConstructedData)}
     if constructed := [entry for entry in config.data if isinstance(entry, ConstructedData)]:
-        labelled = [example for one in loaded.values() for example in one.examples]
-        maker = _Maker(config, labelled, list(exclude))
+        maker = _Maker(config, list(loaded.values()), list(exclude))
         loaded |= {entry.name: maker.make(entry) for entry in constructed}
     return {entry.name: loaded[entry.name] for entry in config.data}
 
@@ -145,7 +148,9 @@ def _stored(entry: FileData | LabelData | VerdictData, open_store: OpenStore) ->
 class _Maker:
     """Makes the ingredients by construction, of CPython's documents, everyday answers and good labelled ones."""
 
-    def __init__(self, config: JudgeTrainConfig, labelled: Sequence[Example], exclude: list[str]) -> None:
+    def __init__(self, config: JudgeTrainConfig, stored: Sequence[Loaded], exclude: list[str]) -> None:
+        labelled = [example for one in stored for example in one.examples]
+        self._licenses = sorted({one.license for one in stored if one.examples})
         self._seed, self._exclude, self._split = config.seed, exclude, config.split
         seed = self._seed
         invented = invented_documents(seed, INVENTED_DOCUMENTS)
@@ -157,7 +162,7 @@ class _Maker:
         self._labelled = sorted(labelled, key=lambda one: one.content)[:MAX_ANSWERS]
 
     def make(self, entry: ConstructedData) -> Loaded:
-        loaded = Loaded(entry.license or DOCUMENTS_LICENSE)
+        loaded = Loaded(entry.license or self._license(entry.kind))
         if entry.kind == "statement_preferences":
             pairs = statement_preferences(self._documents, self._seed, entry.count, exclude=self._exclude)
             loaded.preferences = [replace(pair, source=entry.name) for pair in pairs]
@@ -165,6 +170,12 @@ class _Maker:
         examples = (replace(example, source=entry.name) for example in self._examples(entry))
         loaded.examples, loaded.duplicates, loaded.contradictions = merge(examples)
         return loaded
+
+    def _license(self, kind: str) -> str:
+        """Return the licences of the texts that a kind is made of, as an SPDX expression."""
+        documents = [DOCUMENTS_LICENSE] * (kind not in _OWN_TEXTS)
+        labelled = [] if kind in (*_OWN_TEXTS, *_DOCUMENTS) else self._licenses
+        return " AND ".join(dict.fromkeys([OWN_LICENSE, *documents, *labelled]))
 
     def _examples(self, entry: ConstructedData) -> Iterator[Example]:
         seed, negated = self._seed, entry.negated

@@ -116,7 +116,7 @@ class _Maker:
                 Criterion(key=f"c{n}", text=question.text),
                 label,
                 family=question.family,
-                variant="negated" if question.negated else "stated",
+                variant="negated wording" if question.negated else "plain wording",
             )
             for n, (question, label) in enumerate(chosen, 1)
         )
