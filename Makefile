@@ -81,8 +81,8 @@ bench-cheating: install ## cheating code and honest code under `code_cheating`; 
 bench-audit: install ## attacks on the untrained embedded model, and two shown attacks
 	$(RUN) -m tests.bench.bench_audit
 
-bench-judge-training: install ## a judge on held-out questions, public sets and attacks (JUDGE="--adapter FOLDER", ARGS="--scale 0.1 …"; 15 minutes)
-	$(RUN) -m tests.bench.bench_judge_training $(or $(JUDGE),--untrained) $(ARGS)
+bench-judge-training: install ## a judge on held-out questions, public sets and attacks (JUDGE="--adapter FOLDER", ARGS="--scale 0.1 …"; 40 minutes)
+	$(RUN) -m tests.bench.bench_judge_training $(or $(JUDGE),--embedded) $(ARGS)
 
 bench-distillation: install ## 2,000 stored verdicts of a noisy teacher, learned by the embedded judge (15 minutes)
 	$(RUN) -m tests.bench.bench_distillation $(ARGS)

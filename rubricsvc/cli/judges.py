@@ -12,13 +12,7 @@ from rubricsvc.cli.agreement import JudgeRef, agreement, calibrate
 from rubricsvc.cli.audit import audit, repeatability
 from rubricsvc.cli.db import database
 from rubricsvc.cli.judge_training import train
-from rubricsvc.cli.local_judges import (
-    adapter_passport,
-    describe_embedded,
-    embedded_judge,
-    judge_with_adapter,
-    with_digests,
-)
+from rubricsvc.cli.local_judges import describe_embedded, embedded_judge
 from rubricsvc.cli.merge import merge
 from rubricsvc.cli.models import ApiKeyEnv, judge_from_options, served_judge
 from rubricsvc.cli.output import After, Force, Json, Limit, echo, group, print_json, show, show_page, write_example
@@ -32,6 +26,7 @@ from rubricsvc.formats.judges import dump_judge, load_judges
 from rubricsvc.formats.passports import load_passport
 from rubricsvc.store import audits, judges
 from rubricsvc.store.tables import AuditRow, JudgeRow
+from workers.engines.local.judges import adapter_passport, judge_with_adapter, with_adapter_fields
 from workers.judges import validate
 
 app = group("Judges: add, test and compare them.")
@@ -127,7 +122,7 @@ def add(
     if file is not None:
         if given:
             raise InvalidError(f"--file and {given[0]} exclude each other", hint="write it into the file")
-        added = [with_digests(judge) for judge in load_judges(file, _find)]
+        added = [with_adapter_fields(judge) for judge in load_judges(file, _find)]
         describe_embedded(added)
     elif name is None:
         raise InvalidError("no name", hint="give NAME, or a judge file with --file")

@@ -93,7 +93,7 @@ def served_models(endpoint: Endpoint, *, timeout_s: float = 5.0) -> list[str]:
 
 def score_all(judge: Judge, rubric: Rubric, prompt: Prompt, completions: Sequence[Completion]) -> list[list[Verdict]]:
     """Score completions of one prompt, without waiting for an outage; return the verdicts of each."""
-    judge = with_leaves(judge, _without_outage)
+    judge = judge.map_leaves(_without_outage)
     return ask(judge, lambda engine: score_group(engine, judge, rubric, prompt, completions))
 
 
@@ -111,13 +111,6 @@ def ask(judge: Judge, action: Callable[[Engine], Coroutine[Any, Any, Result]]) -
             return await action(engine)
 
     return asyncio.run(run())
-
-
-def with_leaves(judge: Judge, change: Callable[[Judge], Judge]) -> Judge:
-    """Return the judge with each of its leaf judges changed."""
-    if not judge.members:
-        return change(judge)
-    return judge.model_copy(update={"members": tuple(with_leaves(member, change) for member in judge.members)})
 
 
 def uses_embedded(judge: Judge) -> bool:

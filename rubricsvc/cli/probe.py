@@ -14,7 +14,7 @@ from rubricsvc.cli import output
 from rubricsvc.cli.agreement import JudgeRef
 from rubricsvc.cli.db import database
 from rubricsvc.cli.failure_hints import FIXES
-from rubricsvc.cli.models import ask, served_models, with_leaves
+from rubricsvc.cli.models import ask, served_models
 from rubricsvc.cli.output import Json, echo, print_json, print_table
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.verdict import Reason, Verdict
@@ -119,7 +119,7 @@ def _ask(judge: Judge, timeout_s: float) -> Probe:
         return leaf.model_copy(update=fields)
 
     questions = " / ".join(criterion.text for criterion in RUBRIC.criteria)
-    once = with_leaves(judge, asked)
+    once = judge.map_leaves(asked)
     seconds = [leaf.endpoint.timeout_s for leaf in once.leaf_judges if leaf.engine == "openai_http"]
     limit = f"; a reply may take {max(seconds):g} s" if seconds else ""
     echo(f"asking {judge.name} about {COMPLETION.text!r}: {questions}{limit}")

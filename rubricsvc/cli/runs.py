@@ -17,7 +17,7 @@ import typer
 
 from rubricsvc import telemetry
 from rubricsvc.cli.db import database
-from rubricsvc.cli.local_judges import describe_embedded, with_digests
+from rubricsvc.cli.local_judges import describe_embedded
 from rubricsvc.cli.models import fetch_embedded, fetch_if_embedded
 from rubricsvc.cli.output import INTERRUPTED, Json, cell, counted, echo, group, progress_bar, show, show_list
 from rubricsvc.core.audit import StoredAudit
@@ -30,6 +30,7 @@ from rubricsvc.services.submitting import veto_warning
 from rubricsvc.store import audits, judges
 from workers import checks
 from workers.engines.local.embedded_model import EMBEDDED
+from workers.engines.local.judges import with_adapter_fields
 
 if TYPE_CHECKING:
     from trainer.config import RunConfig, ServiceJudge
@@ -153,7 +154,7 @@ def _judge(config: RunConfig) -> tuple[Judge | ServiceJudge, AuditStatus, Repeat
     """
     if isinstance(config.judge, Judge):
         hint = "store it with `rubricsvc judges add`, then `judges audit`"
-        return with_digests(config.judge), AuditStatus(config.judge.name, missing_reason=hint), None
+        return with_adapter_fields(config.judge), AuditStatus(config.judge.name, missing_reason=hint), None
     if not isinstance(config.judge, str):
         return config.judge, status_at_service(config.judge), None
 

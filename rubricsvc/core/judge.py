@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from functools import cached_property
 from ipaddress import IPv4Address, IPv6Address
 from typing import Annotated, Literal
@@ -299,6 +300,12 @@ class Judge(Value):
     def leaf_judges(self) -> tuple[Judge, ...]:
         """The judges that ask a model: this one, or its members at any depth."""
         return tuple(leaf for member in self.members for leaf in member.leaf_judges) if self.members else (self,)
+
+    def map_leaves(self, change: Callable[[Judge], Judge]) -> Judge:
+        """Return the judge with each of its leaf judges changed."""
+        if not self.members:
+            return change(self)
+        return self.model_copy(update={"members": tuple(member.map_leaves(change) for member in self.members)})
 
     @property
     def repeatable(self) -> bool:

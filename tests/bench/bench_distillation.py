@@ -25,8 +25,9 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from rubricsvc.core.passport import Passport
-from tests.bench.judge_tests import HELD_OUT
+from tests.bench.judge_tests import RECIPE
 from tests.scripted_server import ScriptedReply, labels, scripted_server
+from trainer.judge_training.config import load_config
 from trainer.judge_training.data.answers import document_answers, everyday_answers
 from trainer.judge_training.data.checks import checks_in_words
 from trainer.judge_training.examples import Example
@@ -75,7 +76,8 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=350, help="Training steps of 4 completions.")
     parser.add_argument("--untrained", action="store_true", help="Start from the bare embedded model.")
     options = parser.parse_args()
-    examples = questions(options.verdicts, HELD_OUT[: options.kinds])
+    held_out = load_config(RECIPE).split.held_out
+    examples = questions(options.verdicts, held_out[: options.kinds])
     with TemporaryDirectory() as name, scripted_server(teacher(examples, options.noise), remember=False) as server:
         folder = Path(name)
         (folder / "completions.jsonl").write_text(
@@ -93,7 +95,7 @@ def main() -> None:
     report(passport, options.noise)
 
 
-def questions(verdicts: int, kinds: Collection[str] = HELD_OUT) -> list[Example]:
+def questions(verdicts: int, kinds: Collection[str]) -> list[Example]:
     """Return examples with that many targets or a few more, of these kinds."""
     answers = [*everyday_answers(), *document_answers(SEED, verdicts)]
     found: list[Example] = []

@@ -1,11 +1,12 @@
 """What each part of a judge's data adds: a short training with everything, and one without each part.
 
-    python -m tests.bench.bench_ingredients --out FOLDER [--config TOML] [--steps 300] [--share 0.25] [--questions 60]
+    python -m tests.bench.bench_ingredients --out FOLDER [--config TOML] [--judge FOLDER]
+        [--steps 300] [--share 0.25] [--questions 60]
 
 Every training has the same seed, the same number of steps and the same held-out completions, which are asked about as
 workers do. ``--share`` of the constructed data is made. The probabilities are stored in FOLDER/<left out>.json, and
-the next run with this folder and the same options measures only what is missing. Prints a table of AUROC by data set,
-and writes FOLDER/ingredients.json: what a passport has of it.
+the next run with this folder and the same options measures only what is missing. Prints a table of AUROC by data set.
+With ``--judge`` the figures are written into the passport of that trained judge.
 """
 
 from __future__ import annotations
@@ -21,17 +22,19 @@ from typing import NoReturn
 from rubricsvc.cli.models import fetch_if_embedded
 from rubricsvc.core.fingerprint import digest
 from rubricsvc.core.passport import Ingredient, Row
+from rubricsvc.formats.passports import load_passport
+from tests.bench.judge_tests import RECIPE
 from trainer.judge_training import metrics
 from trainer.judge_training.asking import probabilities
 from trainer.judge_training.baselines import Question
 from trainer.judge_training.config import ConstructedData, JudgeTrainConfig, load_config
 from trainer.judge_training.examples import Example, questions, sample
-from trainer.judge_training.export import export, open_base
+from trainer.judge_training.export import export, open_base, write_passport
 from trainer.judge_training.ingredients import load_ingredients
 from trainer.judge_training.preparation import Prepared, encode, prepare
 from trainer.judge_training.training import train
+from workers.engines.local.weights import PASSPORT_FILE
 
-RECIPE = Path("trainer/judge_training/recipes/embedded.toml")
 EVERYTHING = "nothing"
 """Left out of the training that has all data."""
 
@@ -44,6 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--steps", type=int, default=300, help="Steps of each training.")
     parser.add_argument("--share", type=float, default=0.25, help="Share of the constructed data that is made.")
     parser.add_argument("--questions", type=int, default=60, help="Held-out completions of each data set.")
+    parser.add_argument("--judge", type=Path, help="Folder of a trained judge, whose passport takes the figures.")
     options = parser.parse_args(arguments)
     config = shortened(load_config(options.config), options.steps, options.share)
     fetch_if_embedded(config.judge)
@@ -62,8 +66,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     pairs = list(questions(test))
     for line in lines(pairs, scores):
         print(line)
-    found = [one.model_dump(mode="json") for one in ingredients(pairs, scores, options.steps)]
-    (options.out / "ingredients.json").write_text(json.dumps(found, indent=1))
+    if options.judge:
+        passport = load_passport(options.judge / PASSPORT_FILE)
+        added = tuple(ingredients(pairs, scores, options.steps))
+        write_passport(options.judge, passport.model_copy(update={"ingredients": added}))
 
 
 def shortened(config: JudgeTrainConfig, steps: int, share: float) -> JudgeTrainConfig:

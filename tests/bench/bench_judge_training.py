@@ -1,13 +1,13 @@
 """A judge on everything that needs no training: held-out questions, sets that no recipe has, attacks, repeatability.
 
-    python -m tests.bench.bench_judge_training (--untrained | --embedded | --adapter FOLDER | --judge-file FILE)
-        [--data FOLDER] [--only TEST …] [--scale 1.0] [--test 0.1 --validation 0.05 --seed 0 --held-out FAMILY …]
-        [--by prompt|completion|criterion | --config TOML] [--beside FILE] [--json FILE]
+    python -m tests.bench.bench_judge_training (--embedded | --adapter FOLDER | --judge-file FILE)
+        [--config TOML] [--data FOLDER] [--only TEST …] [--scale 1.0] [--trained-only] [--json FILE]
 
 The judge is asked as workers ask it. Each test has the rows of the baselines, fitted to the training part of the same
-split where there is one, and of the judge; ``--beside`` adds those of another run, such as the untrained judge's.
-Prints Markdown, at the end a table of what was asked and what was reached. ``--json`` writes the tables in the form of
-a passport, and everything else.
+split where there is one, of the judge, and of its base, which is asked in the same way. ``--config`` is the judge's
+training, whose split names what was not trained on: by default the recipe of the embedded judge. Prints Markdown, at
+the end a table of what was asked and what was reached. ``--json`` writes the tables in the form of a passport, and
+everything else.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ import json
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
-from contextlib import aclosing
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack, aclosing
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -32,11 +32,12 @@ from rubricsvc.core.judge import Judge
 from rubricsvc.core.passport import TRAINED, UNTRAINED, Table
 from rubricsvc.core.prompt import Completion
 from rubricsvc.core.repeatability import Repeatability
+from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import NotFoundError, UnavailableError
 from rubricsvc.formats.judges import load_judges
 from tests.bench import judge_report
 from tests.bench.judge_sets import LONGEST, UNLABELLED
-from tests.bench.judge_tests import HELD_OUT, TESTS, JudgeTest, Recipe, Source, View
+from tests.bench.judge_tests import RECIPE, TESTS, JudgeTest, Recipe, Source, View
 from tests.conftest import SHARED
 from trainer.judge_training import metrics
 from trainer.judge_training.asking import verdicts
@@ -50,6 +51,7 @@ from workers.audit.runner import run as run_audit
 from workers.engines import make_engine
 from workers.engines.base import Engine
 from workers.engines.local.embedded_model import EMBEDDED
+from workers.engines.local.judges import judge_with_adapter, with_adapter_fields
 
 AUDIT, REPEATABILITY = "audit", "repeatability"
 
@@ -87,29 +89,43 @@ def progress(done: int, total: int, name: str) -> None:
     print(f"\r{name} {done}/{total}   ", end="\n" if done == total else "", file=sys.stderr, flush=True)
 
 
-async def measure(engine: Engine, judge: Judge, test: JudgeTest, scorer: str) -> Measured:
-    """Ask about the examples of a test and return its tables."""
-    started = time.monotonic()
-    size = len(test.test)
-    answered = await verdicts(engine, judge, test.test, lambda done: progress(done, size, test.name))
-    measured = Measured(test.name, seconds=time.monotonic() - started, too_long=test.left_out)
-    pairs = [
-        ((example, target), verdict)
-        for example, given in zip(test.test, answered, strict=True)
-        for target, verdict in zip(example.targets, given, strict=True)
-    ]
-    masses = [verdict.answer_mass for _, verdict in pairs if verdict.answer_mass is not None]
-    measured.questions = len(pairs)
-    measured.answer_mass = float(np.mean(masses)) if masses else None
-    measured.failed.update(str(one.reason or one.outcome) for _, one in pairs if one.value is None)
-    usages = [verdict.usage for _, verdict in pairs if verdict.usage]
-    measured.tokens = sum(usage.prompt - (usage.cached or 0) + usage.completion for usage in usages)
-    scored = [(question, one) for question, one in pairs if one.value is not None]
-    questions = [question for question, _ in scored]
-    judged = [one.best_probability if one.best_probability is not None else one.value or 0.0 for _, one in scored]
-    scores = {**baseline_scores(test, questions), scorer: judged}
-    measured.tables = [(view, table(test, view, questions, scores)) for view in test.views]
-    return measured
+async def measure(engines: Mapping[str, tuple[Engine, Judge]], test: JudgeTest) -> Measured:
+    """Ask the judges about the examples of a test and return its tables.
+
+    Questions that the trained judge failed on are left out and counted; what its base failed on counts as 0.5.
+    """
+    answers = {name: await _asked(engine, judge, test, name) for name, (engine, judge) in engines.items()}
+    given, seconds = answers[TRAINED]
+    masses = [verdict.answer_mass for verdict in given if verdict.answer_mass is not None]
+    usages = [verdict.usage for verdict in given if verdict.usage]
+    every = [(example, target) for example in test.test for target in example.targets]
+    kept = [place for place, one in enumerate(given) if one.value is not None]
+    questions = [every[place] for place in kept]
+    judged = {name: [_probability(found[place]) for place in kept] for name, (found, _) in answers.items()}
+    scores = {**baseline_scores(test, questions), **judged}
+    return Measured(
+        test.name,
+        tables=[(view, table(test, view, questions, scores)) for view in test.views],
+        questions=len(given),
+        too_long=test.left_out,
+        failed=Counter(str(one.reason or one.outcome) for one in given if one.value is None),
+        answer_mass=float(np.mean(masses)) if masses else None,
+        tokens=sum(usage.prompt - (usage.cached or 0) + usage.completion for usage in usages),
+        seconds=seconds,
+    )
+
+
+async def _asked(engine: Engine, judge: Judge, test: JudgeTest, name: str) -> tuple[list[Verdict], float]:
+    """Return a judge's verdicts on all questions, and the seconds."""
+    started, size = time.monotonic(), len(test.test)
+    found = await verdicts(engine, judge, test.test, lambda done: progress(done, size, f"{test.name}, {name}"))
+    return [one for each in found for one in each], time.monotonic() - started
+
+
+def _probability(verdict: Verdict) -> float:
+    if verdict.value is None:
+        return 0.5
+    return verdict.best_probability if verdict.best_probability is not None else verdict.value
 
 
 def baseline_scores(test: JudgeTest, questions: Sequence[Question]) -> dict[str, list[float]]:
@@ -121,11 +137,11 @@ def baseline_scores(test: JudgeTest, questions: Sequence[Question]) -> dict[str,
     majority = float(np.mean([target.value >= 0.5 for _, target in questions]) >= 0.5) if questions else 0.0
     return {
         "majority": [majority] * len(questions),
-        "length": [len(example.completion.text) / longest for example, _ in questions],
-        "overlap": [
+        "length, raw": [len(example.completion.text) / longest for example, _ in questions],
+        "overlap, raw": [
             overlap(criterion_text(target.criterion), example.completion.text) for example, target in questions
         ],
-        "prompt overlap": [overlap(example.prompt.text, example.completion.text) for example, _ in questions],
+        "prompt overlap, raw": [overlap(example.prompt.text, example.completion.text) for example, _ in questions],
     }
 
 
@@ -165,8 +181,6 @@ class Results:
     """Everything that was measured of one judge, and what was not, with the reason."""
 
     judge: Judge
-    scorer: str
-    others: dict[str, Table]
     measured: list[Measured] = field(default_factory=list)
     audit: Audit | None = None
     repeatability: Repeatability | None = None
@@ -174,20 +188,19 @@ class Results:
 
     @property
     def tables(self) -> list[tuple[View, Table]]:
-        """The tables of all tests, with the rows of the other run."""
-        return [(view, judge_report.beside(table, self.others)) for one in self.measured for view, table in one.tables]
+        """The tables of all tests."""
+        return [pair for one in self.measured for pair in one.tables]
 
     @property
     def reached(self) -> list[judge_report.Reached]:
         """What was asked for, beside what was reached."""
-        return list(judge_report.summary(self.scorer, self.tables, self.audit))
+        return list(judge_report.summary(TRAINED, self.tables, self.audit))
 
     def plain(self) -> dict[str, Any]:
         """Return the results as plain data; the tables are those of a passport."""
         models = {"judge": self.judge, "audit": self.audit, "repeatability": self.repeatability}
         return {
             **{name: model and model.model_dump(mode="json") for name, model in models.items()},
-            "scorer": self.scorer,
             "tables": [table.model_dump(mode="json") for _, table in self.tables],
             "reached": [asdict(one) for one in self.reached],
             "tests": [one.plain() for one in self.measured],
@@ -195,19 +208,25 @@ class Results:
         }
 
 
-async def run(judge: Judge, source: Source, results: Results, names: Sequence[str], per_attack: int) -> None:
-    """Measure the judge, and print each result when it is there."""
-    async with aclosing(make_engine(judge)) as engine:
+async def run(
+    judges: Mapping[str, Judge], source: Source, results: Results, names: Sequence[str], per_attack: int
+) -> None:
+    """Measure the judges, and print each result when it is there; only the trained one is audited."""
+    async with AsyncExitStack() as stack:
+        engines = {
+            name: (await stack.enter_async_context(aclosing(make_engine(judge))), judge)
+            for name, judge in judges.items()
+        }
+        engine, judge = engines[TRAINED]
         for name in (name for name in names if name in TESTS):
             try:
                 test = TESTS[name](source)
             except UnavailableError as error:
                 results.skipped[name] = str(error)
                 continue
-            results.measured.append(await measure(engine, judge, test, results.scorer))
-            for view, _ in results.measured[-1].tables:
-                shown_table = next(table for other, table in results.tables if other is view)
-                print("\n".join(judge_report.markdown(shown_table)), flush=True)
+            results.measured.append(await measure(engines, test))
+            for _, one in results.measured[-1].tables:
+                print("\n".join(judge_report.markdown(one)), flush=True)
             print(results.measured[-1].summary + "\n", flush=True)
         if AUDIT in names:
             results.audit = await audited(engine, judge, source, per_attack)
@@ -217,14 +236,16 @@ async def run(judge: Judge, source: Source, results: Results, names: Sequence[st
             print(judge_report.repeatability_line(results.repeatability), flush=True)
 
 
-def judge_of(options: argparse.Namespace) -> Judge:
-    """Return the judge that the options name."""
+def judges_of(options: argparse.Namespace) -> dict[str, Judge]:
+    """Return the judge that the options name, after its base if it is an adapter."""
     if options.judge_file:
-        return load_judges(options.judge_file, _no_stored_judge)[-1]
-    adapter = EMBEDDED if options.embedded else str(options.adapter.resolve()) if options.adapter else None
-    name = UNTRAINED if options.untrained else TRAINED
-    engine = "transformers_local"
-    return Judge(name=name, engine=engine, model=options.model, adapter=adapter, template=options.template)
+        judge = with_adapter_fields(load_judges(options.judge_file, _no_stored_judge)[-1])
+    else:
+        judge = judge_with_adapter(TRAINED, EMBEDDED if options.embedded else str(options.adapter))
+    if options.trained_only or not judge.adapter:
+        return {TRAINED: judge}
+    bare = {"name": UNTRAINED, "adapter": None, "weights_sha256": None, "min_answer_mass": 0.0}
+    return {UNTRAINED: judge.model_copy(update=bare), TRAINED: judge}
 
 
 def _no_stored_judge(name: str) -> Judge:
@@ -234,29 +255,18 @@ def _no_stored_judge(name: str) -> Judge:
 def arguments() -> argparse.ArgumentParser:
     """Return the options."""
     names = [*TESTS, AUDIT, REPEATABILITY]
-    default = Recipe()
     parser = argparse.ArgumentParser(description="Measure a judge on everything that needs no training.")
     which = parser.add_mutually_exclusive_group(required=True)
-    which.add_argument("--untrained", action="store_true", help="The bare embedded model.")
     which.add_argument("--embedded", action="store_true", help="The embedded model with the adapter of this package.")
-    which.add_argument("--adapter", type=Path, help="Folder of an adapter of --model.")
+    which.add_argument("--adapter", type=Path, help="Folder of an adapter that `judges train` wrote.")
     which.add_argument("--judge-file", type=Path, help="Judge file; its last judge is measured.")
-    parser.add_argument("--model", default=EMBEDDED, help="Base model of the adapter, a name or a folder.")
-    parser.add_argument("--template", help="Prompt template that the judge was trained with.")
+    parser.add_argument("--trained-only", action="store_true", help="Leave out the base of an adapter.")
+    parser.add_argument("--config", type=Path, default=RECIPE, help="The judge's training.")
     parser.add_argument("--data", type=Path, default=SHARED, help="Folder of the public sets.")
     parser.add_argument("--only", nargs="+", choices=names, default=names, metavar="TEST", help=", ".join(names))
     parser.add_argument("--scale", type=float, default=1.0, help="Size of all tests, relative to 2,500 questions.")
     parser.add_argument("--longest", type=int, default=LONGEST, help="Characters; longer completions are left out.")
     parser.add_argument("--per-attack", type=int, default=1, help="Completions for each attack of the audit.")
-    parser.add_argument("--config", type=Path, help="The judge's training, instead of the options of the split.")
-    parser.add_argument(
-        "--by", choices=("prompt", "completion", "criterion"), default=default.by, help="Split of the recipe."
-    )
-    parser.add_argument("--test", type=float, default=default.test, help="Share of the recipe's test.")
-    parser.add_argument("--validation", type=float, default=default.validation, help="Share of its validation part.")
-    parser.add_argument("--seed", type=int, default=default.seed, help="Seed of the recipe.")
-    parser.add_argument("--held-out", nargs="+", default=HELD_OUT, help="Families of checks that it holds out.")
-    parser.add_argument("--beside", type=Path, help="--json of the untrained judge, whose rows are added.")
     parser.add_argument("--json", type=Path, help="File for all results.")
     return parser
 
@@ -264,20 +274,13 @@ def arguments() -> argparse.ArgumentParser:
 def main() -> None:
     """Measure a judge."""
     options = arguments().parse_args()
-    judge = judge_of(options)
-    fetch_if_embedded(judge)
-    recipe = Recipe(options.by, options.test, options.validation, options.seed, tuple(options.held_out))
-    if options.config:
-        recipe = Recipe.of(load_config(options.config))
-    source = Source(options.data, recipe, options.scale, options.longest)
-    scorer = UNTRAINED if options.untrained else TRAINED
-    others: list[Any] = []
-    if options.beside and scorer == TRAINED:
-        others = json.loads(options.beside.read_text(encoding="utf-8"))["tables"]
-    results = Results(judge, scorer, {one["name"]: Table.model_validate_json(json.dumps(one)) for one in others})
+    judges = judges_of(options)
+    fetch_if_embedded(judges[TRAINED])
+    source = Source(options.data, Recipe.of(load_config(options.config)), options.scale, options.longest)
+    results = Results(judges[TRAINED])
     results.skipped.update(UNLABELLED)
     started = time.monotonic()
-    asyncio.run(run(judge, source, results, options.only, options.per_attack))
+    asyncio.run(run(judges, source, results, options.only, options.per_attack))
     print()
     for name, reason in results.skipped.items():
         print(f"Not measured: {name}: {reason}.")

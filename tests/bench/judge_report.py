@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -50,14 +50,6 @@ def number(figure: Figure | Rate) -> str:
         return "n/a"
     interval = "" if figure.low is None else f" [{figure.low:.2f}, {figure.high:.2f}]"
     return f"{figure.value:.2f}{interval}"
-
-
-def beside(table: Table, others: Mapping[str, Table]) -> Table:
-    """Return the table with the rows of another run's judge, as the untrained one, before the judge's own."""
-    other = others.get(table.name)
-    rows = [row for row in other.rows if row.scorer in (TRAINED, UNTRAINED)] if other else []
-    renamed = [row.model_copy(update={"scorer": UNTRAINED}) for row in rows]
-    return table.model_copy(update={"rows": (*renamed, *table.rows)}) if renamed else table
 
 
 def markdown(table: Table) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """What a judge is measured on without training: examples that its recipe holds out, and sets that it never sees.
 
 The parts are those of `trainer.judge_training.splits`: a recipe's share of the test, its seed and the families of
-criteria that it holds out name what was not trained on. The questions themselves are made anew, with another seed.
+criteria that it holds out name what was not trained on. The questions are made again, with another seed.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 
+import trainer.judge_training
 from rubricsvc.core.passport import Measure
 from rubricsvc.core.prompt import Document
 from rubricsvc.errors import UnavailableError
@@ -26,8 +27,8 @@ from trainer.judge_training.data.answers import document_answers
 from trainer.judge_training.data.checks import checks_in_words
 from trainer.judge_training.data.documents_text import standard_library_docstrings
 from trainer.judge_training.data.everyday import everyday_answers
-from trainer.judge_training.data.statements import statements
-from trainer.judge_training.data.statements_alter import KINDS
+from trainer.judge_training.data.statements.alter import KINDS
+from trainer.judge_training.data.statements.make import statements
 from trainer.judge_training.data.swapped import ON_TOPIC, swapped
 from trainer.judge_training.examples import Example
 from trainer.judge_training.metrics import By
@@ -38,11 +39,8 @@ SEED = 2026
 TRAIN = 400
 """Examples that the baselines of questions by construction are fitted to."""
 COUNTING = ("count_words_max", "count_words_min", "count_sentences", "count_items")
-HELD_OUT = (
-    "apology", "bold", "emoji", "ends_question", "greeting", "language", "link", "mentions", "money",
-    "percent", "quotation", "season", "second_person", "table",
-)  # fmt: skip
-"""Families of checks that the recipe holds out by default."""
+RECIPE = Path(trainer.judge_training.__path__[0], "recipes", "embedded.toml")
+"""The training of the embedded judge."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +51,7 @@ class Recipe:
     test: float = 0.1
     validation: float = 0.05
     seed: int = 0
-    held_out: tuple[str, ...] = HELD_OUT
+    held_out: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, config: JudgeTrainConfig) -> Recipe:

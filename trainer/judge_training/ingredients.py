@@ -21,8 +21,8 @@ from trainer.judge_training.data.files import examples_of_file
 from trainer.judge_training.data.hard_negatives import hard_negatives
 from trainer.judge_training.data.labels import examples_of_labels
 from trainer.judge_training.data.scales import scales
-from trainer.judge_training.data.statements import statement_preferences, statements
-from trainer.judge_training.data.statements_frames import invented_documents
+from trainer.judge_training.data.statements.frames import invented_documents
+from trainer.judge_training.data.statements.make import statement_preferences, statements
 from trainer.judge_training.data.swapped import swapped
 from trainer.judge_training.data.verdicts import examples_of_verdicts
 from trainer.judge_training.examples import Example, Preference, Target, merge

@@ -69,6 +69,7 @@ def run(folder: DemoFolder, *, fresh: bool = False) -> dict[str, Any]:
     for package in ("altair", "vl_convert", "torch", "transformers"):
         import_module(package)  # fail now rather than after ten minutes
     from rubricsvc.cli.demo import pipeline, report, results
+    from workers.engines.local.judges import shipped_passport
 
     fetch_embedded()
     settings = get_settings().model_copy(update={"database_url": f"sqlite:///{folder.database}"})
@@ -84,7 +85,7 @@ def run(folder: DemoFolder, *, fresh: bool = False) -> dict[str, Any]:
         pipeline.sample(folder, db, stored, size.steps)
         after = pipeline.score(db, stored, size.steps)
         scored = results.read_results(db, stored, before, after)
-        passport = results.read_passport(db)
+    passport = shipped_passport()
     figures = results.summarize(size, folder.seed, scored, steps, passport)
     figures |= {"seconds": round(time.monotonic() - started, 1), "continued": continued}
     page = report.render_report(size, scored, steps, figures, passport)
@@ -99,7 +100,8 @@ def run(folder: DemoFolder, *, fresh: bool = False) -> dict[str, Any]:
 
 def _announce(folder: DemoFolder) -> None:
     from rubricsvc.cli.demo.folder import FAST
-    from rubricsvc.cli.local_judges import embedded_judge
+    from rubricsvc.cli.demo.pipeline import demo_judge
+    from rubricsvc.cli.local_judges import describe_embedded
 
     size = folder.size
     echo(f"the demo takes {'2 to 3' if size == FAST else '8 to 10'} minutes on 2 cores, and ends with {folder.report}")
@@ -108,9 +110,7 @@ def _announce(folder: DemoFolder) -> None:
         f"{size.samples} completions of each before and after {size.steps} steps of GRPO with "
         f"{size.prompts_per_step} x {size.group_size} completions of at most {size.max_new_tokens} tokens"
     )
-    if embedded_judge("embedded").adapter is None:
-        echo("this package ships no adapter: policy and judge are the same model, and training can improve what the")
-        echo("checked criteria measure: form, citation and terms, not whether the completion is right")
+    describe_embedded([demo_judge()])
     if size == FAST:
         echo("--fast trains for few steps: expect little change of the reward")
 
@@ -130,12 +130,6 @@ def _print_table(figures: dict[str, Any]) -> None:
 
 def _print_judge(figures: dict[str, Any], folder: DemoFolder) -> None:
     """Print what the judge can be relied on for."""
-    if figures.get("judge_adapter") is None:
-        print_data(
-            "Policy and judge are the same model of 135M parameters. As a judge it is hardly better than chance:"
-        )
-        print_data("a change shows whether the completions took the form that the rubrics ask for (citation, terms).")
-        return
     share = f"{100 * figures['judged_share']:.0f} %"
     print_data(
         f"Judged criteria have {share} of the weights. Their judge is the embedded model with the adapter that this"

@@ -9,13 +9,13 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, aclosing
 from dataclasses import dataclass
+from functools import cache
 
 from sqlalchemy.orm import Session
 
 from rubricsvc import telemetry
 from rubricsvc.cli.demo.folder import DemoFolder
 from rubricsvc.cli.demo.questions import Question
-from rubricsvc.cli.local_judges import adapter_passport, shipped_judge
 from rubricsvc.cli.output import ProgressBar, echo, fields_of, progress_bar
 from rubricsvc.core.fingerprint import digest
 from rubricsvc.core.judge import Judge
@@ -34,13 +34,13 @@ from trainer.policy import Policy
 from trainer.rewards import JudgeRewards, Task
 from workers.authoring.generate import generate
 from workers.engines import make_engine
+from workers.engines.local.judges import shipped_judge, shipped_passport
 from workers.queue.in_process import embedded_worker
 
 POLICY = "SmolLM2-135M-Instruct"
 AUTHOR = Judge(name="embedded", engine="transformers_local", model="embedded")
 """The embedded model as it is, which writes rubrics."""
 
-JUDGE = shipped_judge("embedded") or AUTHOR
 STAGES = {
     1: "generating rubrics",
     2: "sampling before training",
@@ -51,6 +51,12 @@ STAGES = {
 }
 BATCH = 4
 """Questions that are sampled together."""
+
+
+@cache
+def demo_judge() -> Judge:
+    """Return the embedded judge, which scores."""
+    return shipped_judge("embedded")
 
 
 @dataclass(frozen=True)
@@ -143,7 +149,7 @@ def score(db: Database, stored: Sequence[StoredQuestion], step: int) -> int:
     ]
     name = f"demo after {step} steps"
     with db.write() as session:
-        job = jobs.submit(session, judge_id=store_judge(session, JUDGE), items=items, key=name, name=name)
+        job = jobs.submit(session, judge_id=_store_judge(session), items=items, key=name, name=name)
         job_id, finished_at = job.id, job.finished_at
     if finished_at is None:
         telemetry.configure("WARNING", human=True)  # Celery prints a banner; the demo has its own lines
@@ -153,11 +159,10 @@ def score(db: Database, stored: Sequence[StoredQuestion], step: int) -> int:
     return job_id
 
 
-def store_judge(session: Session, judge: Judge) -> int:
-    """Store a judge with the passport of its adapter, if there is one; return its id."""
-    row, passport = judges.add(session, judge), adapter_passport(judge)
-    if passport is not None:
-        judges.set_passport(session, row.id, passport)
+def _store_judge(session: Session) -> int:
+    """Store the judge with its passport; return its id."""
+    row = judges.add(session, demo_judge())
+    judges.set_passport(session, row.id, shipped_passport())
     return row.id
 
 
@@ -182,9 +187,8 @@ def train_policy(folder: DemoFolder, questions: Sequence[Question]) -> list[Metr
     )
     tasks = [Task(question.prompt, question.rubric) for question in questions if not question.held_out]
     resume = bool(checkpoint.steps(folder.training))
-    passport = adapter_passport(JUDGE)
-    repeatability = passport.repeatability if passport else None
-    with _stage(4) as bar, JudgeRewards(JUDGE, repeatability=repeatability) as rewards:
+    repeatability = shipped_passport().repeatability
+    with _stage(4) as bar, JudgeRewards(demo_judge(), repeatability=repeatability) as rewards:
 
         def on_step(step: Metrics) -> None:
             bar.update(step["step"], size.steps, f"reward {step['reward']:.2f}, deviation {step['reward_std']:.2f}")

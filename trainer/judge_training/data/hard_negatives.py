@@ -20,9 +20,6 @@ SOURCE = "hard_negatives"
 
 _MAX_TARGETS = 4
 
-_FORM = ("checks", "damaged")
-"""Sources whose criteria are on the form of a completion, so that an addition may change their labels."""
-
 _SUBJECT = r"\A(?:(?:the|this) (?:answer|response|completion|text|reply) )?"
 
 _ABSENT = re.compile(
@@ -78,7 +75,7 @@ def hard_negatives(examples: Sequence[Example], seed: int, count: int) -> Iterat
         InvalidError: There are no examples with a criterion that an empty completion does not meet.
     """
     rng = Random(f"hard negatives {seed}")
-    kept = (_on_content(example) for example in examples if example.source not in _FORM)
+    kept = map(_on_content, examples)
     usable = [example for example in kept if example.targets]
     pool = sorted(usable, key=lambda example: example.content)
     positive = [example for example in pool if any(map(_worthless, example.targets))]

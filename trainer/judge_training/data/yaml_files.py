@@ -11,5 +11,5 @@ import yaml
 
 @cache
 def load_yaml(name: str) -> Any:
-    """Return the content of a YAML file beside this module."""
+    """Return the content of a YAML file, whose path is relative to this module."""
     return yaml.safe_load(files(__package__).joinpath(name).read_text(encoding="utf-8"))

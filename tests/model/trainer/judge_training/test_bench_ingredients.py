@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
-from rubricsvc.core.passport import Ingredient
+from rubricsvc.formats.passports import load_passport
 from tests.bench.bench_ingredients import main
+from tests.made_passport import made_passport
 from tests.tiny_model import tiny_model
 
 RECIPE = """
@@ -47,6 +47,10 @@ def test_main_measures_each_part_once(tmp_path: Path, capsys: pytest.CaptureFixt
     recipe, out = tmp_path / "recipe.toml", tmp_path / "out"
     recipe.write_text(RECIPE.format(model=tiny_model(tmp_path / "model", context=2048)))
     arguments = ["--config", str(recipe), "--out", str(out), "--steps", "2", "--share", "0.5", "--questions", "15"]
+    judge = tmp_path / "judge"
+    judge.mkdir()
+    (judge / "passport.json").write_text(made_passport().model_dump_json())
+    arguments += ["--judge", str(judge)]
     main(arguments)
     table = [line for line in capsys.readouterr().out.splitlines() if line.startswith("|")]
     assert [line.split(" | ")[0] for line in table if "--" not in line] == [
@@ -55,14 +59,16 @@ def test_main_measures_each_part_once(tmp_path: Path, capsys: pytest.CaptureFixt
         "| everyday",
         "| swapped",
     ]
-    found = [Ingredient.model_validate(one) for one in json.loads((out / "ingredients.json").read_text())]
+    passport = load_passport(judge / "passport.json")
+    assert passport.model_copy(update={"ingredients": ()}) == made_passport().model_copy(update={"ingredients": ()})
+    found = passport.ingredients
     assert [one.left_out for one in found] == ["everyday", "everyday", "swapped", "swapped"]
     assert found[1].table == "all held-out questions, 2 steps" and found[1].complete == found[3].complete
 
     before = {file.name: file.stat().st_mtime_ns for file in out.glob("*.json")}
     main(arguments)
     after = {file.name: file.stat().st_mtime_ns for file in out.glob("*.json")}
-    assert {name for name in before if before[name] != after[name]} == {"ingredients.json"}
+    assert before == after
 
     main([*arguments[:5], "3", *arguments[6:]])
     assert not [name for name in before if (out / name).stat().st_mtime_ns == after[name]]

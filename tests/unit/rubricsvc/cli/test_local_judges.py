@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
-from rubricsvc.cli.local_judges import embedded_judge, judge_with_adapter, with_digests
+from rubricsvc.cli.local_judges import embedded_judge
 from rubricsvc.core.judge import Judge
 from rubricsvc.errors import InvalidError, RubricsvcError, UnavailableError
 from tests.cli import Cli, stored
 from workers.engines.local.embedded_model import WHEEL_SHA256
-from workers.engines.local.weights import weights_sha256
+from workers.engines.local.judges import judge_with_adapter, with_adapter_fields
+from workers.engines.local.weights import SHIPPED, weights_sha256
 
 FIELDS = {"template": "readout_short", "min_answer_mass": 0.2}
 
@@ -32,38 +33,28 @@ def write(folder: Path, name: str, **content: Any) -> None:
     (folder / name).write_text(json.dumps(content))
 
 
-def test_embedded_judge_has_the_shipped_adapter_where_there_is_one(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    judge = embedded_judge("e", shipped=folder)
-    assert (judge.adapter, judge.weights_sha256) == ("embedded", weights_sha256(folder))
+def test_embedded_judge_has_the_shipped_adapter(capsys: pytest.CaptureFixture[str]) -> None:
+    judge = embedded_judge("e")
+    assert (judge.adapter, judge.weights_sha256) == ("embedded", weights_sha256(SHIPPED))
     assert (judge.model, judge.engine, judge.mode) == ("embedded", "transformers_local", "readout")
-    assert (judge.template, judge.min_answer_mass) == ("readout_short", 0.2)
+    assert judge.template == "readout_short"
     printed = capsys.readouterr().err
     assert "judges passport e" in printed and "chance" not in printed
 
 
 @pytest.mark.parametrize(
-    ("mode", "untrained", "shipped"),
-    [
-        (None, True, True),
-        ("readout", True, True),
-        ("written", False, True),
-        ("comparative", False, True),
-        (None, False, False),
-        ("written", False, False),
-    ],
+    ("mode", "untrained"), [(None, True), ("readout", True), ("written", False), ("comparative", False)]
 )
 def test_embedded_judge_is_the_bare_model_without_an_adapter_for_its_mode(
-    folder: Path, capsys: pytest.CaptureFixture[str], mode: str | None, untrained: bool, shipped: bool
+    capsys: pytest.CaptureFixture[str], mode: str | None, untrained: bool
 ) -> None:
-    judge = embedded_judge("e", mode, untrained=untrained, shipped=folder if shipped else folder / "missing")
+    judge = embedded_judge("e", mode, untrained=untrained)
     assert judge == Judge.model_validate(
         {"name": "e", "engine": "transformers_local", "model": "embedded", "mode": mode or "readout"}
     )
     printed = capsys.readouterr().err
     assert "chance" in printed
-    assert ("adapter was trained for readouts" in printed) == (shipped and not untrained)
+    assert ("adapter was trained for readouts" in printed) == (not untrained)
 
 
 def test_judge_with_adapter_takes_the_fields_and_the_base_of_its_folder(
@@ -92,7 +83,6 @@ def test_judge_with_adapter_has_any_mode_without_fields(folder: Path) -> None:
         ("judge.json", {"template": "readout_short"}, "written", InvalidError),
         ("judge.json", {}, "written", InvalidError),
         ("judge.json", {"colour": "red"}, None, InvalidError),
-        ("judge.json", {"weights_sha256": "0" * 64}, None, UnavailableError),
         ("adapter_config.json", {}, None, InvalidError),
     ],
 )
@@ -112,16 +102,34 @@ def test_judge_with_adapter_needs_both_files(folder: Path, name: str) -> None:
         judge_with_adapter("own", str(folder))
 
 
-def test_with_digests_completes_adapters_of_members(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_with_adapter_fields_completes_members(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder.parent)
     bare = Judge(name="b", engine="vllm_local", model="m")
     trained = Judge(name="t", engine="vllm_local", model="m", adapter="adapter")
-    panel = with_digests(Judge(name="p", mode="panel", members=(bare, trained)))
+    panel = with_adapter_fields(Judge(name="p", mode="panel", members=(bare, trained)))
     completed = panel.leaf_judges[1]
     assert panel.leaf_judges[0] == bare
     assert (completed.adapter, completed.weights_sha256) == (str(folder), weights_sha256(folder))
-    fixed = trained.model_copy(update={"weights_sha256": "0" * 64})
-    assert with_digests(fixed).weights_sha256 == "0" * 64
+    assert (completed.engine, completed.model) == ("vllm_local", "m")
+    assert (completed.template, completed.min_answer_mass) == ("readout_short", 0.2)
+
+
+def test_with_adapter_fields_keeps_the_judges_own(folder: Path) -> None:
+    own = Judge(
+        name="t",
+        engine="transformers_local",
+        model="m",
+        adapter=str(folder),
+        template="readout",
+        weights_sha256="0" * 64,
+    )
+    assert with_adapter_fields(own) == own.model_copy(update={"min_answer_mass": 0.2})
+
+
+def test_with_adapter_fields_refuses_another_mode(folder: Path) -> None:
+    written = Judge(name="t", engine="transformers_local", model="m", adapter=str(folder), mode="written")
+    with pytest.raises(InvalidError, match="trained for mode readout"):
+        with_adapter_fields(written)
 
 
 def test_add_stores_an_adapter_with_its_digest_and_follows_its_folder(cli: Cli, folder: Path) -> None:

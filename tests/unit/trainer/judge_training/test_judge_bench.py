@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from rubricsvc.core.judge import Judge
-from rubricsvc.core.passport import TRAINED, UNTRAINED, Figure, Row, Table
+from rubricsvc.core.passport import TRAINED, UNTRAINED
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Ordinal
 from rubricsvc.core.verdict import Reason
 from rubricsvc.errors import UnavailableError
 from tests.bench import judge_report, judge_sets
-from tests.bench.bench_judge_training import Measured, arguments, judge_of, measure
+from tests.bench.bench_judge_training import Measured, arguments, judges_of, measure
 from tests.bench.judge_sets import SETS, read_set, sampled
 from tests.bench.judge_tests import COUNTING, TESTS, JudgeTest, Recipe, Source, View, contrary
 from tests.instant_engine import InstantEngine
@@ -29,6 +29,7 @@ from trainer.judge_training.examples import Example, Target
 from trainer.judge_training.splits import split
 from workers.engines.base import Failure, Reply
 from workers.engines.base import Question as Asked
+from workers.engines.local.weights import SHIPPED
 
 JUDGE = Judge(name="j", engine="instant", model="m")
 
@@ -196,7 +197,12 @@ def measured(answer: Any, labels: Iterable[tuple[str, float]], **fields: Any) ->
         for n, (text, value) in enumerate(labels)
     ]
     test = JudgeTest("t", "made", examples, (View("all", target=0.9, other=True, **fields),))
-    return asyncio.run(measure(InstantEngine(answer), JUDGE, test, TRAINED))
+    engines = {UNTRAINED: (InstantEngine(unsure), JUDGE), TRAINED: (InstantEngine(answer), JUDGE)}
+    return asyncio.run(measure(engines, test))
+
+
+def unsure(_: Asked) -> Failure:
+    return Failure(Reason.NO_ANSWER, "no label")
 
 
 def reply(asked: Asked) -> Reply | Failure:
@@ -213,38 +219,29 @@ def test_measure_scores_the_judge_beside_baselines_and_counts_failures() -> None
     assert found.answer_mass == pytest.approx(0.9)
     ((_, table),) = found.tables
     rows = {row.scorer: row for row in table.whole}
-    assert list(rows) == ["majority", "length", "overlap", "prompt overlap", TRAINED]
+    assert list(rows) == ["majority", "length, raw", "overlap, raw", "prompt overlap, raw", UNTRAINED, TRAINED]
     assert rows[TRAINED].n == 12 and rows[TRAINED]["auroc"].value == 1.0
+    assert rows[UNTRAINED].n == 12 and rows[UNTRAINED]["auroc"].value == 0.5
     assert rows["majority"]["auroc"].value == 0.5
     (goal, sets, each, *_) = judge_report.summary(TRAINED, found.tables, None)
     assert (goal.row, goal.met) == ("all", True)
     assert sets.met and "1 of 1" in sets.reached and each.met
 
 
-def table(scorer: str, value: float) -> Table:
-    return Table(name="t", rows=(Row(scorer=scorer, n=9, positives=4, figures={"auroc": Figure(value=value)}),))
-
-
-def test_beside_adds_the_other_judge_as_the_untrained_one() -> None:
-    joined = judge_report.beside(table(TRAINED, 0.9), {"t": table(TRAINED, 0.5)})
-    assert [(row.scorer, row["auroc"].value) for row in joined.rows] == [(UNTRAINED, 0.5), (TRAINED, 0.9)]
-    assert judge_report.beside(joined, {}) == joined
-    assert [line for line in judge_report.markdown(joined) if "0.90" in line] == [f"| {TRAINED} | 9 | 4 | 0.90 |"]
-
-
-def test_judge_of_reads_an_adapter_a_file_or_the_bare_model(tmp_path: Path) -> None:
+def test_judges_of_reads_an_adapter_or_a_file(tmp_path: Path) -> None:
     file = tmp_path / "judge.yaml"
     file.write_text("{name: mine, engine: openai_http, model: m, endpoint: {base_url: http://127.0.0.1:1/v1}}")
 
-    def judge(*options: str) -> Judge:
-        return judge_of(arguments().parse_args(options))
+    def judges(*options: str) -> dict[str, Judge]:
+        return judges_of(arguments().parse_args(options))
 
-    assert judge("--judge-file", str(file)).name == "mine"
-    adapted = judge("--adapter", str(tmp_path), "--template", "readout_short")
-    assert (adapted.adapter, adapted.model, adapted.template) == (str(tmp_path), "embedded", "readout_short")
-    assert judge("--embedded").adapter == "embedded" and judge("--untrained").adapter is None
-    with pytest.raises(SystemExit):
-        judge("--embedded", "--untrained")
+    assert {name: one.name for name, one in judges("--judge-file", str(file)).items()} == {TRAINED: "mine"}
+    shipped = judges("--embedded")
+    assert [one.adapter for one in shipped.values()] == [None, "embedded"]
+    assert {one.template for one in shipped.values()} == {"readout_short"}  # as it was trained to be asked
+    assert list(judges("--embedded", "--trained-only")) == [TRAINED]
+    own = judges("--adapter", str(SHIPPED))[TRAINED]
+    assert (own.model, own.template, own.adapter) == ("embedded", "readout_short", str(SHIPPED))
 
 
 def test_recipe_of_a_configuration_divides_as_the_training_does(data: Path) -> None:

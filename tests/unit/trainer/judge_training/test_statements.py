@@ -16,11 +16,11 @@ from rubricsvc.errors import InvalidError
 from rubricsvc.stats import agreement_metrics
 from trainer.environments.documents import python_reference
 from trainer.judge_training.data.documents_text import prose, standard_library_docstrings
-from trainer.judge_training.data.statements import statement_preferences, statements
-from trainer.judge_training.data.statements_alter import KINDS, alterations
-from trainer.judge_training.data.statements_frames import read, restated
-from trainer.judge_training.data.statements_paraphrase import paraphrase
-from trainer.judge_training.data.statements_topics import topics
+from trainer.judge_training.data.statements.alter import KINDS, alterations
+from trainer.judge_training.data.statements.frames import read, restated
+from trainer.judge_training.data.statements.make import statement_preferences, statements
+from trainer.judge_training.data.statements.paraphrase import paraphrase
+from trainer.judge_training.data.statements.topics import topics
 from trainer.judge_training.examples import Example, questions
 
 

@@ -58,7 +58,7 @@ def test_demo_continues_after_an_interrupt(
     assert json.loads(folder.summary.read_text()) == figures
     assert (figures["prompts"], figures["rubrics"], figures["completions"]) == (3, 3, 12)
     assert figures["verdicts"] == 12 * 10
-    assert bool(figures["judge_figures"]) == (pipeline.JUDGE.adapter is not None)
+    assert figures["judge_figures"] and figures["judge_not_for"]
     assert figures["failed_verdicts"] == 0
     assert figures["train_steps"] == 1
     assert all(0.0 <= figures[key] <= 1.0 for key in KEYS if key.startswith(("reward_", "heldout_")))

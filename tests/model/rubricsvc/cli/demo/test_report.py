@@ -47,7 +47,7 @@ SUMMARY: dict[str, Any] = {
 }
 
 
-def hostile_page(passport: Passport | None = None) -> str:
+def hostile_page(passport: Passport) -> str:
     judged = Criterion(key="a", text=HOSTILE, required=True)
     checked = Criterion(key="b", text=HOSTILE, weight=-2, check=Check(name="contains", args={"terms": [HOSTILE]}))
     third = Criterion(key="c", text=HOSTILE)
@@ -92,19 +92,17 @@ def hostile_passport() -> Passport:
     return made.model_copy(update=changes)
 
 
-@pytest.fixture(scope="module", params=[None, hostile_passport()], ids=["untrained", "trained"])
-def page(request: pytest.FixtureRequest) -> str:
-    return hostile_page(request.param)
+@pytest.fixture(scope="module")
+def page() -> str:
+    return hostile_page(hostile_passport())
 
 
-def test_page_shows_the_passport_instead_of_the_apology() -> None:
-    apology, name = "hardly better than chance", "statements, unseen documents"
-    untrained, trained = hostile_page(), hostile_page(made_passport())
-    assert apology in untrained and name not in untrained
-    assert apology not in trained and name in trained
-    assert "0.985" in trained and "0.970" in trained  # the judge, and its best baseline
-    assert "by variant" not in trained and "variant 3" in trained  # of a set of few parts each part
-    assert "master keys" in trained and "must not be used for" in trained
+def test_page_shows_the_passport() -> None:
+    page = hostile_page(made_passport())
+    assert "statements, unseen documents" in page
+    assert "0.985" in page and "0.970" in page  # the judge, and its best baseline
+    assert "by variant" not in page and "variant 3" in page  # of a set of few parts each part
+    assert "master keys" in page and "must not be used for" in page
 
 
 @pytest.mark.parametrize("left_out", ["tables", "audit", "audit_untrained", "not_for"])

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from rubricsvc.cli.demo.pipeline import AUTHOR, JUDGE, store_judge
 from rubricsvc.cli.demo.questions import Question
 from rubricsvc.cli.demo.report import reason
 from rubricsvc.cli.demo.results import (
@@ -18,13 +15,11 @@ from rubricsvc.cli.demo.results import (
     judged_share,
     main_tables,
     mean_change,
-    read_passport,
 )
 from rubricsvc.core.prompt import Prompt
 from rubricsvc.core.rubric import Check, Criterion, Rubric
 from rubricsvc.core.verdict import Verdict
-from rubricsvc.store.session import Database
-from tests.made_passport import WEIGHTS, made_passport
+from tests.made_passport import made_passport
 
 RUBRIC = Rubric(criteria=[Criterion(key="cites", text="Cites."), Criterion(key="length", text="Is short.")])
 
@@ -87,20 +82,6 @@ def test_main_tables_are_whole_sets_criteria_like_the_demos_and_parts_of_sets_wi
         table.name for table in main_tables(made.model_copy(update={"tables": (made.tables[1], many, parts_only)}))
     ]
     assert found == [made.tables[1].name, "says_that", *(part.name for part in parts_only.parts)]
-
-
-def test_read_passport_reads_that_of_the_adapter(db: Database, tmp_path: Path) -> None:
-    (tmp_path / "passport.json").write_text(made_passport().model_dump_json())
-    trained = JUDGE.model_copy(update={"adapter": str(tmp_path), "weights_sha256": WEIGHTS})
-    with db.write() as session:
-        store_judge(session, trained)
-    assert read_passport(db) == made_passport()
-
-
-def test_read_passport_of_a_judge_without_an_adapter_is_none(db: Database) -> None:
-    with db.write() as session:
-        store_judge(session, AUTHOR)
-    assert read_passport(db) is None
 
 
 def test_examples_are_chosen_by_rank_of_change() -> None:

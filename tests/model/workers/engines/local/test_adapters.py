@@ -16,16 +16,15 @@ from peft import PeftModel
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
-from rubricsvc.cli.local_judges import shipped_judge
 from rubricsvc.core.verdict import Reason
 from rubricsvc.errors import InvalidError, RubricsvcError, UnavailableError
-from rubricsvc.formats.passports import load_passport
 from tests.tiny_adapter import tiny_adapter
 from tests.tiny_model import tiny_model
 from workers.engines.base import EngineRequest, Failure, Question
 from workers.engines.local import transformers_engine
 from workers.engines.local.adapters import read_adapter
 from workers.engines.local.embedded_model import WHEEL_SHA256
+from workers.engines.local.judges import shipped_judge, shipped_passport
 from workers.engines.local.merged import merged_folder
 from workers.engines.local.models import load, open_merged
 from workers.engines.local.transformers_engine import TransformersEngine
@@ -248,12 +247,11 @@ def test_adapter_of_the_embedded_model_is_merged_at_load(embedded: Path, tiny: P
     assert WHEEL_SHA256 in caught.value.message
 
 
-@pytest.mark.skipif(not SHIPPED.is_dir(), reason="this package ships no adapter yet")
 def test_shipped_adapter_fits_its_judge_and_its_passport() -> None:
     judge = shipped_judge("embedded")
-    assert judge is not None and judge.mode == "readout"
+    assert (judge.mode, judge.template) == ("readout", "readout_short")
     validate(judge)
-    load_passport(SHIPPED / "passport.json").check_judge(judge)
+    shipped_passport().check_judge(judge)
     assert trained_on(SHIPPED).sha256 == WHEEL_SHA256
     assert (SHIPPED / "adapter_model.safetensors").stat().st_size <= 10_000_000
     load(ModelWeights("embedded", adapter="embedded", sha256=judge.weights_sha256), device="cpu")

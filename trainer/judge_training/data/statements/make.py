@@ -1,6 +1,6 @@
 """Questions by construction: does an answer say what a criterion says? The labels are exact.
 
-Of each sentence there are two versions: as the document has it, and altered (``statements_alter.KINDS``). A fair coin
+Of each sentence there are two versions: as the document has it, and altered (`alter.KINDS`). A fair coin
 decides which of them the answer says, and another which the criterion asks about, so that neither shows the label, and
 paraphrases are dealt so that the words that answer and criterion share do not show it either.
 """
@@ -16,10 +16,10 @@ from rubricsvc.core.prompt import Completion, Document, Prompt
 from rubricsvc.core.rubric import Criterion
 from rubricsvc.errors import InvalidError
 from trainer.judge_training.data.documents_text import lower_first
-from trainer.judge_training.data.statements_alter import KINDS, alterations
-from trainer.judge_training.data.statements_paraphrase import paraphrase
-from trainer.judge_training.data.statements_tables import forms
-from trainer.judge_training.data.statements_topics import (
+from trainer.judge_training.data.statements.alter import KINDS, alterations
+from trainer.judge_training.data.statements.paraphrase import paraphrase
+from trainer.judge_training.data.statements.tables import forms
+from trainer.judge_training.data.statements.topics import (
     Stated,
     Statement,
     Topic,

@@ -6,8 +6,8 @@ import random
 import re
 
 from trainer.judge_training.data.documents_text import lower_first
-from trainer.judge_training.data.statements_frames import restated
-from trainer.judge_training.data.statements_tables import (
+from trainer.judge_training.data.statements.frames import restated
+from trainer.judge_training.data.statements.tables import (
     NUMBERS,
     exchanges,
     lines,

@@ -13,7 +13,7 @@ from functools import cache, lru_cache
 from typing import Any
 
 from rubricsvc.core.prompt import Document
-from trainer.judge_training.data.statements_tables import NUMBERS, with_articles
+from trainer.judge_training.data.statements.tables import NUMBERS, with_articles
 from trainer.judge_training.data.yaml_files import load_yaml
 
 _SLOT = re.compile(r"\{(\w)\}")
@@ -36,7 +36,7 @@ class Fact:
 
 
 def _tables() -> dict[str, Any]:
-    return load_yaml("statements_frames.yaml")  # type: ignore[no-any-return]
+    return load_yaml("statements/frames.yaml")  # type: ignore[no-any-return]
 
 
 @cache

@@ -1,4 +1,4 @@
-"""The tables of statements_words.yaml and statements_forms.yaml, and the few forms of English that they need."""
+"""The tables of words.yaml and forms.yaml, and the few forms of English that they need."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ NUMBERS = ("two", "three", "four", "five", "six", "seven", "eight", "nine", "ten
 
 
 def _words() -> dict[str, str]:
-    return load_yaml("statements_words.yaml")  # type: ignore[no-any-return]
+    return load_yaml("statements/words.yaml")  # type: ignore[no-any-return]
 
 
 def forms() -> dict[str, list[str]]:
     """Return the wordings of prompts, criteria and answers."""
-    return load_yaml("statements_forms.yaml")  # type: ignore[no-any-return]
+    return load_yaml("statements/forms.yaml")  # type: ignore[no-any-return]
 
 
 @cache

@@ -11,9 +11,9 @@ from itertools import pairwise
 from rubricsvc.core.prompt import Document
 from rubricsvc.errors import InvalidError
 from trainer.judge_training.data.documents_text import plain_title, proper_names, prose
-from trainer.judge_training.data.statements_alter import code_names
-from trainer.judge_training.data.statements_frames import read
-from trainer.judge_training.data.statements_tables import words_of
+from trainer.judge_training.data.statements.alter import code_names
+from trainer.judge_training.data.statements.frames import read
+from trainer.judge_training.data.statements.tables import words_of
 
 _CONDITION = re.compile(
     r"\b(?:if|when|while|where|whether|unless|until|which|that|who|whose|may|some|other|any)\b", re.IGNORECASE
