@@ -40,7 +40,9 @@ def train(
     *,
     resume: Annotated[bool, typer.Option("--resume", help="Continue from the newest checkpoint.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Load and divide the data; train nothing.")] = False,
-    audit: Annotated[bool, typer.Option("--audit/--no-audit", help="Audit the judge after the training.")] = True,
+    audit: Annotated[
+        bool, typer.Option("--audit/--no-audit", help="Audit the judge and measure its repeatability.")
+    ] = True,
     add: Annotated[bool, typer.Option("--add/--no-add", help="Add the judge to the database.")] = True,
     as_json: Json = False,
 ) -> None:
@@ -144,7 +146,7 @@ def _plan(config: JudgeTrainConfig, prepared: Prepared) -> list[dict[str, Any]]:
         one = prepared.ingredients[entry.name]
         questions = sum(len(example.targets) for example in one.examples)
         left_out = one.absent or _reasons(one.left_out)
-        counts = (len(one.examples), questions, len(one.preferences), one.duplicates, one.contradictions)
+        counts = (len(one.examples), questions, prepared.pairs(entry.name), one.duplicates, one.contradictions)
         rows.append([entry.name, entry.weight, *counts, left_out])
     columns = ("data", "weight", "completions", "questions", "pairs", "duplicates", "contradictions", "left_out")
     return [dict(zip(columns, row, strict=True)) for row in rows]

@@ -71,7 +71,17 @@ class _Ingredient(ConfigSection):
     license: str = ""
 
 
-class FileData(_Ingredient):
+class _StoredData(_Ingredient):
+    """Completions with labels or verdicts.
+
+    With ``pairs``, what is learned is which of two completions of a prompt is better on a criterion (a Bradley-Terry
+    loss), not the labels themselves: for labels that only compare. The validation and the test keep the labels.
+    """
+
+    pairs: bool = False
+
+
+class FileData(_StoredData):
     """A file of completions with labels, in any format of docs/formats.md. ``path`` is relative to the configuration.
 
     With ``optional``, a file that is absent is left out, and the passport says so.
@@ -83,7 +93,7 @@ class FileData(_Ingredient):
     optional: bool = False
 
 
-class LabelData(_Ingredient):
+class LabelData(_StoredData):
     """People's labels in the database: of all rubrics, jobs and people, or of those that are named."""
 
     kind: Literal["labels"]
@@ -92,7 +102,7 @@ class LabelData(_Ingredient):
     annotators: tuple[str, ...] = ()
 
 
-class VerdictData(_Ingredient):
+class VerdictData(_StoredData):
     """Stored verdicts of another judge; of a panel or a cascade, those of ``member``, if one is named."""
 
     kind: Literal["verdicts"]
@@ -178,11 +188,11 @@ class JudgeTrainConfig(ConfigSection):
 
     @model_validator(mode="after")
     def _learnable(self) -> JudgeTrainConfig:
-        made = [one.name for one in self.data if isinstance(one, ConstructedData) and one.weight]
+        made = [one.name for one in self.data if one.weight and (isinstance(one, ConstructedData) or one.pairs)]
         if self.judge.mode == "written" and made:
             raise ValueError(
-                f"questions by construction have no rationale for a written judge: give {made[0]!r} the weight 0, and"
-                " train on verdicts or on labels with notes"
+                f"questions by construction and pairs have no rationale for a written judge: give {made[0]!r} the"
+                " weight 0, and train on verdicts or on labels with notes"
             )
         return self
 

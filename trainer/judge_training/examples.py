@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import combinations
 from typing import NamedTuple
 
 from rubricsvc.core.fingerprint import digest
@@ -153,6 +154,24 @@ def merge(examples: Iterable[Example]) -> Merged:
             kept.append(_mean(same, sum(values) / len(values)))
         merged.append(replace(example, targets=tuple(kept)))
     return Merged(merged, duplicates, contradictions)
+
+
+def pairs_of(examples: Iterable[Example]) -> list[Preference]:
+    """Return each two completions of a prompt whose values on a question differ, the better one first."""
+    by_question: dict[tuple[str, str], list[tuple[Example, Target]]] = {}
+    for example, target in questions(examples):
+        by_question.setdefault((example.prompt.digest, target.criterion.question), []).append((example, target))
+    pairs = []
+    for same in by_question.values():
+        for one, other in combinations(same, 2):
+            (first, better), (second, worse) = sorted((one, other), key=lambda each: -each[1].value)
+            if better.value > worse.value:
+                pairs.append(
+                    Preference(
+                        first.prompt, better.criterion, first.completion, second.completion, first.source, first.group
+                    )
+                )
+    return pairs
 
 
 def _mean(same: list[Target], value: float) -> Target:

@@ -37,7 +37,12 @@ def passport_of(config: JudgeTrainConfig, prepared: Prepared, trained: Trained, 
         created_at=datetime.now(UTC),
         description=config.description,
         not_for=config.not_for or NOT_FOR,
-        base=BaseWeights(name=base, license=config.license, sha256=base_sha256(base, model_folder(weights))),
+        base=BaseWeights(
+            name=base,
+            revision=config.judge.revision,
+            license=config.license,
+            sha256=base_sha256(base, model_folder(weights)),
+        ),
         weights_sha256=judge.weights_sha256,
         form=Form(
             mode=judge.mode, template=template.name, template_digest=template.digest, scales=tuple(sorted(scales))
@@ -87,7 +92,7 @@ def _sources(config: JudgeTrainConfig, prepared: Prepared) -> list[DataSource]:
                 license=one.license,
                 examples=len(one.examples),
                 targets=sum(len(example.targets) for example in one.examples),
-                preferences=len(one.preferences),
+                preferences=prepared.pairs(entry.name),
                 left_out=dict(one.left_out),
                 duplicates=one.duplicates,
                 absent=one.absent,

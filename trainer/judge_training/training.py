@@ -52,7 +52,6 @@ class Trained:
     history: History
     best_step: int
     best_loss: float
-    tokens: int
 
 
 @dataclass
@@ -144,8 +143,7 @@ def train(
         optimizer.close()
     if not history.stopped:
         model.restore(best.weights)
-    tokens = sum(step["tokens"] for step in history.steps)
-    return Trained(history, best.step, best.loss, tokens)
+    return Trained(history, best.step, best.loss)
 
 
 def _step(model: JudgeModel, optimizer: MasterAdamW, batch: Batch, config: JudgeTrainConfig, step: int) -> Metrics:

@@ -106,6 +106,22 @@ def test_judges_train_adds_a_judge_with_its_passport(cli: Cli, config: Path, tmp
     assert cli("judges", "passport", "mine", "--json").json["weights_sha256"] == passport["weights_sha256"]
 
 
+def test_judges_train_learns_from_pairs(cli: Cli, config: Path, tmp_path: Path) -> None:
+    both = [
+        record(n, text, {"a": {"ann": text == "It is A."}}) for n in range(120) for text in ("It is A.", "It is B.")
+    ]
+    write(tmp_path / "people.jsonl", both)
+    change(config, ('name = "people"', 'name = "people"\npairs = true'))
+    ran = cli("judges", "train", config, "--no-add", "--no-audit")
+    assert ran.code == 0, ran.err
+    steps = [json.loads(line) for line in (tmp_path / "out" / "metrics.jsonl").read_text().splitlines()]
+    assert all(step["preference_loss"] > 0 for step in steps)
+    (source,) = json.loads((tmp_path / "out/judge/passport.json").read_text())["data"]
+    assert source["name"] == "people" and source["preferences"] > 0
+    ran = cli("judges", "train", change(config, ('template = "readout_short"', 'mode = "written"')))
+    assert ran.code == 2 and "pairs have no rationale" in ran.err
+
+
 def test_judges_train_refuses_a_name_that_is_taken(cli: Cli, config: Path, tmp_path: Path) -> None:
     add_judge(cli, "mine")
     ran = cli("judges", "train", config)
