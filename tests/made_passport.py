@@ -39,7 +39,7 @@ def made_passport() -> Passport:
         ),
         base=BaseWeights(name="made-up-135m", license="Apache-2.0", sha256="ba" * 32),
         weights_sha256=WEIGHTS,
-        form=Form(mode="readout", template="readout_short", template_digest="7e" * 32, scales=("binary", "ordinal")),
+        form=Form(mode="readout", template="readout", template_digest="7e" * 32, scales=("binary", "ordinal")),
         training=Training(
             method="lora",
             rank=16,

@@ -183,7 +183,7 @@ class Agreement(Value):
 
     part: Text = Field(description="Labels that the verdicts were compared with.")
     pairs: Count = Field(description="Labels.")
-    figures: dict[Title, Figure] = Field(description="Agreement of the judge with people, by measure.")
+    figures: dict[Title, Figure] = Field(description="Agreement of the judge with the labels, by measure.")
     people: dict[Title, Figure] = Field(default_factory=dict, description="Agreement of people with each other.")
 
 
@@ -228,15 +228,15 @@ class Passport(Value):
 
     def check_judge(self, judge: Judge) -> None:
         """Raise an InvalidError if this is not the passport of ``judge``."""
-        weights, asked, template = judge.weights_sha256, self.form.mode, self.form.template
+        weights, asked, template = judge.weights_sha256, self.form.mode, judge.template or judge.mode
         if judge.members:
             reason = f"a {judge.mode} has no weights of its own"
         elif weights and weights != self.weights_sha256:
             reason = f"it is of the weights {self.weights_sha256[:12]}…, and the judge has {weights[:12]}…"
         elif judge.mode != asked:
             reason = f"it is of a judge in mode {asked}, and this one is in mode {judge.mode}"
-        elif judge.template and template and judge.template != template:
-            reason = f"it is of the template {template}, and the judge has {judge.template}"
+        elif self.form.template and template != self.form.template:
+            reason = f"it is of the template {self.form.template}, and the judge has {template}"
         else:
             return
         hint = "give the passport that was written with the judge's weights"

@@ -50,7 +50,7 @@ def test_passport_of_a_judge_without_one_is_not_found(cli: Cli) -> None:
     assert cli("judges", "show", "quick", "--json").json["passport"] is None
 
 
-@pytest.mark.parametrize("fields", [{"mode": "written"}, {"template": "readout"}], ids=["mode", "template"])
+@pytest.mark.parametrize("fields", [{"mode": "written"}, {"template": "readout_short"}], ids=["mode", "template"])
 def test_add_refuses_the_passport_of_another_judge(cli: Cli, passport: Path, fields: dict[str, Any]) -> None:
     judge = {"name": "quick", "engine": "instant", "model": "m", **fields}
     ran = cli("judges", "add", "-f", "-", "--no-probe", "--passport", passport, stdin=json.dumps(judge))

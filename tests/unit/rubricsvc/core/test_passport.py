@@ -37,14 +37,14 @@ def test_passport_rejects_other_fields(change: dict[str, object], path: tuple[st
 
 def test_check_judge_accepts_its_judge() -> None:
     made_passport().check_judge(Judge(**READOUT))
-    made_passport().check_judge(Judge(**READOUT, template="readout_short", weights_sha256=WEIGHTS))
+    made_passport().check_judge(Judge(**READOUT, template="readout", weights_sha256=WEIGHTS))
 
 
 @pytest.mark.parametrize(
     "judge",
     [
         Judge(**READOUT, weights_sha256="0" * 64),
-        Judge(**READOUT, template="readout"),
+        Judge(**READOUT, template="readout_short"),
         Judge(**READOUT | {"mode": "written"}),
         Judge(name="p", mode="panel", members=(Judge(name="a", model="m"), Judge(name="b", model="m"))),
     ],

@@ -52,7 +52,7 @@ def test_passport_of_a_judge_without_one_is_not_found(each_db: Database) -> None
 
 def test_set_passport_refuses_that_of_another_judge(each_db: Database) -> None:
     with each_db.write() as session:
-        row = judges.add(session, JUDGE.model_copy(update={"template": "readout"}))
+        row = judges.add(session, JUDGE.model_copy(update={"template": "readout_short"}))
         with pytest.raises(InvalidError):
             judges.set_passport(session, row.id, made_passport())
         assert not row.has_passport
