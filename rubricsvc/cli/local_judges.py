@@ -17,12 +17,13 @@ def embedded_judge(name: str, mode: str | None = None, *, untrained: bool = Fals
     A readout has the shipped adapter merged. Other modes, which it was not trained for, and ``untrained`` judges have
     the bare model.
     """
-    if mode in (None, "readout") and not untrained:
+    mode = mode or "readout"
+    if mode == "readout" and not untrained:
         judge = shipped_judge(name)
     else:
-        if mode not in (None, "readout") and not untrained:
+        if not untrained:
             echo(f"mode {mode} asks the bare model: the shipped adapter was trained for readouts")
-        judge = judge_from_options(name=name, engine="transformers_local", model=EMBEDDED, mode=mode or "readout")
+        judge = judge_from_options(name=name, engine="transformers_local", model=EMBEDDED, mode=mode)
     describe_embedded([judge])
     return judge
 

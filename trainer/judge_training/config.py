@@ -166,6 +166,11 @@ class JudgeTrainConfig(ConfigSection):
     not_for: tuple[str, ...] = ()
     test_examples: int = Field(default=400, ge=1)
 
+    @property
+    def compared(self) -> frozenset[str]:
+        """The names of the data whose completions are compared in pairs."""
+        return frozenset(one.name for one in self.data if not isinstance(one, ConstructedData) and one.pairs)
+
     @field_validator("judge")
     @classmethod
     def _trainable(cls, judge: Judge) -> Judge:

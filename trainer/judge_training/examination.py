@@ -81,7 +81,7 @@ def examine(
         train: What it was trained on; the baselines are fitted to it.
         validation: Examples for the calibration, which were not trained on.
         test: Examples for the figures, which were not trained on.
-        held_out: Criteria or data sets that only the test has; they have a table of their own.
+        held_out: Criteria that only the test has; they have a table of their own.
         audited: Whether the judge's repeatability is measured, and both judges are audited.
         on_progress: Called with what is measured, how much of it is done, and how much there is.
     """

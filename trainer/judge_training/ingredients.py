@@ -106,7 +106,8 @@ def load_ingredients(
         )
     loaded = {e.name: _stored(e, open_store) for e in config.data if not isinstance(e, ConstructedData)}
     if constructed := [entry for entry in config.data if isinstance(entry, ConstructedData)]:
-        maker = _Maker(config, list(loaded.values()), list(exclude))
+        absolute = [one for name, one in loaded.items() if name not in config.compared]  # labels of pairs only compare
+        maker = _Maker(config, absolute, list(exclude))
         loaded |= {entry.name: maker.make(entry) for entry in constructed}
     return {entry.name: loaded[entry.name] for entry in config.data}
 

@@ -9,7 +9,7 @@ from itertools import islice
 
 from rubricsvc.core.fingerprint import digest
 from rubricsvc.errors import InvalidError
-from trainer.judge_training.config import ConstructedData, JudgeTrainConfig
+from trainer.judge_training.config import JudgeTrainConfig
 from trainer.judge_training.data.files import listed
 from trainer.judge_training.encoding import Encoder, LeftOutError, Row
 from trainer.judge_training.examples import Example, Preference, Target, pairs_of, sample
@@ -76,14 +76,9 @@ def prepare(config: JudgeTrainConfig, ingredients: Mapping[str, Loaded]) -> Prep
         for name, one in ingredients.items()
         if one.preferences
     }
-    for name in _compared(config):
+    for name in config.compared:
         preferences[name] = pairs_of(example for example in parts.train if example.source == name)
     return Prepared(ingredients, parts, preferences)
-
-
-def _compared(config: JudgeTrainConfig) -> set[str]:
-    """Return the names of the data whose completions are compared in pairs."""
-    return {entry.name for entry in config.data if not isinstance(entry, ConstructedData) and entry.pairs}
 
 
 def encode(
@@ -96,8 +91,7 @@ def encode(
     Raises:
         InvalidError: An ingredient with a weight has no example to train on, or the validation part none to stop by.
     """
-    compared = _compared(config)
-    train = [example for example in prepared.split.train if example.source not in compared]
+    train = [example for example in prepared.split.train if example.source not in config.compared]
     validation = sample(prepared.split.validation, config.validation.max_examples)
     rows = _Rows(encoder, prepared.ingredients, len(train) + len(validation), on_encoded)
     sources: dict[str, list[Row | tuple[Row, Row]]] = {name: [] for name in prepared.ingredients}

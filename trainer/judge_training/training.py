@@ -207,4 +207,4 @@ def _identity(config: JudgeTrainConfig, data: EncodedData) -> dict[str, Any]:
     fixed = config.model_dump(mode="json", exclude_none=True, exclude=_MUTABLE)
     fixed["judge"].pop("name")  # another name is the way out where this one is taken
     weights = {entry.name: entry.weight for entry in config.data}
-    return fixed | {"weights": weights, "data_digest": data.digest}
+    return fixed | {"weights": weights, "pairs": sorted(config.compared), "data_digest": data.digest}

@@ -118,6 +118,10 @@ def test_judges_train_learns_from_pairs(cli: Cli, config: Path, tmp_path: Path) 
     assert all(step["preference_loss"] > 0 for step in steps)
     (source,) = json.loads((tmp_path / "out/judge/passport.json").read_text())["data"]
     assert source["name"] == "people" and source["preferences"] > 0
+    text = config.read_text()
+    ran = cli("judges", "train", change(config, ("pairs = true", "pairs = false")), "--resume", "--no-add")
+    assert ran.code == 2 and "pairs" in ran.err  # other losses: another training
+    config.write_text(text)
     ran = cli("judges", "train", change(config, ('template = "readout_short"', 'mode = "written"')))
     assert ran.code == 2 and "pairs have no rationale" in ran.err
 

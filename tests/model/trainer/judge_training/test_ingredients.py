@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +18,31 @@ from trainer.judge_training.splits import side_of
 JUDGE = Judge(name="j", engine="transformers_local", model="embedded")
 
 
+def no_store() -> Any:
+    raise AssertionError("no ingredient is in the database")
+
+
 def made(kind: str, count: int, **split: Any) -> list[Example]:
     config = JudgeTrainConfig.model_validate(
         {"judge": JUDGE, "out": Path("out"), "data": [{"kind": kind, "name": kind, "count": count}], "split": split}
     )
-
-    def no_store() -> Any:
-        raise AssertionError("no ingredient is in the database")
-
     return load_ingredients(config, no_store)[kind].examples
+
+
+@pytest.mark.parametrize("pairs", [False, True])
+def test_hard_negatives_are_not_made_of_labels_that_only_compare(tmp_path: Path, pairs: bool) -> None:
+    lines = [
+        {"input": f"Name colour {n}.", "output_1": f"Red {n}.", "output_2": f"A dog {n}.", "label": 1}
+        for n in range(50)
+    ]
+    (tmp_path / "pairs.json").write_text(json.dumps(lines))
+    data = [
+        {"kind": "file", "name": "people", "path": tmp_path / "pairs.json", "format": "llmbar", "pairs": pairs},
+        {"kind": "hard_negatives", "name": "hard", "count": 400},
+    ]
+    config = JudgeTrainConfig.model_validate({"judge": JUDGE, "out": Path("out"), "data": data})
+    hard = load_ingredients(config, no_store)["hard"].examples
+    assert any(one.prompt.text.startswith("Name colour") for one in hard) is not pairs
 
 
 def test_swapped_answers_are_those_of_prompts_on_the_same_side() -> None:

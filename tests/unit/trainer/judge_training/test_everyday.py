@@ -39,13 +39,13 @@ def test_everyday_facts_of_the_prompt_are_met_only_where_the_completion_has_them
         for entry in entries()
         for text, sentence in zip(entry.criteria, sentences(entry.answer), strict=True)
     }
-    told = [
+    values = [
         target.value
         for example, target in questions(everyday_criteria(0, 1000))
         if not target.family and sentence[target.criterion.text] in example.prompt.text
     ]
-    assert len(told) > 300
-    assert 0.4 < mean(told) < 0.6
+    assert len(values) > 300
+    assert 0.4 < mean(values) < 0.6
 
 
 def test_everyday_sentences_asked_about_in_full_are_met_where_they_occur() -> None:
