@@ -50,7 +50,8 @@ def prepare(config: JudgeTrainConfig, ingredients: Mapping[str, Loaded]) -> Prep
     For a written judge, targets without what its reply needs are left out of train and validation, and counted.
 
     Raises:
-        InvalidError: A part has too few labels or one class only, or two parts share something.
+        InvalidError: A part has too few labels or one class only, two parts share something, or completions that are to
+            be compared have no pair.
     """
     settings = config.split
     examples = [example for one in ingredients.values() for example in one.examples]
@@ -78,6 +79,11 @@ def prepare(config: JudgeTrainConfig, ingredients: Mapping[str, Loaded]) -> Prep
     }
     for name in config.compared:
         preferences[name] = pairs_of(example for example in parts.train if example.source == name)
+        if not preferences[name]:
+            message = f"{name!r} has no two completions of a prompt with different values on a criterion"
+            raise InvalidError(
+                message, hint="add completions of the same prompts, or leave pairs out", path=f"data.{name}"
+            )
     return Prepared(ingredients, parts, preferences)
 
 

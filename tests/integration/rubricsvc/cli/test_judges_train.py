@@ -126,6 +126,12 @@ def test_judges_train_learns_from_pairs(cli: Cli, config: Path, tmp_path: Path) 
     assert ran.code == 2 and "pairs have no rationale" in ran.err
 
 
+def test_judges_train_refuses_pairs_without_a_second_completion(cli: Cli, config: Path, tmp_path: Path) -> None:
+    write(tmp_path / "people.jsonl", labelled(200))
+    ran = cli("judges", "train", change(config, ('name = "people"', 'name = "people"\npairs = true')), "--no-add")
+    assert ran.code == 2 and "no two completions" in ran.err
+
+
 def test_judges_train_refuses_a_name_that_is_taken(cli: Cli, config: Path, tmp_path: Path) -> None:
     add_judge(cli, "mine")
     ran = cli("judges", "train", config)
