@@ -87,8 +87,8 @@ bench-judge-training: install ## a judge on held-out questions, public sets and 
 bench-distillation: install ## 2,000 stored verdicts of a noisy teacher, learned by the embedded judge (15 minutes)
 	$(RUN) -m tests.bench.bench_distillation $(ARGS)
 
-bench-ingredients: install ## what each part of the shipped judge's data adds: ten short trainings (two hours on 2 cores; ARGS="--judge FOLDER" writes them into its passport)
-	$(RUN) -m tests.bench.bench_ingredients --out judges/ingredients $(ARGS)
+bench-ingredients: install ## what each part of the shipped judge's data adds: eight short trainings (two hours on 2 cores; ARGS="--judge FOLDER" writes them into its passport)
+	$(BIN)/python -m tests.bench.bench_ingredients --out judges/ingredients $(ARGS)
 
 .venv-trl/.installed: constraints.txt
 	$(PYTHON) -m venv .venv-trl

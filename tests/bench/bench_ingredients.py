@@ -1,11 +1,13 @@
 """What each part of a judge's data adds: a short training with everything, and one without each part.
 
     python -m tests.bench.bench_ingredients --out FOLDER [--config TOML] [--judge FOLDER]
-        [--steps 300] [--share 0.25] [--questions 60]
+        [--steps 600] [--share 0.5] [--questions 60]
 
 Every training has the same seed, the same number of steps and the same held-out completions, which are asked about as
-workers do. ``--share`` of the constructed data is made. The probabilities are stored in FOLDER/<left out>.json, and
-the next run with this folder and the same options measures only what is missing. Prints a table of AUROC by data set.
+workers do. Parts with small weights are left out together. ``--share`` of the constructed data is made. As many
+trainings run at a time as there are cores, each with one thread. The probabilities are stored in
+FOLDER/<left out>.json, and the next run with this folder and the same options measures only what is missing. Prints a
+table of AUROC by data set.
 With ``--judge`` the figures are written into the passport of that trained judge.
 """
 
@@ -13,11 +15,16 @@ from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
+import os
 import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import NoReturn
+
+import torch
 
 from rubricsvc.cli.models import fetch_if_embedded
 from rubricsvc.core.fingerprint import digest
@@ -38,14 +45,17 @@ from workers.engines.local.weights import PASSPORT_FILE
 EVERYTHING = "nothing"
 """Left out of the training that has all data."""
 
+SMALL_WEIGHT = 0.05
+"""Parts with smaller weights are left out together: alone, each is within the noise of one seed."""
+
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Train without each part of the data, and print what it adds."""
     parser = argparse.ArgumentParser(description="Measure what each part of a judge's data adds.")
     parser.add_argument("--out", type=Path, required=True, help="Folder of the results.")
     parser.add_argument("--config", type=Path, default=RECIPE, help="Configuration of the training.")
-    parser.add_argument("--steps", type=int, default=300, help="Steps of each training.")
-    parser.add_argument("--share", type=float, default=0.25, help="Share of the constructed data that is made.")
+    parser.add_argument("--steps", type=int, default=600, help="Steps of each training.")
+    parser.add_argument("--share", type=float, default=0.5, help="Share of the constructed data that is made.")
     parser.add_argument("--questions", type=int, default=60, help="Held-out completions of each data set.")
     parser.add_argument("--judge", type=Path, help="Folder of a trained judge, whose passport takes the figures.")
     options = parser.parse_args(arguments)
@@ -53,16 +63,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     fetch_if_embedded(config.judge)
     prepared = prepare(config, load_ingredients(config, no_store))
     test = held_out(prepared, options.questions)
-    scores = {}
-    for name in (EVERYTHING, *parts(config, prepared)):
-        file, variant = options.out / f"{name}.json", without(config, name, options.out / "trainings")
-        settings = digest("ingredients", variant.model_dump_json(), [one.content for one in test])
-        stored = json.loads(file.read_text()) if file.is_file() else {}
-        if stored.get("settings") != settings:
-            print(f"training without {name}", file=sys.stderr, flush=True)
-            stored = {"settings": settings, "values": measure(variant, prepared, test)}
-            file.write_text(json.dumps(stored))
-        scores[name] = [0.5 if value is None else value for value in stored["values"]]
+    with ProcessPoolExecutor(
+        os.cpu_count(), multiprocessing.get_context("spawn"), initializer=torch.set_num_threads, initargs=(1,)
+    ) as pool:
+        futures = {
+            name: pool.submit(measured, without(config, name, options.out / "trainings"), prepared, test)
+            for name in (EVERYTHING, *parts(config, prepared))
+        }
+        scores = {name: future.result() for name, future in futures.items()}
     pairs = list(questions(test))
     for line in lines(pairs, scores):
         print(line)
@@ -84,14 +92,19 @@ def shortened(config: JudgeTrainConfig, steps: int, share: float) -> JudgeTrainC
 
 
 def without(config: JudgeTrainConfig, name: str, folder: Path) -> JudgeTrainConfig:
-    """Return the training with the weight 0 for one part of its data; the other shares grow."""
-    data = [one.model_copy(update={"weight": 0.0}) if one.name == name else one for one in config.data]
+    """Return the training with the weight 0 for one part of its data, or several; the other shares grow."""
+    names = name.split("+")
+    data = [one.model_copy(update={"weight": 0.0}) if one.name in names else one for one in config.data]
     return config.model_copy(update={"data": tuple(data), "out": folder / name})
 
 
 def parts(config: JudgeTrainConfig, prepared: Prepared) -> list[str]:
-    """Return the names of the data that is there and has a weight."""
-    return [one.name for one in config.data if one.weight and not prepared.ingredients[one.name].absent]
+    """Return the names of the data that is there and has a weight, the largest first, small ones joined by ``+``."""
+    present = [one for one in config.data if one.weight and not prepared.ingredients[one.name].absent]
+    large = [one for one in present if one.weight >= SMALL_WEIGHT]
+    small = [one.name for one in present if one.weight < SMALL_WEIGHT]
+    names = [one.name for one in sorted(large, key=lambda one: one.weight, reverse=True)]
+    return [*names, "+".join(small)] if small else names
 
 
 def held_out(prepared: Prepared, size: int) -> list[Example]:
@@ -99,6 +112,21 @@ def held_out(prepared: Prepared, size: int) -> list[Example]:
     test = prepared.split.test
     names = dict.fromkeys(one.source for one in test)
     return [one for name in names for one in sample([each for each in test if each.source == name], size)]
+
+
+def measured(config: JudgeTrainConfig, prepared: Prepared, test: Sequence[Example]) -> list[float]:
+    """Return the judge's probability of each question, stored beside the training's folder or after a training.
+
+    A failed verdict counts as 0.5.
+    """
+    file = config.out.parent.parent / f"{config.out.name}.json"
+    settings = digest("ingredients", config.model_dump_json(), [one.content for one in test])
+    stored = json.loads(file.read_text()) if file.is_file() else {}
+    if stored.get("settings") != settings:
+        print(f"training without {config.out.name}", file=sys.stderr, flush=True)
+        stored = {"settings": settings, "values": measure(config, prepared, test)}
+        file.write_text(json.dumps(stored))
+    return [0.5 if value is None else value for value in stored["values"]]
 
 
 def measure(config: JudgeTrainConfig, prepared: Prepared, test: Sequence[Example]) -> list[float | None]:
@@ -135,7 +163,7 @@ def ingredients(pairs: Sequence[Question], scores: Mapping[str, Sequence[float]]
         )
         for name in scores
         if name != EVERYTHING
-        for part in (name, "")
+        for part in (*name.split("+"), "")
         if (part, name) in found
     ]
 

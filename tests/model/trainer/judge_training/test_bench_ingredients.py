@@ -36,6 +36,18 @@ name = "swapped"
 count = 400
 
 [[data]]
+kind = "damaged"
+name = "damaged"
+weight = 0.01
+count = 100
+
+[[data]]
+kind = "arithmetic"
+name = "arithmetic"
+weight = 0.01
+count = 100
+
+[[data]]
 kind = "file"
 name = "absent"
 path = "absent.jsonl"
@@ -58,11 +70,12 @@ def test_main_measures_each_part_once(tmp_path: Path, capsys: pytest.CaptureFixt
         "| nothing",
         "| everyday",
         "| swapped",
+        "| damaged+arithmetic",
     ]
     passport = load_passport(judge / "passport.json")
     assert passport.model_copy(update={"ingredients": ()}) == made_passport().model_copy(update={"ingredients": ()})
     found = passport.ingredients
-    assert [one.left_out for one in found] == ["everyday", "everyday", "swapped", "swapped"]
+    assert [one.left_out for one in found] == ["everyday"] * 2 + ["swapped"] * 2 + ["damaged+arithmetic"] * 3
     assert found[1].table == "all held-out questions, 2 steps" and found[1].complete == found[3].complete
 
     before = {file.name: file.stat().st_mtime_ns for file in out.glob("*.json")}
