@@ -19,7 +19,6 @@ from rubricsvc.cli.output import INTERRUPTED, Json, cell, counted, echo, print_t
 from rubricsvc.cli.passport import figure_texts
 from rubricsvc.cli.runs import stop_on_interrupt
 from rubricsvc.errors import ConflictError
-from rubricsvc.formats import load
 from rubricsvc.services.training_data import TrainingData
 from rubricsvc.store import judges
 from workers.engines.local.embedded_model import EMBEDDED
@@ -125,18 +124,10 @@ def _prepare(config: JudgeTrainConfig) -> Prepared:
     from trainer.judge_training.ingredients import load_ingredients
     from trainer.judge_training.preparation import prepare
 
-    excluded = [text for path in config.exclude for record in load(path) for text in _texts(record)]
     echo("loading the data")
     with ExitStack() as stack:
         open_store = cache(lambda: TrainingData(stack.enter_context(database())))
-        return prepare(config, load_ingredients(config, open_store, exclude=excluded))
-
-
-def _texts(record: Any) -> list[str]:
-    """Return the texts of a rubric's criteria, with their references and passages."""
-    criteria = record.rubric.criteria if record.rubric else ()
-    texts = [(one.text, one.reference, *(one.passages or ())) for one in criteria]
-    return [text for each in texts for text in each if text] + [record.prompt.reference or ""] * bool(record.prompt)
+        return prepare(config, load_ingredients(config, open_store))
 
 
 def _plan(config: JudgeTrainConfig, prepared: Prepared) -> list[dict[str, Any]]:

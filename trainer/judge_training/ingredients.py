@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from rubricsvc.core.fingerprint import digest
 from rubricsvc.errors import InvalidError
+from rubricsvc.formats import load
 from rubricsvc.services.training_data import TrainingData
 from trainer.environments.documents import python_reference
 from trainer.judge_training.config import ConstructedData, FileData, JudgeTrainConfig, LabelData, VerdictData
@@ -79,21 +80,27 @@ class Loaded:
         return digest("ingredient", targets, pairs)
 
 
+def _excluded_texts(config: JudgeTrainConfig) -> list[str]:
+    """Return the texts of the excluded rubrics' criteria, with their references and passages."""
+    records = [record for path in config.exclude for record in load(path)]
+    criteria = [one for record in records if record.rubric for one in record.rubric.criteria]
+    texts = [text for one in criteria for text in (one.text, one.reference, *(one.passages or ()))]
+    texts += [record.prompt.reference for record in records if record.prompt]
+    return [text for text in texts if text]
+
+
 def _reasons(target: Target) -> list[object]:
     """Return what a teacher gave beside the value, if it gave anything."""
     reasons: list[object] = [target.levels, target.rationale, target.evidence]
     return reasons if any(reasons) else []
 
 
-def load_ingredients(
-    config: JudgeTrainConfig, open_store: OpenStore, *, exclude: Iterable[str] = ()
-) -> dict[str, Loaded]:
+def load_ingredients(config: JudgeTrainConfig, open_store: OpenStore) -> dict[str, Loaded]:
     """Return the ingredients by name; those by construction are made of the texts of the others, too.
 
     Args:
         config: The training.
         open_store: Returns the labels and verdicts of the database; called if an ingredient needs it.
-        exclude: Texts whose statements are not used, such as those of a later test.
 
     Raises:
         InvalidError: A name occurs twice, or an ingredient is empty or invalid.
@@ -107,7 +114,7 @@ def load_ingredients(
     loaded = {e.name: _stored(e, open_store) for e in config.data if not isinstance(e, ConstructedData)}
     if constructed := [entry for entry in config.data if isinstance(entry, ConstructedData)]:
         absolute = [one for name, one in loaded.items() if name not in config.compared]  # labels of pairs only compare
-        maker = _Maker(config, absolute, list(exclude))
+        maker = _Maker(config, absolute, _excluded_texts(config))
         loaded |= {entry.name: maker.make(entry) for entry in constructed}
     return {entry.name: loaded[entry.name] for entry in config.data}
 
