@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
 from rubricsvc.core.judge import LOCAL, Judge
 from trainer.config import ConfigSection, read_toml
+from workers.engines.local.embedded_model import EMBEDDED
 
 TRAINABLE = ("readout", "written")
 """Modes of judges that can be trained."""
@@ -203,7 +204,9 @@ class JudgeTrainConfig(ConfigSection):
 
 
 def load_config(path: Path) -> JudgeTrainConfig:
-    """Return the training that a TOML file describes. Paths are relative to the file; ``out`` is ``judges/<name>``.
+    """Return the training that a TOML file describes. Its paths are relative to the file; ``out`` is ``judges/<name>``.
+
+    ``judge.model`` is a path where there is such a folder.
 
     Raises:
         NotFoundError: There is no such file.
@@ -217,5 +220,8 @@ def load_config(path: Path) -> JudgeTrainConfig:
     data = [
         one.model_copy(update={"path": beside(one.path)}) if isinstance(one, FileData) else one for one in config.data
     ]
-    fields = {"out": beside(config.out), "data": tuple(data), "exclude": tuple(map(beside, config.exclude))}
+    fields: dict[str, Any] = {"out": beside(config.out), "data": tuple(data)}
+    fields["exclude"] = tuple(map(beside, config.exclude))
+    if config.judge.model != EMBEDDED and (folder := (path.parent / config.judge.model).resolve()).is_dir():
+        fields["judge"] = config.judge.model_copy(update={"model": str(folder)})  # also to a worker elsewhere
     return config.model_copy(update=fields)

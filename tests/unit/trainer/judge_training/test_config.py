@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
-from trainer.judge_training.config import JudgeTrainConfig
+from trainer.judge_training.config import JudgeTrainConfig, load_config
 
 JUDGE: dict[str, Any] = {"name": "j", "engine": "transformers_local", "model": "m"}
 LABELS: dict[str, Any] = {"kind": "labels", "name": "people"}
@@ -49,3 +50,18 @@ def test_config_trains_written_judges_on_rationales_only() -> None:
     assert config(written, LABELS, CHECKS | {"weight": 0}).judge.mode == "written"
     with pytest.raises(ValidationError, match="made"):
         config(written, LABELS, CHECKS)
+
+
+@pytest.mark.parametrize(("model", "is_folder"), [("base", True), ("hub/name", False), ("embedded", False)])
+def test_load_config_finds_the_models_folder_beside_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model: str, is_folder: bool
+) -> None:
+    for name in ("conf/base", "conf/embedded", "base"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "conf/mine.toml").write_text(
+        f'judge = {{name = "j", engine = "transformers_local", model = "{model}"}}\n'
+        'data = [{kind = "labels", name = "people"}]\n'
+    )
+    monkeypatch.chdir(tmp_path)
+    loaded = load_config(Path("conf/mine.toml"))
+    assert loaded.judge.model == (str(tmp_path / "conf/base") if is_folder else model)
