@@ -2,7 +2,8 @@
 
 ::
 
-    model/                   the policy, safetensors in its own type with its tokenizer; transformers and vLLM load it
+    model/                   the weights, safetensors: a policy in its own type with its tokenizer, which transformers
+                             and vLLM load, or a judge's adapter or model with the best weights so far
     optimizer.safetensors    float32 master weights and Adam's moments
     state.json               the step, and the settings that a resumed run must share
     SHA256SUMS               checksums of all files, as of sha256sum
@@ -236,7 +237,7 @@ def _restore(saved: Path, optimizer: MasterAdamW, identity: Identity) -> int:
         if before.get(name) != identity.get(name):
             raise ConflictError(
                 f"{saved} was saved with {name} = {before.get(name)}; now it is {identity.get(name)}",
-                hint=f'restore the setting, or start a new run from there with policy.model = "{saved / "model"}"',
+                hint="restore the setting, or choose another `out`",
             )
     optimizer.restore(load_file(saved / "optimizer.safetensors"))
     return step

@@ -199,7 +199,19 @@ def validation_loss(model: JudgeModel, rows: Sequence[Row], config: JudgeTrainCo
     return total / sum(len(reads_of(row)) for row in rows)
 
 
-_MUTABLE = {"data", "out", "checkpoint_every", "keep_checkpoints"}
+_MUTABLE = {
+    "checkpoint_every",
+    "data",
+    "description",
+    "device",
+    "exclude",
+    "keep_checkpoints",
+    "license",
+    "not_for",
+    "out",
+    "test_examples",
+}
+"""Settings that may change at a resume: they do not affect what is learned. Data is compared by content."""
 
 
 def _identity(config: JudgeTrainConfig, data: EncodedData) -> dict[str, Any]:
