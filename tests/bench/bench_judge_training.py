@@ -40,7 +40,7 @@ from tests.bench.judge_sets import LONGEST, UNLABELLED
 from tests.bench.judge_tests import RECIPE, TESTS, JudgeTest, Recipe, Source, View
 from tests.conftest import SHARED
 from trainer.judge_training import metrics
-from trainer.judge_training.asking import verdicts
+from trainer.judge_training.asking import base_judge, verdicts
 from trainer.judge_training.baselines import Question, baselines, criterion_text, overlap
 from trainer.judge_training.config import load_config
 from workers.audit import cases, data, suites
@@ -92,16 +92,14 @@ def progress(done: int, total: int, name: str) -> None:
 async def measure(engines: Mapping[str, tuple[Engine, Judge]], test: JudgeTest) -> Measured:
     """Ask the judges about the examples of a test and return its tables.
 
-    Questions that the trained judge failed on are left out and counted; what its base failed on counts as 0.5.
+    A failed verdict counts as 0.5, as in a passport; those of the trained judge are counted.
     """
     answers = {name: await _asked(engine, judge, test, name) for name, (engine, judge) in engines.items()}
     given, seconds = answers[TRAINED]
     masses = [verdict.answer_mass for verdict in given if verdict.answer_mass is not None]
     usages = [verdict.usage for verdict in given if verdict.usage]
-    every = [(example, target) for example in test.test for target in example.targets]
-    kept = [place for place, one in enumerate(given) if one.value is not None]
-    questions = [every[place] for place in kept]
-    judged = {name: [_probability(found[place]) for place in kept] for name, (found, _) in answers.items()}
+    questions = [(example, target) for example in test.test for target in example.targets]
+    judged = {name: [_probability(one) for one in found] for name, (found, _) in answers.items()}
     scores = {**baseline_scores(test, questions), **judged}
     return Measured(
         test.name,
@@ -117,8 +115,8 @@ async def measure(engines: Mapping[str, tuple[Engine, Judge]], test: JudgeTest) 
 
 async def _asked(engine: Engine, judge: Judge, test: JudgeTest, name: str) -> tuple[list[Verdict], float]:
     """Return a judge's verdicts on all questions, and the seconds."""
-    started, size = time.monotonic(), len(test.test)
-    found = await verdicts(engine, judge, test.test, lambda done: progress(done, size, f"{test.name}, {name}"))
+    started = time.monotonic()
+    found = await verdicts(engine, judge, test.test, lambda done, size, _: progress(done, size, f"{test.name}, {name}"))
     return [one for each in found for one in each], time.monotonic() - started
 
 
@@ -244,8 +242,7 @@ def judges_of(options: argparse.Namespace) -> dict[str, Judge]:
         judge = judge_with_adapter(TRAINED, EMBEDDED if options.embedded else str(options.adapter))
     if options.trained_only or not judge.adapter:
         return {TRAINED: judge}
-    bare = {"name": UNTRAINED, "adapter": None, "weights_sha256": None, "min_answer_mass": 0.0}
-    return {UNTRAINED: judge.model_copy(update=bare), TRAINED: judge}
+    return {UNTRAINED: base_judge(judge), TRAINED: judge}
 
 
 def _no_stored_judge(name: str) -> Judge:

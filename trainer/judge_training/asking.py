@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import aclosing
 
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.verdict import Verdict
+from rubricsvc.stats import OnProgress
 from trainer.judge_training.examples import Example, rubric_of
 from workers.engines import make_engine
 from workers.engines.base import Engine
@@ -15,25 +16,36 @@ from workers.scoring.completions import score
 
 AT_ONCE = 16
 
-OnDone = Callable[[int], None]
-"""Called with the number of examples that are done."""
+
+def base_judge(judge: Judge) -> Judge:
+    """Return the same judge on its base: without adapter and calibration, and with any answer mass.
+
+    An untrained base gives the labels little probability.
+    """
+    bare = {"adapter": None, "weights_sha256": None, "calibration": None, "min_answer_mass": 0.0}
+    return judge.model_copy(update=bare)
 
 
-def probabilities(judge: Judge, examples: Sequence[Example], on_done: OnDone | None = None) -> list[list[float | None]]:
+def probabilities(
+    judge: Judge, examples: Sequence[Example], on_progress: OnProgress = lambda done, total, note: None
+) -> list[list[float | None]]:
     """Return the probability that the judge gives to each target of each example; None where a verdict failed.
 
-    A written verdict has no probability: its value takes the place.
+    It is that before a calibration. A written verdict has no probability: its value takes the place.
     """
 
     async def ask() -> list[list[Verdict]]:
         async with aclosing(make_engine(judge)) as engine:
-            return await verdicts(engine, judge, examples, on_done)
+            return await verdicts(engine, judge, examples, on_progress)
 
     return [[one.value if one.probability is None else one.probability for one in each] for each in asyncio.run(ask())]
 
 
 async def verdicts(
-    engine: Engine, judge: Judge, examples: Sequence[Example], on_done: OnDone | None = None
+    engine: Engine,
+    judge: Judge,
+    examples: Sequence[Example],
+    on_progress: OnProgress = lambda done, total, note: None,
 ) -> list[list[Verdict]]:
     """Return the judge's verdict on each target of each example."""
     results: dict[int, list[Verdict]] = {}
@@ -43,8 +55,7 @@ async def verdicts(
         for place in places:
             example = examples[place]
             results[place] = await score(engine, judge, rubric_of(example), example.prompt, example.completion)
-            if on_done:
-                on_done(len(results))
+            on_progress(len(results), len(examples), "")
 
     await asyncio.gather(*(work() for _ in range(AT_ONCE)))
     return [results[place] for place in range(len(examples))]

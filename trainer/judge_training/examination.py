@@ -10,8 +10,7 @@ import asyncio
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from rubricsvc.core.audit import Audit
 from rubricsvc.core.calibration import Calibration
@@ -21,6 +20,7 @@ from rubricsvc.core.passport import TRAINED, UNTRAINED, Agreement, CalibrationRe
 from rubricsvc.core.prompt import Completion
 from rubricsvc.core.repeatability import Repeatability
 from rubricsvc.core.verdict import Verdict
+from rubricsvc.stats import OnProgress
 from rubricsvc.stats.agreement_report import agreement_report
 from rubricsvc.stats.calibration_fit import MIN_PROMPTS, calibrate
 from trainer.judge_training.asking import probabilities
@@ -37,13 +37,6 @@ T = TypeVar("T")
 
 MIN_PART = 10
 """Questions that a part of the test needs to have figures of its own."""
-
-
-class OnProgress(Protocol):
-    """Reports progress."""
-
-    def __call__(self, what: str, done: int, total: int) -> None:
-        """Report what is measured, how much of it is done, and of how much."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +62,7 @@ def examine(
     *,
     held_out: Collection[str] = (),
     audited: bool = True,
-    on_progress: OnProgress = lambda what, done, total: None,
+    on_progress: OnProgress = lambda done, total, note: None,
 ) -> Examination:
     """Measure a trained judge beside its untrained base and baselines that are fitted to ``train``.
 
@@ -83,11 +76,11 @@ def examine(
         test: Examples for the figures, which were not trained on.
         held_out: Criteria that only the test has; they have a table of their own.
         audited: Whether the judge's repeatability is measured, and both judges are audited.
-        on_progress: Called with what is measured, how much of it is done, and how much there is.
+        on_progress: Called with the number done, the total, and what is measured.
     """
 
     def ask(one: Judge, examples: Sequence[Example], what: str) -> list[list[float | None]]:
-        return probabilities(one, examples, partial(on_progress, what, total=len(examples)))
+        return probabilities(one, examples, _noted(on_progress, what))
 
     fitted = validation if judge.mode == "readout" else ()  # a written verdict has no probability to calibrate
     calibration = _calibration(judged_labels(fitted, ask(judge, fitted, "calibration")))
@@ -98,7 +91,7 @@ def examine(
         calibration.value(target.criterion, score) if calibration else score
         for (_, target), score in zip(pairs, before, strict=True)
     ]
-    on_progress("baselines", 0, 1)
+    on_progress(0, 1, "baselines")
     scores = {**baselines(list(questions(train)), pairs), UNTRAINED: base, TRAINED: after}
     calibrated = judge.model_copy(update={"calibration": calibration})
     return Examination(
@@ -205,11 +198,13 @@ async def _repeatability(engine: Engine, judge: Judge) -> Repeatability:
 
 def _audit(judge: Judge, name: str, on_progress: OnProgress) -> Audit:
     plan = AuditPlan(cases.built_in(), suites.built_in(), ()).adapted(judge)
+    noted = _noted(on_progress, f"audit, {name}")
+    return _run(judge, lambda engine: runner.run(engine, judge, plan, on_progress=noted))
 
-    def progress(done: int, total: int, _suite: str) -> None:
-        on_progress(f"audit, {name}", done, total)
 
-    return _run(judge, lambda engine: runner.run(engine, judge, plan, on_progress=progress))
+def _noted(on_progress: OnProgress, what: str) -> OnProgress:
+    """Return the report of the progress of one of several measurements."""
+    return lambda done, total, _: on_progress(done, total, what)
 
 
 def _run(judge: Judge, work: Callable[[Engine], Coroutine[Any, Any, T]]) -> T:

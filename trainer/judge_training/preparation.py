@@ -9,6 +9,7 @@ from itertools import islice
 
 from rubricsvc.core.fingerprint import digest
 from rubricsvc.errors import InvalidError
+from rubricsvc.stats import OnProgress
 from trainer.judge_training.config import JudgeTrainConfig
 from trainer.judge_training.data.files import listed
 from trainer.judge_training.encoding import Encoder, LeftOutError, Row
@@ -20,9 +21,6 @@ from trainer.judge_training.splits import Split, check_leakage, require_enough, 
 from trainer.judge_training.training import Batch, EncodedData
 
 _FITS = "raise the judge's max_context, choose a shorter template, or add shorter completions"
-
-OnEncoded = Callable[[int, int], None]
-"""Called with the number of examples that are encoded, and of all."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +86,10 @@ def prepare(config: JudgeTrainConfig, ingredients: Mapping[str, Loaded]) -> Prep
 
 
 def encode(
-    prepared: Prepared, encoder: Encoder, config: JudgeTrainConfig, on_encoded: OnEncoded | None = None
+    prepared: Prepared,
+    encoder: Encoder,
+    config: JudgeTrainConfig,
+    on_progress: OnProgress = lambda done, total, note: None,
 ) -> EncodedData:
     """Return the rows of each step, and those of the validation part.
 
@@ -99,14 +100,15 @@ def encode(
     """
     train = [example for example in prepared.split.train if example.source not in config.compared]
     validation = sample(prepared.split.validation, config.validation.max_examples)
-    rows = _Rows(encoder, prepared.ingredients, len(train) + len(validation), on_encoded)
+    total = len(train) + len(validation) + 2 * sum(map(len, prepared.preferences.values()))
+    rows = _Rows(encoder, prepared.ingredients, total, on_progress)
     sources: dict[str, list[Row | tuple[Row, Row]]] = {name: [] for name in prepared.ingredients}
     for example in train:
         if row := rows.encode(example):
             sources[example.source].append(row)
     for name, pairs in prepared.preferences.items():
         for pair in pairs:
-            both = [rows.encode(one, counted=False) for one in _sides(pair)]
+            both = [rows.encode(one) for one in _sides(pair)]
             if both[0] and both[1]:
                 sources[name].append((both[0], both[1]))
     valid = [row for example in validation if (row := rows.encode(example))]
@@ -148,14 +150,12 @@ class _Rows:
     encoder: Encoder
     ingredients: Mapping[str, Loaded]
     total: int
-    on_encoded: OnEncoded | None
+    on_progress: OnProgress
     done: int = 0
 
-    def encode(self, example: Example, *, counted: bool = True) -> Row | None:
-        if counted:
-            self.done += 1
-            if self.on_encoded:
-                self.on_encoded(self.done, self.total)
+    def encode(self, example: Example) -> Row | None:
+        self.done += 1
+        self.on_progress(self.done, self.total, "")
         try:
             return self.encoder.row(example)
         except LeftOutError as error:

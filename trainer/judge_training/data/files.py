@@ -76,5 +76,10 @@ def targets_of(labels: tuple[Label, ...], rubric: Rubric, left_out: Counter[str]
 
 def listed(left_out: Counter[str]) -> str:
     """Return the counts by reason, to end an error message; empty without any."""
-    counts = ", ".join(f"{count} {reason}" for reason, count in left_out.items() if count)
+    counts = reasons(left_out)
     return f" (left out: {counts})" if counts else ""
+
+
+def reasons(left_out: Counter[str]) -> str:
+    """Return the counts by reason, without those of 0."""
+    return ", ".join(f"{reason} {count}" for reason, count in left_out.items() if count)

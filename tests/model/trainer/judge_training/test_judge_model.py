@@ -19,7 +19,8 @@ from tests.tiny_model import tiny_model
 from trainer.judge_training.asking import probabilities
 from trainer.judge_training.config import JudgeTrainConfig
 from trainer.judge_training.encoding import Encoder, Row, label_distribution
-from trainer.judge_training.examples import Example, Target
+from trainer.judge_training.examples import Example, Preference, Target
+from trainer.judge_training.ingredients import Loaded
 from trainer.judge_training.model import (
     JudgeModel,
     log_odds,
@@ -27,6 +28,8 @@ from trainer.judge_training.model import (
     preference_loss,
     reads_of,
 )
+from trainer.judge_training.preparation import Prepared, encode
+from trainer.judge_training.splits import Split
 from trainer.judge_training.training import EncodedData, train, validation_loss
 from workers.engines.local.conversation import Conversation
 from workers.engines.local.models import open_pretrained
@@ -227,6 +230,34 @@ def test_train_resumes_only_the_same_training(tmp_path: Path, folder: Path, judg
         other = config(tmp_path / "out", judge, steps=4, **change)
         with pytest.raises(ConflictError, match=name):
             train(load(folder, judge, other)[0], data, other, resume=True)
+
+
+def test_train_resumes_with_settings_that_do_not_affect_learning(
+    tmp_path: Path, folder: Path, judge: Judge, data: EncodedData
+) -> None:
+    first = config(tmp_path / "out", judge, steps=4)
+    train(load(folder, judge, first)[0], data, first)
+    changes = {
+        "exclude": ["elsewhere/rubrics.yaml"],
+        "description": "Another one.",
+        "not_for": ["Everything."],
+        "license": "MIT",
+        "test_examples": 7,
+        "device": "cpu",
+    }
+    other = config(tmp_path / "out", judge, steps=4, **changes)
+    assert train(load(folder, judge, other)[0], data, other, resume=True).best_step == 4
+
+
+def test_encode_counts_both_completions_of_a_pair(tmp_path: Path, folder: Path, judge: Judge) -> None:
+    one = made(1)[0]
+    pair = Preference(one.prompt, one.targets[0].criterion, one.completion, Completion(text="No."), "made")
+    names = {"made": Loaded("", preferences=[pair] * 3)}
+    prepared = Prepared(names, Split(validation=made(10, 100)), {"made": [pair] * 3})
+    settings = config(tmp_path, judge, data=[{"kind": "statement_preferences", "name": "made", "count": 3}])
+    seen = list[tuple[int, int]]()
+    encode(prepared, load(folder, judge)[1], settings, lambda done, total, _: seen.append((done, total)))
+    assert seen == [(done, 16) for done in range(1, 17)]
 
 
 def test_train_stops_early_without_progress(tmp_path: Path, folder: Path, judge: Judge, data: EncodedData) -> None:

@@ -214,14 +214,15 @@ def reply(asked: Asked) -> Reply | Failure:
 
 def test_measure_scores_the_judge_beside_baselines_and_counts_failures() -> None:
     labels = [("It is met.", 1.0), ("It is not so.", 0.0)] * 6
-    found = measured(reply, [*labels, ("It is broken.", 1.0)])
+    found = measured(reply, [*labels, ("It is broken.", 0.0)])
     assert found.questions == 13 and dict(found.failed) == {"too_long": 1}
     assert found.answer_mass == pytest.approx(0.9)
     ((_, table),) = found.tables
     rows = {row.scorer: row for row in table.whole}
     assert list(rows) == ["majority", "length, raw", "overlap, raw", "prompt overlap, raw", UNTRAINED, TRAINED]
-    assert rows[TRAINED].n == 12 and rows[TRAINED]["auroc"].value == 1.0
-    assert rows[UNTRAINED].n == 12 and rows[UNTRAINED]["auroc"].value == 0.5
+    assert rows[TRAINED].n == 13 and rows[TRAINED]["auroc"].value == 1.0
+    assert rows[TRAINED]["accuracy"].value == pytest.approx(12 / 13)  # the failure counts as 0.5
+    assert rows[UNTRAINED].n == 13 and rows[UNTRAINED]["auroc"].value == 0.5
     assert rows["majority"]["auroc"].value == 0.5
     (goal, sets, each, *_) = judge_report.summary(TRAINED, found.tables, None)
     assert (goal.row, goal.met) == ("all", True)
