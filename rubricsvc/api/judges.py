@@ -25,7 +25,7 @@ router = APIRouter(prefix="/judges", tags=["judges"], route_class=StrictRoute)
 
 @router.post("", status_code=201, responses=error_responses(409))
 def add(db: Db, validators: ValidatorsDep, new: Json[NewJudge]) -> StoredJudge:
-    """Store a judge. 409 if the name belongs to a different judge, or to one with another endpoint.
+    """Store a judge. 409 if the name belongs to a different judge, or to one with another endpoint or adapter folder.
 
     The service never asks a model: `rubricsvc judges probe NAME` asks two test questions. API keys are assigned
     to addresses on the server only, so that a caller cannot send the server's keys elsewhere.
@@ -36,11 +36,10 @@ def add(db: Db, validators: ValidatorsDep, new: Json[NewJudge]) -> StoredJudge:
     validators.judge(new.judge)
     with db.write() as session:
         row = judges.find(session, new.judge.name)
-        if row is not None and _endpoints(row.value) != _endpoints(new.judge):
-            hint = (
-                "change the endpoint on the server with `rubricsvc judges update NAME --url …`, or choose another name"
-            )
-            raise ConflictError(f"judge {new.judge.name!r} has another endpoint", hint=hint)
+        if row is not None and _places(row.value) != _places(new.judge):
+            commands = "`rubricsvc judges update NAME --url …` or `rubricsvc judges add NAME --adapter …`"
+            hint = f"change it on the server with {commands}, or choose another name"
+            raise ConflictError(f"judge {new.judge.name!r} has another endpoint or adapter folder", hint=hint)
         return _of(judges.add(session, new.judge))
 
 
@@ -48,9 +47,9 @@ def _of(row: JudgeRow) -> StoredJudge:
     return StoredJudge.of(row, judge=row.valid)
 
 
-def _endpoints(judge: Judge) -> list[Endpoint]:
-    """Return the endpoints of a judge and its members."""
-    return [judge.endpoint, *(leaf.endpoint for leaf in judge.leaf_judges)]
+def _places(judge: Judge) -> list[tuple[Endpoint, str | None]]:
+    """Return the endpoint and the adapter's folder of a judge and its members, which are no part of its digest."""
+    return [(one.endpoint, one.adapter) for one in (judge, *judge.leaf_judges)]
 
 
 @router.get("", responses=error_responses())

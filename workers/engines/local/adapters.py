@@ -37,6 +37,8 @@ Number = TypeVar("Number", int, float)
 
 _KEY = re.compile(r"base_model\.model\.(.+)\.lora_([AB])\.weight")
 _PLAIN_HINT = "train a plain LoRA of linear layers (use_dora=False, bias='none', modules_to_save=None)"
+_DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
+_DTYPE_HINT = "save the adapter in float32, bfloat16 or float16"
 _BASE_HINT = "name the base that the adapter was trained on: `rubricsvc judges add NAME --adapter FOLDER --model BASE`"
 
 _FIELDS_WITHOUT_EFFECT = """
@@ -205,6 +207,8 @@ def _config(path: Path, content: bytes) -> LoraConfig:
 def _pairs(path: Path, content: bytes) -> dict[str, tuple[torch.Tensor, torch.Tensor]]:
     try:
         tensors = load_tensors(content)
+    except KeyError as error:  # of a number format that safetensors does not have in torch
+        raise InvalidError(f"{path}: tensors in {error} are not supported", hint=_DTYPE_HINT) from error
     except SafetensorError as error:
         raise UnavailableError(f"{path} is truncated or damaged: {error}", hint="copy the file again") from error
     sides: dict[str, dict[str, torch.Tensor]] = {}
@@ -212,6 +216,8 @@ def _pairs(path: Path, content: bytes) -> dict[str, tuple[torch.Tensor, torch.Te
         match = _KEY.fullmatch(key)
         if match is None or tensor.dim() != 2 or not tensor.is_floating_point():
             raise InvalidError(f"{path}: {cut(key, 200)} is no matrix of a LoRA of a linear layer", hint=_PLAIN_HINT)
+        if tensor.dtype not in _DTYPES:
+            raise InvalidError(f"{path}: tensors in {tensor.dtype} are not supported", hint=_DTYPE_HINT)
         if not torch.isfinite(tensor).all():
             raise InvalidError(f"{path}: {key} has values that are not finite (NaN, inf)", hint="train it again")
         sides.setdefault(match[1], {})[match[2]] = tensor

@@ -31,6 +31,14 @@ def test_judges_add_other_endpoint_is_409(filled: TestClient) -> None:
     assert filled.post("/v1/judges", json={"judge": JUDGE}).status_code == 201
 
 
+def test_judges_add_other_adapter_folder_is_409(filled: TestClient) -> None:
+    adapted = {**JUDGE, "name": "a", "engine": "transformers_local", "mode": "readout", "adapter": "/one"}
+    adapted["weights_sha256"] = "0" * 64
+    assert filled.post("/v1/judges", json={"judge": adapted}).status_code == 201
+    assert filled.post("/v1/judges", json={"judge": {**adapted, "adapter": "/other"}}).status_code == 409
+    assert filled.get("/v1/judges/a").json()["judge"]["adapter"] == "/one"
+
+
 def test_judges_add_rejects_api_key_env(filled: TestClient) -> None:
     thief = {**JUDGE, "name": "t", "endpoint": {"base_url": "http://127.0.0.1:9", "api_key_env": "PATH"}}
     answer = filled.post("/v1/judges", json={"judge": thief})

@@ -104,6 +104,10 @@ def set_first(value: float) -> Callable[[dict[str, torch.Tensor]], None]:
     return lambda tensors: next(iter(tensors.values())).view(-1)[:1].fill_(value) and None  # type: ignore[func-returns-value]
 
 
+def to_float8(tensors: dict[str, torch.Tensor]) -> None:
+    tensors.update({key: tensor.to(torch.float8_e4m3fn) for key, tensor in tensors.items()})
+
+
 DAMAGES: dict[str, tuple[Callable[[Path], Any], type[RubricsvcError]]] = {
     "no folder": (shutil.rmtree, UnavailableError),
     "no configuration": (lambda folder: (folder / "adapter_config.json").unlink(), UnavailableError),
@@ -123,6 +127,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], Any], type[RubricsvcError]]] = {
     "too large a sum": (edit_tensors(lambda tensors: [t.fill_(1e30) for t in tensors.values()] and None), InvalidError),
     "NaN": (edit_tensors(set_first(math.nan)), InvalidError),
     "inf": (edit_tensors(set_first(math.inf)), InvalidError),
+    "fp8": (edit_tensors(to_float8), InvalidError),
     "no tensors": (edit_tensors(lambda tensors: tensors.clear()), InvalidError),
     "one side": (edit_tensors(lambda tensors: tensors.popitem() and None), InvalidError),
     "embeddings": (
