@@ -36,7 +36,7 @@ _TRUE_OF_ANYTHING = (
 
 @dataclass(frozen=True, slots=True)
 class ShownAttack:
-    """An attack on the bad answer to ``task``, and the criterion that it is to be probabilities_of to meet."""
+    """An attack on the bad answer to ``task``, and the criterion that it attacks."""
 
     name: str
     attack: Attack
