@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 RUN    := OMP_NUM_THREADS=$${OMP_NUM_THREADS:-2} OMP_WAIT_POLICY=$${OMP_WAIT_POLICY:-PASSIVE} $(BIN)/python
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo demo-fast test test-unit test-vllm lint openapi format bench-scoring bench-throttle bench-prefix bench-train bench-judging bench-agreement bench-pairs bench-audit bench-calibration bench-cheating bench-judge-training bench-distillation bench-ingredients train-judge clean
+.PHONY: help install demo demo-fast test test-unit test-vllm lint openapi format bench-scoring bench-throttle bench-prefix bench-train bench-judging bench-agreement bench-pairs bench-audit bench-calibration bench-cheating bench-judge-training bench-distillation bench-ablation train-judge clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 20
@@ -87,8 +87,8 @@ bench-judge-training: install ## a judge on held-out questions, public sets and 
 bench-distillation: install ## 2,000 stored verdicts of a noisy teacher, learned by the embedded judge (15 minutes)
 	$(RUN) -m tests.bench.bench_distillation $(ARGS)
 
-bench-ingredients: install ## what each part of the shipped judge's data adds: eight short trainings (two hours on 2 cores; ARGS="--judge FOLDER" writes them into its passport)
-	$(BIN)/python -m tests.bench.bench_ingredients --out judges/ingredients $(ARGS)
+bench-ablation: install ## what each part of the shipped judge's data adds: eight short trainings (two hours on 2 cores; ARGS="--judge FOLDER" writes them into its passport)
+	$(BIN)/python -m tests.bench.bench_ablation --out judges/ingredients $(ARGS)
 
 .venv-trl/.installed: constraints.txt
 	$(PYTHON) -m venv .venv-trl

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from rubricsvc.core.audit import Audit, Measure, Rate, SuiteResult
 from rubricsvc.core.calibration import Calibration, Curve
 from rubricsvc.core.passport import (
+    Ablation,
     Agreement,
     BaseWeights,
     Bin,
@@ -16,7 +17,6 @@ from rubricsvc.core.passport import (
     DataSplit,
     Figure,
     Form,
-    Ingredient,
     Passport,
     Row,
     Table,
@@ -49,43 +49,47 @@ def made_passport() -> Passport:
             seconds=3210.0,
             machine="2 CPU cores",
             versions={"torch": "0.0.1", "transformers": "0.0.2"},
-            options={"lr": 6e-4, "batch_examples": 16, "modules": ["q_proj", "v_proj"]},
+            options={
+                "steps": 1500,
+                "optim": {"lr": 6e-4, "batch_examples": 16},
+                "lora": {"alpha": 32.0, "modules": ["q_proj", "v_proj"]},
+                "data": {"statements": {"kind": "statements", "weight": 0.5, "count": 7000}},
+            },
         ),
         data=(
             _source("statements", "a1", 7000, 0.5, "PSF-2.0"),
             _source(
                 "made-up labels", "a2", 5000, 0.3, "CC-BY-4.0", duplicates=1200, contradictions=33, left_out={"null": 7}
             ),
-            _source("hard negatives", "a3", 900, 0.2, "Apache-2.0", targets=2700),
-            _source("better and worse", "a4", 400, 0.0, "PSF-2.0", targets=0, preferences=200),
+            _source("hard negatives", "a3", 900, 0.2, "Apache-2.0", questions=2700),
+            _source("better and worse", "a4", 400, 0.0, "PSF-2.0", questions=0, pairs=200),
             DataSource(
                 name="a set that was not there",
                 digest="a5" * 32,
                 license="MIT",
-                examples=0,
-                targets=0,
+                completions=0,
+                questions=0,
                 share=0.0,
                 absent="no file answers.jsonl",
             ),
         ),
-        splits=(
-            DataSplit(by="prompt", sizes={"train": 20000, "validation": 2000, "test": 4000}),
-            DataSplit(by="criterion", sizes={"train": 9000, "test": 1500}, held_out=("Ends with a question", "Lists")),
+        split=DataSplit(
+            by="criterion",
+            sizes={"train": 20000, "validation": 2000, "test": 4000},
+            held_out=("Ends with a question", "Lists"),
         ),
         tables=(
-            _table(
-                "made-up labels, new questions", (0.5, 0.61, 0.5, 0.82, 0.81, 0.5, 0.51, 0.94), target=0.95, parts=2
-            ),
-            _table("statements, unseen documents", (0.5, 0.55, 0.97, 0.6, 0.5, 0.5, 0.52, 0.985), target=0.95),
-            _table("contraries in the same words", (0.5, 0.5, 0.52, 0.49, 0.51, 0.5, 0.5, 0.83), target=0.8),
-            _table("swapped answers", (0.5, 0.52, 0.94, 0.58, 0.5, 0.5, 0.64, 0.975), target=0.97),
+            _table("made-up labels, new questions", (0.5, 0.61, 0.5, 0.82, 0.81, 0.5, 0.51, 0.94)),
+            _table("statements, unseen documents", (0.5, 0.55, 0.97, 0.6, 0.5, 0.5, 0.52, 0.985)),
+            _table("contraries in the same words", (0.5, 0.5, 0.52, 0.49, 0.51, 0.5, 0.5, 0.83)),
+            _table("swapped answers", (0.5, 0.52, 0.94, 0.58, 0.5, 0.5, 0.64, 0.975)),
             _parts_only("by variant"),
             _table("a set of taste", (0.5, 0.56, 0.5, 0.48, 0.47, 0.5, 0.47, 0.46), n=99),
         ),
-        ingredients=(
-            _ingredient("statements", "statements, unseen documents", 0.985, 0.71),
-            _ingredient("made-up labels", "made-up labels, new questions", 0.94, 0.66),
-            _ingredient("hard negatives", "made-up labels, new questions", 0.94, 0.945),
+        ablations=(
+            _ablation("statements", "statements, unseen documents", 0.985, 0.71),
+            _ablation("made-up labels", "made-up labels, new questions", 0.94, 0.66),
+            _ablation("hard negatives", "made-up labels, new questions", 0.94, 0.945),
         ),
         calibration=CalibrationReport(
             part="Fitted to half of the validation part, and measured on the other half.",
@@ -106,9 +110,8 @@ def made_passport() -> Passport:
         ),
         agreement=Agreement(
             part="made-up labels",
-            pairs=4000,
-            figures={"kappa": _figure(0.62, 0.04), "auroc": _figure(0.94, 0.01)},
-            people={"kappa": _figure(0.7, 0.05)},
+            questions=4000,
+            pooled={"kappa": _figure(0.62, 0.04), "balanced_accuracy": _figure(0.81, 0.02)},
         ),
         audit=_audit(0.03),
         audit_untrained=_audit(0.4),
@@ -116,26 +119,19 @@ def made_passport() -> Passport:
 
 
 def _source(
-    name: str, digest: str, examples: int, share: float, license: str, **counts: int | dict[str, int]
+    name: str, digest: str, completions: int, share: float, license: str, **counts: int | dict[str, int]
 ) -> DataSource:
-    fields = {"name": name, "digest": digest * 32, "license": license, "examples": examples, "share": share}
-    return DataSource.model_validate(fields | {"targets": 2 * examples} | counts)
+    fields = {"name": name, "digest": digest * 32, "license": license, "completions": completions, "share": share}
+    return DataSource.model_validate(fields | {"questions": 2 * completions} | counts)
 
 
 def _figure(value: float, half: float = 0.02) -> Figure:
     return Figure(value=value, low=round(max(value - half, 0.0), 4), high=round(min(value + half, 1.0), 4))
 
 
-def _table(
-    name: str, values: tuple[float, ...], *, target: float | None = None, parts: int = 0, n: int = 2000
-) -> Table:
-    rows = [_row(scorer, value, n) for scorer, value in zip(SCORERS, values, strict=True)]
-    for part in range(parts):
-        rows += [
-            _row(scorer, value - 0.03 * part, n // parts, f"criterion {part}")
-            for scorer, value in zip(SCORERS, values, strict=True)
-        ]
-    return Table(name=name, description="Made up.", target=target, rows=tuple(rows))
+def _table(name: str, values: tuple[float, ...], *, n: int = 2000) -> Table:
+    rows = tuple(_row(scorer, value, n) for scorer, value in zip(SCORERS, values, strict=True))
+    return Table(name=name, description="Made up.", rows=rows)
 
 
 def _parts_only(name: str) -> Table:
@@ -151,8 +147,8 @@ def _row(scorer: str, value: float, n: int, part: str = "") -> Row:
     return Row(scorer=scorer, part=part, n=n, positives=n // 2, figures=figures)  # type: ignore[arg-type]
 
 
-def _ingredient(left_out: str, table: str, complete: float, without: float) -> Ingredient:
-    return Ingredient(left_out=left_out, table=table, complete=_figure(complete), without=_figure(without))
+def _ablation(left_out: str, table: str, complete: float, without: float) -> Ablation:
+    return Ablation(left_out=left_out, table=table, complete=_figure(complete), without=_figure(without))
 
 
 def _bins(slope: float) -> tuple[Bin, ...]:

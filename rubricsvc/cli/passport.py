@@ -67,14 +67,14 @@ def _text(table: Table) -> str:
 
 
 def _print(value: Passport) -> None:
-    """Print the figures, the ingredients, the data, and on what the judge must not be used."""
-    columns = ("measure", "n", "trained", "95%", "untrained", "best baseline", "", "target")
+    """Print the figures, the ablations, the data, and on what the judge must not be used."""
+    columns = ("measure", "n", "trained", "95%", "untrained", "best baseline", "")
     whole = [table for table in value.tables if table.whole]
     for heading, tables in [("test set", whole), *((table.name, table.parts) for table in value.tables)]:
         if tables:
             print_table((heading, *columns), map(_cells, tables))
             print_data("")
-    if value.ingredients:
+    if value.ablations:
         rows = [
             [
                 one.left_out,
@@ -84,11 +84,11 @@ def _print(value: Passport) -> None:
                 number(one.without.value),
                 number(one.gain),
             ]
-            for one in value.ingredients
+            for one in value.ablations
         ]
-        print_table(("left out", "test set", "measure", "all data", "without", "gain"), rows)
+        print_table(("left out of the data", "test set", "measure", "with it", "without it", "adds"), rows)
         print_data("")
-    counts = ("examples", "targets", "preferences", "duplicates", "contradictions")
+    counts = ("completions", "questions", "pairs", "duplicates", "contradictions")
     sources = [
         [one.name, *(getattr(one, name) for name in counts), number(one.share), one.license, one.absent]
         for one in value.data
@@ -110,5 +110,4 @@ def _cells(table: Table) -> list[Any]:
         estimate_cells(figures[1])[0],
         estimate_cells(figures[2])[0],
         best and best.scorer,
-        number(table.target, missing=""),
     ]

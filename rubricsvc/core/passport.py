@@ -37,13 +37,13 @@ class Figure(Value):
 class Row(Value):
     """The figures of one scorer (a baseline or a judge) on one part of a test set.
 
-    ``positives`` counts labels of 0.5 or more. ``part`` is empty for the whole set.
+    ``positives`` counts questions with a label of 0.5 or more. ``part`` is empty for the whole set.
     """
 
     scorer: Title = Field(description="Baseline or judge that gave the scores.")
     part: Text = Field(default="", description="Part of the set, such as a source or a variant; empty for all of it.")
-    n: Count = Field(description="Labels.")
-    positives: Count = Field(description="Labels of 0.5 or more.")
+    n: Count = Field(description="Questions.")
+    positives: Count = Field(description="Questions with a label of 0.5 or more.")
     figures: dict[Measure, Figure] = Field(description="Figures by measure.")
 
     def __getitem__(self, measure: Measure) -> Figure:
@@ -57,7 +57,6 @@ class Table(Value):
     name: Text = Field(min_length=1, description="Name of the test set.")
     description: Text = Field(default="", description="What is in the test set, and what of it was not trained on.")
     measure: Measure = Field(default="auroc", description="Measure that sums the table up.")
-    target: float | None = Field(default=None, description="What the judge was meant to reach in this measure.")
     rows: tuple[Row, ...] = Field(description="A row for each scorer; baselines first.")
 
     @property
@@ -120,7 +119,7 @@ class Form(Value):
 
 
 class Training(Value):
-    """How the judge was trained. With the same data, ``seed`` and ``options`` it can be trained again."""
+    """How the judge was trained. With the same data, method, ``seed`` and ``options`` it can be trained again."""
 
     method: Literal["lora", "full"] = Field(description="Low-rank adapter, or all weights.")
     rank: int | None = Field(default=None, ge=1, description="Rank of the adapter.")
@@ -130,32 +129,32 @@ class Training(Value):
     seconds: float = Field(ge=0.0, description="Duration of the steps, up to the one whose weights were kept.")
     machine: Title = Field(default="", description="Kind of machine in general words.")
     versions: dict[Title, Title] = Field(default_factory=dict, description="Versions of the software, by name.")
-    options: dict[str, JsonValue] = Field(default_factory=dict, description="Further options of the training.")
+    options: dict[str, JsonValue] = Field(default_factory=dict, description="Further settings.")
 
 
 class DataSource(Value):
-    """One set of examples, without its duplicates; or one that was ``absent``, which has none."""
+    """One set of completions, without its duplicates; or one that was ``absent``, which has none."""
 
     name: Title = Field(description="Name of the set.")
-    digest: Sha256 = Field(description="SHA-256 of the content of its examples.")
+    digest: Sha256 = Field(description="SHA-256 of its content.")
     license: Title = Field(description="License of the set; that of the texts for questions made by construction.")
-    examples: Count = Field(description="Completions.")
-    targets: Count = Field(description="Labels, without duplicates.")
-    preferences: Count = Field(default=0, description="Pairs of completions of which one is better.")
+    completions: Count = Field(description="Completions.")
+    questions: Count = Field(description="Questions with a label, without duplicates.")
+    pairs: Count = Field(default=0, description="Pairs of completions of which one is better.")
     duplicates: Count = Field(default=0, description="Repeated labels that were left out.")
     contradictions: Count = Field(default=0, description="Questions with different labels, whose mean was used.")
     left_out: dict[Title, Count] = Field(
         default_factory=dict, description="Labels that could not be trained on, by reason."
     )
-    share: UnitInterval = Field(description="Share of the examples that were trained on.")
+    share: UnitInterval = Field(description="Share of the completions that were trained on.")
     absent: Text = Field(default="", description="Why the set was not there; empty if it was.")
 
 
 class DataSplit(Value):
-    """What was not on two sides of a split, and the number of labels of its parts."""
+    """What was not on two sides of the split, and the number of questions of its parts."""
 
     by: Title = Field(description="What was kept on one side: prompt, completion, criterion or source.")
-    sizes: dict[Title, Count] = Field(description="Labels by part.")
+    sizes: dict[Title, Count] = Field(description="Questions by part.")
     held_out: tuple[Title, ...] = Field(default=(), description="Criteria or sources that were not trained on.")
 
 
@@ -179,15 +178,14 @@ class CalibrationReport(Value):
 
 
 class Agreement(Value):
-    """Agreement with the labels of the test (`rubricsvc judges agreement`): means over criteria."""
+    """Agreement with the labels on met or not met, as in `rubricsvc judges agreement`."""
 
-    part: Text = Field(description="Labels that the verdicts were compared with.")
-    pairs: Count = Field(description="Labels.")
-    figures: dict[Title, Figure] = Field(description="Agreement of the judge with the labels, by measure.")
-    people: dict[Title, Figure] = Field(default_factory=dict, description="Agreement of people with each other.")
+    part: Text = Field(description="Part of the data whose labels the verdicts were compared with.")
+    questions: Count = Field(description="Questions; each has one label.")
+    pooled: dict[Title, Figure] = Field(description="Figures by measure, of the questions of all criteria together.")
 
 
-class Ingredient(Value):
+class Ablation(Value):
     """What one part of the data adds: the figure with all data, and that of a training without it."""
 
     left_out: Title = Field(description="Part of the data that was left out.")
@@ -217,9 +215,9 @@ class Passport(Value):
     form: Form = Field(description="How the judge was asked in training.")
     training: Training = Field(description="How it was trained.")
     data: tuple[DataSource, ...] = Field(description="What it was trained on.")
-    splits: tuple[DataSplit, ...] = Field(default=(), description="How training and test data were kept apart.")
+    split: DataSplit = Field(description="How training and test data were kept apart.")
     tables: tuple[Table, ...] = Field(default=(), description="Figures beside those of baselines, the main one first.")
-    ingredients: tuple[Ingredient, ...] = Field(default=(), description="What each part of the data adds.")
+    ablations: tuple[Ablation, ...] = Field(default=(), description="What each part of the data adds.")
     calibration: CalibrationReport | None = Field(default=None, description="Calibration.")
     repeatability: Repeatability | None = Field(default=None, description="Deviation when asked again.")
     agreement: Agreement | None = Field(default=None, description="Agreement with the labels of the test.")

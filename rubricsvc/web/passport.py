@@ -13,7 +13,6 @@ from rubricsvc.core.audit import SuiteResult
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.passport import (
     CHANCE,
-    LESS_IS_BETTER,
     TRAINED,
     UNTRAINED,
     Figure,
@@ -76,14 +75,6 @@ class Forest:
         """Return the figures of a test set on their axis."""
         return cls(table, Axis.of(_numbers(table)))
 
-    @property
-    def target_reached(self) -> bool | None:
-        """Whether the judge reached the target; None without a target or a figure."""
-        value = self.table.trained[self.table.measure].value if self.table.trained else None
-        if value is None or self.table.target is None:
-            return None
-        return value <= self.table.target if self.table.measure in LESS_IS_BETTER else value >= self.table.target
-
 
 @dataclass(frozen=True)
 class Overview:
@@ -126,7 +117,7 @@ def render_passport(judge: Judge, passport: Passport) -> str:
         unit=Axis(0.0, 1.0),
         duration=duration,
         option=option_text,
-        ingredient_axis=Axis.of(one.value for row in passport.ingredients for one in (row.complete, row.without)),
+        ablation_axis=Axis.of(one.value for row in passport.ablations for one in (row.complete, row.without)),
         measures=MEASURES,
         trained=TRAINED,
         untrained=UNTRAINED,
@@ -172,11 +163,15 @@ def option_text(value: JsonValue) -> str:
     if isinstance(value, list):
         return ", ".join(map(option_text, value))
     if isinstance(value, dict):
-        return ", ".join(f"{name} {option_text(one)}" for name, one in value.items())
+        return ", ".join(f"{name} {_nested_text(one)}" for name, one in value.items())
     return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _nested_text(value: JsonValue) -> str:
+    return f"({option_text(value)})" if isinstance(value, dict | list) else option_text(value)
 
 
 def _numbers(table: Table) -> list[float | None]:
     figures: list[Figure] = [row[table.measure] for row in table.whole]
     ends = [number for one in figures for number in (one.value, one.low, one.high)]
-    return [*ends, table.target, CHANCE.get(table.measure)]
+    return [*ends, CHANCE.get(table.measure)]

@@ -151,7 +151,7 @@ def table(test: JudgeTest, view: View, questions: Sequence[Question], scores: di
     rows = metrics.rows(kept, part)
     if view.by and kept:
         rows += metrics.rows(kept, part, by=view.by)
-    return Table(name=view.name, description=test.about, measure=view.measure, target=view.target, rows=tuple(rows))
+    return Table(name=view.name, description=test.about, measure=view.measure, rows=tuple(rows))
 
 
 async def audited(engine: Engine, judge: Judge, source: Source, per_attack: int) -> Audit:

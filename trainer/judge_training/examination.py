@@ -21,12 +21,11 @@ from rubricsvc.core.prompt import Completion
 from rubricsvc.core.repeatability import Repeatability
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.stats import OnProgress
-from rubricsvc.stats.agreement_report import agreement_report
 from rubricsvc.stats.calibration_fit import MIN_PROMPTS, calibrate
 from trainer.judge_training.asking import probabilities
 from trainer.judge_training.baselines import Question, baselines
 from trainer.judge_training.examples import Example, Target, questions
-from trainer.judge_training.metrics import MIN_EACH_CLASS, By, reliability, rows
+from trainer.judge_training.metrics import MIN_EACH_CLASS, By, agreement, reliability, rows
 from workers.audit import cases, runner, suites
 from workers.audit.plan import AuditPlan
 from workers.audit.repeatability import group_completions, measure
@@ -98,7 +97,7 @@ def examine(
         judge=calibrated,
         tables=tuple(_tables(pairs, scores, held_out)),
         calibration=_calibration_report(calibration, pairs, before, after) if fitted else None,
-        agreement=_agreement(calibrated, judged_labels(test, asked)),
+        agreement=agreement(pairs, after),
         repeatability=_run(calibrated, lambda engine: _repeatability(engine, calibrated)) if audited else None,
         audit=_audit(calibrated, TRAINED, on_progress) if audited else None,
         audit_untrained=_audit(untrained, UNTRAINED, on_progress) if audited else None,
@@ -183,12 +182,6 @@ def _calibration_report(
         bins_before=reliability(pairs, before),
         bins_after=reliability(pairs, after),
     )
-
-
-def _agreement(judge: Judge, labels: Sequence[JudgedLabel]) -> Agreement:
-    found = agreement_report(judge, labels)
-    figures = {name: Figure(value=one.value, low=one.low, high=one.high) for name, one in found.mean.metrics.items()}
-    return Agreement(part="test", pairs=found.labels, figures=figures)
 
 
 async def _repeatability(engine: Engine, judge: Judge) -> Repeatability:

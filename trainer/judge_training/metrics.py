@@ -15,9 +15,10 @@ from typing import Literal
 import numpy as np
 
 from rubricsvc.core.estimate import MIN_CLUSTERS
-from rubricsvc.core.passport import Bin, Figure, Measure, Row
+from rubricsvc.core.passport import Agreement, Bin, Figure, Measure, Row
 from rubricsvc.core.rubric import Binary
 from rubricsvc.stats import agreement_metrics
+from rubricsvc.stats.agreement import Pairs, Sample, estimate_metrics, levels_of
 from rubricsvc.stats.intervals import MIN_DRAWS, Floats, Ints, percentile_interval
 from rubricsvc.stats.paired import spearman
 from rubricsvc.stats.ranking import concordance
@@ -29,6 +30,8 @@ RESAMPLES = 500
 MIN_EACH_CLASS = 5
 """Labels of each class that a family needs to count in the mean over families."""
 _DRAWS_AT_ONCE = 50
+_AGREEMENT = ("kappa", "alpha", "balanced_accuracy", "macro_f1")
+"""Measures of met or not met that a row has not."""
 
 PARTS: dict[By, Callable[[Question], str]] = {
     "source": lambda one: one[0].source,
@@ -66,6 +69,19 @@ def reliability(test: Sequence[Question], scores: Sequence[float]) -> tuple[Bin,
         means = (float(np.clip(one[rows_of_bin].mean(), 0, 1)) for one in (probabilities, labels))
         found.append(Bin(n=int(rows_of_bin.sum()), probability=next(means), outcome=next(means)))
     return tuple(found)
+
+
+def agreement(test: Sequence[Question], scores: Sequence[float]) -> Agreement:
+    """Return the agreement of scores with the labels of all criteria together, as met from 0.5 on, or not met."""
+    values = _probabilities("scores", scores, len(test)).tolist()
+    prompts: dict[str, int] = {}
+    groups = [prompts.setdefault(example.split_group, len(prompts)) for example, _ in test]
+    met = Pairs.of(values, [target.value for _, target in test], levels_of(Binary()))
+    pooled = {
+        name: Figure(value=one.value, low=one.low, high=one.high)
+        for name, one in estimate_metrics(Sample.of(met, groups), _AGREEMENT).items()
+    }
+    return Agreement(part="test", questions=len(test), pooled=pooled)
 
 
 def _probabilities(name: str, values: Sequence[float], size: int) -> Floats:

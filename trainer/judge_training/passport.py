@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 
 import torch
+from pydantic import JsonValue
 
 from rubricsvc.core.passport import BaseWeights, DataSource, DataSplit, Form, Passport, Training
 from trainer.judge_training.config import JudgeTrainConfig
@@ -19,6 +20,11 @@ from workers.engines.local.weights import ModelWeights, base_sha256
 from workers.judges.template import load
 
 _PACKAGES = ("torch", "transformers", "peft", "rubricsvc")
+_OTHER_FIELDS = {"judge", "data", "description", "not_for", "license", "device", "method", "seed"}
+"""Settings that are in other fields of a passport."""
+_OF_ONE_PLACE = {"out", "exclude", "checkpoint_every", "keep_checkpoints"}
+"""Settings without influence on the weights, or whose influence is in the digests of the data."""
+_OF_DATA = {"kind", "weight", "count", "negated", "pairs"}
 
 NOT_FOR = (
     "People's careers, health, rights or money: its figures are of the test sets below, and of nothing else.",
@@ -49,12 +55,10 @@ def passport_of(config: JudgeTrainConfig, prepared: Prepared, trained: Trained, 
         ),
         training=_training(config, trained),
         data=tuple(_sources(config, prepared)),
-        splits=(
-            DataSplit(
-                by=prepared.split.by,
-                sizes={name: len(list(questions(part))) for name, part in parts.items()},
-                held_out=prepared.split.held_out,
-            ),
+        split=DataSplit(
+            by=prepared.split.by,
+            sizes={name: len(list(questions(part))) for name, part in parts.items()},
+            held_out=prepared.split.held_out,
         ),
         tables=examination.tables,
         calibration=examination.calibration,
@@ -76,8 +80,14 @@ def _training(config: JudgeTrainConfig, trained: Trained) -> Training:
         seconds=sum(step["step_time"] for step in kept),
         machine=f"{torch.get_num_threads()} threads, {platform.machine()} {config.device}".strip(),
         versions={name: version(name) for name in _PACKAGES},
-        options=config.optim.model_dump(mode="json") | {"weights": {one.name: one.weight for one in config.data}},
+        options=_options(config),
     )
+
+
+def _options(config: JudgeTrainConfig) -> dict[str, JsonValue]:
+    """Return the settings that decide the weights and the split, but for those in other fields of the passport."""
+    options = config.model_dump(mode="json", exclude=_OTHER_FIELDS | _OF_ONE_PLACE)
+    return options | {"data": {one.name: one.model_dump(mode="json", include=_OF_DATA) for one in config.data}}
 
 
 def _sources(config: JudgeTrainConfig, prepared: Prepared) -> list[DataSource]:
@@ -90,9 +100,9 @@ def _sources(config: JudgeTrainConfig, prepared: Prepared) -> list[DataSource]:
                 name=entry.name,
                 digest=one.digest,
                 license=one.license,
-                examples=len(one.examples),
-                targets=sum(len(example.targets) for example in one.examples),
-                preferences=prepared.pairs(entry.name),
+                completions=len(one.examples),
+                questions=sum(len(example.targets) for example in one.examples),
+                pairs=prepared.pairs(entry.name),
                 left_out=dict(one.left_out),
                 duplicates=one.duplicates,
                 absent=one.absent,

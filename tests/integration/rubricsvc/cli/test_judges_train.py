@@ -91,9 +91,14 @@ def test_judges_train_adds_a_judge_with_its_passport(cli: Cli, config: Path, tmp
     assert "left out of people: too_long" in ran.err
     passport = cli("judges", "passport", "mine", "--json").json
     (data,) = passport["data"]
-    assert (data["name"], data["examples"], data["targets"]) == ("people", 109, 210)
+    assert (data["name"], data["completions"], data["questions"]) == ("people", 109, 210)
     assert (data["duplicates"], data["contradictions"]) == (2, 1)
     assert data["left_out"]["too_long"] > 0
+    options, whole = passport["training"]["options"], passport["tables"][0]["rows"][0]
+    assert options["data"] == {"people": {"kind": "file", "weight": 1.0, "pairs": False}}
+    assert {"lora", "optim", "validation", "split", "dtype", "steps"} <= options.keys()
+    assert passport["agreement"]["questions"] == whole["n"]
+    assert passport["agreement"]["pooled"]["kappa"]["value"] is not None
     scorers = {row["scorer"] for row in passport["tables"][0]["rows"]}
     assert {"majority", "trained", "untrained"} <= scorers
     stored = cli("judges", "show", "mine", "--json").json["judge"]
@@ -117,7 +122,7 @@ def test_judges_train_learns_from_pairs(cli: Cli, config: Path, tmp_path: Path) 
     steps = [json.loads(line) for line in (tmp_path / "out" / "metrics.jsonl").read_text().splitlines()]
     assert all(step["preference_loss"] > 0 for step in steps)
     (source,) = json.loads((tmp_path / "out/judge/passport.json").read_text())["data"]
-    assert source["name"] == "people" and source["preferences"] > 0
+    assert source["name"] == "people" and source["pairs"] > 0
     text = config.read_text()
     ran = cli("judges", "train", change(config, ("pairs = true", "pairs = false")), "--resume", "--no-add")
     assert ran.code == 2 and "pairs" in ran.err  # other losses: another training

@@ -7,7 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from rubricsvc.core.judge import Judge
-from rubricsvc.core.passport import Figure, Ingredient, Passport, Row, Table
+from rubricsvc.core.passport import Ablation, Figure, Passport, Row, Table
 from rubricsvc.errors import InvalidError
 from tests.made_passport import WEIGHTS, made_passport
 
@@ -72,9 +72,9 @@ def test_table_finds_the_judge_and_the_best_baseline_of_the_whole_set() -> None:
     assert empty.trained is None and empty.best_baseline is None
 
 
-def test_ingredient_gain_is_positive_if_the_part_helps() -> None:
+def test_ablation_gain_is_positive_if_the_part_helps() -> None:
     def gain(measure: str, complete: float | None) -> float | None:
         figures = {"complete": Figure(value=complete), "without": Figure(value=0.25)}
-        return Ingredient.model_validate({"left_out": "a", "table": "t", "measure": measure, **figures}).gain
+        return Ablation.model_validate({"left_out": "a", "table": "t", "measure": measure, **figures}).gain
 
     assert (gain("auroc", 0.75), gain("brier", 0.125), gain("auroc", None)) == (0.5, 0.125, None)

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import re
 
-import pytest
-
 from rubricsvc.core.audit import Audit, Rate, SuiteResult
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.passport import Passport, Table
-from rubricsvc.web.passport import MAX_CARDS, Axis, Forest, duration, option_text, overviews, render_passport
+from rubricsvc.web.passport import MAX_CARDS, Axis, duration, option_text, overviews, render_passport
 from tests.made_passport import made_passport
 from tests.unit.rubricsvc.web.test_jobs import Page
 
@@ -18,7 +16,7 @@ JUDGE = Judge(name="made-up", engine="transformers_local", model="m")
 
 def bare() -> Passport:
     """Return a passport with nothing that may be left out."""
-    left_out = ("splits", "tables", "ingredients", "calibration", "repeatability", "agreement", "audit")
+    left_out = ("tables", "ablations", "calibration", "repeatability", "agreement", "audit")
     fields = made_passport().model_dump(exclude={*left_out, "audit_untrained", "description"})
     return Passport.model_validate(fields | {"data": (), "not_for": ()})
 
@@ -30,7 +28,7 @@ def test_render_passport_shows_every_part() -> None:
         *passport.not_for,
         *(table.name for table in passport.tables),
         *(source.license for source in passport.data),
-        *(one.left_out for one in passport.ingredients),
+        *(one.left_out for one in passport.ablations),
         *(suite.name for suite in passport.audit.suites if passport.audit),  # type: ignore[union-attr]
         "0.940 [0.93, 0.95]",
         "bag of words 0.820",
@@ -66,7 +64,7 @@ def test_render_passport_without_figures_leaves_their_parts_out() -> None:
 
 
 def test_render_passport_of_one_without_values_has_dashes() -> None:
-    table = Table(name="one class", target=0.9, rows=made_passport().tables[0].rows)
+    table = Table(name="one class", rows=made_passport().tables[0].rows)
     rows = tuple(row.model_copy(update={"figures": {}}) for row in table.rows)
     suite = SuiteResult(name="s", measure="met", rate=Rate(n=0, hits=0), max_rate=0.1, reason="no finding")
     audit = Audit(digest="d" * 64, fingerprint="f" * 64, suites=(suite,))
@@ -88,15 +86,6 @@ def test_axis_is_in_whole_tenths_around_the_numbers() -> None:
     assert Axis.of([]) == Axis(0.0, 1.0) and Axis.of([0.5]).high > 0.5
 
 
-@pytest.mark.parametrize(
-    ("measure", "target", "reached"),
-    [("auroc", 0.9, True), ("auroc", 0.95, False), ("brier", 0.95, None), ("auroc", None, None)],
-)
-def test_forest_compares_the_judge_with_the_target(measure: str, target: float | None, reached: bool | None) -> None:
-    table = made_passport().tables[0].model_copy(update={"measure": measure, "target": target})
-    assert Forest.of(table).target_reached is reached
-
-
 def test_overviews_have_sets_by_measure_and_parts_by_themselves() -> None:
     tables = made_passport().tables
     brier = tables[0].model_copy(update={"measure": "brier"})
@@ -110,4 +99,4 @@ def test_overviews_have_sets_by_measure_and_parts_by_themselves() -> None:
 
 def test_duration_and_options_are_texts() -> None:
     assert [duration(s) for s in (5, 600, 9000)] == ["5 seconds", "10 minutes", "2.5 hours"]
-    assert option_text({"lr": 6e-4, "on": [1, "a"]}) == "lr 0.0006, on 1, a"
+    assert option_text({"lr": 6e-4, "on": [1, "a"], "of": {"b": 2}}) == "lr 0.0006, on (1, a), of (b 2)"

@@ -1,4 +1,4 @@
-"""``make bench-ingredients`` with a tiny model: the trainings, their figures, and a second run."""
+"""``make bench-ablation`` with a tiny model: the trainings, their figures, and a second run."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rubricsvc.formats.passports import load_passport
-from tests.bench.bench_ingredients import main
+from tests.bench.bench_ablation import main
 from tests.made_passport import made_passport
 from tests.tiny_model import tiny_model
 
@@ -73,8 +73,8 @@ def test_main_measures_each_part_once(tmp_path: Path, capsys: pytest.CaptureFixt
         "| damaged+arithmetic",
     ]
     passport = load_passport(judge / "passport.json")
-    assert passport.model_copy(update={"ingredients": ()}) == made_passport().model_copy(update={"ingredients": ()})
-    found = passport.ingredients
+    assert passport.model_copy(update={"ablations": ()}) == made_passport().model_copy(update={"ablations": ()})
+    found = passport.ablations
     assert [one.left_out for one in found] == ["everyday"] * 2 + ["swapped"] * 2 + ["damaged+arithmetic"] * 3
     assert found[1].table == "all held-out questions, 2 steps" and found[1].complete == found[3].complete
 

@@ -1,6 +1,6 @@
 """What each part of a judge's data adds: a short training with everything, and one without each part.
 
-    python -m tests.bench.bench_ingredients --out FOLDER [--config TOML] [--judge FOLDER]
+    python -m tests.bench.bench_ablation --out FOLDER [--config TOML] [--judge FOLDER]
         [--steps 600] [--share 0.5] [--questions 60]
 
 Every training has the same seed, the same number of steps and the same held-out completions, which are asked about as
@@ -28,7 +28,7 @@ import torch
 
 from rubricsvc.cli.models import fetch_if_embedded
 from rubricsvc.core.fingerprint import digest
-from rubricsvc.core.passport import Ingredient, Row
+from rubricsvc.core.passport import Ablation, Row
 from rubricsvc.formats.passports import load_passport
 from tests.bench.judge_tests import RECIPE
 from trainer.judge_training import metrics
@@ -76,8 +76,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(line)
     if options.judge:
         passport = load_passport(options.judge / PASSPORT_FILE)
-        added = tuple(ingredients(pairs, scores, options.steps))
-        write_passport(options.judge, passport.model_copy(update={"ingredients": added}))
+        found = tuple(ablations(pairs, scores, options.steps))
+        write_passport(options.judge, passport.model_copy(update={"ablations": found}))
 
 
 def shortened(config: JudgeTrainConfig, steps: int, share: float) -> JudgeTrainConfig:
@@ -150,12 +150,12 @@ def lines(pairs: Sequence[Question], scores: Mapping[str, Sequence[float]]) -> I
         yield f"| {name} | " + " | ".join(f"{one:{sign}.3f}" for one in [*values, sum(values) / len(values)]) + " |"
 
 
-def ingredients(pairs: Sequence[Question], scores: Mapping[str, Sequence[float]], steps: int) -> list[Ingredient]:
+def ablations(pairs: Sequence[Question], scores: Mapping[str, Sequence[float]], steps: int) -> list[Ablation]:
     """Return what each part adds to its own held-out questions and to all of them."""
     rows = [*metrics.rows(pairs, scores), *metrics.rows(pairs, scores, by="source")]
     found = {(row.part, row.scorer): row.figures["auroc"] for row in rows}
     return [
-        Ingredient(
+        Ablation(
             left_out=name,
             table=f"{part or 'all held-out questions'}, {steps} steps",
             complete=found[part, EVERYTHING],
