@@ -244,3 +244,5 @@ def _store(added: list[Judge], as_json: bool, trained: Passport | None = None) -
         rows = [_row(row) for row in stored]
     for row in rows:
         show(row, as_json)
+    if trained is not None:
+        echo(f"what it can judge and what it cannot: rubricsvc judges passport {added[0].name}")

@@ -33,9 +33,3 @@ def describe_embedded(added: Iterable[Judge]) -> None:
     leaves = [leaf for judge in added for leaf in judge.leaf_judges if leaf.model == EMBEDDED]
     if any(leaf.adapter is None for leaf in leaves):
         echo("the embedded 135M model without an adapter is for trying things out: it is hardly better than chance")
-    for leaf in leaves:
-        if leaf.adapter == EMBEDDED:
-            echo(
-                "embedded: SmolLM2-135M with the shipped adapter; what it can judge and what it cannot, once added "
-                f"(`rubricsvc judges add {leaf.name} --embedded`): `rubricsvc judges passport {leaf.name}`"
-            )

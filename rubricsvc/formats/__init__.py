@@ -187,8 +187,8 @@ def detect(file: InputFile) -> str:
         return "native"  # no other format is YAML; and after a line that is not JSON, its error is what matters
     if not matching and get_close_matches("criteria", map(str, fields), cutoff=0.85):
         return "native"  # a misspelt field, and all other errors of the file
-    if "prompt" in fields and fields.issubset(native.FIELDS):
-        return "native"  # a prompt alone
+    if "prompt" in fields and ("rubric" in fields or fields.issubset(native.FIELDS)):
+        return "native"  # a prompt alone, or a misspelt field beside it
     is_csv = file.path.suffix.lower() in (".csv", ".tsv")
     if is_csv and "criterion" in fields:
         return "criteria_csv"

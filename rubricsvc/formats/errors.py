@@ -32,6 +32,10 @@ class Location:
     root: FieldPath = ()
     names: Mapping[str | int, str] = field(default_factory=dict)
 
+    def __str__(self) -> str:
+        """Return the file and the line."""
+        return self.file if self.line is None else f"{self.file}:{self.line}"
+
     def error(self, code: str, message: str, path: FieldPath = ()) -> FieldError:
         """Return an error in a field, at its position or that of the closest field around it."""
         full = self.root + path

@@ -105,9 +105,9 @@ class AgreementReport:
 
 
 def judge_value(judge: Judge, row: JudgedLabel) -> float | None:
-    """Return the judge's (calibrated) probability if it has one, else its value; None without a value."""
+    """Return the judge's (calibrated) probability if it has one, else its value; None without one, or of a check."""
     verdict = row.verdict
-    if verdict is None or verdict.value is None or row.criterion is None:
+    if verdict is None or verdict.value is None or row.criterion is None or row.criterion.check:
         return None
     if verdict.probability is None or judge.threshold is None:
         return verdict.value
@@ -225,6 +225,8 @@ def _shared_levels(rows: Iterable[JudgedLabel]) -> tuple[float, ...]:
 def _exclusion_reason(row: JudgedLabel) -> str | None:
     if row.label.value is None:
         return "label without a value"
+    if row.criterion is not None and row.criterion.check:
+        return "decided by a check"
     if row.verdict is None:
         return "not judged"
     return None if row.verdict.outcome == "scored" else row.verdict.outcome

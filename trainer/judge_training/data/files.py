@@ -38,8 +38,11 @@ def examples_of_file(
     empty = True
     for record in stream(file, format):
         if record.given_labels:
-            hint = "import the file with `rubricsvc labels import`, and train from the labels of the database"
-            raise InvalidError(f"{record.location}: labels of the stored rubric {record.rubric_ref}", hint=hint)
+            hint = (
+                'import it with `rubricsvc labels import` and train with kind = "labels", or give each record criteria'
+            )
+            message = f"{record.location}: labels of a rubric by name ({record.rubric_ref}), without its criteria"
+            raise InvalidError(message, hint=hint)
         example = example_of_record(record, source or format, left_out)
         if example is not None:
             empty = False

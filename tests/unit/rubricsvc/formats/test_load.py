@@ -281,6 +281,11 @@ def test_detect_uses_ending_and_fields(tmp_path: Path, name: str, content: str, 
     assert len(list(file.entries())) == 1  # the record that was looked at is not lost
 
 
+def test_detect_names_a_misspelt_field_beside_a_rubric(tmp_path: Path) -> None:
+    file = write(tmp_path, "a.jsonl", '{"prompt": "Q?", "rubric": "r", "completion": "A"}\n')
+    assert [(one.path, one.line) for one in invalid(file, None).errors] == [("completion", 1)]
+
+
 def test_detect_rejects_unknown_formats(tmp_path: Path) -> None:
     file = write(tmp_path, "r.jsonl", '{"question": "x", "answer": "y"}\n')
     error = invalid(file, None)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.label import JudgedLabel, Label
-from rubricsvc.core.rubric import Binary, Criterion, Level, Numeric, Ordinal
+from rubricsvc.core.rubric import Binary, Check, Criterion, Level, Numeric, Ordinal
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.stats.agreement import (
     METRICS,
@@ -159,10 +160,15 @@ def test_agreement_report_excludes_failures() -> None:
         row(21, 1.0, Verdict.abstained("a")),
         row(22, 1.0, None),
         row(23, None, Verdict.scored("a", 0.0)),
+        replace(
+            row(24, 1.0, Verdict.scored("a", 1.0)),
+            criterion=Criterion(key="a", text="Says a.", check=Check(name="contains", args={"text": "a"})),
+        ),
     ]
     report = agreement_report(JUDGE, rows + spoilt, resamples=0).pooled
     assert report.pairs == 20 and report.metrics["accuracy"].value == 1.0
-    assert report.excluded == {"failed": 1, "abstained": 1, "not judged": 1, "label without a value": 1}
+    reasons = ("failed", "abstained", "not judged", "label without a value", "decided by a check")
+    assert report.excluded == dict.fromkeys(reasons, 1)
     assert report.confusion == [[10, 0], [0, 10]]
 
 
