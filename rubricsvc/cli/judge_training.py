@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -17,6 +17,7 @@ from rubricsvc.cli.models import fetch_embedded
 from rubricsvc.cli.output import INTERRUPTED, Json, cell, counted, echo, print_table, progress_bar, show, show_list
 from rubricsvc.cli.passport import figure_texts
 from rubricsvc.cli.runs import stop_on_interrupt
+from rubricsvc.errors import cut
 from rubricsvc.services.training_data import TrainingData
 from rubricsvc.store import judges
 from workers.engines.local.embedded_model import EMBEDDED
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
     from trainer.judge_training.preparation import Prepared
     from trainer.judge_training.training import Trained
     from trainer.metrics import Metrics
+
+MAX_FAMILIES = 200
+"""Rows of the table of what can be held out."""
 
 
 def train(
@@ -51,13 +55,14 @@ def train(
     """
     from trainer import checkpoint
     from trainer.judge_training.config import load_config
-    from trainer.judge_training.run import check_name, plan
+    from trainer.judge_training.run import check_name, families, plan
 
     telemetry.configure("WARNING", human=True)
     loaded = load_config(config)
     if dry_run:
         show_list(plan(loaded, prepared := _load_data(loaded)), as_json)
         _print_split(prepared)
+        _print_families(families(prepared))
         return
     checkpoint.check_folder(loaded.out, resume=resume)
     if add:
@@ -117,6 +122,14 @@ def _print_split(prepared: Prepared) -> None:
     split = prepared.split
     sizes = ", ".join(f"{name} {len(split.part(name))}" for name in ("train", "validation", "test"))
     echo(f"split by {split.by}: {sizes} completions; {counted(split.left_out, 'target')} left out of all parts")
+
+
+def _print_families(rows: list[dict[str, Any]]) -> None:
+    """Print what ``split.held_out`` may name; of many criteria, such as each completion's own, the first ones."""
+    shown = [[cut(str(value), 60) for value in row.values()] for row in rows[:MAX_FAMILIES]]
+    print_table(list(rows[0]), shown, print_line=echo)
+    if len(rows) > MAX_FAMILIES:
+        echo(f"and {len(rows) - MAX_FAMILIES} more")
 
 
 def _train(config: JudgeTrainConfig, prepared: Prepared, resume: bool) -> tuple[Judge, Trained]:

@@ -28,8 +28,9 @@ from rubricsvc.core.passport import Passport
 from tests.bench.judge_tests import RECIPE
 from tests.scripted_server import ScriptedReply, labels, scripted_server
 from trainer.judge_training.config import load_config
-from trainer.judge_training.data.answers import document_answers, everyday_answers
+from trainer.judge_training.data.answers import document_answers
 from trainer.judge_training.data.checks import checks_in_words
+from trainer.judge_training.data.everyday import everyday_answers
 from trainer.judge_training.examples import Example
 from workers.judges.untrusted import clean
 

@@ -94,7 +94,7 @@ def biggen(paths: list[Path]) -> Iterator[Example]:
                 prompt = Prompt.of(row["input"])
                 for value, answer in ((1.0, row["reference_answer"]), (0.0, other["reference_answer"])):
                     target = Target(criterion, value, family="biggen", variant=row["capability"])
-                    yield Example(prompt, Completion(text=answer), (target,), "biggen", origin="reference")
+                    yield Example(prompt, Completion(text=answer, policy="reference"), (target,), "biggen")
 
 
 def scholarqa(paths: list[Path]) -> Iterator[Example]:
@@ -108,7 +108,7 @@ def scholarqa(paths: list[Path]) -> Iterator[Example]:
                 criterion = Criterion(key="meets", text=one["criterion"])
                 for value, text in ((1.0, quotes), (0.0, others)):
                     target = Target(criterion, value, family="scholarqa")
-                    yield Example(prompt, Completion(text=text), (target,), "scholarqa", origin="evidence")
+                    yield Example(prompt, Completion(text=text, policy="evidence"), (target,), "scholarqa")
 
 
 _LEVELS = Ordinal(
@@ -294,7 +294,7 @@ def _record(example: Example, name: str) -> Record:
     pairs = list(zip(keys, example.targets, strict=True))
     criteria = tuple(target.criterion.model_copy(update={"key": key}) for key, target in pairs)
     labels = tuple(Label(criterion=key, annotator="dataset", value=target.value) for key, target in pairs)
-    completion = example.completion.model_copy(update={"policy": example.origin, "id": None})
+    completion = example.completion.model_copy(update={"id": None})
     return Record(example.prompt, Rubric(criteria=criteria), (completion,), labels, name=name)
 
 

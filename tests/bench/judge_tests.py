@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -22,12 +22,12 @@ from tests.bench import judge_sets
 from tests.bench.judge_sets import LONGEST, SETS, sampled
 from trainer.environments.documents import python_reference
 from trainer.judge_training.baselines import Question
-from trainer.judge_training.config import JudgeTrainConfig
+from trainer.judge_training.config import JudgeTrainConfig, SplitConfig
 from trainer.judge_training.data.answers import document_answers
 from trainer.judge_training.data.checks import checks_in_words
-from trainer.judge_training.data.documents_text import standard_library_docstrings
 from trainer.judge_training.data.everyday import everyday_answers
-from trainer.judge_training.data.statements.alter import KINDS
+from trainer.judge_training.data.statements.alter import ALTERATIONS
+from trainer.judge_training.data.statements.documents import standard_library_docstrings
 from trainer.judge_training.data.statements.make import statements
 from trainer.judge_training.data.swapped import ON_TOPIC, swapped
 from trainer.judge_training.examples import Example
@@ -47,17 +47,13 @@ RECIPE = Path(trainer.judge_training.__path__[0], "recipes", "embedded.toml")
 class Recipe:
     """How a training divides its data: see ``[split]`` of its configuration."""
 
-    by: SplitBy = "prompt"
-    test: float = 0.1
-    validation: float = 0.05
+    split: SplitConfig = field(default_factory=SplitConfig)
     seed: int = 0
-    held_out: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, config: JudgeTrainConfig) -> Recipe:
         """Return the recipe of a training's configuration."""
-        split = config.split
-        return cls(split.by, split.test, split.validation, config.seed, split.held_out)
+        return cls(config.split, config.seed)
 
     def check_holds_out(self, *kinds: SplitBy) -> None:
         """Check that the split is one of these, so that what is asked about was not trained on.
@@ -65,12 +61,14 @@ class Recipe:
         Raises:
             UnavailableError: It is another one.
         """
-        if self.by not in kinds:
-            raise UnavailableError(f"the recipe splits by {self.by}, and this needs a split by {' or '.join(kinds)}")
+        if self.split.by not in kinds:
+            raise UnavailableError(
+                f"the recipe splits by {self.split.by}, and this needs a split by {' or '.join(kinds)}"
+            )
 
     def side(self, name: str) -> Part:
         """Return the part of a group of examples."""
-        return side_of(name, test=self.test, validation=self.validation, seed=self.seed)
+        return side_of(name, test=self.split.test, validation=self.split.validation, seed=self.seed)
 
     def parts(self, examples: Iterable[Example]) -> tuple[list[Example], list[Example]]:
         """Return the examples to learn from, and those of the test.
@@ -78,9 +76,10 @@ class Recipe:
         By criterion these are the prompts of whose questions only those of held-out kinds are in the test.
         """
         parts: dict[Part, list[Example]] = {"train": [], "validation": [], "test": []}
+        by_completion = self.split.by == "completion"
         for example in examples:
-            parts[self.side(content_key(example) if self.by == "completion" else example.split_group)].append(example)
-        if self.by == "completion":
+            parts[self.side(content_key(example) if by_completion else example.split_group)].append(example)
+        if by_completion:
             seen = {example.split_group for example in parts["train"]}
             parts["test"] = [example for example in parts["test"] if example.split_group in seen]
         return parts["train"], parts["test"]
@@ -142,7 +141,7 @@ def truthfulqa(source: Source) -> JudgeTest:
     source.recipe.check_holds_out("prompt", "completion")
     train, test = source.recipe.parts(judge_sets.truthfulqa(source.data))
     chosen, left_out = sampled(test, source.size(150), longest=source.longest)
-    seen = source.recipe.by == "completion"
+    seen = source.recipe.split.by == "completion"
     measure: Measure = "accuracy" if seen else "auroc"
     targets = {"helpful": 0.94, "true": 0.88} if seen else {"helpful": 0.95, "true": 0.82}
     what = "seen questions, new answers" if seen else "questions not trained on"
@@ -157,7 +156,7 @@ def says_that(source: Source) -> JudgeTest:
     source.recipe.check_holds_out("prompt")
     documents = [*python_reference(), *standard_library_docstrings()]
     size, test, train = source.size(150), list[Example](), list[Example]()
-    for example in statements(documents, SEED, 100_000):
+    for example in statements(documents, SEED, 100_000, negated=0.1):
         part = source.recipe.side(example.split_group)
         if part == "test" and len(test) < size:
             test.append(example)
@@ -171,7 +170,7 @@ def says_that(source: Source) -> JudgeTest:
 def says_that_elsewhere(source: Source) -> JudgeTest:
     """Return the same questions about abstracts and experts' answers, which no recipe has."""
     documents = list(_research_documents(source.data))
-    made = list(statements(documents, SEED, source.size(120) + source.size(TRAIN)))
+    made = list(statements(documents, SEED, source.size(120) + source.size(TRAIN), negated=0.1))
     size = source.size(120)
     train_of = {example.split_group for example in made[size:]} - {example.split_group for example in made[:size]}
     train = [example for example in made[size:] if example.split_group in train_of]
@@ -182,13 +181,15 @@ def says_that_elsewhere(source: Source) -> JudgeTest:
 def checks(source: Source) -> JudgeTest:
     """Return checks in words: families that were not trained on, and nothing that needs counting."""
     source.recipe.check_holds_out("prompt", "criterion")
-    held_out = frozenset(source.recipe.held_out)
+    held_out = frozenset(source.recipe.split.held_out)
     if not held_out:
         raise UnavailableError("the recipe holds out no kind of check")
     known, new = source.recipe.parts(_answers(source))
     size = source.size(500)
-    tested = _of_families(checks_in_words(new, SEED, 40 * size), lambda name: name in held_out)
-    trained = _of_families(checks_in_words(known, SEED, source.size(TRAIN)), lambda name: name not in held_out)
+    tested = _of_families(checks_in_words(new, SEED, 40 * size, negated=0.4), lambda name: name in held_out)
+    trained = _of_families(
+        checks_in_words(known, SEED, source.size(TRAIN), negated=0.4), lambda name: name not in held_out
+    )
     test, left_out = sampled(islice(tested, size), size, longest=source.longest)
     name = "checks in words, kinds not trained on"
     views = (
@@ -202,13 +203,13 @@ def answer_swaps(source: Source) -> JudgeTest:
     """Return prompts with their own answer or another one's: TruthfulQA's and everyday ones, not trained on."""
     source.recipe.check_holds_out("prompt")
     known, new = source.recipe.parts(_answers(source, documents=False))
-    train = list(swapped(known, SEED, source.size(TRAIN)))
+    train = list(swapped(known, SEED, source.size(TRAIN), negated=0.5))
     test: list[Example] = []
     for name in ("everyday", "truthfulqa"):
         pool = [example for example in new if example.source == name]
         count = min(source.size(150), 4 * len(pool))
         if pool:
-            test += [replace(one, source=name) for one in swapped(pool, SEED, count)]
+            test += [replace(one, source=name) for one in swapped(pool, SEED, count, negated=0.5)]
     return JudgeTest("swapped", "by construction", test, _swap_views("prompts not trained on", "source"), train)
 
 
@@ -216,7 +217,7 @@ def answer_swaps_elsewhere(source: Source) -> JudgeTest:
     """Return the same with BiGGen's reference answers, which no recipe has."""
     pool = [one for one in judge_sets.read_set("biggen", source.data) if one.targets[0].value == 1.0]
     short, left_out = sampled(pool, len(pool), longest=source.longest // 2)
-    made = list(swapped(short, SEED, source.size(150)))
+    made = list(swapped(short, SEED, source.size(150), negated=0.5))
     return JudgeTest("swapped_elsewhere", "by construction", made, _swap_views("BiGGen", None), left_out=left_out)
 
 
@@ -242,7 +243,7 @@ TESTS: dict[str, Callable[[Source], JudgeTest]] = {
 
 def contrary(one: Question) -> bool:
     """Return whether a statement is made, or its contrary in the same words; not whether another one is made."""
-    return one[1].variant in ("stated", "paraphrased", *KINDS)
+    return one[1].variant in ("stated", "paraphrased", *ALTERATIONS)
 
 
 def negated(one: Question) -> bool:

@@ -115,10 +115,10 @@ class _Parts:
         known: dict[str, list[int]] = defaultdict(list)
         new: dict[str, list[int]] = defaultdict(list)
         for place, (_, target) in enumerate(train):
-            known[target.held_out_by].append(place)
+            known[target.family_name].append(place)
         for place, (_, target) in enumerate(test):
-            frequent = len(known.get(target.held_out_by, ())) >= MIN_FAMILY
-            new[target.held_out_by if frequent else ""].append(place)
+            frequent = len(known.get(target.family_name, ())) >= MIN_FAMILY
+            new[target.family_name if frequent else ""].append(place)
         every = range(len(train))
         rows = [(np.array(known[name] if name else every, int), np.array(places, int)) for name, places in new.items()]
         return cls(rows, np.array([target.value for _, target in train], float), len(test))

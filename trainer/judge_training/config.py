@@ -168,7 +168,7 @@ class JudgeTrainConfig(ConfigSection):
     test_examples: int = Field(default=400, ge=1)
 
     @property
-    def compared(self) -> frozenset[str]:
+    def paired(self) -> frozenset[str]:
         """The names of the data whose completions are compared in pairs."""
         return frozenset(one.name for one in self.data if not isinstance(one, ConstructedData) and one.pairs)
 

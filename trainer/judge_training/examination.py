@@ -25,7 +25,7 @@ from rubricsvc.stats.calibration_fit import MIN_PROMPTS, calibrate
 from trainer.judge_training.asking import probabilities
 from trainer.judge_training.baselines import Question, baselines
 from trainer.judge_training.examples import Example, Target, questions
-from trainer.judge_training.metrics import MIN_EACH_CLASS, By, agreement, reliability, rows
+from trainer.judge_training.metrics import MIN_CLASS_FOR_AUROC, By, agreement, reliability, rows
 from workers.audit import cases, runner, suites
 from workers.audit.plan import AuditPlan
 from workers.audit.repeatability import group_completions, measure
@@ -139,7 +139,7 @@ def _tables(pairs: Sequence[Question], scores: Mapping[str, Sequence[float]], he
         for name, text, by in parts
         if (kept := rows(pairs, scores) if by is None else _large_parts(rows(pairs, scores, by=by)))
     ]
-    places = [place for place, one in enumerate(pairs) if one[1].held_out_by in held_out]
+    places = [place for place, one in enumerate(pairs) if one[1].family_name in held_out]
     if places:
         part = {name: [values[place] for place in places] for name, values in scores.items()}
         text = "criteria and kinds of criteria that were not trained on"
@@ -153,7 +153,7 @@ def _large_parts(found: Iterable[Row]) -> list[Row]:
     large = (row for row in found if row.part and row.n >= MIN_PART)
     return [
         row
-        if min(row.positives, row.n - row.positives) >= MIN_EACH_CLASS
+        if min(row.positives, row.n - row.positives) >= MIN_CLASS_FOR_AUROC
         else row.model_copy(update={"figures": row.figures | {"auroc": Figure(), "macro_auroc": Figure()}})
         for row in large
     ]

@@ -37,7 +37,7 @@ class Target:
     evidence: tuple[str, ...] = ()
 
     @property
-    def held_out_by(self) -> str:
+    def family_name(self) -> str:
         """The name of what a split by criterion keeps on one side."""
         return self.family or self.criterion.text
 
@@ -53,7 +53,6 @@ class Example:
         source: Name of the data set or of the construction, for weights, splits by data set and tables.
         group: What must not be on two sides of a split (a prompt, a passage); by default the prompt's text and
             documents.
-        origin: Name of the human, model or program that wrote the completion, where it is known.
     """
 
     prompt: Prompt
@@ -61,7 +60,6 @@ class Example:
     targets: tuple[Target, ...]
     source: str
     group: str = ""
-    origin: str = ""
 
     @property
     def split_group(self) -> str:
@@ -76,13 +74,13 @@ class Example:
 
 
 @dataclass(frozen=True)
-class Preference:
-    """Two completions of one prompt, the first better on ``criterion`` (Bradley and Terry, 1952)."""
+class PreferencePair:
+    """Two completions of one prompt, of which ``chosen`` is better on ``criterion`` (Bradley and Terry, 1952)."""
 
     prompt: Prompt
     criterion: Criterion
-    better: Completion
-    worse: Completion
+    chosen: Completion
+    rejected: Completion
     source: str
     group: str = ""
     variant: str = ""
@@ -156,7 +154,7 @@ def merge(examples: Iterable[Example]) -> Merged:
     return Merged(merged, duplicates, contradictions)
 
 
-def pairs_of(examples: Iterable[Example]) -> list[Preference]:
+def pairs_of(examples: Iterable[Example]) -> list[PreferencePair]:
     """Return each two completions of a prompt whose values on a question differ, the better one first."""
     by_question: dict[tuple[str, str], list[tuple[Example, Target]]] = {}
     for example, target in questions(examples):
@@ -167,7 +165,7 @@ def pairs_of(examples: Iterable[Example]) -> list[Preference]:
             (first, better), (second, worse) = sorted((one, other), key=lambda each: -each[1].value)
             if better.value > worse.value:
                 pairs.append(
-                    Preference(
+                    PreferencePair(
                         first.prompt, better.criterion, first.completion, second.completion, first.source, first.group
                     )
                 )

@@ -16,17 +16,17 @@ from trainer.judge_training.data.answers import document_answers
 from trainer.judge_training.data.arithmetic import arithmetic
 from trainer.judge_training.data.checks import checks_in_words
 from trainer.judge_training.data.damaged import damaged
-from trainer.judge_training.data.documents_text import standard_library_docstrings
 from trainer.judge_training.data.everyday import everyday_answers, everyday_criteria
 from trainer.judge_training.data.files import examples_of_file
 from trainer.judge_training.data.hard_negatives import hard_negatives
 from trainer.judge_training.data.labels import examples_of_labels
 from trainer.judge_training.data.scales import scales
+from trainer.judge_training.data.statements.documents import standard_library_docstrings
 from trainer.judge_training.data.statements.frames import invented_documents
 from trainer.judge_training.data.statements.make import statement_preferences, statements
 from trainer.judge_training.data.swapped import swapped
 from trainer.judge_training.data.verdicts import examples_of_verdicts
-from trainer.judge_training.examples import Example, Preference, Target, merge
+from trainer.judge_training.examples import Example, PreferencePair, Target, merge
 from trainer.judge_training.splits import side_of
 
 INVENTED_DOCUMENTS = 400
@@ -45,14 +45,14 @@ OpenStore = Callable[[], TrainingData]
 
 
 @dataclass
-class Loaded:
-    """One ingredient.
+class Dataset:
+    """The data of one ingredient.
 
     Attributes:
         license: Its licence, as an SPDX identifier where there is one.
         examples: Its examples without duplicates; ``source`` is the ingredient's name.
         preferences: Its preferences.
-        duplicates: Targets that repeated another with the same value.
+        duplicates: Targets that repeated the question of another on the same completion.
         contradictions: Questions with different values, whose mean is the target.
         left_out: Labels or verdicts that are no target, by reason.
         absent: Why an optional file was left out.
@@ -60,7 +60,7 @@ class Loaded:
 
     license: str
     examples: list[Example] = field(default_factory=list)
-    preferences: list[Preference] = field(default_factory=list)
+    preferences: list[PreferencePair] = field(default_factory=list)
     duplicates: int = 0
     contradictions: int = 0
     left_out: Counter[str] = field(default_factory=Counter)
@@ -75,7 +75,7 @@ class Loaded:
             for target in one.targets
         ]
         pairs = [
-            [one.prompt.digest, one.criterion.question, one.better.text, one.worse.text] for one in self.preferences
+            [one.prompt.digest, one.criterion.question, one.chosen.text, one.rejected.text] for one in self.preferences
         ]
         return digest("ingredient", targets, pairs)
 
@@ -95,7 +95,7 @@ def _reasons(target: Target) -> list[object]:
     return reasons if any(reasons) else []
 
 
-def load_ingredients(config: JudgeTrainConfig, open_store: OpenStore) -> dict[str, Loaded]:
+def load_ingredients(config: JudgeTrainConfig, open_store: OpenStore) -> dict[str, Dataset]:
     """Return the ingredients by name; those by construction are made of the texts of the others, too.
 
     Args:
@@ -113,14 +113,14 @@ def load_ingredients(config: JudgeTrainConfig, open_store: OpenStore) -> dict[st
         )
     loaded = {e.name: _stored(e, open_store) for e in config.data if not isinstance(e, ConstructedData)}
     if constructed := [entry for entry in config.data if isinstance(entry, ConstructedData)]:
-        absolute = [one for name, one in loaded.items() if name not in config.compared]  # labels of pairs only compare
+        absolute = [one for name, one in loaded.items() if name not in config.paired]  # labels of pairs only compare
         maker = _Maker(config, absolute, _excluded_texts(config))
         loaded |= {entry.name: maker.make(entry) for entry in constructed}
     return {entry.name: loaded[entry.name] for entry in config.data}
 
 
-def _stored(entry: FileData | LabelData | VerdictData, open_store: OpenStore) -> Loaded:
-    loaded = Loaded(entry.license or "not stated")
+def _stored(entry: FileData | LabelData | VerdictData, open_store: OpenStore) -> Dataset:
+    loaded = Dataset(entry.license or "not stated")
     if isinstance(entry, FileData):
         paths = sorted(entry.path.parent.glob(entry.path.name))
         if not paths and entry.optional:
@@ -156,7 +156,7 @@ def _stored(entry: FileData | LabelData | VerdictData, open_store: OpenStore) ->
 class _Maker:
     """Makes the ingredients by construction, of CPython's documents, everyday answers and good labelled ones."""
 
-    def __init__(self, config: JudgeTrainConfig, stored: Sequence[Loaded], exclude: list[str]) -> None:
+    def __init__(self, config: JudgeTrainConfig, stored: Sequence[Dataset], exclude: list[str]) -> None:
         labelled = [example for one in stored for example in one.examples]
         self._licenses = sorted({one.license for one in stored if one.examples})
         self._seed, self._exclude, self._split = config.seed, exclude, config.split
@@ -169,8 +169,8 @@ class _Maker:
         self._answers = [*self._direct, *document_answers(seed, MAX_ANSWERS)]
         self._labelled = sorted(labelled, key=lambda one: one.content)[:MAX_ANSWERS]
 
-    def make(self, entry: ConstructedData) -> Loaded:
-        loaded = Loaded(entry.license or self._license(entry.kind))
+    def make(self, entry: ConstructedData) -> Dataset:
+        loaded = Dataset(entry.license or self._license(entry.kind))
         if entry.kind == "statement_preferences":
             pairs = statement_preferences(self._documents, self._seed, entry.count, exclude=self._exclude)
             loaded.preferences = [replace(pair, source=entry.name) for pair in pairs]
@@ -189,7 +189,7 @@ class _Maker:
         seed, negated = self._seed, entry.negated
 
         def stated(seed: int, count: int) -> Iterator[Example]:
-            return statements(self._documents, seed, count, inverted=negated, exclude=self._exclude)
+            return statements(self._documents, seed, count, negated=negated, exclude=self._exclude)
 
         def checked(seed: int, count: int) -> Iterator[Example]:
             return checks_in_words(self._answers, seed, count, negated=negated)
@@ -229,5 +229,5 @@ class _Maker:
 
     def _without_held_out(self, example: Example) -> Example:
         """Return the example without criteria of kinds that are held out: they would be quoted in others."""
-        kept = tuple(target for target in example.targets if target.held_out_by not in self._split.held_out)
+        kept = tuple(target for target in example.targets if target.family_name not in self._split.held_out)
         return replace(example, targets=kept)

@@ -27,7 +27,7 @@ from trainer.judge_training.baselines import Question
 By = Literal["source", "family", "variant"]
 
 RESAMPLES = 500
-MIN_EACH_CLASS = 5
+MIN_CLASS_FOR_AUROC = 5
 """Labels of each class that a family needs to count in the mean over families."""
 _DRAWS_AT_ONCE = 50
 _AGREEMENT = ("kappa", "alpha", "balanced_accuracy", "macro_f1")
@@ -35,7 +35,7 @@ _AGREEMENT = ("kappa", "alpha", "balanced_accuracy", "macro_f1")
 
 PARTS: dict[By, Callable[[Question], str]] = {
     "source": lambda one: one[0].source,
-    "family": lambda one: one[1].held_out_by,
+    "family": lambda one: one[1].family_name,
     "variant": lambda one: one[1].variant,
 }
 
@@ -44,7 +44,7 @@ def rows(test: Sequence[Question], scores: Mapping[str, Sequence[float]], *, by:
     """Return a row for each of the scores, in [0, 1] and in the order of ``test``; with ``by`` for each part.
 
     Raises:
-        ValueError: scores are missing, or are no probabilities.
+        ValueError: There are more or fewer scores than questions, or one is no probability.
     """
     arrays = {name: _probabilities(name, values, len(test)) for name, values in scores.items()}
     parts: dict[str, list[int]] = defaultdict(list)
@@ -149,7 +149,7 @@ class _Labels:
     """The labels of one part of a test set [N], with their bootstrap draws [R, N].
 
     ``families`` are the rows of each family that has enough of both classes; ``same`` those of each prompt and
-    criterion with different labels, and the draws of their group.
+    criterion with different labels.
     """
 
     values: Floats
@@ -165,10 +165,10 @@ class _Labels:
         by_family: dict[str, list[int]] = defaultdict(list)
         by_question: dict[tuple[str, str, str], list[int]] = defaultdict(list)
         for place, (example, target) in enumerate(test):
-            by_family[target.held_out_by].append(place)
+            by_family[target.family_name].append(place)
             by_question[example.split_group, example.prompt.digest, target.criterion.question].append(place)
         families = [np.array(places) for places in by_family.values()]
-        enough = [places for places in families if _smaller_class(values[places]) >= MIN_EACH_CLASS]
+        enough = [places for places in families if _smaller_class(values[places]) >= MIN_CLASS_FOR_AUROC]
         same = [np.array(places) for places in by_question.values() if np.ptp(values[places]) > 0]
         ranked = any(not isinstance(target.criterion.scale, Binary) for _, target in test)
         return cls(values, _draws([example.split_group for example, _ in test]), enough, same, ranked)

@@ -16,8 +16,7 @@ from rubricsvc.errors import InvalidError
 from trainer.attention import use_grouped_attention
 from trainer.judge_training.config import LoraConfig
 from trainer.judge_training.encoding import Read, Row
-
-_SHARED, _PADDING = -1, -2
+from workers.engines.local.prefix_tree import PADDING, SHARED, tree_mask
 
 MAX_PADDING = 0.15
 """Share of a micro-batch that may be padding."""
@@ -59,7 +58,7 @@ class JudgeModel:
         output = self._causal.model(
             input_ids=ids_BT.to(self.device),
             position_ids=position_BT.to(self.device),
-            attention_mask=_mask(owner_BT, self._causal.dtype).to(self.device),
+            attention_mask=tree_mask(owner_BT, 0, self._causal.dtype).to(self.device),
             use_cache=False,
         )
         places = torch.tensor([[row, at] for row, at, _ in reads], device=self.device)
@@ -74,7 +73,7 @@ class JudgeModel:
         return result
 
 
-def readout_loss(rows: Sequence[Row], log_masses: Sequence[Sequence[Tensor]]) -> Tensor:
+def cross_entropy(rows: Sequence[Row], log_masses: Sequence[Sequence[Tensor]]) -> Tensor:
     """Return the sum over reads of the cross-entropy Σ -target · log p, in nats."""
     pairs = zip(
         (read for row in rows for read in reads_of(row)), (one for each in log_masses for one in each), strict=True
@@ -128,13 +127,13 @@ def _pack(rows: Sequence[Row]) -> tuple[Tensor, Tensor, Tensor, list[tuple[int, 
     width = max(row.size for row in rows)
     ids_BT = torch.zeros(len(rows), width, dtype=torch.long)
     position_BT = torch.zeros_like(ids_BT)
-    owner_BT = torch.full_like(ids_BT, _PADDING)
+    owner_BT = torch.full_like(ids_BT, PADDING)
     reads = []
     for number, row in enumerate(rows):
         start = end = len(row.prefix)
         ids_BT[number, :start] = torch.tensor(row.prefix, dtype=torch.long)
         position_BT[number, :start] = torch.arange(start)
-        owner_BT[number, :start] = _SHARED
+        owner_BT[number, :start] = SHARED
         for owner, branch in enumerate(row.branches):
             begin, end = end, end + len(branch.ids)
             ids_BT[number, begin:end] = torch.tensor(branch.ids)
@@ -142,14 +141,6 @@ def _pack(rows: Sequence[Row]) -> tuple[Tensor, Tensor, Tensor, list[tuple[int, 
             owner_BT[number, begin:end] = owner
             reads += [(number, begin + read.at, read) for read in branch.reads]
     return ids_BT, position_BT, owner_BT, reads
-
-
-def _mask(owner_BT: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return the additive mask [B, 1, T, T]: a token attends to the prefix and to its own branch before it."""
-    columns = torch.arange(owner_BT.shape[1])
-    queries, keys = owner_BT[:, :, None], owner_BT[:, None, :]
-    visible = ((keys == _SHARED) | (keys == queries)) & (columns[None, :] <= columns[:, None])
-    return torch.zeros(visible.shape, dtype=dtype).masked_fill_(~visible, float("-inf"))[:, None]
 
 
 def _with_adapter(model: Any, lora: LoraConfig, seed: int) -> Any:

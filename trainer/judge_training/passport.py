@@ -102,7 +102,7 @@ def _sources(config: JudgeTrainConfig, prepared: Prepared) -> list[DataSource]:
                 license=one.license,
                 completions=len(one.examples),
                 questions=sum(len(example.targets) for example in one.examples),
-                pairs=prepared.pairs(entry.name),
+                pairs=prepared.pair_count(entry.name),
                 left_out=dict(one.left_out),
                 duplicates=one.duplicates,
                 absent=one.absent,

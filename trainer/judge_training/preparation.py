@@ -13,8 +13,8 @@ from rubricsvc.stats import OnProgress
 from trainer.judge_training.config import JudgeTrainConfig
 from trainer.judge_training.data.files import listed
 from trainer.judge_training.encoding import Encoder, LeftOutError, Row
-from trainer.judge_training.examples import Example, Preference, Target, pairs_of, sample
-from trainer.judge_training.ingredients import Loaded
+from trainer.judge_training.examples import Example, PreferencePair, Target, pairs_of, sample
+from trainer.judge_training.ingredients import Dataset
 from trainer.judge_training.mixture import mix
 from trainer.judge_training.replies import learnable
 from trainer.judge_training.splits import Split, check_leakage, require_enough, side_of, split
@@ -33,16 +33,16 @@ class Prepared:
         preferences: By ingredient, those whose group is in the training part.
     """
 
-    ingredients: Mapping[str, Loaded]
+    ingredients: Mapping[str, Dataset]
     split: Split
-    preferences: Mapping[str, Sequence[Preference]]
+    preferences: Mapping[str, Sequence[PreferencePair]]
 
-    def pairs(self, name: str) -> int:
-        """Return the number of an ingredient's pairs; of compared completions those of the training part."""
+    def pair_count(self, name: str) -> int:
+        """Return the number of an ingredient's pairs; where they are made of labels, those of the training part."""
         return len(self.ingredients[name].preferences or self.preferences.get(name, ()))
 
 
-def prepare(config: JudgeTrainConfig, ingredients: Mapping[str, Loaded]) -> Prepared:
+def prepare(config: JudgeTrainConfig, ingredients: Mapping[str, Dataset]) -> Prepared:
     """Divide the ingredients into train, validation and test.
 
     For a written judge, targets without what its reply needs are left out of train and validation, and counted.
@@ -75,7 +75,7 @@ def prepare(config: JudgeTrainConfig, ingredients: Mapping[str, Loaded]) -> Prep
         for name, one in ingredients.items()
         if one.preferences
     }
-    for name in config.compared:
+    for name in config.paired:
         preferences[name] = pairs_of(example for example in parts.train if example.source == name)
         if not preferences[name]:
             message = f"{name!r} has no two completions of a prompt with different values on a criterion"
@@ -98,7 +98,7 @@ def encode(
     Raises:
         InvalidError: An ingredient with a weight has no example to train on, or the validation part none to stop by.
     """
-    train = [example for example in prepared.split.train if example.source not in config.compared]
+    train = [example for example in prepared.split.train if example.source not in config.paired]
     validation = sample(prepared.split.validation, config.validation.max_examples)
     total = len(train) + len(validation) + 2 * sum(map(len, prepared.preferences.values()))
     rows = _Rows(encoder, prepared.ingredients, total, on_progress)
@@ -148,7 +148,7 @@ class _Rows:
     """Encodes examples; counts those that cannot be learned."""
 
     encoder: Encoder
-    ingredients: Mapping[str, Loaded]
+    ingredients: Mapping[str, Dataset]
     total: int
     on_progress: OnProgress
     done: int = 0
@@ -163,9 +163,9 @@ class _Rows:
             return None
 
 
-def _sides(pair: Preference) -> list[Example]:
-    """Return the better and the worse completion as examples; the values are not used."""
+def _sides(pair: PreferencePair) -> list[Example]:
+    """Return the chosen and the rejected completion as examples; the values are not used."""
     return [
         Example(pair.prompt, completion, (Target(pair.criterion, value),), pair.source)
-        for completion, value in ((pair.better, 1.0), (pair.worse, 0.0))
+        for completion, value in ((pair.chosen, 1.0), (pair.rejected, 0.0))
     ]

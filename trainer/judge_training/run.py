@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,12 +17,13 @@ from trainer.judge_training.asking import base_judge
 from trainer.judge_training.config import JudgeTrainConfig
 from trainer.judge_training.data.files import reasons
 from trainer.judge_training.examination import examine
-from trainer.judge_training.examples import sample
+from trainer.judge_training.examples import questions, sample
 from trainer.judge_training.export import FOLDER, export, open_base, write_judge, write_passport
 from trainer.judge_training.ingredients import OpenStore, load_ingredients
 from trainer.judge_training.model import JudgeModel
 from trainer.judge_training.passport import passport_of
 from trainer.judge_training.preparation import Prepared, encode, prepare
+from trainer.judge_training.splits import PARTS
 from trainer.judge_training.training import EncodedData, Trained, train
 from trainer.metrics import Metrics
 
@@ -60,13 +61,25 @@ def plan(config: JudgeTrainConfig, prepared: Prepared) -> list[dict[str, Any]]:
                 "weight": entry.weight,
                 "completions": len(one.examples),
                 "questions": sum(len(example.targets) for example in one.examples),
-                "pairs": prepared.pairs(entry.name),
+                "pairs": prepared.pair_count(entry.name),
                 "duplicates": one.duplicates,
                 "contradictions": one.contradictions,
                 "left_out": one.absent or reasons(one.left_out),
             }
         )
     return rows
+
+
+def families(prepared: Prepared) -> list[dict[str, Any]]:
+    """Return what ``split.held_out`` may name, but by source: families, with the questions of each part, by column."""
+    counts: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
+    for part in PARTS:
+        for example, target in questions(prepared.split.part(part)):
+            counts[example.source, target.family_name][part] += 1
+    return [
+        {"data": source, "family": family} | {part: found[part] for part in PARTS}
+        for (source, family), found in sorted(counts.items())
+    ]
 
 
 @dataclass(frozen=True)

@@ -57,8 +57,8 @@ def split(
     examples: Iterable[Example],
     by: SplitBy,
     *,
-    test: float = 0.1,
-    validation: float = 0.1,
+    test: float,
+    validation: float,
     seed: int = 0,
     held_out: Collection[str] = (),
 ) -> Split:
@@ -73,7 +73,7 @@ def split(
         test: Share of the groups (by completion: of the completions) in the test.
         validation: Share of them in the validation part.
         seed: Another seed gives another split.
-        held_out: Families (`Target.held_out_by`) that only the test has, by criterion by default a share ``test`` of
+        held_out: Families (`Target.family_name`) that only the test has, by criterion by default a share ``test`` of
             them; by source, names of sources.
 
     Raises:
@@ -89,7 +89,7 @@ def split(
 
     parts = Split(by=by)
     if by == "criterion":
-        families = {target.held_out_by for _, target in questions(examples)}
+        families = {target.family_name for _, target in questions(examples)}
         _check_names(held_out, families, "criterion")
         parts.held_out = tuple(sorted(held_out or (name for name in families if side(name) == "test")))
         _divide_by_criterion(examples, parts, side)
@@ -102,7 +102,7 @@ def split(
             place = _not_test(side(example.split_group))
             parts.part("test" if example.source in parts.held_out else place).append(example)
     else:
-        _check_names(held_out, {target.held_out_by for _, target in questions(examples)}, "criterion")
+        _check_names(held_out, {target.family_name for _, target in questions(examples)}, "criterion")
         parts.held_out = tuple(sorted(held_out))
         for example in examples:
             place = side(content_key(example) if by == "completion" else example.split_group)
@@ -114,7 +114,7 @@ def split(
 
 
 def _without(targets: tuple[Target, ...], held_out: Collection[str]) -> tuple[Target, ...]:
-    return tuple(target for target in targets if target.held_out_by not in held_out)
+    return tuple(target for target in targets if target.family_name not in held_out)
 
 
 def side_of(name: str, *, test: float, validation: float, seed: int) -> Part:
@@ -195,14 +195,14 @@ def _divide_by_criterion(examples: Sequence[Example], parts: Split, side: Callab
     held_out = frozenset(parts.held_out)
     kinds: dict[str, set[bool]] = defaultdict(set)
     for example, target in questions(examples):
-        kinds[example.split_group].add(target.held_out_by in held_out)
+        kinds[example.split_group].add(target.family_name in held_out)
     for example in examples:
         place = side(example.split_group)
         if kinds[example.split_group] == {True}:
             place = "test"
         elif kinds[example.split_group] == {False}:
             place = _not_test(place)
-        kept = tuple(one for one in example.targets if (one.held_out_by in held_out) == (place == "test"))
+        kept = tuple(one for one in example.targets if (one.family_name in held_out) == (place == "test"))
         parts.left_out += len(example.targets) - len(kept)
         if kept:
             parts.part(place).append(replace(example, targets=kept))

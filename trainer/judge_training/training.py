@@ -22,7 +22,7 @@ from rubricsvc.errors import InvalidError
 from trainer import checkpoint
 from trainer.judge_training.config import JudgeTrainConfig
 from trainer.judge_training.encoding import Row
-from trainer.judge_training.model import JudgeModel, micro_batches, preference_loss, readout_loss, reads_of
+from trainer.judge_training.model import JudgeModel, cross_entropy, micro_batches, preference_loss, reads_of
 from trainer.metrics import History, Metrics
 from trainer.optim import MasterAdamW
 
@@ -148,11 +148,11 @@ def train(
 
 def _step(model: JudgeModel, optimizer: MasterAdamW, batch: Batch, config: JudgeTrainConfig, step: int) -> Metrics:
     rows, pairs = batch
-    questions = sum(len(reads_of(row)) for row in rows)
-    count = max(1, questions + len(pairs))
+    reads = sum(len(reads_of(row)) for row in rows)
+    count = max(1, reads + len(pairs))
     losses, start = [0.0, 0.0], time.perf_counter()
     for part in micro_batches(rows, config.optim.max_tokens):
-        loss = readout_loss(part, model.log_masses(part)) / count
+        loss = cross_entropy(part, model.log_masses(part)) / count
         losses[0] += _backward(loss, step)
     for pair in pairs:
         loss = preference_loss(pair, model.log_masses(pair)) / count
@@ -161,9 +161,9 @@ def _step(model: JudgeModel, optimizer: MasterAdamW, batch: Batch, config: Judge
     tokens = sum(row.size for row in rows) + sum(row.size for pair in pairs for row in pair)
     return {
         "loss": sum(losses),
-        "readout_loss": losses[0] * count / questions if questions else None,
+        "cross_entropy": losses[0] * count / reads if reads else None,
         "preference_loss": losses[1] * count / len(pairs) if pairs else None,
-        "questions": questions,
+        "reads": reads,
         "tokens": tokens,
         "grad_norm": norm,
         "learning_rate": learning_rate(config, step),
@@ -195,7 +195,7 @@ def learning_rate(config: JudgeTrainConfig, step: int) -> float:
 def validation_loss(model: JudgeModel, rows: Sequence[Row], config: JudgeTrainConfig) -> float:
     """Return the mean cross-entropy of a read, in nats."""
     parts = micro_batches(rows, config.optim.max_tokens)
-    total = sum(float(readout_loss(part, model.log_masses(part))) for part in parts)
+    total = sum(float(cross_entropy(part, model.log_masses(part))) for part in parts)
     return total / sum(len(reads_of(row)) for row in rows)
 
 
@@ -219,4 +219,4 @@ def _identity(config: JudgeTrainConfig, data: EncodedData) -> dict[str, Any]:
     fixed = config.model_dump(mode="json", exclude_none=True, exclude=_MUTABLE)
     fixed["judge"].pop("name")  # another name is the way out where this one is taken
     weights = {entry.name: entry.weight for entry in config.data}
-    return fixed | {"weights": weights, "pairs": sorted(config.compared), "data_digest": data.digest}
+    return fixed | {"weights": weights, "pairs": sorted(config.paired), "data_digest": data.digest}

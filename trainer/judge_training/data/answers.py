@@ -1,4 +1,4 @@
-"""Completions to make criteria about: everyday answers, and sentences of CPython's documents."""
+"""Completions to make criteria about: sentences of CPython's documents."""
 
 from __future__ import annotations
 
@@ -9,10 +9,7 @@ from random import Random
 from rubricsvc.core.prompt import Completion, Prompt
 from trainer.environments.documents import passages, python_reference
 from trainer.judge_training.data.edits import sentences
-from trainer.judge_training.data.everyday import everyday_answers
 from trainer.judge_training.examples import Example
-
-__all__ = ["document_answers", "everyday_answers"]
 
 _REQUESTS = (
     "What does Python's documentation say about {title}?", "Tell me about {title} in Python.", "Explain {title}.",
@@ -39,7 +36,7 @@ def document_answers(seed: int, count: int) -> Iterator[Example]:
         first = rng.randint(0, len(whole) - number)
         text = " ".join(whole[first : first + number])
         prompt = Prompt.of(rng.choice(_REQUESTS).format(title=title))
-        yield Example(prompt, Completion(text=text), (), source="documents", group=ident, origin="cpython")
+        yield Example(prompt, Completion(text=text), (), source="documents", group=ident)
 
 
 def _is_prose(sentence: str) -> bool:

@@ -110,7 +110,7 @@ class _Solution(NamedTuple):
     result: int
 
 
-def arithmetic(seed: int, count: int, *, negated: float = 0.15) -> Iterator[Example]:
+def arithmetic(seed: int, count: int, *, negated: float) -> Iterator[Example]:
     """Yield ``count`` examples: a word problem with its solution as reference, and a right or a wrong solution.
 
     Two examples in a row have the same problem with the same numbers, and one of them is right.
@@ -169,4 +169,4 @@ def _example(prompt: Prompt, solution: _Solution, right: int, share: float, rng:
         Target(Criterion(key=f"c{n}", text=text), float(met), family=family, variant="right" if correct else "wrong")
         for n, (text, met, family) in enumerate(targets, 1)
     )
-    return Example(prompt, Completion(text=_written(solution, rng)), tuple(made), SOURCE, origin="constructed")
+    return Example(prompt, Completion(text=_written(solution, rng)), tuple(made), SOURCE)

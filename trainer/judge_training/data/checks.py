@@ -17,7 +17,7 @@ from typing import Literal
 from rubricsvc.core.prompt import Completion
 from rubricsvc.core.rubric import Criterion
 from rubricsvc.errors import InvalidError
-from trainer.judge_training.data.check_kinds import Kind, Question, is_clear, kinds
+from trainer.judge_training.data.check_families import CheckFamily, Question, check_families, is_clear
 from trainer.judge_training.data.edits import ARRANGED, EDITS, added, sentences, without
 from trainer.judge_training.data.yaml_files import load_yaml
 from trainer.judge_training.examples import Example, Target
@@ -35,14 +35,14 @@ _LONG, _SHORT = 70, 20
 class _Plan:
     """One criterion to ask about: its kind and wording, and whether its check is to be met."""
 
-    kind: Kind
+    kind: CheckFamily
     wording: str
     negated: bool
     present: bool
     fields: dict[str, str]
 
 
-def checks_in_words(answers: Sequence[Example], seed: int, count: int, *, negated: float = 0.4) -> Iterator[Example]:
+def checks_in_words(answers: Sequence[Example], seed: int, count: int, *, negated: float) -> Iterator[Example]:
     """Yield ``count`` examples with four or six criteria each, half of them met.
 
     Args:
@@ -54,21 +54,13 @@ def checks_in_words(answers: Sequence[Example], seed: int, count: int, *, negate
     Raises:
         InvalidError: There are no answers, or too few different ones.
     """
-    for example, _ in checked_questions(answers, seed, count, negated=negated):
-        yield example
-
-
-def checked_questions(
-    answers: Sequence[Example], seed: int, count: int, *, negated: float = 0.4
-) -> Iterator[tuple[Example, tuple[Question, ...]]]:
-    """Yield the examples of `checks_in_words`, each with the question of each target."""
     if not answers:
         raise InvalidError("no completions to make checks in words of", hint="pass everyday_answers()")
     maker = _Maker([answer for answer in answers if answer.completion.text.strip()], seed, negated)
     made = failed = 0
     while made < count:
         if (one := maker.make()) is not None:
-            yield one
+            yield one[0]
             made, failed = made + 1, 0
         elif (failed := failed + 1) > 1000:
             raise InvalidError(f"only {made} examples could be made of {len(answers)} completions")
@@ -120,7 +112,7 @@ class _Maker:
             )
             for n, (question, label) in enumerate(chosen, 1)
         )
-        example = Example(answer.prompt, completion, targets, SOURCE, group=answer.split_group, origin="constructed")
+        example = Example(answer.prompt, completion, targets, SOURCE, group=answer.split_group)
         return example, tuple(question for question, _ in chosen)
 
     def _balanced(self, labelled: list[tuple[Question, float]]) -> list[tuple[Question, float]]:
@@ -134,7 +126,7 @@ class _Maker:
         return chosen
 
     def _plans(self, answer: Example) -> list[_Plan]:
-        every = sorted(kinds(), key=lambda kind: self._asked[kind.family] + self._rng.expovariate(0.2))
+        every = sorted(check_families(), key=lambda kind: self._asked[kind.family] + self._rng.expovariate(0.2))
         plans: list[_Plan] = []
         whole = arranged = False
         for kind in every[:14]:
@@ -155,7 +147,7 @@ class _Maker:
             plans.append(plan)
         return plans
 
-    def _early_fields(self, kind: Kind, answer: Example) -> dict[str, str]:
+    def _early_fields(self, kind: CheckFamily, answer: Example) -> dict[str, str]:
         """Return the fields that do not depend on the edited text."""
         languages = load_yaml("languages.yaml")
         if kind.fill == "closing":

@@ -87,7 +87,7 @@ _DANGLING = (
 )
 
 
-def damaged(examples: Sequence[Example], seed: int, count: int, *, negated: float = 0.5) -> Iterator[Example]:
+def damaged(examples: Sequence[Example], seed: int, count: int, *, negated: float) -> Iterator[Example]:
     """Yield ``count`` examples, half of them damaged: cut off, with their words in a random order, or padded.
 
     Each is asked about in wordings that are met where the damage is and in as many that are met where it is not.
@@ -170,4 +170,4 @@ def _example(example: Example, text: str, properties: dict[Wordings, bool], shar
             variant = "whole" if holds else "damaged"
             targets.append(Target(criterion, float(holds != negated), family=wordings.family, variant=variant))
     completion = Completion(text=text)
-    return Example(example.prompt, completion, tuple(targets), SOURCE, example.split_group, "constructed")
+    return Example(example.prompt, completion, tuple(targets), SOURCE, example.split_group)

@@ -17,7 +17,7 @@ from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion
 from trainer.judge_training.data.damaged import FILLER
 from trainer.judge_training.data.edits import sentences
-from trainer.judge_training.data.overlap import Neighbours
+from trainer.judge_training.data.neighbours import Neighbours
 from trainer.judge_training.examples import Example, Target
 
 SOURCE = "everyday"
@@ -93,10 +93,7 @@ def entries() -> tuple[Entry, ...]:
 
 def everyday_answers() -> list[Example]:
     """Return the questions with their answers, without targets."""
-    return [
-        Example(Prompt.of(entry.question), Completion(text=entry.answer), (), source=SOURCE, origin="constructed")
-        for entry in entries()
-    ]
+    return [Example(Prompt.of(entry.question), Completion(text=entry.answer), (), source=SOURCE) for entry in entries()]
 
 
 def everyday_criteria(seed: int, count: int) -> Iterator[Example]:
@@ -151,4 +148,4 @@ def everyday_criteria(seed: int, count: int) -> Iterator[Example]:
             facts = entry.answer if rng.random() < 0.7 else rng.choice(parts)
             asked_of = rng.choice(_TASKS).format(question=entry.question, facts=facts)
         prompt, group = Prompt.of(asked_of, reference=reference), answers[at].split_group
-        yield Example(prompt, Completion(text=text), tuple(targets), SOURCE, group=group, origin="constructed")
+        yield Example(prompt, Completion(text=text), tuple(targets), SOURCE, group=group)

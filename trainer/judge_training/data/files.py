@@ -58,7 +58,7 @@ def example_of_record(record: Record, source: str, left_out: Counter[str]) -> Ex
         return None
     targets = targets_of(record.labels, record.rubric, left_out)
     completion = record.completions[0]
-    return Example(record.prompt, completion, targets, source, origin=completion.policy) if targets else None
+    return Example(record.prompt, completion, targets, source) if targets else None
 
 
 def targets_of(labels: tuple[Label, ...], rubric: Rubric, left_out: Counter[str]) -> tuple[Target, ...]:
@@ -85,4 +85,4 @@ def listed(left_out: Counter[str]) -> str:
 
 def reasons(left_out: Counter[str]) -> str:
     """Return the counts by reason, without those of 0."""
-    return ", ".join(f"{reason} {count}" for reason, count in left_out.items() if count)
+    return ", ".join(f"{count} {reason}" for reason, count in left_out.items() if count)

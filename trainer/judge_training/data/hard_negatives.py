@@ -182,4 +182,4 @@ def _last_user_message(example: Example) -> str:
 def _example(example: Example, text: str, targets: Sequence[Target], variant: str) -> Example:
     marked = tuple(replace(target, variant=variant) for target in targets)
     completion = Completion(text=text)
-    return Example(example.prompt, completion, marked, SOURCE, group=example.split_group, origin="constructed")
+    return Example(example.prompt, completion, marked, SOURCE, group=example.split_group)

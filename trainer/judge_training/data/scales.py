@@ -41,9 +41,7 @@ def scales(examples: Sequence[Example], seed: int, count: int) -> Iterator[Examp
         joinable = _joinable(example)
         joined = rng.sample(joinable, min(rng.choice((2, 2, 3)), len(joinable)))
         kept = tuple(target for target in example.targets if target not in joined)
-        yield Example(
-            example.prompt, example.completion, (_joined(joined, rng), *kept), SOURCE, example.group, example.origin
-        )
+        yield Example(example.prompt, example.completion, (_joined(joined, rng), *kept), SOURCE, example.group)
 
 
 def _joinable(example: Example) -> list[Target]:

@@ -8,7 +8,7 @@ from random import Random
 from rubricsvc.core.prompt import Completion
 from rubricsvc.core.rubric import Criterion
 from rubricsvc.errors import InvalidError
-from trainer.judge_training.data.overlap import Neighbours
+from trainer.judge_training.data.neighbours import Neighbours
 from trainer.judge_training.data.wordings import Wordings
 from trainer.judge_training.examples import Example, Target
 
@@ -51,7 +51,7 @@ ON_TOPIC = Wordings(
 )
 
 
-def swapped(examples: Sequence[Example], seed: int, count: int, *, negated: float = 0.5) -> Iterator[Example]:
+def swapped(examples: Sequence[Example], seed: int, count: int, *, negated: float) -> Iterator[Example]:
     """Yield ``count`` examples: a prompt with its own completion or with that of another prompt, half each.
 
     Half of the foreign completions are near: of the prompts that share the most words with the prompt or its own
@@ -96,4 +96,4 @@ def _example(asked: Example, answered: Example, variant: str, share: float, rng:
         text = ON_TOPIC.sample(rng, negated=negated)
         targets.append(Target(Criterion(key=f"c{n}", text=text), value, family=ON_TOPIC.family, variant=variant))
     completion = Completion(text=answered.completion.text)
-    return Example(asked.prompt, completion, tuple(targets), SOURCE, group=asked.split_group, origin=answered.origin)
+    return Example(asked.prompt, completion, tuple(targets), SOURCE, group=asked.split_group)

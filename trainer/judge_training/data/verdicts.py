@@ -54,8 +54,7 @@ def examples_of_verdicts(
         targets = tuple(_targets(judged, voter, left_out))
         if targets:
             empty = False
-            origin = judged.completion.policy
-            yield Example(judged.prompt, judged.completion, targets, source or teacher.name, origin=origin)
+            yield Example(judged.prompt, judged.completion, targets, source or teacher.name)
     if empty:
         message = f"judge {teacher.name!r} has no scored verdicts to train on{listed(left_out)}"
         hint = f"score completions with it: `rubricsvc jobs submit FILE --judge {teacher.name}`"

@@ -52,7 +52,7 @@ _EXACT_INITIALIZATIONS = (True, False, None, "gaussian", "orthogonal")
 """Values of ``init_lora_weights`` that leave the base as it is. Others, such as ``pissa``, change it."""
 
 
-class LoraConfig(BaseModel):
+class AdapterConfig(BaseModel):
     """The fields of peft's ``adapter_config.json`` that decide the merged weights; all others are in ``model_extra``.
 
     ``rank_pattern`` and ``alpha_pattern`` have the values of modules, by regular expressions of their names' ends.
@@ -102,7 +102,7 @@ class Adapter:
     """A LoRA adapter. ``pairs`` has A (rank x inputs) and B (outputs x rank) of each module."""
 
     folder: Path
-    config: LoraConfig
+    config: AdapterConfig
     pairs: dict[str, tuple[torch.Tensor, torch.Tensor]]
 
     def check_base(self, model: str, folder: Path) -> None:
@@ -188,9 +188,9 @@ def _read(path: Path) -> bytes:
         raise unreadable(path, error) from error
 
 
-def _config(path: Path, content: bytes) -> LoraConfig:
+def _config(path: Path, content: bytes) -> AdapterConfig:
     try:
-        config = LoraConfig.model_validate_json(content)
+        config = AdapterConfig.model_validate_json(content)
     except ValidationError as error:
         field, message = first_error(error)
         raise InvalidError(f"{path}: {field or 'no JSON object'}: {message}", hint=_PLAIN_HINT) from error

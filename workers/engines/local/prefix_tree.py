@@ -17,9 +17,10 @@ from transformers.cache_utils import Cache, DynamicLayer
 
 from rubricsvc.core.judge import Sampling
 
-_SHARED, _PADDING = -1, -2
+SHARED, PADDING = -1, -2
+"""Owners of the tokens of a prefix, and of those that fill a row up."""
 
-Branch = tuple[int, int]
+BranchId = tuple[int, int]
 """The row, and a number of 0 or more that identifies the branch within it."""
 
 
@@ -31,17 +32,17 @@ class PrefixTree:
         self._cache = Cache(layer_class_to_replicate=_Layer)
         self._starts = [len(prefix) for prefix in prefixes]
         self._width = max(self._starts)
-        owners = [torch.full((start,), _SHARED) for start in self._starts]
-        self._owners = pad_sequence(owners, batch_first=True, padding_value=_PADDING)
-        self._lengths: dict[Branch, int] = defaultdict(int)
+        owners = [torch.full((start,), SHARED) for start in self._starts]
+        self._owners = pad_sequence(owners, batch_first=True, padding_value=PADDING)
+        self._lengths: dict[BranchId, int] = defaultdict(int)
         ids = pad_sequence([torch.tensor(prefix, dtype=torch.long) for prefix in prefixes], batch_first=True)
         if self._width:  # the padding is at the end, where nothing attends to it
             model.base_model(input_ids=ids.to(model.device), past_key_values=self._cache, use_cache=True)
 
-    def extend(self, tokens: dict[Branch, list[int]]) -> torch.Tensor:
+    def extend(self, tokens: dict[BranchId, list[int]]) -> torch.Tensor:
         """Append tokens to new or existing branches; return the logits after each, float32 on the CPU [N, V]."""
         counts: Counter[int] = Counter()
-        slots: dict[Branch, int] = {}  # the k-th branches of all rows share slot k, and end in the same column
+        slots: dict[BranchId, int] = {}  # the k-th branches of all rows share slot k, and end in the same column
         widths: dict[int, int] = defaultdict(int)
         for (row, branch), new in tokens.items():
             slots[row, branch] = slot = counts[row]
@@ -49,7 +50,7 @@ class PrefixTree:
             widths[slot] = max(widths[slot], len(new))
         ends = torch.tensor(list(widths.values())).cumsum(0)
         ids = torch.zeros((len(self._starts), int(ends[-1])), dtype=torch.long)
-        owners, positions = torch.full_like(ids, _PADDING), torch.zeros_like(ids)
+        owners, positions = torch.full_like(ids, PADDING), torch.zeros_like(ids)
         for (row, branch), new in tokens.items():
             end = int(ends[slots[row, branch]])
             span = slice(end - len(new), end)
@@ -80,12 +81,23 @@ class PrefixTree:
             layer.length = self._width
 
     def _mask(self, cached: int) -> torch.Tensor:
-        """Return the additive mask [B, 1, Q, C]: 0 where a query may attend (padding to padding), -inf elsewhere."""
-        columns = torch.arange(self._owners.shape[1])
-        queries, keys = self._owners[:, cached:, None], self._owners[:, None, :]
-        visible = ((keys == _SHARED) | (keys == queries)) & (columns[None, :] <= columns[cached:, None])
-        mask = torch.zeros(visible.shape, dtype=self._model.dtype).masked_fill_(~visible, float("-inf"))
-        return mask[:, None].to(self._model.device)
+        return tree_mask(self._owners, cached, self._model.dtype).to(self._model.device)
+
+
+def tree_mask(owners: torch.Tensor, cached: int, dtype: torch.dtype) -> torch.Tensor:
+    """Return the additive mask [B, 1, Q, C]: 0 where a query may attend (padding to padding), -inf elsewhere.
+
+    A token attends to the prefix and to its own branch before it.
+
+    Args:
+        owners: The branch of each token, `SHARED` or `PADDING` [B, C].
+        cached: The number of tokens before the queries.
+        dtype: Type of the mask.
+    """
+    columns = torch.arange(owners.shape[1])
+    queries, keys = owners[:, cached:, None], owners[:, None, :]
+    visible = ((keys == SHARED) | (keys == queries)) & (columns[None, :] <= columns[cached:, None])
+    return torch.zeros(visible.shape, dtype=dtype).masked_fill_(~visible, float("-inf"))[:, None]
 
 
 class _Layer(DynamicLayer):  # type: ignore[misc]

@@ -14,7 +14,7 @@ from rubricsvc.core.verdict import Usage
 from workers.engines.base import EngineRequest, Replies, Reply
 from workers.engines.local.batching import PendingRequest, pop_batch
 from workers.engines.local.models import LoadBackoff, LoadedModel, load, model_failure
-from workers.engines.local.prefix_tree import Branch, PrefixTree, Sampler
+from workers.engines.local.prefix_tree import BranchId, PrefixTree, Sampler
 from workers.engines.local.weights import ModelWeights
 
 TORCH_THREAD = ThreadPoolExecutor(max_workers=1, thread_name_prefix="torch")
@@ -129,9 +129,9 @@ class _Batch:
             self._write(tree, logits)
             tree.prune()
 
-    def _portions(self) -> list[dict[Branch, list[int]]]:
+    def _portions(self) -> list[dict[BranchId, list[int]]]:
         """Return the questions' own tokens: of each request as many as fit into ``BATCH_TOKENS``, and at least one."""
-        portions: dict[int, dict[Branch, list[int]]] = defaultdict(dict)
+        portions: dict[int, dict[BranchId, list[int]]] = defaultdict(dict)
         for row, pending in enumerate(self._requests):
             number, size = 0, 0
             for i in pending.asked:
@@ -149,13 +149,13 @@ class _Batch:
         likeliest = conversation.decode([int(logits.argmax())], control_tokens=True)
         self._add_reply(row, i, Reply(likeliest, mass))
 
-    def _write(self, tree: PrefixTree, logits: dict[Branch, torch.Tensor]) -> None:
+    def _write(self, tree: PrefixTree, logits: dict[BranchId, torch.Tensor]) -> None:
         """Extend all replies by one token a step, each until its end or its limit."""
         requests = {(row, i): self._requests[row].request for row, i in logits}
         samplers = {(row, i): Sampler(r.sampling, r.questions[i].sample) for (row, i), r in requests.items()}
-        texts: dict[Branch, list[int]] = {branch: [] for branch in logits}
+        texts: dict[BranchId, list[int]] = {branch: [] for branch in logits}
         while logits and not self._is_over():
-            growing: dict[Branch, list[int]] = {}
+            growing: dict[BranchId, list[int]] = {}
             for (row, i), scores in logits.items():
                 token, text, pending = samplers[row, i].next_token(scores), texts[row, i], self._requests[row]
                 ended = token in self._loaded.eos_ids

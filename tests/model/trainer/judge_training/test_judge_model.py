@@ -19,8 +19,8 @@ from tests.tiny_model import tiny_model
 from trainer.judge_training.asking import probabilities
 from trainer.judge_training.config import JudgeTrainConfig
 from trainer.judge_training.encoding import Encoder, Row, label_distribution
-from trainer.judge_training.examples import Example, Preference, Target
-from trainer.judge_training.ingredients import Loaded
+from trainer.judge_training.examples import Example, PreferencePair, Target
+from trainer.judge_training.ingredients import Dataset
 from trainer.judge_training.model import (
     JudgeModel,
     log_odds,
@@ -251,8 +251,8 @@ def test_train_resumes_with_settings_that_do_not_affect_learning(
 
 def test_encode_counts_both_completions_of_a_pair(tmp_path: Path, folder: Path, judge: Judge) -> None:
     one = made(1)[0]
-    pair = Preference(one.prompt, one.targets[0].criterion, one.completion, Completion(text="No."), "made")
-    names = {"made": Loaded("", preferences=[pair] * 3)}
+    pair = PreferencePair(one.prompt, one.targets[0].criterion, one.completion, Completion(text="No."), "made")
+    names = {"made": Dataset("", preferences=[pair] * 3)}
     prepared = Prepared(names, Split(validation=made(10, 100)), {"made": [pair] * 3})
     settings = config(tmp_path, judge, data=[{"kind": "statement_preferences", "name": "made", "count": 3}])
     seen = list[tuple[int, int]]()

@@ -21,7 +21,7 @@ from trainer.judge_training.config import JudgeTrainConfig
 from trainer.judge_training.encoding import Encoder, LeftOutError
 from trainer.judge_training.examples import Example, Target, rubric_of
 from trainer.judge_training.export import export
-from trainer.judge_training.ingredients import Loaded
+from trainer.judge_training.ingredients import Dataset
 from trainer.judge_training.model import JudgeModel, reads_of
 from trainer.judge_training.preparation import encode, prepare
 from trainer.judge_training.splits import PARTS
@@ -98,7 +98,7 @@ def labelled(number: int) -> Example:
 def test_prepare_leaves_targets_without_a_rationale_to_the_test(tmp_path: Path, folder: Path, judge: Judge) -> None:
     data, split = [{"kind": "labels", "name": "made"}], {"test": 0.2, "validation": 0.2}
     config = JudgeTrainConfig.model_validate({"judge": judge, "out": tmp_path, "data": data, "split": split})
-    loaded = Loaded("", [labelled(number) for number in range(300)])
+    loaded = Dataset("", [labelled(number) for number in range(300)])
     parts = prepare(config, {"made": loaded}).split
     without = {name: sum(not one.targets[0].rationale for one in parts.part(name)) for name in PARTS}
     assert (without["train"], without["validation"]) == (0, 0)
@@ -111,7 +111,7 @@ def test_prepare_counts_what_was_left_out_of_too_little_data(tmp_path: Path, jud
     data = [{"kind": "labels", "name": "made"}]
     config = JudgeTrainConfig.model_validate({"judge": judge, "out": tmp_path, "data": data})
     with pytest.raises(InvalidError, match="no_rationale") as caught:
-        prepare(config, {"made": Loaded("", [labelled(number) for number in range(40)])})
+        prepare(config, {"made": Dataset("", [labelled(number) for number in range(40)])})
     assert caught.value.path == "split"
 
 
@@ -119,7 +119,7 @@ def test_encode_refuses_data_of_which_nothing_fits(tmp_path: Path, folder: Path,
     narrow = judge.model_copy(update={"max_context": 50})
     data, split = [{"kind": "labels", "name": "made"}], {"test": 0.2, "validation": 0.2}
     config = JudgeTrainConfig.model_validate({"judge": narrow, "out": tmp_path, "data": data, "split": split})
-    loaded = Loaded("", [labelled(number) for number in range(300)])
+    loaded = Dataset("", [labelled(number) for number in range(300)])
     with pytest.raises(InvalidError) as caught:
         encode(prepare(config, {"made": loaded}), encoder(folder, narrow), config)
     assert caught.value.path == "judge.max_context"

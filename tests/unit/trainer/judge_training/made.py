@@ -15,14 +15,11 @@ def question(
     completion: str = "Because.",
     criterion: str = "Gives a reason.",
     group: str = "",
-    origin: str = "",
     source: str = "made",
     family: str = "",
     variant: str = "",
     scale: Scale | None = None,
 ) -> Question:
     target = Target(Criterion(key="c", text=criterion, scale=scale or Binary()), value, family=family, variant=variant)
-    example = Example(
-        Prompt.of(prompt), Completion(text=completion), (target,), source=source, group=group, origin=origin
-    )
+    example = Example(Prompt.of(prompt), Completion(text=completion), (target,), source=source, group=group)
     return example, target

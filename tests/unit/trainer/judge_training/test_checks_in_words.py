@@ -1,14 +1,15 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from itertools import islice
 
 import pytest
 
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.errors import InvalidError
 from trainer.judge_training.data.answers import document_answers
-from trainer.judge_training.data.check_kinds import Kind, Question, kinds
-from trainer.judge_training.data.checks import checked_questions, checks_in_words
+from trainer.judge_training.data.check_families import CheckFamily, Question, check_families
+from trainer.judge_training.data.checks import _Maker, checks_in_words
 from trainer.judge_training.data.everyday import everyday_answers
 from trainer.judge_training.examples import Example
 from workers import checks
@@ -18,7 +19,8 @@ COUNT = 400
 
 @pytest.fixture(scope="module")
 def asked() -> list[tuple[Example, tuple[Question, ...]]]:
-    return list(checked_questions([*everyday_answers(), *document_answers(0, 50)], 0, COUNT))
+    maker = _Maker([*everyday_answers(), *document_answers(0, 50)], 0, negated=0.4)
+    return list(islice(filter(None, (maker.make() for _ in range(10 * COUNT))), COUNT))
 
 
 def test_checks_in_words_labels_are_the_results_of_the_checks(
@@ -46,7 +48,7 @@ def test_checks_in_words_meets_each_text_as_often_as_not(asked: list[tuple[Examp
             families[target.family].append(target.value)
     assert max(map(abs, surplus.values())) <= 4
     assert {family for family in families if not 0.2 < sum(families[family]) / len(families[family]) < 0.8} == set()
-    assert len(families) == len(kinds())
+    assert len(families) == len(check_families())
 
 
 def test_checks_in_words_meets_half_of_the_criteria_of_each_completion(
@@ -75,22 +77,22 @@ def test_checks_in_words_are_not_decided_by_the_words_of_the_criterion(
 
 def test_checks_in_words_is_deterministic() -> None:
     answers = everyday_answers()
-    assert list(checks_in_words(answers, 5, 20)) == list(checks_in_words(answers, 5, 20))
-    assert list(checks_in_words(answers, 5, 20)) != list(checks_in_words(answers, 6, 20))
+    assert list(checks_in_words(answers, 5, 20, negated=0.4)) == list(checks_in_words(answers, 5, 20, negated=0.4))
+    assert list(checks_in_words(answers, 5, 20, negated=0.4)) != list(checks_in_words(answers, 6, 20, negated=0.4))
 
 
 def test_checks_in_words_keeps_the_group_of_the_prompt() -> None:
     answers = everyday_answers()
     groups = {answer.prompt.text: answer.split_group for answer in answers}
-    assert all(groups[example.prompt.text] == example.group for example in checks_in_words(answers, 1, 20))
+    assert all(groups[example.prompt.text] == example.group for example in checks_in_words(answers, 1, 20, negated=0.4))
 
 
 def test_checks_in_words_without_completions_is_an_error() -> None:
     with pytest.raises(InvalidError):
-        next(checks_in_words([], 0, 1))
+        next(checks_in_words([], 0, 1, negated=0.4))
 
 
-@pytest.mark.parametrize("kind", kinds(), ids=lambda kind: kind.family)
-def test_kind_has_three_wordings_and_three_negated_ones(kind: Kind) -> None:
+@pytest.mark.parametrize("kind", check_families(), ids=lambda kind: kind.family)
+def test_kind_has_three_wordings_and_three_negated_ones(kind: CheckFamily) -> None:
     assert len(set(kind.wordings)) >= 3
     assert len(set(kind.negated)) >= 3

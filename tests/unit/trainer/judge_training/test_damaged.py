@@ -12,7 +12,7 @@ WORDINGS = (COMPLETE, READABLE, CONCISE)
 def test_damaged_asks_about_the_damage_in_both_ways() -> None:
     negated = {text for wordings in WORDINGS for text in wordings.unmet}
     own = {answer.completion.text for answer in everyday_answers()}
-    examples = list(damaged(everyday_answers(), 0, 300))
+    examples = list(damaged(everyday_answers(), 0, 300, negated=0.5))
     for _, target in questions(examples):
         whole = target.value == float(target.criterion.text.rstrip(".") not in negated)
         assert target.variant == ("whole" if whole else "damaged")
@@ -29,7 +29,7 @@ def test_damaged_completions_that_are_cut_off_begin_as_the_whole_ones() -> None:
     own = [answer.completion.text for answer in everyday_answers()]
     cut = [
         example.completion.text
-        for example in damaged(everyday_answers(), 1, 200)
+        for example in damaged(everyday_answers(), 1, 200, negated=0.5)
         if {target.family: target.variant for target in example.targets} == {"complete": "damaged", "concise": "whole"}
     ]
     assert cut
@@ -37,4 +37,5 @@ def test_damaged_completions_that_are_cut_off_begin_as_the_whole_ones() -> None:
 
 
 def test_damaged_is_deterministic() -> None:
-    assert list(damaged(everyday_answers(), 3, 20)) == list(damaged(everyday_answers(), 3, 20))
+    first, again = (list(damaged(everyday_answers(), 3, 20, negated=0.5)) for _ in range(2))
+    assert first == again

@@ -5,7 +5,7 @@ from statistics import mean
 
 from trainer.judge_training.data.edits import sentences
 from trainer.judge_training.data.everyday import entries, everyday_answers, everyday_criteria
-from trainer.judge_training.data.overlap import overlap
+from trainer.judge_training.data.neighbours import _shared_words
 from trainer.judge_training.examples import questions
 
 
@@ -58,7 +58,7 @@ def test_everyday_sentences_asked_about_in_full_are_met_where_they_occur() -> No
 
 def test_everyday_contraries_share_words_with_the_criterion_that_they_do_not_meet() -> None:
     contraries = [
-        (overlap(target.criterion.text, example.completion.text), target.value)
+        (_shared_words(target.criterion.text, example.completion.text), target.value)
         for example, target in questions(everyday_criteria(0, 1000))
         if target.variant == "contrary" and not target.family
     ]

@@ -51,7 +51,7 @@ def test_examples_of_file_reads_each_persons_label(tmp_path: Path) -> None:
     left_out = Counter[str]()
     (example,) = examples_of_file(written(tmp_path / "x.jsonl", record), source="mine", left_out=left_out)
     assert [target.value for target in example.targets] == [1.0, 0.0]
-    assert (example.source, example.origin) == ("mine", "m")
+    assert (example.source, example.completion.policy) == ("mine", "m")
     assert left_out == {"null": 1, "overall": 1}
 
 

@@ -14,7 +14,7 @@ from trainer.judge_training.data.swapped import ON_TOPIC, swapped
 from trainer.judge_training.examples import Example, Target, questions
 from workers.audit.cases import built_in
 
-ON_CONTENT = list(swapped(everyday_answers(), 0, 100))
+ON_CONTENT = list(swapped(everyday_answers(), 0, 100, negated=0.5))
 AROUND = {"injection_in", "echo_in", "praise_in", "frame_in"}
 
 

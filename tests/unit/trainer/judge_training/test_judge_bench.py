@@ -23,7 +23,7 @@ from tests.bench.judge_sets import SETS, read_set, sampled
 from tests.bench.judge_tests import COUNTING, TESTS, JudgeTest, Recipe, Source, View, contrary
 from tests.instant_engine import InstantEngine
 from tests.unit.trainer.judge_training.made import question
-from trainer.judge_training.config import JudgeTrainConfig
+from trainer.judge_training.config import JudgeTrainConfig, SplitConfig
 from trainer.judge_training.data.files import examples_of_file
 from trainer.judge_training.examples import Example, Target
 from trainer.judge_training.splits import split
@@ -146,7 +146,7 @@ def test_export_files_are_read_by_a_training(data: Path, tmp_path: Path) -> None
 
 
 def test_truthfulqa_test_has_none_of_the_questions_that_the_recipe_trains_on(data: Path) -> None:
-    recipe = Recipe(test=0.3, validation=0.1, seed=3)
+    recipe = Recipe(SplitConfig(test=0.3, validation=0.1), seed=3)
     made = TESTS["truthfulqa"](Source(data, recipe))
     assert made.test and {recipe.side(one.split_group) for one in made.test} == {"test"}
     assert {recipe.side(one.split_group) for one in made.train} == {"train"}
@@ -154,7 +154,7 @@ def test_truthfulqa_test_has_none_of_the_questions_that_the_recipe_trains_on(dat
 
 
 def test_truthfulqa_test_by_completion_has_seen_questions_only(data: Path) -> None:
-    made = TESTS["truthfulqa"](Source(data, Recipe(by="completion", test=0.3)))
+    made = TESTS["truthfulqa"](Source(data, Recipe(SplitConfig(by="completion", test=0.3))))
     assert made.test == []  # each question has one answer
     assert [view.measure for view in made.views] == ["accuracy", "accuracy"]
 
@@ -162,10 +162,10 @@ def test_truthfulqa_test_by_completion_has_seen_questions_only(data: Path) -> No
 @pytest.mark.parametrize(
     ("name", "recipe"),
     [
-        ("truthfulqa", Recipe(by="criterion")),  # it trains on all prompts that have no held-out criterion
-        ("says_that", Recipe(by="completion")),
-        ("swapped", Recipe(by="source")),
-        ("checks", Recipe(held_out=())),
+        ("truthfulqa", Recipe(SplitConfig(by="criterion"))),  # it trains on all prompts that have no held-out criterion
+        ("says_that", Recipe(SplitConfig(by="completion"))),
+        ("swapped", Recipe(SplitConfig(by="source"))),
+        ("checks", Recipe(SplitConfig(held_out=()))),
     ],
 )
 def test_tests_refuse_a_recipe_that_trains_on_them(data: Path, name: str, recipe: Recipe) -> None:
@@ -174,7 +174,7 @@ def test_tests_refuse_a_recipe_that_trains_on_them(data: Path, name: str, recipe
 
 
 def test_checks_test_has_held_out_families_only(data: Path) -> None:
-    made = TESTS["checks"](Source(data, Recipe(test=0.3, held_out=("greeting", "mentions")), scale=0.03))
+    made = TESTS["checks"](Source(data, Recipe(SplitConfig(test=0.3, held_out=("greeting", "mentions"))), scale=0.03))
     assert {target.family for one in made.test for target in one.targets} <= {"greeting", "mentions"}
     trained = {target.family for one in made.train for target in one.targets}
     assert trained and trained.isdisjoint({"greeting", "mentions", *COUNTING})
@@ -182,7 +182,7 @@ def test_checks_test_has_held_out_families_only(data: Path) -> None:
 
 def test_swapped_tests_have_own_and_other_answers(data: Path) -> None:
     for name in ("swapped", "swapped_elsewhere"):
-        made = TESTS[name](Source(data, Recipe(test=0.3), scale=0.1))
+        made = TESTS[name](Source(data, Recipe(SplitConfig(test=0.3)), scale=0.1))
         assert {target.value for one in made.test for target in one.targets} == {0.0, 1.0}
 
 

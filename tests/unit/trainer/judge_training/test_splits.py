@@ -25,7 +25,7 @@ def groups(examples: list[Example]) -> set[str]:
 
 
 def families(examples: list[Example]) -> set[str]:
-    return {target.held_out_by for _, target in questions(examples)}
+    return {target.family_name for _, target in questions(examples)}
 
 
 def test_split_by_prompt_keeps_the_answers_of_a_prompt_together() -> None:
@@ -101,7 +101,7 @@ def test_split_by_source_drops_prompts_of_the_held_out_source() -> None:
 )
 def test_split_rejects_unknown_names_and_shares(by: SplitBy, options: dict[str, object], path: str) -> None:
     with pytest.raises(InvalidError) as caught:
-        split(answers(3), by, **options)  # type: ignore[arg-type]
+        split(answers(3), by, **{"test": 0.1, "validation": 0.1, **options})  # type: ignore[arg-type]
     assert caught.value.path == path
 
 

@@ -15,8 +15,8 @@ from rubricsvc.core.prompt import Document
 from rubricsvc.errors import InvalidError
 from rubricsvc.stats import agreement_metrics
 from trainer.environments.documents import python_reference
-from trainer.judge_training.data.documents_text import prose, standard_library_docstrings
-from trainer.judge_training.data.statements.alter import KINDS, alterations
+from trainer.judge_training.data.statements.alter import ALTERATIONS, alterations
+from trainer.judge_training.data.statements.documents import prose, standard_library_docstrings
 from trainer.judge_training.data.statements.frames import read, restated
 from trainer.judge_training.data.statements.make import statement_preferences, statements
 from trainer.judge_training.data.statements.paraphrase import paraphrase
@@ -26,13 +26,13 @@ from trainer.judge_training.examples import Example, questions
 
 @cache
 def made() -> tuple[Example, ...]:
-    return tuple(statements(python_reference(), seed=1, count=300))
+    return tuple(statements(python_reference(), seed=1, count=300, negated=0.1))
 
 
 def test_statements_are_equal_under_a_seed() -> None:
-    again = list(islice(statements(python_reference(), seed=1, count=5), 5))
+    again = list(islice(statements(python_reference(), seed=1, count=5, negated=0.1), 5))
     assert again == list(made()[:5])
-    assert again != list(statements(python_reference(), seed=2, count=5))
+    assert again != list(statements(python_reference(), seed=2, count=5, negated=0.1))
 
 
 def test_statements_never_repeat_a_completion() -> None:
@@ -43,7 +43,7 @@ def test_statements_never_repeat_a_completion() -> None:
 
 def test_statements_refuse_too_little_text() -> None:
     with pytest.raises(InvalidError):
-        list(statements([Document(id="a", text="Nothing is said here.")], seed=1, count=1))
+        list(statements([Document(id="a", text="Nothing is said here.")], seed=1, count=1, negated=0.1))
 
 
 def auroc(scores: Sequence[float], values: Sequence[float]) -> float:
@@ -65,7 +65,7 @@ def test_statements_labels_are_at_chance_given_shared_words() -> None:
     asked = [
         (overlap(example, target.criterion.text), target.value)
         for example, target in questions(made())
-        if target.family == "says_that" and target.variant in (*KINDS, "stated", "paraphrased")
+        if target.family == "says_that" and target.variant in (*ALTERATIONS, "stated", "paraphrased")
     ]
     assert len(asked) > 500
     scores, values = zip(*asked, strict=True)
@@ -156,9 +156,9 @@ def test_statement_preferences_differ_in_one_statement() -> None:
     pairs = list(statement_preferences(python_reference(), seed=1, count=20))
     assert len(pairs) == 20
     for pair in pairs:
-        assert pair.better.text != pair.worse.text
-        assert len(pair.better.text.splitlines()) == len(pair.worse.text.splitlines())
-        assert pair.variant in KINDS
+        assert pair.chosen.text != pair.rejected.text
+        assert len(pair.chosen.text.splitlines()) == len(pair.rejected.text.splitlines())
+        assert pair.variant in ALTERATIONS
 
 
 def test_targets_with_a_reference_or_passage_show_it() -> None:

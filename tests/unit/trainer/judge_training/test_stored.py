@@ -75,7 +75,7 @@ def test_examples_of_labels_average_people_and_count_what_is_left_out(filled: Da
     merged = merge(examples_of_labels(TrainingData(filled), left_out=left_out))
     assert values(merged.examples) == [("text 1", {"Says a.": 0.5, "Says b.": 1.0}), ("text 2", {"Says a.": 0.0})]
     assert (merged.contradictions, +left_out) == (1, {"null": 1, "overall": 1, "checked": 1})
-    assert {(one.source, one.origin) for one in merged.examples} == {("labels", "p")}
+    assert {(one.source, one.completion.policy) for one in merged.examples} == {("labels", "p")}
 
 
 def test_examples_of_labels_filter_by_rubric_annotator_and_job(filled: Database) -> None:

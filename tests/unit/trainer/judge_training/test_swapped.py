@@ -8,14 +8,14 @@ import pytest
 from rubricsvc.core.prompt import Prompt
 from rubricsvc.errors import InvalidError
 from trainer.judge_training.data.everyday import everyday_answers
-from trainer.judge_training.data.overlap import overlap
+from trainer.judge_training.data.neighbours import _shared_words
 from trainer.judge_training.data.swapped import ON_TOPIC, swapped
 from trainer.judge_training.examples import Example, questions
 
 
 @pytest.fixture(scope="module")
 def examples() -> list[Example]:
-    return list(swapped(everyday_answers(), 0, 400))
+    return list(swapped(everyday_answers(), 0, 400, negated=0.5))
 
 
 def test_swapped_labels_follow_from_whose_completion_it_is(examples: list[Example]) -> None:
@@ -45,23 +45,25 @@ def test_swapped_uses_the_given_share_of_negations() -> None:
 
 def test_swapped_near_prompts_share_more_words_than_far_ones(examples: list[Example]) -> None:
     shares = {
-        variant: mean(overlap(e.prompt.text, e.completion.text) for e in examples if e.targets[0].variant == variant)
+        variant: mean(
+            _shared_words(e.prompt.text, e.completion.text) for e in examples if e.targets[0].variant == variant
+        )
         for variant in ("near", "far")
     }
     assert shares["near"] > 1.5 * shares["far"]
 
 
 def test_swapped_is_deterministic(examples: list[Example]) -> None:
-    assert list(swapped(everyday_answers()[::-1], 0, 50)) == examples[:50]
+    assert list(swapped(everyday_answers()[::-1], 0, 50, negated=0.5)) == examples[:50]
 
 
 def test_swapped_of_one_prompt_is_an_error() -> None:
     with pytest.raises(InvalidError):
-        next(swapped(everyday_answers()[:1], 0, 1))
+        next(swapped(everyday_answers()[:1], 0, 1, negated=0.5))
 
 
 def test_swapped_of_completions_that_are_all_alike_is_an_error() -> None:
     answer = everyday_answers()[0]
     alike = [replace(answer, prompt=Prompt.of(text)) for text in ("How long are shoes worn?", "Who mends roofs?")]
     with pytest.raises(InvalidError):
-        list(swapped(alike, 0, 8))
+        list(swapped(alike, 0, 8, negated=0.5))

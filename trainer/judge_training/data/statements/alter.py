@@ -22,7 +22,7 @@ from trainer.judge_training.data.statements.tables import (
     with_articles,
 )
 
-KINDS = ("negated", "number", "name", "order", "opposite", "quantifier")
+ALTERATIONS = ("negated", "number", "name", "order", "opposite", "quantifier")
 
 _AUXILIARY = re.compile(
     r"(?<![\w`.-])(?:is|are|was|were|will|should|must|may|might|could|would|can|has been|have been|has|have)(?= \w| `)"
@@ -57,7 +57,7 @@ _SYMMETRIC = re.compile(
 
 
 def alterations(sentence: str, names: Sequence[str], rng: random.Random) -> dict[str, str]:
-    """Return altered forms of a sentence, at most one of each of ``KINDS``.
+    """Return altered forms of a sentence, at most one of each of ``ALTERATIONS``.
 
     Args:
         sentence: A statement.

@@ -1,6 +1,6 @@
 """Questions by construction: does an answer say what a criterion says? The labels are exact.
 
-Of each sentence there are two versions: as the document has it, and altered (`alter.KINDS`). A fair coin
+Of each sentence there are two versions: as the document has it, and altered (`alter.ALTERATIONS`). A fair coin
 decides which of them the answer says, and another which the criterion asks about, so that neither shows the label, and
 paraphrases are dealt so that the words that answer and criterion share do not show it either.
 """
@@ -15,19 +15,19 @@ from itertools import accumulate
 from rubricsvc.core.prompt import Completion, Document, Prompt
 from rubricsvc.core.rubric import Criterion
 from rubricsvc.errors import InvalidError
-from trainer.judge_training.data.documents_text import lower_first
-from trainer.judge_training.data.statements.alter import KINDS, alterations
+from trainer.judge_training.data.statements.alter import ALTERATIONS, alterations
+from trainer.judge_training.data.statements.documents import lower_first
 from trainer.judge_training.data.statements.paraphrase import paraphrase
 from trainer.judge_training.data.statements.tables import forms
 from trainer.judge_training.data.statements.topics import (
     Stated,
     Statement,
     Topic,
-    content_words,
+    long_words,
     shared_words,
     topics,
 )
-from trainer.judge_training.examples import Example, Preference, Target
+from trainer.judge_training.examples import Example, PreferencePair, Target
 
 SOURCE = "statements"
 REPHRASINGS = 3
@@ -48,7 +48,7 @@ _MOST = 60
 
 
 def statements(
-    documents: Iterable[Document], seed: int, count: int, *, inverted: float = 0.1, exclude: Iterable[str] = ()
+    documents: Iterable[Document], seed: int, count: int, *, negated: float, exclude: Iterable[str] = ()
 ) -> Iterator[Example]:
     """Yield ``count`` answers on documents with three to six questions each about what the answer says.
 
@@ -56,7 +56,7 @@ def statements(
         documents: Texts in English. A document's id is the group of its examples.
         seed: Equal seeds and documents give equal examples.
         count: How many; fewer if the documents have no more.
-        inverted: Share of the targets that ask whether the answer does not say something, contradicts the reference or
+        negated: Share of the targets that ask whether the answer does not say something, contradicts the reference or
             says what the passage does not support.
         exclude: Texts whose sentences are not used, such as those of a test.
 
@@ -64,7 +64,7 @@ def statements(
         InvalidError: the documents hold too few sentences.
     """
     rng = random.Random(f"statements {seed}")
-    maker = _Maker(topics(documents, exclude), rng, inverted)
+    maker = _Maker(topics(documents, exclude), rng, negated)
     seen: set[str] = set()
     attempts = 0
     while len(seen) < count and attempts < _ATTEMPTS:
@@ -78,7 +78,7 @@ def statements(
 
 def statement_preferences(
     documents: Iterable[Document], seed: int, count: int, *, exclude: Iterable[str] = ()
-) -> Iterator[Preference]:
+) -> Iterator[PreferencePair]:
     """Yield pairs of answers of which the better one says what the criterion asks for, and the other the contrary.
 
     Raises:
@@ -91,16 +91,16 @@ def statement_preferences(
         asked = rng.randrange(len(parts))
         statement = parts[asked].statement
         style = rng.getrandbits(64)
-        better, worse = (
+        chosen, rejected = (
             _styled([replace(one, version=version) if n == asked else one for n, one in enumerate(parts)], style)
             for version in (parts[asked].version, 1 - parts[asked].version)
         )
         text = rng.choice(forms()["says"]).format(s=maker.clause(rng.choice(statement.wordings[parts[asked].version])))
-        yield Preference(
+        yield PreferencePair(
             prompt=maker.prompt(topic),
             criterion=Criterion(key="says", text=text),
-            better=Completion(text=better),
-            worse=Completion(text=worse),
+            chosen=Completion(text=chosen),
+            rejected=Completion(text=rejected),
             source=SOURCE,
             group=topic.id,
             variant=statement.kind,
@@ -110,10 +110,10 @@ def statement_preferences(
 class _Maker:
     """Makes examples from topics with one generator of random numbers."""
 
-    def __init__(self, found: tuple[list[Topic], frozenset[str]], rng: random.Random, inverted: float = 0.0) -> None:
+    def __init__(self, found: tuple[list[Topic], frozenset[str]], rng: random.Random, negated: float = 0.0) -> None:
         self.topics, self.names = found
         self.rng = rng
-        self.inverted = inverted
+        self.negated = negated
         self._weights = list(accumulate(min(_MOST, len(topic.sentences)) for topic in self.topics))
         self._kinds: dict[str, frozenset[str]] = {}
         self._leads: dict[tuple[str, bool], float] = {}
@@ -172,7 +172,7 @@ class _Maker:
     def _anchor(self) -> tuple[Topic, int, str]:
         """Return a sentence that can be altered in a kind drawn at random, so that rare kinds become common."""
         rng = self.rng
-        kind = rng.choice(KINDS)
+        kind = rng.choice(ALTERATIONS)
         for _ in range(_SEARCHED):
             topic = rng.choices(self.topics, cum_weights=self._weights)[0]
             place = rng.randrange(len(topic.sentences))
@@ -208,21 +208,21 @@ class _Maker:
         if rng.random() < _SHOWN:
             ask = self._on_passage if rng.random() < 0.5 else self._on_reference
             return ask(topic, parts, one, met)
-        inverted = rng.random() < self.inverted
-        if met != inverted:
+        negated = rng.random() < self.negated
+        if met != negated:
             text, variant = self._stated(one)
         elif rng.random() < CONTRARIES:
             text, variant = self._contrary(one)
         else:
             text, variant = self._elsewhere(topic, parts)
-        form = rng.choice(forms()["says_not" if inverted else "says"])
-        family = "does_not_say" if inverted else "says_that"
+        form = rng.choice(forms()["says_not" if negated else "says"])
+        family = "does_not_say" if negated else "says_that"
         return Target(Criterion(key="s", text=form.format(s=self.clause(text))), float(met), family, variant)
 
     def _on_reference(self, topic: Topic, parts: Sequence[Stated], one: Stated, met: bool) -> Target:
         """Return a question with a statement as the reference."""
         rng = self.rng
-        contradicts = rng.random() < self.inverted and one.statement.conflicting
+        contradicts = rng.random() < self.negated and one.statement.conflicting
         draw = rng.random() < CONTRARIES
         if (met and not contradicts) or (not met and contradicts and draw):
             text, variant = self._stated(one)
@@ -236,8 +236,8 @@ class _Maker:
     def _on_passage(self, topic: Topic, parts: Sequence[Stated], one: Stated, met: bool) -> Target:
         """Return a question with a passage that has all that the answer says, or all but one statement."""
         rng = self.rng
-        inverted = rng.random() < self.inverted
-        form = rng.choice(_UNSUPPORTED if inverted else _SUPPORTED)
+        negated = rng.random() < self.negated
+        form = rng.choice(_UNSUPPORTED if negated else _SUPPORTED)
         if form == "contradicts_passage" and not one.statement.conflicting:
             form = "agrees_passage"
         supported = met == (form in _SUPPORTED)
@@ -287,11 +287,11 @@ class _Maker:
         """Return a statement that the answer does not hold, of the same document or of another."""
         rng = self.rng
         there = {one.statement.sentence for one in parts}
-        words = [content_words(sentence) for sentence in there]
+        words = [long_words(sentence) for sentence in there]
         for attempt in range(_ATTEMPTS):
             other = rng.choice(self.topics) if attempt > 20 or rng.random() < 0.35 else topic
             sentence = rng.choice(other.sentences)
-            content = content_words(sentence)
+            content = long_words(sentence)
             if sentence in there or any(len(content & w) > 0.6 * min(len(content), len(w)) for w in words):
                 continue
             statement = self._statement(other, sentence)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import re
 
-from trainer.judge_training.data.documents_text import lower_first
+from trainer.judge_training.data.statements.documents import lower_first
 from trainer.judge_training.data.statements.frames import restated
 from trainer.judge_training.data.statements.tables import (
     NUMBERS,

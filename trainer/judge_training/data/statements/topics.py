@@ -10,8 +10,8 @@ from itertools import pairwise
 
 from rubricsvc.core.prompt import Document
 from rubricsvc.errors import InvalidError
-from trainer.judge_training.data.documents_text import plain_title, proper_names, prose
 from trainer.judge_training.data.statements.alter import code_names
+from trainer.judge_training.data.statements.documents import plain_title, proper_names, prose
 from trainer.judge_training.data.statements.frames import read
 from trainer.judge_training.data.statements.tables import words_of
 
@@ -83,7 +83,7 @@ def topics(documents: Iterable[Document], exclude: Iterable[str] = ()) -> tuple[
     """
     documents = list(documents)
     names = proper_names(documents)
-    excluded = [content_words(sentence) for text in exclude for sentence in re.split(r"[.?!]\s+", text)]
+    excluded = [long_words(sentence) for text in exclude for sentence in re.split(r"[.?!]\s+", text)]
     seen: set[str] = set()
     found = []
     for document in documents:
@@ -121,11 +121,11 @@ def shared_words(text: str, other: str) -> float:
     return (shared + sum(pair in pairs_there for pair in pairs) / max(1, len(pairs))) / 2
 
 
-def content_words(text: str) -> frozenset[str]:
+def long_words(text: str) -> frozenset[str]:
     """Return the words of three or more letters."""
     return frozenset(word for word in _words(text) if len(word) > 2)
 
 
 def _is_excluded(sentence: str, excluded: Sequence[frozenset[str]]) -> bool:
-    words = content_words(sentence)
+    words = long_words(sentence)
     return any(len(words & other) >= 0.6 * min(len(words), len(other)) for other in excluded if len(other) > 3)

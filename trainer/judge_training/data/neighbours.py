@@ -18,7 +18,7 @@ _SAME = 0.7
 """Prompts or completions that share as much may mean the same."""
 
 
-def overlap(one: str, other: str) -> float:
+def _shared_words(one: str, other: str) -> float:
     """Return the share of the first text's distinct words of three letters or more that the other has."""
     words = set(_WORD.findall(one.casefold()))
     return len(words & set(_WORD.findall(other.casefold()))) / len(words) if words else 0.0
@@ -82,6 +82,6 @@ class Neighbours:
         one, two = self._examples[at], self._examples[other]
         return (
             one.split_group != two.split_group
-            and overlap(two.prompt.text, one.prompt.text) < _SAME
-            and overlap(one.completion.text, two.completion.text) < _SAME
+            and _shared_words(two.prompt.text, one.prompt.text) < _SAME
+            and _shared_words(one.completion.text, two.completion.text) < _SAME
         )

@@ -201,12 +201,15 @@ def _about(docstring: str, subject: str) -> str:
     if verb not in words_of("verbs"):
         return docstring
     sentence, end, others = rest.partition(".")
-    return f"{subject} {third_person(verb)} {_SECOND_VERB.sub(_in_third_person, sentence)}{end}{others}"
+    return f"{subject} {third_person(verb)} {_second_verb().sub(_in_third_person, sentence)}{end}{others}"
 
 
-_SECOND_VERB = re.compile(
-    rf"\b(and|or|then) ({'|'.join(sorted(words_of('verbs')))}) (?=(?:an?|the|its?|all|any|each|True|None)\b)"
-)
+@cache
+def _second_verb() -> re.Pattern[str]:
+    """Return what finds another verb of an imperative sentence ("… and return the value")."""
+    return re.compile(
+        rf"\b(and|or|then) ({'|'.join(sorted(words_of('verbs')))}) (?=(?:an?|the|its?|all|any|each|True|None)\b)"
+    )
 
 
 def _in_third_person(found: re.Match[str]) -> str:

@@ -18,7 +18,7 @@ from trainer.judge_training.data.yaml_files import load_yaml
 from workers.checks.registry import CHECKS, CheckResult
 
 
-class Kind(BaseModel):
+class CheckFamily(BaseModel):
     """A kind of check: how it is worded and how a completion is made to meet it or not."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -59,9 +59,9 @@ class Kind(BaseModel):
 
 
 @cache
-def kinds() -> tuple[Kind, ...]:
+def check_families() -> tuple[CheckFamily, ...]:
     """Return the kinds of ``checks.yaml``."""
-    return tuple(Kind.model_validate(kind) for kind in load_yaml("checks.yaml"))
+    return tuple(CheckFamily.model_validate(kind) for kind in load_yaml("checks.yaml"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ class Question:
 _STRUCTURE = re.compile(r"^(?:#|\||```|<<|[-*+] |\d+[.)] |P\.S)", re.MULTILINE)
 
 
-def is_clear(kind: Kind, text: str) -> bool:
+def is_clear(kind: CheckFamily, text: str) -> bool:
     """Return whether a reader would count sentences and paragraphs, or see a comma, as the check does."""
     match kind.family:
         case "several_sentences" | "count_sentences":
