@@ -29,8 +29,8 @@ from rubricsvc.formats import load
 from rubricsvc.services.submitting import veto_warning
 from rubricsvc.store import audits, judges
 from workers import checks
+from workers.engines.local.adapter_judges import with_adapter_fields
 from workers.engines.local.embedded_model import EMBEDDED
-from workers.engines.local.judges import with_adapter_fields
 
 if TYPE_CHECKING:
     from trainer.config import RunConfig, ServiceJudge

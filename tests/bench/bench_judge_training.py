@@ -50,8 +50,8 @@ from workers.audit.repeatability import measure as measure_repeatability
 from workers.audit.runner import run as run_audit
 from workers.engines import make_engine
 from workers.engines.base import Engine
-from workers.engines.local.embedded_model import EMBEDDED
-from workers.engines.local.judges import judge_with_adapter, with_adapter_fields
+from workers.engines.local.adapter_judges import judge_with_adapter, with_adapter_fields
+from workers.engines.local.weights import SHIPPED_ADAPTER
 
 AUDIT, REPEATABILITY = "audit", "repeatability"
 
@@ -239,7 +239,7 @@ def judges_of(options: argparse.Namespace) -> dict[str, Judge]:
     if options.judge_file:
         judge = with_adapter_fields(load_judges(options.judge_file, _no_stored_judge)[-1])
     else:
-        judge = judge_with_adapter(TRAINED, EMBEDDED if options.embedded else str(options.adapter))
+        judge = judge_with_adapter(TRAINED, SHIPPED_ADAPTER if options.embedded else str(options.adapter))
     if options.trained_only or not judge.adapter:
         return {TRAINED: judge}
     return {UNTRAINED: base_judge(judge), TRAINED: judge}

@@ -69,7 +69,7 @@ def run(folder: DemoFolder, *, fresh: bool = False) -> dict[str, Any]:
     for package in ("altair", "vl_convert", "torch", "transformers"):
         import_module(package)  # fail now rather than after ten minutes
     from rubricsvc.cli.demo import pipeline, report, results
-    from workers.engines.local.judges import shipped_passport
+    from workers.engines.local.adapter_judges import shipped_passport
 
     fetch_embedded()
     settings = get_settings().model_copy(update={"database_url": f"sqlite:///{folder.database}"})

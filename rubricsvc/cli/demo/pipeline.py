@@ -34,7 +34,7 @@ from trainer.policy import Policy
 from trainer.rewards import JudgeRewards, Task
 from workers.authoring.generate import generate
 from workers.engines import make_engine
-from workers.engines.local.judges import shipped_judge, shipped_passport
+from workers.engines.local.adapter_judges import shipped_judge, shipped_passport
 from workers.queue.in_process import embedded_worker
 
 POLICY = "SmolLM2-135M-Instruct"

@@ -14,6 +14,9 @@ from workers.engines.local.embedded_model import EMBEDDED, WHEEL_SHA256
 SHIPPED = Path(__file__).parent / "embedded_judge"
 """The folder of the adapter that this package ships."""
 
+SHIPPED_ADAPTER = "embedded"
+"""The value of `Judge.adapter` for the adapter that this package ships."""
+
 ADAPTER_CONFIG = "adapter_config.json"
 ADAPTER_WEIGHTS = "adapter_model.safetensors"
 BASE_FILE = "base.json"
@@ -62,7 +65,7 @@ def trained_on(folder: Path) -> TrainedOn:
 
 def adapter_folder(adapter: str) -> Path:
     """Return the folder of an adapter: ``embedded`` is the one that this package ships."""
-    return SHIPPED if adapter == EMBEDDED else Path(adapter)
+    return SHIPPED if adapter == SHIPPED_ADAPTER else Path(adapter)
 
 
 def weights_sha256(folder: Path) -> str:

@@ -12,8 +12,8 @@ from rubricsvc.cli.local_judges import embedded_judge
 from rubricsvc.core.judge import Judge
 from rubricsvc.errors import InvalidError, RubricsvcError, UnavailableError
 from tests.cli import Cli, stored
+from workers.engines.local.adapter_judges import judge_with_adapter, with_adapter_fields
 from workers.engines.local.embedded_model import WHEEL_SHA256
-from workers.engines.local.judges import judge_with_adapter, with_adapter_fields
 from workers.engines.local.weights import SHIPPED, weights_sha256
 
 FIELDS = {"template": "readout_short", "min_answer_mass": 0.2}

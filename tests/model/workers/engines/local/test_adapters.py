@@ -22,9 +22,9 @@ from tests.tiny_adapter import tiny_adapter
 from tests.tiny_model import tiny_model
 from workers.engines.base import EngineRequest, Failure, Question
 from workers.engines.local import transformers_engine
+from workers.engines.local.adapter_judges import shipped_judge, shipped_passport
 from workers.engines.local.adapters import read_adapter
 from workers.engines.local.embedded_model import WHEEL_SHA256
-from workers.engines.local.judges import shipped_judge, shipped_passport
 from workers.engines.local.merged import merged_folder
 from workers.engines.local.models import load, open_merged
 from workers.engines.local.transformers_engine import TransformersEngine

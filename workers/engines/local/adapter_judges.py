@@ -19,6 +19,7 @@ from workers.engines.local.weights import (
     JUDGE_FILE,
     PASSPORT_FILE,
     SHIPPED,
+    SHIPPED_ADAPTER,
     adapter_folder,
     read_json,
     trained_on,
@@ -30,7 +31,7 @@ _ENGINE = "transformers_local"
 
 def shipped_judge(name: str) -> Judge:
     """Return the embedded model with the adapter that this package ships."""
-    return judge_with_adapter(name, EMBEDDED, EMBEDDED)
+    return judge_with_adapter(name, SHIPPED_ADAPTER, EMBEDDED)
 
 
 def shipped_passport() -> Passport:
@@ -59,7 +60,7 @@ def judge_with_adapter(name: str, adapter: str, model: str | None = None, mode: 
         hint = f"leave --mode out, or remove {JUDGE_FILE} from the folder"
         raise InvalidError(f"the adapter {folder} was trained for mode {trained_mode}, not {mode}", hint=hint)
     own: dict[str, Any] = {"name": name, "engine": _ENGINE, "model": model or _base_of(folder), "mode": trained_mode}
-    own |= {"adapter": adapter if adapter == EMBEDDED else str(folder.resolve()), "weights_sha256": digest}
+    own |= {"adapter": adapter if adapter == SHIPPED_ADAPTER else str(folder.resolve()), "weights_sha256": digest}
     try:
         return Judge.model_validate(fields | own)
     except ValidationError as error:
