@@ -164,6 +164,8 @@ def option_text(value: JsonValue) -> str:
         return ", ".join(map(option_text, value))
     if isinstance(value, dict):
         return ", ".join(f"{name} {_nested_text(one)}" for name, one in value.items())
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 

@@ -99,4 +99,4 @@ def test_overviews_have_sets_by_measure_and_parts_by_themselves() -> None:
 
 def test_duration_and_options_are_texts() -> None:
     assert [duration(s) for s in (5, 600, 9000)] == ["5 seconds", "10 minutes", "2.5 hours"]
-    assert option_text({"lr": 6e-4, "on": [1, "a"], "of": {"b": 2}}) == "lr 0.0006, on (1, a), of (b 2)"
+    assert option_text({"lr": 6e-4, "on": [1, "a"], "of": {"b": True}}) == "lr 0.0006, on (1, a), of (b yes)"
