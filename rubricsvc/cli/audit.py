@@ -161,9 +161,14 @@ def _print_audit(judge: Judge, audit: Audit) -> None:
             texts = shorten(hit.criterion, 40), shorten(hit.completion, 80)
             rows.append([hit.suite, shorten(hit.attack, 30), hit.baseline, hit.value, *texts])
         print_table(("suite", "attack", "baseline", "value", "criterion", "completion"), rows)
-    failures = [f"{suite.name} ({suite.reason}{_baseline_note(suite)})" for suite in audit.failed_suites]
-    result = f"did not pass: {', '.join(failures)}" if failures else "passed its audit"
+    failures = failures_text(audit)
+    result = f"did not pass: {failures}" if failures else "passed its audit"
     echo(f"{judge.name} {result}" + (f" ({audit.non_default_options})" if audit.non_default_options else ""))
+
+
+def failures_text(audit: Audit) -> str:
+    """Return the suites that were not passed, each with the reason."""
+    return ", ".join(f"{suite.name} ({suite.reason}{_baseline_note(suite)})" for suite in audit.failed_suites)
 
 
 def _suite_cells(suite: SuiteResult) -> list[Any]:

@@ -15,7 +15,7 @@ from rubricsvc import telemetry
 from rubricsvc.cli.db import database
 from rubricsvc.cli.models import fetch_embedded
 from rubricsvc.cli.output import INTERRUPTED, Json, cell, counted, echo, print_table, progress_bar, show, show_list
-from rubricsvc.cli.passport import figure_texts
+from rubricsvc.cli.passport import figure_texts, measured_texts
 from rubricsvc.cli.runs import stop_on_interrupt
 from rubricsvc.errors import cut
 from rubricsvc.services.training_data import TrainingData
@@ -93,7 +93,8 @@ def _train_and_add(
             row = judges.add(session, judge)
             judges.set_passport(session, row.id, passport)
     summary = {"name": judge.name, "folder": str(loaded.out / FOLDER), "steps": trained.best_step, "added": add}
-    show(summary | {"validation_loss": trained.best_loss, **figure_texts(passport)}, as_json)
+    measured = {"validation_loss": trained.best_loss, "audit": measured_texts(passport)["audit"]}
+    show(summary | measured | figure_texts(passport), as_json)
 
 
 @contextmanager

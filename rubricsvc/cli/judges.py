@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from rubricsvc.cli.agreement import JudgeRef, agreement, calibrate
-from rubricsvc.cli.audit import audit, repeatability
+from rubricsvc.cli.audit import audit, failures_text, repeatability
 from rubricsvc.cli.db import database
 from rubricsvc.cli.judge_training import train
 from rubricsvc.cli.local_judges import describe_embedded, embedded_judge
@@ -67,7 +67,8 @@ def show_(
         else:
             rates = {suite.name: suite.rate.value for suite in audit.value.audit.suites} if audit else {}
             trained = row.passport_value
-            qualities = {"audit_rates": rates} | (figure_texts(trained) if trained else {})
+            failures = failures_text(audit.value.audit) if audit else ""
+            qualities = {"audit_failures": failures, "audit_rates": rates} | (figure_texts(trained) if trained else {})
             content = {name: value for name, value in row.content.items() if name not in fields}
             show(fields | qualities | content)
 
@@ -241,7 +242,8 @@ def _store(added: list[Judge], as_json: bool, trained: Passport | None = None) -
         stored = [judges.add(session, judge) for judge in added]
         if trained is not None:
             judges.set_passport(session, stored[0].id, trained)
-        rows = [_row(row) for row in stored]
+        newest = audits.newest(session, [row.id for row in stored])
+        rows = [_row(row, newest.get(row.id)) for row in stored]
     for row in rows:
         show(row, as_json)
     if trained is not None:

@@ -10,6 +10,7 @@ import typer
 
 from rubricsvc.cli import output
 from rubricsvc.cli.agreement import JudgeRef
+from rubricsvc.cli.audit import failures_text
 from rubricsvc.cli.db import database
 from rubricsvc.cli.output import Json, estimate_cells, number, print_data, print_json, print_table
 from rubricsvc.core.passport import Passport, Table
@@ -55,6 +56,22 @@ def figure_texts(value: Passport) -> dict[str, Any]:
     }
 
 
+def measured_texts(value: Passport) -> dict[str, str]:
+    """Return the calibration, the repeatability and the audit of a passport, where they were measured."""
+    report, again, audit = value.calibration, value.repeatability, value.audit
+    texts = {}
+    if report is not None:
+        errors = [
+            " ".join(estimate_cells(one)).strip() for one in (report.before, report.after) if one.value is not None
+        ]
+        texts["calibration error"] = " before, ".join(errors) + (" after" if len(errors) > 1 else "")
+    if again is not None:
+        texts["reward_std"] = " ".join(estimate_cells(again.reward, 4)).strip()
+    result = "not measured" if audit is None else f"not passed: {failures_text(audit)}"
+    texts["audit"] = "passed" if audit and audit.passed else result
+    return texts
+
+
 def figure_lines(tables: Iterable[Table]) -> list[str]:
     """Return the judge's figure on each test set, with its interval and the best baseline."""
     return [_text(table) for table in tables]
@@ -67,7 +84,7 @@ def _text(table: Table) -> str:
 
 
 def _print(value: Passport) -> None:
-    """Print the figures, the ablations, the data, and on what the judge must not be used."""
+    """Print the figures, the ablations, the data, the audit, and on what the judge must not be used."""
     columns = ("measure", "n", "trained", "95%", "untrained", "best baseline", "")
     whole = [table for table in value.tables if table.whole]
     for heading, tables in [("test set", whole), *((table.name, table.parts) for table in value.tables)]:
@@ -95,6 +112,8 @@ def _print(value: Passport) -> None:
     ]
     print_table(("data", *counts, "share", "license", ""), sources)
     print_data(f"\nbase: {value.base.name}, {value.base.license}")
+    for name, text in measured_texts(value).items():
+        print_data(f"{name}: {text}")
     for sentence in value.not_for:
         print_data(f"not for: {output.clean(sentence)}")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Collection
+from datetime import datetime
 from itertools import groupby
 
 from sqlalchemy import func, select
@@ -16,10 +17,12 @@ from rubricsvc.store.ids import page_of
 from rubricsvc.store.tables import AuditRow, CompletionRow, ItemRow, PromptRow, RubricRow
 
 
-def add(session: Session, judge_id: int, audit: Audit) -> AuditRow:
-    """Store an audit of a judge."""
+def add(session: Session, judge_id: int, audit: Audit, *, created_at: datetime | None = None) -> AuditRow:
+    """Store an audit of a judge, of now by default."""
     content = audit.model_dump(mode="json")
     row = AuditRow(judge_id=judge_id, digest=audit.digest, passed=audit.passed, content=content)
+    if created_at is not None:
+        row.created_at = created_at
     session.add(row)
     session.flush()
     return row

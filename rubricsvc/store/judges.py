@@ -12,7 +12,7 @@ from rubricsvc.core.judge import Judge
 from rubricsvc.core.passport import Passport
 from rubricsvc.core.repeatability import Repeatability
 from rubricsvc.errors import ConflictError, InvalidError, NotFoundError
-from rubricsvc.store import ids
+from rubricsvc.store import audits, ids
 from rubricsvc.store.tables import JudgeRow
 from rubricsvc.store.upsert import get_or_add
 
@@ -56,7 +56,9 @@ def set_repeatability(session: Session, judge_id: int, repeatability: Repeatabil
 
 
 def set_passport(session: Session, judge_id: int, passport: Passport) -> None:
-    """Store the passport of a trained judge in place of an older one, and its repeatability where none was measured.
+    """Store the passport of a trained judge in place of an older one.
+
+    Its repeatability and its audit become those of the judge where it has none.
 
     Raises:
         InvalidError: it is the passport of another judge.
@@ -66,6 +68,8 @@ def set_passport(session: Session, judge_id: int, passport: Passport) -> None:
     row.passport = passport.model_dump(mode="json")
     if row.repeatability is None and passport.repeatability:
         set_repeatability(session, judge_id, passport.repeatability)
+    if passport.audit and not audits.newest(session, [judge_id]):
+        audits.add(session, judge_id, passport.audit, created_at=passport.created_at)
     session.flush()
     session.expire(row, ["has_passport"])
 

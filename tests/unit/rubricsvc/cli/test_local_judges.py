@@ -12,7 +12,7 @@ from rubricsvc.cli.local_judges import embedded_judge
 from rubricsvc.core.judge import Judge
 from rubricsvc.errors import InvalidError, RubricsvcError, UnavailableError
 from tests.cli import Cli, stored
-from workers.engines.local.adapter_judges import judge_with_adapter, with_adapter_fields
+from workers.engines.local.adapter_judges import judge_with_adapter, shipped_passport, with_adapter_fields
 from workers.engines.local.embedded_model import WHEEL_SHA256
 from workers.engines.local.weights import SHIPPED, weights_sha256
 
@@ -142,6 +142,18 @@ def test_add_stores_an_adapter_with_its_digest_and_follows_its_folder(cli: Cli, 
     (moved / "adapter_model.safetensors").write_bytes(b"others")
     ran = cli(*add, moved)
     assert ran.code == 2 and "another one" in ran.err
+
+
+def test_add_embedded_takes_the_audit_of_its_passport(cli: Cli) -> None:
+    audit = shipped_passport().audit
+    assert audit and audit.failed_suites
+    ran = cli("judges", "add", "embedded", "--embedded", "--no-probe", "--json")
+    assert (ran.code, ran.json["audit"].partition(" 2")[0]) == (0, "not passed")
+    assert cli("judges", "show", "embedded", "--json").json["newest_audit"]["audit"] == audit.model_dump(mode="json")
+    for command in ("show", "passport"):
+        shown = cli("judges", command, "embedded").out
+        assert "not passed" in shown
+        assert all(f"{suite.name} ({suite.reason}" in shown for suite in audit.failed_suites)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 
 from rubricsvc.core.judge import Judge
 from rubricsvc.errors import InvalidError, NotFoundError
-from rubricsvc.store import judges
+from rubricsvc.store import audits, judges
 from rubricsvc.store.session import Database
 from tests.made_passport import made_passport
 
@@ -40,6 +40,18 @@ def test_set_passport_keeps_a_measured_repeatability(each_db: Database) -> None:
         judges.set_repeatability(session, row.id, measured)
         judges.set_passport(session, row.id, passport)
         assert row.measured == measured
+
+
+def test_set_passport_stores_its_audit_where_there_is_none(each_db: Database) -> None:
+    passport = made_passport()
+    newer = passport.model_copy(update={"audit": passport.audit_untrained})
+    with each_db.write() as session:
+        row = judges.add(session, JUDGE)
+        for one in (passport.model_copy(update={"audit": None}), passport, newer):
+            judges.set_passport(session, row.id, one)
+    with each_db.read() as session:
+        (stored,) = audits.page(session, row.id)
+        assert (stored.value.audit, stored.created_at) == (passport.audit, passport.created_at)
 
 
 def test_passport_of_a_judge_without_one_is_not_found(each_db: Database) -> None:
