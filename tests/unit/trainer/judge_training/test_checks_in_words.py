@@ -93,6 +93,6 @@ def test_checks_in_words_without_completions_is_an_error() -> None:
 
 
 @pytest.mark.parametrize("kind", check_families(), ids=lambda kind: kind.family)
-def test_kind_has_three_wordings_and_three_negated_ones(kind: CheckFamily) -> None:
+def test_check_family_has_three_wordings_and_three_negated_ones(kind: CheckFamily) -> None:
     assert len(set(kind.wordings)) >= 3
     assert len(set(kind.negated)) >= 3
