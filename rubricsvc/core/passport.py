@@ -101,8 +101,8 @@ class Table(Value):
 class BaseWeights(Value):
     """The model that was trained."""
 
-    name: Title = Field(description="Name of the base model.")
-    revision: Title | None = Field(default=None, description="Revision of the base model.")
+    name: Text = Field(description="Name of the base model.")
+    revision: Text | None = Field(default=None, description="Revision of the base model.")
     license: Title = Field(description="License of the base model, as an SPDX identifier where there is one.")
     sha256: Sha256 = Field(description="Digest of the base model's weights, as in the adapter's base.json.")
 
@@ -137,7 +137,7 @@ class DataSource(Value):
 
     name: Title = Field(description="Name of the set.")
     digest: Sha256 = Field(description="SHA-256 of its content.")
-    license: Title = Field(description="License of the set; that of the texts for questions made by construction.")
+    license: Text = Field(description="License of the set; that of the texts for questions made by construction.")
     completions: Count = Field(description="Completions.")
     questions: Count = Field(description="Questions with a label, without duplicates.")
     pairs: Count = Field(default=0, description="Pairs of completions of which one is better.")
@@ -155,7 +155,7 @@ class DataSplit(Value):
 
     by: Title = Field(description="What was kept on one side: prompt, completion, criterion or source.")
     sizes: dict[Title, Count] = Field(description="Questions by part.")
-    held_out: tuple[Title, ...] = Field(default=(), description="Criteria or sources that were not trained on.")
+    held_out: tuple[Text, ...] = Field(default=(), description="Criteria or sources that were not trained on.")
 
 
 class Bin(Value):

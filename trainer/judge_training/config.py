@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from rubricsvc.core.base import Text, Title
 from rubricsvc.core.judge import LOCAL, Judge
 from trainer.config import ConfigSection, read_toml
 from workers.engines.local.embedded_model import EMBEDDED
@@ -67,9 +68,9 @@ class SplitConfig(ConfigSection):
 class _Ingredient(ConfigSection):
     """One ingredient of the mixture: ``weight`` is its share of the completions; ``license`` goes into the passport."""
 
-    name: str = Field(min_length=1)
+    name: Title = Field(min_length=1)
     weight: float = Field(default=1.0, ge=0.0)
-    license: str = ""
+    license: Title = ""
 
 
 class _StoredData(_Ingredient):
@@ -162,9 +163,9 @@ class JudgeTrainConfig(ConfigSection):
     validation: ValidationConfig = ValidationConfig()
     split: SplitConfig = SplitConfig()
     exclude: tuple[Path, ...] = ()
-    license: str = "not stated"
-    description: str = ""
-    not_for: tuple[str, ...] = ()
+    license: Title = "not stated"
+    description: Text = ""
+    not_for: tuple[Text, ...] = ()
     test_examples: int = Field(default=400, ge=1)
 
     @property

@@ -114,6 +114,16 @@ def test_judges_train_adds_a_judge_with_its_passport(cli: Cli, config: Path, tmp
     assert cli("judges", "passport", "mine", "--json").json["weights_sha256"] == passport["weights_sha256"]
 
 
+def test_judges_train_writes_long_held_out_criteria_to_the_passport(cli: Cli, config: Path, tmp_path: Path) -> None:
+    long = f"Says A.\n{'x' * 300}"
+    criteria = [{"key": "a", "text": long}, {"key": "b", "text": "Says B."}]
+    write(tmp_path / "people.jsonl", [one | {"criteria": criteria} for one in labelled(200)])
+    held_out = f"validation = 0.2, by = 'criterion', held_out = [{json.dumps(long)}]}}"
+    ran = cli("judges", "train", change(config, ("validation = 0.2}", held_out)), "--no-audit")
+    assert ran.code == 0, ran.err
+    assert cli("judges", "passport", "mine", "--json").json["splits"][0]["held_out"] == [long]
+
+
 def test_judges_train_learns_from_pairs(cli: Cli, config: Path, tmp_path: Path) -> None:
     both = [
         record(n, text, {"a": {"ann": text == "It is A."}}) for n in range(120) for text in ("It is A.", "It is B.")
@@ -222,6 +232,10 @@ def test_judges_train_interrupted_and_damaged_ends_with_the_same_weights(
         ("validation = 0.2}", "validation = 0.001}", 2, "at least 20"),
         ("lora = {rank = 2}", "lora = {rank = 2, first_layer = 7}", 2, "first_layer"),
         ("lr = 1e-3", "lr = 1e30", 2, "optim.lr"),
+        ('name = "people"', f'name = "{"p" * 201}"', 2, "  data.0.name: "),
+        ('name = "people"', 'name = "people"\nlicense = "MIT\\nor not"', 2, "  data.0.license: "),
+        ("steps = 6", f'steps = 6\nlicense = "{"MIT " * 60}"', 2, "  license: "),
+        ("steps = 6", 'steps = 6\ndescription = "\\u0000"', 2, "  description: "),
     ],
 )
 def test_judges_train_names_what_is_wrong(cli: Cli, config: Path, *, old: str, new: str, code: int, named: str) -> None:
