@@ -8,6 +8,7 @@ from contextlib import aclosing
 
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.verdict import Verdict
+from rubricsvc.errors import InvalidError
 from rubricsvc.stats import OnProgress
 from trainer.judge_training.examples import Example, rubric_of
 from workers.engines import make_engine
@@ -27,18 +28,30 @@ def base_judge(judge: Judge) -> Judge:
 
 
 def probabilities(
-    judge: Judge, examples: Sequence[Example], on_progress: OnProgress = lambda done, total, note: None
+    judge: Judge,
+    examples: Sequence[Example],
+    on_progress: OnProgress = lambda done, total, note: None,
+    *,
+    some: bool = False,
 ) -> list[list[float | None]]:
     """Return the probability that the judge gives to each target of each example; None where a verdict failed.
 
     It is that before a calibration. A written verdict has no probability: its value takes the place.
+
+    Raises:
+        InvalidError: ``some`` is needed, and all verdicts failed.
     """
 
     async def ask() -> list[list[Verdict]]:
         async with aclosing(make_engine(judge)) as engine:
             return await verdicts(engine, judge, examples, on_progress)
 
-    return [[one.value if one.probability is None else one.probability for one in each] for each in asyncio.run(ask())]
+    answered = asyncio.run(ask())
+    first = next((one for each in answered for one in each), None)
+    if some and first and all(one.outcome == "failed" for each in answered for one in each):
+        message = f"all verdicts of the judge failed, the first one with {first.reason}: {first.detail}"
+        raise InvalidError(message, hint="correct this and continue with --resume, or train again with other settings")
+    return [[one.value if one.probability is None else one.probability for one in each] for each in answered]
 
 
 async def verdicts(

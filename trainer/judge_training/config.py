@@ -18,12 +18,17 @@ TRAINABLE = ("readout", "written")
 
 
 class LoraConfig(ConfigSection):
-    """A low-rank adapter (LoRA, arXiv 2106.09685): W + alpha / rank · B·A, on layers from ``first_layer``."""
+    """A low-rank adapter (LoRA, arXiv 2106.09685): W + alpha / rank · B·A, on layers from ``first_layer``.
+
+    Workers merge adapters with an ``alpha`` of up to a million.
+    """
 
     rank: int = Field(default=16, ge=1, le=1024)
-    alpha: float = Field(default=32.0, gt=0.0)
+    alpha: float = Field(default=32.0, gt=0.0, le=1e6)
     first_layer: int = Field(default=0, ge=0)
-    modules: tuple[str, ...] = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+    modules: tuple[str, ...] = Field(
+        default=("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"), min_length=1
+    )
 
 
 class JudgeOptimConfig(ConfigSection):

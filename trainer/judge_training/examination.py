@@ -76,10 +76,13 @@ def examine(
         held_out: Criteria that only the test has; they have a table of their own.
         audited: Whether the judge's repeatability is measured, and both judges are audited.
         on_progress: Called with the number done, the total, and what is measured.
+
+    Raises:
+        InvalidError: All verdicts of the trained judge failed.
     """
 
     def ask(one: Judge, examples: Sequence[Example], what: str) -> list[list[float | None]]:
-        return probabilities(one, examples, _noted(on_progress, what))
+        return probabilities(one, examples, _noted(on_progress, what), some=one is judge)
 
     fitted = validation if judge.mode == "readout" else ()  # a written verdict has no probability to calibrate
     calibration = _calibration(judged_labels(fitted, ask(judge, fitted, "calibration")))

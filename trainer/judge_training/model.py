@@ -5,7 +5,7 @@ Shapes in names: B rows, T tokens of the longest row, Q reads (one for each ques
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -143,6 +143,16 @@ def _pack(rows: Sequence[Row]) -> tuple[Tensor, Tensor, Tensor, list[tuple[int, 
     return ids_BT, position_BT, owner_BT, reads
 
 
+def _check_modules(model: Any, names: Collection[str]) -> None:
+    """Refuse what workers cannot merge (no linear layer), and the head, whose weights `log_masses` reads directly."""
+    head = model.get_output_embeddings()
+    layers = (name for name, one in model.named_modules() if isinstance(one, torch.nn.Linear) and one is not head)
+    known = {name.rpartition(".")[2] for name in layers}
+    if unknown := set(names) - known:
+        message = f"the model has no linear layer {min(unknown)!r} that can be trained"
+        raise InvalidError(message, hint=f"choose of {', '.join(sorted(known))}", path="lora.modules")
+
+
 def _with_adapter(model: Any, lora: LoraConfig, seed: int) -> Any:
     from peft import LoraConfig as PeftConfig
     from peft import get_peft_model
@@ -157,8 +167,7 @@ def _with_adapter(model: Any, lora: LoraConfig, seed: int) -> Any:
         bias="none",
         task_type="CAUSAL_LM",
     )
-    if missing := set(lora.modules) - {name.rpartition(".")[2] for name, _ in model.named_modules()}:
-        raise InvalidError(f"the model has no module {min(missing)!r}", path="lora.modules")
+    _check_modules(model, lora.modules)
     if lora.first_layer >= model.config.num_hidden_layers:
         raise InvalidError(f"lora.first_layer is {lora.first_layer}; the model has {model.config.num_hidden_layers}")
     # The adapter's type is that of the model; the optimiser keeps float32 masters.

@@ -109,7 +109,7 @@ def train(
         resume: Continue from the newest intact checkpoint.
 
     Raises:
-        InvalidError: The loss or its gradient is not finite, or no checkpoint is intact.
+        InvalidError: A loss or its gradient is not finite, or no checkpoint is intact.
         ConflictError: ``out`` holds a training and ``resume`` is False, or it was configured otherwise.
         UnavailableError: A checkpoint cannot be written. The training can be resumed.
     """
@@ -177,10 +177,14 @@ def _backward(loss: torch.Tensor, step: int) -> float:
     Raises:
         InvalidError: It is not finite.
     """
-    value = float(loss.detach())
-    if not math.isfinite(value):
-        raise InvalidError(f"the loss of step {step + 1} is {value}", hint="lower optim.lr, and start again")
+    value = _finite(float(loss.detach()), f"the loss of step {step + 1}")
     torch.autograd.backward(loss)
+    return value
+
+
+def _finite(value: float, what: str) -> float:
+    if not math.isfinite(value):
+        raise InvalidError(f"{what} is {value}", hint="lower optim.lr, and start again")
     return value
 
 
@@ -193,10 +197,14 @@ def learning_rate(config: JudgeTrainConfig, step: int) -> float:
 
 @torch.no_grad()
 def validation_loss(model: JudgeModel, rows: Sequence[Row], config: JudgeTrainConfig) -> float:
-    """Return the mean cross-entropy of a read, in nats."""
+    """Return the mean cross-entropy of a read, in nats.
+
+    Raises:
+        InvalidError: It is not finite.
+    """
     parts = micro_batches(rows, config.optim.max_tokens)
     total = sum(float(cross_entropy(part, model.log_masses(part))) for part in parts)
-    return total / sum(len(reads_of(row)) for row in rows)
+    return _finite(total / sum(len(reads_of(row)) for row in rows), "the validation loss")
 
 
 _MUTABLE = {

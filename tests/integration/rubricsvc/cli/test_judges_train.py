@@ -121,7 +121,7 @@ def test_judges_train_writes_long_held_out_criteria_to_the_passport(cli: Cli, co
     held_out = f"validation = 0.2, by = 'criterion', held_out = [{json.dumps(long)}]}}"
     ran = cli("judges", "train", change(config, ("validation = 0.2}", held_out)), "--no-audit")
     assert ran.code == 0, ran.err
-    assert cli("judges", "passport", "mine", "--json").json["splits"][0]["held_out"] == [long]
+    assert cli("judges", "passport", "mine", "--json").json["split"]["held_out"] == [long]
 
 
 def test_judges_train_learns_from_pairs(cli: Cli, config: Path, tmp_path: Path) -> None:
@@ -170,7 +170,10 @@ def test_judges_train_refuses_a_folder_in_which_another_process_trains(cli: Cli,
     ("old", "new", "path"),
     [
         ("steps = ", 'device = "banana"\nsteps = ', "device"),
-        ("{rank = 2}", '{rank = 2, modules = ["nosuch"]}', "nosuch"),
+        *(
+            ("{rank = 2}", f'{{rank = 2, modules = ["q_proj", "{name}"]}}', name)
+            for name in ("nosuch", "embed_tokens", "lm_head", "mlp", "input_layernorm")
+        ),
     ],
 )
 def test_judges_train_refuses_what_the_model_or_the_machine_does_not_have(
@@ -219,6 +222,9 @@ def test_judges_train_interrupted_and_damaged_ends_with_the_same_weights(
     assert weights.read_bytes() == expected
 
 
+DIVERGING = "optim = {lr = 1e20, warmup_steps = 0, batch_examples = 2}\nvalidation = {every = 1"
+
+
 @pytest.mark.parametrize(
     ("old", "new", "code", "named"),
     [
@@ -232,6 +238,9 @@ def test_judges_train_interrupted_and_damaged_ends_with_the_same_weights(
         ("validation = 0.2}", "validation = 0.001}", 2, "at least 20"),
         ("lora = {rank = 2}", "lora = {rank = 2, first_layer = 7}", 2, "first_layer"),
         ("lr = 1e-3", "lr = 1e30", 2, "optim.lr"),
+        ("optim = {lr = 1e-3, batch_examples = 2}\nvalidation = {every = 2", DIVERGING, 2, "validation loss"),
+        ("{rank = 2}", "{rank = 2, alpha = 1e7}", 2, "  lora.alpha: "),
+        ("{rank = 2}", "{rank = 2, modules = []}", 2, "  lora.modules: "),
         ('name = "people"', f'name = "{"p" * 201}"', 2, "  data.0.name: "),
         ('name = "people"', 'name = "people"\nlicense = "MIT\\nor not"', 2, "  data.0.license: "),
         ("steps = 6", f'steps = 6\nlicense = "{"MIT " * 60}"', 2, "  license: "),
@@ -242,6 +251,13 @@ def test_judges_train_names_what_is_wrong(cli: Cli, config: Path, *, old: str, n
     ran = cli("judges", "train", change(config, (old, new)))
     assert (ran.code, named in ran.err) == (code, True), ran.err
     assert "Traceback" not in ran.err
+
+
+def test_judges_train_does_not_add_a_judge_without_verdicts(cli: Cli, config: Path, tmp_path: Path) -> None:
+    ran = cli("judges", "train", change(config, ("min_answer_mass = 0.0", "min_answer_mass = 1.0")), "--no-audit")
+    assert ran.code == 2 and "no_answer" in ran.err and "min_answer_mass 1" in ran.err, ran.err
+    assert cli("judges", "show", "mine").code != 0
+    assert not (tmp_path / "out/judge/passport.json").exists()
 
 
 def test_judges_train_refuses_two_ingredients_of_one_name(cli: Cli, config: Path) -> None:
@@ -313,8 +329,9 @@ def test_judges_train_teaches_a_written_judge_from_labels_with_notes(cli: Cli, c
     model = tiny_model(tmp_path / "long", context=4096)
     head, _, _ = config.read_text().partition("[[data]]")
     head = head.replace("readout_short", "written").replace("min_answer_mass = 0.0", 'mode = "written"')
-    head = head.replace("steps = 6", "steps = 2").replace("test_examples = 10", "test_examples = 4")
-    sampling = "sampling = {max_tokens = 120}\n"
+    head = head.replace("steps = 6", 'steps = 40\nmethod = "full"').replace("test_examples = 10", "test_examples = 12")
+    head = head.replace("lr = 1e-3", "lr = 2e-2").replace("every = 2,", "every = 40,")
+    sampling = "sampling = {max_tokens = 160}\n"
     place = 'engine = "transformers_local"\nmodel = '
     base = head.partition(place)[2].partition("\n")[0]
     head = head.replace(base, f'"{model}"').replace(place, sampling + place)
@@ -324,4 +341,4 @@ def test_judges_train_teaches_a_written_judge_from_labels_with_notes(cli: Cli, c
     passport = cli("judges", "passport", "mine", "--json").json
     assert (passport["form"]["mode"], passport["calibration"]) == ("written", None)
     assert 0 < passport["data"][0]["left_out"]["no_rationale"] <= 64
-    assert sum(passport["splits"][0]["sizes"].values()) == 320 - passport["data"][0]["left_out"]["no_rationale"]
+    assert sum(passport["split"]["sizes"].values()) == 320 - passport["data"][0]["left_out"]["no_rationale"]
