@@ -82,7 +82,8 @@ class _StoredData(_Ingredient):
     """Completions with labels or verdicts.
 
     With ``pairs``, what is learned is which of two completions of a prompt is better on a criterion (a Bradley-Terry
-    loss), not the labels themselves: for labels that only compare. The validation and the test keep the labels.
+    loss), not the labels themselves: for labels that only compare. The validation compares pairs, too;
+    the test keeps the labels.
     """
 
     pairs: bool = False

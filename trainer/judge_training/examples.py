@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from rubricsvc.core.fingerprint import digest
 from rubricsvc.core.prompt import Completion, Prompt
@@ -90,6 +90,15 @@ class PreferencePair:
         """What must not be on two sides of a split."""
         return self.group or _prompt_group(self.prompt)
 
+    @property
+    def content(self) -> str:
+        """The SHA-256 of what may be shown of the prompt, the criterion and both completions."""
+        texts = self.chosen.full_text, self.rejected.full_text
+        return digest("pair", self.prompt.digest, self.criterion.question, *texts)
+
+
+Sampled = TypeVar("Sampled", Example, PreferencePair)
+
 
 def _prompt_group(prompt: Prompt) -> str:
     """Return the same text for prompts that differ in case, white space, tags or reference only."""
@@ -110,9 +119,9 @@ def questions(examples: Iterable[Example]) -> Iterator[tuple[Example, Target]]:
     return ((example, target) for example in examples for target in example.targets)
 
 
-def sample(examples: Sequence[Example], size: int) -> list[Example]:
+def sample(examples: Sequence[Sampled], size: int) -> list[Sampled]:
     """Return about ``size`` examples: the same share of each source, and at least one, chosen by their content."""
-    by_source: dict[str, list[Example]] = {}
+    by_source: dict[str, list[Sampled]] = {}
     for example in sorted(examples, key=lambda one: one.content):
         by_source.setdefault(example.source, []).append(example)
     share = min(1.0, size / max(1, len(examples)))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import islice
 
 from rubricsvc.core.fingerprint import digest
@@ -17,7 +17,7 @@ from trainer.judge_training.examples import Example, PreferencePair, Target, pai
 from trainer.judge_training.ingredients import Dataset
 from trainer.judge_training.mixture import mix
 from trainer.judge_training.replies import learnable
-from trainer.judge_training.splits import Split, check_leakage, require_enough, side_of, split
+from trainer.judge_training.splits import Part, Split, check_leakage, require_enough, side_of, split
 from trainer.judge_training.training import Batch, EncodedData
 
 _FITS = "raise the judge's max_context, choose a shorter template, or add shorter completions"
@@ -31,11 +31,13 @@ class Prepared:
         ingredients: What was loaded, by name.
         split: The examples of all ingredients.
         preferences: By ingredient, those whose group is in the training part.
+        validation_preferences: The same of the validation part.
     """
 
     ingredients: Mapping[str, Dataset]
     split: Split
     preferences: Mapping[str, Sequence[PreferencePair]]
+    validation_preferences: Mapping[str, Sequence[PreferencePair]] = field(default_factory=dict)
 
     def pair_count(self, name: str) -> int:
         """Return the number of an ingredient's pairs; where they are made of labels, those of the training part."""
@@ -70,19 +72,32 @@ def prepare(config: JudgeTrainConfig, ingredients: Mapping[str, Dataset]) -> Pre
     except InvalidError as error:
         reasons = listed(sum((one.left_out for one in ingredients.values()), Counter[str]()))
         raise InvalidError(f"{error.message}{reasons}", hint=error.hint, path=error.path) from error
+    train, validation = (_preferences(config, ingredients, parts, part) for part in ("train", "validation"))
+    return Prepared(ingredients, parts, train, validation)
+
+
+def _preferences(
+    config: JudgeTrainConfig, ingredients: Mapping[str, Dataset], parts: Split, part: Part
+) -> dict[str, list[PreferencePair]]:
+    """Return the pairs of a part, by ingredient.
+
+    Raises:
+        InvalidError: Completions that are to be compared have no pair in the part.
+    """
+    settings = config.split
+    shares = {"test": settings.test, "validation": settings.validation}
     preferences = {
-        name: [pair for pair in one.preferences if side_of(pair.split_group, **shares, seed=config.seed) == "train"]
+        name: [pair for pair in one.preferences if side_of(pair.split_group, **shares, seed=config.seed) == part]
         for name, one in ingredients.items()
         if one.preferences
     }
-    for name in config.paired:
-        preferences[name] = pairs_of(example for example in parts.train if example.source == name)
+    for name in (name for name in config.paired if not ingredients[name].absent):
+        preferences[name] = pairs_of(example for example in parts.part(part) if example.source == name)
         if not preferences[name]:
-            message = f"{name!r} has no two completions of a prompt with different values on a criterion"
-            raise InvalidError(
-                message, hint="add completions of the same prompts, or leave pairs out", path=f"data.{name}"
-            )
-    return Prepared(ingredients, parts, preferences)
+            message = f"{name!r} has no two completions of a prompt with different values on a criterion in {part}"
+            hint = "add completions of the same prompts, raise split.validation, or leave pairs out"
+            raise InvalidError(message, hint=hint, path=f"data.{name}")
+    return preferences
 
 
 def encode(
@@ -91,7 +106,7 @@ def encode(
     config: JudgeTrainConfig,
     on_progress: OnProgress = lambda done, total, note: None,
 ) -> EncodedData:
-    """Return the rows of each step, and those of the validation part.
+    """Return the rows of each step, and those of the validation part: pairs where pairs are learned.
 
     Examples that are longer than the judge's context are left out and counted in the ingredient's ``left_out``.
 
@@ -99,22 +114,22 @@ def encode(
         InvalidError: An ingredient with a weight has no example to train on, or the validation part none to stop by.
     """
     train = [example for example in prepared.split.train if example.source not in config.paired]
-    validation = sample(prepared.split.validation, config.validation.max_examples)
-    total = len(train) + len(validation) + 2 * sum(map(len, prepared.preferences.values()))
+    weights = {entry.name: entry.weight for entry in config.data if not prepared.ingredients[entry.name].absent}
+    labelled = [example for example in prepared.split.validation if example.source not in config.paired]
+    validation = sample(labelled, config.validation.max_examples)
+    compared = [pair for name, pairs in prepared.validation_preferences.items() if weights[name] for pair in pairs]
+    compared = sample(compared, config.validation.max_examples)
+    total = len(train) + len(validation) + 2 * (len(compared) + sum(map(len, prepared.preferences.values())))
     rows = _Rows(encoder, prepared.ingredients, total, on_progress)
     sources: dict[str, list[Row | tuple[Row, Row]]] = {name: [] for name in prepared.ingredients}
     for example in train:
         if row := rows.encode(example):
             sources[example.source].append(row)
     for name, pairs in prepared.preferences.items():
-        for pair in pairs:
-            both = [rows.encode(one) for one in _sides(pair)]
-            if both[0] and both[1]:
-                sources[name].append((both[0], both[1]))
-    valid = [row for example in validation if (row := rows.encode(example))]
-    if not valid:
+        sources[name] += rows.encode_pairs(pairs)
+    valid, valid_pairs = [row for example in validation if (row := rows.encode(example))], rows.encode_pairs(compared)
+    if not valid and not valid_pairs:
         raise InvalidError("no example of the validation part can be encoded", hint=_FITS, path="judge.max_context")
-    weights = {entry.name: entry.weight for entry in config.data if not prepared.ingredients[entry.name].absent}
     for name, weight in weights.items():
         if weight and not sources[name]:
             message = f"{name!r} has no example to train on{listed(prepared.ingredients[name].left_out)}"
@@ -123,6 +138,7 @@ def encode(
         _batches({name: sources[name] for name in weights}, weights, config),
         valid,
         digest("judge training", [one.digest for one in prepared.ingredients.values()]),
+        valid_pairs,
     )
 
 
@@ -161,6 +177,10 @@ class _Rows:
         except LeftOutError as error:
             self.ingredients[example.source].left_out[error.reason] += 1
             return None
+
+    def encode_pairs(self, pairs: Iterable[PreferencePair]) -> list[tuple[Row, Row]]:
+        sides = ([self.encode(one) for one in _sides(pair)] for pair in pairs)
+        return [(chosen, rejected) for chosen, rejected in sides if chosen and rejected]
 
 
 def _sides(pair: PreferencePair) -> list[Example]:

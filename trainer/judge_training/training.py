@@ -38,11 +38,13 @@ class EncodedData:
         batch: Returns the rows of a step (from 0); the same step gives the same rows.
         validation: Rows that are not trained on, for early stopping.
         digest: SHA-256 of all examples, which a resumed training must share.
+        validation_pairs: Pairs of rows that are not trained on, the preferred one first.
     """
 
     batch: Callable[[int], Batch]
     validation: Sequence[Row]
     digest: str
+    validation_pairs: Sequence[tuple[Row, Row]] = ()
 
 
 @dataclass
@@ -126,7 +128,7 @@ def train(
             metrics = _step(model, optimizer, data.batch(done), config, done)
             done += 1
             if done % config.validation.every == 0 or done == config.steps:
-                metrics["validation_loss"] = validation_loss(model, data.validation, config)
+                metrics["validation_loss"] = validation_loss(model, data.validation, config, data.validation_pairs)
                 best.update(done, metrics["validation_loss"], model)
             recorded = history.add({"step": done, **metrics, "seconds": time.monotonic() - start})
             if done % config.checkpoint_every == 0:
@@ -196,15 +198,19 @@ def learning_rate(config: JudgeTrainConfig, step: int) -> float:
 
 
 @torch.no_grad()
-def validation_loss(model: JudgeModel, rows: Sequence[Row], config: JudgeTrainConfig) -> float:
-    """Return the mean cross-entropy of a read, in nats.
+def validation_loss(
+    model: JudgeModel, rows: Sequence[Row], config: JudgeTrainConfig, pairs: Sequence[tuple[Row, Row]] = ()
+) -> float:
+    """Return the mean over reads (cross-entropy, in nats) and pairs (Bradley-Terry), as the loss of a step.
 
     Raises:
         InvalidError: It is not finite.
     """
     parts = micro_batches(rows, config.optim.max_tokens)
     total = sum(float(cross_entropy(part, model.log_masses(part))) for part in parts)
-    return _finite(total / sum(len(reads_of(row)) for row in rows), "the validation loss")
+    total += sum(float(preference_loss(pair, model.log_masses(pair))) for pair in pairs)
+    count = sum(len(reads_of(row)) for row in rows) + len(pairs)
+    return _finite(total / count, "the validation loss")
 
 
 _MUTABLE = {

@@ -134,6 +134,8 @@ def test_judges_train_learns_from_pairs(cli: Cli, config: Path, tmp_path: Path) 
     assert ran.code == 0, ran.err
     steps = [json.loads(line) for line in (tmp_path / "out" / "metrics.jsonl").read_text().splitlines()]
     assert all(step["preference_loss"] > 0 for step in steps)
+    validations = [step["validation_loss"] for step in steps if "validation_loss" in step]
+    assert validations and all(0 < loss < 1 for loss in validations)  # of pairs: chance is log 2
     (source,) = json.loads((tmp_path / "out/judge/passport.json").read_text())["data"]
     assert source["name"] == "people" and source["pairs"] > 0
     text = config.read_text()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from contextlib import aclosing
+from dataclasses import replace
 from pathlib import Path
 from threading import Event
 
@@ -28,8 +29,8 @@ from trainer.judge_training.model import (
     preference_loss,
     reads_of,
 )
-from trainer.judge_training.preparation import Prepared, encode
-from trainer.judge_training.splits import Split
+from trainer.judge_training.preparation import Prepared, encode, prepare
+from trainer.judge_training.splits import Split, side_of
 from trainer.judge_training.training import EncodedData, train, validation_loss
 from workers.engines.local.conversation import Conversation
 from workers.engines.local.models import open_pretrained
@@ -258,6 +259,43 @@ def test_encode_counts_both_completions_of_a_pair(tmp_path: Path, folder: Path, 
     seen = list[tuple[int, int]]()
     encode(prepared, load(folder, judge)[1], settings, lambda done, total, _: seen.append((done, total)))
     assert seen == [(done, 16) for done in range(1, 17)]
+
+
+def test_encode_validates_pairs_with_their_own_loss(tmp_path: Path, folder: Path, judge: Judge) -> None:
+    one = made(1)[0]
+    pairs = [
+        PreferencePair(one.prompt, one.targets[0].criterion, one.completion, Completion(text=text), "made")
+        for text in ("No.", "Never.", "Not now.")
+    ]
+    names = {"made": Dataset("", preferences=pairs), "labels": Dataset("")}
+    split = Split(train=made(4), validation=[replace(one, source=name) for one in made(10, 100) for name in names])
+    fields = [{"kind": "file", "name": "made", "path": "a.jsonl", "pairs": True}]
+    fields += [{"kind": "file", "name": "labels", "path": "b.jsonl", "weight": 0}]
+    settings = config(tmp_path, judge, data=fields, validation={"max_examples": 12})
+    model, encoder = load(folder, judge)
+    data = encode(Prepared(names, split, {"made": pairs}, {"made": pairs}), encoder, settings)
+    assert (len(data.validation), len(data.validation_pairs)) == (10, 3)
+    labels, comparisons = (
+        validation_loss(model, rows, settings, of_pairs)
+        for rows, of_pairs in ((data.validation, ()), ((), data.validation_pairs))
+    )
+    count = sum(len(reads_of(row)) for row in data.validation)
+    whole = validation_loss(model, data.validation, settings, data.validation_pairs)
+    assert whole == pytest.approx((labels * count + comparisons * 3) / (count + 3))
+
+
+def test_prepare_refuses_pairs_that_cannot_be_validated(tmp_path: Path, judge: Judge) -> None:
+    examples = made(800)
+    shares = {"test": 0.2, "validation": 0.2}
+    trained = [one for one in examples if side_of(one.split_group, seed=0, **shares) == "train"]
+    others = [
+        replace(one, completion=Completion(text="C"), targets=(replace(one.targets[0], value=0.5),)) for one in trained
+    ]
+    fields = [{"kind": "file", "name": "made", "path": "a.jsonl", "pairs": True}]
+    settings = config(tmp_path, judge, data=fields, split=shares)
+    with pytest.raises(InvalidError, match="validation") as caught:
+        prepare(settings, {"made": Dataset("", [*examples, *others])})
+    assert caught.value.path == "data.made"
 
 
 def test_train_stops_early_without_progress(tmp_path: Path, folder: Path, judge: Judge, data: EncodedData) -> None:
