@@ -61,6 +61,8 @@ def open_base(config: JudgeTrainConfig) -> tuple[JudgeModel, Encoder, Any]:
 def export(model: JudgeModel, tokenizer: Any, config: JudgeTrainConfig) -> Judge:
     """Write the trained weights to ``out/judge`` and return the judge that is asked with them.
 
+    A folder that has these weights already is kept, with the results of their examination.
+
     Raises:
         UnavailableError: The folder cannot be written.
     """
@@ -74,15 +76,22 @@ def export(model: JudgeModel, tokenizer: Any, config: JudgeTrainConfig) -> Judge
             _normalise(part, config.judge)
         else:
             tokenizer.save_pretrained(part)
-        shutil.rmtree(final, ignore_errors=True)
-        part.rename(final)
-        sync(final.parent)
-    weights: dict[str, Any] = {"weights_sha256": weights_sha256(final)}
-    place = str(final.resolve())
-    weights |= {"adapter": place} if config.method == "lora" else {"model": place}
-    judge = Judge.model_validate(config.judge.model_dump() | weights)
-    write_judge(final, judge)
-    return judge
+        write_judge(part, config.judge)
+        trained = weights_sha256(part)
+        if not _has_weights(final, trained):
+            shutil.rmtree(final, ignore_errors=True)
+            part.rename(final)
+            sync(final.parent)
+        shutil.rmtree(part, ignore_errors=True)
+    place = {"adapter" if config.method == "lora" else "model": str(final.resolve())}
+    return Judge.model_validate(config.judge.model_dump() | place | {"weights_sha256": trained})
+
+
+def _has_weights(folder: Path, sha256: str) -> bool:
+    try:
+        return weights_sha256(folder) == sha256
+    except UnavailableError:  # no such folder, or no weights in it
+        return False
 
 
 def write_judge(folder: Path, judge: Judge) -> None:

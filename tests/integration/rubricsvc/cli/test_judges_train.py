@@ -223,6 +223,13 @@ def test_judges_train_interrupted_and_damaged_ends_with_the_same_weights(
     assert "damaged-step-000004" in resumed.err and "best.safetensors" in resumed.err
     assert weights.read_bytes() == expected
 
+    results = {name: (weights.parent / name).read_bytes() for name in ("judge.json", "passport.json")}
+    with monkeypatch.context() as patched:
+        patched.setattr(examination, "probabilities", interrupt)
+        again = cli("judges", "train", config, "--no-audit", "--no-add", "--resume")
+    assert again.code == 130
+    assert {name: (weights.parent / name).read_bytes() for name in results} == results
+
 
 DIVERGING = "optim = {lr = 1e20, warmup_steps = 0, batch_examples = 2}\nvalidation = {every = 1"
 
