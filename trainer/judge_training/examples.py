@@ -84,11 +84,26 @@ class PreferencePair:
     source: str
     group: str = ""
     variant: str = ""
+    family: str = ""
 
     @property
     def split_group(self) -> str:
         """What must not be on two sides of a split."""
         return self.group or _prompt_group(self.prompt)
+
+    @property
+    def family_name(self) -> str:
+        """The name of what a split by criterion keeps on one side."""
+        return self.family or self.criterion.text
+
+    @property
+    def sides(self) -> tuple[Example, Example]:
+        """The chosen and the rejected completion as examples; their values are not learned."""
+        chosen, rejected = (
+            Example(self.prompt, completion, (Target(self.criterion, value, self.family),), self.source, self.group)
+            for completion, value in ((self.chosen, 1.0), (self.rejected, 0.0))
+        )
+        return chosen, rejected
 
     @property
     def content(self) -> str:

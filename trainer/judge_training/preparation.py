@@ -13,11 +13,11 @@ from rubricsvc.stats import OnProgress
 from trainer.judge_training.config import JudgeTrainConfig
 from trainer.judge_training.data.files import listed
 from trainer.judge_training.encoding import Encoder, LeftOutError, Row
-from trainer.judge_training.examples import Example, PreferencePair, Target, pairs_of, sample
+from trainer.judge_training.examples import Example, PreferencePair, pairs_of, sample
 from trainer.judge_training.ingredients import Dataset
 from trainer.judge_training.mixture import mix
 from trainer.judge_training.replies import learnable
-from trainer.judge_training.splits import Part, Split, check_leakage, require_enough, side_of, split
+from trainer.judge_training.splits import Part, Split, check_leakage, pairs_apart, require_enough, side_of, split
 from trainer.judge_training.training import Batch, EncodedData
 
 _FITS = "raise the judge's max_context, choose a shorter template, or add shorter completions"
@@ -87,7 +87,11 @@ def _preferences(
     settings = config.split
     shares = {"test": settings.test, "validation": settings.validation}
     preferences = {
-        name: [pair for pair in one.preferences if side_of(pair.split_group, **shares, seed=config.seed) == part]
+        name: pairs_apart(
+            (pair for pair in one.preferences if side_of(pair.split_group, **shares, seed=config.seed) == part),
+            parts,
+            part,
+        )
         for name, one in ingredients.items()
         if one.preferences
     }
@@ -168,10 +172,25 @@ class _Rows:
     total: int
     on_progress: OnProgress
     done: int = 0
+    sides: dict[tuple[str, str], Row | None] = field(default_factory=dict)
 
     def encode(self, example: Example) -> Row | None:
+        self._count()
+        return self._encode(example)
+
+    def encode_side(self, side: Example) -> Row | None:
+        """Encode one completion of a pair; it is in many pairs, and its value is not learned."""
+        self._count()
+        key = (side.content, side.targets[0].criterion.question)
+        if key not in self.sides:
+            self.sides[key] = self._encode(side)
+        return self.sides[key]
+
+    def _count(self) -> None:
         self.done += 1
         self.on_progress(self.done, self.total, "")
+
+    def _encode(self, example: Example) -> Row | None:
         try:
             return self.encoder.row(example)
         except LeftOutError as error:
@@ -179,13 +198,5 @@ class _Rows:
             return None
 
     def encode_pairs(self, pairs: Iterable[PreferencePair]) -> list[tuple[Row, Row]]:
-        sides = ([self.encode(one) for one in _sides(pair)] for pair in pairs)
+        sides = ([self.encode_side(one) for one in pair.sides] for pair in pairs)
         return [(chosen, rejected) for chosen, rejected in sides if chosen and rejected]
-
-
-def _sides(pair: PreferencePair) -> list[Example]:
-    """Return the chosen and the rejected completion as examples; the values are not used."""
-    return [
-        Example(pair.prompt, completion, (Target(pair.criterion, value),), pair.source)
-        for completion, value in ((pair.chosen, 1.0), (pair.rejected, 0.0))
-    ]

@@ -13,7 +13,7 @@ from typing import Literal
 
 from rubricsvc.core.fingerprint import digest
 from rubricsvc.errors import InvalidError, cut
-from trainer.judge_training.examples import Example, Target, questions
+from trainer.judge_training.examples import Example, PreferencePair, Target, questions
 
 SplitBy = Literal["prompt", "completion", "criterion", "source"]
 Part = Literal["train", "validation", "test"]
@@ -176,6 +176,19 @@ def require_enough(split: Split) -> None:
             )
     if problems:
         raise InvalidError("; ".join(problems), hint="add labels, or change the shares of the split", path="split")
+
+
+def pairs_apart(pairs: Iterable[PreferencePair], split: Split, part: Part) -> list[PreferencePair]:
+    """Return the pairs of no held-out criterion that share nothing with the parts other than ``part``."""
+    keys_of = [key_of for _, key_of in _keys(split.by)]
+    others = [example for name in PARTS if name != part for example in split.part(name)]
+    taken = {key_of(example) for example in others for key_of in keys_of}
+    return [
+        pair
+        for pair in pairs
+        if pair.family_name not in split.held_out
+        and taken.isdisjoint(key_of(side) for side in pair.sides for key_of in keys_of)
+    ]
 
 
 def _check_names(names: Collection[str], known: set[str], what: str) -> None:

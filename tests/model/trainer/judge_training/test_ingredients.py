@@ -13,6 +13,7 @@ from trainer.judge_training.config import JudgeTrainConfig
 from trainer.judge_training.data.everyday import everyday_answers
 from trainer.judge_training.examples import Example
 from trainer.judge_training.ingredients import load_ingredients
+from trainer.judge_training.preparation import prepare
 from trainer.judge_training.splits import side_of
 
 JUDGE = Judge(name="j", engine="transformers_local", model="embedded")
@@ -43,6 +44,29 @@ def test_hard_negatives_are_not_made_of_labels_that_only_compare(tmp_path: Path,
     config = JudgeTrainConfig.model_validate({"judge": JUDGE, "out": Path("out"), "data": data})
     hard = load_ingredients(config, no_store)["hard"].examples
     assert any(one.prompt.text.startswith("Name colour") for one in hard) is not pairs
+
+
+@pytest.mark.parametrize(
+    "split",
+    [
+        {"by": "prompt"},
+        {"by": "source", "held_out": ["said"]},
+        {"by": "criterion", "held_out": ["does_not_say"], "test": 0.4},
+        {"by": "prompt", "held_out": ["says_that"]},
+    ],
+)
+def test_prepare_keeps_the_test_out_of_statement_preferences(split: dict[str, Any]) -> None:
+    kinds = {"said": "statements", "pairs": "statement_preferences", "checked": "checks"}
+    data = [{"kind": kind, "name": name, "count": 300} for name, kind in kinds.items()]
+    config = JudgeTrainConfig.model_validate({"judge": JUDGE, "out": Path("out"), "data": data, "split": split})
+    prepared = prepare(config, load_ingredients(config, no_store))
+    parts, pairs = prepared.split, prepared.preferences["pairs"]
+    for others, own in (
+        ([*parts.validation, *parts.test], pairs),
+        ([*parts.train, *parts.test], prepared.validation_preferences["pairs"]),
+    ):
+        assert {one.split_group for one in others}.isdisjoint(pair.split_group for pair in own)
+    assert bool(pairs) is ("says_that" not in split.get("held_out", ()))
 
 
 def test_swapped_answers_are_those_of_prompts_on_the_same_side() -> None:

@@ -257,8 +257,11 @@ def test_encode_counts_both_completions_of_a_pair(tmp_path: Path, folder: Path, 
     prepared = Prepared(names, Split(validation=made(10, 100)), {"made": [pair] * 3})
     settings = config(tmp_path, judge, data=[{"kind": "statement_preferences", "name": "made", "count": 3}])
     seen = list[tuple[int, int]]()
-    encode(prepared, load(folder, judge)[1], settings, lambda done, total, _: seen.append((done, total)))
+    data = encode(prepared, load(folder, judge)[1], settings, lambda done, total, _: seen.append((done, total)))
     assert seen == [(done, 16) for done in range(1, 17)]
+    _, pairs = data.batch(0)
+    assert len(pairs) > 2
+    assert len({id(row) for pair in pairs for row in pair}) == 2  # each completion is encoded once
 
 
 def test_encode_validates_pairs_with_their_own_loss(tmp_path: Path, folder: Path, judge: Judge) -> None:

@@ -30,6 +30,8 @@ from trainer.judge_training.data.statements.topics import (
 from trainer.judge_training.examples import Example, PreferencePair, Target
 
 SOURCE = "statements"
+_SAYS = "says_that"
+"""Family of the criteria that name a statement."""
 REPHRASINGS = 3
 """Wordings of each version: the document's own, and two paraphrases."""
 CONTRARIES = 0.65
@@ -104,6 +106,7 @@ def statement_preferences(
             source=SOURCE,
             group=topic.id,
             variant=statement.kind,
+            family=_SAYS,
         )
 
 
@@ -216,7 +219,7 @@ class _Maker:
         else:
             text, variant = self._elsewhere(topic, parts)
         form = rng.choice(forms()["says_not" if negated else "says"])
-        family = "does_not_say" if negated else "says_that"
+        family = "does_not_say" if negated else _SAYS
         return Target(Criterion(key="s", text=form.format(s=self.clause(text))), float(met), family, variant)
 
     def _on_reference(self, topic: Topic, parts: Sequence[Stated], one: Stated, met: bool) -> Target:
