@@ -68,7 +68,7 @@ def prepare(config: JudgeTrainConfig, ingredients: Mapping[str, Dataset]) -> Pre
         )
     check_leakage(parts)
     try:
-        require_enough(parts)
+        require_enough(parts, shares)
     except InvalidError as error:
         reasons = listed(sum((one.left_out for one in ingredients.values()), Counter[str]()))
         raise InvalidError(f"{error.message}{reasons}", hint=error.hint, path=error.path) from error
@@ -138,11 +138,16 @@ def encode(
         if weight and not sources[name]:
             message = f"{name!r} has no example to train on{listed(prepared.ingredients[name].left_out)}"
             raise InvalidError(message, hint=f"{_FITS}, or set its weight to 0", path=f"data.{name}")
+    digests = {name: one.digest for name, one in prepared.ingredients.items()}
     return EncodedData(
         _batches({name: sources[name] for name in weights}, weights, config),
         valid,
-        digest("judge training", [one.digest for one in prepared.ingredients.values()]),
+        digest("judge training", list(digests.values())),
         valid_pairs,
+        {
+            name: {"completions": len(one.examples) + 2 * len(one.preferences), "digest": digests[name]}
+            for name, one in prepared.ingredients.items()
+        },
     )
 
 

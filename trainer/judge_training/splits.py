@@ -6,7 +6,7 @@ A group's side depends on its name, the seed and the shares only, so that exampl
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import compress
 from typing import Literal
@@ -154,28 +154,35 @@ def check_leakage(split: Split) -> None:
         raise InvalidError(f"leakage between splits: {'; '.join(overlaps)}", hint=hint, path="split")
 
 
-def require_enough(split: Split) -> None:
+def require_enough(split: Split, shares: Mapping[str, float]) -> None:
     """Refuse a split with too few targets in a part, or too few of one class.
 
     The classes are the values below 0.5, and the others.
 
+    Args:
+        split: The split.
+        shares: Those of ``test`` and ``validation``, for the hint.
+
     Raises:
-        InvalidError: Names all parts that have too little, with their numbers.
+        InvalidError: Has the numbers of all parts, and what is missing.
     """
-    problems = []
+    numbers, small = [], []
     for name, minimum in MIN_LABELS.items():
         values = [target.value for _, target in questions(split.part(name))]
         met = sum(value >= 0.5 for value in values)
         unmet = len(values) - met
+        missing = ""
         if len(values) < minimum:
-            problems.append(f"{name} has {len(values)} labels, at least {minimum} are needed")
+            missing = f", at least {minimum} are needed"
         elif min(met, unmet) < MIN_EACH_CLASS:
-            only = "" if met and unmet else f"one class, {'met' if met else 'unmet'}, "
-            problems.append(
-                f"{name} has {only}{met} labels met and {unmet} unmet, at least {MIN_EACH_CLASS} of each are needed"
-            )
-    if problems:
-        raise InvalidError("; ".join(problems), hint="add labels, or change the shares of the split", path="split")
+            missing = f", {'' if met and unmet else 'one class: '}at least {MIN_EACH_CLASS} of each are needed"
+        numbers.append(f"{name} has {len(values)} labels, {met} met and {unmet} unmet{missing}")
+        small += [name] if missing else []
+    if small:
+        change = "lower" if "train" in small else "raise"
+        fields = [f"split.{name} (now {share:g})" for name, share in shares.items() if {name, "train"} & {*small}]
+        hint = f"add labels, or {change} {' and '.join(fields)}"
+        raise InvalidError("; ".join(numbers), hint=hint, path="split")
 
 
 def pairs_apart(pairs: Iterable[PreferencePair], split: Split, part: Part) -> list[PreferencePair]:

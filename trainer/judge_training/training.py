@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event
@@ -18,13 +18,14 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
 
-from rubricsvc.errors import InvalidError
+from rubricsvc.errors import ConflictError, InvalidError
 from trainer import checkpoint
 from trainer.judge_training.config import JudgeTrainConfig
 from trainer.judge_training.encoding import Row
 from trainer.judge_training.model import JudgeModel, cross_entropy, micro_batches, preference_loss, reads_of
 from trainer.metrics import History, Metrics
 from trainer.optim import MasterAdamW
+from workers.engines.local.weights import read_json
 
 Batch = tuple[list[Row], list[tuple[Row, Row]]]
 """The rows of a step: examples, and pairs of rows of which the first is preferred."""
@@ -39,12 +40,14 @@ class EncodedData:
         validation: Rows that are not trained on, for early stopping.
         digest: SHA-256 of all examples, which a resumed training must share.
         validation_pairs: Pairs of rows that are not trained on, the preferred one first.
+        datasets: Digest and number of completions of each data set, by name, to say which one changed.
     """
 
     batch: Callable[[int], Batch]
     validation: Sequence[Row]
     digest: str
     validation_pairs: Sequence[tuple[Row, Row]] = ()
+    datasets: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 @dataclass
@@ -112,16 +115,18 @@ def train(
 
     Raises:
         InvalidError: A loss or its gradient is not finite, or no checkpoint is intact.
-        ConflictError: ``out`` holds a training and ``resume`` is False, or it was configured otherwise.
+        ConflictError: ``out`` holds a training and ``resume`` is False, or it was configured otherwise, or with other
+            data.
         UnavailableError: A checkpoint cannot be written. The training can be resumed.
     """
     checkpoint.check_folder(config.out, resume=resume)
+    _check_data(config.out, data)
     optimizer, best = MasterAdamW(model.model, config.optim), _Best()
     saved, identity = _Saved(model, best), _identity(config, data)
     first = done = checkpoint.resume(config, optimizer, identity) if resume else 0
     if done:
         saved.load(checkpoint.folder(config.out, done) / "model")
-    checkpoint.write_config(config.out, config, {"data_digest": data.digest})
+    checkpoint.write_config(config.out, config, {"data_digest": data.digest, "datasets": data.datasets})
     history, start, written = History(config.out, done), time.monotonic(), done
     try:
         while done < config.steps and best.since < config.validation.stop_after and not history.stopped:
@@ -146,6 +151,24 @@ def train(
     if not history.stopped:
         model.restore(best.weights)
     return Trained(history, best.step, best.loss)
+
+
+def _check_data(out: Path, data: EncodedData) -> None:
+    """Check that checkpoints in ``out`` are of the same data.
+
+    Raises:
+        ConflictError: They are not; names the data sets that changed, with their completions.
+    """
+    before = read_json(out / "config.json")
+    if not checkpoint.steps(out) or before.get("data_digest") in (None, data.digest):
+        return
+    old, new = before.get("datasets", {}), data.datasets
+    sizes = {name: [one.get(name, {}).get("completions", 0) for one in (old, new)] for name in sorted({*old, *new})}
+    changes = [
+        f"{name} {sizes[name][0]} → {sizes[name][1]} completions" for name in sizes if old.get(name) != new.get(name)
+    ]
+    message = f"the data changed since {out} was trained: {', '.join(changes) or 'its order'}"
+    raise ConflictError(message, hint="train in another folder (another `out`), or restore the data", path="data")
 
 
 def _step(model: JudgeModel, optimizer: MasterAdamW, batch: Batch, config: JudgeTrainConfig, step: int) -> Metrics:

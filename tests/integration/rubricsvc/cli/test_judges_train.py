@@ -112,6 +112,9 @@ def test_judges_train_adds_a_judge_with_its_passport(cli: Cli, config: Path, tmp
     complete = cli("judges", "train", config, "--no-audit", "--resume", "--json")
     assert (complete.code, complete.json) == (0, ran.json), complete.err
     assert cli("judges", "passport", "mine", "--json").json["weights_sha256"] == passport["weights_sha256"]
+    write(tmp_path / "people.jsonl", [*labelled(130), *long])
+    more = cli("judges", "train", config, "--no-audit", "--resume")
+    assert more.code == 2 and "people 109 → 138 completions" in more.err and "`out`" in more.err
 
 
 def test_judges_train_writes_long_held_out_criteria_to_the_passport(cli: Cli, config: Path, tmp_path: Path) -> None:

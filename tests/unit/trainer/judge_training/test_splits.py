@@ -125,8 +125,17 @@ def test_require_enough_names_every_part_and_class() -> None:
     unmet = [example(f"q{n}", "x", value=0.0) for n in range(30)]
     parts = Split(train=answers(40), validation=answers(3) + unmet, test=unmet)
     with pytest.raises(InvalidError) as caught:
-        require_enough(parts)
+        require_enough(parts, {"test": 0.2, "validation": 0.1})
     assert caught.value.path == "split"
-    train, test = caught.value.message.split("; ")
-    assert "one class, met, 200 labels met and 0 unmet" in train
-    assert "one class, unmet, 0 labels met and 30 unmet" in test
+    train, validation, test = caught.value.message.split("; ")
+    assert "200 labels, 200 met and 0 unmet, one class" in train
+    assert validation == "validation has 45 labels, 15 met and 30 unmet"
+    assert "30 labels, 0 met and 30 unmet, one class" in test
+
+
+def test_require_enough_names_the_shares_of_small_parts() -> None:
+    both = [example(f"q{n}", "x", value=n % 2) for n in range(200)]
+    with pytest.raises(InvalidError) as caught:
+        require_enough(Split(train=both, validation=both[:8], test=both), {"test": 0.2, "validation": 0.1})
+    assert "validation has 8 labels, 4 met and 4 unmet, at least 20" in caught.value.message
+    assert "split.validation (now 0.1)" in caught.value.hint and "split.test" not in caught.value.hint
