@@ -14,8 +14,20 @@ import typer
 from rubricsvc import telemetry
 from rubricsvc.cli.db import database
 from rubricsvc.cli.models import fetch_embedded
-from rubricsvc.cli.output import INTERRUPTED, Json, cell, counted, echo, print_table, progress_bar, show, show_list
-from rubricsvc.cli.passport import figure_texts, measured_texts
+from rubricsvc.cli.output import (
+    INTERRUPTED,
+    Json,
+    cell,
+    counted,
+    echo,
+    number,
+    print_json,
+    print_table,
+    progress_bar,
+    show,
+    show_list,
+)
+from rubricsvc.cli.passport import figure_fields, figure_texts, measured_texts
 from rubricsvc.cli.runs import stop_on_interrupt
 from rubricsvc.errors import cut
 from rubricsvc.services.training_data import TrainingData
@@ -55,22 +67,36 @@ def train(
     """
     from trainer import checkpoint
     from trainer.judge_training.config import load_config
-    from trainer.judge_training.run import check_name, families, plan
+    from trainer.judge_training.run import check_judge
 
     telemetry.configure("WARNING", human=True)
     loaded = load_config(config)
+    check_judge(loaded, _stored(loaded.judge.name) if add else None)
     if dry_run:
-        show_list(plan(loaded, prepared := _load_data(loaded)), as_json)
-        _print_split(prepared)
-        _print_families(families(prepared))
+        _print_plan(loaded, as_json)
         return
     checkpoint.check_folder(loaded.out, resume=resume)
-    if add:
-        with database() as db, db.read() as session:
-            row = judges.find(session, loaded.judge.name)
-            check_name(loaded, row.value if row else None)
     with checkpoint.locked(loaded.out):
         _train_and_add(config, loaded, resume=resume, audit=audit, add=add, as_json=as_json)
+
+
+def _stored(name: str) -> Judge | None:
+    with database() as db, db.read() as session:
+        row = judges.find(session, name)
+        return row.value if row else None
+
+
+def _print_plan(config: JudgeTrainConfig, as_json: bool) -> None:
+    from trainer.judge_training.run import families, plan, split_sizes
+
+    prepared = _load_data(config)
+    rows = plan(config, prepared)
+    if as_json:
+        print_json({"data": rows, "split": split_sizes(prepared), "families": families(prepared)})
+        return
+    show_list(rows)
+    _print_split(prepared)
+    _print_families(families(prepared))
 
 
 def _train_and_add(
@@ -93,8 +119,9 @@ def _train_and_add(
             row = judges.add(session, judge)
             judges.set_passport(session, row.id, passport)
     summary = {"name": judge.name, "folder": str(loaded.out / FOLDER), "steps": trained.best_step, "added": add}
-    measured = {"validation_loss": trained.best_loss, "audit": measured_texts(passport)["audit"]}
-    show(summary | measured | figure_texts(passport), as_json)
+    summary |= {"validation_loss": trained.best_loss}
+    texts = figure_texts(passport) | {"audit": measured_texts(passport)["audit"]}
+    show(summary | (figure_fields(passport) if as_json else texts), as_json)
 
 
 @contextmanager
@@ -120,9 +147,11 @@ def _load_data(config: JudgeTrainConfig) -> Prepared:
 
 
 def _print_split(prepared: Prepared) -> None:
-    split = prepared.split
-    sizes = ", ".join(f"{name} {len(split.part(name))}" for name in ("train", "validation", "test"))
-    echo(f"split by {split.by}: {sizes} completions; {counted(split.left_out, 'target')} left out of all parts")
+    from trainer.judge_training.run import split_sizes
+
+    sizes = split_sizes(prepared)
+    parts = ", ".join(f"{name} {sizes[name]}" for name in ("train", "validation", "test"))
+    echo(f"split by {sizes['by']}: {parts} completions; {counted(sizes['left_out'], 'target')} left out of all parts")
 
 
 def _print_families(rows: list[dict[str, Any]]) -> None:
@@ -169,4 +198,8 @@ def _examine(
         )
     if failed:
         echo(f"warning: {counted(failed, 'verdict')} of the test failed, and counts as 0.5")
+    main = next((table for table in passport.tables if table.trained), None)
+    if main and (best := main.best_baseline) and main.beats_baselines is False:
+        baseline = f"{best.scorer} {number(best[main.measure].value)}"
+        echo(f"warning: on {main.name} the judge does not beat the best baseline ({baseline})")
     return examined, passport

@@ -56,15 +56,40 @@ def figure_texts(value: Passport) -> dict[str, Any]:
     }
 
 
+def figure_fields(value: Passport) -> dict[str, Any]:
+    """Return the same as values for JSON, and the result of the audit."""
+    audit = value.audit
+    failed = {suite.name: suite.rate.value for suite in audit.failed_suites} if audit else {}
+    return {
+        "trained_on": [source.name for source in value.data if not source.absent],
+        "figures": [_fields(table) for table in value.tables if table.whole],
+        "not_for": list(value.not_for),
+        "audit": audit and {"passed": audit.passed, "failed": failed},
+    }
+
+
+def _fields(table: Table) -> dict[str, Any]:
+    row, base, best = table.trained, table.untrained, table.best_baseline
+    figures = row[table.measure].model_dump() if row else {}
+    return {
+        "test_set": table.name,
+        "measure": table.measure,
+        "n": row and row.n,
+        **figures,
+        "untrained": base and base[table.measure].value,
+        "best_baseline": best and {"scorer": best.scorer, "value": best[table.measure].value},
+    }
+
+
 def measured_texts(value: Passport) -> dict[str, str]:
     """Return the calibration, the repeatability and the audit of a passport, where they were measured."""
     report, again, audit = value.calibration, value.repeatability, value.audit
     texts = {}
-    if report is not None:
+    if report is not None and report.before.value is not None:
         errors = [
             " ".join(estimate_cells(one)).strip() for one in (report.before, report.after) if one.value is not None
         ]
-        texts["calibration error"] = " before, ".join(errors) + (" after" if len(errors) > 1 else "")
+        texts["calibration error"] = " before, ".join(errors) + (" after" if len(errors) > 1 else ", not calibrated")
     if again is not None:
         texts["reward_std"] = " ".join(estimate_cells(again.reward, 4)).strip()
     result = "not measured" if audit is None else f"not passed: {failures_text(audit)}"

@@ -94,6 +94,15 @@ class Table(Value):
         ]
         return max(values, key=lambda one: one[0])[1] if values else None
 
+    @property
+    def beats_baselines(self) -> bool | None:
+        """Whether the judge is better than the best baseline; None where one of the two was not measured."""
+        trained, best = self.trained, self.best_baseline
+        value, baseline = (row[self.measure].value if row else None for row in (trained, best))
+        if value is None or baseline is None:
+            return None
+        return value < baseline if self.measure in LESS_IS_BETTER else value > baseline
+
     def _row_of(self, scorer: str) -> Row | None:
         return next((row for row in self.whole if row.scorer == scorer), None)
 

@@ -26,14 +26,17 @@ from trainer.judge_training.preparation import Prepared, encode, prepare
 from trainer.judge_training.splits import PARTS
 from trainer.judge_training.training import EncodedData, Trained, train
 from trainer.metrics import Metrics
+from workers.judges import validate
 
 
-def check_name(config: JudgeTrainConfig, stored: Judge | None) -> None:
-    """Check before a training that its judge can be stored under its name, where ``stored`` is.
+def check_judge(config: JudgeTrainConfig, stored: Judge | None) -> None:
+    """Check before a training that its judge can be asked, and stored under its name, where ``stored`` is.
 
     Raises:
+        InvalidError: There is no such template, or it does not fit the mode.
         ConflictError: The stored judge has other weights.
     """
+    validate(config.judge)
     folder = (config.out / FOLDER).resolve()
     if stored and Path(stored.adapter or stored.model).resolve() != folder:
         hint = "give judge.name another value, or train with --no-add"
@@ -68,6 +71,12 @@ def plan(config: JudgeTrainConfig, prepared: Prepared) -> list[dict[str, Any]]:
             }
         )
     return rows
+
+
+def split_sizes(prepared: Prepared) -> dict[str, Any]:
+    """Return what the split keeps on one side, the completions of each part, and the targets in none."""
+    split = prepared.split
+    return {"by": split.by, **{name: len(split.part(name)) for name in PARTS}, "left_out": split.left_out}
 
 
 def families(prepared: Prepared) -> list[dict[str, Any]]:

@@ -84,13 +84,21 @@ def test_judges_train_adds_a_judge_with_its_passport(cli: Cli, config: Path, tmp
     long = [record(n, "word " * 2000, {"a": {"ann": True}}) for n in range(2000, 2008)]
     write(tmp_path / "people.jsonl", [*labelled(), twice, *long])
     planned = cli("judges", "train", config, "--dry-run", "--json")
-    (plan,) = planned.lines
+    (plan,), split = planned.json["data"], planned.json["split"]
     assert (plan["completions"], plan["questions"], plan["duplicates"], plan["contradictions"]) == (109, 210, 2, 1)
-    assert "FAMILY" in planned.err and "Says A." in planned.err  # what split.held_out may name
+    assert planned.json["families"][0]["family"] == "Says A."  # what split.held_out may name
+    assert (split["by"], split["left_out"]) == ("prompt", 0)
+    assert split["train"] + split["validation"] + split["test"] == 109
+    planned = cli("judges", "train", config, "--dry-run")
+    assert "FAMILY" in planned.err and "Says A." in planned.err and "split by prompt" in planned.err
     ran = cli("judges", "train", config, "--no-audit", "--json")
     assert ran.code == 0, ran.err
     assert "CONTRADICTIONS" in ran.err
-    assert (ran.json["name"], ran.json["added"]) == ("mine", True)
+    assert (ran.json["name"], ran.json["added"], ran.json["audit"]) == ("mine", True, None)
+    figure, best = ran.json["figures"][0], ran.json["figures"][0]["best_baseline"]
+    assert (figure["test_set"], figure["measure"]) == ("test", "auroc") and isinstance(ran.json["not_for"], list)
+    assert figure["low"] <= figure["value"] <= figure["high"] and figure["value"] <= best["value"] <= 1
+    assert f"does not beat the best baseline ({best['scorer']} {best['value']:.3f})" in ran.err
     assert re.search("left out of people: [0-9]+ too_long", ran.err)
     passport = cli("judges", "passport", "mine", "--json").json
     (data,) = passport["data"]
@@ -159,6 +167,16 @@ def test_judges_train_refuses_a_name_that_is_taken(cli: Cli, config: Path, tmp_p
     add_judge(cli, "mine")
     ran = cli("judges", "train", config)
     assert ran.code == 2 and "'mine'" in ran.err and "--no-add" in ran.err
+    assert cli("judges", "train", config, "--dry-run").err == ran.err
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("option", ["--dry-run", "--no-add"])
+def test_judges_train_refuses_an_unknown_template_before_it_writes(
+    cli: Cli, config: Path, tmp_path: Path, option: str
+) -> None:
+    ran = cli("judges", "train", change(config, ("readout_short", "readout_long")), option)
+    assert ran.code == 2 and "'readout_long'" in ran.err
     assert not (tmp_path / "out").exists()
 
 

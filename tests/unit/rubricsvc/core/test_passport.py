@@ -7,7 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from rubricsvc.core.judge import Judge
-from rubricsvc.core.passport import Ablation, Figure, Passport, Row, Table
+from rubricsvc.core.passport import Ablation, Figure, Measure, Passport, Row, Table
 from rubricsvc.errors import InvalidError
 from tests.made_passport import WEIGHTS, made_passport
 
@@ -78,3 +78,15 @@ def test_ablation_gain_is_positive_if_the_part_helps() -> None:
         return Ablation.model_validate({"left_out": "a", "table": "t", "measure": measure, **figures}).gain
 
     assert (gain("auroc", 0.75), gain("brier", 0.125), gain("auroc", None)) == (0.5, 0.125, None)
+
+
+@pytest.mark.parametrize(
+    ("measure", "trained", "expected"),
+    [("auroc", 0.8, True), ("auroc", 0.7, False), ("brier", 0.6, True), ("brier", 0.8, False), ("auroc", None, None)],
+)
+def test_beats_baselines_compares_with_the_best_one(
+    measure: Measure, trained: float | None, expected: bool | None
+) -> None:
+    values = {"length": 0.7, "overlap": 0.7, "untrained": 0.9, "trained": trained}
+    rows = [Row(scorer=name, n=9, positives=4, figures={measure: Figure(value=v)}) for name, v in values.items()]
+    assert Table(name="t", measure=measure, rows=tuple(rows)).beats_baselines is expected
