@@ -38,13 +38,13 @@ def kind(annotation: Any, metadata: list[Any]) -> str:
     """Return the type of a field in words: ``integer ≥ 1``."""
     if get_origin(annotation) is Annotated:
         annotation, *inner = get_args(annotation)
-        return kind(annotation, [bound for info in inner for bound in info.metadata])
+        return kind(annotation, [bound for info in inner for bound in getattr(info, "metadata", ())])
     if get_origin(annotation) in (Union, UnionType):
         return " or ".join(kind(one, metadata) for one in get_args(annotation) if one is not NoneType)
     if get_origin(annotation) is Literal:
         return " or ".join(f"`{value}`" for value in get_args(annotation))
     if get_origin(annotation) is tuple:
-        return f"list of {KINDS[get_args(annotation)[0]]}s"
+        return f"list of {kind(get_args(annotation)[0], [])}s"
     bounds = [
         f"{sign} {getattr(one, name):g}" for one in metadata for name, sign in BOUNDS.items() if hasattr(one, name)
     ]

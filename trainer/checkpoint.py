@@ -233,6 +233,7 @@ def _restore(saved: Path, optimizer: MasterAdamW, identity: Identity) -> int:
     _verify(saved)
     state = json.loads((saved / "state.json").read_bytes())
     step, before = int(state["step"]), dict(state["identity"])
+    before.setdefault("base_sha256", identity.get("base_sha256"))  # judges' trainings did not save it at first
     for name in sorted(before.keys() | identity.keys()):
         if before.get(name) != identity.get(name):
             raise ConflictError(

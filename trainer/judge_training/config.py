@@ -18,13 +18,10 @@ TRAINABLE = ("readout", "written")
 
 
 class LoraConfig(ConfigSection):
-    """A low-rank adapter (LoRA, arXiv 2106.09685): W + alpha / rank · B·A, on layers from ``first_layer``.
-
-    Workers merge adapters with an ``alpha`` of up to a million.
-    """
+    """A low-rank adapter (LoRA, arXiv 2106.09685): W + alpha / rank · B·A, on layers from ``first_layer``."""
 
     rank: int = Field(default=16, ge=1, le=1024)
-    alpha: float = Field(default=32.0, gt=0.0, le=1e6)
+    alpha: float = Field(default=32.0, gt=0.0, le=1e5)
     first_layer: int = Field(default=0, ge=0)
     modules: tuple[str, ...] = Field(
         default=("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"), min_length=1
@@ -74,7 +71,7 @@ class _Ingredient(ConfigSection):
     """One ingredient of the mixture: ``weight`` is its share of the completions; ``license`` goes into the passport."""
 
     name: Title = Field(min_length=1)
-    weight: float = Field(default=1.0, ge=0.0)
+    weight: float = Field(default=1.0, ge=0.0, le=1e5)
     license: Title = ""
 
 
@@ -99,6 +96,13 @@ class FileData(_StoredData):
     path: Path
     format: str | None = None
     optional: bool = False
+
+    @field_validator("path")
+    @classmethod
+    def _named(cls, path: Path) -> Path:
+        if not path.name or "\0" in str(path):
+            raise ValueError("must name a file or a pattern of files")
+        return path
 
 
 class LabelData(_StoredData):
@@ -191,6 +195,13 @@ class JudgeTrainConfig(ConfigSection):
         if judge.thinking:
             raise ValueError("a judge that thinks cannot be trained: data has no reasoning; leave thinking out")
         return judge
+
+    @field_validator("seed")
+    @classmethod
+    def _of_64_bits(cls, seed: int) -> int:
+        if not -(2**63) <= seed < 2**63:
+            raise ValueError("must fit into 64 bits")
+        return seed
 
     @field_validator("data")
     @classmethod

@@ -54,7 +54,11 @@ def open_base(config: JudgeTrainConfig) -> tuple[JudgeModel, Encoder, Any]:
     except (RuntimeError, AssertionError) as error:  # no such device, or torch was built without it
         message = f"device {config.device!r}: {str(error).splitlines()[0]}"
         raise InvalidError(message, hint='leave it out, or use "cpu"', path="device") from error
-    model = JudgeModel(base, config.lora if config.method == "lora" else None, seed=config.seed)
+    if base.device.type == "meta":
+        raise InvalidError(f"device {config.device!r} holds no weights", hint='use "cpu"', path="device")
+    sha256 = base_sha256(judge.model, model_folder(ModelWeights(judge.model, judge.revision)))
+    lora = config.lora if config.method == "lora" else None
+    model = JudgeModel(base, lora, seed=config.seed, base_sha256=sha256)
     return model, Encoder(judge, Conversation(tokenizer), base.config.max_position_embeddings), tokenizer
 
 
@@ -73,7 +77,7 @@ def export(model: JudgeModel, tokenizer: Any, config: JudgeTrainConfig) -> Judge
         part.mkdir(parents=True)
         model.save(part)
         if config.method == "lora":
-            _normalise(part, config.judge)
+            _normalise(part, config.judge, model.base_sha256)
         else:
             tokenizer.save_pretrained(part)
         write_judge(part, config.judge)
@@ -126,7 +130,7 @@ def _writing(folder: Path) -> Iterator[None]:
         raise UnavailableError(f"cannot write the trained judge to {folder}: {error}", hint=hint) from error
 
 
-def _normalise(folder: Path, judge: Judge) -> None:
+def _normalise(folder: Path, judge: Judge, base_sha256: str) -> None:
     """Keep of peft's files what loads the adapter; equal trainings give equal bytes, without paths of a machine."""
     path = folder / ADAPTER_CONFIG
     fields = json.loads(path.read_text(encoding="utf-8"))
@@ -134,8 +138,5 @@ def _normalise(folder: Path, judge: Judge) -> None:
     fields["target_modules"] = sorted(fields["target_modules"])
     path.write_text(json.dumps(fields, indent=2, sort_keys=True) + "\n", encoding="utf-8")
     (folder / "README.md").unlink(missing_ok=True)
-    base = {
-        "model": judge.model,
-        "base_sha256": base_sha256(judge.model, model_folder(ModelWeights(judge.model, judge.revision))),
-    }
+    base = {"model": judge.model, "base_sha256": base_sha256}
     (folder / BASE_FILE).write_text(json.dumps(base, indent=2) + "\n", encoding="utf-8")

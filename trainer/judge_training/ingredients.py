@@ -122,7 +122,7 @@ def load_ingredients(config: JudgeTrainConfig, open_store: OpenStore) -> dict[st
 def _stored(entry: FileData | LabelData | VerdictData, open_store: OpenStore) -> Dataset:
     loaded = Dataset(entry.license or "not stated")
     if isinstance(entry, FileData):
-        paths = sorted(entry.path.parent.glob(entry.path.name))
+        paths = [entry.path] if entry.path.exists() else sorted(entry.path.parent.glob(entry.path.name))
         if not paths and entry.optional:
             loaded.absent = f"no file {entry.path.name}"
             return loaded

@@ -23,10 +23,14 @@ MAX_PADDING = 0.15
 
 
 class JudgeModel:
-    """A causal language model that answers rows. ``model`` is trained in place, all of it or a LoRA adapter."""
+    """A causal language model that answers rows. ``model`` is trained in place, all of it or a LoRA adapter.
 
-    def __init__(self, model: Any, lora: LoraConfig | None, *, seed: int) -> None:
+    ``base_sha256`` is the digest of its weights before the training.
+    """
+
+    def __init__(self, model: Any, lora: LoraConfig | None, *, seed: int, base_sha256: str = "") -> None:
         self._lora = lora
+        self.base_sha256 = base_sha256
         use_grouped_attention(model)
         model.eval()  # no dropout
         self.model = model if lora is None else _with_adapter(model, lora, seed)

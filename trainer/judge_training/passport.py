@@ -15,8 +15,6 @@ from trainer.judge_training.examination import Examination
 from trainer.judge_training.examples import questions
 from trainer.judge_training.preparation import Prepared
 from trainer.judge_training.training import Trained
-from workers.engines.local.models import model_folder
-from workers.engines.local.weights import ModelWeights, base_sha256
 from workers.judges.template import load
 
 _PACKAGES = ("torch", "transformers", "peft", "rubricsvc")
@@ -36,7 +34,7 @@ def passport_of(config: JudgeTrainConfig, prepared: Prepared, trained: Trained, 
     """Return the passport of a trained judge."""
     judge, base = examination.judge, config.judge.model
     assert judge.weights_sha256 is not None  # noqa: S101 - set by the export
-    template, weights = load(judge), ModelWeights(base, config.judge.revision)
+    template = load(judge)
     parts = {"train": prepared.split.train, "validation": prepared.split.validation, "test": prepared.split.test}
     scales = {target.criterion.scale.kind for _, target in questions(prepared.split.train)}
     return Passport(
@@ -47,7 +45,7 @@ def passport_of(config: JudgeTrainConfig, prepared: Prepared, trained: Trained, 
             name=base,
             revision=config.judge.revision,
             license=config.license,
-            sha256=base_sha256(base, model_folder(weights)),
+            sha256=trained.base_sha256,
         ),
         weights_sha256=judge.weights_sha256,
         form=Form(

@@ -57,6 +57,7 @@ class Trained:
     history: History
     best_step: int
     best_loss: float
+    base_sha256: str
 
 
 @dataclass
@@ -122,7 +123,7 @@ def train(
     checkpoint.check_folder(config.out, resume=resume)
     _check_data(config.out, data)
     optimizer, best = MasterAdamW(model.model, config.optim), _Best()
-    saved, identity = _Saved(model, best), _identity(config, data)
+    saved, identity = _Saved(model, best), _identity(config, data, model.base_sha256)
     first = done = checkpoint.resume(config, optimizer, identity) if resume else 0
     if done:
         saved.load(checkpoint.folder(config.out, done) / "model")
@@ -150,7 +151,7 @@ def train(
         optimizer.close()
     if not history.stopped:
         model.restore(best.weights)
-    return Trained(history, best.step, best.loss)
+    return Trained(history, best.step, best.loss, model.base_sha256)
 
 
 def _check_data(out: Path, data: EncodedData) -> None:
@@ -251,9 +252,10 @@ _MUTABLE = {
 """Settings that may change at a resume: they do not affect what is learned. Data is compared by content."""
 
 
-def _identity(config: JudgeTrainConfig, data: EncodedData) -> dict[str, Any]:
+def _identity(config: JudgeTrainConfig, data: EncodedData, base_sha256: str) -> dict[str, Any]:
     """Return what a resumed training must share with the one before."""
     fixed = config.model_dump(mode="json", exclude_none=True, exclude=_MUTABLE)
     fixed["judge"].pop("name")  # another name is the way out where this one is taken
     weights = {entry.name: entry.weight for entry in config.data}
-    return fixed | {"weights": weights, "pairs": sorted(config.paired), "data_digest": data.digest}
+    content = {"data_digest": data.digest, "base_sha256": base_sha256}
+    return fixed | {"weights": weights, "pairs": sorted(config.paired)} | content

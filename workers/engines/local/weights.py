@@ -126,7 +126,7 @@ def read_json(path: Path) -> dict[str, Any]:
         return {}
     except OSError as error:
         raise unreadable(path, error) from error
-    except ValueError as error:  # no JSON, or no UTF-8
+    except (ValueError, RecursionError) as error:  # no JSON, no UTF-8, or nested too deep
         raise InvalidError(f"{path} is no JSON: {error}", hint="copy the file again") from error
     if not isinstance(value, dict):
         raise InvalidError(f"{path} holds no JSON object", hint="copy the file again")

@@ -193,6 +193,7 @@ def test_judges_train_refuses_a_folder_in_which_another_process_trains(cli: Cli,
     ("old", "new", "path"),
     [
         ("steps = ", 'device = "banana"\nsteps = ', "device"),
+        ("steps = ", 'device = "meta"\nsteps = ', "device"),
         *(
             ("{rank = 2}", f'{{rank = 2, modules = ["q_proj", "{name}"]}}', name)
             for name in ("nosuch", "embed_tokens", "lm_head", "mlp", "input_layernorm")
@@ -252,6 +253,22 @@ def test_judges_train_interrupted_and_damaged_ends_with_the_same_weights(
     assert {name: (weights.parent / name).read_bytes() for name in results} == results
 
 
+def test_judges_train_resumes_on_the_same_base_only(cli: Cli, config: Path, tmp_path: Path, model: Path) -> None:
+    base = tiny_model(tmp_path / "base", context=1024)
+    change(config, (str(model), str(base)), ("steps = 6", "steps = 2"))
+    assert cli("judges", "train", config, "--no-audit", "--no-add").code == 0
+    tiny_model(base, context=1024, seed=5)
+    ran = cli("judges", "train", config, "--no-audit", "--no-add", "--resume")
+    assert ran.code == 2 and "base_sha256" in ran.err, ran.err
+
+
+def test_judges_train_reads_the_file_whose_name_looks_like_a_pattern(cli: Cli, config: Path, tmp_path: Path) -> None:
+    write(tmp_path / "people1.jsonl", labelled(100))
+    write(tmp_path / "people[1].jsonl", labelled(200))
+    ran = cli("judges", "train", change(config, ("people.jsonl", "people[1].jsonl")), "--dry-run", "--json")
+    assert [row["completions"] for row in ran.lines] == [200]
+
+
 DIVERGING = "optim = {lr = 1e20, warmup_steps = 0, batch_examples = 2}\nvalidation = {every = 1"
 
 
@@ -271,6 +288,10 @@ DIVERGING = "optim = {lr = 1e20, warmup_steps = 0, batch_examples = 2}\nvalidati
         ("optim = {lr = 1e-3, batch_examples = 2}\nvalidation = {every = 2", DIVERGING, 2, "validation loss"),
         ("{rank = 2}", "{rank = 2, alpha = 1e7}", 2, "  lora.alpha: "),
         ("{rank = 2}", "{rank = 2, modules = []}", 2, "  lora.modules: "),
+        ("steps = 6", f"steps = 6\nseed = {2**70}", 2, "  seed: "),
+        ("people.jsonl", "", 2, "  data.0.path: "),
+        ("people.jsonl", "a\\u0000b", 2, "  data.0.path: "),
+        ('name = "people"', 'name = "people"\nweight = 1e308', 2, "  data.0.weight: "),
         ('name = "people"', f'name = "{"p" * 201}"', 2, "  data.0.name: "),
         ('name = "people"', 'name = "people"\nlicense = "MIT\\nor not"', 2, "  data.0.license: "),
         ("steps = 6", f'steps = 6\nlicense = "{"MIT " * 60}"', 2, "  license: "),

@@ -62,7 +62,7 @@ def test_adapter_folder_is_a_path_or_the_shipped_one(tmp_path: Path) -> None:
 def test_read_json_takes_objects_only(tmp_path: Path) -> None:
     path = tmp_path / "base.json"
     assert read_json(path) == {}
-    for wrong in (b"[]", b"{", b"\xff"):
+    for wrong in (b"[]", b"{", b"\xff", b"[" * 100_000):
         path.write_bytes(wrong)
         with pytest.raises(InvalidError):
             read_json(path)
