@@ -30,6 +30,7 @@ from workers.engines.local.weights import (
     PASSPORT_FILE,
     ModelWeights,
     base_sha256,
+    copy_permissions,
     weights_sha256,
 )
 
@@ -76,6 +77,7 @@ def export(model: JudgeModel, tokenizer: Any, config: JudgeTrainConfig) -> Judge
         shutil.rmtree(part, ignore_errors=True)
         part.mkdir(parents=True)
         model.save(part)
+        copy_permissions(part)
         if config.method == "lora":
             _normalise(part, config.judge, model.base_sha256)
         else:

@@ -10,7 +10,7 @@ from filelock import FileLock
 from rubricsvc.core.fingerprint import digest
 from rubricsvc.errors import UnavailableError
 from workers.engines.local.models import open_merged
-from workers.engines.local.weights import ModelWeights
+from workers.engines.local.weights import ModelWeights, copy_permissions
 
 
 def write_merged(out: Path, weights: ModelWeights) -> None:
@@ -25,6 +25,7 @@ def write_merged(out: Path, weights: ModelWeights) -> None:
     merged, tokenizer = open_merged(weights, "auto")
     merged.save_pretrained(out)
     tokenizer.save_pretrained(out)
+    copy_permissions(out)
 
 
 def merged_folder(cache: Path, weights: ModelWeights) -> Path:

@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass
 from hashlib import file_digest, sha256
 from pathlib import Path
+from shutil import copymode
 from typing import Any
 
 from rubricsvc.errors import InvalidError, UnavailableError
@@ -90,6 +91,12 @@ def weights_sha256(folder: Path) -> str:
         except OSError as error:
             raise unreadable(folder / name, error) from error
     return listing_sha256(digests)
+
+
+def copy_permissions(folder: Path) -> None:
+    """Give the weights in a folder the permissions of their configuration: safetensors lets only their owner read."""
+    for path in folder.glob("*.safetensors"):
+        copymode(next(folder.glob("*config.json")), path)
 
 
 def listing_sha256(digests: dict[str, str]) -> str:

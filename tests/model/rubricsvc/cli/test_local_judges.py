@@ -32,6 +32,7 @@ def test_merge_writes_a_folder_that_loads_as_the_judge(cli: Cli, adapter: Path, 
     assert judge["model"] == str(tmp_path / "base")
     out = tmp_path / "merged"
     assert cli("judges", "merge", "own", "--out", out).code == 0
+    assert len({path.stat().st_mode for path in out.iterdir()}) == 1  # another user's server can read them
     expected, _ = open_merged(
         ModelWeights(judge["model"], None, judge["adapter"], judge["weights_sha256"]), torch.float32
     )
