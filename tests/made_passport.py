@@ -144,6 +144,7 @@ def _parts_only(name: str) -> Table:
 
 def _row(scorer: str, value: float, n: int, part: str = "") -> Row:
     figures = {"auroc": _figure(value, 0.45 / math.sqrt(n)), "accuracy": _figure(0.5 + 0.8 * (value - 0.5))}
+    figures["pairwise_accuracy"] = _figure(0.5 + 0.6 * (value - 0.5))
     return Row(scorer=scorer, part=part, n=n, positives=n // 2, figures=figures)  # type: ignore[arg-type]
 
 

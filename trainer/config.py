@@ -155,5 +155,7 @@ def read_toml(path: Path, model: type[Config], defaults: Mapping[str, Any]) -> C
         return model.model_validate(data)
     except ValidationError as error:
         messages = field_messages(error, model=model, data=data)
-        lines = "\n".join(f"  {'.'.join(map(str, one.path))}: {one.message}" for one in messages)
+        lines = "\n".join(
+            "  " + ": ".join(filter(None, (".".join(map(str, one.path)), one.message))) for one in messages
+        )
         raise InvalidError(f"{path} is not a training configuration:\n{lines}", path=str(path)) from error

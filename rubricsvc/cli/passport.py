@@ -13,7 +13,7 @@ from rubricsvc.cli.agreement import JudgeRef
 from rubricsvc.cli.audit import failures_text
 from rubricsvc.cli.db import database
 from rubricsvc.cli.output import Json, estimate_cells, number, print_data, print_json, print_table
-from rubricsvc.core.passport import Passport, Table
+from rubricsvc.core.passport import Measure, Passport, Row, Table
 from rubricsvc.errors import InvalidError
 from rubricsvc.store import judges
 
@@ -110,7 +110,7 @@ def _text(table: Table) -> str:
 
 def _print(value: Passport) -> None:
     """Print the figures, the ablations, the data, the audit, and on what the judge must not be used."""
-    columns = ("measure", "n", "trained", "95%", "untrained", "best baseline", "")
+    columns = ("measure", "n", "trained", "95%", "untrained", "best baseline", "", "pairwise accuracy")
     whole = [table for table in value.tables if table.whole]
     for heading, tables in [("test set", whole), *((table.name, table.parts) for table in value.tables)]:
         if tables:
@@ -153,5 +153,14 @@ def _cells(table: Table) -> list[Any]:
         *estimate_cells(figures[0]),
         estimate_cells(figures[1])[0],
         estimate_cells(figures[2])[0],
-        best and best.scorer,
+        best.scorer if best else trained and _without_figure(trained, table.measure),
+        "" if trained is None or (pairwise := trained["pairwise_accuracy"]).value is None else number(pairwise.value),
     ]
+
+
+def _without_figure(row: Row, measure: Measure) -> str:
+    """Return the accuracy where there is no figure, as of one class."""
+    accuracy = row["accuracy"].value
+    if row[measure].value is not None or accuracy is None:
+        return ""
+    return f"accuracy {number(accuracy)}" + ("; one class" if row.positives in (0, row.n) else "; few of one class")

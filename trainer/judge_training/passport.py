@@ -25,8 +25,8 @@ _OF_ONE_PLACE = {"out", "exclude", "checkpoint_every", "keep_checkpoints"}
 _OF_DATA = {"kind", "weight", "count", "negated", "pairs"}
 
 NOT_FOR = (
-    "People's careers, health, rights or money: its figures are of the test sets below, and of nothing else.",
-    "Criteria of kinds that are not in the tables below, until you have compared it with people's labels.",
+    "People's careers, health, rights or money: its figures are of its own test sets, and of nothing else.",
+    "Criteria of kinds that its passport has no figures of, until you have compared it with people's labels.",
 )
 
 

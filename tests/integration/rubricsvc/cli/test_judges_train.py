@@ -97,6 +97,8 @@ def test_judges_train_adds_a_judge_with_its_passport(cli: Cli, config: Path, tmp
     assert (ran.json["name"], ran.json["added"], ran.json["audit"]) == ("mine", True, None)
     figure, best = ran.json["figures"][0], ran.json["figures"][0]["best_baseline"]
     assert (figure["test_set"], figure["measure"]) == ("test", "auroc") and isinstance(ran.json["not_for"], list)
+    assert not any("below" in sentence or "above" in sentence for sentence in ran.json["not_for"])
+    assert len({path.stat().st_mode for path in (tmp_path / "out" / "judge").iterdir()}) == 1
     assert figure["low"] <= figure["value"] <= figure["high"] and figure["value"] <= best["value"] <= 1
     assert f"does not beat the best baseline ({best['scorer']} {best['value']:.3f})" in ran.err
     assert re.search("left out of people: [0-9]+ too_long", ran.err)
@@ -154,7 +156,7 @@ def test_judges_train_learns_from_pairs(cli: Cli, config: Path, tmp_path: Path) 
     assert ran.code == 2 and "pairs" in ran.err  # other losses: another training
     config.write_text(text)
     ran = cli("judges", "train", change(config, ('template = "readout_short"', 'mode = "written"')))
-    assert ran.code == 2 and "pairs have no rationale" in ran.err
+    assert ran.code == 2 and "\n  questions by construction and pairs have no rationale" in ran.err
 
 
 def test_judges_train_refuses_pairs_without_a_second_completion(cli: Cli, config: Path, tmp_path: Path) -> None:

@@ -41,6 +41,7 @@ def test_passport_prints_tables_and_writes_a_page(cli: Cli, passport: Path, tmp_
         text in out
         for text in ("bag of words", "CC-BY-4.0", "0.275", "Texts in languages", "0.090 [0.08, 0.10] before", "0.0042")
     )
+    assert "PAIRWISE ACCURACY" in out and "0.764" in out and "accuracy 0.900; one class" in out
     assert cli("judges", "passport", "quick", "--out", tmp_path / "page.html").code == 0
     assert (tmp_path / "page.html").read_text().startswith("<!doctype html>")
     assert cli("judges", "passport", "quick", "--out", tmp_path / "page.html", "--json").code == 2

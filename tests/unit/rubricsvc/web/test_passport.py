@@ -32,6 +32,8 @@ def test_render_passport_shows_every_part() -> None:
         *(suite.name for suite in passport.audit.suites if passport.audit),  # type: ignore[union-attr]
         "0.940 [0.93, 0.95]",
         "bag of words 0.820",
+        "pairwise accuracy 0.764",
+        "accuracy 0.900; one class",
         "+0.275",
         "0.0071",
         "1,234 steps",
