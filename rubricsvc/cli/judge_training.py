@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
@@ -29,7 +30,7 @@ from rubricsvc.cli.output import (
 )
 from rubricsvc.cli.passport import figure_fields, figure_texts, measured_texts
 from rubricsvc.cli.runs import stop_on_interrupt
-from rubricsvc.errors import cut
+from rubricsvc.errors import ConflictError, cut
 from rubricsvc.services.training_data import TrainingData
 from rubricsvc.store import judges
 from workers.engines.local.embedded_model import EMBEDDED
@@ -81,6 +82,7 @@ def train(
 
 
 def _stored(name: str) -> Judge | None:
+    judges.check_name(name)
     with database() as db, db.read() as session:
         row = judges.find(session, name)
         return row.value if row else None
@@ -111,21 +113,30 @@ def _train_and_add(
     _print_split(prepared)
     if loaded.judge.model == EMBEDDED:
         fetch_embedded()
-    with _continue_hint(config, loaded.out):
+    switches = [option for option, on in (("--no-audit", not audit), ("--no-add", not add)) if on]
+    with _continue_hint([str(config), *switches], loaded.out):
         judge, trained = _train(loaded, prepared, resume)
         judge, passport = _examine(loaded, prepared, judge, trained, audit)
     if add:
-        with database() as db, db.write() as session:
-            row = judges.add(session, judge)
-            judges.set_passport(session, row.id, passport)
+        _add(judge, passport)
     summary = {"name": judge.name, "folder": str(loaded.out / FOLDER), "steps": trained.best_step, "added": add}
     summary |= {"validation_loss": trained.best_loss}
     texts = figure_texts(passport) | {"audit": measured_texts(passport)["audit"]}
     show(summary | (figure_fields(passport) if as_json else texts), as_json)
 
 
+def _add(judge: Judge, passport: Passport) -> None:
+    with database() as db, db.write() as session:
+        try:
+            row = judges.add(session, judge)
+        except ConflictError as error:
+            hint = "give judge.name another value, and add it with --resume, which does not train again"
+            raise ConflictError(error.message, hint=hint, path="judge.name") from error
+        judges.set_passport(session, row.id, passport)
+
+
 @contextmanager
-def _continue_hint(config: Path, out: Path) -> Iterator[None]:
+def _continue_hint(arguments: Sequence[str], out: Path) -> Iterator[None]:
     """After an interrupt, print the command that continues; exit with `INTERRUPTED`.
 
     Trained weights are kept: a training that has all its steps is examined and added without training again.
@@ -133,8 +144,9 @@ def _continue_hint(config: Path, out: Path) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        started = (out / "config.json").is_file()
-        echo(f"\nstopped; continue with: rubricsvc judges train {config}{' --resume' if started else ''}")
+        resume = ["--resume"] if (out / "config.json").is_file() else []
+        command = shlex.join(["rubricsvc", "judges", "train", *arguments, *resume])
+        echo(f"\nstopped; continue with: {command}")
         raise typer.Exit(INTERRUPTED) from None
 
 

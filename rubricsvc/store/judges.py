@@ -27,9 +27,7 @@ def add(session: Session, judge: Judge) -> JudgeRow:
         InvalidError: the name is blank, or a bare number, which would be taken for an id; or the judge or a member has
             an adapter without the digest of its weights.
     """
-    ids.name_of("a judge's name", judge.name)
-    if judge.name.isdecimal():
-        raise InvalidError(f"{judge.name!r} cannot name a judge", hint="a bare number is an id; add a letter")
+    check_name(judge.name)
     if unnamed := [leaf.name for leaf in judge.leaf_judges if leaf.adapter and not leaf.weights_sha256]:
         hint = "`rubricsvc judges add` computes it; see docs/judges.md"
         path = "judge.weights_sha256"
@@ -46,6 +44,13 @@ def add(session: Session, judge: Judge) -> JudgeRow:
         row.content, row.digest = content, judge.digest
         session.flush()
     return row
+
+
+def check_name(name: str) -> None:
+    """Raise an `InvalidError` if no judge can have this name: a blank one, or a bare number, which is an id."""
+    ids.name_of("a judge's name", name)
+    if name.isdecimal():
+        raise InvalidError(f"{name!r} cannot name a judge", hint="a bare number is an id; add a letter")
 
 
 def set_repeatability(session: Session, judge_id: int, repeatability: Repeatability) -> None:

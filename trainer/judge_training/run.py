@@ -26,6 +26,7 @@ from trainer.judge_training.preparation import Prepared, encode, prepare
 from trainer.judge_training.splits import PARTS
 from trainer.judge_training.training import EncodedData, Trained, train
 from trainer.metrics import Metrics
+from workers.engines import make_engine
 from workers.judges import validate
 
 
@@ -34,9 +35,11 @@ def check_judge(config: JudgeTrainConfig, stored: Judge | None) -> None:
 
     Raises:
         InvalidError: There is no such template, or it does not fit the mode.
+        UnavailableError: The engine requires a package that is not installed.
         ConflictError: The stored judge has other weights.
     """
     validate(config.judge)
+    make_engine(config.judge)
     folder = (config.out / FOLDER).resolve()
     if stored and Path(stored.adapter or stored.model).resolve() != folder:
         hint = "give judge.name another value, or train with --no-add"

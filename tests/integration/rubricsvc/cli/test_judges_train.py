@@ -6,7 +6,9 @@ import json
 import os
 import re
 import resource
+import shutil
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -182,6 +184,33 @@ def test_judges_train_refuses_an_unknown_template_before_it_writes(
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize(
+    ("change_to", "code", "named"),
+    [
+        (('"mine"', '"123"'), 2, "'123'"),
+        (('"mine"', '"  "'), 2, "name"),
+        (('"transformers_local"', '"vllm_local"'), 3, "'vllm'"),
+    ],
+)
+def test_judges_train_checks_name_and_engine_before_it_trains(
+    cli: Cli, config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, change_to: Any, code: int, named: str
+) -> None:
+    monkeypatch.setitem(sys.modules, "vllm", None)  # as where it is not installed
+    ran = cli("judges", "train", change(config, change_to))
+    assert ran.code == code and named in ran.err, ran.err
+    assert not (tmp_path / "out").exists()
+
+
+def test_judges_train_adds_an_other_training_under_another_name(cli: Cli, config: Path, tmp_path: Path) -> None:
+    change(config, ("steps = 6", "steps = 2"))
+    assert cli("judges", "train", config, "--no-audit").code == 0
+    shutil.rmtree(tmp_path / "out")
+    ran = cli("judges", "train", change(config, ("lr = 1e-3", "lr = 2e-3")), "--no-audit")
+    assert ran.code == 2 and "judge.name" in ran.err and "--resume" in ran.err
+    ran = cli("judges", "train", change(config, ('"mine"', '"other"')), "--no-audit", "--resume", "--json")
+    assert (ran.code, ran.json["name"], ran.json["added"]) == (0, "other", True), ran.err
+
+
 def test_judges_train_refuses_a_folder_in_which_another_process_trains(cli: Cli, config: Path, tmp_path: Path) -> None:
     with checkpoint.locked(tmp_path / "out"):
         ran = cli("judges", "train", config)
@@ -215,6 +244,7 @@ def test_judges_train_interrupted_and_damaged_ends_with_the_same_weights(
     from trainer.judge_training import examination, training
 
     weights = tmp_path / "out" / "judge" / "adapter_model.safetensors"
+    config = config.rename(tmp_path / "my judge.toml")
 
     def interrupt(*_: Any, **__: Any) -> Any:
         raise KeyboardInterrupt
@@ -223,7 +253,8 @@ def test_judges_train_interrupted_and_damaged_ends_with_the_same_weights(
         patched.setattr(examination, "probabilities", interrupt)
         examined = cli("judges", "train", config, "--no-audit", "--no-add")
     assert examined.code == 130
-    assert f"rubricsvc judges train {config} --resume" in examined.err
+    continued = f"rubricsvc judges train '{config}' --no-audit --no-add --resume"
+    assert continued in examined.err
     expected = weights.read_bytes()
     (tmp_path / "out").rename(tmp_path / "whole")
 
@@ -239,7 +270,7 @@ def test_judges_train_interrupted_and_damaged_ends_with_the_same_weights(
         patched.setattr(training, "_step", interrupted)
         stopped = cli("judges", "train", config, "--no-audit", "--no-add")
     assert (stopped.code, seen) == (130, [0, 1, 2, 3])
-    assert f"rubricsvc judges train {config} --resume" in stopped.err
+    assert continued in stopped.err
     newest = tmp_path / "out" / "checkpoints" / "step-000004"
     (newest / "model" / "best.safetensors").write_bytes(b"\0" * 100)
     resumed = cli("judges", "train", config, "--no-audit", "--no-add", "--resume")
@@ -268,7 +299,7 @@ def test_judges_train_reads_the_file_whose_name_looks_like_a_pattern(cli: Cli, c
     write(tmp_path / "people1.jsonl", labelled(100))
     write(tmp_path / "people[1].jsonl", labelled(200))
     ran = cli("judges", "train", change(config, ("people.jsonl", "people[1].jsonl")), "--dry-run", "--json")
-    assert [row["completions"] for row in ran.lines] == [200]
+    assert [row["completions"] for row in ran.json["data"]] == [200]
 
 
 DIVERGING = "optim = {lr = 1e20, warmup_steps = 0, batch_examples = 2}\nvalidation = {every = 1"
