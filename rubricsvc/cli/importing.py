@@ -16,6 +16,7 @@ from rubricsvc.core.prompt import Prompt
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.errors import InvalidError
 from rubricsvc.formats import FORMATS, InputFile, load
+from rubricsvc.formats.errors import FileErrors
 from rubricsvc.services.importing import LABELS, ImportResult, import_file
 from workers import checks
 
@@ -25,7 +26,7 @@ MOST_NAMES = 5
 """Rubrics that are named outside of --json."""
 
 File = Annotated[str, typer.Argument(help="File; - is stdin.", show_default=False)]
-Format = Annotated[str | None, typer.Option(help=f"{_FORMATS}.", show_default="detected")]
+Format = Annotated[str | None, typer.Option(help=f"auto, {_FORMATS}.", show_default="auto")]
 CompletionFormat = Annotated[str | None, typer.Option(help=f"completions, {_FORMATS}.", show_default="detected")]
 LabelFormat = Annotated[str | None, typer.Option(help=f"labels, {_FORMATS}.", show_default="detected")]
 SkipInvalid = Annotated[bool, typer.Option("--skip-invalid", help="Skip invalid records and list them.")]
@@ -79,6 +80,7 @@ def import_and_report(file: str, format: str | None, as_json: bool, **options: A
     source = input_file(file)
     with database() as db, db.write() as session:
         result = import_into(session, source, format, **options)
+    print_notes(source.errors)
     report(result)
     data: dict[str, Any] = fields_of(result, "new", "existing")
     names = result.rubrics
@@ -87,9 +89,22 @@ def import_and_report(file: str, format: str | None, as_json: bool, **options: A
     if as_json:
         skipped = [fields_of(error, "line", "column", "path", "code", "message") for error in result.skipped]
         data |= {"new_rubrics": result.new_rubrics, "skipped": skipped, "skipped_count": result.skipped_count}
+        data["notes"] = [fields_of(note, "line", "column", "path", "code", "message") for note in source.errors.notes]
     if as_json or result.skipped_records:
         data["skipped_records"] = result.skipped_records
     show(data, as_json)
+
+
+MOST_NOTES = 20
+"""Notes that are printed."""
+
+
+def print_notes(errors: FileErrors) -> None:
+    """Print the notes on the records of a file, to stderr."""
+    for one in errors.notes[:MOST_NOTES]:
+        echo(f"note: {one}")
+    if errors.note_count > MOST_NOTES:
+        echo(f"… and {counted(errors.note_count - MOST_NOTES, 'more note')}")
 
 
 def report(result: ImportResult) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from io import StringIO
 from pathlib import Path
@@ -15,16 +15,17 @@ from sqlalchemy.orm import Session
 
 from rubricsvc.cli import output
 from rubricsvc.cli.db import database
-from rubricsvc.cli.importing import File, Format, SkipInvalid, import_and_report, input_file, rubric_of
-from rubricsvc.cli.output import After, Json, Limit, Out, PromptFilter, echo, print_data, print_json, show, show_list
+from rubricsvc.cli.importing import File, Format, SkipInvalid, import_and_report, input_file, print_notes, rubric_of
+from rubricsvc.cli.output import After, Json, Limit, PromptFilter, echo, print_data, print_json, show, show_list
+from rubricsvc.cli.rubric_export import export
 from rubricsvc.core.rubric import Criterion
 from rubricsvc.errors import InvalidError, NotFoundError
 from rubricsvc.formats import InvalidFileError, Record, stream
 from rubricsvc.formats.native import dump, plain
 from rubricsvc.formats.yaml_records import write
 from rubricsvc.services.importing import RECORDS
+from rubricsvc.services.rubric_records import record_of
 from rubricsvc.store import prompts, rubrics
-from rubricsvc.store.session import every
 from rubricsvc.store.tables import RubricRow
 from workers import checks
 
@@ -65,8 +66,10 @@ def lint(file: File, format: Format = None, as_json: Json = False) -> None:
     errors = source.errors
     with output.exit_with(output.BAD_INPUT if errors.count else output.OK):
         if as_json:
-            show_list([*map(asdict, errors.errors), *rows], as_json)
+            notes = [asdict(one) | {"note": True} for one in errors.notes]
+            show_list([*map(asdict, errors.errors), *notes, *rows], as_json)
             return
+        print_notes(errors)
         for one in errors.errors:
             echo(f"error: {one}")
         if errors.count > len(errors.errors):
@@ -142,7 +145,7 @@ def show_(
     with database() as db, db.read() as session:
         row = rubrics.get(session, ref)
         if as_yaml:
-            dump([_record(session, row)], sys.stdout, yaml=True)
+            dump([record_of(session, row)], sys.stdout, yaml=True)
         elif as_json:
             print_json(_row(row) | {"rubric": row.content})
         else:
@@ -233,23 +236,4 @@ def _plain_yaml(row: RubricRow) -> list[str]:
     return stream.getvalue().splitlines()
 
 
-@app.command()
-def export(
-    refs: Annotated[list[str] | None, typer.Argument(help="Rubrics.", show_default="all")] = None,
-    as_yaml: Annotated[bool, typer.Option("--yaml", help="Write YAML instead of JSON lines.")] = False,
-    out: Out = None,
-) -> None:
-    """Write rubrics with their prompts in the native format, the newest versions unless one is named."""
-    with database() as db, db.read() as session, output.open_output(out) as stream:
-        dump((_record(session, row) for row in _rows(session, refs)), stream, yaml=as_yaml)
-
-
-def _rows(session: Session, refs: list[str] | None) -> Iterator[RubricRow]:
-    if refs:
-        return (rubrics.get(session, ref) for ref in refs)
-    return (row for row in every(rubrics.page, session) if rubrics.get(session, row.name).id == row.id)
-
-
-def _record(session: Session, row: RubricRow) -> Record:
-    prompt = prompts.get(session, row.prompt_id) if row.prompt_id is not None else None
-    return Record(prompt.value if prompt else None, row.value, id=prompt.external_id if prompt else None, name=row.name)
+app.command()(export)

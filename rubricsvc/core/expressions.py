@@ -28,7 +28,7 @@ _OPERATORS: dict[type[ast.AST], Callable[..., float]] = {
     ast.UAdd: operator.pos,
     ast.USub: operator.neg,
 }
-_FUNCTIONS: dict[str, Callable[..., float]] = {
+FUNCTIONS: dict[str, Callable[..., float]] = {
     "min": lambda *numbers: min(numbers),
     "max": lambda *numbers: max(numbers),
     "abs": abs,
@@ -39,7 +39,7 @@ _FUNCTIONS: dict[str, Callable[..., float]] = {
     "log": math.log,
 }
 _VARIADIC = ("min", "max")
-_SYNTAX = f"expected + - * / ^ ( ), {' '.join(_FUNCTIONS)}, numbers or names of parts"
+_SYNTAX = f"expected + - * / ^ ( ), {' '.join(FUNCTIONS)}, numbers or names of parts"
 
 Evaluate = Callable[[Mapping[str, float]], float]
 
@@ -95,11 +95,11 @@ def _compile(node: ast.expr, names: Collection[str], depth: int = 0) -> Evaluate
             return lambda values: _finite(float(values[name]))
         case ast.Name(id=name):
             raise ExpressionError(f"unknown part {name!r}; " + cut(f"expected one of {', '.join(names)}", 200))
-        case ast.Call(func=ast.Name(id=name), args=args, keywords=[]) if name in _FUNCTIONS:
+        case ast.Call(func=ast.Name(id=name), args=args, keywords=[]) if name in FUNCTIONS:
             if len(args) != 1 and (name not in _VARIADIC or not args):
                 count = "at least one number" if name in _VARIADIC else "one number"
                 raise ExpressionError(f"{name} takes {count}, found {len(args)}")
-            function, operands = _FUNCTIONS[name], args
+            function, operands = FUNCTIONS[name], args
         case ast.Call(func=ast.Name(id=name)):
             raise ExpressionError(f"unknown function {name!r}; {_SYNTAX}")
         case _:

@@ -14,38 +14,25 @@ of a list), validated by a pydantic model::
         given = entry.build(_Answer, entry.data)
         yield Record(Prompt.of(given.question), None, (Completion(text=given.answer),), location=entry.location)
 
-Then add it to ``FORMATS`` with the fields that identify it: ``"mine": _format(mine.read, "question answer")``.
+Then add it to ``registry.FORMATS`` with the fields that identify it: ``"mine": _format(mine.read, "question answer")``.
+With ``dump=mine.dump``, a function that yields the rows of a record, it can be written too: `dumping` does the rest.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
-from functools import partial
 from pathlib import Path
-from typing import Any
 
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.errors import InvalidError
-from rubricsvc.formats import (
-    cherrl,
-    completions,
-    criteria_csv,
-    deep_research_bench,
-    gsm8k,
-    healthbench,
-    ifeval,
-    labels,
-    native,
-    openai_grader,
-    paperbench,
-    preferences,
-    truthfulqa,
-)
-from rubricsvc.formats.errors import FieldError, InvalidFileError, file_error
+from rubricsvc.formats import completions, labels, native
+from rubricsvc.formats.dumping import Losses, dump
+from rubricsvc.formats.errors import FieldError, FileErrors, InvalidFileError, file_error
 from rubricsvc.formats.input_file import InputFile
-from rubricsvc.formats.record import Entry, Record, RubricCheck
+from rubricsvc.formats.invisible import without_invisible
+from rubricsvc.formats.record import Record, RubricCheck
+from rubricsvc.formats.registry import FORMATS
 from rubricsvc.formats.rubric_errors import rubric_errors
 
 __all__ = [
@@ -53,63 +40,28 @@ __all__ = [
     "FieldError",
     "InputFile",
     "InvalidFileError",
+    "Losses",
     "Record",
     "Records",
     "RubricCheck",
     "detect",
+    "dump",
     "load",
     "stream",
 ]
 
 
-@dataclass(frozen=True)
-class Format:
-    """A format, and the ``fields`` that identify it: a record with all fields of one of these lists has this format.
-
-    ``read`` yields the valid records of a file, and adds the errors of the others to ``file.errors``.
-    """
-
-    read: Callable[[InputFile], Iterator[Record]]
-    fields: tuple[str, ...] = ()
-    matches: Callable[[Any], bool] | None = None
-
-    def identifies(self, first: Any) -> bool:
-        """Return whether a file with this first record has this format."""
-        fields = set(first) if isinstance(first, dict) else set()
-        named = any(fields.issuperset(names.split()) for names in self.fields)
-        return named or (self.matches is not None and self.matches(first))
-
-
-def _format(read: Callable[[Entry], Iterable[Record]], *fields: str) -> Format:
-    return Format(lambda file: file.parse(read), fields)
-
-
-_DEEP_RESEARCH_BENCH = ("criterions dimension_weight", "topic language prompt", "article prompt")
-_OPENAI = ("item grader", "testing_criteria", "reinforcement type", "type input", "type source", "type graders")
-FORMATS = {
-    "native": _format(native.read, "criteria", "prompt completions"),
-    "healthbench": _format(healthbench.read, "prompt_id rubrics", "prompt_id binary_labels"),
-    "deep_research_bench": Format(deep_research_bench.read, _DEEP_RESEARCH_BENCH),
-    "deep_research_bench_en": Format(partial(deep_research_bench.read, language="en"), ()),
-    "deep_research_bench_zh": Format(partial(deep_research_bench.read, language="zh"), ()),
-    "paperbench": _format(paperbench.read, "requirements weight sub_tasks"),
-    "ifeval": _format(ifeval.read, "prompt instruction_id_list kwargs"),
-    "openai_grader": _format(openai_grader.read, *_OPENAI),
-    "llmbar": _format(preferences.llmbar, "input output_1 output_2 label"),
-    "evalbiasbench": _format(preferences.evalbiasbench, "bias instruction response1 response2"),
-    "gsm8k": _format(gsm8k.read, "question ground_truth"),
-    "criteria_csv": Format(criteria_csv.read, ()),
-    "cherrl": _format(cherrl.read, "sample_id prompt_input model_output"),
-    "truthfulqa": Format(truthfulqa.read, matches=truthfulqa.matches),
-}
+AUTO = "auto"
+"""In place of a format: recognize it, as without one."""
 
 
 class Records(list[Record]):
-    """The records of a file, and the errors of those that were ``skipped``."""
+    """The records of a file, the errors of those that were ``skipped``, and ``notes`` on the others."""
 
-    def __init__(self, records: Iterable[Record], skipped: list[FieldError]) -> None:
+    def __init__(self, records: Iterable[Record], errors: FileErrors) -> None:
         super().__init__(records)
-        self.skipped = skipped
+        self.skipped = errors.errors
+        self.notes = errors.notes
 
 
 def load(path: str | Path, format: str | None = None, *, skip_invalid: bool = False) -> Records:
@@ -125,7 +77,7 @@ def load(path: str | Path, format: str | None = None, *, skip_invalid: bool = Fa
         InvalidError: the format does not exist.
     """
     file = InputFile(path)
-    return Records(stream(file, format, skip_invalid=skip_invalid), file.errors.errors)
+    return Records(stream(file, format, skip_invalid=skip_invalid), file.errors)
 
 
 def stream(
@@ -136,12 +88,16 @@ def stream(
     ``file.errors`` has the errors of the records that were skipped. ``check`` is called with each rubric that will be
     stored, and an InvalidError that it raises is an error of the record.
     """
-    name = format or detect(file)
+    name = detect(file) if format in (None, AUTO) else format
     if name not in FORMATS:
         raise InvalidError(f"unknown format {name!r}", hint=f"expected one of {', '.join(FORMATS)}", path="format")
     errors, count, file.check = file.errors, 0, check
     owners: dict[tuple[str, str], str | None] = {}
-    for record in FORMATS[name].read(file):
+    for given in FORMATS[name].read(file):
+        record, removed = without_invisible(given)
+        for field, number in removed.items():
+            message = f"removed {number} invisible characters, which a reviewer would not see"
+            errors.add_notes([record.location.error("invisible", message, (field,))])
         before = errors.count
         if record.rubric is not None:
             conflicts = _name_conflicts(record, record.rubric, owners) if check is not None else ()
@@ -176,13 +132,16 @@ def detect(file: InputFile) -> str:
     Raises:
         InvalidFileError: no format or several match; the message names the formats.
     """
-    if file.is_folder:
+    if file.is_folder and any((file.path / name).is_file() for name in ("query.jsonl", "criteria.jsonl")):
         return "deep_research_bench"
     first = file.first()
     fields = set(first) if isinstance(first, dict) else set()
     matching = [name for name, one in FORMATS.items() if one.identifies(first)]
     if len(matching) == 1:
         return matching[0]
+    if matching:
+        message = f"its records may be of several formats: {', '.join(matching)}"
+        raise file_error(file.location, "ambiguous_format", message, f"choose one: --format {matching[0]}")
     if first is None or file.path.suffix.lower() in (".yaml", ".yml") or file.errors.count:
         return "native"  # no other format is YAML; and after a line that is not JSON, its error is what matters
     if not matching and get_close_matches("criteria", map(str, fields), cutoff=0.85):

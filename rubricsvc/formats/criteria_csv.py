@@ -12,11 +12,14 @@ from typing import Any
 
 from rubricsvc.core.validation_messages import FieldPath, unknown_field
 from rubricsvc.formats import native
+from rubricsvc.formats.csv_cells import restored_row
+from rubricsvc.formats.foreign import plain_weight, rubric_in
 from rubricsvc.formats.input_file import InputFile
-from rubricsvc.formats.record import Entry, Record
+from rubricsvc.formats.record import Entry, Record, Row
 
 RECORD = ("id", "name", "prompt")
 CRITERION = ("criterion", "weight", "key", "group", "required", "reference", "tags")
+COLUMNS = (*RECORD, *CRITERION)
 _BOOLEANS = {"yes": True, "true": True, "1": True, "x": True, "no": False, "false": False, "0": False}
 
 
@@ -33,6 +36,7 @@ def read(file: InputFile) -> Iterator[Record]:
 
 def _row(entry: Entry) -> Iterator[Entry]:
     if isinstance(entry.data, dict):
+        entry.data = restored_row(entry.data)
         yield entry
     else:
         entry.expected("dict_type", "a row with columns", entry.data)
@@ -82,3 +86,14 @@ _CELLS: dict[str, tuple[Callable[[str], Any], str]] = {
     "required": (lambda cell: _BOOLEANS.get(cell.lower()), "yes or no"),
     "tags": (lambda cell: [tag.strip() for tag in cell.split(";") if tag.strip()], "tags"),
 }
+
+
+def dump(record: Record) -> Iterator[Row]:
+    """Yield a row for each criterion."""
+    rubric = rubric_in(record, "criteria_csv")
+    prompt = record.prompt.text if record.prompt else ""
+    for one in rubric.criteria:
+        fields = {"criterion": one.text, "weight": plain_weight(one.weight), "key": one.key}
+        fields |= {"group": "/".join(one.group), "required": "yes" if one.required else ""}
+        fields |= {"reference": one.reference or "", "tags": "; ".join(one.tags)}
+        yield {"id": record.id or "", "name": record.name, "prompt": prompt, **fields}

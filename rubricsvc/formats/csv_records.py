@@ -4,12 +4,27 @@ from __future__ import annotations
 
 import csv
 import io
+from collections import Counter
 from collections.abc import Iterator
 
 from rubricsvc.formats.errors import Location, file_error, too_many_values
 from rubricsvc.formats.json_records import Document
 
 _DELIMITERS = ",;\t"
+
+
+_REPEATED = ("Rating Name", "Rating Description", "Rating Points")
+"""Columns that Canvas repeats for each rating."""
+
+
+def _numbered(columns: list[str]) -> list[str]:
+    """Return the columns with the repeated ones of Canvas numbered: ``Rating Name 2``."""
+    seen: Counter[str] = Counter()
+    for place, name in enumerate(columns):
+        seen[name] += 1
+        if name in _REPEATED and seen[name] > 1:
+            columns[place] = f"{name} {seen[name]}"
+    return columns
 
 
 def read(text: str, file: str, max_values: int | None = None) -> Iterator[Document]:
@@ -33,7 +48,7 @@ def read(text: str, file: str, max_values: int | None = None) -> Iterator[Docume
             if not any(cell.strip() for cell in row):
                 continue
             if not columns:
-                columns = [name.strip() for name in row]
+                columns = _numbered([name.strip() for name in row])
                 if "" in columns or len(set(columns)) < len(columns):
                     raise file_error(location, "columns", "expected a distinct name for each column in the first line")
             elif len(row) > len(columns):

@@ -85,12 +85,15 @@ class InvalidFileError(FormatError):
 class FileErrors:
     """The errors of one file, in the order of its lines. The first ``MAX_KEPT`` are kept, all are counted.
 
-    ``invalid`` counts the records that have errors. After ``limit`` errors the file is not read any further.
+    ``invalid`` counts the records that have errors; ``notes`` say what
+    was read in another way than it was written. After ``limit`` errors the file is not read any further.
     """
 
     def __init__(self, limit: float = math.inf) -> None:
         self.limit = limit
         self.errors: list[FieldError] = []
+        self.notes: list[FieldError] = []
+        self.note_count = 0
         self.count = self.invalid = 0
 
     def add(self, *errors: FieldError) -> None:
@@ -106,6 +109,11 @@ class FileErrors:
             self.errors.sort(key=lambda error: (error.file, error.line or 0, error.column or 0))
         if self.count > self.limit:
             self.raise_if_any("correct them first: the file was not read any further")
+
+    def add_notes(self, notes: Sequence[FieldError]) -> None:
+        """Add the notes of one valid record: the first ``MAX_KEPT`` are kept, all are counted."""
+        self.note_count += len(notes)
+        self.notes += notes[: MAX_KEPT - len(self.notes)]
 
     def raise_if_any(self, hint: str = _SKIP) -> None:
         """Raise InvalidFileError if there are errors."""

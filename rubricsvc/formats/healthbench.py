@@ -16,8 +16,11 @@ from pydantic import Field
 from rubricsvc.core.label import Label
 from rubricsvc.core.prompt import Completion, Message, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
+from rubricsvc.formats.foreign import messages_of, plain_weight, prompt_in, rubric_in
 from rubricsvc.formats.native import numbered_keys, rubric_name
-from rubricsvc.formats.record import Entry, ForeignModel, Record, Text
+from rubricsvc.formats.record import Entry, ForeignModel, Record, Row, Text
+
+_CANARY = "canary:"
 
 
 class _Item(ForeignModel):
@@ -89,7 +92,7 @@ def _meta_example(entry: Entry) -> Record:
 
 def _prompt(line: _Line, tags: tuple[str, ...]) -> Prompt:
     """Return the conversation. The benchmark's canary is kept as a tag."""
-    return Prompt(messages=line.prompt, tags=(*tags, f"canary:{line.canary}") if line.canary else tags)
+    return Prompt(messages=line.prompt, tags=(*tags, _CANARY + line.canary) if line.canary else tags)
 
 
 def _rubric(items: tuple[_Item, ...]) -> Rubric:
@@ -103,3 +106,15 @@ def _rubric(items: tuple[_Item, ...]) -> Rubric:
         for key, item in zip(numbered_keys(names), items, strict=True)
     )
     return Rubric(criteria=criteria, formula="healthbench")
+
+
+def dump(record: Record) -> Iterator[Row]:
+    """Yield the line of a rubric."""
+    rubric, prompt = rubric_in(record, "healthbench"), prompt_in(record, "healthbench")
+    items = [
+        {"criterion": one.text, "points": plain_weight(one.weight), "tags": list(one.tags)} for one in rubric.criteria
+    ]
+    canary = next((tag.removeprefix(_CANARY) for tag in prompt.tags if tag.startswith(_CANARY)), None)
+    tags = [tag for tag in prompt.tags if not tag.startswith(_CANARY)]
+    line: Row = {"prompt_id": record.id or record.name or "1", "prompt": messages_of(prompt), "rubrics": items}
+    yield line | {"example_tags": tags} | ({"canary": canary} if canary else {})

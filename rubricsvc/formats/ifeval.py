@@ -12,8 +12,10 @@ from pydantic import Field, JsonValue
 
 from rubricsvc.core.prompt import Prompt
 from rubricsvc.core.rubric import Check, Criterion, Rubric
+from rubricsvc.errors import InvalidError
+from rubricsvc.formats.foreign import prompt_in, rubric_in
 from rubricsvc.formats.native import rubric_name
-from rubricsvc.formats.record import Entry, ForeignModel, Record, Text
+from rubricsvc.formats.record import Entry, ForeignModel, Record, Row, Text
 
 
 class _Line(ForeignModel):  # type: ignore[no-redef]  # a field named kwargs, and mypy thinks of those of __init__
@@ -45,3 +47,22 @@ def _criterion(number: int, instruction: str, given: dict[str, JsonValue]) -> Cr
         check=Check(name="ifeval", args={"instruction_id": instruction, "kwargs": kwargs}),
         tags=(instruction.partition(":")[0],),
     )
+
+
+def dump(record: Record) -> Iterator[Row]:
+    """Yield the line of a rubric whose criteria are all instructions."""
+    rubric, prompt = rubric_in(record, "ifeval"), prompt_in(record, "ifeval")
+    names, kwargs = [], []
+    for number, criterion in enumerate(rubric.criteria):
+        if criterion.check is None or criterion.check.name != "ifeval":
+            message = f"ifeval has instructions only; criterion {criterion.key!r} is none"
+            raise InvalidError(message, hint="choose another --format, such as verl", path=f"criteria[{number}].check")
+        names.append(criterion.check.args["instruction_id"])
+        kwargs.append(criterion.check.args.get("kwargs", {}))
+    key = record.id or record.name or "1"
+    yield {
+        "key": int(key) if key.isdecimal() and str(int(key)) == key else key,
+        "prompt": prompt.text,
+        "instruction_id_list": names,
+        "kwargs": kwargs,
+    }

@@ -7,14 +7,15 @@ import io
 import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
+from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar, cast
 
 from pydantic import ValidationError
 
-from rubricsvc.core.validation_messages import field_messages
-from rubricsvc.formats import csv_records, json_records, yaml_records
+from rubricsvc.core.validation_messages import FieldPath, field_messages
+from rubricsvc.formats import csv_records, json_records, parquet_records, toml_records, yaml_records
 from rubricsvc.formats.errors import FileErrors, InvalidFileError, Location, file_error
 from rubricsvc.formats.record import Entry, RubricCheck
 
@@ -23,10 +24,23 @@ T = TypeVar("T")
 MAX_TEXT = 256 * 1024 * 1024
 """Bytes of a file that is not JSONL."""
 HEAD = 8192
+MAX_YAML = 1_000_000
+"""Keys and values of a YAML document; a node of it takes a kilobyte of memory."""
+MAX_CRITERIA = 20_000
+"""Criteria of one rubric."""
+_LISTS = frozenset({
+    "criteria", "rubrics", "rubric", "sections", "criterion", "checklist", "checklists", "nuggets", "rubric_items",
+    "other_properties",
+})  # fmt: skip
+"""Names of lists of criteria, in all formats."""
 _KINDS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "json", ".yaml": "yaml", ".yml": "yaml"} | {
     ".csv": "csv",
     ".tsv": "csv",
+    ".toml": "toml",
+    ".parquet": "parquet",
+    ".arrow": "arrow",
 }
+_COLLECTED = (".parquet", ".arrow", ".jsonl", ".ndjson", ".json")
 
 
 class InputFile:
@@ -85,6 +99,10 @@ class InputFile:
             self._entries = self._read()
         return self._entries
 
+    def replace_entries(self, entries: Iterator[Entry]) -> None:
+        """Use these records as those of the file, which need not exist."""
+        self._entries = entries
+
     def parse(self, parse: Callable[[Entry], Iterable[T]], entries: Iterable[Entry] | None = None) -> Iterator[T]:
         """Yield what ``parse`` makes of each valid record; the errors of the others are added to ``errors``.
 
@@ -97,6 +115,7 @@ class InputFile:
             parsed: list[T] = []
             entry.check = self.check
             try:
+                _check_criteria(entry)
                 if isinstance(entry.data, dict) or not entry.errors:
                     parsed = list(parse(entry))
             except InvalidFileError:
@@ -106,6 +125,7 @@ class InputFile:
                     entry.add(one.code, one.message, one.path)
             self.errors.add(*entry.errors)
             if not entry.errors:
+                self.errors.add_notes(entry.notes)
                 yield from parsed
 
     def _all_entries(self) -> Iterator[Entry]:
@@ -116,10 +136,14 @@ class InputFile:
             self.errors.raise_if_any(error.hint)
 
     def _read(self) -> Iterator[Entry]:
+        if self.is_folder:
+            yield from self._read_folder()
+            return
         stem, kind = self.path.stem, _KINDS.get(self.path.suffix.lower())
         opened = self._open()
         with nullcontext(opened) if self.is_stream else opened as stream:  # the caller closes its stream
-            self._begin(stream)
+            if kind not in ("parquet", "arrow"):
+                self._begin(stream)
             if kind is None and (start := re.match(rb"\s*\{([ \r]*\n)?", stream.peek(HEAD))):
                 kind = "json" if start[1] else "jsonl"
             if kind == "jsonl":
@@ -129,13 +153,37 @@ class InputFile:
                 documents = json_records.read_document(self._text(stream), self.name, self.errors, self.max_values)
             elif kind == "csv":
                 documents = csv_records.read(self._text(stream), self.name, self.max_values)
+            elif kind == "toml":
+                documents = toml_records.read(self._text(stream), self.name)
+            elif kind in ("parquet", "arrow"):
+                documents = parquet_records.read(cast(BinaryIO, stream), self.name, arrow=kind == "arrow")
             else:
-                documents = yaml_records.read(self._text(stream), self.name, self.max_values)
+                documents = yaml_records.read(self._text(stream), self.name, self.max_values or MAX_YAML)
             for number, (data, location, errors) in enumerate(documents, start=1):
                 self._check_records(number)
                 yield Entry(
                     data, location, stem if number == 1 else f"{stem}-{number}", number, errors, is_csv=kind == "csv"
                 )
+
+    def _read_folder(self) -> Iterator[Entry]:
+        """Yield the records of the data files in a folder, such as one of Hugging Face's ``datasets``.
+
+        Raises:
+            InvalidFileError: there is none, or one of them cannot be read.
+        """
+        described = {"dataset_info.json", "dataset_infos.json", "dataset_dict.json", "state.json"}
+        paths = sorted(path for path in self.path.rglob("*") if path.suffix.lower() in _COLLECTED and path.is_file())
+        paths = [path for path in paths if path.name not in described and not path.name.startswith((".", "cache-"))]
+        if not paths:
+            hint = f"expected files that end in {', '.join(_COLLECTED)}"
+            raise file_error(self.location, "is_folder", "is a folder without data files", hint)
+        number = 0
+        for path in paths:
+            for entry in InputFile(path, errors=self.errors, max_values=self.max_values).entries():
+                number += 1
+                self._check_records(number)
+                own = f"{self.path.name}-{number}" if len(paths) > 1 else entry.name
+                yield replace(entry, name=own, number=number)
 
     def _check_lines(self, stream: io.BufferedReader[Any]) -> None:
         if self.max_records is not None:
@@ -178,3 +226,21 @@ class InputFile:
         except UnicodeDecodeError as error:
             location = Location(self.name, data.count(b"\n", 0, error.start) + 1)
             raise file_error(location, "encoding", json_records.not_utf8(error), "save the file as UTF-8") from None
+
+
+def _check_criteria(entry: Entry) -> None:
+    """Refuse a rubric of too many criteria before it is validated."""
+    for path, count in _long_lists(entry.data, ()):
+        entry.add("too_long", f"has {count} criteria, more than {MAX_CRITERIA}; split the rubric", path)
+        raise InvalidFileError(entry.errors)
+
+
+def _long_lists(data: Any, path: FieldPath) -> Iterator[tuple[FieldPath, int]]:
+    """Yield the lists of criteria that are too long, with their paths, down to the third level."""
+    if isinstance(data, list):
+        if len(data) > MAX_CRITERIA:
+            yield path, len(data)
+    elif isinstance(data, dict) and len(path) < 3:
+        for name, value in data.items():
+            if isinstance(value, dict) or name in _LISTS:
+                yield from _long_lists(value, (*path, name))

@@ -253,6 +253,19 @@ def dump(records: Iterable[Record], stream: TextIO, *, yaml: bool = False) -> No
             stream.write(strict_json.dump(data) + "\n")
 
 
+def rows(record: Record) -> Iterator[dict[str, Any]]:
+    """Yield the one row of a record."""
+    yield plain(record)
+
+
+def matches(first: Any) -> bool:
+    """Return whether a file with this first record has this format: criteria that have a text, or are one."""
+    if not isinstance(first, dict) or "criteria" not in first:
+        return False
+    criteria = first["criteria"]
+    return not (isinstance(criteria, list) and any(isinstance(one, dict) and "requirement" in one for one in criteria))
+
+
 def plain(record: Record) -> dict[str, Any]:
     """Return the record as plain data in this format, without the fields that have their defaults."""
     data: dict[str, Any] = {"id": record.id} if record.id is not None else {}

@@ -18,6 +18,8 @@ from rubricsvc.errors import InvalidError
 from rubricsvc.formats.errors import FieldError, InvalidFileError, Location
 
 Model = TypeVar("Model", bound=BaseModel)
+Row = dict[str, Any]
+"""A line of JSONL, or a row of CSV, as plain data."""
 Text = Annotated[str, Field(min_length=1)]
 _CELL: TypeAdapter[float | None] = TypeAdapter(UnitInterval | None)
 
@@ -86,7 +88,7 @@ class Entry:
 
     ``number`` counts the records of the file from 1; ``name`` is the stem of the file's name, with the number behind it
     from the second record on. In CSV all values are texts (``is_csv``). ``check`` is called with the rubric;
-    ``faulty`` has the paths of the fields with errors.
+    ``faulty`` has the paths of the fields with errors. ``notes`` say what was read in another way than it was written.
     """
 
     data: Any
@@ -97,6 +99,11 @@ class Entry:
     check: RubricCheck | None = None
     faulty: set[FieldPath] = field(default_factory=set)
     is_csv: bool = False
+    notes: list[FieldError] = field(default_factory=list)
+
+    def note(self, code: str, message: str, path: FieldPath = ()) -> None:
+        """Add a note on the field ``path``: the record is valid."""
+        self.notes.append(self.location.error(code, message, path))
 
     def add(self, code: str, message: str, path: FieldPath = ()) -> None:
         """Add an error in the field ``path``."""
@@ -124,6 +131,19 @@ class Entry:
             if name not in allowed:
                 self.add("extra_forbidden", unknown_field(name, allowed), (name,))
         return self.data
+
+    def make(self, model: type[Model], path: FieldPath = (), **fields: Any) -> Model:
+        """Return a value of ours, made of what is at ``path`` in the record.
+
+        Raises:
+            InvalidFileError: a field is invalid; the errors are added, at ``path``.
+        """
+        try:
+            return model(**fields)
+        except ValidationError as error:
+            for one in field_messages(error):
+                self.add(one.code, ".".join(map(str, one.path)) + ": " * bool(one.path) + one.message, path)
+            raise InvalidFileError(self.errors) from None
 
     def build(
         self,

@@ -291,3 +291,28 @@ def test_lint_reports_a_misspelt_field_with_the_other_errors(cli: Cli, tmp_path:
     ran = cli("rubrics", "lint", "r.jsonl")
     assert ran.code == 2 and "r.jsonl:1: critera: " in ran.err and "'criteria'" in ran.err
     assert "(args.mni)" in ran.err and "(args.max)" in ran.err
+
+
+def test_export_lists_what_a_format_does_not_carry(cli: Cli, rubric_file: Path, tmp_path: Path) -> None:
+    cli("rubrics", "import", rubric_file)
+    done = cli("rubrics", "export", "first", "--format", "rubrichub", "--out", "hub.parquet", "--json")
+    assert done.code == 0 and done.json["rubrics"] == 1
+    assert "criteria[].key" in done.json["lost"] and "criteria[].key" in done.err
+    assert cli("rubrics", "import", "hub.parquet", "--json").json["new"]["rubrics"] == 1
+    assert cli("rubrics", "export", "--datasets", "--out", "set").code == 0
+    assert (tmp_path / "set" / "README.md").is_file()
+    assert cli("rubrics", "import", "set", "--json").json["new"]["rubrics"] == 0
+
+
+def test_export_refuses_files_that_a_format_does_not_have(cli: Cli, rubric_file: Path) -> None:
+    cli("rubrics", "import", rubric_file)
+    assert cli("rubrics", "export", "first", "--format", "canvas", "--out", "c.jsonl").code == 2
+    assert cli("rubrics", "export", "first", "--format", "paperbench").code == 2
+    assert cli("rubrics", "export", "first", "--json").code == 2
+    assert cli("rubrics", "export", "first", "--datasets").code == 2
+
+
+def test_import_prints_notes(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "judge.toml").write_text('[judge]\nsamples = 3\n\n[[criterion]]\ndescription = "Is right."\n')
+    done = cli("rubrics", "import", "judge.toml", "--format", "auto", "--json")
+    assert done.code == 0 and done.json["notes"][0]["code"] == "judge" and "note: " in done.err

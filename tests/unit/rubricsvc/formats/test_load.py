@@ -290,7 +290,9 @@ def test_detect_rejects_unknown_formats(tmp_path: Path) -> None:
     file = write(tmp_path, "r.jsonl", '{"question": "x", "answer": "y"}\n')
     error = invalid(file, None)
     assert error.errors[0].code == "unknown_format" and "native" in error.hint
-    assert invalid(tmp_path, None).errors[0].code == "not_found"  # DeepResearch Bench is the only folder
+    assert invalid(tmp_path, None).errors[0].code == "unknown_format"  # the folder of that file
+    (tmp_path / "empty").mkdir()
+    assert invalid(tmp_path / "empty", None).errors[0].code == "is_folder"
 
 
 class Once(io.BytesIO):
@@ -395,3 +397,42 @@ def test_load_reports_faults_of_text_with_those_of_fields(tmp_path: Path) -> Non
     of_json = [(1, "duplicate_key"), (1, "model_type"), (2, "json_invalid"), (3, "tuple_type")]
     assert [(error.line, error.code) for error in invalid(path).errors] == of_json
     assert len(load(path, "native", skip_invalid=True)) == 1
+
+
+def test_load_removes_invisible_characters_with_a_note(tmp_path: Path) -> None:
+    text = '{"criteria": ["Says\u200b why\U000e0041.", "Is \u202ekind."]}\n'
+    records = load(write(tmp_path, "r.jsonl", text))
+    assert records[0].rubric is not None
+    assert [one.text for one in records[0].rubric.criteria] == ["Says why.", "Is kind."]
+    assert [(note.code, note.path) for note in records.notes] == [
+        ("invisible", "criteria[0].text"),
+        ("invisible", "criteria[1].text"),
+    ]
+
+
+def test_load_refuses_a_rubric_of_too_many_criteria(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(input_file, "MAX_CRITERIA", 3)
+    many = json.dumps({"prompt": "Why?", "criteria": ["Says why."] * 4})
+    assert only_error(write(tmp_path, "r.jsonl", many)).path == "criteria"
+    csv = write(tmp_path, "r.csv", "criterion\n" + "Says why.\n" * 4)
+    assert [error.code for error in invalid(csv, "criteria_csv").errors] == ["too_long"]
+    verl = {"prompt": "Why?", "reward_model": {"rubrics": [{"criterion": "Says why.", "points": 1}] * 4}}
+    error = invalid(write(tmp_path, "v.jsonl", json.dumps(verl)), "verl").errors[0]
+    assert (error.code, error.path) == ("too_long", "reward_model.rubrics")
+
+
+def test_load_refuses_a_yaml_document_of_too_many_values(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(input_file, "MAX_YAML", 10)
+    error = only_error(write(tmp_path, "r.yaml", "criteria:\n" + "- Says why.\n" * 20))
+    assert error.code == "too_many_values" and error.line is not None
+
+
+def test_load_reports_the_line_of_a_fault_in_toml(tmp_path: Path) -> None:
+    broken = write(tmp_path, "judge.toml", '[[criterion]]\ndescription = "a"\nweight = \n')
+    error = invalid(broken, "harbor").errors[0]
+    assert (error.code, error.line) == ("toml_invalid", 3)
+    unknown = write(tmp_path, "judge.toml", '[[criterion]]\ndescription = "a"\n\n[[criterion]]\nwheight = 2\n')
+    assert {(error.code, error.line, error.path) for error in invalid(unknown, "harbor").errors} == {
+        ("missing", 4, "criterion[1].description"),
+        ("extra_forbidden", 5, "criterion[1].wheight"),
+    }
