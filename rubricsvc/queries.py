@@ -40,6 +40,13 @@ class RubricFilters(Paging):
     prompt_id: Id | None = Field(None, description="Filter by prompt.")
 
 
+class AnalysisQuery(BaseModel):
+    """Parameters of the analysis of a rubric."""
+
+    job_id: Id | None = Field(None, description="Only what this job scored.")
+    judge: Name | None = Field(None, description="Judge; by default the job's, or the one with the most completions.")
+
+
 class CompletionFilters(Paging):
     """Parameters of the list of completions."""
 

@@ -17,6 +17,7 @@ from rubricsvc.cli import output
 from rubricsvc.cli.db import database
 from rubricsvc.cli.importing import File, Format, SkipInvalid, import_and_report, input_file, print_notes, rubric_of
 from rubricsvc.cli.output import After, Json, Limit, PromptFilter, echo, print_data, print_json, show, show_list
+from rubricsvc.cli.rubric_analysis import analyse
 from rubricsvc.cli.rubric_export import export
 from rubricsvc.core.rubric import Criterion
 from rubricsvc.errors import InvalidError, NotFoundError
@@ -30,6 +31,8 @@ from rubricsvc.store.tables import RubricRow
 from workers import checks
 
 app = output.group("Rubrics: weighted criteria for completions.")
+
+app.command()(analyse)
 
 MOST_ROWS = 20
 

@@ -16,6 +16,7 @@ from rubricsvc.core.label import Label
 from rubricsvc.core.passport import Passport
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Rubric
+from rubricsvc.core.rubric_analysis import RubricAnalysis
 
 
 class Prompts(Noun[C]):
@@ -37,6 +38,7 @@ class Rubrics(Noun[C]):
 
     get = reader(schemas.StoredRubric, "rubrics/{}", object)
     page = lister(schemas.StoredRubric, "rubrics", queries.RubricFilters)
+    analyse = reader(RubricAnalysis, "rubrics/{}/analysis", queries.AnalysisQuery)
 
     @Method
     async def add(self, rubric: Rubric, name: str, *, prompt_id: int | None = None) -> schemas.StoredRubric:

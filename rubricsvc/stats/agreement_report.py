@@ -159,6 +159,16 @@ def agreement_report(
     )
 
 
+def criterion_agreement(
+    judge: Judge, rows: Sequence[JudgedLabel], metrics: Sequence[str], *, resamples: int = RESAMPLES, seed: int = 0
+) -> CriterionAgreement:
+    """Return the judge's agreement with labels on one question, by some of the `METRICS`."""
+    values = [judge_value(judge, row) for row in rows]
+    excluded = Counter(filter(None, map(_exclusion_reason, rows)))
+    name = rows[0].label.criterion
+    return _agreement(name, rows, values, excluded, metrics, resamples=resamples, seed=seed)[0]
+
+
 def _mean(samples: Sequence[tuple[Sample, Sample]], **bootstrap: int) -> MeanAgreement:
     between = [name for name in METRICS if name not in _NOT_BETWEEN_PEOPLE]
     estimates, criteria = mean_metrics([judge for judge, _ in samples], tuple(METRICS), **bootstrap)

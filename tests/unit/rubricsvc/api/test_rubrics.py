@@ -69,3 +69,10 @@ def test_rubrics_add_reports_only_the_bad_scale(filled: TestClient, scale: objec
     error = answer.json()["error"]
     assert answer.status_code == 422 and error["path"].startswith("body.rubric.criteria.0.scale")
     assert error["message"].count("body.") == 1  # the other kinds of scale are not listed
+
+
+def test_rubrics_analysis_is_limited_to_what_was_scored(filled: TestClient) -> None:
+    unscored = filled.get("/v1/rubrics/r/analysis")
+    assert (unscored.status_code, unscored.json()["error"]["code"]) == (422, "invalid")
+    assert filled.get("/v1/rubrics/missing/analysis").status_code == 404
+    assert filled.get("/v1/rubrics/r/analysis", params={"job_id": 99}).status_code == 404

@@ -1,0 +1,120 @@
+"""What stored verdicts and labels show about the criteria of a rubric."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from rubricsvc.core.base import Value
+from rubricsvc.core.estimate import Estimate
+
+Action = Literal["retire", "split", "reweigh", "sharpen", "check"]
+
+
+class Disagreement(Value):
+    """How often several judges differ on one criterion of the same completion, as met (0.5 or more) or not met."""
+
+    pairs: int = Field(description="Pairs of judges' verdicts on the same completion.")
+    differ: float = Field(description="Share of the pairs with one met and one not met.")
+    alpha: float | None = Field(description="Krippendorff's alpha; null where all verdicts are the same.")
+
+
+class CriterionStatistics(Value):
+    """One criterion over the completions that a judge scored. Shares and correlations are null without the data."""
+
+    key: str
+    text: str
+    weight: float
+    kind: Literal["judged", "checked"]
+    required: bool
+    n: int = Field(description="Scored verdicts.")
+    failed: float = Field(description="Share of the completions whose verdict failed.")
+    abstained: float = Field(description="Share of the completions on which the judge abstained.")
+    mean: Estimate = Field(description="Mean value, with the cluster-robust t interval over prompts.")
+    met: Estimate = Field(description="Share of values of 0.5 or more, with Wilson's interval of the effective size.")
+    saturated: Literal["met", "not met"] | None = Field(description="Whether 95 % of its values are met, or not met.")
+    variance: float | None = Field(description="Variance of the values.")
+    variance_within: float | None = Field(description="Variance among the completions of one prompt, pooled.")
+    varying_groups: float | None = Field(description="Share of the groups in which the value varies.")
+    explained: float | None = Field(description="Share of its variance that the other criteria explain (R squared).")
+    inflation: float | None = Field(description="Variance inflation, 1 / (1 - explained); null where it is infinite.")
+    variance_share: float | None = Field(description="Share of the reward's variance; shares sum to 1.")
+    variance_share_within: float | None = Field(description="The same among the completions of one prompt.")
+    length_correlation: float | None = Field(description="Correlation with the logarithm of the length, within groups.")
+    disagreement: Disagreement | None = Field(
+        default=None, description="Between judges, where several judged the same."
+    )
+    spread: float | None = Field(default=None, description="Mean standard deviation of a judge's votes.")
+    labels: int = Field(default=0, description="Labels beside a verdict.")
+    agreement: dict[str, Estimate] = Field(default_factory=dict, description="Agreement with the labels, by metric.")
+    edge: Estimate | None = Field(default=None, description="Mean difference, preferred less other completion.")
+
+
+class RedundantPair(Value):
+    """Two criteria whose values are nearly the same, or nearly opposite."""
+
+    a: str
+    b: str
+    correlation: float
+    n: int
+
+
+class ErrorBound(Value):
+    """How rewards order pairs of completions, and a bound of it (RRD, arXiv 2602.05125).
+
+    ``bound`` is exp(-½ (wᵀμ)² / wᵀΣw): an upper bound of the error for differences with normal tails, with the mean μ
+    and the covariance Σ of the differences, preferred less other; 1 where wᵀμ is not above 0.
+    """
+
+    weights: Literal["current", "equal", "best"] = Field(description="The rubric's; signs only; Σ⁻¹μ of these pairs.")
+    error: float = Field(description="Share of the pairs in the wrong order; ties count half.")
+    bound: float
+
+
+class Preferences(Value):
+    """Pairs of completions of one prompt to which one person gave different overall scores."""
+
+    pairs: int
+    prompts: int
+    bounds: tuple[ErrorBound, ...]
+
+
+class Advice(Value):
+    """What to do about a criterion, and the figures that suggest it."""
+
+    action: Action
+    criterion: str
+    evidence: str
+
+
+class RewardSpread(Value):
+    """The variance of the rewards, and what of it a policy can learn from: groups of completions that differ."""
+
+    n: int
+    mean: Estimate
+    variance: float | None
+    variance_within: float | None
+    varying_groups: float | None
+    altered: int = Field(description="Rewards that the clip or a veto changed.")
+
+
+class RubricAnalysis(Value):
+    """One rubric version as one judge applied it."""
+
+    rubric_id: int
+    rubric: str
+    job_id: int | None
+    judge: str
+    other_judges: tuple[str, ...]
+    completions: int
+    prompts: int
+    groups: int = Field(description="Prompts with two or more completions.")
+    reward: RewardSpread
+    criteria: tuple[CriterionStatistics, ...]
+    redundant: tuple[RedundantPair, ...]
+    correlations: tuple[tuple[float | None, ...], ...] = Field(
+        description="Pearson's correlation of the criteria; empty with too few completions."
+    )
+    preferences: Preferences | None
+    advice: tuple[Advice, ...]

@@ -1,0 +1,73 @@
+"""Read stored verdicts as arrays, one matrix of values a rubric version. Needs the extra ``judging``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rubricsvc.stats.verdict_matrix import VerdictMatrix
+from rubricsvc.store import rubrics
+from rubricsvc.store.verdict_values import ABSTAINED, FAILED, MISSING, Chunks, Selection, read_items, read_values
+
+if TYPE_CHECKING:
+    from sqlalchemy.orm import Session
+
+    from rubricsvc.stats.intervals import Floats
+    from rubricsvc.store.tables import RubricRow
+
+
+def read_matrices(session: Session, selection: Selection, *, votes: bool = False) -> Iterator[VerdictMatrix]:
+    """Yield the verdicts of each rubric version of a selection, by its id; with ``votes``, their mean spreads too."""
+    items = _columns(read_items(session, selection), 6)
+    if not items.shape[1]:
+        return
+    verdicts = _columns(read_values(session, selection, votes=votes), 3 + votes)
+    by_id = np.argsort(items[0])
+    rows = by_id[np.searchsorted(items[0], verdicts[0], sorter=by_id)]
+    order = np.argsort(rows, kind="stable")
+    rows, verdicts = rows[order], verdicts[1:, order]
+    starts = [*np.flatnonzero(np.diff(items[3], prepend=-1)).tolist(), items.shape[1]]
+    bounds = np.searchsorted(rows, starts).tolist()
+    stored = rubrics.many(session, np.unique(items[3]).astype(int).tolist())
+    for number, start in enumerate(starts[:-1]):
+        cells = slice(bounds[number], bounds[number + 1])
+        row = stored[int(items[3, start])]
+        yield _matrix(row, items[:, start : starts[number + 1]], rows[cells] - start, verdicts[:, cells])
+
+
+def _matrix(row: RubricRow, items: Floats, rows: Any, verdicts: Floats) -> VerdictMatrix:
+    """Return the matrix of one version: ``verdicts`` are positions, values and spreads, ``rows`` their items."""
+    rubric = row.value
+    size, positions, values = len(rubric.criteria), verdicts[0].astype(np.int64), verdicts[1]
+    matrix = np.full((items.shape[1], size), np.nan)
+    scored = values >= 0
+    matrix[rows[scored], positions[scored]] = values[scored]
+    spreads = np.full(size, np.nan)
+    if len(verdicts) > 2:
+        voted = ~np.isnan(verdicts[2])
+        counts = np.bincount(positions[voted], minlength=size)
+        np.divide(np.bincount(positions[voted], verdicts[2, voted], size), counts, out=spreads, where=counts > 0)
+    return VerdictMatrix(
+        rubric_id=row.id,
+        name=f"{row.name}@{row.version}",
+        rubric=rubric,
+        completions=items[1].astype(np.int64),
+        prompts=items[2].astype(np.int64),
+        rewards=items[4],
+        lengths=items[5],
+        values=matrix,
+        failed=np.bincount(positions[values == FAILED], minlength=size),
+        abstained=np.bincount(positions[values == ABSTAINED], minlength=size),
+        spreads=spreads,
+    )
+
+
+def _columns(chunks: Chunks, width: int) -> Floats:
+    """Return the columns [width, rows] of chunks of rows, NaN for MISSING; ids are exact up to 2^53."""
+    parts = [np.fromiter(chain.from_iterable(chunk), np.float64, len(chunk) * width) for chunk in chunks]
+    columns = np.ascontiguousarray(np.concatenate(parts or [np.empty(0)]).reshape(-1, width).T)
+    columns[columns == MISSING] = np.nan
+    return columns

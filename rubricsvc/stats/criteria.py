@@ -1,0 +1,212 @@
+"""Figures of criteria over completions, on plain arrays. Needs the extra ``judging``.
+
+``values`` is [N, C]: the value of each of C criteria on each of N completions, in [0, 1], NaN where a verdict has none.
+``clusters`` [N] is what is independent: the prompt of each completion, or each completion where all have one prompt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri, stdtrit
+
+from rubricsvc.core.estimate import MIN_CLUSTERS, Estimate, no_interval
+from rubricsvc.core.rubric_analysis import Disagreement
+from rubricsvc.stats.intervals import Floats, Ints
+
+MIN_COMPLETIONS = 30
+"""Correlations need as many completions."""
+_EQUAL = 1e-9
+_Z = float(ndtri(0.975))
+
+
+class Groups:
+    """Rows sorted into groups, so that sums over groups are one call for all columns."""
+
+    def __init__(self, clusters: NDArray[Any]) -> None:
+        self.names, self.of_row = np.unique(clusters, return_inverse=True)
+        self._order = np.argsort(self.of_row, kind="stable")
+        self.sizes = np.bincount(self.of_row, minlength=len(self.names))
+        self._starts = np.concatenate([[0], np.cumsum(self.sizes)[:-1]]).astype(np.int64)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def reduce(self, how: np.ufunc, rows: Floats) -> Floats:
+        """Return the reduction of ``rows`` [N, C] by group, [G, C]."""
+        reduced: Floats = how.reduceat(rows[self._order], self._starts, axis=0)
+        return reduced
+
+    def centred(self, rows: Floats) -> Floats:
+        """Return ``rows`` [N, C] less the mean of their group, without the missing values."""
+        known = ~np.isnan(rows)
+        sums = self.reduce(np.add, np.where(known, rows, 0.0))
+        counts = self.reduce(np.add, known.astype(float))
+        return rows - (sums / np.maximum(counts, 1.0))[self.of_row]
+
+
+class Within(NamedTuple):
+    """``variance`` [C] is pooled over groups: Σ (x - mean of its group)² / Σ (size - 1); NaN without groups.
+
+    ``varying`` [C] is the share of the groups with two or more values in which they are not all the same.
+    """
+
+    variance: Floats
+    varying: Floats
+
+
+def within_groups(values: Floats, groups: Groups) -> Within:
+    """Return how far values vary among the completions of one prompt: what a policy can learn from."""
+    known = ~np.isnan(values)
+    counts = groups.reduce(np.add, known.astype(float))
+    squares = groups.reduce(np.add, np.nan_to_num(groups.centred(values)) ** 2)
+    several = counts > 1
+    freedom = np.where(several, counts - 1, 0).sum(0)
+    highest = groups.reduce(np.maximum, np.where(known, values, -np.inf))
+    lowest = groups.reduce(np.minimum, np.where(known, values, np.inf))
+    vary = (several & (highest - np.where(several, lowest, 0.0) > _EQUAL)).sum(0)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return Within(np.where(several, squares, 0.0).sum(0) / freedom, vary / several.sum(0))
+
+
+def mean_estimates(values: Floats, groups: Groups) -> list[Estimate]:
+    """Return the mean of each column with its cluster-robust t interval, as `core.estimate.mean_estimate`."""
+    return [
+        _t_interval(mean, variance, int(count)) if n else Estimate(None, null_reason="no values")
+        for mean, variance, count, n in zip(*_means(values, groups), strict=True)
+    ]
+
+
+def met_estimates(values: Floats, groups: Groups) -> list[Estimate]:
+    """Return the share of values of 0.5 or more in each column, with Wilson's interval.
+
+    Its size is the effective one: p(1-p) over the cluster-robust variance of p, at most the number of values; where no
+    value differs, the number of clusters.
+    """
+    met = np.where(np.isnan(values), np.nan, values >= 0.5)
+    found = []
+    for share, variance, clusters, n in zip(*_means(met, groups), strict=True):
+        if not n:
+            found.append(Estimate(None, null_reason="no values"))
+            continue
+        size = min(n, share * (1 - share) / variance) if variance > 0 else clusters
+        found.append(Estimate(float(share), *wilson(float(share), float(size))))
+    return found
+
+
+def variances(values: Floats) -> Floats:
+    """Return the variance of each column without its missing values, NaN where all are missing."""
+    known = ~np.isnan(values)
+    n = known.sum(0)
+    with np.errstate(invalid="ignore"):
+        means = np.where(known, values, 0.0).sum(0) / n
+        return np.asarray(np.where(known, (values - means) ** 2, 0.0).sum(0) / n, float)
+
+
+def wilson(share: float, n: float) -> tuple[float, float]:
+    """Return the 95 % Wilson interval of a share of ``n``, which need not be whole."""
+    z = _Z
+    middle, half = share + z * z / (2 * n), z * np.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
+    low, high = (float((middle + sign * half) / (1 + z * z / n)) for sign in (-1, 1))
+    return max(low, 0.0), min(high, 1.0)
+
+
+def _means(values: Floats, groups: Groups) -> tuple[Floats, Floats, Floats, Floats]:
+    """Return by column the mean, its CR1 variance, the number of clusters, and that of values."""
+    known = ~np.isnan(values)
+    n = known.sum(0).astype(float)
+    mean = np.where(known, values, 0.0).sum(0) / np.maximum(n, 1)
+    residuals = groups.reduce(np.add, np.where(known, values - mean, 0.0))
+    clusters = (groups.reduce(np.add, known.astype(float)) > 0).sum(0).astype(float)
+    correction = clusters / np.maximum(clusters - 1, 1)
+    return mean, correction * (residuals**2).sum(0) / np.maximum(n, 1) ** 2, clusters, n
+
+
+def _t_interval(mean: float, variance: float, clusters: int) -> Estimate:
+    if clusters < MIN_CLUSTERS:
+        return Estimate(float(mean), null_reason=no_interval(clusters))
+    half = float(stdtrit(clusters - 1, 0.975) * np.sqrt(variance))
+    return Estimate(float(mean), float(mean) - half, float(mean) + half)
+
+
+def correlations(values: Floats) -> tuple[Floats, Ints]:
+    """Return Pearson's correlation of each two columns, and over how many rows: those with both values.
+
+    NaN where a column does not vary over these rows, and everywhere with fewer rows than `MIN_COMPLETIONS`.
+    """
+    if len(values) < MIN_COMPLETIONS:
+        return np.full((values.shape[1],) * 2, np.nan), np.zeros((values.shape[1],) * 2, np.int64)
+    known = ~np.isnan(values)
+    mask = known.astype(float)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        centred = np.where(known, values - np.where(known, values, 0).sum(0) / mask.sum(0), 0.0)
+        n = mask.T @ mask
+        means = centred.T @ mask / n
+        variance = (centred**2).T @ mask / n - means**2
+        covariance = centred.T @ centred / n - means * means.T
+        found = covariance / np.sqrt(variance * variance.T)
+    found[(variance <= _EQUAL**2) | (variance.T <= _EQUAL**2)] = np.nan
+    return np.clip(found, -1.0, 1.0), n.astype(np.int64)
+
+
+def explained(values: Floats) -> Floats:
+    """Return R² [C] of each criterion regressed on the others, over the rows with all values; NaN if it is constant.
+
+    With fewer rows than `MIN_COMPLETIONS`, or than three a criterion, all are NaN.
+    """
+    found = np.full(values.shape[1], np.nan)
+    if len(values) < MIN_COMPLETIONS:
+        return found
+    complete = values[~np.isnan(values).any(1)]
+    varying = np.flatnonzero(complete.std(0) > _EQUAL) if len(complete) else np.empty(0, np.int64)
+    if len(complete) < max(MIN_COMPLETIONS, 3 * len(varying)) or len(varying) < 2:
+        return found
+    matrix = np.corrcoef(complete[:, varying], rowvar=False)
+    for place, column in enumerate(varying.tolist()):
+        others = np.delete(np.arange(len(varying)), place)
+        with_others = matrix[others, place]
+        r_squared = with_others @ np.linalg.pinv(matrix[np.ix_(others, others)], hermitian=True) @ with_others
+        found[column] = 1.0 if r_squared > 1 - _EQUAL else max(float(r_squared), 0.0)
+    return found
+
+
+def length_correlations(values: Floats, lengths: Floats, groups: Groups) -> Floats:
+    """Return the correlation [C] of each criterion with the logarithm of the length, both less their group's mean.
+
+    Where no group has two completions, over all completions. NaN with fewer than `MIN_COMPLETIONS`.
+    """
+    logs = np.log1p(lengths)
+    found = np.full(values.shape[1], np.nan)
+    if len(values) < MIN_COMPLETIONS:
+        return found
+    for column in range(values.shape[1]):
+        rows = np.stack([values[:, column], np.where(np.isnan(values[:, column]), np.nan, logs)], 1)
+        both = groups.centred(rows) if groups.sizes.max(initial=0) > 1 else rows
+        both = both[~np.isnan(both[:, 0])]
+        if len(both) >= MIN_COMPLETIONS and (both.std(0) > _EQUAL).all():
+            found[column] = np.corrcoef(both, rowvar=False)[0, 1]
+    return found
+
+
+def disagreements(judges: Sequence[Floats]) -> list[Disagreement | None]:
+    """Return how judges differ on each criterion; ``judges`` are the values [N, C] of each on the same completions.
+
+    Alpha is Krippendorff's, nominal, over the completions with two or more values. None where no two judged the same.
+    """
+    stacked = np.stack(judges)
+    known = ~np.isnan(stacked)
+    met = (known & (np.nan_to_num(stacked) >= 0.5)).sum(0).astype(float)
+    counts = known.sum(0).astype(float)
+    met, counts = np.where(counts > 1, met, 0.0), np.where(counts > 1, counts, 0.0)
+    differing = met * (counts - met)
+    pairs = (counts * (counts - 1) / 2).sum(0)
+    observed = np.divide(2 * differing, counts - 1, out=np.zeros_like(counts), where=counts > 1).sum(0)
+    ones, total = met.sum(0), counts.sum(0)
+    expected = 2 * ones * (total - ones) / np.maximum(total - 1, 1)
+    return [
+        Disagreement(pairs=int(p), differ=float(d / p), alpha=float(1 - o / e) if e > 0 else None) if p else None
+        for p, d, o, e in zip(pairs, differing.sum(0), observed, expected, strict=True)
+    ]

@@ -1,0 +1,38 @@
+"""`rubricsvc rubrics analyse`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.cli import Cli, add_judge
+
+
+def scored(cli: Cli, tmp_path: Path, completions: int = 40) -> None:
+    """A job over completions of two prompts, judged by a check and by the instant judge."""
+    rubric = tmp_path / "rubric.yaml"
+    checks = "{key: short, text: Has at most 40 characters., check: {name: characters, args: {max: 40}}}"
+    rubric.write_text(f"criteria: [{{key: clear, text: Is clear., weight: 2}}, {checks}]\n")
+    answers = tmp_path / "answers.jsonl"
+    lines = [{"prompt": f"Why {n % 2}?", "text": f"Because of {n}. " + "More. " * (n % 10)} for n in range(completions)]
+    answers.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    add_judge(cli)
+    assert cli("rubrics", "import", rubric, "--name", "plain").code == 0
+    ran = cli("jobs", "submit", answers, "--judge", "quick", "--rubric", "plain", "--wait")
+    assert ran.code == 0, ran.err
+
+
+def test_analyse_prints_a_table_json_and_a_page(cli: Cli, tmp_path: Path) -> None:
+    scored(cli, tmp_path)
+    ran = cli("rubrics", "analyse", "plain")
+    assert (ran.code, "clear" in ran.out, "short" in ran.out) == (0, True, True), ran.err
+    found = cli("rubrics", "analyse", "--job", 1, "--json").json
+    assert (found["rubric"], found["judge"], found["completions"]) == ("plain@1", "quick", 40)
+    assert [one["key"] for one in found["criteria"]] == ["clear", "short"]
+    assert cli("rubrics", "analyse", "plain", "--out", "page.html").code == 0
+    assert (tmp_path / "page.html").read_text().startswith("<!doctype html>")
+
+
+def test_analyse_needs_a_rubric_or_a_job(cli: Cli) -> None:
+    assert cli("rubrics", "analyse").code == 2
+    assert cli("rubrics", "analyse", "missing").code == 3

@@ -1,0 +1,134 @@
+"""Rubrics analysed from recorded verdicts and labels."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from rubricsvc.core.label import Label
+from rubricsvc.core.rubric import Criterion, Rubric
+from rubricsvc.core.rubric_analysis import RubricAnalysis
+from rubricsvc.errors import InvalidError, NotFoundError
+from rubricsvc.services.analysing import analyse
+from rubricsvc.store import labels
+from rubricsvc.store.session import Database
+from tests.unit.rubricsvc.services.test_comparing import score
+
+KEYS = ("right", "copy", "always", "rude", "long")
+WEIGHTS = (2.0, 1.0, 1.0, -1.0, 1.0)
+RUBRIC = Rubric(
+    criteria=tuple(Criterion(key=k, text=f"Is {k}.", weight=w) for k, w in zip(KEYS, WEIGHTS, strict=True)),
+    formula="healthbench",
+)
+PROMPTS, EACH = 20, 6
+
+
+def table(seed: int = 0) -> np.ndarray:
+    """Values [N, 5]: one criterion, its copy, one that is always met, one that varies, one that follows the length."""
+    random = np.random.default_rng(seed)
+    right = random.integers(0, 2, PROMPTS * EACH)
+    long = np.arange(PROMPTS * EACH) % EACH >= EACH // 2
+    return np.column_stack([right, right, np.ones_like(right), random.integers(0, 2, len(right)), long]).astype(float)
+
+
+def texts(values: np.ndarray) -> list[tuple[str, str, list[float | None]]]:
+    return [
+        (f"prompt {n // EACH}", f"text {n} " + "x" * (200 * (n % EACH >= EACH // 2)), list(row))
+        for n, row in enumerate(values.tolist())
+    ]
+
+
+def analysed(db: Database, ref: str | None = "r", **options: object) -> RubricAnalysis:
+    with db.read() as session:
+        (found,) = analyse(session, ref, **options)  # type: ignore[arg-type]
+    return found
+
+
+def test_analyse_counts_and_advises(each_db: Database) -> None:
+    values = table()
+    score(each_db, "j", texts(values), rubric=RUBRIC)
+    found = analysed(each_db)
+    assert (found.rubric, found.judge, found.completions, found.prompts, found.groups) == ("r@1", "j", 120, 20, 20)
+    right, copy, always, rude, long = found.criteria
+    assert [one.n for one in found.criteria] == [120] * 5
+    assert right.mean.value == pytest.approx(values[:, 0].mean())
+    assert right.explained == copy.explained == pytest.approx(1.0)
+    assert (right.inflation, always.saturated, always.variance_within) == (None, "met", 0.0)
+    assert long.varying_groups == 1.0
+    assert long.length_correlation == pytest.approx(1.0, abs=0.05)
+    assert sum(one.variance_share or 0 for one in found.criteria) == pytest.approx(1.0)
+    assert sum(one.variance_share_within or 0 for one in found.criteria) == pytest.approx(1.0)
+    assert [(pair.a, pair.b, pair.n) for pair in found.redundant] == [("right", "copy", 120)]
+    assert {(one.criterion, one.action) for one in found.advice} == {
+        ("right", "reweigh"),
+        ("copy", "retire"),
+        ("always", "retire"),
+        ("long", "check"),
+    }
+    rewards = values @ np.array(WEIGHTS) / 5.0
+    assert found.reward.variance == pytest.approx(rewards.var())
+    assert (found.reward.n, found.reward.altered) == (120, int((rewards < 0).sum()))
+    assert found.correlations[0][1] == pytest.approx(1.0)
+    assert found.preferences is None
+    assert rude.disagreement is None
+
+
+def test_analyse_counts_failed_verdicts_apart(db: Database) -> None:
+    rows = texts(table())
+    rows[0][2][0] = rows[1][2][0] = None
+    job = score(db, "j", rows, rubric=RUBRIC)
+    found = analysed(db, None, job_id=job)
+    assert (found.job_id, found.criteria[0].n, found.reward.n) == (job, 118, 118)
+    assert found.criteria[0].failed == pytest.approx(2 / 120)
+
+
+def test_analyse_compares_judges_on_the_same_completions(db: Database) -> None:
+    values = table()
+    other = values.copy()
+    other[:40, 0] = 1 - other[:40, 0]
+    score(db, "first", texts(values), rubric=RUBRIC)
+    score(db, "second", texts(other[:60]), rubric=RUBRIC)
+    found = analysed(db)
+    assert (found.judge, found.other_judges) == ("first", ("second",))
+    between = found.criteria[0].disagreement
+    assert between is not None
+    assert (between.pairs, between.differ) == (60, pytest.approx(40 / 60))
+    assert ("right", "sharpen") in {(one.criterion, one.action) for one in found.advice}
+    assert analysed(db, judge="second").completions == 60
+
+
+def test_analyse_reads_labels_and_preferences(db: Database) -> None:
+    values = table()
+    score(db, "j", texts(values), rubric=RUBRIC)
+    with db.write() as session:
+        for number, row in enumerate(values.tolist()):
+            scores = {"overall": row[0] * 0.8 + 0.1 * row[3], "right": row[0], "rude": 1 - row[3]}
+            entries = [(number + 1, 1, Label(criterion=k, annotator="ann", value=v)) for k, v in scores.items()]
+            labels.add_many(session, entries)
+    found = analysed(db)
+    right, _, _, rude, _ = found.criteria
+    assert right.agreement["accuracy"].value == 1.0
+    assert rude.agreement["weighted_kappa"].value == pytest.approx(-1.0, abs=0.2)
+    assert (right.labels, rude.labels) == (120, 120)
+    assert right.edge is not None and right.edge.value is not None and right.edge.value > 0.5
+    assert found.preferences is not None
+    assert {one.weights for one in found.preferences.bounds} == {"current", "equal", "best"}
+    advice = {(one.criterion, one.action) for one in found.advice}
+    assert {("rude", "sharpen"), ("rude", "retire")} <= advice  # kappa, and people prefer completions that meet it
+
+
+def test_analyse_of_a_job_has_one_analysis_a_rubric(db: Database) -> None:
+    values = table()
+    score(db, "j", texts(values), rubric=RUBRIC)
+    with db.read() as session:
+        assert [one.rubric for one in analyse(session, job_id=1)] == ["r@1"]
+        with pytest.raises(InvalidError):
+            analyse(session)
+        with pytest.raises(NotFoundError):
+            analyse(session, "missing")
+
+
+def test_analyse_without_verdicts_is_an_error(db: Database) -> None:
+    score(db, "j", texts(table()), rubric=RUBRIC, work=False)
+    with pytest.raises(InvalidError):
+        analysed(db)

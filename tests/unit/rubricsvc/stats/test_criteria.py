@@ -1,0 +1,136 @@
+"""Figures of criteria beside scipy, scikit-learn, krippendorff and sums by hand."""
+
+from __future__ import annotations
+
+import krippendorff
+import numpy as np
+import pytest
+from scipy import stats
+from sklearn.linear_model import LinearRegression
+
+from rubricsvc.core.estimate import mean_estimate
+from rubricsvc.stats import criteria
+from rubricsvc.stats.criteria import Groups
+from rubricsvc.stats.intervals import Floats
+
+NAN = float("nan")
+
+
+def random_values(rows: int = 60, columns: int = 4, *, missing: float = 0.1) -> tuple[Floats, np.ndarray]:
+    random = np.random.default_rng(1)
+    values = random.integers(0, 2, (rows, columns)).astype(float)
+    values[random.random(values.shape) < missing] = NAN
+    return values, random.integers(0, 12, rows)
+
+
+def test_mean_estimates_agree_with_core() -> None:
+    values, prompts = random_values()
+    for column, found in zip(values.T, criteria.mean_estimates(values, Groups(prompts)), strict=True):
+        known = ~np.isnan(column)
+        expected = mean_estimate(column[known].tolist(), prompts[known].tolist())
+        assert (found.value, found.low, found.high) == pytest.approx(
+            (expected.value, expected.low, expected.high), rel=1e-3
+        )
+
+
+def test_mean_estimates_without_values_or_clusters_say_why() -> None:
+    values = np.array([[1.0, NAN], [0.0, NAN]])
+    one, none = criteria.mean_estimates(values, Groups(np.array([1, 2])))
+    assert (one.value, one.low) == (0.5, None)
+    assert one.null_reason
+    assert none.value is None
+
+
+def test_wilson_agrees_with_scipy() -> None:
+    expected = stats.binomtest(7, 40).proportion_ci(0.95, method="wilson")
+    assert criteria.wilson(7 / 40, 40) == pytest.approx((expected.low, expected.high))
+
+
+def test_met_estimates_of_independent_rows_are_wilsons() -> None:
+    values = np.array([[1.0]] * 30 + [[0.2]] * 10)
+    (found,) = criteria.met_estimates(values, Groups(np.arange(40)))
+    expected = stats.binomtest(30, 40).proportion_ci(0.95, method="wilson")
+    assert (found.value, found.low, found.high) == pytest.approx((0.75, expected.low, expected.high), abs=0.01)
+
+
+def test_met_estimates_of_a_constant_count_clusters() -> None:
+    (found,) = criteria.met_estimates(np.ones((100, 1)), Groups(np.repeat(np.arange(10), 10)))
+    expected = stats.binomtest(10, 10).proportion_ci(0.95, method="wilson")
+    assert (found.low, found.high) == pytest.approx((expected.low, 1.0))
+
+
+def test_within_groups_by_hand() -> None:
+    values = np.array([[1.0, 0.5], [0.0, 0.5], [1.0, 0.5], [1.0, NAN], [0.0, 1.0], [1.0, 0.0]])
+    prompts = np.array([1, 1, 2, 2, 3, 4])  # 3 and 4 are alone
+    found = criteria.within_groups(values, Groups(prompts))
+    assert found.variance == pytest.approx([0.25, 0.0])  # (0.5 + 0) / (1 + 1), and 0 / 1
+    assert found.varying == pytest.approx([0.5, 0.0])
+
+
+def test_within_groups_without_groups_is_missing() -> None:
+    found = criteria.within_groups(np.array([[1.0], [0.0]]), Groups(np.array([1, 2])))
+    assert np.isnan([found.variance[0], found.varying[0]]).all()
+
+
+def test_variances_skip_missing_values() -> None:
+    assert criteria.variances(np.array([[1.0, NAN], [0.0, NAN], [NAN, NAN]])) == pytest.approx([0.25, NAN], nan_ok=True)
+
+
+def test_correlations_agree_with_scipy_on_shared_rows() -> None:
+    values, _ = random_values()
+    values[:, 3] = np.where(np.isnan(values[:, 3]), NAN, 1.0)  # a constant has none
+    found, counts = criteria.correlations(values)
+    for a in range(3):
+        for b in range(3):
+            both = ~np.isnan(values[:, [a, b]]).any(1)
+            assert counts[a, b] == both.sum()
+            assert found[a, b] == pytest.approx(stats.pearsonr(values[both, a], values[both, b]).statistic)
+    assert np.isnan(found[3]).all()
+
+
+def test_explained_agrees_with_scikit_learn() -> None:
+    values, _ = random_values(200, 4, missing=0.0)
+    values[:, 3] = 0.5 * values[:, 0] + 0.3 * values[:, 1] + 0.1 * np.random.default_rng(2).random(200)
+    for column, r_squared in enumerate(criteria.explained(values)):
+        others, own = np.delete(values, column, 1), values[:, column]
+        assert r_squared == pytest.approx(LinearRegression().fit(others, own).score(others, own), abs=1e-9)
+
+
+def test_explained_of_a_copy_is_one_and_of_a_constant_missing() -> None:
+    values, _ = random_values(60, 3, missing=0.0)
+    table = np.column_stack([values, values[:, 0], np.ones(60)])
+    found = criteria.explained(table)
+    assert found[[0, 3]] == pytest.approx([1.0, 1.0])
+    assert np.isnan(found[4])
+    assert np.isnan(criteria.explained(table[:20])).all()
+
+
+def test_length_correlations_are_within_groups() -> None:
+    random = np.random.default_rng(0)
+    prompts = np.repeat(np.arange(10), 6)
+    lengths = 100.0 * (1 + prompts) + random.integers(0, 50, 60)
+    values = (lengths - 100.0 * (1 + prompts) > 25).astype(float)[:, None]
+    (found,) = criteria.length_correlations(values, lengths, Groups(prompts))
+    (overall,) = criteria.length_correlations(values, lengths, Groups(np.arange(60)))
+    assert found > 0.6 > abs(overall)
+
+
+def test_disagreements_agree_with_krippendorff() -> None:
+    random = np.random.default_rng(3)
+    judges = random.integers(0, 2, (3, 50, 2)).astype(float)
+    judges[1, :, 0] = np.where(random.random(50) < 0.8, judges[0, :, 0], 1 - judges[0, :, 0])
+    judges[random.random(judges.shape) < 0.3] = NAN
+    for column, found in enumerate(criteria.disagreements(list(judges))):
+        assert found is not None
+        expected = krippendorff.alpha(judges[:, :, column], level_of_measurement="nominal", value_domain=[0.0, 1.0])
+        assert found.alpha == pytest.approx(expected)
+        values = judges[:, :, column]
+        pairs = [
+            (values[a, n] != values[b, n]) for n in range(50) for a in range(3) for b in range(a)
+            if not np.isnan(values[[a, b], n]).any()
+        ]  # fmt: skip
+        assert (found.pairs, found.differ) == (len(pairs), pytest.approx(np.mean(pairs)))
+
+
+def test_disagreements_of_one_judge_are_missing() -> None:
+    assert criteria.disagreements([np.ones((3, 1)), np.full((3, 1), NAN)]) == [None]
