@@ -45,7 +45,7 @@ class Groups:
         known = ~np.isnan(rows)
         sums = self.reduce(np.add, np.where(known, rows, 0.0))
         counts = self.reduce(np.add, known.astype(float))
-        return rows - (sums / np.maximum(counts, 1.0))[self.of_row]
+        return np.asarray(rows - (sums / np.maximum(counts, 1.0))[self.of_row], float)
 
 
 class Within(NamedTuple):

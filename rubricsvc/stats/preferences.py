@@ -64,7 +64,7 @@ def error_bounds(values: Floats, pairs: Ints, weights: Sequence[float] | Floats)
     given = given[~np.isnan(given).any(1)]
     if len(given) < MIN_PAIRS:
         return ()
-    mean, covariance = given.mean(0), np.cov(given, rowvar=False).reshape(values.shape[1], -1)
+    mean, covariance = given.mean(0), np.atleast_2d(np.cov(given, rowvar=False)).astype(float)
     shrunk = (1 - _SHRINKAGE) * covariance + _SHRINKAGE * np.diag(np.diag(covariance))
     current = np.asarray(weights, float)
     best = np.linalg.pinv(shrunk, hermitian=True) @ mean
