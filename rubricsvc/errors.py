@@ -46,7 +46,11 @@ class NotFoundError(RubricsvcError, LookupError, code="not_found", status=404):
 
 
 class ConflictError(RubricsvcError, code="conflict", status=409):
-    """A name or idempotency key that is taken."""
+    """A name or idempotency key that is taken, or a rubric that was edited meanwhile."""
+
+
+class NotApprovedError(ConflictError, code="not_approved", status=409):
+    """A rubric without an approved version, or a draft where drafts are not allowed."""
 
 
 class InvalidError(RubricsvcError, ValueError, code="invalid", status=422):

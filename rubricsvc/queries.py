@@ -10,7 +10,7 @@ from pydantic_core import PydanticCustomError
 
 from rubricsvc.core.base import MAX_ID, Name
 from rubricsvc.core.job_comparison import PairedBy
-from rubricsvc.core.states import ItemSort, JobStatus, Outcome
+from rubricsvc.core.states import ItemSort, JobStatus, Outcome, RubricState
 
 MAX_LIMIT = 1000
 
@@ -38,6 +38,7 @@ class RubricFilters(Paging):
 
     name: Name | None = Field(None, description="Filter by name.")
     prompt_id: Id | None = Field(None, description="Filter by prompt.")
+    state: RubricState | None = Field(None, description="Filter by state of the review.")
 
 
 class AnalysisQuery(BaseModel):
@@ -72,6 +73,7 @@ class RescoreQuery(BaseModel):
     rubric: tuple[str, ...] = Field((), description="Rubric versions (name@version) to use in place of the newest.")
     budget: float | None = Field(None, gt=0, allow_inf_nan=False, description="Maximum cost in US dollars.")
     min_coverage: float | None = Field(None, ge=0, le=1, description="Used instead of the rubrics' own; asks no judge.")
+    allow_drafts: bool = Field(False, description="Use given rubrics that are not approved.")
 
 
 class CompareQuery(BaseModel):
@@ -134,3 +136,8 @@ class ImportQuery(BaseModel):
     min_coverage: float | None = Field(None, ge=0, le=1, description="Set it in all rubrics of the file.")
     replace_labels: bool = Field(False, description="Overwrite earlier labels of the same people.")
     skip_invalid: bool = Field(False, description="Skip invalid records instead of rejecting the file.")
+    parent: Name | None = Field(
+        None, description="The version that the only rubric was edited from; 409 if it has been edited already."
+    )
+    force: bool = Field(False, description="Store the rubric as a branch if the parent has been edited already.")
+    draft: bool = Field(False, description="Store the rubrics as drafts, to be reviewed.")

@@ -9,14 +9,14 @@ from typing import Annotated, Any, Generic, Literal, Self, TypeVar
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.config import JsonDict
 
-from rubricsvc.core.base import Name
+from rubricsvc.core.base import Name, Text
 from rubricsvc.core.jobs import JobProgress, JobSummary
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.label import Label
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.repeatability import Repeatability
 from rubricsvc.core.rubric import Rubric
-from rubricsvc.core.states import ItemState, JobStatus
+from rubricsvc.core.states import ItemState, JobStatus, ReviewAction, RubricState
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.queries import Id
 
@@ -77,6 +77,25 @@ class NewRubric(Wire):
     rubric: Rubric = Field(description="The rubric.")
     prompt_id: Id | None = Field(None, description="The prompt that the rubric belongs to, if any.")
     origin: str = Field("api", max_length=40, description="Origin: api, imported, generated, …")
+    parent: Id | Ref | None = Field(
+        None, description="The version that this one was edited from; 409 if it has been edited already."
+    )
+    force: bool = Field(False, description="Store it as a branch if the parent has been edited already.")
+    draft: bool = Field(False, description="Store it as a draft, to be reviewed.")
+
+
+class NewReview(Wire):
+    """A step of a review."""
+
+    model_config = _example({"action": "reject", "comment": "Two questions in one criterion."})
+
+    action: ReviewAction = Field(
+        description="submit: draft to in_review. approve: in_review or retired to approved. reject: in_review to draft."
+        " retire: approved to retired. comment: no change."
+    )
+    comment: Text | None = Field(
+        None, max_length=10_000, description="Stored with the event; reject and comment need it."
+    )
 
 
 class NewCompletion(Wire):
@@ -110,8 +129,8 @@ class NewItem(Wire):
     completion_id: Id = Field(description="Id of the completion.")
     rubric: Id | Ref | None = Field(
         None,
-        description="Id, name (newest version), name@version or digest; by default the newest version of each rubric"
-        " of the completion's prompt.",
+        description="Id, name (newest approved version), name@version or digest; by default the newest approved version"
+        " of each rubric of the completion's prompt.",
     )
 
 
@@ -130,13 +149,14 @@ class NewJob(Wire):
     name: Name = Field("", description="Name of the job.")
     budget: float | None = Field(None, gt=0, description="US dollars that the judge may cost. Needs a price.")
     min_coverage: MinCoverage = None
+    allow_drafts: bool = Field(False, description="Use rubrics that are not approved.")
 
 
 class NewLabel(Wire):
     """A label with its completion and rubric."""
 
     completion_id: Id = Field(description="Id of the completion.")
-    rubric: Id | Ref = Field(description="Id, name (newest version), name@version or digest.")
+    rubric: Id | Ref = Field(description="Id, name (newest approved version), name@version or digest.")
     label: Label = Field(description="The label.")
 
 
@@ -174,7 +194,21 @@ class StoredRubric(Stored):
     digest: str = Field(description="SHA-256 of the content.")
     prompt_id: int | None = Field(description="The prompt that the rubric belongs to, if any.")
     origin: str = Field(description="Origin: api, imported, generated, …")
+    state: RubricState = Field("approved", description="State of its review.")
+    parent_id: int | None = Field(None, description="The version that it was edited from.")
+    added_by: str | None = Field(None, description="The person or API key that added it.")
     rubric: Rubric = Field(description="The rubric.")
+
+
+class RubricEvent(Stored):
+    """A step of a rubric version's review; a comment has the same state before and after."""
+
+    rubric_id: int = Field(description="Id of the rubric version.")
+    rubric: str = Field(description="Rubric version, as name@version.")
+    from_state: RubricState = Field(description="State before.")
+    to_state: RubricState = Field(description="State after.")
+    by: str = Field(description="The person or API key.")
+    comment: str | None = Field(description="The comment.")
 
 
 class StoredCompletion(Stored):
@@ -340,6 +374,9 @@ class ImportedFile(Wire):
     label_ids: tuple[int, ...] = Field(description="Ids of the labels.")
     omitted_labels: int = Field(description="Labels whose rubric or completion was not imported.")
     superseded: dict[str, int] = Field(description="Rubrics that exist as an earlier version, with the newest version.")
+    not_approved: dict[str, RubricState] = Field(
+        default_factory=dict, description="Rubrics (name@version) that are not approved, with their states."
+    )
     skipped: tuple[FileProblem, ...] = Field(description="Errors of the records that were skipped.")
     skipped_count: int = Field(description="Errors of the records that were skipped, listed or not.")
     skipped_records: int = Field(description="Records that were skipped.")

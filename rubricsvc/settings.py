@@ -13,6 +13,7 @@ from platformdirs import user_cache_path, user_data_path
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
 
+from rubricsvc.core.states import ApprovalPolicy
 from rubricsvc.core.validation_messages import first_error
 from rubricsvc.errors import InvalidError
 
@@ -66,6 +67,9 @@ class Settings(BaseSettings):
     grader_seconds: float = Field(300.0, gt=0, description="maximum seconds of /v1/graders/run")
     outage_seconds: float = Field(
         60.0, ge=0, description="seconds that clients repeat a request while the service does not answer"
+    )
+    require_approval: ApprovalPolicy = Field(
+        "generated", description="rubrics that are drafts until they are approved: generated, all or none"
     )
     sandbox: Literal["bwrap", "none"] = Field("bwrap", description="sandbox for code that checks run")
     vllm_options: dict[str, Any] = Field(

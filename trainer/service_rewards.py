@@ -34,14 +34,18 @@ class ServiceRewards:
         judge: name of the judge at the service.
         url: address of ``rubricsvc serve``.
         run: name of the training run, shown in the names of its jobs.
+        allow_drafts: use rubrics that are stored at the service as drafts.
         timeout: seconds that the scoring of one step may take, waiting for a service that is down included. A job that
             is not finished by then is cancelled, and completions without a result have no reward.
     """
 
-    def __init__(self, judge: str, url: str, *, run: str = "run", timeout: float = 1800.0) -> None:
+    def __init__(
+        self, judge: str, url: str, *, run: str = "run", timeout: float = 1800.0, allow_drafts: bool = False
+    ) -> None:
         self._judge = judge
         self._run = run
         self._timeout = timeout
+        self._allow_drafts = allow_drafts
         self._client = Client(url)
         self._outage_seconds = self._client.outage_seconds
         self._submitted: set[str] = set()
@@ -108,7 +112,7 @@ class ServiceRewards:
         judge_id = self._client.judges.get(self._judge).id
         name = self._run if step is None else f"{self._run} step {step + 1}"
         key = digest(self._run, step, judge_id, items)
-        job = self._client.jobs.submit(judge_id, items, name=name, key=key)
+        job = self._client.jobs.submit(judge_id, items, name=name, key=key, allow_drafts=self._allow_drafts)
         if job.finished and job.status != "completed" and key not in self._submitted:
             job = self._client.jobs.retry(job.id).job
         self._submitted.add(key)

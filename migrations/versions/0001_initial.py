@@ -1,4 +1,4 @@
-"""All tables. Constraints and indexes are named by the convention of `rubricsvc.store.tables`.
+"""All tables. Constraints and indexes are named by the convention of `rubricsvc.store.base`.
 
 Revision ID: 0001
 Revises:

@@ -18,8 +18,8 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from rubricsvc.errors import ForbiddenError, UnauthorizedError
 from rubricsvc.settings import Settings
 from rubricsvc.store import keys
+from rubricsvc.store.base import utcnow
 from rubricsvc.store.session import Database
-from rubricsvc.store.tables import utcnow
 
 _SAFE = {"GET", "HEAD", "OPTIONS"}
 _bearer = HTTPBearer(auto_error=False, description="API key; create one with `rubricsvc keys create NAME`")
@@ -77,6 +77,26 @@ def authenticate(
     db: Database = request.app.state.db
     with db.read() as session:
         key = keys.verify(session, credentials.credentials)
+    request.state.caller = key.name
     if key.last_used_at is None or utcnow() - key.last_used_at > timedelta(minutes=1):
         with db.write() as session:
             keys.touch(session, key.id)
+
+
+ANONYMOUS = "anonymous"
+"""Who calls a service that requires no key."""
+
+
+def _caller(request: Request, credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]) -> str:
+    if credentials is None or hasattr(request.state, "caller"):
+        return getattr(request.state, "caller", ANONYMOUS)
+    db: Database = request.app.state.db
+    try:
+        with db.read() as session:
+            return keys.verify(session, credentials.credentials).name
+    except UnauthorizedError:  # no key is required
+        return ANONYMOUS
+
+
+Caller = Annotated[str, Depends(_caller)]
+"""The name of the API key of a request."""

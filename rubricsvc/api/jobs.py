@@ -56,14 +56,15 @@ def submit(
 ) -> StoredJob:
     """Submit a scoring job. Without an Idempotency-Key the same judge and items return the same job.
 
-    201 for a new job, 200 for an existing one, 409 if the key was used with another judge or other items, or if the job
-    exists with another budget or without one.
+    201 for a new job, 200 for an existing one, 409 if the key was used with another judge or other items, if the job
+    exists with another budget or without one, or if a rubric is not approved and `allow_drafts` is false.
     """
     try:
         with db.write() as session:
             judge = judges.get(session, new.judge)
-            wanted = with_rubrics(session, ((item.completion_id, item.rubric) for item in new.items))
-            options = new.model_dump(include={"name", "budget", "min_coverage"})
+            asked = ((item.completion_id, item.rubric) for item in new.items)
+            wanted = with_rubrics(session, asked, allow_drafts=new.allow_drafts)
+            options = new.model_dump(include={"name", "budget", "min_coverage", "allow_drafts"})
             job = jobs.submit(session, judge_id=judge.id, items=wanted, key=idempotency_key, **options)
             if PUBLISHED not in session.info:  # only a new job publishes
                 response.status_code = 200
@@ -151,7 +152,7 @@ def rescore(
     response: Response,
     query: Annotated[RescoreQuery, Query()],
 ) -> StoredJob:
-    """Score a job's completions under the newest version of its rubrics, as a new job.
+    """Score a job's completions under the newest approved version of its rubrics, as a new job.
 
     Stored verdicts are reused: after a change of weights or of `min_coverage` no judge is asked. 200 where nothing has
     changed, 409 if the job exists with another budget.

@@ -5,17 +5,20 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import APIRouter, Query
+from sqlalchemy.orm import Session
 
+from rubricsvc.api.auth import Caller
 from rubricsvc.api.body import Json, StrictRoute
 from rubricsvc.api.errors import error_responses
 from rubricsvc.api.pagination import paginate
-from rubricsvc.api.request import Db, RefInPath, ValidatorsDep
+from rubricsvc.api.request import Db, RefInPath, SettingsDep, ValidatorsDep
 from rubricsvc.core.rubric_analysis import RubricAnalysis
 from rubricsvc.errors import InvalidError
-from rubricsvc.queries import AnalysisQuery, RubricFilters
-from rubricsvc.schemas import NewRubric, Page, StoredRubric
-from rubricsvc.services import analysing
-from rubricsvc.store import prompts, rubrics, verdict_values
+from rubricsvc.queries import AnalysisQuery, Paging, RubricFilters
+from rubricsvc.schemas import NewReview, NewRubric, Page, RubricEvent, StoredRubric
+from rubricsvc.services import analysing, reviewing
+from rubricsvc.services.editing import Edit, add_version
+from rubricsvc.store import prompts, reviews, rubrics, verdict_values
 
 router = APIRouter(prefix="/rubrics", tags=["rubrics"], route_class=StrictRoute)
 
@@ -24,17 +27,21 @@ MAX_COMPLETIONS = 20_000
 
 
 @router.post("", status_code=201, responses=error_responses(404, 409))
-def add(db: Db, validators: ValidatorsDep, new: Json[NewRubric]) -> StoredRubric:
+def add(db: Db, settings: SettingsDep, caller: Caller, validators: ValidatorsDep, new: Json[NewRubric]) -> StoredRubric:
     """Store a rubric as the next version of its name. Identical content under a name is the same version.
 
-    409 if that version belongs to another prompt.
+    409 if that version belongs to another prompt; or if the `parent` has been edited already: then the rubric is kept
+    as a draft, and the message says what both edits change.
     """
     validators.rubric(new.rubric)
+    edit = Edit(caller, new.parent, force=new.force, draft=new.draft, policy=settings.require_approval)
     with db.write() as session:
         if new.prompt_id is not None:
             prompts.get(session, new.prompt_id)
-        row = rubrics.add(session, new.rubric, name=new.name, prompt_id=new.prompt_id, origin=new.origin)
-        return StoredRubric.of(row)
+        added = add_version(session, new.rubric, edit, name=new.name, prompt_id=new.prompt_id, origin=new.origin)
+    if added.conflict is not None:
+        raise added.conflict
+    return StoredRubric.of(added.row)
 
 
 @router.get("", responses=error_responses())
@@ -43,7 +50,7 @@ def page(db: Db, query: Annotated[RubricFilters, Query()]) -> Page[StoredRubric]
     return paginate(db, rubrics.page, StoredRubric.of, query)
 
 
-@router.get("/{ref:path}/analysis", responses=error_responses(404))
+@router.get("/{ref:path}/analysis", responses=error_responses(404, 409))
 def analyse(db: Db, ref: RefInPath, query: Annotated[AnalysisQuery, Query()]) -> RubricAnalysis:
     """Analyse a version's criteria from stored verdicts and labels, and advise what to change.
 
@@ -57,8 +64,35 @@ def analyse(db: Db, ref: RefInPath, query: Annotated[AnalysisQuery, Query()]) ->
         return analysing.analyse(session, ref, **query.model_dump())[0]
 
 
-@router.get("/{ref:path}", responses=error_responses(404))
+@router.post("/{ref:path}/review", responses=error_responses(404, 409))
+def review(db: Db, caller: Caller, ref: RefInPath, new: Json[NewReview]) -> StoredRubric:
+    """Submit, approve, reject or retire a version, or comment on it; by the name of the API key.
+
+    A name means its only version that the action can start from. Doing the same again changes nothing. 409 if the
+    version has a state that the action does not start from.
+    """
+    with db.write() as session:
+        row = reviewing.review(session, ref, new.action, by=caller, comment=new.comment)
+    return StoredRubric.of(row)
+
+
+@router.get("/{ref:path}/history", responses=error_responses(404, 409))
+def page_history(db: Db, ref: RefInPath, query: Annotated[Paging, Query()]) -> Page[RubricEvent]:
+    """List the steps of the review of a version, oldest first; of a name those of all its versions."""
+
+    def fetch(session: Session, **paging: int) -> list[RubricEvent]:
+        versions = reviewing.history_of(session, ref)
+        rows = reviews.page(session, list(versions), **paging)
+        return [RubricEvent.of(row, rubric=versions[row.rubric_id].ref) for row in rows]
+
+    return paginate(db, fetch, lambda event: event, query)
+
+
+@router.get("/{ref:path}", responses=error_responses(404, 409))
 def get(db: Db, ref: RefInPath) -> StoredRubric:
-    """Get a version by id, name (newest version), name@version, or at least 8 digits of its digest."""
+    """Get a version by id, name (newest approved version), name@version, or at least 8 digits of its digest.
+
+    409 if a name has no approved version.
+    """
     with db.read() as session:
         return StoredRubric.of(rubrics.get(session, ref))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Container
+from getpass import getuser
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,10 +18,15 @@ from rubricsvc.core.rubric import Rubric
 from rubricsvc.errors import InvalidError
 from rubricsvc.formats import FORMATS, InputFile, load
 from rubricsvc.formats.errors import FileErrors
+from rubricsvc.services.editing import Edit
 from rubricsvc.services.importing import LABELS, ImportResult, import_file
+from rubricsvc.settings import get_settings
+from rubricsvc.store.ids import name_of
 from workers import checks
 
 _FORMATS = ", ".join(FORMATS)
+
+By = Annotated[str | None, typer.Option(help="Name of the person.", show_default="the user")]
 
 MOST_NAMES = 5
 """Rubrics that are named outside of --json."""
@@ -62,11 +68,24 @@ def rubric_of(
     raise InvalidError(f"{path} has {len(matches)} {what}, expected one", hint=hint)
 
 
+def edit_of(by: str | None = None, **fields: Any) -> Edit:
+    """Return an edit with these fields by this person, by default the user of the operating system."""
+    return Edit(name_of("--by", by) if by is not None else os_user(), policy=get_settings().require_approval, **fields)
+
+
+def os_user() -> str:
+    """Return the name of the user of the operating system."""
+    try:
+        return getuser()
+    except (OSError, KeyError):  # no such user, as in some containers
+        return "unknown"
+
+
 def import_into(
     session: Session, file: InputFile, format: str | None, *, kinds: Container[str], **options: Any
 ) -> ImportResult:
     """Import a file in the session's transaction; see `import_file` for the other options."""
-    options = {"check": checks.validate, **options}
+    options = {"check": checks.validate, "edit": edit_of(), **options}
     result = import_file(session, file, format, kinds=kinds, **options)
     if LABELS in kinds and not result.label_ids:
         hint = "docs/formats.md describes labels; import files without labels with `rubricsvc rubrics import`"
@@ -81,6 +100,8 @@ def import_and_report(file: str, format: str | None, as_json: bool, **options: A
     with database() as db, db.write() as session:
         result = import_into(session, source, format, **options)
     print_notes(source.errors)
+    if result.conflict is not None:
+        raise result.conflict
     report(result)
     data: dict[str, Any] = fields_of(result, "new", "existing")
     names = result.rubrics
@@ -88,7 +109,8 @@ def import_and_report(file: str, format: str | None, as_json: bool, **options: A
     data |= {"rubrics": names if as_json else names[:MOST_NAMES] + more}
     if as_json:
         skipped = [fields_of(error, "line", "column", "path", "code", "message") for error in result.skipped]
-        data |= {"new_rubrics": result.new_rubrics, "skipped": skipped, "skipped_count": result.skipped_count}
+        data |= {"new_rubrics": result.new_rubrics, "not_approved": result.not_approved}
+        data |= {"skipped": skipped, "skipped_count": result.skipped_count}
         data["notes"] = [fields_of(note, "line", "column", "path", "code", "message") for note in source.errors.notes]
     if as_json or result.skipped_records:
         data["skipped_records"] = result.skipped_records
@@ -117,6 +139,17 @@ def report(result: ImportResult) -> None:
         echo(f"{result.omitted_labels} labels left out; import them with their rubrics: `rubricsvc labels import`")
     for ref, newest in result.superseded.items():
         echo(f"{ref} has this content already, and version {newest} is the newest; refer to it as {ref}")
+    for ref, state in list(result.not_approved.items())[:MOST_NAMES]:
+        echo(f"{ref} is {_UNAPPROVED[state]} {ref}`")
+    if (more := len(result.not_approved) - MOST_NAMES) > 0:
+        echo(f"… and {more} more are not approved; list drafts with `rubricsvc rubrics list --state draft`")
     if not any(result.new.values()):
         nouns = [counted(n, noun.removesuffix("s")) for noun, n in result.existing.items() if n]
         echo(f"{result.file}: {', '.join(nouns) or 'nothing'}, all stored before")
+
+
+_UNAPPROVED = {
+    "draft": "a draft; submit it for review with `rubricsvc rubrics submit",
+    "in_review": "in review; approve it with `rubricsvc rubrics approve",
+    "retired": "retired; approve it again with `rubricsvc rubrics approve",
+}

@@ -19,10 +19,10 @@ from rubricsvc.cli.job_comparison import compare
 from rubricsvc.cli.job_export import export
 from rubricsvc.cli.job_views import JobView, item_row, list_row, print_extremes, read_extremes, read_job
 from rubricsvc.cli.models import fetch_if_embedded
-from rubricsvc.cli.output import MOST_ROWS, After, Json, Limit, MinCoverage, counted, echo, show_page
+from rubricsvc.cli.output import MOST_ROWS, After, Json, Limit, MinCoverage, counted, echo, first_names, show_page
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.states import ItemSort, JobStatus
-from rubricsvc.errors import UnavailableError
+from rubricsvc.errors import NotApprovedError, UnavailableError
 from rubricsvc.services import submitting
 from rubricsvc.services.importing import COMPLETIONS, RECORDS
 from rubricsvc.settings import get_settings
@@ -34,6 +34,7 @@ app = output.group("Jobs: batches of completions to score.")
 
 Id = Annotated[int, typer.Argument(help="The job's id.", show_default=False)]
 Budget = Annotated[float | None, typer.Option(min=0, help="Maximum cost in US dollars.", show_default="unlimited")]
+AllowDrafts = Annotated[bool, typer.Option("--allow-drafts", help="Use rubrics that are not approved.")]
 Wait = Annotated[bool, typer.Option("--wait", help="Score now and wait for the end.")]
 
 
@@ -51,6 +52,7 @@ def submit(
     name: Annotated[str, typer.Option(help="Name of the job.")] = "",
     budget: Budget = None,
     min_coverage: MinCoverage = None,
+    allow_drafts: AllowDrafts = False,
     wait: Wait = False,
     as_json: Json = False,
 ) -> None:
@@ -67,13 +69,18 @@ def submit(
                 imported = import_into(session, source, format, kinds=kinds, skip_invalid=skip_invalid)
             selection: dict[str, Any] = {"rubric": rubric, "policy": policy, "limit": limit}
             options: dict[str, Any] = {"key": key, "name": name, "budget": budget, "min_coverage": min_coverage}
-            submission = submitting.submit(session, judge, imported, **options, **selection)
+            with _import_hint(file):
+                submission = submitting.submit(
+                    session, judge, imported, allow_drafts=allow_drafts, **options, **selection
+                )
         job_id = submission.job_id
         if imported is not None:
             report(imported)
         if submission.no_rubric:
-            why = f"rubric {rubric!r} is for another prompt" if rubric else "no rubric of their prompt"
+            why = f"rubric {rubric!r} is for another prompt" if rubric else "no approved rubric of their prompt"
             echo(f"left out {counted(submission.no_rubric, 'completion')}: {why}")
+        if submission.drafts:
+            echo(f"not approved: {first_names(submission.drafts)}; use such rubrics with --allow-drafts")
         if submission.warning:
             echo(f"warning: {submission.warning}")
         if not submission.is_new:
@@ -181,10 +188,11 @@ def rescore(
     rubric: Annotated[list[str] | None, typer.Option(help="name@version; repeatable.", show_default="newest")] = None,
     budget: Budget = None,
     min_coverage: MinCoverage = None,
+    allow_drafts: AllowDrafts = False,
     wait: Wait = False,
     as_json: Json = False,
 ) -> None:
-    """Score a job's completions under the newest version of its rubrics, as a new job.
+    """Score a job's completions under the newest approved version of its rubrics, as a new job.
 
     Stored verdicts are reused: after a change of weights or of --min-coverage no judge is asked.
     """
@@ -194,7 +202,8 @@ def rescore(
         with db.read() as session:
             jobs.get(session, job_id).judge.value  # noqa: B018 - an invalid judge raises before a job is stored
         with db.write() as session:
-            new_id = jobs.rescore(session, job_id, rubric=rubric or (), budget=budget, min_coverage=min_coverage).id
+            options: dict[str, Any] = {"budget": budget, "min_coverage": min_coverage, "allow_drafts": allow_drafts}
+            new_id = jobs.rescore(session, job_id, rubric=rubric or (), **options).id
             exists = PUBLISHED not in session.info
             copied = jobs.progress(session, new_id)  # of a new job: where only --min-coverage is another
         if new_id == job_id:
@@ -273,6 +282,18 @@ def _wait(db: Database, job_id: int, as_json: bool) -> NoReturn:
     with output.ignore_broken_pipe():
         _print(view, as_json)
     raise typer.Exit(output.OK if view.data["status"] == "completed" else output.WITH_FAILURES)
+
+
+@contextmanager
+def _import_hint(file: str | None) -> Iterator[None]:
+    """Name the file in the hint of a rubric that is not approved: nothing of the file is imported then."""
+    try:
+        yield
+    except NotApprovedError as error:
+        if file is not None:
+            first = f"import the file first (`rubricsvc rubrics import {file}`)"
+            error.hint = f"use --allow-drafts, or {first}; then {error.hint}"
+        raise
 
 
 @contextmanager

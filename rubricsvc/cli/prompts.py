@@ -8,6 +8,7 @@ import typer
 
 from rubricsvc.cli.db import database
 from rubricsvc.cli.output import After, Json, Limit, clean, group, print_data, print_json, show, show_page
+from rubricsvc.core.states import APPROVED
 from rubricsvc.store import prompts, rubrics
 from rubricsvc.store.tables import PromptRow
 
@@ -34,7 +35,8 @@ def show_(
     """Show one prompt with its rubrics."""
     with database() as db, db.read() as session:
         row = prompts.get(session, ref)
-        names = [f"{rubric.name}@{rubric.version}" for rubric in rubrics.for_prompt(session, row.id)]
+        versions = rubrics.for_prompt(session, row.id, allow_drafts=True)
+        names = [one.ref + (" (not approved)" if one.state != APPROVED else "") for one in versions]
         if as_json:
             print_json(_row(row) | {"rubrics": names, "prompt": row.content})
         else:

@@ -12,6 +12,7 @@ from rubricsvc.cli.db import database
 from rubricsvc.cli.output import Out, counted, echo, print_json
 from rubricsvc.errors import InvalidError
 from rubricsvc.formats import dumping
+from rubricsvc.store import rubrics
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -30,7 +31,7 @@ def export(
     out: Out = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print what was written and lost as JSON.")] = False,
 ) -> None:
-    """Write rubrics with their prompts, the newest versions unless one is named, and list what the format loses.
+    """Write rubrics with their prompts, the newest approved versions by default, and list what the format loses.
 
     The ending of --out decides between .jsonl, .json, .yaml, .csv, .toml and .parquet, as far as the format has them.
     """
@@ -42,9 +43,12 @@ def export(
     losses = dumping.Losses()
     with database() as db, db.read() as session:
         _write(dumping.rows(stored_records(session, refs), format, losses), format, container, out)
+        has_drafts = any(rubrics.page(session, limit=1, state=state) for state in rubrics.NOT_APPROVED)
     if as_json:
         lost = dict(sorted(losses.fields.items()))
         print_json({"format": format, "out": str(out), "rubrics": losses.records, "lost": lost})
+    if has_drafts and not refs:
+        echo("left out: drafts; name them to export them: `rubricsvc rubrics list --state draft`")
     for field, count in sorted(losses.fields.items()):
         echo(f"lost or changed in {format}: {field} of {counted(count, 'rubric')}")
 

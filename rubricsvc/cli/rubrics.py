@@ -13,18 +13,30 @@ from typing import Annotated, Any
 import typer
 from sqlalchemy.orm import Session
 
-from rubricsvc.cli import output
+from rubricsvc.cli import output, presets, reviewing
 from rubricsvc.cli.db import database
-from rubricsvc.cli.importing import File, Format, SkipInvalid, import_and_report, input_file, print_notes, rubric_of
+from rubricsvc.cli.importing import (
+    By,
+    File,
+    Format,
+    SkipInvalid,
+    edit_of,
+    import_and_report,
+    input_file,
+    print_notes,
+    rubric_of,
+)
 from rubricsvc.cli.output import After, Json, Limit, PromptFilter, echo, print_data, print_json, show, show_list
 from rubricsvc.cli.rubric_analysis import analyse
 from rubricsvc.cli.rubric_export import export
 from rubricsvc.core.rubric import Criterion
-from rubricsvc.errors import InvalidError, NotFoundError
+from rubricsvc.core.states import RubricState
+from rubricsvc.errors import NotFoundError
 from rubricsvc.formats import InvalidFileError, Record, stream
 from rubricsvc.formats.native import dump, plain
 from rubricsvc.formats.yaml_records import write
 from rubricsvc.services.importing import RECORDS
+from rubricsvc.services.rubric_changes import changes
 from rubricsvc.services.rubric_records import record_of
 from rubricsvc.store import prompts, rubrics
 from rubricsvc.store.tables import RubricRow
@@ -36,21 +48,15 @@ app.command()(analyse)
 
 MOST_ROWS = 20
 
-Ref = Annotated[str, typer.Argument(help="Id, name (newest version), name@version, or 8 or more digits of the digest.")]
+Ref = Annotated[
+    str, typer.Argument(help="Id, name (newest approved version), name@version, or 8 or more digits of the digest.")
+]
 
 
-RefOrFile = Annotated[str, typer.Argument(help="Id, name (newest version), name@version, digest, or a file.")]
+RefOrFile = Annotated[str, typer.Argument(help="Id, name (newest approved version), name@version, digest, or a file.")]
 
-
-@app.command()
-def init(
-    file: Annotated[Path, typer.Argument(help="File to write.")] = Path("rubric.yaml"),
-    trajectory: Annotated[bool, typer.Option("--trajectory", help="Write an example for agents.")] = False,
-    force: output.Force = False,
-) -> None:
-    """Write an example rubric to edit."""
-    example = "example_trajectory.yaml" if trajectory else "example.yaml"
-    output.write_example(example, file, force, "rubricsvc rubrics lint")
+app.command()(presets.init)
+app.command("presets")(presets.list_)
 
 
 @app.command()
@@ -107,25 +113,33 @@ def import_(
     name: Annotated[str | None, typer.Option(help="Name of the only rubric in the file.")] = None,
     min_coverage: output.MinCoverage = None,
     skip_invalid: SkipInvalid = False,
+    parent: Annotated[str | None, typer.Option(help="Version that the only rubric was edited from.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Add it even if --parent has been edited already.")] = False,
+    draft: Annotated[bool, typer.Option("--draft", help="Add the rubrics as drafts, to be reviewed.")] = False,
+    by: By = None,
     as_json: Json = False,
 ) -> None:
     """Import rubrics, prompts and completions.
 
-    A file is imported whole or not at all. Importing it again changes nothing.
+    A file is imported whole or not at all. Importing it again changes nothing. If the --parent has been edited already,
+    the rubric is kept as a draft, and the error says what both edits change.
     """
-    options = {"rubric_name": name, "min_coverage": min_coverage, "skip_invalid": skip_invalid}
+    options: dict[str, Any] = {"rubric_name": name, "min_coverage": min_coverage, "skip_invalid": skip_invalid}
+    options["edit"] = edit_of(by, parent=parent, force=force, draft=draft)
     import_and_report(file, format, as_json, kinds=(RECORDS,), **options)
 
 
 def _row(row: RubricRow) -> dict[str, Any]:
     content = {"criteria": len(row.content["criteria"]), "formula": row.content["formula"], "origin": row.origin}
-    return output.fields_of(row, "id", "name", "version", "digest", "prompt_id") | content
+    return output.fields_of(row, "id", "name", "version", "state", "digest", "prompt_id") | content
 
 
 @app.command("list")
 def list_(
+    *,
     name: Annotated[str | None, typer.Option(help="Filter by name: list all its versions.")] = None,
     prompt: PromptFilter = None,
+    state: Annotated[RubricState | None, typer.Option(help="Filter by state of the review.")] = None,
     limit: Limit = 50,
     after: After = 0,
     as_json: Json = False,
@@ -133,9 +147,14 @@ def list_(
     """List rubrics."""
     with database() as db, db.read() as session:
         prompt_id = prompts.get(session, prompt).id if prompt is not None else None
-        rows = rubrics.page(session, after=after, limit=limit + 1, name=name, prompt_id=prompt_id)
+        rows = rubrics.page(session, after=after, limit=limit + 1, name=name, prompt_id=prompt_id, state=state)
         empty = "no rubrics; write an example to import with `rubricsvc rubrics init`"
-        output.show_page(rows, lambda row: _row(row) | {"digest": row.digest[:12]}, limit, as_json, empty=empty)
+
+        def record(row: RubricRow) -> dict[str, Any]:
+            more = output.fields_of(row, "parent_id", "added_by") if as_json else {}
+            return _row(row) | {"digest": row.digest[:12]} | more
+
+        output.show_page(rows, record, limit, as_json, empty=empty)
 
 
 @app.command("show")
@@ -150,9 +169,9 @@ def show_(
         if as_yaml:
             dump([record_of(session, row)], sys.stdout, yaml=True)
         elif as_json:
-            print_json(_row(row) | {"rubric": row.content})
+            print_json(_row(row) | output.fields_of(row, "parent_id", "added_by") | {"rubric": row.content})
         else:
-            show(_row(row) | {"min_coverage": row.value.min_coverage})
+            show(_row(row) | _review_fields(session, row) | {"min_coverage": row.value.min_coverage})
             print_data("")
             output.print_table(["key", "weight", "kind", "group", "text"], map(_criterion_cells, row.value.criteria))
 
@@ -168,27 +187,45 @@ def diff(
     a: RefOrFile,
     b: RefOrFile,
     on: Annotated[int | None, typer.Option(help="Job whose rewards to compare.", show_default=False)] = None,
+    as_yaml: Annotated[bool, typer.Option("--yaml", help="Print the changed lines of YAML.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Show what changed from A to B, stored rubrics or files; exit with 1 if anything did.
+    """Show in words what changed from A to B, stored rubrics or files; exit with 1 if anything did.
 
     With --on JOB, show how the rewards and ranks of its completions change. No judge is asked, and nothing is stored.
     """
-    if as_json and on is None:
-        raise InvalidError("--json is for rewards", hint="add --on JOB")
     with database() as db, db.read() as session:
         rows = [_stored_or_file(session, ref, other) for ref, other in ((a, b), (b, a))]
-        names = [f"{row.name}@{row.version}" if row.id else ref for row, ref in zip(rows, (a, b), strict=True)]
+        names = [row.ref if row.id else ref for row, ref in zip(rows, (a, b), strict=True)]
         if on is not None:
             _print_reward_changes(session, on, rows[0], rows[1], names, as_json=as_json)
             return
-    before, after = (_plain_yaml(row) for row in rows)
-    lines = list(difflib.unified_diff(before, after, names[0], names[1], lineterm=""))
-    with output.exit_with(1 if lines else output.OK):
-        for line in lines:
-            print_data(line)
-        if not lines:
+        reviews = [_review_fields(session, row) for row in rows]
+    found = changes(rows[0].value, rows[1].value)
+    with output.exit_with(1 if found else output.OK):
+        if as_json:
+            sides = [{"rubric": name} | review for name, review in zip(names, reviews, strict=True)]
+            print_json({"old": sides[0], "new": sides[1], "changes": [asdict(one) for one in found]})
+        elif not found:
             echo(f"{names[0]} and {names[1]} have the same content")
+        elif as_yaml:
+            before, after = (_plain_yaml(row) for row in rows)
+            for line in difflib.unified_diff(before, after, names[0], names[1], lineterm=""):
+                print_data(line)
+        else:
+            for name, review in zip(names, reviews, strict=True):
+                print_data(f"{name}: {output.cell(review)}" if review else f"{name}: a file")
+            for change in found:
+                print_data(f"  {output.clean(str(change))}")
+
+
+def _review_fields(session: Session, row: RubricRow) -> dict[str, Any]:
+    """Return state, parent and author of a stored version; nothing of a file."""
+    if not row.id:
+        return {}
+    parent = rubrics.get(session, row.parent_id).ref if row.parent_id else None
+    fields = {"state": row.state, "parent": parent, "added_by": row.added_by}
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def _stored_or_file(session: Session, ref: str, other: str) -> RubricRow:
@@ -240,3 +277,13 @@ def _plain_yaml(row: RubricRow) -> list[str]:
 
 
 app.command()(export)
+
+for command in (
+    reviewing.submit,
+    reviewing.approve,
+    reviewing.reject,
+    reviewing.retire,
+    reviewing.comment,
+    reviewing.history,
+):
+    app.command()(command)

@@ -27,7 +27,7 @@ from rubricsvc.core.repeatability import Repeatability
 from rubricsvc.errors import InvalidError, NotFoundError, RubricsvcError
 from rubricsvc.formats import load
 from rubricsvc.services.submitting import veto_warning
-from rubricsvc.store import audits, judges
+from rubricsvc.store import audits, judges, rubrics
 from workers import checks
 from workers.engines.local.adapter_judges import with_adapter_fields
 from workers.engines.local.embedded_model import EMBEDDED
@@ -51,6 +51,7 @@ METRICS = ("reward", "reward_std", "unscored_fraction", "entropy", "grad_norm", 
 def start(
     config: Annotated[Path, typer.Argument(metavar="CONFIG.toml", help="Training configuration (docs/training.md).")],
     resume: Annotated[bool, typer.Option("--resume", help="Continue from the newest checkpoint.")] = False,
+    allow_drafts: Annotated[bool, typer.Option("--allow-drafts", help="Use rubrics that are not approved.")] = False,
     as_json: Json = False,
 ) -> None:
     """Train a policy. Ctrl-C stops after the current step and saves a checkpoint."""
@@ -66,6 +67,8 @@ def start(
     judge, audit, repeatability = _judge(loaded)
     run = loaded.model_copy(update={"judge": judge})
     tasks = _tasks(run)
+    if not allow_drafts:
+        _reject_drafts(loaded, tasks)
     _print_plan(run, judge, tasks, resume)
     echo(audit.message)
 
@@ -80,7 +83,9 @@ def start(
     source = (
         JudgeRewards(judge, repeatability=repeatability)
         if isinstance(judge, Judge)
-        else ServiceRewards(judge.name, judge.service, run=run.out.name, timeout=judge.timeout_s)
+        else ServiceRewards(
+            judge.name, judge.service, run=run.out.name, timeout=judge.timeout_s, allow_drafts=allow_drafts
+        )
     )
     with checkpoint.locked(run.out), source as rewards, progress_bar("training") as bar, stop_on_interrupt() as stop:
 
@@ -235,6 +240,15 @@ def _tasks(config: RunConfig) -> list[Task]:
     for task in tasks:
         checks.validate(task.rubric)
     return tasks
+
+
+def _reject_drafts(config: RunConfig, tasks: list[Task]) -> None:
+    """Raise NotApprovedError if rubrics of the tasks are drafts in the judge's database; a service does so itself."""
+    if not isinstance(config.judge, str):
+        return
+    with database() as db, db.read() as session:
+        drafts = rubrics.only_drafts(session, {task.rubric.digest for task in tasks})
+        rubrics.reject_drafts(session, [row.id for row in drafts])
 
 
 def _print_plan(config: RunConfig, judge: Judge | ServiceJudge, tasks: list[Task], resume: bool) -> None:

@@ -103,13 +103,14 @@ class _Client(Noun[C]):
         judge: Judge | int | str,
         *,
         min_coverage: float | None = None,
+        allow_drafts: bool = False,
         timeout: float | None = WAIT_SECONDS,
         on_progress: OnProgress | None = None,
     ) -> list[Item]:
         """Store the values, score them in a job, `wait` for it, and return one item per completion, in order.
 
         ``rubric`` and ``judge`` are values to store, or refer to stored ones as in `Jobs.submit`.
-        ``min_coverage`` is used instead of the rubric's own.
+        ``min_coverage`` is used instead of the rubric's own. With ``allow_drafts`` the rubric needs no approval.
 
         Raises:
             TimeoutError: the job is not finished after ``timeout`` seconds (None: no limit). It goes on.
@@ -120,7 +121,7 @@ class _Client(Noun[C]):
         judge_ref = (await Judges.add(self.judges, judge)).id if isinstance(judge, Judge) else judge
         ids = (await Completions.add(self.completions, prompt_id, completions)).ids
         pairs = [(id_, rubric) for id_ in dict.fromkeys(ids)]
-        job = await Jobs.submit(self.jobs, judge_ref, pairs, min_coverage=min_coverage)
+        job = await Jobs.submit(self.jobs, judge_ref, pairs, min_coverage=min_coverage, allow_drafts=allow_drafts)
         await _Client.wait(self, job.id, timeout, on_progress)
         items: dict[int, Item] = {}
         after: int | None = 0

@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Concatenate
+from urllib.parse import quote
 
 from rubricsvc import queries, schemas
 from rubricsvc.client.transport import C, Method, Noun, P, lister, reader
@@ -17,6 +18,7 @@ from rubricsvc.core.passport import Passport
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.rubric_analysis import RubricAnalysis
+from rubricsvc.core.states import ReviewAction
 
 
 class Prompts(Noun[C]):
@@ -34,17 +36,45 @@ class Prompts(Noun[C]):
 
 
 class Rubrics(Noun[C]):
-    """Methods of ``client.rubrics``. A version is named by id, name (the newest), name@version or digest."""
+    """Methods of ``client.rubrics``. A version is named by id, name (the newest approved), name@version or digest."""
 
     get = reader(schemas.StoredRubric, "rubrics/{}", object)
     page = lister(schemas.StoredRubric, "rubrics", queries.RubricFilters)
     analyse = reader(RubricAnalysis, "rubrics/{}/analysis", queries.AnalysisQuery)
+    history = reader(schemas.Page[schemas.RubricEvent], "rubrics/{}/history", queries.Paging)
 
     @Method
-    async def add(self, rubric: Rubric, name: str, *, prompt_id: int | None = None) -> schemas.StoredRubric:
-        """Store a rubric version under a name; identical content is the same version."""
-        body = schemas.NewRubric(rubric=rubric, name=name, prompt_id=prompt_id)
+    async def add(
+        self,
+        rubric: Rubric,
+        name: str,
+        *,
+        prompt_id: int | None = None,
+        parent: int | str | None = None,
+        force: bool = False,
+        draft: bool = False,
+    ) -> schemas.StoredRubric:
+        """Store a rubric version under a name; identical content is the same version.
+
+        ``parent`` is the version that it was edited from; ``draft`` stores it for review.
+
+        Raises:
+            ConflictError: the parent has been edited already, and ``force`` is not set. The rubric is kept as a draft.
+        """
+        options: dict[str, Any] = {"prompt_id": prompt_id, "parent": parent, "force": force, "draft": draft}
+        body = schemas.NewRubric(rubric=rubric, name=name, **options)
         return await self.send(schemas.StoredRubric, "POST", "rubrics", body=body)
+
+    @Method
+    async def review(self, ref: int | str, action: ReviewAction, *, comment: str | None = None) -> schemas.StoredRubric:
+        """Submit, approve, reject or retire a version, or comment on it. Rejecting and commenting need a comment.
+
+        Raises:
+            ConflictError: the version has a state that the action does not start from.
+        """
+        body = schemas.NewReview(action=action, comment=comment)
+        path = f"rubrics/{quote(str(ref), safe='@/')}/review"
+        return await self.send(schemas.StoredRubric, "POST", path, body=body)
 
 
 class Completions(Noun[C]):
@@ -100,6 +130,7 @@ class Jobs(Noun[C]):
         key: str | None = None,
         budget: float | None = None,
         min_coverage: float | None = None,
+        allow_drafts: bool = False,
     ) -> schemas.StoredJob:
         """Submit a scoring job. The same idempotency ``key`` returns the same job; ``budget`` is in US dollars.
 
@@ -107,11 +138,13 @@ class Jobs(Noun[C]):
         the rubrics of their prompts. ``min_coverage`` is used instead of the rubrics' own.
 
         Raises:
+            NotApprovedError: a rubric is not approved, and ``allow_drafts`` is not set.
             ConflictError: the key belongs to a job with other items, another judge or another budget.
         """
         given = ((item, None) if isinstance(item, int) else item for item in items)
         pairs = tuple(schemas.NewItem(completion_id=completion_id, rubric=rubric) for completion_id, rubric in given)
-        body = schemas.NewJob(judge=judge, items=pairs, name=name, budget=budget, min_coverage=min_coverage)
+        options: dict[str, Any] = {"name": name, "budget": budget, "min_coverage": min_coverage}
+        body = schemas.NewJob(judge=judge, items=pairs, allow_drafts=allow_drafts, **options)
         headers = {"Idempotency-Key": key or uuid.uuid4().hex}
         return await self.send(schemas.StoredJob, "POST", "jobs", body=body, headers=headers)
 
@@ -142,13 +175,14 @@ class Jobs(Noun[C]):
         rubric: Sequence[str | int] = (),
         budget: float | None = None,
         min_coverage: float | None = None,
+        allow_drafts: bool = False,
     ) -> schemas.StoredJob:
-        """Score a job's completions under the newest version of its rubrics, as a new job.
+        """Score a job's completions under the newest approved version of its rubrics, as a new job.
 
-        ``rubric`` are versions to use in place of the newest, ``min_coverage`` is used instead of theirs. Only
-        questions without a stored verdict are asked.
+        ``rubric`` are versions to use in place of the newest (drafts with ``allow_drafts``), ``min_coverage`` is used
+        instead of theirs. Only questions without a stored verdict are asked.
         """
-        params = {"rubric": rubric, "budget": budget, "min_coverage": min_coverage}
+        params = {"rubric": rubric, "budget": budget, "min_coverage": min_coverage, "allow_drafts": allow_drafts}
         return await self.send(schemas.StoredJob, "POST", f"jobs/{job_id}/rescore", params=params)
 
     @Method

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Final, Literal
 
 JobStatus = Literal["queued", "in_progress", "completed", "completed_with_failures", "budget_exhausted", "cancelled"]
 ItemState = Literal["pending", "leased", "done", "failed", "cancelled"]
@@ -10,3 +10,15 @@ Outcome = Literal["scored", "abstained", "failed"]
 
 ItemSort = Literal["id", "reward", "-reward"]
 """Order of a job's items: by id, or by rising or falling reward with those without a reward last."""
+
+RubricState = Literal["draft", "in_review", "approved", "retired"]
+DRAFT: Final = "draft"
+IN_REVIEW: Final = "in_review"
+APPROVED: Final = "approved"
+RETIRED: Final = "retired"
+
+ReviewAction = Literal["submit", "approve", "reject", "retire", "comment"]
+"""What a reviewer does; all but ``comment`` change the state."""
+
+ApprovalPolicy = Literal["generated", "all", "none"]
+"""Which rubrics are drafts when they are added: those of a model, all, or none."""

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rubricsvc import formats
 from rubricsvc.core.rubric import check_min_coverage
+from rubricsvc.core.states import APPROVED, RubricState
 from rubricsvc.core.strict_json import MAX_VALUES
-from rubricsvc.errors import ConflictError, InvalidError, NotFoundError
+from rubricsvc.errors import ConflictError, InvalidError, NotApprovedError, NotFoundError
 from rubricsvc.formats import completions as completion_lines
 from rubricsvc.formats import labels as label_lines
 from rubricsvc.formats.errors import FileErrors, file_error
 from rubricsvc.formats.input_file import InputFile
+from rubricsvc.services.editing import Edit, add_version
 from rubricsvc.store import completions, labels, prompts, rubrics
 from rubricsvc.store.upsert import added
 
@@ -39,6 +41,7 @@ MAX_CONTENT_ERRORS = 10_000
 """Errors of such a file, after which it is not read any further."""
 
 RECORDS, COMPLETIONS, LABELS = "records", "completions", "labels"
+_PLAIN_EDIT = Edit()
 
 
 class ImportedCompletion(NamedTuple):
@@ -75,7 +78,11 @@ class ImportResult:
     omitted_labels: int = 0
     """Labels that were not imported because their rubric or completion was not."""
     superseded: dict[str, int] = field(default_factory=dict)
-    """Rubrics that existed as an earlier version (``name@version``), with the newest version of the name."""
+    """Rubrics that existed as an earlier version (``name@version``), with the newest approved version of the name."""
+    not_approved: dict[str, RubricState] = field(default_factory=dict)
+    """Rubrics (``name@version``) that jobs do not use yet, or any more, with their states."""
+    conflict: ConflictError | None = None
+    """The rubric's parent has been edited by somebody else: commit, which keeps the rubric as a draft, and raise it."""
 
 
 def import_file(
@@ -90,6 +97,7 @@ def import_file(
     replace_labels: bool = False,
     skip_invalid: bool = False,
     check: RubricCheck | None = None,
+    edit: Edit = _PLAIN_EDIT,
 ) -> ImportResult:
     """Import a file into the session's transaction, whole or not at all. Importing it again changes nothing.
 
@@ -104,15 +112,16 @@ def import_file(
         replace_labels: overwrite earlier labels of the same people.
         skip_invalid: skip invalid records instead of raising.
         check: checks each rubric, see `formats.stream`.
+        edit: who adds the rubrics, and how; a parent is for a file with one rubric.
 
     Raises:
         InvalidFileError: the file is invalid, or refers to prompts, completions or rubrics that do not exist.
-        InvalidError: the format is unknown, ``rubric_name`` is given for several rubrics, or ``min_coverage`` is not in
-            [0, 1].
+        InvalidError: the format is unknown, ``rubric_name`` or a parent is given for several rubrics, or
+            ``min_coverage`` is not in [0, 1].
         ConflictError: a person's label in a record differs from an earlier one, and ``replace_labels`` is not set.
     """
     check_min_coverage(min_coverage)
-    importer = _Importer(session, file, skip_invalid, replace_labels, min_coverage)
+    importer = _Importer(session, file, skip_invalid, replace_labels, min_coverage=min_coverage, edit=edit)
     kind = format if format in (COMPLETIONS, LABELS) else RECORDS
     if format is None and not file.is_folder:
         first = file.first()
@@ -165,13 +174,16 @@ class _Importer:
         file: InputFile,
         skip_invalid: bool,
         replace_labels: bool,
+        *,
         min_coverage: float | None,
+        edit: Edit,
     ) -> None:
         self.session = session
         self.file = file
         self.skip_invalid = skip_invalid
         self.replace_labels = replace_labels
         self.min_coverage = min_coverage
+        self.edit = edit
         self.result = ImportResult(file.name)
         self._before = added(session).copy()
         self._prompt_ids: dict[tuple[str, str | None], int] = {}
@@ -282,7 +294,7 @@ class _Importer:
             if record.prompt is not None and owner not in (None, record.prompt.digest):
                 raise InvalidError(f"rubric {record.rubric_ref!r} was written for another prompt", path="rubric")
             labels = tuple(_resolve(one, row.value) for one in record.given_labels)
-        except (NotFoundError, InvalidError) as error:
+        except (NotFoundError, NotApprovedError, InvalidError) as error:
             self.file.errors.add(record.location.error(error.code, str(error), (error.path or "rubric",)))
             return None, None
         return replace(record, labels=labels, given_labels=()), row.id
@@ -338,18 +350,21 @@ class _Importer:
         return self._prompt_ids[key]
 
     def _add_rubric(self, rubric: Rubric, given_name: str | None, own_name: str, prompt_id: int | None) -> int:
-        if given_name is not None and self.result.rubric_ids:
-            raise InvalidError("the file has several rubrics, and --name is for a file with one", path="name")
+        for option, value in (("name", given_name), ("parent", self.edit.parent)):
+            if value is not None and self.result.rubric_ids:
+                raise InvalidError(f"the file has several rubrics, and --{option} is for a file with one", path=option)
         if self.min_coverage is not None:
             rubric = rubric.model_copy(update={"min_coverage": self.min_coverage})
-        before = added(self.session)["rubrics"]
-        row = rubrics.add(self.session, rubric, name=given_name or own_name, prompt_id=prompt_id)
-        if added(self.session)["rubrics"] > before:
-            self.result.new_rubrics.append(f"{row.name}@{row.version}")
-        self.result.rubrics.append(f"{row.name}@{row.version}")
+        new = add_version(self.session, rubric, self.edit, name=given_name or own_name, prompt_id=prompt_id)
+        row, self.result.conflict = new.row, new.conflict
+        if new.is_new:
+            self.result.new_rubrics.append(row.ref)
+        self.result.rubrics.append(row.ref)
         self.result.rubric_ids.append(row.id)
-        if (newest := rubrics.get(self.session, row.name).version) > row.version:
-            self.result.superseded[f"{row.name}@{row.version}"] = newest
+        if row.state != APPROVED:
+            self.result.not_approved[row.ref] = row.state
+        elif not new.is_new and (newest := rubrics.get(self.session, row.name).version) > row.version:
+            self.result.superseded[row.ref] = newest
         return row.id
 
 

@@ -12,7 +12,7 @@ from sqlalchemy.orm.interfaces import ORMOption
 
 from rubricsvc.core.base import MAX_ID, MAX_NAME_LENGTH
 from rubricsvc.errors import InvalidError, NotFoundError, cut
-from rubricsvc.store.tables import Base
+from rubricsvc.store.base import Base
 
 Row = TypeVar("Row", bound=Base)
 

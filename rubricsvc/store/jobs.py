@@ -15,6 +15,7 @@ from rubricsvc.core.rubric import check_min_coverage
 from rubricsvc.core.verdict import Reason, Vote
 from rubricsvc.errors import ConflictError, InvalidError, cut
 from rubricsvc.store import budgets, judges, outbox, rewards, rubrics, verdicts
+from rubricsvc.store.base import utcnow
 from rubricsvc.store.ids import existing, name_of, page_of
 from rubricsvc.store.session import PUBLISHED
 from rubricsvc.store.tables import (
@@ -33,7 +34,6 @@ from rubricsvc.store.tables import (
     JobRow,
     RubricRow,
     VerdictRow,
-    utcnow,
 )
 from rubricsvc.store.upsert import add_new, batched, insert
 
@@ -50,13 +50,15 @@ def submit(
     name: str = "",
     budget: float | None = None,
     min_coverage: float | None = None,
+    allow_drafts: bool = False,
 ) -> JobRow:
     """Store a job over pairs of (completion id, rubric id), and wake workers for it.
 
     The same ``key`` gives the same job; without a key, the same judge, items and ``min_coverage`` do, which is used
-    instead of the rubrics' own. ``budget`` is in US dollars.
+    instead of the rubrics' own. ``budget`` is in US dollars. With ``allow_drafts`` rubrics need no approval.
 
     Raises:
+        NotApprovedError: The job is new, and a rubric is a draft.
         ConflictError: The key was used for other items, another judge or another ``min_coverage``, or the job exists
             with another budget.
         InvalidError: There is nothing to score, a rubric belongs to another prompt, a name is too long, the judge's
@@ -88,6 +90,8 @@ def submit(
             raise ConflictError(f"idempotency key {key!r} belongs to another job: {job.id}", hint="choose another key")
         _reject_other_budget(job, budget)
         return job
+    if not allow_drafts:
+        rubrics.reject_drafts(session, {rubric_id for _, rubric_id in pairs})
     rows = [{"job_id": job_id, "judge_id": judge_id, "completion_id": c, "rubric_id": r} for c, r in pairs]
     for chunk in batched(rows):
         add_new(session, ItemRow, chunk)
@@ -103,16 +107,20 @@ def rescore(
     rubric: Sequence[int | str] = (),
     budget: float | None = None,
     min_coverage: float | None = None,
+    allow_drafts: bool = False,
 ) -> JobRow:
-    """Submit a job's completions again to its judge, under the newest version of each of its rubrics.
+    """Submit a job's completions again to its judge, under the newest approved version of each of its rubrics.
+
+    A rubric without an approved version newer than the job's keeps the newest version that the job used.
 
     Only questions that are not answered yet will be asked. Where neither a rubric nor ``min_coverage`` has changed,
     this is the job itself. Where only ``min_coverage`` has changed, rewards are computed from the stored verdicts,
     failed ones included.
 
-    ``rubric`` are versions to use in place of the newest, as `rubrics.get` takes them.
+    ``rubric`` are versions to use in place of the newest, as `rubrics.get` takes them; drafts with ``allow_drafts``.
 
     Raises:
+        NotApprovedError: A given rubric is a draft, or has no approved version.
         ConflictError: The job, or an earlier rescore of it, has another budget.
         InvalidError: The job has no rubric of a given name.
     """
@@ -121,8 +129,11 @@ def rescore(
         RubricRow, RubricRow.id == ItemRow.rubric_id
     )
     scored = session.execute(used.where(ItemRow.job_id == job_id)).all()
-    rubric_ids = {name: rubrics.get(session, name).id for name in {name for *_, name in scored}}
-    for row in [rubrics.get(session, ref) for ref in rubric]:
+    rubric_ids = rubrics.newest_of(session, {rubric_id for _, rubric_id, _ in scored})
+    given = [rubrics.get(session, ref, allow_drafts=allow_drafts) for ref in rubric]
+    if not allow_drafts:
+        rubrics.reject_drafts(session, [row.id for row in given])
+    for row in given:
         if row.name not in rubric_ids:
             names = ", ".join(sorted(rubric_ids))
             raise InvalidError(f"job {job_id} has no rubric {row.name!r}", hint=f"it has {cut(names, 200)}")
@@ -133,7 +144,8 @@ def rescore(
         if budget is not None:
             _reject_other_budget(job, budget)
         return job
-    new = submit(session, judge_id=job.judge_id, items=items, name=job.name, budget=budget, min_coverage=least)
+    options: dict[str, Any] = {"name": job.name, "budget": budget, "min_coverage": least}
+    new = submit(session, judge_id=job.judge_id, items=items, allow_drafts=True, **options)
     if least != job.min_coverage and PUBLISHED in session.info:  # only a new job publishes
         rewards.copy(session, job_id, new.id)
         finish(session, [new.id])

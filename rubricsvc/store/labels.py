@@ -10,8 +10,9 @@ from sqlalchemy.orm import Session, joinedload
 from rubricsvc.core.label import OVERALL, Label
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.errors import ConflictError, InvalidError, cut
+from rubricsvc.store.base import utcnow
 from rubricsvc.store.ids import existing, missing, page_of
-from rubricsvc.store.tables import CompletionRow, ItemRow, LabelRow, RubricRow, utcnow
+from rubricsvc.store.tables import CompletionRow, ItemRow, LabelRow, RubricRow
 from rubricsvc.store.upsert import add_new, batched
 
 LabelEntry = tuple[int, int, Label]

@@ -1,25 +1,43 @@
-"""Rubrics: named, versioned, never changed. Identical content under a name is the same version."""
+"""Rubrics: named, versioned, never changed. Identical content under a name is the same version.
+
+The state of a version's review (`reviews`) decides what its name refers to: the newest approved version.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import Any
 
-from sqlalchemy import func, select
+from sqlalchemy import ColumnElement, case, func, select, tuple_
 from sqlalchemy.orm import Session, aliased
 
 from rubricsvc.core.formulas import FORMULAS, FormulaError
 from rubricsvc.core.reward import check_formula
 from rubricsvc.core.rubric import Rubric
-from rubricsvc.errors import ConflictError, InvalidError, cut
+from rubricsvc.core.states import APPROVED, DRAFT, IN_REVIEW, RETIRED, RubricState
+from rubricsvc.errors import ConflictError, InvalidError, NotApprovedError, cut
 from rubricsvc.store.ids import find, id_of, missing, name_of, page_of
 from rubricsvc.store.tables import PromptRow, RubricRow
 from rubricsvc.store.upsert import add_new, batched
 
+NOT_APPROVED: tuple[RubricState, ...] = (DRAFT, IN_REVIEW)
+"""The states of versions that are not approved yet."""
+
 
 def add(
-    session: Session, rubric: Rubric, *, name: str, prompt_id: int | None = None, origin: str = "imported"
+    session: Session,
+    rubric: Rubric,
+    *,
+    name: str,
+    prompt_id: int | None = None,
+    origin: str = "imported",
+    state: RubricState = APPROVED,
+    parent_id: int | None = None,
+    added_by: str | None = None,
 ) -> RubricRow:
-    """Add ``rubric`` as the next version of ``name``, or return the version that has this content already.
+    """Add ``rubric`` as the next version of ``name``, or return the version that has this content already, unchanged.
+
+    ``parent_id`` is the version that it was edited from; `services.editing` looks for conflicting edits.
 
     Raises:
         InvalidError: its formula is unknown or does not allow these weights; or the name is empty, a bare number, has
@@ -45,6 +63,9 @@ def add(
             "digest": rubric.digest,
             "prompt_id": prompt_id,
             "origin": origin,
+            "state": state,
+            "parent_id": parent_id,
+            "added_by": added_by,
             "content": rubric.model_dump(mode="json"),
         }
         add_new(session, RubricRow, [values])  # a version just taken by someone else is no error: look, take the next
@@ -63,25 +84,108 @@ def _belongs_elsewhere(session: Session, row: RubricRow, prompt_id: int | None) 
     return ConflictError(f"rubric {row.name!r} with this content belongs to {whose}", hint=hint)
 
 
-def get(session: Session, ref: int | str) -> RubricRow:
-    """Return a rubric by id, ``name`` (its newest version), ``name@version``, or at least 8 digits of the digest.
+def get(session: Session, ref: int | str, *, allow_drafts: bool = False) -> RubricRow:
+    """Return a rubric by id, ``name`` (its newest approved version), ``name@version``, or 8 digits of the digest.
+
+    With ``allow_drafts``, a name without an approved version refers to its newest draft.
 
     Raises:
         NotFoundError: there is none.
+        NotApprovedError: the name has versions, but none that is approved.
     """
     text = str(ref)
     if (found := find(session, RubricRow, ref)) is not None:
         return found
     name, _, version = text.partition("@")
-    query = select(RubricRow).where(RubricRow.name == name).order_by(RubricRow.version.desc()).limit(1)
+    query = select(RubricRow).where(RubricRow.name == name)
     if version:
         query = query.where(RubricRow.version == (id_of(version) or -1))
-    row = session.scalars(query).first()
+    else:
+        query = query.where(RubricRow.state.in_(_usable(allow_drafts)))
+    row = session.scalars(query.order_by(_rank(RubricRow).desc(), RubricRow.version.desc()).limit(1)).first()
     if row is None and len(text) >= 8 and set(text) <= set("0123456789abcdef"):
-        row = session.scalars(select(RubricRow).where(RubricRow.digest.startswith(text)).limit(1)).first()
+        digests = select(RubricRow).where(RubricRow.digest.startswith(text))
+        row = session.scalars(digests.order_by(_rank(RubricRow).desc(), RubricRow.id).limit(1)).first()
     if row is None:
+        if versions := [] if version else of_name(session, name):
+            raise _no_approved(name, versions)
         raise missing("rubric", ref)
     return row
+
+
+def _usable(allow_drafts: bool) -> tuple[RubricState, ...]:
+    return (APPROVED, *NOT_APPROVED) if allow_drafts else (APPROVED,)
+
+
+def _rank(row: Any) -> ColumnElement[int]:
+    """Return what orders versions before their number: approved ones are above others."""
+    return case((row.state == APPROVED, 1), else_=0)
+
+
+def of_name(session: Session, name: str) -> list[RubricRow]:
+    """Return all versions of a name, oldest first."""
+    return list(session.scalars(select(RubricRow).where(RubricRow.name == name).order_by(RubricRow.version)))
+
+
+def _no_approved(name: str, versions: Sequence[RubricRow]) -> NotApprovedError:
+    listed = cut(", ".join(f"{row.ref} ({row.state.replace('_', ' ')})" for row in versions[-20:]), 400)
+    return NotApprovedError(f"no version of rubric {name!r} is approved: {listed}", hint=approval_hint(versions[-1]))
+
+
+def approval_hint(row: RubricRow) -> str:
+    """Return how to approve this version, or to use it without approval."""
+    submit = f"`rubricsvc rubrics submit {row.ref}`, then " if row.state == DRAFT else ""
+    draft = "" if row.state == RETIRED else "; or allow drafts (--allow-drafts, over HTTP allow_drafts)"
+    return f"approve it: {submit}`rubricsvc rubrics approve {row.ref}`; or name an exact version{draft}"
+
+
+def reject_drafts(session: Session, ids: Iterable[int]) -> None:
+    """Raise NotApprovedError if one of these versions is a draft or in review."""
+    for chunk in batched(sorted(set(ids))):
+        query = select(RubricRow).where(RubricRow.id.in_(chunk), RubricRow.state.in_(NOT_APPROVED))
+        if rows := session.scalars(query.order_by(RubricRow.id).limit(6)).all():
+            listed = ", ".join(row.ref for row in rows[:5]) + (", …" if len(rows) > 5 else "")
+            raise NotApprovedError(f"not approved: {cut(listed, 400)}", hint=approval_hint(rows[0]))
+
+
+def only_drafts(session: Session, digests: Iterable[str]) -> list[RubricRow]:
+    """Return the versions whose content is among these and is stored as a draft, and approved nowhere."""
+    found: list[RubricRow] = []
+    other = aliased(RubricRow)
+    approved = select(other.id).where(other.digest == RubricRow.digest, other.state.in_((APPROVED, RETIRED))).exists()
+    for chunk in batched(sorted(set(digests))):
+        query = select(RubricRow).where(RubricRow.digest.in_(chunk), RubricRow.state.in_(NOT_APPROVED), ~approved)
+        found += session.scalars(query.order_by(RubricRow.id))
+    return found
+
+
+def newest_of(session: Session, ids: Iterable[int]) -> dict[str, int]:
+    """Return for each name of these versions the id of the newest one among them and the approved ones."""
+    used = many(session, ids)
+    newest = {row.name: (row.version, row.id) for row in sorted(used.values(), key=lambda row: row.version)}
+    for names in batched(sorted(newest)):
+        query = select(RubricRow.name, func.max(RubricRow.version)).where(
+            RubricRow.name.in_(names), RubricRow.state == APPROVED
+        )
+        for name, version in session.execute(query.group_by(RubricRow.name)):
+            if version > newest[name][0]:
+                newest[name] = version, get(session, f"{name}@{version}").id
+    return {name: id_ for name, (_, id_) in newest.items()}
+
+
+def edited_before(session: Session, row: RubricRow, parent: RubricRow) -> RubricRow | None:
+    """Return the newest version of the name, older than ``row``, that another editor made from ``parent``.
+
+    That is one with this parent; or one without any parent, newer than this one. Retired versions do not count.
+    """
+    unknown = RubricRow.parent_id.is_(None) & (RubricRow.version > parent.version)
+    query = select(RubricRow).where(
+        RubricRow.name == row.name,
+        RubricRow.version < row.version,
+        RubricRow.state != RETIRED,
+        (RubricRow.parent_id == parent.id) | unknown,
+    )
+    return session.scalars(query.order_by(RubricRow.version.desc()).limit(1)).first()
 
 
 def many(session: Session, ids: Iterable[int]) -> dict[int, RubricRow]:
@@ -94,28 +198,39 @@ def many(session: Session, ids: Iterable[int]) -> dict[int, RubricRow]:
 
 
 def page(
-    session: Session, *, after: int = 0, limit: int = 50, name: str | None = None, prompt_id: int | None = None
+    session: Session,
+    *,
+    after: int = 0,
+    limit: int = 50,
+    name: str | None = None,
+    prompt_id: int | None = None,
+    state: RubricState | None = None,
 ) -> list[RubricRow]:
-    """Return up to ``limit`` versions with ids above ``after``, ascending; of one name or prompt."""
-    return page_of(session, RubricRow, after, limit, name=name, prompt_id=prompt_id)
+    """Return up to ``limit`` versions with ids above ``after``, ascending; of one name, prompt or state."""
+    return page_of(session, RubricRow, after, limit, name=name, prompt_id=prompt_id, state=state)
 
 
-def for_prompt(session: Session, prompt_id: int) -> list[RubricRow]:
-    """Return the newest version of each rubric of this prompt."""
-    newer = aliased(RubricRow)
+def for_prompt(session: Session, prompt_id: int, *, allow_drafts: bool = False) -> list[RubricRow]:
+    """Return the newest approved version of each rubric of this prompt.
+
+    With ``allow_drafts`` also the newest draft of each rubric that has no approved version.
+    """
+    newer, states = aliased(RubricRow), _usable(allow_drafts)
+    above = tuple_(_rank(newer), newer.version) > tuple_(_rank(RubricRow), RubricRow.version)
     superseded = (
         select(newer.id)
-        .where(newer.name == RubricRow.name, newer.prompt_id == prompt_id, newer.version > RubricRow.version)
+        .where(newer.name == RubricRow.name, newer.prompt_id == prompt_id, newer.state.in_(states), above)
         .exists()
     )
-    query = select(RubricRow).where(RubricRow.prompt_id == prompt_id, ~superseded).order_by(RubricRow.id)
-    return list(session.scalars(query))
+    query = select(RubricRow).where(RubricRow.prompt_id == prompt_id, RubricRow.state.in_(states), ~superseded)
+    return list(session.scalars(query.order_by(RubricRow.id)))
 
 
 def exist_for(session: Session, prompt_ids: Iterable[int]) -> bool:
-    """Return whether any of these prompts has a rubric."""
+    """Return whether any of these prompts has an approved rubric."""
     return any(
-        session.scalar(select(RubricRow.id).where(RubricRow.prompt_id.in_(chunk)).limit(1)) is not None
+        session.scalar(select(RubricRow.id).where(RubricRow.prompt_id.in_(chunk), RubricRow.state == APPROVED).limit(1))
+        is not None
         for chunk in batched(sorted(set(prompt_ids)))
     )
 
@@ -123,7 +238,7 @@ def exist_for(session: Session, prompt_ids: Iterable[int]) -> bool:
 def judged_required(session: Session, rubric_ids: Iterable[int]) -> list[str]:
     """Return the required criteria of these rubrics that a judge decides, each as "'key' of name@version"."""
     return [
-        f"{key!r} of {row.name}@{row.version}"
+        f"{key!r} of {row.ref}"
         for ids in batched(sorted(set(rubric_ids)))
         for row in session.scalars(select(RubricRow).where(RubricRow.id.in_(ids)).order_by(RubricRow.id))
         for key in row.value.judged_required

@@ -2,26 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-from typing import Any, ClassVar
+from datetime import datetime
+from typing import Any
 
 from pydantic import ValidationError
-from sqlalchemy import (
-    JSON,
-    BigInteger,
-    DateTime,
-    Dialect,
-    Float,
-    ForeignKey,
-    Index,
-    Integer,
-    MetaData,
-    String,
-    Text,
-    UniqueConstraint,
-)
-from sqlalchemy.orm import DeclarativeBase, Mapped, column_property, mapped_column, relationship
-from sqlalchemy.types import TypeDecorator
+from sqlalchemy import Float, ForeignKey, Index, String, Text, UniqueConstraint
+from sqlalchemy.orm import Mapped, column_property, mapped_column, relationship
 
 from rubricsvc.core.audit import Audit, StoredAudit
 from rubricsvc.core.judge import Judge
@@ -30,61 +16,15 @@ from rubricsvc.core.passport import Passport
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.repeatability import Repeatability
 from rubricsvc.core.rubric import Rubric
+from rubricsvc.core.states import APPROVED, RubricState
 from rubricsvc.core.validation_messages import first_error
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import InvalidError
+from rubricsvc.store.base import Base, DatedRow
 
 PENDING, LEASED, DONE, FAILED, CANCELLED = "pending", "leased", "done", "failed", "cancelled"
 QUEUED, IN_PROGRESS, COMPLETED = "queued", "in_progress", "completed"
 COMPLETED_WITH_FAILURES, BUDGET_EXHAUSTED = "completed_with_failures", "budget_exhausted"
-
-
-class UtcDateTime(TypeDecorator[datetime]):
-    """An instant in UTC. SQLite stores no time zone; it is added when read."""
-
-    impl = DateTime(timezone=True)
-    cache_ok = True
-
-    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        """Convert to UTC."""
-        return value.astimezone(UTC) if value is not None else None
-
-    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        """Add the time zone."""
-        return value.replace(tzinfo=UTC) if value is not None and value.tzinfo is None else value
-
-
-def utcnow() -> datetime:
-    """Return the current time in UTC."""
-    return datetime.now(UTC)
-
-
-class Base(DeclarativeBase):
-    """The base of all tables: names of constraints, and column types."""
-
-    metadata = MetaData(
-        naming_convention={
-            "ix": "ix_%(table_name)s_%(column_0_N_name)s",
-            "uq": "uq_%(table_name)s_%(column_0_N_name)s",
-            "fk": "fk_%(table_name)s_%(column_0_name)s_%(referred_table_name)s",
-            "pk": "pk_%(table_name)s",
-        }
-    )
-    type_annotation_map: ClassVar = {
-        dict[str, Any]: JSON,
-        list[Any]: JSON,
-        datetime: UtcDateTime,
-        int: BigInteger().with_variant(Integer, "sqlite"),  # SQLite counts its own ids only in plain INTEGER
-    }
-
-
-class DatedRow(Base):
-    """A row with an id and the time when it was added."""
-
-    __abstract__ = True
-
-    id: Mapped[int] = mapped_column(primary_key=True)
-    created_at: Mapped[datetime] = mapped_column(default=utcnow)
 
 
 class PromptRow(DatedRow):
@@ -112,7 +52,10 @@ class PromptIdRow(Base):
 
 
 class RubricRow(DatedRow):
-    """One version of a named rubric, for one prompt or (without ``prompt_id``) for any."""
+    """One version of a named rubric, for one prompt or (without ``prompt_id``) for any.
+
+    ``state`` is that of its review, ``parent_id`` the version that it was edited from, ``added_by`` a person or key.
+    """
 
     __tablename__ = "rubrics"
     __table_args__ = (UniqueConstraint("name", "version"), UniqueConstraint("name", "digest"))
@@ -122,12 +65,32 @@ class RubricRow(DatedRow):
     digest: Mapped[str] = mapped_column(String(64), index=True)
     prompt_id: Mapped[int | None] = mapped_column(ForeignKey("prompts.id"), index=True)
     origin: Mapped[str] = mapped_column(String(40), default="imported")
+    state: Mapped[RubricState] = mapped_column(String(12), default=APPROVED)
+    parent_id: Mapped[int | None] = mapped_column(ForeignKey("rubrics.id"), index=True)
+    added_by: Mapped[str | None] = mapped_column(String(200))
     content: Mapped[dict[str, Any]]
 
     @property
     def value(self) -> Rubric:
         """The core value."""
         return Rubric.model_validate(self.content)
+
+    @property
+    def ref(self) -> str:
+        """The name and version, as name@version."""
+        return f"{self.name}@{self.version}"
+
+
+class RubricEventRow(DatedRow):
+    """A change of a rubric version's state; or a comment, which leaves it as it was."""
+
+    __tablename__ = "rubric_events"
+
+    rubric_id: Mapped[int] = mapped_column(ForeignKey("rubrics.id"), index=True)
+    from_state: Mapped[RubricState] = mapped_column(String(12))
+    to_state: Mapped[RubricState] = mapped_column(String(12))
+    by: Mapped[str] = mapped_column(String(200))
+    comment: Mapped[str | None] = mapped_column(Text)
 
 
 class CompletionRow(DatedRow):

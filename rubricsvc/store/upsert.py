@@ -12,7 +12,7 @@ from sqlalchemy import JSON, Text, cast, column, func, literal, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session
 
-from rubricsvc.store.tables import Base
+from rubricsvc.store.base import Base
 
 Row = TypeVar("Row", bound=Base)
 

@@ -21,7 +21,9 @@ from rubricsvc.core.fingerprint import digest
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Prompt
 from rubricsvc.core.rubric import Rubric
+from rubricsvc.core.states import DRAFT
 from rubricsvc.errors import InvalidError
+from rubricsvc.services.editing import GENERATED
 from rubricsvc.services.waiting import follow
 from rubricsvc.settings import get_settings
 from rubricsvc.store import completions, jobs, judges, prompts, rubrics
@@ -96,7 +98,8 @@ def _generated_rubric(folder: DemoFolder, db: Database, one: StoredQuestion) -> 
         echo(f"no rubric was generated for {one.question.name!r}: {error}")
         return {}
     with db.write() as session:
-        return {rubrics.add(session, rubric, name=name, prompt_id=one.prompt_id, origin="generated").id: rubric}
+        row = rubrics.add(session, rubric, name=name, prompt_id=one.prompt_id, origin=GENERATED, state=DRAFT)
+        return {row.id: rubric}
 
 
 async def _generate_rubric(question: Question, seed: int) -> Rubric:
@@ -149,7 +152,8 @@ def score(db: Database, stored: Sequence[StoredQuestion], step: int) -> int:
     ]
     name = f"demo after {step} steps"
     with db.write() as session:
-        job = jobs.submit(session, judge_id=_store_judge(session), items=items, key=name, name=name)
+        judge_id = _store_judge(session)
+        job = jobs.submit(session, judge_id=judge_id, items=items, key=name, name=name, allow_drafts=True)
         job_id, finished_at = job.id, job.finished_at
     if finished_at is None:
         telemetry.configure("WARNING", human=True)  # Celery prints a banner; the demo has its own lines

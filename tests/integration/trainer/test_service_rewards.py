@@ -13,9 +13,9 @@ from tokenizers import decoders
 
 from rubricsvc.core.calibration import Calibration, Curve
 from rubricsvc.core.prompt import Completion
-from rubricsvc.errors import NotFoundError, RubricsvcError
+from rubricsvc.errors import NotApprovedError, NotFoundError, RubricsvcError
 from rubricsvc.settings import Settings, get_settings
-from rubricsvc.store import completions, jobs, judges, outbox
+from rubricsvc.store import completions, jobs, judges, outbox, rubrics
 from rubricsvc.store.session import Database
 from tests.instant_engine import InstantEngine, agreeable
 from tests.integration.test_client import running
@@ -81,6 +81,17 @@ def test_service_rewards_equal_those_of_this_process_in_one_job(db: Database, en
     assert [result.reward.value for result in scored] == [None, None, 1.0, 1.0]
     assert [[v.outcome for v in r.verdicts] for r in scored] == [[v.outcome for v in r.verdicts] for r in local]
     assert stored_jobs(db) == [("first step 8", "completed_with_failures", 4)]
+
+
+def test_service_rewards_refuse_drafts_unless_allowed(db: Database, engine: InstantEngine) -> None:
+    with db.write() as session:
+        for number, task in enumerate(TASKS):
+            rubrics.add(session, task.rubric, name=f"draft {number}", state="draft")
+    with running(db) as url:
+        with ServiceRewards("instant", url, timeout=60) as rewards, pytest.raises(NotApprovedError):
+            score(rewards)
+        with ServiceRewards("instant", url, timeout=60, allow_drafts=True) as rewards:
+            assert None not in [result.reward.value for result in score(rewards)]
 
 
 def test_service_rewards_show_comparative_judge_the_same_groups(

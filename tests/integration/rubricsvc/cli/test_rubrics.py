@@ -50,7 +50,7 @@ def test_init_trajectory_is_scored_step_by_step(cli: Cli) -> None:
 def test_import_again_changes_nothing(cli: Cli, rubric_file: Path) -> None:
     first = cli("rubrics", "import", rubric_file, "--json").json
     names = ["first@1", "second@1"]
-    assert first == FIRST | {"skipped": [], "rubrics": names, "new_rubrics": names}
+    assert first == FIRST | {"skipped": [], "rubrics": names, "new_rubrics": names, "not_approved": {}}
     again = cli("rubrics", "import", rubric_file, "--json")
     assert again.code == 0
     assert again.json["new"] == {"prompts": 0, "rubrics": 0, "completions": 0}
@@ -162,8 +162,15 @@ def test_diff_exits_with_1_on_changes(cli: Cli, tmp_path: Path) -> None:
     assert [row["version"] for row in cli("rubrics", "list", "--name", "kind", "--json").lines] == [1, 2]
     changed = cli("rubrics", "diff", "kind@1", "kind")
     assert changed.code == 1
-    assert "-  text: Is kind." in changed.out and "+  text: Is very kind." in changed.out
+    assert changed.out.splitlines()[2:] == ["  c1: reworded, “Is kind.” → “Is very kind.”"]
     assert cli("rubrics", "diff", "kind@1", file).out.splitlines()[2:] == changed.out.splitlines()[2:]
+    lines = cli("rubrics", "diff", "kind@1", "kind", "--yaml").out.splitlines()
+    assert "-  text: Is kind." in lines and "+  text: Is very kind." in lines
+    data = cli("rubrics", "diff", "kind@1", file, "--json").json
+    assert (data["old"]["state"], data["new"]) == ("approved", {"rubric": str(file)})
+    assert [(one["criterion"], one["field"], one["new"]) for one in data["changes"]] == [
+        ("c1", "text", "Is very kind.")
+    ]
     assert cli("rubrics", "diff", "kind", file).code == 0
     assert cli("rubrics", "diff", file, "kind@1").code == 1
     missing = cli("rubrics", "diff", "kind", "missing.yaml")
@@ -182,7 +189,7 @@ def test_diff_shows_both_weights(cli: Cli, tmp_path: Path) -> None:
     old, new = tmp_path / "old.yaml", tmp_path / "new.yaml"
     old.write_text("criteria: [{text: Is kind., weight: 4, required: true}]\n")
     new.write_text("criteria: [{text: Is kind., required: true}]\n")
-    changed = cli("rubrics", "diff", old, new)
+    changed = cli("rubrics", "diff", old, new, "--yaml")
     assert changed.code == 1
     changes = [line for line in changed.out.splitlines()[2:] if line[0] in "+-"]
     assert changes == ["-  weight: 4", "+  weight: 1"]
@@ -213,7 +220,8 @@ def test_list_pages_by_id(cli: Cli, rubric_file: Path) -> None:
     assert [first["name"], second["name"]] == ["first", "second"]
     assert [row["name"] for row in cli("rubrics", "list", "--prompt", "two", "--json").lines] == ["second"]
     table = cli("rubrics", "list").out.splitlines()
-    assert table[0].split() == ["ID", "NAME", "VERSION", "DIGEST", "PROMPT_ID", "CRITERIA", "FORMULA", "ORIGIN"]
+    columns = "ID NAME VERSION STATE DIGEST PROMPT_ID CRITERIA FORMULA ORIGIN"
+    assert table[0].split() == columns.split()
 
 
 def test_prompts_show_lists_rubrics(cli: Cli, rubric_file: Path) -> None:
@@ -316,3 +324,33 @@ def test_import_prints_notes(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "judge.toml").write_text('[judge]\nsamples = 3\n\n[[criterion]]\ndescription = "Is right."\n')
     done = cli("rubrics", "import", "judge.toml", "--format", "auto", "--json")
     assert done.code == 0 and done.json["notes"][0]["code"] == "judge" and "note: " in done.err
+
+
+def test_init_writes_a_preset_with_its_prompt(cli: Cli, tmp_path: Path) -> None:
+    listed = cli("rubrics", "presets", "--json").lines
+    assert {"advice", "plan"} <= {row["preset"] for row in listed}
+    for row in listed:
+        out = tmp_path / f"{row['preset']}.yaml"
+        assert cli("rubrics", "init", "--preset", row["preset"], "--prompt", "What now?", "--out", out).code == 0
+        assert cli("rubrics", "lint", out).code == 0
+        assert cli("rubrics", "import", out, "--json").json["new"]["rubrics"] == 1
+    assert cli("rubrics", "init", "--preset", "plan", "--out", tmp_path / "plan.yaml").code == 2
+    assert cli("rubrics", "init", "--preset", "nonsense").code == 3
+    assert cli("rubrics", "init", "--prompt", "What now?").code == 2
+    assert cli("rubrics", "init", "--preset", "plan", "--trajectory").code == 2
+
+
+def test_export_leaves_drafts_out_unless_named(cli: Cli, rubric_file: Path, tmp_path: Path) -> None:
+    file = tmp_path / "draft.yaml"
+    file.write_text("{name: first, criteria: [Says one or two.]}")
+    cli("rubrics", "import", rubric_file)
+    assert "submit first@2" in cli("rubrics", "import", file, "--draft").err
+    ran = cli("rubrics", "export")
+    assert [row["criteria"][0]["text"] for row in ran.lines] == ["Says one.", "Says two."] and "draft" in ran.err
+    assert cli("rubrics", "export", "first@2").lines[0]["criteria"][0]["text"] == "Says one or two."
+    retired = cli("rubrics", "retire", "first", "--json")
+    assert (retired.json["rubric"], cli("rubrics", "show", "first").code) == ("first@1", 2)
+    assert "first@1 is retired" in cli("rubrics", "import", rubric_file).err
+    assert cli("prompts", "show", "one", "--json").json["rubrics"] == []
+    history = cli("rubrics", "history", "first").out
+    assert "added as approved" in history and "approved → retired" in history and "added as draft" in history

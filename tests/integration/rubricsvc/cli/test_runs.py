@@ -236,3 +236,13 @@ def test_runs_start_reports_steps_without_a_signal(
     progress, *warnings = [line for line in cli("runs", "start", config).err.splitlines() if reason in line]
     assert "3/3" in progress
     assert [line.startswith("warning: ") for line in warnings] == [True]
+
+
+def test_runs_start_refuses_stored_drafts(cli: Cli, config: Path, rubric_file: Path) -> None:
+    add_judge(cli)
+    config.write_text(config.read_text().replace(CONFIG[CONFIG.index("[judge]") : CONFIG.index("[sampling]")], ""))
+    config.write_text('judge = "quick"\n' + config.read_text().replace("steps = 3", "steps = 1"))
+    assert cli("rubrics", "import", rubric_file, "--draft").code == 0
+    refused = cli("runs", "start", config)
+    assert refused.code == 2 and "first@1, second@1" in refused.err and "--allow-drafts" in refused.err
+    assert cli("runs", "start", config, "--allow-drafts").code == 0

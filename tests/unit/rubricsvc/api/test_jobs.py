@@ -358,3 +358,13 @@ def test_jobs_report_is_a_page(filled: TestClient, db: Database, monkeypatch: py
     assert filled.get("/v1/jobs/99/report").status_code == 404
     monkeypatch.setattr(api, "MAX_REPORT_ITEMS", 1)
     assert (filled.get(path).status_code, filled.get(path).json()["error"]["code"]) == (422, "invalid")
+
+
+def test_jobs_submit_refuses_drafts_unless_allowed(filled: TestClient) -> None:
+    draft = {"name": "d", "rubric": {"criteria": [{"key": "a", "text": "Says d."}]}, "origin": "generated"}
+    assert filled.post("/v1/rubrics", json=draft).json()["state"] == "draft"
+    for ref in ("d", "d@1", 2):
+        body = {"judge": "j", "items": [{"completion_id": 1, "rubric": ref}]}
+        refused = filled.post("/v1/jobs", json=body)
+        assert (refused.status_code, refused.json()["error"]["code"]) == (409, "not_approved")
+    assert filled.post("/v1/jobs", json=body | {"allow_drafts": True}).status_code == 201

@@ -10,8 +10,8 @@ from rubricsvc.core.audit import Audit, SuiteResult
 from rubricsvc.core.repeatability import Deviation, Repeatability
 from rubricsvc.stats.intervals import rate
 from rubricsvc.store import audits, judges
+from rubricsvc.store.base import utcnow
 from rubricsvc.store.session import Database
-from rubricsvc.store.tables import utcnow
 from tests.made_passport import made_passport
 from tests.rows import invalidate
 from tests.unit.rubricsvc.api.conftest import JUDGE, Serve

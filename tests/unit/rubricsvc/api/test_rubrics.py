@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from fastapi.testclient import TestClient
 
 from rubricsvc.api.request import Validators
+from rubricsvc.store import keys
+from rubricsvc.store.session import Database
 from tests.unit.rubricsvc.api.conftest import RUBRIC, Serve
 from workers.checks import validate
 
@@ -41,6 +45,82 @@ def test_rubrics_add_for_another_prompt_is_409(filled: TestClient) -> None:
     assert filled.post("/v1/prompts", json=other).json()["id"] == 2
     answer = filled.post("/v1/rubrics", json={"name": "r", "rubric": RUBRIC, "prompt_id": 2})
     assert (answer.status_code, answer.json()["error"]["code"]) == (409, "conflict")
+
+
+def test_rubrics_review_by_key_name(serve: Serve, db: Database) -> None:
+    with db.write() as session:
+        secrets = {name: keys.create(session, name)[1] for name in ("ann", "bob")}
+    http = serve(require_key=True)
+
+    def send(person: str, method: str, path: str, **body: Any) -> Any:
+        headers = {"Authorization": f"Bearer {secrets[person]}"}
+        answer = http.request(method, f"/v1/rubrics{path}", headers=headers, json=body or None)
+        return answer.status_code, answer.json()
+
+    status, added = send("ann", "POST", "", name="a/r", rubric=RUBRIC, draft=True)
+    assert (status, added["state"], added["added_by"], added["parent_id"]) == (201, "draft", "ann", None)
+    status, problem = send("ann", "GET", "/a/r")
+    assert (status, problem["error"]["code"]) == (409, "not_approved")
+    assert send("ann", "POST", "/a/r/review", action="approve")[0] == 409
+    assert send("ann", "POST", "/a/r/review", action="submit")[1]["state"] == "in_review"
+    status, problem = send("bob", "POST", "/a/r@1/review", action="reject")
+    assert (status, problem["error"]["path"]) == (422, "comment")
+    assert send("bob", "POST", "/a/r@1/review", action="comment", comment="Fine.")[0] == 200
+    assert send("bob", "POST", "/a/r@1/review", action="approve")[1]["state"] == "approved"
+    assert send("bob", "GET", "/a/r")[1]["id"] == added["id"]
+    page = send("bob", "GET", "/a/r/history?limit=2")[1]
+    more = send("bob", "GET", f"/a/r@1/history?after={page['next']}")[1]
+    events = page["data"] + more["data"]
+    assert [(one["rubric"], one["from_state"], one["to_state"], one["by"], one["comment"]) for one in events] == [
+        ("a/r@1", "draft", "in_review", "ann", None),
+        ("a/r@1", "in_review", "in_review", "bob", "Fine."),
+        ("a/r@1", "in_review", "approved", "bob", None),
+    ]
+    assert send("bob", "POST", "/unknown/review", action="submit")[0] == 404
+    assert send("bob", "GET", "/unknown/history")[0] == 404
+    assert [row["id"] for row in send("bob", "GET", "?state=approved")[1]["data"]] == [added["id"]]
+    assert send("bob", "GET", "?state=draft")[1]["data"] == []
+
+
+def test_rubrics_review_names_the_key_where_none_is_required(filled: TestClient, db: Database) -> None:
+    with db.write() as session:
+        secret = keys.create(session, "ann")[1]
+    for header in ({}, {"Authorization": f"Bearer {secret}"}, {"Authorization": "Bearer unknown"}):
+        body = {"action": "comment", "comment": f"By {len(header)}."}
+        assert filled.post("/v1/rubrics/r/review", json=body, headers=header).status_code == 200
+    events = filled.get("/v1/rubrics/r/history").json()["data"]
+    assert [event["by"] for event in events] == ["anonymous", "ann", "anonymous"]
+
+
+def test_rubrics_add_keeps_the_second_of_two_edits(filled: TestClient) -> None:
+    def edit(text: str, **fields: Any) -> Any:
+        content = {"criteria": [{"key": "a", "text": text}]}
+        return filled.post(
+            "/v1/rubrics", json={"name": "r", "rubric": content, "prompt_id": 1, "parent": "r@1", **fields}
+        )
+
+    assert edit("First.").json()["parent_id"] == 1
+    second = edit("Second.")
+    assert (second.status_code, second.json()["error"]["code"], second.json()["error"]["path"]) == (
+        409,
+        "conflict",
+        "parent",
+    )
+    kept = filled.get("/v1/rubrics/r@3").json()
+    assert (kept["state"], kept["rubric"]["criteria"][0]["text"]) == ("draft", "Second.")
+    assert filled.get("/v1/rubrics/r").json()["version"] == 2
+    assert edit("Second.", force=True).json()["state"] == "approved"
+    assert edit("Third.", parent="r@9").status_code == 404
+
+
+@pytest.mark.parametrize(("policy", "origin", "state"), [("all", "api", "draft"), ("none", "generated", "approved")])
+def test_rubrics_add_follows_the_approval_setting(serve: Serve, policy: str, origin: str, state: str) -> None:
+    http = serve(require_approval=policy)
+    body = {"name": "r", "rubric": RUBRIC, "origin": origin}
+    assert http.post("/v1/rubrics", json=body).json()["state"] == state
+    yaml = "name: file\ncriteria: [Says c.]\n"
+    imported = http.post("/v1/imports", params={"name": "f.yaml"}, content=yaml).json()
+    assert imported["not_approved"] == ({"file@1": "draft"} if policy == "all" else {})
 
 
 @pytest.mark.parametrize("check", [{"name": "horoscope"}, {"name": "contains", "args": {"n": 1}}])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rubricsvc.cli.runs import status_of_stored
 from rubricsvc.core.audit import Audit, Rate, StoredAudit, SuiteResult
 from rubricsvc.core.judge import Judge
-from rubricsvc.store.tables import utcnow
+from rubricsvc.store.base import utcnow
 from workers.audit.runner import asking_fingerprint
 
 JUDGE = Judge(name="j", model="m")

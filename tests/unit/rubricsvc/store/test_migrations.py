@@ -9,17 +9,19 @@ import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import inspect
+from sqlalchemy.exc import IntegrityError
 
+from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.errors import InvalidError, UnavailableError
-from rubricsvc.store import migrate
+from rubricsvc.store import migrate, reviews, rubrics
 from rubricsvc.store.session import Database
-from rubricsvc.store.tables import Base
+from rubricsvc.store.tables import PromptRow
 
 
 def test_migrate_creates_the_schema_of_the_tables(each_db: Database) -> None:
     with each_db.engine.connect() as connection:
         context = MigrationContext.configure(connection, opts={"compare_type": True})
-        assert compare_metadata(context, Base.metadata) == []
+        assert compare_metadata(context, PromptRow.metadata) == []
 
 
 def test_migrate_downgrades_and_upgrades(each_db: Database) -> None:
@@ -27,6 +29,27 @@ def test_migrate_downgrades_and_upgrades(each_db: Database) -> None:
     assert set(inspect(each_db.engine).get_table_names()) <= {"alembic_version"}
     migrate.upgrade(each_db)
     assert migrate.current(each_db) == migrate.head()
+
+
+def test_migrate_keeps_rubrics_across_the_review(each_db: Database) -> None:
+    one, two = (Rubric(criteria=(Criterion(key="a", text=text),)) for text in ("One.", "Two."))
+    with each_db.write() as session:
+        old = rubrics.add(session, one, name="r").id
+        new = rubrics.add(session, two, name="r", state="draft", parent_id=old, added_by="ann")
+        reviews.record(session, new, "in_review", by="bob", comment="See c1.")
+    migrate.downgrade(each_db, "0005")
+    columns = {column["name"] for column in inspect(each_db.engine).get_columns("rubrics")}
+    assert not columns & {"state", "parent_id", "added_by"}
+    migrate.upgrade(each_db)
+    with each_db.write() as session:
+        rows = rubrics.of_name(session, "r")
+        assert [(row.id, row.value, row.state, row.parent_id, row.added_by) for row in rows] == [
+            (old, one, "approved", None, None),
+            (new.id, two, "approved", None, None),
+        ]
+        assert reviews.page(session, [old, new.id]) == []
+        with pytest.raises(IntegrityError):
+            rubrics.add(session, Rubric(criteria=(Criterion(key="a", text="Three."),)), name="r", parent_id=99)
 
 
 def test_migrate_upgrades_once_for_concurrent_processes(each_db: Database) -> None:

@@ -1,0 +1,131 @@
+"""Add versions of rubrics: as drafts or approved, and as edits of a version that somebody else may have edited too."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rubricsvc.core.states import APPROVED, DRAFT, ApprovalPolicy, RubricState
+from rubricsvc.errors import ConflictError
+from rubricsvc.services.rubric_changes import changes
+from rubricsvc.store import reviews, rubrics
+from rubricsvc.store.upsert import added
+
+if TYPE_CHECKING:
+    from sqlalchemy.orm import Session
+
+    from rubricsvc.core.rubric import Rubric
+    from rubricsvc.store.tables import RubricRow
+
+GENERATED = "generated"
+"""The origin of a rubric that a model wrote."""
+
+MAX_CHANGES = 12
+"""Changes of each side that a conflict lists."""
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """Who adds rubrics, and how.
+
+    Attributes:
+        by: A person or an API key.
+        parent: The version that the text was edited from: id, name, name@version or digest.
+        force: Add it even if somebody else edited the same parent.
+        draft: Add it as a draft.
+        policy: Which rubrics are drafts when they are added.
+    """
+
+    by: str | None = None
+    parent: int | str | None = None
+    force: bool = False
+    draft: bool = False
+    policy: ApprovalPolicy = "generated"
+
+    def state(self, origin: str) -> RubricState:
+        """Return the state in which a rubric of this origin is added."""
+        review = self.draft or self.policy == "all" or (self.policy == "generated" and origin == GENERATED)
+        return DRAFT if review else APPROVED
+
+
+@dataclass(frozen=True, slots=True)
+class Addition:
+    """A version, and whether it was added now. With a ``conflict`` it is kept as a draft: commit, then raise it."""
+
+    row: RubricRow
+    is_new: bool
+    conflict: ConflictError | None = None
+
+
+def add_version(
+    session: Session,
+    rubric: Rubric,
+    edit: Edit,
+    *,
+    name: str,
+    prompt_id: int | None = None,
+    origin: str = "imported",
+) -> Addition:
+    """Add a rubric as the next version of ``name``, or find the version that has this content already.
+
+    Content that is stored as a draft and approved nowhere is a draft under any name. An edit whose parent was edited
+    by somebody else is kept as a draft, with a conflict. Sending the same edit again gives the same result.
+
+    Raises:
+        NotFoundError: there is no such parent.
+        NotApprovedError: the parent is a name without an approved version.
+        InvalidError, ConflictError: as of `rubrics.add`.
+    """
+    parent = rubrics.get(session, edit.parent) if edit.parent is not None else None
+    state, same = edit.state(origin), None
+    if state == APPROVED and edit.policy != "none":
+        drafts = rubrics.only_drafts(session, [rubric.digest])
+        same = next((row for row in drafts if row.name != name), None)
+        state = DRAFT if same is not None else state
+    before = added(session)["rubrics"]
+    row = rubrics.add(
+        session,
+        rubric,
+        name=name,
+        prompt_id=prompt_id,
+        origin=origin,
+        state=state,
+        parent_id=parent.id if parent is not None else None,
+        added_by=edit.by,
+    )
+    is_new = added(session)["rubrics"] > before
+    if is_new and same is not None:
+        _note(session, row, edit, state, f"added as a draft: it has the same content as {same.ref}")
+    # Versions of a name are added one after another, so that all older ones can be seen here.
+    if parent is None or row.parent_id != parent.id or not (is_new or row.state == DRAFT):
+        return Addition(row, is_new)
+    other = rubrics.edited_before(session, row, parent)
+    if other is None:
+        return Addition(row, is_new)
+    if edit.force:
+        if is_new or state != row.state:
+            _note(session, row, edit, state, f"a branch of {parent.ref} beside {other.ref}")
+        return Addition(row, is_new)
+    if is_new:
+        row.state = DRAFT
+        _note(session, row, edit, DRAFT, f"refused: {parent.ref} had been edited as {other.ref}")
+    return Addition(row, is_new, _conflict(parent, other, row))
+
+
+def _note(session: Session, row: RubricRow, edit: Edit, state: RubricState, comment: str) -> None:
+    reviews.record(session, row, state, by=edit.by or "unknown", comment=comment)
+
+
+def _conflict(parent: RubricRow, other: RubricRow, row: RubricRow) -> ConflictError:
+    sides = [(f"{other.ref} changed", other), (f"your edit, stored as the draft {row.ref}, changes", row)]
+    parts = []
+    for title, version in sides:
+        found = changes(parent.value, version.value)
+        more = [f"… and {len(found) - MAX_CHANGES} more"] if len(found) > MAX_CHANGES else []
+        lines = [*(str(change) for change in found[:MAX_CHANGES]), *more] or ["nothing"]
+        parts.append("\n".join([f"{title}:", *(f"  {line}" for line in lines)]))
+    by = f" by {other.added_by}" if other.added_by else ""
+    message = f"{parent.ref} has been edited already, as {other.ref}{by}\n" + "\n".join(parts)
+    again = f"add your changes to {other.ref} and name it as the parent: --parent {other.ref}"
+    branch = f"or send the same again with --force (over HTTP: force), which makes {row.ref} a branch"
+    return ConflictError(message, hint=f"{again}; {branch}", path="parent")

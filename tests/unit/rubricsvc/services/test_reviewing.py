@@ -1,0 +1,268 @@
+"""Reviews of rubric versions, and edits of one version by two people."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+
+from rubricsvc.core.judge import Judge
+from rubricsvc.core.prompt import Completion, Prompt
+from rubricsvc.core.rubric import Criterion, Rubric
+from rubricsvc.core.states import ReviewAction
+from rubricsvc.errors import ConflictError, InvalidError, NotApprovedError, NotFoundError
+from rubricsvc.services.editing import Addition, Edit, add_version
+from rubricsvc.services.reviewing import history_of, review
+from rubricsvc.services.submitting import select, submit, with_rubrics
+from rubricsvc.store import completions, jobs, judges, prompts, reviews, rubrics
+from rubricsvc.store.session import Database
+
+
+def rubric(text: str, weight: float = 1.0) -> Rubric:
+    return Rubric(criteria=(Criterion(key="a", text=text, weight=weight), Criterion(key="b", text="Says b.")))
+
+
+def add(db: Database, text: str, *, name: str = "r", origin: str = "imported", **edit: Any) -> Addition:
+    with db.write() as session:
+        return add_version(session, rubric(text), Edit(**{"by": "ann", **edit}), name=name, origin=origin)
+
+
+def act(db: Database, ref: int | str, *actions: ReviewAction, by: str = "bob", comment: str | None = None) -> str:
+    with db.write() as session:
+        for action in actions:
+            row = review(session, ref, action, by=by, comment=comment)
+        return row.state
+
+
+def resolved(db: Database, ref: int | str, **options: Any) -> str:
+    with db.read() as session:
+        return rubrics.get(session, ref, **options).ref
+
+
+@pytest.mark.parametrize(
+    ("policy", "origin", "draft", "state"),
+    [
+        ("generated", "imported", False, "approved"),
+        ("generated", "imported", True, "draft"),
+        ("generated", "generated", False, "draft"),
+        ("all", "imported", False, "draft"),
+        ("none", "generated", False, "approved"),
+    ],
+)
+def test_add_version_begins_in_the_state_of_the_policy(
+    db: Database, policy: Any, origin: str, draft: bool, state: str
+) -> None:
+    assert add(db, "One.", origin=origin, policy=policy, draft=draft).row.state == state
+
+
+def test_get_resolves_a_name_to_the_newest_approved_version(each_db: Database) -> None:
+    add(each_db, "One.", draft=True)
+    with each_db.read() as session, pytest.raises(NotApprovedError) as caught:
+        rubrics.get(session, "r")
+    assert "r@1 (draft)" in caught.value.message and "rubrics submit r@1" in caught.value.hint
+    assert resolved(each_db, "r", allow_drafts=True) == resolved(each_db, "r@1") == "r@1"
+
+    act(each_db, "r", "submit", "approve")
+    add(each_db, "Two.", draft=True)
+    assert resolved(each_db, "r") == resolved(each_db, "r", allow_drafts=True) == "r@1"
+    act(each_db, "r@2", "submit", "approve")
+    assert resolved(each_db, "r") == "r@2"
+    act(each_db, "r@2", "retire")
+    assert resolved(each_db, "r") == "r@1"
+    act(each_db, "r@1", "retire")
+    with each_db.read() as session, pytest.raises(NotApprovedError):
+        rubrics.get(session, "r", allow_drafts=True)
+    act(each_db, "r@1", "approve")
+    assert resolved(each_db, "r") == "r@1"
+    with each_db.read() as session, pytest.raises(NotFoundError):
+        rubrics.get(session, "s")
+
+
+def test_review_records_who_when_and_why(each_db: Database) -> None:
+    id_ = add(each_db, "One.", draft=True).row.id
+    assert act(each_db, id_, "submit", by="ann", comment="Ready.") == "in_review"
+    assert act(each_db, id_, "reject", comment="Two questions.") == "draft"
+    assert act(each_db, id_, "comment", by="ann", comment="True.") == "draft"
+    assert act(each_db, id_, "submit", "approve") == "approved"
+    with each_db.read() as session:
+        events = reviews.page(session, list(history_of(session, "r")))
+    assert [(row.from_state, row.to_state, row.by, row.comment) for row in events] == [
+        ("draft", "in_review", "ann", "Ready."),
+        ("in_review", "draft", "bob", "Two questions."),
+        ("draft", "draft", "ann", "True."),
+        ("draft", "in_review", "bob", None),
+        ("in_review", "approved", "bob", None),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("state", "action"),
+    [("draft", "approve"), ("draft", "retire"), ("approved", "submit"), ("approved", "reject"), ("retired", "submit")],
+)
+def test_review_rejects_steps_from_other_states(db: Database, state: Any, action: ReviewAction) -> None:
+    with db.write() as session:
+        row = rubrics.add(session, rubric("One."), name="r", state=state)
+        with pytest.raises(ConflictError) as caught:
+            review(session, "r@1", action, by="ann", comment="Because.")
+        assert caught.value.path == "action" and row.state == state and reviews.last(session, row.id) is None
+
+
+def test_review_changes_nothing_when_repeated(db: Database) -> None:
+    add(db, "One.", draft=True)
+    for comment in ("Ready.", "Ready.", None, "Now."):
+        act(db, "r", "submit", comment=comment)
+    with db.read() as session:
+        events = reviews.page(session, [1])
+    assert [(row.from_state, row.comment) for row in events] == [("draft", "Ready."), ("in_review", "Now.")]
+
+
+@pytest.mark.parametrize("comment", [None, "  "])
+@pytest.mark.parametrize("action", ["reject", "comment"])
+def test_review_needs_a_comment(db: Database, action: ReviewAction, comment: str | None) -> None:
+    add(db, "One.", draft=True)
+    act(db, "r", "submit")
+    with pytest.raises(InvalidError) as caught:
+        act(db, "r", action, comment=comment)
+    assert caught.value.path == "comment"
+
+
+def test_review_takes_a_name_only_if_one_version_is_meant(db: Database) -> None:
+    for text in ("One.", "Two."):
+        add(db, text, draft=True)
+    with pytest.raises(InvalidError, match="r@1, r@2"):
+        act(db, "r", "submit")
+    act(db, "r@1", "submit")
+    act(db, "r", "approve")
+    assert resolved(db, "r") == "r@1"
+
+
+def test_add_version_refuses_the_second_edit_and_keeps_it(each_db: Database) -> None:
+    add(each_db, "One.")
+    first = add(each_db, "Two.", parent="r@1")
+    again = add(each_db, "Two.", parent="r@1")
+    assert (first.conflict, again.conflict, again.row.id, again.is_new) == (None, None, first.row.id, False)
+    for _ in range(2):  # a request that is sent again has the same answer
+        second = add(each_db, "Three.", parent="r@1", by="bob")
+        assert second.conflict is not None and (second.conflict.path, second.conflict.code) == ("parent", "conflict")
+        for part in ("r@2", "by ann", "“One.” → “Two.”", "“One.” → “Three.”", "draft r@3"):
+            assert part in second.conflict.message
+        assert "--parent r@2" in second.conflict.hint and "--force" in second.conflict.hint
+    assert (second.row.ref, second.row.state, second.row.value) == ("r@3", "draft", rubric("Three."))
+    assert resolved(each_db, "r") == "r@2"
+
+    rebased = add(each_db, "Two and three.", parent="r@2", by="bob")
+    assert (rebased.conflict, rebased.row.state, resolved(each_db, "r")) == (None, "approved", "r@4")
+    branch = add(each_db, "Three.", parent="r@1", by="bob", force=True)
+    assert (branch.conflict, branch.row.ref, branch.row.state) == (None, "r@3", "approved")
+    assert resolved(each_db, "r") == "r@4"
+    assert add(each_db, "Five.", parent="r@1", by="bob", force=True).row.state == "approved"
+
+
+def test_add_version_counts_newer_versions_without_a_parent(db: Database) -> None:
+    add(db, "One.")
+    add(db, "Two.")
+    assert add(db, "Three.", parent="r@1").conflict is not None
+    with db.write() as session:
+        review(session, "r@2", "retire", by="ann")
+    assert add(db, "Four.", parent="r@2").conflict is None
+    assert add(db, "Five.", name="s", parent="r@1").conflict is None, "another name is no edit of this one"
+
+
+def test_add_version_refuses_one_of_two_concurrent_edits(each_db: Database) -> None:
+    add(each_db, "One.")
+    start, results = threading.Barrier(4), list[Addition]()
+
+    def edit(text: str) -> None:
+        start.wait()
+        results.append(add(each_db, text, parent="r@1", by=text))
+
+    threads = [threading.Thread(target=edit, args=[f"Edit {n}."]) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(one.row.version for one in results) == [2, 3, 4, 5]
+    assert [one.row.version for one in results if one.conflict is None] == [2]
+    with each_db.read() as session:
+        assert {row.value.criteria[0].text for row in rubrics.of_name(session, "r")} == {"One."} | {
+            f"Edit {n}." for n in range(4)
+        }
+    assert resolved(each_db, "r") == "r@2"
+
+
+def test_add_version_keeps_a_draft_a_draft_under_another_name(db: Database) -> None:
+    add(db, "One.", origin="generated")
+    assert add(db, "One.", name="copy").row.state == "draft"
+    act(db, "r", "submit", "approve")
+    assert add(db, "One.", name="other").row.state == "approved"
+
+
+class Shop:
+    """A prompt with a completion and a judge."""
+
+    def __init__(self, db: Database) -> None:
+        with db.write() as session:
+            self.judge = judges.add(session, Judge(name="j", model="m")).id
+            self.prompt = prompts.add(session, Prompt.of("Why?")).id
+            self.completion = completions.add(session, Completion(text="Because."), self.prompt).id
+
+    def add(self, db: Database, text: str, name: str = "r", **edit: Any) -> int:
+        with db.write() as session:
+            return add_version(session, rubric(text), Edit(**edit), name=name, prompt_id=self.prompt).row.id
+
+
+def test_jobs_refuse_drafts_unless_allowed(each_db: Database) -> None:
+    shop = Shop(each_db)
+    draft = shop.add(each_db, "One.", draft=True)
+    items = [(shop.completion, draft)]
+    for attempt in (
+        lambda session: jobs.submit(session, judge_id=shop.judge, items=items),
+        lambda session: submit(session, "j"),
+        lambda session: submit(session, "j", rubric="r"),
+        lambda session: submit(session, "j", rubric="r@1"),
+        lambda session: with_rubrics(session, [(shop.completion, None)]),
+        lambda session: with_rubrics(session, [(shop.completion, "r")]),
+    ):
+        with pytest.raises(NotApprovedError, match="r@1") as caught, each_db.write() as session:
+            attempt(session)
+        assert "rubrics submit r@1" in caught.value.hint
+    with each_db.write() as session:
+        assert with_rubrics(session, [(shop.completion, None)], allow_drafts=True) == items
+        assert select(session, allow_drafts=True).pairs == items
+        job = submit(session, "j", allow_drafts=True).job_id
+        assert jobs.submit(session, judge_id=shop.judge, items=items).id == job, "the job exists: nothing new is used"
+    act(each_db, draft, "submit", "approve")
+    with each_db.write() as session:
+        assert submit(session, "j", key="new").is_new
+
+
+def test_select_uses_approved_versions_and_names_drafts(db: Database) -> None:
+    shop = Shop(db)
+    approved = shop.add(db, "One.")
+    shop.add(db, "Two.", draft=True)
+    shop.add(db, "Other.", name="s", draft=True)
+    with db.write() as session:
+        other = prompts.add(session, Prompt.of("How?")).id
+        completions.add(session, Completion(text="So."), other)
+        add_version(session, rubric("Third."), Edit(draft=True), name="t", prompt_id=other)
+        assert select(session) == ([(shop.completion, approved)], 1, ["t@1"])
+        pairs = select(session, allow_drafts=True).pairs
+    assert [(completion, resolved(db, id_)) for completion, id_ in pairs] == [(1, "r@1"), (1, "s@1"), (2, "t@1")]
+
+
+def test_rescore_takes_newer_approved_versions_only(each_db: Database) -> None:
+    shop = Shop(each_db)
+    shop.add(each_db, "One.")
+    shop.add(each_db, "Two.", draft=True)
+    with each_db.write() as session:
+        job = submit(session, "j", rubric="r@2", allow_drafts=True).job_id
+        assert jobs.rescore(session, job).id == job, "the older approved version is no newer one"
+    shop.add(each_db, "Three.", draft=True)
+    with pytest.raises(NotApprovedError), each_db.write() as session:
+        jobs.rescore(session, job, rubric=["r@3"])
+    act(each_db, "r@3", "submit", "approve")
+    with each_db.write() as session:
+        new = jobs.rescore(session, job).id
+        assert new != job
+        assert jobs.outcomes(session, [new])[new].rubrics == ["r@3"]

@@ -1,0 +1,49 @@
+"""The presets load, have checks and pitfalls, and belong to a prompt that is given."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rubricsvc import presets
+from rubricsvc.core.reward import reward
+from rubricsvc.core.rubric import Ordinal
+from rubricsvc.core.verdict import Verdict
+from rubricsvc.errors import NotFoundError
+from rubricsvc.formats import load
+from workers import checks
+
+PROMPTS = ["Why?", "a: 'b' \"c\" # d\n- e\n", "-", "{x}", "é\u2028x", "1"]
+
+
+def test_presets_are_those_of_the_manual() -> None:
+    assert set(presets.NAMES) == {"advice", "character", "code-review", "deep-research", "plan", "summary"}
+    with pytest.raises(NotFoundError):
+        presets.text("../example")
+
+
+@pytest.mark.parametrize("name", presets.NAMES)
+def test_presets_load(name: str, tmp_path: Path) -> None:
+    file = tmp_path / "rubric.yaml"
+    file.write_text(presets.text(name), encoding="utf-8")
+    (record,) = load(file)
+    rubric = record.rubric
+    assert record.prompt is None and record.name == name and rubric is not None
+    checks.validate(rubric)
+    assert 4 <= len(rubric.criteria) <= 8
+    assert any(one.check for one in rubric.criteria) and any(one.weight < 0 for one in rubric.criteria)
+    assert any(isinstance(one.scale, Ordinal) for one in rubric.criteria)
+    assert presets.summary(name)["criteria"] == len(rubric.criteria) and presets.summary(name)["for"]
+    best = [Verdict.scored(one.key, float(one.weight > 0)) for one in rubric.criteria]
+    worst = [Verdict.scored(one.key, float(one.weight < 0)) for one in rubric.criteria]
+    assert (reward(rubric, best).value, reward(rubric, worst).value) == (1.0, 0.0)
+
+
+@pytest.mark.parametrize("prompt", PROMPTS)
+def test_text_puts_the_prompt_in(prompt: str, tmp_path: Path) -> None:
+    file = tmp_path / "rubric.yaml"
+    file.write_text(presets.text("plan", prompt), encoding="utf-8")
+    (record,) = load(file)
+    assert record.prompt is not None and record.prompt.text == prompt.removesuffix("\n")
+    assert record.name.startswith("plan-")
