@@ -33,10 +33,10 @@ def test_select_pairs_completions_with_the_rubrics_of_their_prompt(
 ) -> None:
     source = imported if from_import else None
     with db.read() as session:
-        assert select(session, source) == ([(1, 1), (2, 1)], 1)
-        assert select(session, source, policy="q") == ([(2, 1)], 0)
-        assert select(session, source, limit=1) == ([(1, 1)], 0)
-        assert select(session, source, rubric="one") == ([(1, 1), (2, 1)], 1)
+        assert select(session, source)[:2] == ([(1, 1), (2, 1)], 1)
+        assert select(session, source, policy="q")[:2] == ([(2, 1)], 0)
+        assert select(session, source, limit=1)[:2] == ([(1, 1)], 0)
+        assert select(session, source, rubric="one")[:2] == ([(1, 1), (2, 1)], 1)
 
 
 def test_select_raises_if_nothing_is_selected(db: Database, imported: ImportResult) -> None:
