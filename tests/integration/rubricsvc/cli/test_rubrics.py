@@ -50,7 +50,7 @@ def test_init_trajectory_is_scored_step_by_step(cli: Cli) -> None:
 def test_import_again_changes_nothing(cli: Cli, rubric_file: Path) -> None:
     first = cli("rubrics", "import", rubric_file, "--json").json
     names = ["first@1", "second@1"]
-    assert first == FIRST | {"skipped": [], "rubrics": names, "new_rubrics": names, "not_approved": {}}
+    assert first == FIRST | {"skipped": [], "notes": [], "rubrics": names, "new_rubrics": names, "not_approved": {}}
     again = cli("rubrics", "import", rubric_file, "--json")
     assert again.code == 0
     assert again.json["new"] == {"prompts": 0, "rubrics": 0, "completions": 0}
