@@ -51,6 +51,8 @@ __all__ = [
 ]
 
 
+REMEMBERED = 20_000
+"""Rubrics of a file that later ones are compared with, by name and content."""
 AUTO = "auto"
 """In place of a format: recognize it, as without one."""
 
@@ -101,6 +103,8 @@ def stream(
         before = errors.count
         if record.rubric is not None:
             conflicts = _name_conflicts(record, record.rubric, owners) if check is not None else ()
+            if len(owners) > REMEMBERED:  # so that memory does not grow; the store finds the other conflicts
+                del owners[next(iter(owners))]
             errors.add(*rubric_errors(record.rubric, record.location, check), *conflicts)
         if errors.count == before:
             count += 1

@@ -16,9 +16,10 @@ from rubricsvc.formats import completions as completion_lines
 from rubricsvc.formats import labels as label_lines
 from rubricsvc.formats.errors import FileErrors, file_error
 from rubricsvc.formats.input_file import InputFile
+from rubricsvc.services import import_batches
 from rubricsvc.services.editing import Edit, add_version
 from rubricsvc.store import completions, labels, prompts, rubrics
-from rubricsvc.store.upsert import added
+from rubricsvc.store.upsert import added, batched
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
@@ -186,7 +187,8 @@ class _Importer:
         self.edit = edit
         self.result = ImportResult(file.name)
         self._before = added(session).copy()
-        self._prompt_ids: dict[tuple[str, str | None], int] = {}
+        self._batch = import_batches.Batch()
+        self._used_prompts: set[int] = set()
         self._prompt_refs: dict[int | str, int] = {}
         self._completion_refs: dict[tuple[int | str, str], list[tuple[int, int]]] = {}
         self._labels: list[tuple[int, int, Label]] = []  # (index of the completion, rubric id, label)
@@ -198,7 +200,8 @@ class _Importer:
     ) -> Iterator[tuple[int, Completion]]:
         """Add prompts and rubrics; yield the completions with their prompt ids."""
         count = 0
-        for given in records:
+        plain = with_rubrics and rubric_name is None and self.min_coverage is None
+        for given in self._in_batches(records, with_rubrics=plain):
             record, rubric_id = self._with_named_rubric(given) if with_rubrics else (given, None)
             if record is None:
                 continue
@@ -214,6 +217,14 @@ class _Importer:
                 if record.rubric_ref is not None and rubric_id is not None:
                     self._named_rubrics |= dict.fromkeys(range(count, count + len(record.completions)), rubric_id)
                 count += len(record.completions)
+
+    def _in_batches(self, records: Iterable[Record], *, with_rubrics: bool) -> Iterator[Record]:
+        """Yield the records, after adding the new prompts and, ``with_rubrics``, rubrics of a batch."""
+        for batch in batched(records):
+            self._batch = import_batches.add_prompts(self.session, batch)
+            if with_rubrics:
+                import_batches.add_rubrics(self.session, batch, self._batch, self.edit)
+            yield from batch
 
     def lines(self) -> Iterator[tuple[int, Completion]]:
         """Yield the completions of a file of completions, with their prompt ids."""
@@ -273,7 +284,7 @@ class _Importer:
             self.file.errors.raise_if_any("correct them: no line is valid")
             raise file_error(self.file.location, "no_records", f"has no valid {kind}")
         used = {
-            "prompts": {*self._prompt_ids.values(), *self._prompt_refs.values()},
+            "prompts": {*self._used_prompts, *self._prompt_refs.values()},
             "rubrics": {*result.rubric_ids},
             "completions": {completion.id for completion in result.completions},
             "labels": {*result.label_ids},
@@ -344,10 +355,9 @@ class _Importer:
         return self._prompt_refs[ref]
 
     def _add_prompt(self, prompt: Prompt, external_id: str | None) -> int:
-        key = (prompt.digest, external_id)
-        if key not in self._prompt_ids:
-            self._prompt_ids[key] = prompts.add(self.session, prompt, external_id).id
-        return self._prompt_ids[key]
+        id_ = self._batch.prompt_id(self.session, prompt, external_id)
+        self._used_prompts.add(id_)
+        return id_
 
     def _add_rubric(self, rubric: Rubric, given_name: str | None, own_name: str, prompt_id: int | None) -> int:
         for option, value in (("name", given_name), ("parent", self.edit.parent)):
@@ -355,7 +365,13 @@ class _Importer:
                 raise InvalidError(f"the file has several rubrics, and --{option} is for a file with one", path=option)
         if self.min_coverage is not None:
             rubric = rubric.model_copy(update={"min_coverage": self.min_coverage})
-        new = add_version(self.session, rubric, self.edit, name=given_name or own_name, prompt_id=prompt_id)
+        name = given_name or own_name
+        if (id_ := self._batch.rubric_ids.pop((name, rubric.digest), None)) is not None:
+            self.result.new_rubrics.append(f"{name}@1")
+            self.result.rubrics.append(self.result.new_rubrics[-1])
+            self.result.rubric_ids.append(id_)
+            return id_
+        new = add_version(self.session, rubric, self.edit, name=name, prompt_id=prompt_id)
         row, self.result.conflict = new.row, new.conflict
         if new.is_new:
             self.result.new_rubrics.append(row.ref)

@@ -1,0 +1,60 @@
+"""The new prompts and rubrics of a batch of records, added in a few statements.
+
+Whatever needs a decision (a name that exists, content that is stored as a draft, an edit that is reviewed) is left to
+`editing.add_version`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from rubricsvc.core.states import APPROVED
+from rubricsvc.store import first_versions, prompts, rubrics
+
+if TYPE_CHECKING:
+    from sqlalchemy.orm import Session
+
+    from rubricsvc.core.prompt import Prompt
+    from rubricsvc.formats import Record
+    from rubricsvc.services.editing import Edit
+
+_ORIGIN = "imported"
+
+
+@dataclass
+class Batch:
+    """The ids of the prompts by digest and external id, and of the new rubrics by name and digest."""
+
+    prompt_ids: dict[first_versions.PromptKey, int] = field(default_factory=dict)
+    rubric_ids: dict[tuple[str, str], int] = field(default_factory=dict)
+
+    def prompt_id(self, session: Session, prompt: Prompt, external_id: str | None) -> int:
+        """Return the id of a prompt, which is added if it is new."""
+        key = (prompt.digest, external_id)
+        if key not in self.prompt_ids:
+            self.prompt_ids[key] = prompts.add(session, prompt, external_id).id
+        return self.prompt_ids[key]
+
+
+def add_prompts(session: Session, records: Sequence[Record]) -> Batch:
+    """Add the new prompts of the records."""
+    given = ((record.prompt, record.id) for record in records if record.prompt is not None)
+    return Batch(first_versions.add_prompts(session, given))
+
+
+def add_rubrics(session: Session, records: Sequence[Record], batch: Batch, edit: Edit) -> None:
+    """Add the rubrics with new names that are approved at once."""
+    if edit.parent is not None or edit.state(_ORIGIN) != APPROVED:
+        return
+    given = [(record.rubric, record) for record in records if record.rubric is not None]
+    drafts: set[str] = set()
+    if edit.policy != "none":
+        drafts = {row.digest for row in rubrics.only_drafts(session, [rubric.digest for rubric, _ in given])}
+    new = [
+        (rubric, record.name, batch.prompt_id(session, record.prompt, record.id) if record.prompt else None)
+        for rubric, record in given
+        if rubric.digest not in drafts
+    ]
+    batch.rubric_ids = first_versions.add_rubrics(session, new, origin=_ORIGIN, added_by=edit.by)
