@@ -36,9 +36,12 @@ def show_(
     with database() as db, db.read() as session:
         row = prompts.get(session, ref)
         versions = rubrics.for_prompt(session, row.id, allow_drafts=True)
-        names = [one.ref + (" (not approved)" if one.state != APPROVED else "") for one in versions]
+        names = {
+            "rubrics": [one.ref for one in versions if one.state == APPROVED],
+            "drafts": [one.ref for one in versions if one.state != APPROVED],
+        }
         if as_json:
-            print_json(_row(row) | {"rubrics": names, "prompt": row.content})
+            print_json(_row(row) | names | {"prompt": row.content})
         else:
-            show(_row(row) | {"rubrics": names, "reference": row.value.reference})
+            show(_row(row) | names | {"reference": row.value.reference})
             print_data(f"\n{clean(row.value.text)}")

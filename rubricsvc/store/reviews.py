@@ -8,6 +8,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from rubricsvc.core.states import RubricState
+from rubricsvc.store import rubrics
 from rubricsvc.store.ids import page_of
 from rubricsvc.store.tables import RubricEventRow, RubricRow
 
@@ -16,6 +17,7 @@ def record(session: Session, row: RubricRow, to: RubricState, *, by: str, commen
     """Set the state of a version, and add the event; with the same state it is a comment."""
     session.add(RubricEventRow(rubric_id=row.id, from_state=row.state, to_state=to, by=by, comment=comment))
     row.state = to
+    session.info.pop(rubrics.DRAFTS, None)
     session.flush()
 
 

@@ -23,6 +23,9 @@ from rubricsvc.store.upsert import add_new, batched
 NOT_APPROVED: tuple[RubricState, ...] = (DRAFT, IN_REVIEW)
 """The states of versions that are not approved yet."""
 
+DRAFTS = "drafts"
+"""Key in ``Session.info``: the id of a version that is not approved, None if there is none."""
+
 
 def add(
     session: Session,
@@ -69,6 +72,8 @@ def add(
             "content": rubric.model_dump(mode="json"),
         }
         add_new(session, RubricRow, [values])  # a version just taken by someone else is no error: look, take the next
+    if row.state in NOT_APPROVED:
+        session.info[DRAFTS] = row.id
     if prompt_id not in (None, row.prompt_id):
         raise _belongs_elsewhere(session, row, prompt_id)
     return row
@@ -150,13 +155,19 @@ def reject_drafts(session: Session, ids: Iterable[int]) -> None:
 
 def only_drafts(session: Session, digests: Iterable[str]) -> list[RubricRow]:
     """Return the versions whose content is among these and is stored as a draft, and approved nowhere."""
+    if DRAFTS not in session.info:  # asked once a session: most databases have none, and imports are long
+        session.info[DRAFTS] = session.scalar(select(RubricRow.id).where(RubricRow.state.in_(NOT_APPROVED)).limit(1))
+    if session.info[DRAFTS] is None:
+        return []
     found: list[RubricRow] = []
-    other = aliased(RubricRow)
-    approved = select(other.id).where(other.digest == RubricRow.digest, other.state.in_((APPROVED, RETIRED))).exists()
+    approved: set[str] = set()
     for chunk in batched(sorted(set(digests))):
-        query = select(RubricRow).where(RubricRow.digest.in_(chunk), RubricRow.state.in_(NOT_APPROVED), ~approved)
-        found += session.scalars(query.order_by(RubricRow.id))
-    return found
+        for row in session.scalars(select(RubricRow).where(RubricRow.digest.in_(chunk)).order_by(RubricRow.id)):
+            if row.state in NOT_APPROVED:
+                found.append(row)
+            else:
+                approved.add(row.digest)
+    return [row for row in found if row.digest not in approved]
 
 
 def newest_of(session: Session, ids: Iterable[int]) -> dict[str, int]:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from io import BytesIO
 from pathlib import Path
 
 import pytest
 
 from rubricsvc import presets
+from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.reward import reward
 from rubricsvc.core.rubric import Ordinal
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import NotFoundError
-from rubricsvc.formats import load
+from rubricsvc.formats import InputFile, load, stream
 from workers import checks
 
 PROMPTS = ["Why?", "a: 'b' \"c\" # d\n- e\n", "-", "{x}", "é\u2028x", "1"]
@@ -38,6 +40,21 @@ def test_presets_load(name: str, tmp_path: Path) -> None:
     best = [Verdict.scored(one.key, float(one.weight > 0)) for one in rubric.criteria]
     worst = [Verdict.scored(one.key, float(one.weight < 0)) for one in rubric.criteria]
     assert (reward(rubric, best).value, reward(rubric, worst).value) == (1.0, 0.0)
+
+
+@pytest.mark.parametrize("name", presets.NAMES)
+def test_presets_pay_nothing_for_an_empty_completion(name: str) -> None:
+    (record,) = stream(InputFile("preset.yaml", stream=BytesIO(presets.text(name).encode())))
+    assert record.rubric is not None
+    verdicts = checks.run(record.rubric, Prompt.of("Why?"), Completion(text=""))
+    assert verdicts and all(verdict.value == 0.0 for verdict in verdicts)
+
+
+@pytest.mark.parametrize("name", presets.NAMES)
+def test_presets_lint_clean(name: str) -> None:
+    lint = pytest.importorskip("rubricsvc.lint", reason="this version has no linter")
+    (record,) = stream(InputFile("preset.yaml", stream=BytesIO(presets.text(name).encode())))
+    assert lint.lint(record.rubric) == []
 
 
 @pytest.mark.parametrize("prompt", PROMPTS)
