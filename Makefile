@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 RUN    := OMP_NUM_THREADS=$${OMP_NUM_THREADS:-2} OMP_WAIT_POLICY=$${OMP_WAIT_POLICY:-PASSIVE} $(BIN)/python
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo demo-fast test test-unit test-vllm lint openapi format bench-scoring bench-import bench-throttle bench-prefix bench-train bench-judging bench-agreement bench-analyse bench-pairs bench-audit bench-calibration bench-cheating bench-judge-training bench-distillation bench-ablation train-judge clean
+.PHONY: help install demo demo-fast test test-unit test-vllm lint openapi format bench-scoring bench-import bench-throttle bench-prefix bench-train bench-judging bench-agreement bench-analyse bench-pairs bench-audit bench-calibration bench-cheating bench-judge-training bench-distillation bench-ablation train-judge clean bench-fit
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 20
@@ -75,6 +75,9 @@ bench-agreement: install ## the untrained embedded model against labels, on publ
 bench-analyse: install ## the criteria of a million stored verdicts analysed (ARGS="--completions 20000"; on PostgreSQL too)
 	$(RUN) -m tests.bench.bench_analyse $(ARGS)
 	$(RUN) -m tests.services $(BIN)/python -m tests.bench.bench_analyse --postgres $(ARGS)
+
+bench-fit: install ## weights fitted to people's overall scores, on LLM-Rubric's dialogues, beside the published figures
+	$(RUN) -m tests.bench.bench_fit $(ARGS)
 
 bench-pairs: install ## the untrained embedded model comparing two answers, beside one by one, on LLMBar
 	$(RUN) -m tests.bench.bench_pairs

@@ -29,6 +29,7 @@ from rubricsvc.cli.importing import (
 from rubricsvc.cli.output import After, Json, Limit, PromptFilter, echo, print_data, print_json, show, show_list
 from rubricsvc.cli.rubric_analysis import analyse
 from rubricsvc.cli.rubric_export import export
+from rubricsvc.cli.rubric_fit import fit
 from rubricsvc.core.rubric import Criterion
 from rubricsvc.core.states import RubricState
 from rubricsvc.errors import NotFoundError
@@ -45,6 +46,7 @@ from workers import checks
 app = output.group("Rubrics: weighted criteria for completions.")
 
 app.command()(analyse)
+app.command()(fit)
 
 MOST_ROWS = 20
 

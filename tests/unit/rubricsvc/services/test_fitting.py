@@ -1,0 +1,77 @@
+"""Weights fitted from recorded verdicts and labels, and stored as a version."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from rubricsvc.core.label import Label
+from rubricsvc.core.weight_fit import WeightFit
+from rubricsvc.errors import InvalidError
+from rubricsvc.services.fitting import fit, save
+from rubricsvc.store import labels, rubrics
+from rubricsvc.store.session import Database
+from tests.unit.rubricsvc.services.test_analysing import RUBRIC, table, texts
+from tests.unit.rubricsvc.services.test_comparing import score
+
+TRUE = np.array([0.1, 0.1, 0.0, -0.5, 0.3])
+
+
+def scored(db: Database, *, shuffled: bool = False) -> np.ndarray:
+    """Completions with verdicts and an overall score by their `TRUE` weights; ``shuffled`` over the completions."""
+    values = table()
+    score(db, "j", texts(values), rubric=RUBRIC)
+    overall = (values @ TRUE + 0.5).clip(0, 1)
+    if shuffled:
+        overall = np.random.default_rng(0).permutation(overall)
+    with db.write() as session:
+        entries = [
+            (n + 1, 1, Label(criterion="overall", annotator="ann", value=value)) for n, value in enumerate(overall)
+        ]
+        labels.add_many(session, entries)
+    return values
+
+
+def fitted(db: Database, **options: object) -> WeightFit:
+    with db.read() as session:
+        return fit(session, "r", **{"to": "labels", "resamples": 30} | options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("to", ["labels", "preferences"])
+def test_fit_orders_completions_as_people_do(each_db: Database, to: str) -> None:
+    scored(each_db)
+    found = fitted(each_db, to=to)
+    new = {one.key: one.new for one in found.weights}
+    assert (found.rubric, found.judge, found.people, found.prompts) == ("r@1", "j", 1, 20)
+    assert new["rude"] < -new["long"] < 0 < new["right"]
+    assert [one.key for one in found.weights if one.kept] == ["always"]
+    metric = "pearson" if to == "labels" else "accuracy"
+    by_name = {one.weights: one.metrics for one in found.held_out}
+    assert by_name["fitted"][metric].value == pytest.approx(1.0, abs=0.05)
+    gain = found.gain[metric]
+    assert gain.low is not None and gain.low > 0
+
+
+def test_fit_to_shuffled_scores_predicts_nothing(db: Database) -> None:
+    scored(db, shuffled=True)
+    held_out = {one.weights: one.metrics["pearson"] for one in fitted(db, signs="free").held_out}
+    assert held_out["fitted"].value is None or held_out["fitted"].value < 0.25
+
+
+def test_save_stores_a_version_that_says_where_it_is_from(db: Database) -> None:
+    scored(db)
+    found = fitted(db)
+    with db.write() as session:
+        saved = save(session, found)
+    with db.read() as session:
+        row = rubrics.get(session, saved.saved or "")
+    assert (saved.saved, row.version, row.origin) == ("r@2", 2, "fitted")
+    assert [c.weight for c in row.value.criteria] == [one.new for one in found.weights]
+    assert [c.question for c in row.value.criteria] == [c.question for c in RUBRIC.criteria]
+
+
+def test_fit_without_labels_is_an_error(db: Database) -> None:
+    score(db, "j", texts(table()), rubric=RUBRIC)
+    for to in ("labels", "preferences"):
+        with pytest.raises(InvalidError):
+            fitted(db, to=to)

@@ -1,0 +1,114 @@
+"""Weights fitted to scores and preferences, beside scikit-learn and known truths."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression, Ridge
+
+from rubricsvc.core.rubric import Criterion, Rubric
+from rubricsvc.errors import InvalidError
+from rubricsvc.stats.weight_fit import check_weights_decide, fit_weights
+from rubricsvc.stats.weight_problems import PreferenceProblem, ScoreProblem
+
+TRUE = np.array([3.0, 1.0, -2.0, 0.0])
+SIGNS = np.array([1.0, 1.0, -1.0, 1.0])
+
+
+def rubric(*weights: float, formula: str = "healthbench") -> Rubric:
+    criteria = (Criterion(key=f"c{n}", text=f"Says {n}.", weight=weight) for n, weight in enumerate(weights))
+    return Rubric(criteria=tuple(criteria), formula=formula)
+
+
+def scores(noise: float = 0.1, *, people: int = 1, rows: int = 300, signs: bool = True) -> ScoreProblem:
+    random = np.random.default_rng(0)
+    values = random.random((rows, 4))
+    person = np.arange(rows) % people
+    given = values @ TRUE / 6 + 0.4 * person / people + noise * random.standard_normal(rows)
+    return ScoreProblem(values, given, [f"p{n}" for n in person], np.arange(rows) // 3, SIGNS if signs else None)
+
+
+def preferences(signs: bool = True, rows: int = 400) -> PreferenceProblem:
+    random = np.random.default_rng(1)
+    values = random.random((rows, 4)) - random.random((rows, 4))
+    flipped = random.random(rows) > 1 / (1 + np.exp(-2 * values @ TRUE))
+    values[flipped] *= -1
+    return PreferenceProblem(values, np.arange(rows) // 4, SIGNS if signs else None)
+
+
+def test_score_problem_without_signs_is_ridge() -> None:
+    problem, rows = scores(signs=False), np.arange(200)
+    expected = Ridge(alpha=2.0).fit(problem.values[:200], problem.scores[:200])
+    solution = problem.fit(rows, 2.0)
+    assert solution.weights == pytest.approx(expected.coef_)
+    assert problem.predict(solution, rows) == pytest.approx(expected.predict(problem.values[:200]))
+
+
+def test_score_problem_with_signs_agrees_where_none_binds() -> None:
+    kept, free = (scores(people=5, signs=signs) for signs in (True, False))
+    rows = np.arange(300)
+    first, second = kept.fit(rows, 1.0), free.fit(rows, 1.0)
+    positive = second.weights * SIGNS >= 0  # the one that is 0 in truth may be below
+    assert first.weights[positive] == pytest.approx(second.weights[positive], abs=0.01)
+    against = ScoreProblem(kept.values, -kept.scores, kept.people, kept.clusters, kept.signs)
+    assert (against.fit(rows, 1.0).weights * SIGNS >= 0).all()
+
+
+def test_score_problem_removes_offsets_of_people() -> None:
+    problem = scores(noise=0.01, people=4, signs=False)
+    assert problem.fit(np.arange(300), 0.1).weights == pytest.approx(TRUE / 6, abs=0.02)
+
+
+def test_preference_problem_is_logistic_regression() -> None:
+    problem = preferences(signs=False)
+    both = np.vstack([problem.values, -problem.values])  # each pair twice: twice the loss, so half of C
+    model = LogisticRegression(C=1 / (2 * 3.0), fit_intercept=False, tol=1e-10).fit(both, [1] * 400 + [0] * 400)
+    assert problem.fit(np.arange(400), 3.0).weights == pytest.approx(model.coef_[0], rel=1e-3)
+
+
+@pytest.mark.parametrize("problem", [scores(), preferences()], ids=["scores", "preferences"])
+def test_fit_weights_finds_the_weights_and_improves(problem: ScoreProblem | PreferenceProblem) -> None:
+    found = fit_weights(problem, rubric(1.0, 1.0, -1.0, 3.0), resamples=40)
+    new = np.array([one.new for one in found.weights])
+    assert np.abs(new).sum() == pytest.approx(6.0, rel=1e-3)
+    assert new == pytest.approx(TRUE, abs=0.6)
+    assert all(one.low is not None and one.high is not None and one.low <= one.high for one in found.weights)
+    first, metric = next(iter(found.gain.items()))
+    assert metric.low is not None and metric.low > 0
+    by_name = {one.weights: one.metrics for one in found.held_out}
+    assert by_name["fitted"][first].value > by_name["current"][first].value  # type: ignore[operator]
+    assert set(by_name) == {"fitted", "current", "equal", "mean"}
+
+
+def test_fit_weights_of_noise_gains_nothing() -> None:
+    problem, random = scores(), np.random.default_rng(5)
+    noise = ScoreProblem(problem.values, random.random(300), problem.people, problem.clusters, None)
+    found = fit_weights(noise, rubric(1.0, 1.0, -1.0, 1.0), resamples=40)
+    fitted = next(one.metrics["pearson"] for one in found.held_out if one.weights == "fitted")
+    assert fitted.value is None or fitted.low is None or fitted.low < 0.1
+
+
+def test_fit_weights_keeps_the_weight_of_a_constant() -> None:
+    problem = scores()
+    problem.values[:, 1] = 1.0
+    found = fit_weights(problem, rubric(1.0, 5.0, -1.0, 1.0), resamples=0)
+    assert [one.kept for one in found.weights] == [False, True, False, False]
+    assert (found.weights[1].new, found.weights[0].low) == (5.0, None)
+
+
+def test_fit_weights_rejects_too_little_data() -> None:
+    few = scores(rows=20)
+    with pytest.raises(InvalidError):
+        fit_weights(few, rubric(1.0, 1.0, -1.0, 1.0))
+
+
+@pytest.mark.parametrize(
+    ("formula", "fits"), [("weighted_mean", True), ("ldc_raw", True), ("mean", False), ("min", False)]
+)
+def test_check_weights_decide_refuses_formulas_without_weights(formula: str, fits: bool) -> None:
+    one = rubric(1.0, 2.0, formula=formula)
+    if fits:
+        check_weights_decide(one)
+    else:
+        with pytest.raises(InvalidError):
+            check_weights_decide(one)
