@@ -8,6 +8,7 @@ import typer
 
 from rubricsvc.cli import output
 from rubricsvc.cli.db import database
+from rubricsvc.cli.importing import By, edit_of
 from rubricsvc.cli.output import Json, counted, echo, estimate_cells, print_data, print_json, print_table, show
 from rubricsvc.core.weight_fit import FittedWeight, FitTo, Signs, WeightFit
 from rubricsvc.stats import RESAMPLES
@@ -22,7 +23,8 @@ def fit(
         str | None, typer.Option(help="Judge.", show_default="the job's, or the one with the most completions")
     ] = None,
     signs: Annotated[Signs, typer.Option(help="Whether weights keep their signs.")] = "keep",
-    save: Annotated[bool, typer.Option("--save", help="Store the weights as a new version.")] = False,
+    save: Annotated[bool, typer.Option("--save", help="Store the weights as a draft version.")] = False,
+    by: By = None,
     resamples: Annotated[int, typer.Option(min=0, help="Bootstrap draws of intervals; 0: none.")] = RESAMPLES,
     seed: Annotated[int, typer.Option(help="Random seed of folds and draws.")] = 0,
     as_json: Json = False,
@@ -40,7 +42,7 @@ def fit(
             found = fitting.fit(session, ref, **options, resamples=resamples, on_progress=bar.update)
         if save:
             with db.write() as session:
-                found = fitting.save(session, found)
+                found = fitting.save(session, found, by=edit_of(by).by)
     if as_json:
         print_json(found.model_dump(mode="json"))
     else:
@@ -66,9 +68,9 @@ def _print(found: WeightFit) -> None:
     rows.append(["fitted - current", *(_cell(found.gain[name]) for name in metrics)])
     print_table(("weights", *metrics), rows)
     if found.saved:
-        echo(f"stored as {found.saved}; `rubricsvc rubrics diff {found.rubric} {found.saved}` shows what changed")
+        echo(f"stored as draft {found.saved}; `rubricsvc rubrics diff {found.rubric} {found.saved}` shows the changes")
     else:
-        echo("not stored; --save stores the new weights as a new version")
+        echo("not stored; --save stores the new weights as a draft version")
 
 
 def _weight_cells(one: FittedWeight) -> list[Any]:

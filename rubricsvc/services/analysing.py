@@ -56,7 +56,7 @@ def scope_of(session: Session, ref: int | str | None, job_id: int | None, judge:
     """
     if ref is None and job_id is None:
         raise InvalidError("name a rubric or a job", hint="`rubricsvc rubrics analyse NAME`, or `--job ID`", path="ref")
-    row = rubrics.get(session, ref) if ref is not None else None
+    row = rubrics.get(session, ref, allow_drafts=True) if ref is not None else None
     job = jobs.get(session, job_id) if job_id is not None else None
     several = verdict_values.judges_of(session, rubric_id=row.id if row else None, job_id=job_id)
     chosen = judges.get(session, judge) if judge is not None else job.judge if job else next(iter(several), None)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from rubricsvc.core.formulas import FormulaError
 from rubricsvc.core.reward import check_formula
+from rubricsvc.core.states import DRAFT
 from rubricsvc.core.weight_fit import FitTo, Signs, WeightFit
 from rubricsvc.errors import InvalidError, UnavailableError
 from rubricsvc.services.analysing import scope_of
@@ -105,15 +106,26 @@ def _problem(matrix: VerdictMatrix, labels: list[tuple[int, str, float]], to: Fi
     return problem, int((~complete).sum())
 
 
-def save(session: Session, found: WeightFit) -> WeightFit:
-    """Store the fitted weights as the next version of the rubric, and return the fit with its name.
+def save(session: Session, found: WeightFit, *, by: str | None = None) -> WeightFit:
+    """Store the fitted weights as a draft, the next version of the rubric, and return the fit with its name.
+
+    Weights that are those of a stored version are that version, whose state stays. ``by`` is who adds it.
 
     Raises:
         InvalidError: The formula does not take these weights.
     """
     row = rubrics.get(session, found.rubric)
     fitted = fitted_rubric(row.value, found)
-    new = rubrics.add(session, fitted, name=row.name, prompt_id=row.prompt_id, origin=ORIGIN)
+    new = rubrics.add(
+        session,
+        fitted,
+        name=row.name,
+        prompt_id=row.prompt_id,
+        origin=ORIGIN,
+        state=DRAFT,
+        parent_id=row.id,
+        added_by=by,
+    )
     return found.model_copy(update={"saved": f"{new.name}@{new.version}"})
 
 

@@ -65,7 +65,7 @@ def test_save_stores_a_version_that_says_where_it_is_from(db: Database) -> None:
         saved = save(session, found)
     with db.read() as session:
         row = rubrics.get(session, saved.saved or "")
-    assert (saved.saved, row.version, row.origin) == ("r@2", 2, "fitted")
+    assert (saved.saved, row.version, row.origin, row.state, row.parent_id) == ("r@2", 2, "fitted", "draft", 1)
     assert [c.weight for c in row.value.criteria] == [one.new for one in found.weights]
     assert [c.question for c in row.value.criteria] == [c.question for c in RUBRIC.criteria]
 
