@@ -67,7 +67,9 @@ def _print(found: WeightFit) -> None:
     rows = [[one.weights, *(_cell(one.metrics[name]) for name in metrics)] for one in found.held_out]
     rows.append(["fitted - current", *(_cell(found.gain[name]) for name in metrics)])
     print_table(("weights", *metrics), rows)
-    if found.saved:
+    if found.saved == found.rubric:
+        echo("nothing stored: the fitted weights are those of this version")
+    elif found.saved:
         echo(f"stored as draft {found.saved}; `rubricsvc rubrics diff {found.rubric} {found.saved}` shows the changes")
     else:
         echo("not stored; --save stores the new weights as a draft version")

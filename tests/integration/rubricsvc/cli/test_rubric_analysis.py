@@ -11,7 +11,9 @@ from tests.cli import Cli, add_judge
 def scored(cli: Cli, tmp_path: Path, completions: int = 40, prompts: int = 2) -> None:
     """A job over completions of some prompts, judged by a check and by the instant judge."""
     rubric = tmp_path / "rubric.yaml"
-    checks = "{key: short, text: Has at most 40 characters., check: {name: characters, args: {max: 40}}}"
+    checks = "{key: full, text: Has 10 words., check: {name: words, args: {min: 10}}}, " + (
+        "{key: short, text: Has at most 40 characters., check: {name: characters, args: {max: 40}}}"
+    )
     rubric.write_text(f"criteria: [{{key: clear, text: Is clear., weight: 2}}, {checks}]\n")
     answers = tmp_path / "answers.jsonl"
     lines = [
@@ -30,7 +32,7 @@ def test_analyse_prints_a_table_json_and_a_page(cli: Cli, tmp_path: Path) -> Non
     assert (ran.code, "clear" in ran.out, "short" in ran.out) == (0, True, True), ran.err
     found = cli("rubrics", "analyse", "--job", 1, "--json").json
     assert (found["rubric"], found["judge"], found["completions"]) == ("plain@1", "quick", 40)
-    assert [one["key"] for one in found["criteria"]] == ["clear", "short"]
+    assert [one["key"] for one in found["criteria"]] == ["clear", "full", "short"]
     assert cli("rubrics", "analyse", "plain", "--out", "page.html").code == 0
     assert (tmp_path / "page.html").read_text().startswith("<!doctype html>")
 
