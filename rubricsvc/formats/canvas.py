@@ -16,7 +16,7 @@ from rubricsvc.core.rubric import Binary, Criterion, Level, Numeric, Ordinal, Ru
 from rubricsvc.formats.csv_cells import restored_row
 from rubricsvc.formats.errors import InvalidFileError
 from rubricsvc.formats.foreign import keys_of, rubric_in
-from rubricsvc.formats.input_file import InputFile
+from rubricsvc.formats.input_file import InputFile, append_row
 from rubricsvc.formats.native import rubric_name
 from rubricsvc.formats.record import Entry, Record, Row
 
@@ -36,7 +36,7 @@ def read(file: InputFile) -> Iterator[Record]:
     """Yield a record for each rubric of the file."""
     rubrics: dict[str, list[Entry]] = {}
     for row in file.parse(_row):
-        rubrics.setdefault(row.data[NAME], []).append(row)
+        append_row(rubrics.setdefault(row.data[NAME], []), row)
     yield from file.parse(_record, map(_grouped, rubrics.values()))
 
 

@@ -14,7 +14,7 @@ from rubricsvc.core.validation_messages import FieldPath, unknown_field
 from rubricsvc.formats import native
 from rubricsvc.formats.csv_cells import restored_row
 from rubricsvc.formats.foreign import plain_weight, rubric_in
-from rubricsvc.formats.input_file import InputFile
+from rubricsvc.formats.input_file import InputFile, append_row
 from rubricsvc.formats.record import Entry, Record, Row
 
 RECORD = ("id", "name", "prompt")
@@ -27,7 +27,7 @@ def read(file: InputFile) -> Iterator[Record]:
     """Yield a record for each rubric; errors have the line of their criterion."""
     rubrics: dict[tuple[str | None, ...], list[Entry]] = {}
     for row in file.parse(_row):
-        rubrics.setdefault(tuple(row.data.get(name) for name in RECORD), []).append(row)
+        append_row(rubrics.setdefault(tuple(row.data.get(name) for name in RECORD), []), row)
     unknown: set[str] = set()
     yield from file.parse(
         native.read, (_record(file, number, rows, unknown) for number, rows in enumerate(rubrics.values(), start=1))

@@ -228,6 +228,18 @@ class InputFile:
             raise file_error(location, "encoding", json_records.not_utf8(error), "save the file as UTF-8") from None
 
 
+def append_row(rows: list[Entry], row: Entry) -> None:
+    """Append a row of CSV to those of its rubric.
+
+    Raises:
+        InvalidFileError: these are too many criteria for a rubric.
+    """
+    if len(rows) >= MAX_CRITERIA:
+        message = f"is one more row than the {MAX_CRITERIA} criteria that a rubric may have"
+        raise file_error(row.location, "too_long", message, "split the rubric: give its rows names")
+    rows.append(row)
+
+
 def _check_criteria(entry: Entry) -> None:
     """Refuse a rubric of too many criteria before it is validated."""
     for path, count in _long_lists(entry.data, ()):

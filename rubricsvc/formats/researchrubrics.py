@@ -16,7 +16,7 @@ from rubricsvc.core.validation_messages import FieldPath
 from rubricsvc.formats.csv_cells import restored_row
 from rubricsvc.formats.errors import InvalidFileError
 from rubricsvc.formats.foreign import plain_weight, prompt_in, rubric_in
-from rubricsvc.formats.input_file import InputFile
+from rubricsvc.formats.input_file import InputFile, append_row
 from rubricsvc.formats.native import rubric_name
 from rubricsvc.formats.record import Entry, Record, Row
 
@@ -36,7 +36,7 @@ def read(file: InputFile) -> Iterator[Record]:
                 file.errors.add(*row.errors)
                 return
             tasks.append([])
-        tasks[-1].append(row)
+        append_row(tasks[-1], row)
     yield from file.parse(_records, (_grouped(file, number, rows) for number, rows in enumerate(tasks, start=1)))
 
 

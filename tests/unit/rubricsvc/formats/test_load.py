@@ -415,7 +415,7 @@ def test_load_refuses_a_rubric_of_too_many_criteria(tmp_path: Path, monkeypatch:
     many = json.dumps({"prompt": "Why?", "criteria": ["Says why."] * 4})
     assert only_error(write(tmp_path, "r.jsonl", many)).path == "criteria"
     csv = write(tmp_path, "r.csv", "criterion\n" + "Says why.\n" * 4)
-    assert [error.code for error in invalid(csv, "criteria_csv").errors] == ["too_long"]
+    assert [(error.code, error.line) for error in invalid(csv, "criteria_csv").errors] == [("too_long", 5)]
     verl = {"prompt": "Why?", "reward_model": {"rubrics": [{"criterion": "Says why.", "points": 1}] * 4}}
     error = invalid(write(tmp_path, "v.jsonl", json.dumps(verl)), "verl").errors[0]
     assert (error.code, error.path) == ("too_long", "reward_model.rubrics")
