@@ -10,13 +10,14 @@ from pydantic import BaseModel, ConfigDict, Field
 from pydantic.config import JsonDict
 
 from rubricsvc.core.base import Name, Text
+from rubricsvc.core.generation import Generation
 from rubricsvc.core.jobs import JobProgress, JobSummary
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.label import Label
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.repeatability import Repeatability
 from rubricsvc.core.rubric import Rubric
-from rubricsvc.core.states import ItemState, JobStatus, ReviewAction, RubricState
+from rubricsvc.core.states import ItemState, JobKind, JobStatus, ReviewAction, RubricState
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.queries import Id
 
@@ -55,14 +56,15 @@ class Wire(BaseModel):
         return cls.model_validate(values | fields, from_attributes=True)
 
 
-def _example(example: JsonDict) -> ConfigDict:
-    return ConfigDict(json_schema_extra={"examples": [example]})
+def example(value: JsonDict) -> ConfigDict:
+    """Return the configuration of a model with this example."""
+    return ConfigDict(json_schema_extra={"examples": [value]})
 
 
 class NewPrompt(Wire):
     """A prompt to store."""
 
-    model_config = _example({"prompt": _PROMPT, "external_id": "sky-1"})
+    model_config = example({"prompt": _PROMPT, "external_id": "sky-1"})
 
     prompt: Prompt = Field(description="The prompt.")
     external_id: Name | None = Field(None, description="The prompt's id in its source.")
@@ -71,7 +73,7 @@ class NewPrompt(Wire):
 class NewRubric(Wire):
     """A rubric version to store."""
 
-    model_config = _example({"name": "sky", "rubric": _RUBRIC, "prompt_id": 1})
+    model_config = example({"name": "sky", "rubric": _RUBRIC, "prompt_id": 1})
 
     name: Name = Field(min_length=1, description="Name of the rubric; other content under a name is its next version.")
     rubric: Rubric = Field(description="The rubric.")
@@ -87,7 +89,7 @@ class NewRubric(Wire):
 class NewReview(Wire):
     """A step of a review."""
 
-    model_config = _example({"action": "reject", "comment": "Two questions in one criterion."})
+    model_config = example({"action": "reject", "comment": "Two questions in one criterion."})
 
     action: ReviewAction = Field(
         description="submit: draft to in_review. approve: in_review or retired to approved. reject: in_review to draft."
@@ -101,7 +103,7 @@ class NewReview(Wire):
 class NewCompletion(Wire):
     """A completion to store."""
 
-    model_config = _example({"prompt_id": 1, "completion": _COMPLETION})
+    model_config = example({"prompt_id": 1, "completion": _COMPLETION})
 
     prompt_id: Id = Field(description="Id of the prompt.")
     completion: Completion = Field(description="The completion.")
@@ -118,7 +120,7 @@ class NewCompletions(Wire):
 class NewJudge(Wire):
     """A judge to store."""
 
-    model_config = _example({"judge": _JUDGE})
+    model_config = example({"judge": _JUDGE})
 
     judge: Judge = Field(description="The judge.")
 
@@ -140,7 +142,7 @@ MinCoverage = Annotated[float | None, Field(ge=0, le=1, description="Used instea
 class NewJob(Wire):
     """A job to submit."""
 
-    model_config = _example({"judge": "local-vllm", "items": [{"completion_id": 1, "rubric": "sky"}]})
+    model_config = example({"judge": "local-vllm", "items": [{"completion_id": 1, "rubric": "sky"}]})
 
     judge: Id | Ref = Field(description="Id or name.")
     items: tuple[NewItem, ...] = Field(
@@ -163,7 +165,7 @@ class NewLabel(Wire):
 class NewLabels(Wire):
     """Labels to store."""
 
-    model_config = _example({"labels": [{"completion_id": 1, "rubric": "sky", "label": _LABEL}]})
+    model_config = example({"labels": [{"completion_id": 1, "rubric": "sky", "label": _LABEL}]})
 
     labels: tuple[NewLabel, ...] = Field(
         min_length=1, max_length=MAX_BATCH, fail_fast=True, description="Labels, of any completions."
@@ -247,6 +249,7 @@ class StoredJudge(Stored):
 class StoredJob(Stored):
     """A stored job."""
 
+    kind: JobKind = Field("score", description="Whether it scores completions or generates rubrics.")
     name: str = Field(description="Name of the job.")
     judge_id: int = Field(description="Id of the judge.")
     judge: str = Field(description="Name of the judge.")
@@ -255,6 +258,7 @@ class StoredJob(Stored):
     budget: float | None = Field(None, description="US dollars that the judge may cost.")
     spent: float = Field(0.0, description="US dollars, if the judge has a price.")
     min_coverage: float | None = Field(None, description="Used instead of the rubrics' own.")
+    settings: Generation | None = Field(None, description="How rubrics are generated.")
     workers: int | None = Field(None, description="Running workers, if the job is not finished; null in lists.")
     progress: JobProgress | None = Field(None, description="Items by state.")
     summary: JobSummary | None = Field(
@@ -275,12 +279,13 @@ class RetriedJob(Wire):
 
 
 class Item(Wire):
-    """A completion of a job with its reward, which is null if too little was judged."""
+    """A completion of a job with its reward, which is null if too little was judged; or a prompt with its rubric."""
 
     id: int = Field(description="Id of the item.")
-    completion_id: int = Field(description="Id of the completion.")
+    completion_id: int | None = Field(description="Id of the completion; null if rubrics are generated.")
+    prompt_id: int | None = Field(None, description="Id of the prompt whose rubric is generated.")
     policy: str = Field("", description="Name of the model that wrote the completion.")
-    rubric_id: int = Field(description="Id of the rubric version.")
+    rubric_id: int | None = Field(description="Id of the rubric version; null until it is generated.")
     state: ItemState = Field(description="State of the item.")
     reward: float | None = Field(description="Reward by the formula; null if too little was judged.")
     coverage: float | None = Field(description="Share of the rubric's weight that was judged.")

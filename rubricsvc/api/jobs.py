@@ -20,13 +20,17 @@ from rubricsvc.schemas import Item, NewJob, Page, PreferencePair, RetriedJob, St
 from rubricsvc.services import comparing
 from rubricsvc.services.job_results import read_results
 from rubricsvc.services.submitting import with_rubrics
-from rubricsvc.store import completions, items, jobs, judges, pairs, workers
+from rubricsvc.store import completions, items, jobs, judges, pairs, summaries, workers
 from rubricsvc.store.session import PUBLISHED, Database
 from rubricsvc.store.tables import JobRow
 from rubricsvc.store.verdicts import for_items
 from rubricsvc.web.jobs import render_job
 
 router = APIRouter(prefix="/jobs", tags=["jobs"], route_class=StrictRoute)
+
+IdempotencyKey = Annotated[
+    str | None, Header(min_length=1, max_length=200, description="The same key returns the same job, with 200.")
+]
 
 MAX_REPORT_ITEMS = 2000
 """About 4 seconds of reading."""
@@ -36,11 +40,11 @@ def _of(row: JobRow, **fields: object) -> StoredJob:
     return StoredJob.of(row, **({"judge": row.judge.name, "workers": None, "progress": None, "summary": None} | fields))
 
 
-def _load(db: Database, job_id: int, *, summary: bool = False) -> StoredJob:
+def load(db: Database, job_id: int, *, summary: bool = False) -> StoredJob:
     """Return a job with its progress. A summary reads every verdict, so this runs outside of write transactions."""
     with db.read() as session:
         job = jobs.get(session, job_id)
-        results = jobs.summary(session, job_id) if summary or job.finished_at else None
+        results = summaries.of_job(session, job_id) if summary or job.finished_at else None
         running = None if job.finished_at else workers.running(session)
         return _of(job, workers=running, progress=jobs.progress(session, job_id), summary=results)
 
@@ -50,9 +54,7 @@ def submit(
     db: Db,
     new: Json[NewJob],
     response: Response,
-    idempotency_key: Annotated[
-        str | None, Header(min_length=1, max_length=200, description="The same key returns the same job, with 200.")
-    ] = None,
+    idempotency_key: IdempotencyKey = None,
 ) -> StoredJob:
     """Submit a scoring job. Without an Idempotency-Key the same judge and items return the same job.
 
@@ -73,7 +75,7 @@ def submit(
             for item in new.items:
                 completions.get(session, item.completion_id)  # raises NotFoundError for an unknown one
         raise
-    return _load(db, job.id)
+    return load(db, job.id)
 
 
 @router.get("", responses=error_responses())
@@ -91,18 +93,25 @@ def page(db: Db, query: Annotated[JobFilters, Query()]) -> Page[StoredJob]:
 @router.get("/{job_id}", responses=error_responses(404))
 def get(db: Db, job_id: IdInPath, query: Annotated[JobQuery, Query()]) -> StoredJob:
     """Get a job with its progress, and with its summary once it is finished."""
-    return _load(db, job_id, summary=query.summary)
+    return load(db, job_id, summary=query.summary)
 
 
 @router.get("/{job_id}/items", responses=error_responses(404))
 def page_items(db: Db, job_id: IdInPath, query: Annotated[ItemFilters, Query()]) -> Page[Item]:
-    """List items: one reward per completion, with its verdicts."""
+    """List items: one reward per completion, with its verdicts; or one rubric per prompt."""
 
     def fetch(session: Session, *, verdicts: bool, **selection: Any) -> list[Item]:
         jobs.get(session, job_id)
         rows = items.page(session, job_id, **selection)
         by_item = for_items(session, [row.id for row in rows]) if verdicts else {}
-        return [Item.of(row, policy=row.completion.policy, verdicts=tuple(by_item.get(row.id, ()))) for row in rows]
+        return [
+            Item.of(
+                row,
+                policy=row.completion.policy if row.prompt_id is None else "",
+                verdicts=tuple(by_item.get(row.id, ())),
+            )
+            for row in rows
+        ]
 
     return paginate(db, fetch, lambda item: item, query)
 
@@ -115,7 +124,7 @@ def page_items(db: Db, job_id: IdInPath, query: Annotated[ItemFilters, Query()])
 def get_report(db: Db, job_id: IdInPath, query: Annotated[ReportQuery, Query()]) -> HTMLResponse:
     """Get the report of a job as one HTML page that loads nothing: of at most 2,000 items, since it reads them all."""
     with db.read() as session:
-        total = jobs.progress(session, jobs.get(session, job_id).id).total
+        total = jobs.progress(session, jobs.scoring(session, job_id).id).total
     if total > MAX_REPORT_ITEMS:
         message = f"job {job_id} has {total} items; a report over HTTP is limited to {MAX_REPORT_ITEMS}"
         raise InvalidError(message, hint=f"write it on the service's machine: `rubricsvc jobs report {job_id}`")
@@ -142,7 +151,7 @@ def cancel(db: Db, job_id: IdInPath) -> StoredJob:
     """Cancel a job. Scored items keep their rewards."""
     with db.write() as session:
         jobs.cancel(session, job_id)
-    return _load(db, job_id)
+    return load(db, job_id)
 
 
 @router.post("/{job_id}/rescore", status_code=201, responses={**error_responses(404, 409), 200: {"model": StoredJob}})
@@ -161,7 +170,7 @@ def rescore(
         job = jobs.rescore(session, job_id, **query.model_dump())
         if job.id == job_id or PUBLISHED not in session.info:
             response.status_code = 200
-    return _load(db, job.id)
+    return load(db, job.id)
 
 
 @router.post("/{job_id}/retry", responses=error_responses(404))
@@ -175,4 +184,4 @@ def retry(
     """Score failed and cancelled items again. Scored verdicts are kept and not asked again."""
     with db.write() as session:
         reopened = jobs.retry(session, job_id, budget=budget)
-    return RetriedJob(reopened=reopened, job=_load(db, job_id))
+    return RetriedJob(reopened=reopened, job=load(db, job_id))

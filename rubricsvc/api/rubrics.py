@@ -4,21 +4,25 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Response
 from sqlalchemy.orm import Session
 
 from rubricsvc.api.auth import Caller
 from rubricsvc.api.body import Json, StrictRoute
 from rubricsvc.api.errors import error_responses
+from rubricsvc.api.jobs import IdempotencyKey, load
 from rubricsvc.api.pagination import paginate
 from rubricsvc.api.request import Db, RefInPath, SettingsDep, ValidatorsDep
+from rubricsvc.core.generation import Provenance
 from rubricsvc.core.rubric_analysis import RubricAnalysis
 from rubricsvc.errors import InvalidError
+from rubricsvc.generation_schemas import NewGeneration
 from rubricsvc.queries import AnalysisQuery, Paging, RubricFilters
-from rubricsvc.schemas import NewReview, NewRubric, Page, RubricEvent, StoredRubric
-from rubricsvc.services import analysing, reviewing
+from rubricsvc.schemas import NewReview, NewRubric, Page, RubricEvent, StoredJob, StoredRubric
+from rubricsvc.services import analysing, generating, reviewing
 from rubricsvc.services.editing import Edit, add_version
 from rubricsvc.store import prompts, reviews, rubrics, verdict_values
+from rubricsvc.store.session import PUBLISHED
 
 router = APIRouter(prefix="/rubrics", tags=["rubrics"], route_class=StrictRoute)
 
@@ -42,6 +46,21 @@ def add(db: Db, settings: SettingsDep, caller: Caller, validators: ValidatorsDep
     if added.conflict is not None:
         raise added.conflict
     return StoredRubric.of(added.row)
+
+
+@router.post("/generate", status_code=201, responses={**error_responses(404, 409), 200: {"model": StoredJob}})
+def generate(db: Db, new: Json[NewGeneration], response: Response, idempotency_key: IdempotencyKey = None) -> StoredJob:
+    """Submit a job that generates a rubric for each prompt; its items have the versions once they are done.
+
+    Without an Idempotency-Key the same judge, prompts and settings return the same job. 201 for a new job, 200 for an
+    existing one, 409 if the key was used for something else, or if the job exists with another budget.
+    """
+    with db.write() as session:
+        options = new.model_dump(include={"name", "budget"})
+        job = generating.submit(session, new.judge, new.prompts, new.generation, key=idempotency_key, **options)
+        if PUBLISHED not in session.info:  # only a new job publishes
+            response.status_code = 200
+    return load(db, job.id)
 
 
 @router.get("", responses=error_responses())
@@ -74,6 +93,16 @@ def review(db: Db, caller: Caller, ref: RefInPath, new: Json[NewReview]) -> Stor
     with db.write() as session:
         row = reviewing.review(session, ref, new.action, by=caller, comment=new.comment)
     return StoredRubric.of(row)
+
+
+@router.get("/{ref:path}/provenance", responses=error_responses(404, 409))
+def get_provenance(db: Db, ref: RefInPath) -> Provenance:
+    """Get where a generated version comes from: model, template, sampling, sources, reply, and findings of the gate.
+
+    404 if it was not generated here. A name without an approved version means its newest draft.
+    """
+    with db.read() as session:
+        return rubrics.provenance(session, ref)
 
 
 @router.get("/{ref:path}/history", responses=error_responses(404, 409))

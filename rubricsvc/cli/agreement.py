@@ -62,7 +62,7 @@ def _judged_labels(ref: str, job: int | None, criterion: str | None = None) -> t
     with database() as db, db.read() as session:
         row = judges.get(session, ref)
         if job is not None:
-            jobs.get(session, job)
+            jobs.scoring(session, job)
         rows = judged_labels(session, row.id, job_id=job)
         judge = row.value
     rows = [row for row in rows if criterion in (None, row.label.criterion)]

@@ -99,7 +99,7 @@ def _cases(data: Path | None, format: str | None, job: int | None, limit: int) -
         every = cases.from_records(load(data, format), source=str(data))
     elif job is not None:
         with database() as db, db.read() as session:
-            every = cases.empty_completions(audits.tasks_of_job(session, jobs.get(session, job).id))
+            every = cases.empty_completions(audits.tasks_of_job(session, jobs.scoring(session, job).id))
         if not every:
             raise InvalidError(f"job {job}: no rubric has a judged criterion", hint="checks need no audit")
     else:
@@ -223,7 +223,8 @@ def repeatability(
             groups = group_completions((c.rubric, c.prompt, Completion(text=c.text)) for c in cases.built_in())[:limit]
         else:
             compares = stored.mode == "comparative"
-            sample = audits.sample_of_job(session, jobs.get(session, job).id, limit, whole_groups=compares, seed=seed)
+            scored_by = jobs.scoring(session, job)
+            sample = audits.sample_of_job(session, scored_by.id, limit, whole_groups=compares, seed=seed)
             groups = group_completions(sample)
     source = f"job {job}" if job else "built-in cases"
     with output.progress_bar("repeatability") as bar:

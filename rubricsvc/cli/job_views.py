@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rubricsvc.cli.failure_hints import failure_hints
 from rubricsvc.cli.output import cell, counted, first_names, print_data, print_table, shorten
+from rubricsvc.core.generation import GenerationSummary
 from rubricsvc.core.jobs import JobProgress, JobSummary
 from rubricsvc.services import job_items
-from rubricsvc.store import items, jobs
+from rubricsvc.store import items, jobs, summaries
 
 if TYPE_CHECKING:
     from rubricsvc.services.job_items import ItemDetail
@@ -23,6 +24,7 @@ def summary_row(job: JobRow) -> dict[str, Any]:
     judge = job.judge.valid
     return {
         "id": job.id,
+        "kind": job.kind,
         "name": job.name,
         "judge": job.judge.name,
         "judge_calibrated": judge and judge.calibrated,
@@ -39,6 +41,7 @@ def list_row(job: JobRow, outcome: JobOutcome, as_json: bool) -> dict[str, Any]:
         return summary_row(job) | outcome._asdict()
     return {
         "id": job.id,
+        "kind": job.kind,
         "name": job.name,
         "judge": job.judge.name,
         "rubrics": first_names(outcome.rubrics),
@@ -52,6 +55,11 @@ def list_row(job: JobRow, outcome: JobOutcome, as_json: bool) -> dict[str, Any]:
 
 def item_row(row: ItemRow, as_json: bool) -> dict[str, Any]:
     """Return an item's fields in a list; a table has the beginning of its prompt, and not all of them."""
+    if row.prompt_id is not None:
+        record = job_items.generation_record(row)
+        return (
+            record if as_json else record | {"prompt": shorten(record["prompt"], 40), "reason": row.null_reason or ""}
+        )
     record, prompt = job_items.item_record(row), row.completion.prompt.value.text
     if as_json:
         return record | {"prompt": prompt}
@@ -72,15 +80,18 @@ def read_job(db: Database, job_id: int) -> JobView:
     """Read one job with its progress and its results so far."""
     with db.read() as session:
         job = jobs.get(session, job_id)
-        progress, summary = jobs.progress(session, job_id), jobs.summary(session, job_id)
-        over_budget = jobs.budget_message(session, job_id) if job.status == "budget_exhausted" else None
+        progress, summary = jobs.progress(session, job_id), summaries.of_job(session, job_id)
+        over_budget = summaries.budget_message(session, job_id) if job.status == "budget_exhausted" else None
         data = summary_row(job) | {"progress": progress.model_dump()}
         if (judge := job.judge.valid) and judge.priced:
             data |= {"spent_usd": round(job.spent, 6), "budget_usd": job.budget}
         if job.budget is not None:
             held, lost = summary.reserved.held, summary.reserved.lost
             data |= {"reserved_usd": round(held, 6), "lost_usd": round(lost, 6)}
-        data |= summary.model_dump(exclude={"reserved"})
+        if summary.generation is not None:
+            data |= summary.generation.model_dump()
+            return JobView(data, tuple(_generation_hints(job, summary.generation)))
+        data |= summary.model_dump(exclude={"reserved", "generation"})
         null_coverage = items.null_coverage(session, job_id)
         return JobView(data, tuple(_hints(job, progress, summary, over_budget, null_coverage)))
 
@@ -118,6 +129,26 @@ def _hints(
         yield f"{share} are not in the completions{fails}"
     if summary.voting.get("saved", 0.0) < 0:
         yield "the cascade cost more than its last judge alone: add one with a narrower `band`, or use the last judge"
+
+
+def _generation_hints(job: JobRow, made: GenerationSummary) -> Iterator[str]:
+    """Yield a line for prompts without a rubric, and for drafts, with the command that helps."""
+    if job.status == "budget_exhausted":
+        spent = f"${job.spent:.4g} of the budget of ${job.budget:g} is spent"
+        yield f"{spent}; raise it with `rubricsvc jobs retry {job.id} --budget DOLLARS`"
+    elif made.reasons:
+        reasons = ", ".join(f"{reason} {count}" for reason, count in made.reasons.items())
+        without = counted(sum(made.reasons.values()), "prompt")
+        yield (
+            f"{without} without a rubric ({reasons}): `rubricsvc jobs items {job.id}` shows why; `jobs retry {job.id}`"
+            " asks again, but for the replies that are stored"
+        )
+    if made.refused_by:
+        reasons = ", ".join(f"{reason} {count}" for reason, count in made.refused_by.items())
+        yield f"refused by the gate ({reasons}): `rubricsvc rubrics show NAME --provenance` shows what it found"
+    if made.drafts:
+        drafts = counted(made.drafts, "draft")
+        yield f"{drafts} to review: `rubricsvc rubrics list --state draft`, `rubrics submit`, `rubrics approve`"
 
 
 CRITERIA_SHOWN = 3

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
-from functools import partial
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any
 
 import typer
 
@@ -17,18 +15,15 @@ from rubricsvc.cli.failure_hints import lasting_hints, split
 from rubricsvc.cli.importing import SkipInvalid, import_into, input_file, report
 from rubricsvc.cli.job_comparison import compare
 from rubricsvc.cli.job_export import export
-from rubricsvc.cli.job_views import JobView, item_row, list_row, print_extremes, read_extremes, read_job
-from rubricsvc.cli.models import fetch_if_embedded
+from rubricsvc.cli.job_views import item_row, list_row, read_extremes, read_job
+from rubricsvc.cli.job_waiting import end, print_job, wait_for
 from rubricsvc.cli.output import MOST_ROWS, After, Json, Limit, MinCoverage, counted, echo, first_names, show_page
-from rubricsvc.core.judge import Judge
 from rubricsvc.core.states import ItemSort, JobStatus
-from rubricsvc.errors import NotApprovedError, UnavailableError
+from rubricsvc.errors import NotApprovedError
 from rubricsvc.services import submitting
 from rubricsvc.services.importing import COMPLETIONS, RECORDS
-from rubricsvc.settings import get_settings
-from rubricsvc.store import items, jobs, workers
-from rubricsvc.store.session import PUBLISHED, Database
-from workers.engines import make_engine
+from rubricsvc.store import items, jobs, summaries
+from rubricsvc.store.session import PUBLISHED
 
 app = output.group("Jobs: batches of completions to score.")
 
@@ -85,7 +80,7 @@ def submit(
             echo(f"warning: {submission.warning}")
         if not submission.is_new:
             echo(f"job {job_id} exists already; nothing is submitted")
-        _end(db, job_id, wait, as_json)
+        end(db, job_id, wait, as_json)
 
 
 @app.command("list")
@@ -123,7 +118,7 @@ def show_(
     if as_json:
         records = {name: [one.record() for one in value] for name, value in extremes.items() if name != "null_reasons"}
         job.data.update(extremes | records)
-    _print(job, as_json, {} if as_json else extremes)
+    print_job(job, as_json, {} if as_json else extremes)
 
 
 @app.command("report")
@@ -169,7 +164,7 @@ def items_(
 def wait(job_id: Id, as_json: Json = False) -> None:
     """Wait for a job; score it here if no worker can receive it."""
     with database() as db:
-        _wait(db, job_id, as_json)
+        wait_for(db, job_id, as_json)
 
 
 @app.command()
@@ -178,7 +173,7 @@ def cancel(job_id: Id, as_json: Json = False) -> None:
     with database() as db:
         with db.write() as session:
             jobs.cancel(session, job_id)
-        _print(read_job(db, job_id), as_json)
+        print_job(read_job(db, job_id), as_json)
 
 
 @app.command()
@@ -217,7 +212,7 @@ def rescore(
             completed, stored = completed + copied.finished, stored + copied.total_verdicts
         verdicts = f"{counted(stored, 'verdict')} stored before, {done.to_ask} to ask"
         echo(f"{counted(completed, 'completion')} rescored without asking; {verdicts}")
-        _end(db, new_id, wait, as_json)
+        end(db, new_id, wait, as_json)
 
 
 @app.command()
@@ -225,63 +220,17 @@ def retry(job_id: Id, *, budget: Budget = None, wait: Wait = False, as_json: Jso
     """Score again what failed or was cancelled. A new budget includes what is spent already."""
     with database() as db:
         with db.read() as session:
-            _, lasting = split(jobs.summary(session, job_id).reasons, jobs.get(session, job_id).judge.value)
+            _, lasting = split(summaries.of_job(session, job_id).reasons, jobs.get(session, job_id).judge.value)
         with db.write() as session:
             reopened = jobs.retry(session, job_id, budget=budget)
         echo(f"{counted(reopened, 'completion')} to score again")
         for hint in lasting_hints(lasting, job_id):
             echo(f"warning: {hint}")
-        _end(db, job_id, wait, as_json)
+        end(db, job_id, wait, as_json)
 
 
 app.command()(compare)
 app.command()(export)
-
-
-def _print(view: JobView, as_json: bool, extremes: Mapping[str, Any] | None = None) -> None:
-    """Print one job, tables of its extreme completions, and its hints to stderr."""
-    output.show(view.data, as_json)
-    if extremes:
-        print_extremes(extremes)
-    for hint in view.hints:
-        echo(f"hint: {hint}")
-
-
-def _end(db: Database, job_id: int, wait: bool, as_json: bool) -> None:
-    """Print a job; wait for it first, or say how it will be scored."""
-    from rubricsvc.services.waiting import no_worker
-
-    if wait:
-        _wait(db, job_id, as_json)
-    view = read_job(db, job_id)
-    with db.read() as session:
-        running = workers.running(session)
-    if view.data["finished_at"] is None and not running:
-        echo(no_worker(db, job_id))
-    _print(view, as_json)
-
-
-def _wait(db: Database, job_id: int, as_json: bool) -> NoReturn:
-    """Show a job's progress until it has ended, then the job; exit 1 unless it completed."""
-    from rubricsvc.services.waiting import ensure_worker, follow
-
-    first = None
-    with (
-        _continue_hint(job_id),
-        ensure_worker(db, job_id, partial(_start_worker, db), echo),
-        _continue_hint(job_id),  # printed before the worker stops, which may take a while
-        output.progress_bar(f"job {job_id}") as bar,
-    ):
-        for now in follow(db, job_id, echo):
-            first = now.total_verdicts if first is None else first
-            speed = (now.total_verdicts - first) / max(bar.seconds, 0.1)
-            failures = f", {now.failed_verdicts} failed" if now.failed_verdicts else ""
-            bar.update(now.finished, now.total, f"{now.verdicts} verdicts{failures}, {speed:.1f}/s")
-        view = read_job(db, job_id)
-    view.data["waited_seconds"] = round(bar.seconds, 2)
-    with output.ignore_broken_pipe():
-        _print(view, as_json)
-    raise typer.Exit(output.OK if view.data["status"] == "completed" else output.WITH_FAILURES)
 
 
 @contextmanager
@@ -294,25 +243,3 @@ def _import_hint(file: str | None) -> Iterator[None]:
             first = f"import the file first (`rubricsvc rubrics import {file}`)"
             error.hint = f"use --allow-drafts, or {first}; then {error.hint}"
         raise
-
-
-@contextmanager
-def _continue_hint(job_id: int) -> Iterator[None]:
-    """Print how to continue after an interrupt; add it to the error of an unreachable database."""
-    hint = f"results so far are stored. Continue with: rubricsvc jobs wait {job_id}"
-    try:
-        yield
-    except KeyboardInterrupt:
-        echo(f"\ninterrupted; {hint}")
-        raise typer.Exit(output.INTERRUPTED) from None
-    except UnavailableError as error:
-        raise UnavailableError(error.message, hint=error.hint or hint) from error
-
-
-def _start_worker(db: Database, judge: Judge) -> AbstractContextManager[None]:
-    """Start a worker in this process, once the judge's engine could be made: its errors belong to the terminal."""
-    from workers.queue.in_process import embedded_worker
-
-    fetch_if_embedded(judge)
-    asyncio.run(make_engine(judge).aclose())
-    return embedded_worker(get_settings(), db)

@@ -30,7 +30,8 @@ from rubricsvc.cli.output import After, Json, Limit, PromptFilter, echo, print_d
 from rubricsvc.cli.rubric_analysis import analyse
 from rubricsvc.cli.rubric_export import export
 from rubricsvc.cli.rubric_fit import fit
-from rubricsvc.core.rubric import Criterion
+from rubricsvc.cli.rubric_generation import generate
+from rubricsvc.core.rubric import Criterion, Source
 from rubricsvc.core.states import RubricState
 from rubricsvc.errors import NotFoundError
 from rubricsvc.formats import InvalidFileError, Record, stream
@@ -47,6 +48,7 @@ app = output.group("Rubrics: weighted criteria for completions.")
 
 app.command()(analyse)
 app.command()(fit)
+app.command()(generate)
 
 MOST_ROWS = 20
 
@@ -163,10 +165,14 @@ def list_(
 def show_(
     ref: Ref,
     as_yaml: Annotated[bool, typer.Option("--yaml", help="Print the native format, to edit it.")] = False,
+    provenance: Annotated[bool, typer.Option("--provenance", help="Show how it was generated, as JSON.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Show one rubric."""
+    """Show one rubric; with --provenance the model, template, reply and gate's findings of a generated one."""
     with database() as db, db.read() as session:
+        if provenance:
+            print_json(rubrics.provenance(session, ref).model_dump(mode="json"))
+            return
         row = rubrics.get(session, ref)
         if as_yaml:
             dump([record_of(session, row)], sys.stdout, yaml=True)
@@ -175,13 +181,21 @@ def show_(
         else:
             show(_row(row) | _review_fields(session, row) | {"min_coverage": row.value.min_coverage})
             print_data("")
-            output.print_table(["key", "weight", "kind", "group", "text"], map(_criterion_cells, row.value.criteria))
+            columns = ["key", "weight", "kind", "group", "text", "sources"]
+            output.print_table(columns, map(_criterion_cells, row.value.criteria))
 
 
 def _criterion_cells(criterion: Criterion) -> list[Any]:
     kind = f"check {criterion.check.name}" if criterion.check else criterion.scale.kind
     required = " (required)" if criterion.required else ""
-    return [criterion.key, criterion.weight, kind + required, "/".join(criterion.group), criterion.text]
+    sources = "; ".join(map(_source_cell, criterion.sources or ()))
+    return [criterion.key, criterion.weight, kind + required, "/".join(criterion.group), criterion.text, sources]
+
+
+def _source_cell(source: Source) -> str:
+    dates = [f"as of {source.as_of}" if source.as_of else "", f"expires {source.expires}" if source.expires else ""]
+    passage = f'"{output.shorten(source.passage, 60)}"' if source.passage else ""
+    return ", ".join(filter(None, (source.document, source.clause, passage, *dates)))
 
 
 @app.command()

@@ -15,11 +15,13 @@ import httpx2
 
 from rubricsvc.client.nouns import Completions, Imports, Jobs, Judges, Labels, Prompts, Rubrics, Verdicts
 from rubricsvc.client.transport import C, Method, Noun
+from rubricsvc.core.generation import Generation
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.worker_watch import WorkerWatch
 from rubricsvc.errors import InvalidError, cut
+from rubricsvc.generation_schemas import GeneratedRubric
 from rubricsvc.schemas import Item, Page, StoredJob
 from rubricsvc.settings import get_settings, secret
 
@@ -123,13 +125,48 @@ class _Client(Noun[C]):
         pairs = [(id_, rubric) for id_ in dict.fromkeys(ids)]
         job = await Jobs.submit(self.jobs, judge_ref, pairs, min_coverage=min_coverage, allow_drafts=allow_drafts)
         await _Client.wait(self, job.id, timeout, on_progress)
-        items: dict[int, Item] = {}
-        after: int | None = 0
-        while after is not None:
-            page = await Jobs.items(self.jobs, job.id, after=after)
-            items |= {item.completion_id: item for item in page.data}
-            after = page.next
+        items = {item.completion_id: item for item in await _items(self, job.id)}
         return [items[id_] for id_ in ids]
+
+    @Method
+    async def generate(
+        self,
+        prompts: Sequence[Prompt | str],
+        judge: Judge | int | str,
+        generation: Generation | None = None,
+        *,
+        budget: float | None = None,
+        timeout: float | None = WAIT_SECONDS,
+        on_progress: OnProgress | None = None,
+    ) -> list[GeneratedRubric]:
+        """Store the prompts, generate a rubric for each in a job, `wait` for it, and return the rubrics, in order.
+
+        ``judge`` is a value to store, or refers to a stored one: its model writes. ``budget`` is in US dollars. The
+        rubrics are drafts until they are reviewed, unless the service is set otherwise.
+
+        Raises:
+            TimeoutError: the job is not finished after ``timeout`` seconds (None: no limit). It goes on.
+        """
+        ids = [(await Prompts.add(self.prompts, prompt)).id for prompt in prompts]
+        judge_ref = (await Judges.add(self.judges, judge)).id if isinstance(judge, Judge) else judge
+        job = await Rubrics.generate(self.rubrics, judge_ref, ids, generation, budget=budget)
+        await _Client.wait(self, job.id, timeout, on_progress)
+        made: dict[int | None, GeneratedRubric] = {}
+        for item in await _items(self, job.id):
+            rubric = await Rubrics.get(self.rubrics, item.rubric_id) if item.rubric_id is not None else None
+            prompt_id = item.prompt_id or 0
+            made[prompt_id] = GeneratedRubric(prompt_id=prompt_id, rubric=rubric, reason=item.null_reason)
+        return [made[id_] for id_ in ids]
+
+
+async def _items(client: Any, job_id: int) -> list[Item]:
+    items: list[Item] = []
+    after: int | None = 0
+    while after is not None:
+        page = await Jobs.items(client.jobs, job_id, after=after)
+        items += page.data
+        after = page.next
+    return items
 
 
 def _check_url(url: str) -> None:

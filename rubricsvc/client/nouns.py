@@ -11,6 +11,7 @@ from urllib.parse import quote
 from rubricsvc import queries, schemas
 from rubricsvc.client.transport import C, Method, Noun, P, lister, reader
 from rubricsvc.core.audit import StoredAudit
+from rubricsvc.core.generation import Generation, Provenance
 from rubricsvc.core.job_comparison import JobComparison, PairedBy
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.label import Label
@@ -19,6 +20,7 @@ from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.rubric_analysis import RubricAnalysis
 from rubricsvc.core.states import ReviewAction
+from rubricsvc.generation_schemas import NewGeneration
 
 
 class Prompts(Noun[C]):
@@ -42,6 +44,31 @@ class Rubrics(Noun[C]):
     page = lister(schemas.StoredRubric, "rubrics", queries.RubricFilters)
     analyse = reader(RubricAnalysis, "rubrics/{}/analysis", queries.AnalysisQuery)
     history = reader(schemas.Page[schemas.RubricEvent], "rubrics/{}/history", queries.Paging)
+    provenance = reader(Provenance, "rubrics/{}/provenance", object)
+
+    @Method
+    async def generate(
+        self,
+        judge: int | str,
+        prompts: Iterable[int | str],
+        generation: Generation | None = None,
+        *,
+        name: str = "",
+        key: str | None = None,
+        budget: float | None = None,
+    ) -> schemas.StoredJob:
+        """Submit a job that generates a rubric for each prompt (id or external id); its items have the versions.
+
+        The same idempotency ``key`` returns the same job; ``budget`` is in US dollars.
+
+        Raises:
+            ConflictError: the key belongs to another job.
+        """
+        settings = (generation or Generation()).model_dump()
+        fields = {"judge": judge, "prompts": tuple(prompts), "name": name, "budget": budget, **settings}
+        headers = {"Idempotency-Key": key or uuid.uuid4().hex}
+        body = NewGeneration.model_validate(fields)
+        return await self.send(schemas.StoredJob, "POST", "rubrics/generate", body=body, headers=headers)
 
     @Method
     async def add(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from rubricsvc.core.base import Value
+from rubricsvc.core.generation import GenerationSummary
 
 
 class JobProgress(Value):
@@ -52,3 +53,4 @@ class JobSummary(Value):
     quotes_not_found: int | None = Field(description="Quotes that are not in the completion.")
     voting: dict[str, float] = Field(description="Figures of panels, cascades and pairwise judges, by name.")
     reserved: ReservedBudget = Field(description="Budget that is reserved.")
+    generation: GenerationSummary | None = Field(default=None, description="Results of a job that generates rubrics.")

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
+from datetime import date
 from functools import cached_property
 from typing import Annotated, Literal
 
-from pydantic import Field, JsonValue, model_validator
+from pydantic import AfterValidator, Field, JsonValue, model_validator
 
 from rubricsvc.core import expressions
 from rubricsvc.core.base import Name, UnitInterval, Value
@@ -17,6 +18,15 @@ from rubricsvc.core.templates import TemplateText
 from rubricsvc.errors import InvalidError, cut
 
 GroupPath = tuple[str, ...]
+
+
+def _iso_date(text: str) -> str:
+    date.fromisoformat(text)
+    return text
+
+
+IsoDate = Annotated[str, Field(pattern=r"^\d{4}-\d{2}-\d{2}$"), AfterValidator(_iso_date)]
+"""A date as YYYY-MM-DD."""
 
 
 class Binary(Value):
@@ -135,6 +145,16 @@ class CustomPrompt(Value):
         return self
 
 
+class Source(Value):
+    """Where a criterion comes from: a passage that stands verbatim in a document, or a clause of a specification."""
+
+    document: str = Field(min_length=1, description="Name or id of the document.")
+    passage: str | None = Field(default=None, min_length=1, description="Text that stands verbatim in the document.")
+    as_of: IsoDate | None = Field(default=None, description="Date of the fact, as YYYY-MM-DD.")
+    expires: IsoDate | None = Field(default=None, description="Date from which the fact may be stale, as YYYY-MM-DD.")
+    clause: str | None = Field(default=None, min_length=1, description="Number or name of the clause.")
+
+
 class Criterion(Value):
     """One thing to look for in a completion, or, with a negative weight, to look out for (a pitfall)."""
 
@@ -159,6 +179,9 @@ class Criterion(Value):
     passages: tuple[str, ...] | None = Field(default=None, description="Evidence that is shown to the judge.")
     custom_prompt: CustomPrompt | None = Field(
         default=None, description="Prompt that replaces the text and the judge's template."
+    )
+    sources: tuple[Source, ...] | None = Field(
+        default=None, description="Where the criterion comes from; not shown to the judge."
     )
 
     @model_validator(mode="after")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final, Literal
 
 JobStatus = Literal["queued", "in_progress", "completed", "completed_with_failures", "budget_exhausted", "cancelled"]
+JobKind = Literal["score", "generate"]
 ItemState = Literal["pending", "leased", "done", "failed", "cancelled"]
 Outcome = Literal["scored", "abstained", "failed"]
 

@@ -48,7 +48,7 @@ def compare(
         InvalidError: The jobs have no completion and no prompt in common.
         UnavailableError: The extra ``judging`` is not installed.
     """
-    a, b = jobs.get(session, a_id), jobs.get(session, b_id)
+    a, b = jobs.scoring(session, a_id), jobs.scoring(session, b_id)
     scored_a, scored_b = items.rewards(session, a.id), items.rewards(session, b.id)
     if by is None:
         shared = {item.completion_id for item in scored_a} & {item.completion_id for item in scored_b}

@@ -41,7 +41,7 @@ def result_pages(db: Database, job_id: int, counts: ResultCounts, *, long: bool 
         NotFoundError: no such job.
     """
     with db.read() as session:
-        job = jobs.get(session, job_id)
+        job = jobs.scoring(session, job_id)
     to_rows = _verdict_rows if long else _item_rows
     for page in job_items.pages(db, job_id):
         rows = [one for row, detail in page for one in to_rows(_fields(job, row, detail), detail)]
@@ -132,7 +132,7 @@ def export_pairs(db: Database, job_id: int, stream: TextIO, *, min_margin: float
     counts, after = PairCounts(), (0, 0)
     while True:
         with db.read() as session:
-            job = jobs.get(session, job_id)
+            job = jobs.scoring(session, job_id)
             page = pairs.groups(session, job_id, after=after, limit=GROUPS_PER_PAGE)
             for group in page:
                 found = pairs.of_group(session, job, group, min_margin)

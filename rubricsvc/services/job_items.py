@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
     from rubricsvc.store.session import Database
-    from rubricsvc.store.tables import ItemRow, JobRow
+    from rubricsvc.store.tables import ItemRow, JobRow, RubricRow
 
 ITEMS_PER_PAGE = 200
 
@@ -31,6 +31,21 @@ def item_record(row: ItemRow) -> dict[str, Any]:
         "prompt_external_id": row.completion.prompt.external_id,
         "rubric": f"{row.rubric.name}@{row.rubric.version}",
         **{name: getattr(row, name) for name in names},
+    }
+
+
+def generation_record(row: ItemRow) -> dict[str, Any]:
+    """Return the fields of an item of a generation as JSON data; ``rubric`` is name@version, once it is done."""
+    rubric: RubricRow | None = row.rubric
+    return {
+        "id": row.id,
+        "prompt_id": row.prompt_id,
+        "prompt_external_id": row.prompt.external_id,
+        "state": row.state,
+        "rubric": rubric.ref if rubric else None,
+        "criteria": len(rubric.content["criteria"]) if rubric else None,
+        "reason": row.null_reason,
+        "prompt": row.prompt.value.text,
     }
 
 
@@ -95,7 +110,7 @@ def pages(db: Database, job_id: int) -> Iterator[list[tuple[ItemRow, ItemDetail]
     after = 0
     while True:
         with db.read() as session:
-            job = jobs.get(session, job_id)
+            job = jobs.scoring(session, job_id)
             rows = items.page(session, job_id, after=after, limit=ITEMS_PER_PAGE)
             found = details(session, job, rows)
         if not rows:

@@ -17,7 +17,7 @@ from rubricsvc.core.panel import total_usage
 from rubricsvc.core.verdict import Usage
 from rubricsvc.services import job_items
 from rubricsvc.services.job_items import ItemDetail
-from rubricsvc.store import items, jobs
+from rubricsvc.store import items, jobs, summaries
 
 if TYPE_CHECKING:
     from rubricsvc.stats import OnProgress
@@ -134,10 +134,10 @@ def read_results(db: Database, job_id: int, *, extremes: int, on_progress: OnPro
         NotFoundError: no such job.
     """
     with db.read() as session:
-        job = jobs.get(session, job_id)
+        job = jobs.scoring(session, job_id)
         names = JobHeader.__dataclass_fields__.keys() - {"judge"}
         header = JobHeader(judge=job.judge.value, **{name: getattr(job, name) for name in names})
-        progress, summary = jobs.progress(session, job_id), jobs.summary(session, job_id)
+        progress, summary = jobs.progress(session, job_id), summaries.of_job(session, job_id)
     totals, done = _Totals(), 0
     for page in job_items.pages(db, job_id):
         for row, detail in page:

@@ -70,7 +70,7 @@ class TrainingData:
         left_out = Counter() if left_out is None else left_out
         with self._db.read() as session:
             if job_id is not None:
-                jobs.get(session, job_id)
+                jobs.scoring(session, job_id)
             asked: dict[str, set[str]] = {}
             for ref in rubric_refs:
                 row = rubrics.get(session, ref)
@@ -116,7 +116,7 @@ class TrainingData:
         """
         with self._db.read() as session:
             row = judges.get(session, judge)
-            if job_id is not None and (job := jobs.get(session, job_id)).judge_id != row.id:
+            if job_id is not None and (job := jobs.scoring(session, job_id)).judge_id != row.id:
                 message = f"job {job_id} was scored by the judge {job.judge.name!r}, not by {row.name!r}"
                 raise InvalidError(message, hint=f"name the judge {job.judge.name!r}, or another job", path="job")
             ids = items.newest_ids(session, row.id, job_id)

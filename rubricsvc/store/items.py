@@ -60,7 +60,9 @@ def by_ids(session: Session, ids: Collection[int]) -> list[ItemRow]:
 
 def _with_texts() -> Select[ItemRow]:
     completion = joinedload(ItemRow.completion)
-    return select(ItemRow).options(completion.selectinload(CompletionRow.prompt), joinedload(ItemRow.rubric))
+    return select(ItemRow).options(
+        completion.selectinload(CompletionRow.prompt), joinedload(ItemRow.rubric), joinedload(ItemRow.prompt)
+    )
 
 
 def _in_order(session: Session, query: Select[*Ts], job_id: int, sort: ItemSort, after: int) -> Select[*Ts]:

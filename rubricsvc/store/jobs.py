@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Select, case, func, select, update
+from sqlalchemy import case, func, select, update
 from sqlalchemy.orm import Session, joinedload
 
 from rubricsvc.core.fingerprint import digest
-from rubricsvc.core.jobs import JobProgress, JobSummary
-from rubricsvc.core.panel import voting_summary
+from rubricsvc.core.jobs import JobProgress
 from rubricsvc.core.rubric import check_min_coverage
-from rubricsvc.core.verdict import Reason, Vote
 from rubricsvc.errors import ConflictError, InvalidError, cut
-from rubricsvc.store import budgets, judges, outbox, rewards, rubrics, verdicts
+from rubricsvc.store import budgets, judges, outbox, rewards, rubrics
 from rubricsvc.store.base import utcnow
 from rubricsvc.store.ids import existing, name_of, page_of
 from rubricsvc.store.session import PUBLISHED
@@ -29,11 +27,11 @@ from rubricsvc.store.tables import (
     LEASED,
     PENDING,
     QUEUED,
+    SCORE,
     CompletionRow,
     ItemRow,
     JobRow,
     RubricRow,
-    VerdictRow,
 )
 from rubricsvc.store.upsert import add_new, batched, insert
 
@@ -64,9 +62,7 @@ def submit(
         InvalidError: There is nothing to score, a rubric belongs to another prompt, a name is too long, the judge's
             price is unknown, or ``min_coverage`` is not in [0, 1].
     """
-    name_of("a job's name", name, least=0)
-    if key is not None:
-        name_of("an idempotency key", key)
+    check_names(name, key)
     pairs = sorted(set(items))
     if not pairs:
         raise InvalidError("nothing to score: no completion has a rubric", hint="import completions and rubrics first")
@@ -74,14 +70,41 @@ def submit(
     if budget is not None:
         budgets.check(judges.get(session, judge_id).value, budget)
     content_key = digest(judge_id, pairs, *([] if min_coverage is None else [float(min_coverage) + 0.0]))
-    values = {
-        "key": key or content_key,
-        "content_key": content_key,
-        "name": name,
-        "judge_id": judge_id,
-        "budget": budget,
-        "min_coverage": min_coverage,
-    }
+    rows = [{"completion_id": completion_id, "rubric_id": rubric_id} for completion_id, rubric_id in pairs]
+    columns = {"name": name, "min_coverage": min_coverage}
+    job, is_new = add(session, rows, judge_id=judge_id, content_key=content_key, key=key, budget=budget, **columns)
+    if is_new:
+        if not allow_drafts:
+            rubrics.reject_drafts(session, {rubric_id for _, rubric_id in pairs})
+        _reject_foreign_rubrics(session, job.id)
+    return job
+
+
+def check_names(name: str, key: str | None) -> None:
+    """Raise an InvalidError unless a job can have this name and this idempotency key."""
+    name_of("a job's name", name, least=0)
+    if key is not None:
+        name_of("an idempotency key", key)
+
+
+def add(
+    session: Session,
+    items: Sequence[dict[str, Any]],
+    *,
+    judge_id: int,
+    content_key: str,
+    key: str | None,
+    budget: float | None,
+    **columns: Any,
+) -> tuple[JobRow, bool]:
+    """Add a job with these items and wake workers, or return the job of this key; and whether it is new.
+
+    The ``content_key`` is the digest of what is asked for, and the key of a job that is given none.
+
+    Raises:
+        ConflictError: The key was used for something else, or the job exists with another budget.
+    """
+    values = {"key": key or content_key, "content_key": content_key, "judge_id": judge_id, "budget": budget, **columns}
     statement = insert(session, JobRow).values(**values).on_conflict_do_nothing(index_elements=["key"])
     job_id = session.scalar(statement.returning(JobRow.id))
     if job_id is None:
@@ -89,15 +112,11 @@ def submit(
         if job.content_key != content_key:
             raise ConflictError(f"idempotency key {key!r} belongs to another job: {job.id}", hint="choose another key")
         _reject_other_budget(job, budget)
-        return job
-    if not allow_drafts:
-        rubrics.reject_drafts(session, {rubric_id for _, rubric_id in pairs})
-    rows = [{"job_id": job_id, "judge_id": judge_id, "completion_id": c, "rubric_id": r} for c, r in pairs]
-    for chunk in batched(rows):
+        return job, False
+    for chunk in batched({"job_id": job_id, "judge_id": judge_id, **item} for item in items):
         add_new(session, ItemRow, chunk)
-    _reject_foreign_rubrics(session, job_id)
-    _wake_workers(session, judge_id, len(pairs))
-    return get(session, job_id)
+    _wake_workers(session, judge_id, len(items))
+    return get(session, job_id), True
 
 
 def rescore(
@@ -122,9 +141,9 @@ def rescore(
     Raises:
         NotApprovedError: A given rubric is a draft, or has no approved version.
         ConflictError: The job, or an earlier rescore of it, has another budget.
-        InvalidError: The job has no rubric of a given name.
+        InvalidError: The job has no rubric of a given name, or it generates rubrics.
     """
-    job = get(session, job_id)
+    job = scoring(session, job_id)
     used = select(ItemRow.completion_id, ItemRow.rubric_id, RubricRow.name).join(
         RubricRow, RubricRow.id == ItemRow.rubric_id
     )
@@ -200,6 +219,20 @@ def get(session: Session, job_id: int) -> JobRow:
     return existing(session, JobRow, "job", job_id, [joinedload(JobRow.judge)])
 
 
+def scoring(session: Session, job_id: int) -> JobRow:
+    """Return the row of a job that scores completions.
+
+    Raises:
+        NotFoundError: There is none.
+        InvalidError: The job generates rubrics.
+    """
+    job = get(session, job_id)
+    if job.kind != SCORE:
+        hint = f"see what it made with `rubricsvc jobs items {job_id}`, or name a job that scores completions"
+        raise InvalidError(f"job {job_id} generates rubrics and scores nothing", hint=hint)
+    return job
+
+
 def page(session: Session, *, after: int = 0, limit: int = 50, status: str | None = None) -> list[JobRow]:
     """Return up to ``limit`` jobs with ids above ``after``, ascending; of one status."""
     return page_of(session, JobRow, after, limit, options=[joinedload(JobRow.judge)], status=status)
@@ -251,53 +284,6 @@ def _progress(by_state: Mapping[str, tuple[int, ...]]) -> JobProgress:
     total, written, failed = map(sum, zip((0, 0, 0), *by_state.values(), strict=True))
     states = {state: by_state.get(state, (0,))[0] for state in (PENDING, LEASED, DONE, FAILED, CANCELLED)}
     return JobProgress(total=total, verdicts=written - failed, failed_verdicts=failed, **states)
-
-
-def summary(session: Session, job_id: int) -> JobSummary:
-    """Return the results of a job so far. This reads every verdict of the job; watch `progress` instead."""
-    rewards = select(func.count(ItemRow.reward), func.avg(ItemRow.reward)).where(ItemRow.job_id == job_id)
-    vetoed = (
-        select(ItemRow.vetoed_by, func.count())
-        .where(ItemRow.job_id == job_id, ItemRow.vetoed_by.is_not(None))
-        .group_by(ItemRow.vetoed_by)
-        .order_by(func.count().desc(), ItemRow.vetoed_by)
-    )
-    behind = verdicts.with_verdicts(select(ItemRow.id).where(ItemRow.job_id == job_id))
-    sums: list[Any] = [func.sum(column) for column in (*_cached_tokens(), *verdicts.quote_counts(session))]
-    by_reason = behind.with_only_columns(VerdictRow.reason, func.count(), *sums).group_by(VerdictRow.reason)
-    count, mean = session.execute(rewards).one()
-    rows = session.execute(by_reason).all()
-    prompt, cached, quotes, found = (sum(row[number] or 0 for row in rows) for number in range(2, 6))
-    judge = get(session, job_id).judge.valid
-    return JobSummary(
-        rewards=count,
-        mean_reward=mean,
-        reasons={reason: number for reason, number, *_ in rows if reason is not None},
-        vetoed={str(key): number for key, number in session.execute(vetoed)},
-        reserved=budgets.reserved_totals(session, job_id),
-        cached_share=round(cached / prompt, 4) if prompt else None,
-        quotes=int(quotes) or None,
-        quotes_not_found=int(quotes - found) if quotes else None,
-        voting=voting_summary(judge, _votes(session, behind)) if judge and (judge.members or judge.pairwise) else {},
-    )
-
-
-def _cached_tokens() -> tuple[ColumnElement[float | None], ...]:
-    """Return the prompt tokens and the cached ones of a verdict; null where the engine does not count cached ones."""
-    prompt, cached = (VerdictRow.details["usage", name].as_float() for name in ("prompt", "cached"))
-    return case((cached.is_not(None), prompt)), cached
-
-
-def budget_message(session: Session, job_id: int) -> str | None:
-    """Return the message of one verdict of the job that failed for its budget."""
-    with_verdicts = verdicts.with_verdicts(select(ItemRow.id).where(ItemRow.job_id == job_id))
-    details = with_verdicts.with_only_columns(VerdictRow.details["detail"].as_string())
-    return session.scalar(details.where(VerdictRow.reason == Reason.BUDGET).limit(1))
-
-
-def _votes(session: Session, query: Select[int]) -> Iterator[tuple[Vote, ...]]:
-    for votes in session.scalars(query.with_only_columns(VerdictRow.details["votes"])):
-        yield tuple(Vote.model_validate(vote) for vote in votes or ())
 
 
 def cancel(session: Session, job_id: int) -> JobRow:

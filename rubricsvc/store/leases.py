@@ -15,7 +15,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, TypeVar
 
 from sqlalchemy import ColumnElement, Select, func, select, tuple_, update
 from sqlalchemy.orm import Session
@@ -44,21 +44,34 @@ GroupKey = tuple[int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """The right to score one item for a time."""
+    """The right to work on one item for a time."""
 
     item_id: int
     fence: int
     job_id: int
     judge_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class ScoringLease(Lease):
+    """The right to score a completion under a rubric."""
+
     completion_id: int
     rubric_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationLease(Lease):
+    """The right to generate the rubric of a prompt."""
+
+    prompt_id: int
 
 
 @dataclass(frozen=True, slots=True)
 class ItemResult:
     """The verdicts of a leased item, one for each criterion, of which ``known`` ones were read from the store."""
 
-    lease: Lease
+    lease: ScoringLease
     rubric: Rubric
     questions: QuestionSet
     verdicts: Sequence[Verdict]
@@ -110,22 +123,32 @@ def claim(
     if not ids:
         return []
     if whole_groups:
-        ids = list(session.scalars(_pending_of_groups(ids)))
+        ids = list({*ids, *session.scalars(_pending_of_groups(ids))})
     taken = session.execute(
         update(ItemRow)
         .where(ItemRow.id.in_(ids), ItemRow.state == PENDING)
         .values(state=LEASED, fence=ItemRow.fence + 1, lease_until=now + seconds, worker=worker)
         .returning(
-            ItemRow.id, ItemRow.fence, ItemRow.job_id, ItemRow.judge_id, ItemRow.completion_id, ItemRow.rubric_id
+            ItemRow.id,
+            ItemRow.fence,
+            ItemRow.job_id,
+            ItemRow.judge_id,
+            ItemRow.completion_id,
+            ItemRow.rubric_id,
+            ItemRow.prompt_id,
         ),
         execution_options={"synchronize_session": False},
     ).all()
-    leases = [Lease(*row) for row in taken]
+    leases = [_lease((row[0], row[1], row[2], row[3]), row[4], row[5], row[6]) for row in taken]
     # a job that is locked is being cancelled or retried, which waits for these items: waiting for it is a deadlock
     queued = select(JobRow.id).where(JobRow.id.in_({lease.job_id for lease in leases}), JobRow.status == QUEUED)
     free = list(session.scalars(queued.order_by(JobRow.id).with_for_update(skip_locked=True)))
     session.execute(update(JobRow).where(JobRow.id.in_(free)).values(status=IN_PROGRESS))
     return sorted(leases, key=lambda lease: lease.item_id)
+
+
+def _lease(held: tuple[int, int, int, int], completion_id: int, rubric_id: int, prompt_id: int | None) -> Lease:
+    return ScoringLease(*held, completion_id, rubric_id) if prompt_id is None else GenerationLease(*held, prompt_id)
 
 
 def _pending_of_groups(ids: Sequence[int]) -> Select[int]:
@@ -190,6 +213,31 @@ def fail(session: Session, leases: Sequence[Lease], reason: str) -> None:
     _set(session, leases, state=FAILED, lease_until=None, worker=None, null_reason=reason[: rewards.REASON_CHARS])
 
 
+class LeaseResult(Protocol):
+    """What a worker has made of a leased item."""
+
+    @property
+    def lease(self) -> Lease:
+        """The lease of the item."""
+
+
+R = TypeVar("R", bound=LeaseResult)
+
+
+def lock_valid(session: Session, results: Sequence[R]) -> list[R]:
+    """Lock the items whose leases are valid, and return their results."""
+    if not results:
+        return []
+    by_item = {result.lease.item_id: result for result in results}
+    locked = (
+        select(ItemRow.id, ItemRow.fence)
+        .where(ItemRow.id.in_(by_item), ItemRow.state == LEASED)
+        .order_by(ItemRow.id)
+        .with_for_update()
+    )
+    return [by_item[id_] for id_, fence in session.execute(locked) if by_item[id_].lease.fence == fence]
+
+
 class Recorded(NamedTuple):
     """The items that were written, and the jobs with an item of which a failed verdict was replaced."""
 
@@ -203,16 +251,7 @@ def record(session: Session, results: Sequence[ItemResult]) -> Recorded:
     If a verdict was stored by another worker in the meantime, the reward is computed from that one. Call `jobs.finish`
     for the jobs of the results and for the repaired ones afterwards.
     """
-    by_item = {result.lease.item_id: result for result in results}
-    locked = (
-        select(ItemRow.id, ItemRow.fence, JobRow.min_coverage)
-        .join(JobRow, JobRow.id == ItemRow.job_id)
-        .where(ItemRow.id.in_(by_item), ItemRow.state == LEASED)
-        .with_for_update(of=ItemRow)
-    )
-    valid = {id_: least for id_, fence, least in session.execute(locked) if by_item[id_].lease.fence == fence}
-    ours = [by_item[id_] for id_ in valid]
-    if not ours:
+    if not (ours := lock_valid(session, results)):
         return Recorded([], set())
     verdicts.add_questions(session, (result.questions for result in ours))
     new, shared = _distinct(ours)
@@ -222,10 +261,12 @@ def record(session: Session, results: Sequence[ItemResult]) -> Recorded:
     contested = [result for result in ours if any(name not in uncontested for name, _ in result.new)]
     read = verdicts.known(session, [(result.lease.completion_id, result.questions) for result in contested])
     stored = {result.lease.item_id: found for result, found in zip(contested, read, strict=True)}
-    rows = [_item_columns(result, stored.get(id_, {}), valid[id_]) for id_, result in zip(valid, ours, strict=True)]
+    own = select(JobRow.id, JobRow.min_coverage).where(JobRow.id.in_({result.lease.job_id for result in ours}))
+    least: dict[int, float | None] = dict(session.execute(own).all())
+    rows = [_item_columns(one, stored.get(one.lease.item_id, {}), least[one.lease.job_id]) for one in ours]
     session.execute(update(ItemRow), rows)
     replaced = [name for name, attempts in written.items() if attempts > 1 and new[name][3].outcome != "failed"]
-    return Recorded(list(valid), rewards.recompute(session, replaced))
+    return Recorded([result.lease.item_id for result in ours], rewards.recompute(session, replaced))
 
 
 def _distinct(results: Sequence[ItemResult]) -> tuple[dict[Name, tuple[Name, int, int, Verdict]], set[Name]]:

@@ -134,7 +134,7 @@ def page(
 
     A page holds all pairs of a chosen item, if need be more than ``limit``.
     """
-    job = jobs.get(session, job_id)
+    job = jobs.scoring(session, job_id)
     rows = items.page(session, job_id, after=after, limit=ITEMS_PER_PAGE + 1)
     known: dict[Group, PreferencePairs] = {}
     found: list[dict[str, Any]] = []

@@ -12,10 +12,11 @@ from sqlalchemy import ColumnElement, case, func, select, tuple_
 from sqlalchemy.orm import Session, aliased
 
 from rubricsvc.core.formulas import FORMULAS, FormulaError
+from rubricsvc.core.generation import Provenance
 from rubricsvc.core.reward import check_formula
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.states import APPROVED, DRAFT, IN_REVIEW, RETIRED, RubricState
-from rubricsvc.errors import ConflictError, InvalidError, NotApprovedError, cut
+from rubricsvc.errors import ConflictError, InvalidError, NotApprovedError, NotFoundError, cut
 from rubricsvc.store.ids import find, id_of, missing, name_of, page_of
 from rubricsvc.store.tables import PromptRow, RubricRow
 from rubricsvc.store.upsert import add_new, batched
@@ -116,6 +117,18 @@ def get(session: Session, ref: int | str, *, allow_drafts: bool = False) -> Rubr
             raise _no_approved(name, versions)
         raise missing("rubric", ref)
     return row
+
+
+def provenance(session: Session, ref: int | str) -> Provenance:
+    """Return where a generated version comes from; a name without an approved version means its newest draft.
+
+    Raises:
+        NotFoundError: there is no such version, or it was not generated here.
+    """
+    row = get(session, ref, allow_drafts=True)
+    if row.provenance is None:
+        raise NotFoundError(f"{row.ref} was not generated here; its origin is {row.origin!r}")
+    return Provenance.model_validate(row.provenance)
 
 
 def _usable(allow_drafts: bool) -> tuple[RubricState, ...]:

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from pydantic import ValidationError
-from sqlalchemy import Float, ForeignKey, Index, String, Text, UniqueConstraint
+from sqlalchemy import JSON, Float, ForeignKey, Index, String, Text, UniqueConstraint, text
 from sqlalchemy.orm import Mapped, column_property, mapped_column, relationship
 
 from rubricsvc.core.audit import Audit, StoredAudit
@@ -24,6 +24,7 @@ from rubricsvc.store.base import Base, DatedRow
 
 PENDING, LEASED, DONE, FAILED, CANCELLED = "pending", "leased", "done", "failed", "cancelled"
 QUEUED, IN_PROGRESS, COMPLETED = "queued", "in_progress", "completed"
+SCORE, GENERATE = "score", "generate"
 COMPLETED_WITH_FAILURES, BUDGET_EXHAUSTED = "completed_with_failures", "budget_exhausted"
 
 
@@ -55,6 +56,7 @@ class RubricRow(DatedRow):
     """One version of a named rubric, for one prompt or (without ``prompt_id``) for any.
 
     ``state`` is that of its review, ``parent_id`` the version that it was edited from, ``added_by`` a person or key.
+    ``provenance`` is that of a generated rubric; it is long, so that it is read when it is used.
     """
 
     __tablename__ = "rubrics"
@@ -69,6 +71,7 @@ class RubricRow(DatedRow):
     parent_id: Mapped[int | None] = mapped_column(ForeignKey("rubrics.id"), index=True)
     added_by: Mapped[str | None] = mapped_column(String(200))
     content: Mapped[dict[str, Any]]
+    provenance: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True), deferred=True)
 
     @property
     def value(self) -> Rubric:
@@ -168,7 +171,9 @@ class JudgeRow(DatedRow):
 
 
 class JobRow(DatedRow):
-    """A batch of completions to be scored by one judge. ``key`` makes submission idempotent.
+    """A batch of completions to be scored by one judge, or of prompts for which it writes rubrics.
+
+    ``key`` makes submission idempotent. ``settings`` are those of a generation (`core.generation.Generation`).
 
     ``budget`` (US dollars) limits what is ``spent`` and reserved, see `budgets`. Once a job is ``exhausted``, no
     item of it is started. ``min_coverage`` is used instead of the rubrics' own.
@@ -178,6 +183,8 @@ class JobRow(DatedRow):
 
     key: Mapped[str] = mapped_column(String(200), unique=True)
     content_key: Mapped[str] = mapped_column(String(64))
+    kind: Mapped[str] = mapped_column(String(12), default=SCORE)
+    settings: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
     name: Mapped[str] = mapped_column(String(200), default="")
     judge_id: Mapped[int] = mapped_column(ForeignKey("judges.id"))
     status: Mapped[str] = mapped_column(String(30), default=QUEUED, index=True)
@@ -204,8 +211,14 @@ class ReservationRow(Base):
     lost: Mapped[bool] = mapped_column(default=False)
 
 
+_IS_PROMPT = text("prompt_id IS NOT NULL")
+
+
 class ItemRow(Base):
     """One completion of a job, under one rubric: the unit of work, of leasing and of reward.
+
+    An item of a generation has a prompt instead of a completion; its rubric is the generated one, once it is done.
+    The types of ``completion_id`` and ``rubric_id`` are those of scored items, which all queries of rewards read.
 
     ``fence`` grows with each lease; only the holder of the newest fence may record. ``lost`` counts
     expired leases. ``question_set`` and the completion name the verdicts behind the reward; ``verdicts`` counts
@@ -215,6 +228,9 @@ class ItemRow(Base):
     __tablename__ = "items"
     __table_args__ = (
         UniqueConstraint("job_id", "completion_id", "rubric_id"),
+        Index(
+            "ix_items_prompt", "job_id", "prompt_id", unique=True, sqlite_where=_IS_PROMPT, postgresql_where=_IS_PROMPT
+        ),
         Index("ix_items_claim", "judge_id", "state", "id"),
         Index("ix_items_job", "job_id", "state"),
         Index("ix_items_lease", "state", "lease_until"),
@@ -224,8 +240,9 @@ class ItemRow(Base):
     id: Mapped[int] = mapped_column(primary_key=True)
     job_id: Mapped[int] = mapped_column(ForeignKey("jobs.id"))
     judge_id: Mapped[int] = mapped_column(ForeignKey("judges.id"))
-    completion_id: Mapped[int] = mapped_column(ForeignKey("completions.id"))
-    rubric_id: Mapped[int] = mapped_column(ForeignKey("rubrics.id"))
+    completion_id: Mapped[int] = mapped_column(ForeignKey("completions.id"), nullable=True)
+    rubric_id: Mapped[int] = mapped_column(ForeignKey("rubrics.id"), nullable=True)
+    prompt_id: Mapped[int | None] = mapped_column(ForeignKey("prompts.id"))
     state: Mapped[str] = mapped_column(String(12), default=PENDING)
     fence: Mapped[int] = mapped_column(default=0)
     lease_until: Mapped[float | None] = mapped_column(Float)
@@ -242,6 +259,22 @@ class ItemRow(Base):
 
     completion: Mapped[CompletionRow] = relationship()
     rubric: Mapped[RubricRow] = relationship()
+    prompt: Mapped[PromptRow] = relationship()
+
+
+class ReplyRow(DatedRow):
+    """A reply to one question of a generation: what a worker that takes over does not ask again, and provenance.
+
+    ``reply`` is the first one; ``answered`` counts all replies, and is above 1 where the question was asked again.
+    """
+
+    __tablename__ = "replies"
+    __table_args__ = (UniqueConstraint("item_id", "digest"),)
+
+    item_id: Mapped[int] = mapped_column(ForeignKey("items.id"))
+    digest: Mapped[str] = mapped_column(String(64))
+    answered: Mapped[int] = mapped_column(default=1)
+    reply: Mapped[dict[str, Any]]
 
 
 class QuestionRow(Base):

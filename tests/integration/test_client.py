@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -11,6 +12,7 @@ import httpx2
 import pytest
 
 from rubricsvc.client import AsyncClient, Client
+from rubricsvc.core.generation import Generation
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.label import Label
 from rubricsvc.core.prompt import Completion, Prompt
@@ -22,12 +24,14 @@ from rubricsvc.errors import (
     UnauthorizedError,
     UnavailableError,
 )
+from rubricsvc.generation_schemas import GeneratedRubric
 from rubricsvc.schemas import StoredJob
 from rubricsvc.settings import Settings
 from rubricsvc.store import judges, keys, outbox
 from rubricsvc.store.session import Database
 from tests.instant_engine import InstantEngine, agreeable
 from tests.made_passport import made_passport
+from tests.rubric_writer import RUBRIC as WRITTEN
 from tests.service_process import running
 from workers import engines
 from workers.engines.base import Failure, Question, Reply
@@ -257,3 +261,36 @@ def test_async_client_round_trip(url: str, worker: Any) -> None:
             assert both[1].rubric == RUBRIC
 
     asyncio.run(trip())
+
+
+def test_client_generates_rubrics(
+    client: Client, worker: Callable[[Callable[[Question], Reply | Failure] | None], None]
+) -> None:
+    worker(lambda question: agreeable(question) if question.labels or question.schema else Reply(json.dumps(WRITTEN)))
+    first, second = client.generate(["Why?", "How?"], JUDGE, on_progress=lambda _: None)
+    assert first.rubric is not None and second.rubric is not None
+    assert (first.rubric.state, first.rubric.origin, len(first.rubric.rubric.criteria)) == ("draft", "generated", 3)
+    found = client.rubrics.provenance(first.rubric.id)
+    assert found.gate is not None and "empty" in found.gate.refused_by and found.model == "m"
+    job = client.rubrics.generate("instant", [first.prompt_id], Generation(gate=False), key="mine")
+    assert client.rubrics.generate("instant", [first.prompt_id], Generation(gate=False), key="mine").id == job.id
+    assert client.wait(job.id).summary is not None and job.kind == "generate" and job.settings == Generation(gate=False)
+    for wrong in ({"report": job.id}, {"compare": (job.id, job.id)}):
+        ((name, args),) = wrong.items()
+        with pytest.raises(InvalidError):
+            getattr(client.jobs, name)(*(args if isinstance(args, tuple) else (args,)))
+    with pytest.raises(NotFoundError):
+        client.rubrics.generate("instant", ["unknown"])
+
+
+def test_async_client_generates_rubrics(
+    url: str, worker: Callable[[Callable[[Question], Reply | Failure] | None], None]
+) -> None:
+    worker(lambda _: Reply("no rubric"))
+
+    async def generate() -> list[GeneratedRubric]:
+        async with AsyncClient(url) as made:
+            return await made.generate(["Why?"], JUDGE, Generation(redraws=0, gate=False))
+
+    (made,) = asyncio.run(generate())
+    assert made.rubric is None and (made.reason or "").startswith("no_rubric")

@@ -1,4 +1,4 @@
-"""Claim, judge, record: a drain scores the pending items of one judge.
+"""Claim, work, record: a drain works on the pending items of one judge, whatever their kind (`item_work`).
 
 It has as many leases in flight as the judge takes concurrent calls, and claims more when half a claim is free, so that
 one slow completion delays no other. Results are recorded in bulk. A heartbeat renews the leases and cancels the calls
@@ -23,19 +23,18 @@ from structlog import get_logger
 from structlog.contextvars import bound_contextvars
 
 from rubricsvc.core.judge import Judge
-from rubricsvc.core.verdict import Reason, Verdict
 from rubricsvc.errors import UnavailableError
 from rubricsvc.settings import Settings
 from rubricsvc.store import budgets, jobs, judges, leases
-from rubricsvc.store.leases import ItemResult, Lease
+from rubricsvc.store.leases import Lease
 from rubricsvc.store.session import AWAY, Database
-from workers.engines.base import Engine, error_message
+from workers.engines.base import Engine
 from workers.engines.budget import current_budget
 from workers.queue import reporter
 from workers.queue.costs import JobBudget
-from workers.queue.engine_pool import EnginePool
-from workers.queue.work import Work, WorkLoader
-from workers.scoring.completions import score
+from workers.queue.engine_pool import DrainEngines, EnginePool
+from workers.queue.item_work import ItemWork, Result
+from workers.queue.loading import WorkLoaders
 
 log = get_logger(__name__)
 T = TypeVar("T")
@@ -68,7 +67,7 @@ class Drainer:
         self.stopping = stopping or threading.Event()
         self.engines = engines
         self.worker = f"{reporter.NAME}/{uuid.uuid4().hex[:6]}"
-        self.loader = WorkLoader(db)
+        self.loaders = WorkLoaders(db, settings)
 
     def run(self, judge_id: int) -> bool:
         """Score until no item is pending; return False if the time was up or a stop was requested first.
@@ -105,10 +104,11 @@ class _Drain:
     """One drain and its leases in flight."""
 
     def __init__(self, drainer: Drainer, judge_id: int, judge: Judge, engine: Engine) -> None:
-        self.drainer, self.judge_id, self.judge, self.engine = drainer, judge_id, judge, engine
+        self.drainer, self.judge_id, self.judge = drainer, judge_id, judge
+        self.engines = DrainEngines(judge, engine)
         self.db, self.settings = drainer.db, drainer.settings
-        self.in_flight: dict[asyncio.Task[ItemResult], Lease] = {}
-        self.finished: list[ItemResult] = []
+        self.in_flight: dict[asyncio.Task[Result], Lease] = {}
+        self.finished: list[Result] = []
         self.budgets: dict[tuple[int, bool], JobBudget] = {}
         self.flushed_at = time.monotonic()
         self.capacity = max(self.settings.claim_size, *(leaf.endpoint.concurrency for leaf in judge.leaf_judges))
@@ -135,9 +135,10 @@ class _Drain:
             heartbeat.cancel()
             await asyncio.gather(heartbeat, return_exceptions=True)
             await self._release_unfinished()
+            await self.engines.aclose()
 
     async def _claim(self) -> bool:
-        """Claim items and start scoring them; return whether there were any."""
+        """Claim items and start work on them; return whether there were any."""
         any_claimed, work, capped = await self._write(self._take)
         for one in work:
             budget = None
@@ -145,11 +146,11 @@ class _Drain:
                 fresh = JobBudget(one.lease.job_id, self._write, worker=self.drainer.worker, capped=has_limit)
                 budget = self.budgets.setdefault((one.lease.job_id, has_limit), fresh)
                 budget.reopen()
-            self.in_flight[asyncio.create_task(self._score(one, budget))] = one.lease
+            self.in_flight[asyncio.create_task(self._run(one, budget))] = one.lease
         return any_claimed
 
-    def _take(self, session: Session) -> tuple[bool, list[Work], dict[int, bool]]:
-        """Return whether items were claimed, their work, and whether each job has a budget if the judge has a price."""
+    def _take(self, session: Session) -> tuple[bool, list[ItemWork], dict[int, bool]]:
+        """Return whether items were claimed, their work, and whether each job has a budget if its work has a price."""
         taken = leases.claim(
             session,
             self.judge_id,
@@ -158,26 +159,14 @@ class _Drain:
             seconds=self.settings.lease_seconds,
             whole_groups=self.judge.mode == "comparative",
         )
-        capped = budgets.capped(session, [lease.job_id for lease in taken]) if self.judge.priced and taken else {}
-        return bool(taken), self.drainer.loader.load(session, self.judge, taken), capped
+        work = self.drainer.loaders.load(session, self.judge, taken)
+        priced = {one.lease.job_id for one in work if one.priced}
+        return bool(taken), work, budgets.capped(session, priced) if priced else {}
 
-    async def _score(self, work: Work, budget: JobBudget | None) -> ItemResult:
+    async def _run(self, work: ItemWork, budget: JobBudget | None) -> Result:
         current_budget.set(budget)  # for this task and its children
         with bound_contextvars(job_id=work.lease.job_id, item_id=work.lease.item_id):
-            try:
-                if work.group is not None:
-                    scored = await work.group.verdicts(self.engine, work.lease.completion_id)
-                else:
-                    about = work.rubric, work.prompt, work.completion
-                    scored = await score(self.engine, self.judge, *about, known=work.known)
-            except Exception as error:
-                log.exception("scoring failed")
-                detail = error_message(error)
-                keys = [criterion.key for criterion in work.rubric.criteria]
-                scored = [
-                    work.known.get(key) or Verdict.failed(key, Reason.ENGINE_ERROR, detail=detail) for key in keys
-                ]
-        return ItemResult(work.lease, work.rubric, work.questions, scored, frozenset(work.known))
+            return await work.run(self.engines, self._write)
 
     async def _collect(self, timeout: float) -> None:
         """Wait for results; record them when there are enough or `FLUSH_SECONDS` have passed."""
@@ -208,7 +197,7 @@ class _Drain:
         for budget in list(self.budgets.values()):
             await budget.flush()
 
-    async def _record_all(self, results: Sequence[ItemResult]) -> list[int]:
+    async def _record_all(self, results: Sequence[Result]) -> list[int]:
         """Record results together, or one by one if that fails; return the items that were recorded or failed."""
         try:
             return await self._record(results)
@@ -224,8 +213,8 @@ class _Drain:
         await self._write(lambda session: jobs.finish(session, [lease.job_id]))
         return [lease.item_id]
 
-    async def _record(self, results: Sequence[ItemResult]) -> list[int]:
-        written, repaired = await self._write(lambda session: leases.record(session, results))
+    async def _record(self, results: Sequence[Result]) -> list[int]:
+        written, repaired = await self._write(lambda session: self.drainer.loaders.record(session, results))
         await self._write(lambda session: jobs.finish(session, {result.lease.job_id for result in results} | repaired))
         return written
 

@@ -89,6 +89,34 @@ class EnginePool:
             other.runner.close()
 
 
+class DrainEngines:
+    """The engines of one drain: that of its judge, and of other judges that its items ask. Used in one event loop."""
+
+    def __init__(self, judge: Judge, engine: Engine) -> None:
+        self._judge, self._engine = judge, engine
+        self._others: list[tuple[Judge, Engine]] = []
+
+    def of(self, judge: Judge) -> Engine:
+        """Return the engine of a judge, made at first use; judges of the same model and endpoint share one."""
+        if judge is self._judge:
+            return self._engine
+        for other, engine in ((self._judge, self._engine), *self._others):
+            if _same_engine(other, judge):
+                return engine
+        self._others.append((judge, _engine_of(judge)))
+        return self._others[-1][1]
+
+    async def aclose(self) -> None:
+        """Close the engines of other judges than the drain's own."""
+        for _, engine in self._others:
+            await engine.aclose()
+
+
+def _same_engine(one: Judge, other: Judge) -> bool:
+    names = ("engine", "model", "revision", "adapter", "weights_sha256", "endpoint", "members")
+    return all(getattr(one, name) == getattr(other, name) for name in names)
+
+
 class _UnavailableEngine:
     """Replaces an engine that cannot be made here: every question fails with the reason, and can be retried."""
 

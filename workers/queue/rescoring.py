@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from rubricsvc.store import jobs, leases
-from rubricsvc.store.leases import ItemResult
+from rubricsvc.store.leases import ItemResult, ScoringLease
 from rubricsvc.store.session import Database
-from workers.queue.work import Work, WorkLoader
+from workers.queue.scoring import ScoringLoader, ScoringWork
 
 PAGE = 500
 
@@ -26,7 +26,7 @@ def complete_answered(db: Database, job_id: int) -> Rescored:
     No judge is asked and no engine is made. The other items stay pending. A page is claimed, recorded and released in
     one transaction, so that a killed process holds no lease.
     """
-    loader, completed, after = WorkLoader(db), 0, 0
+    loader, completed, after = ScoringLoader(db), 0, 0
     asked: dict[int, tuple[int, int]] = {}  # verdicts stored and in all, by item: a group's may be claimed twice
     with db.read() as session:
         job = jobs.get(session, job_id)
@@ -45,7 +45,7 @@ def complete_answered(db: Database, job_id: int) -> Rescored:
             )
             if not taken:
                 break
-            work = loader.load(session, judge, taken)
+            work = loader.load(session, judge, [lease for lease in taken if isinstance(lease, ScoringLease)])
             completed += len(leases.record(session, [_result(one) for one in work if one.answered]).items)
             asked |= {one.lease.item_id: (len(one.known), len(one.rubric.criteria)) for one in work}
             leases.release(session, [one.lease for one in work if not one.answered])
@@ -56,6 +56,6 @@ def complete_answered(db: Database, job_id: int) -> Rescored:
     return Rescored(completed, stored, questions - stored)
 
 
-def _result(work: Work) -> ItemResult:
+def _result(work: ScoringWork) -> ItemResult:
     in_order = [work.known[criterion.key] for criterion in work.rubric.criteria]
     return ItemResult(work.lease, work.rubric, work.questions, in_order, frozenset(work.known))

@@ -108,7 +108,7 @@ def _stored_rewards(session: Session, job_id: int, row: RubricRow, other: Rubric
     """
     scored = (jobs.completion_ids(session, job_id, rubric=name) for name in (row.name, other.name, None))
     rows = completions.many(session, next(filter(None, scored), ()))
-    job, rubric = jobs.get(session, job_id), row.value
+    job, rubric = jobs.scoring(session, job_id), row.value
     judge = job.judge.value
     groups: dict[int, list[Completion]] = {}
     for prompt_id, completion in rows.values():

@@ -18,7 +18,8 @@ from rubricsvc.cli.demo.folder import DemoFolder
 from rubricsvc.cli.demo.questions import Question
 from rubricsvc.cli.output import ProgressBar, echo, fields_of, progress_bar
 from rubricsvc.core.fingerprint import digest
-from rubricsvc.core.judge import Judge
+from rubricsvc.core.generation import Generation
+from rubricsvc.core.judge import Judge, Sampling
 from rubricsvc.core.prompt import Prompt
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.states import DRAFT
@@ -34,7 +35,8 @@ from trainer.loop import train
 from trainer.metrics import Metrics
 from trainer.policy import Policy
 from trainer.rewards import JudgeRewards, Task
-from workers.authoring.generate import generate
+from workers.authoring.author import Author, AuthoringTask
+from workers.authoring.methods import write_rubric
 from workers.engines import make_engine
 from workers.engines.local.adapter_judges import shipped_judge, shipped_passport
 from workers.queue.in_process import embedded_worker
@@ -104,7 +106,9 @@ def _generated_rubric(folder: DemoFolder, db: Database, one: StoredQuestion) -> 
 
 async def _generate_rubric(question: Question, seed: int) -> Rubric:
     async with aclosing(make_engine(AUTHOR)) as engine:
-        return await generate(engine, Prompt.of(question.text), seed=seed, attempts=16, max_tokens=160)
+        sampling = Sampling(temperature=0.7, top_p=0.9, max_tokens=160, seed=seed)
+        author = Author(engine, AUTHOR, Generation(sampling=sampling, redraws=15))
+        return (await write_rubric(author, AuthoringTask(Prompt.of(question.text)))).rubric
 
 
 def sample(folder: DemoFolder, db: Database, stored: Sequence[StoredQuestion], step: int) -> None:

@@ -10,7 +10,7 @@ from sqlalchemy import event
 
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.verdict import Evidence, Usage, Verdict
-from rubricsvc.store import items, jobs, leases
+from rubricsvc.store import items, jobs, leases, summaries
 from rubricsvc.store import monitoring as stats
 from rubricsvc.store.session import Database
 from tests.rows import RUBRIC, item_result, submit_job
@@ -31,11 +31,11 @@ def record_two(db: Database) -> None:
 def test_summary_sums_rewards_failures_and_tokens(each_db: Database) -> None:
     job = submit_job(each_db, 3, judge=JUDGE)
     with each_db.read() as session:
-        nothing = jobs.summary(session, job)
+        nothing = summaries.of_job(session, job)
     assert (nothing.rewards, nothing.mean_reward, nothing.cached_share) == (0, None, None)
     record_two(each_db)
     with each_db.read() as session:
-        found, progress = jobs.summary(session, job), jobs.progress(session, job)
+        found, progress = summaries.of_job(session, job), jobs.progress(session, job)
     assert (found.rewards, found.mean_reward, found.reasons) == (1, pytest.approx(0.5), {"timeout": 1})
     assert found.cached_share == 0.9
     assert (progress.total, progress.pending, progress.done, progress.failed) == (3, 1, 1, 1)
@@ -60,7 +60,7 @@ def test_summary_leaves_out_uncounted_cached_tokens(
     job = submit_job(each_db, 1, judge=JUDGE)
     record_one(each_db, *({"usage": Usage(prompt=100, cached=number, completion=1)} for number in cached))
     with each_db.read() as session:
-        assert jobs.summary(session, job).cached_share == share
+        assert summaries.of_job(session, job).cached_share == share
 
 
 def test_summary_counts_quotes(each_db: Database) -> None:
@@ -69,7 +69,7 @@ def test_summary_counts_quotes(each_db: Database) -> None:
     record_one(each_db, {"evidence": (there, missing)}, {"evidence": (missing,)})
     record_one(each_db, {"evidence": ()})
     with each_db.read() as session:
-        found = jobs.summary(session, job)
+        found = summaries.of_job(session, job)
     others = len(RUBRIC.criteria) - 1
     assert (found.quotes, found.quotes_not_found) == (2 + others, 1 + others)
 
@@ -145,6 +145,6 @@ def test_summary_counts_vetoes_and_budget_failures(each_db: Database) -> None:
         both = zip(leased, [*given, poor], strict=True)
         leases.record(session, [item_result(lease, strict, verdicts) for lease, verdicts in both])
     with each_db.read() as session:
-        found = jobs.summary(session, job)
-        assert jobs.budget_message(session, job) == "no $2 left"
+        found = summaries.of_job(session, job)
+        assert summaries.budget_message(session, job) == "no $2 left"
     assert (found.rewards, found.vetoed, found.reasons) == (2, {"c1": 1}, {"budget": 1})

@@ -1,4 +1,4 @@
-"""What a lease is about, loaded in the transaction that claims it: completion, rubric, questions and known verdicts."""
+"""The scoring of a completion: rubric, questions and known verdicts, loaded in the transaction that claims the item."""
 
 from __future__ import annotations
 
@@ -10,19 +10,24 @@ from functools import lru_cache
 
 from pydantic import ValidationError
 from sqlalchemy.orm import Session
+from structlog import get_logger
 
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.questions import QuestionSet
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.validation_messages import first_error
-from rubricsvc.core.verdict import Verdict
+from rubricsvc.core.verdict import Reason, Verdict
 from rubricsvc.store import completions, jobs, leases, prompts, rubrics, verdicts
-from rubricsvc.store.leases import Lease
+from rubricsvc.store.leases import ItemResult, ScoringLease
 from rubricsvc.store.session import Database
-from workers.engines.base import Engine
-from workers.scoring.completions import score_group
+from workers.engines.base import Engine, error_message
+from workers.queue.costs import Write
+from workers.queue.engine_pool import DrainEngines
+from workers.scoring.completions import score, score_group
 from workers.scoring.questions import group_questions, questions_of
+
+log = get_logger(__name__)
 
 
 @dataclass(slots=True)
@@ -66,8 +71,8 @@ class GroupWork:
 
 
 @dataclass(slots=True)
-class Work:
-    """What one lease is about.
+class ScoringWork:
+    """The scoring of one completion under one rubric.
 
     Attributes:
         group_key: Names the completions of its job with the same rubric and prompt.
@@ -76,7 +81,8 @@ class Work:
         group: The group that the completion is judged with, for a comparative judge.
     """
 
-    lease: Lease
+    lease: ScoringLease
+    judge: Judge
     group_key: leases.GroupKey
     rubric: Rubric
     prompt: Prompt
@@ -90,8 +96,29 @@ class Work:
         """Whether every question is answered."""
         return self.known.keys() >= self.rubric.by_key.keys()
 
+    @property
+    def priced(self) -> bool:
+        """Whether its calls have a price."""
+        return self.judge.priced
 
-class WorkLoader:
+    async def run(self, engines: DrainEngines, _write: Write) -> ItemResult:
+        """Score the completion; every error is a failed verdict."""
+        engine = engines.of(self.judge)
+        try:
+            if self.group is not None:
+                scored = await self.group.verdicts(engine, self.lease.completion_id)
+            else:
+                about = self.rubric, self.prompt, self.completion
+                scored = await score(engine, self.judge, *about, known=self.known)
+        except Exception as error:
+            log.exception("scoring failed")
+            detail = error_message(error)
+            keys = [criterion.key for criterion in self.rubric.criteria]
+            scored = [self.known.get(key) or Verdict.failed(key, Reason.ENGINE_ERROR, detail=detail) for key in keys]
+        return ItemResult(self.lease, self.rubric, self.questions, scored, frozenset(self.known))
+
+
+class ScoringLoader:
     """Loads the work of leases; keeps rubrics and prompts, which never change."""
 
     def __init__(self, db: Database) -> None:
@@ -99,10 +126,10 @@ class WorkLoader:
         self._rubric = lru_cache(maxsize=4096)(self._read_rubric)
         self._prompt = lru_cache(maxsize=4096)(self._read_prompt)
 
-    def load(self, session: Session, judge: Judge, taken: Sequence[Lease]) -> list[Work]:
+    def load(self, session: Session, judge: Judge, taken: Sequence[ScoringLease]) -> list[ScoringWork]:
         """Return the work of the leases. One whose rubric or prompt cannot be read fails at once."""
         rows = completions.many(session, [lease.completion_id for lease in taken])
-        work = []
+        work: list[ScoringWork] = []
         for lease in taken:
             prompt_id, completion = rows[lease.completion_id]
             try:
@@ -113,7 +140,7 @@ class WorkLoader:
                 jobs.finish(session, [lease.job_id])
                 continue
             key = (lease.job_id, lease.rubric_id, prompt_id)
-            work.append(Work(lease, key, rubric, prompt, completion))
+            work.append(ScoringWork(lease, judge, key, rubric, prompt, completion))
         prepare = _prepare_groups if judge.mode == "comparative" else _prepare
         prepare(session, judge, work)
         return work
@@ -127,7 +154,7 @@ class WorkLoader:
             return prompts.get(session, prompt_id).value
 
 
-def _prepare(session: Session, judge: Judge, work: Sequence[Work]) -> None:
+def _prepare(session: Session, judge: Judge, work: Sequence[ScoringWork]) -> None:
     for one in work:
         one.questions = questions_of(one.rubric, judge)
     known = verdicts.known(session, [(one.lease.completion_id, one.questions) for one in work])
@@ -135,7 +162,7 @@ def _prepare(session: Session, judge: Judge, work: Sequence[Work]) -> None:
         one.known = answered
 
 
-def _prepare_groups(session: Session, judge: Judge, work: Sequence[Work]) -> None:
+def _prepare_groups(session: Session, judge: Judge, work: Sequence[ScoringWork]) -> None:
     """Give each lease its whole group: the completions of its job with the same prompt and rubric, leased or not."""
     leased = Counter(one.group_key for one in work)
     ids = leases.groups(session, leased)

@@ -1,0 +1,96 @@
+"""The end of the commands that submit a job: they wait for it, or say how it will be worked on, and print it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
+from typing import Any, NoReturn
+
+import typer
+
+from rubricsvc.cli import output
+from rubricsvc.cli.job_views import JobView, print_extremes, read_job
+from rubricsvc.cli.models import fetch_if_embedded
+from rubricsvc.cli.output import counted, echo
+from rubricsvc.core.judge import Judge
+from rubricsvc.errors import UnavailableError
+from rubricsvc.settings import get_settings
+from rubricsvc.store import jobs, workers
+from rubricsvc.store.session import Database
+from rubricsvc.store.tables import GENERATE
+from workers.engines import make_engine
+
+
+def end(db: Database, job_id: int, wait: bool, as_json: bool) -> None:
+    """Print a job; wait for it first, or say how it will be scored."""
+    from rubricsvc.services.waiting import no_worker
+
+    if wait:
+        wait_for(db, job_id, as_json)
+    view = read_job(db, job_id)
+    with db.read() as session:
+        running = workers.running(session)
+    if view.data["finished_at"] is None and not running:
+        echo(no_worker(db, job_id))
+    print_job(view, as_json)
+
+
+def wait_for(db: Database, job_id: int, as_json: bool) -> NoReturn:
+    """Show a job's progress until it has ended, then the job; exit 1 unless it completed."""
+    from rubricsvc.services.waiting import ensure_worker, follow
+
+    with db.read() as session:
+        generates = jobs.get(session, job_id).kind == GENERATE
+    noun = "rubric" if generates else "verdict"
+    first = None
+    with (
+        _continue_hint(job_id),
+        ensure_worker(db, job_id, partial(_start_worker, db), echo),
+        _continue_hint(job_id),  # printed before the worker stops, which may take a while
+        output.progress_bar(f"job {job_id}") as bar,
+    ):
+        for now in follow(db, job_id, echo):
+            done = now.finished if generates else now.total_verdicts
+            first = done if first is None else first
+            speed = (done - first) / max(bar.seconds, 0.1)
+            good, bad = (now.done, now.failed) if generates else (now.verdicts, now.failed_verdicts)
+            failures = f", {bad} failed" if bad else ""
+            bar.update(now.finished, now.total, f"{counted(good, noun)}{failures}, {speed:.1f}/s")
+        view = read_job(db, job_id)
+    view.data["waited_seconds"] = round(bar.seconds, 2)
+    with output.ignore_broken_pipe():
+        print_job(view, as_json)
+    raise typer.Exit(output.OK if view.data["status"] == "completed" else output.WITH_FAILURES)
+
+
+def print_job(view: JobView, as_json: bool, extremes: Mapping[str, Any] | None = None) -> None:
+    """Print one job, tables of its extreme completions, and its hints to stderr."""
+    output.show(view.data, as_json)
+    if extremes:
+        print_extremes(extremes)
+    for hint in view.hints:
+        echo(f"hint: {hint}")
+
+
+@contextmanager
+def _continue_hint(job_id: int) -> Iterator[None]:
+    """Print how to continue after an interrupt; add it to the error of an unreachable database."""
+    hint = f"results so far are stored. Continue with: rubricsvc jobs wait {job_id}"
+    try:
+        yield
+    except KeyboardInterrupt:
+        echo(f"\ninterrupted; {hint}")
+        raise typer.Exit(output.INTERRUPTED) from None
+    except UnavailableError as error:
+        raise UnavailableError(error.message, hint=error.hint or hint) from error
+
+
+def _start_worker(db: Database, judge: Judge) -> AbstractContextManager[None]:
+    """Start a worker in this process, once the judge's engine could be made: its errors belong to the terminal."""
+    from workers.queue.in_process import embedded_worker
+
+    fetch_if_embedded(judge)
+    asyncio.run(make_engine(judge).aclose())
+    return embedded_worker(get_settings(), db)

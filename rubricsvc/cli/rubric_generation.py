@@ -1,0 +1,107 @@
+"""`rubricsvc rubrics generate`: have rubrics written by a model."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import asdict
+from itertools import islice
+from typing import Annotated, Any
+
+import typer
+from sqlalchemy.orm import Session
+
+from rubricsvc.cli.db import database
+from rubricsvc.cli.importing import Format, input_file
+from rubricsvc.cli.job_waiting import end
+from rubricsvc.cli.jobs import Budget, Wait
+from rubricsvc.cli.output import Json, echo, show
+from rubricsvc.core.generation import MAX_REDRAWS, Generation, Method
+from rubricsvc.core.judge import Judge, Sampling
+from rubricsvc.errors import InvalidError
+from rubricsvc.services import generating
+from rubricsvc.services.importing import import_prompts
+from rubricsvc.store import generation_inputs, judges
+from rubricsvc.store import prompts as stored_prompts
+from rubricsvc.store.session import PUBLISHED, every
+
+_REFERENCES = "Policy whose completions are references too."
+
+
+def generate(
+    file: Annotated[
+        str | None, typer.Argument(help="File with prompts; - is stdin.", show_default="all stored")
+    ] = None,
+    *,
+    judge: Annotated[str, typer.Option(help="Judge whose model writes: name or id.")],
+    method: Annotated[Method, typer.Option(help="Way of writing a rubric.")] = "one-shot",
+    prompts: Annotated[list[str] | None, typer.Option(help="Stored prompt: id, or id in its file; repeatable.")] = None,
+    format: Format = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Maximum number of prompts.")] = None,
+    references: Annotated[str | None, typer.Option(help=_REFERENCES)] = None,
+    temperature: Annotated[float, typer.Option(min=0, max=100, help="Sampling temperature.")] = 0.7,
+    top_p: Annotated[float, typer.Option(min=1e-6, max=1, help="Nucleus sampling (top-p).")] = 1.0,
+    max_tokens: Annotated[int, typer.Option(min=1, max=1_000_000, help="Maximum tokens of a rubric.")] = 4096,
+    seed: Annotated[int, typer.Option(help="Seed; a redraw has the next one.")] = 0,
+    repairs: Annotated[int, typer.Option(min=0, max=2, help="Times that a reply is sent back with its error.")] = 2,
+    redraws: Annotated[int, typer.Option(min=0, max=MAX_REDRAWS, help="Further samples if a reply is no rubric.")] = 3,
+    gate: Annotated[bool, typer.Option("--gate/--no-gate", help="Try each rubric on bad completions.")] = True,
+    gate_judge: Annotated[
+        str | None, typer.Option(help="Judge that tries the rubrics: name or id.", show_default="the one that writes")
+    ] = None,
+    empty_max: Annotated[float, typer.Option(min=0, max=1, help="Maximum reward of an empty completion.")] = 0.1,
+    key: Annotated[str | None, typer.Option(help="Idempotency key; the same key gives the same job.")] = None,
+    name: Annotated[str, typer.Option(help="Name of the job.")] = "",
+    budget: Budget = None,
+    wait: Wait = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print calls, tokens and cost; submit nothing.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Generate a rubric for each prompt, as a job: of a file, or stored ones.
+
+    Each rubric is tried at once on an empty completion, on another prompt's, and on others that are known to be bad;
+    what speaks against it is stored. It is a draft until it is approved. The same prompts, judge and options give the
+    same job.
+    """
+    sampling = Sampling(temperature=temperature, top_p=top_p, max_tokens=max_tokens, seed=seed)
+    options = {"method": method, "repairs": repairs, "redraws": redraws, "references": references}
+    gating = {"gate": gate, "gate_judge": gate_judge, "empty_max": empty_max}
+    generation = Generation.model_validate({"sampling": sampling, **options, **gating})
+    if file is not None and prompts:
+        raise InvalidError("prompts of a file and stored ones are given", hint="name a FILE or --prompts")
+    with database() as db:
+        source = input_file(file) if file is not None else None
+        with db.write() as session:
+            ids = import_prompts(session, source, format)[:limit] if source else _stored(session, prompts, limit)
+            if dry_run:
+                estimate = _estimate(session, judge, generation, ids)
+                session.rollback()
+            else:
+                job_id = generating.submit(session, judge, ids, generation, key=key, name=name, budget=budget).id
+                is_new = PUBLISHED in session.info
+        if dry_run:
+            show(estimate, as_json)
+            return
+        if not is_new:
+            echo(f"job {job_id} exists already; nothing is submitted")
+        end(db, job_id, wait, as_json)
+
+
+def _stored(session: Session, refs: list[str] | None, limit: int | None) -> list[int]:
+    if refs:
+        return [stored_prompts.get(session, ref).id for ref in refs][:limit]
+    return [row.id for row in islice(every(stored_prompts.page, session), limit)]
+
+
+def _estimate(session: Session, judge_ref: str, generation: Generation, ids: list[int]) -> dict[str, Any]:
+    from workers.authoring.author import AuthoringTask
+    from workers.authoring.estimate import estimate_generation
+
+    judge: Judge = judges.get(session, judge_ref).value
+    tried_by = judges.get(session, generation.gate_judge).value if generation.gate_judge is not None else judge
+
+    def tasks() -> Iterator[AuthoringTask]:
+        for id_ in ids:
+            yield AuthoringTask(*generation_inputs.of_prompt(session, id_, generation))
+
+    return asdict(asyncio.run(estimate_generation(judge, tried_by, generation, tasks())))

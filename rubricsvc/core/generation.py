@@ -1,0 +1,109 @@
+"""Generation of rubrics: the settings of a job, findings of the gate, provenance of a rubric, results of a job."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from rubricsvc.core.base import Name, UnitInterval, Value
+from rubricsvc.core.judge import Sampling
+
+Method = Literal["one-shot", "reference-guided"]
+
+MAX_REDRAWS = 20
+GENERATED = "generated"
+"""The origin of a generated rubric."""
+
+
+class Generation(Value):
+    """How rubrics are generated: the settings of a job."""
+
+    method: Method = Field(default="one-shot", description="Way of writing a rubric.")
+    sampling: Sampling = Field(
+        default=Sampling(temperature=0.7, max_tokens=4096), description="How rubrics are sampled."
+    )
+    repairs: int = Field(default=2, ge=0, le=2, description="Times that a reply is sent back with its error.")
+    redraws: int = Field(
+        default=3, ge=0, le=MAX_REDRAWS, description="Further samples, with the next seeds, if a reply is no rubric."
+    )
+    references: Name | None = Field(
+        default=None, description="Policy whose completions are references, beside the prompt's own reference."
+    )
+    gate: bool = Field(default=True, description="Try each rubric on completions that are known to be bad.")
+    gate_judge: Name | None = Field(default=None, description="Judge of the gate; by default the one that generates.")
+    empty_max: UnitInterval = Field(default=0.1, description="Maximum reward of an empty completion.")
+
+
+class ProbeReward(Value):
+    """The reward of a completion on which a rubric was tried; null with the reason where there is none."""
+
+    reward: float | None = Field(description="Reward by the rubric's formula.")
+    null_reason: str | None = Field(default=None, description="Why there is no reward.")
+
+
+class PreferenceAgreement(Value):
+    """How many pairs of completions a rubric orders as people do; ties count half. ``low`` and ``high``: 95 %."""
+
+    completions: int = Field(description="Completions with an overall label and a reward.")
+    pairs: int = Field(description="Pairs with different labels.")
+    agreement: float = Field(description="Share of the pairs that the rewards order in the same way.")
+    low: float | None = Field(description="Lower end of the interval; null with too few completions.")
+    high: float | None = Field(description="Upper end of the interval.")
+
+
+class GateFindings(Value):
+    """What a rubric gives to completions whose quality is known without people."""
+
+    judge: str = Field(description="Name of the judge.")
+    probes: dict[str, ProbeReward] = Field(
+        description="Rewards by probe: empty, praise, reference, shuffled, truncated, own, off_topic."
+    )
+    preferences: PreferenceAgreement | None = Field(
+        default=None, description="Agreement with labels of the prompt's completions; null: not measured."
+    )
+    refused_by: tuple[str, ...] = Field(
+        default=(), description="Reasons against the rubric: empty, praise, off_topic, preferences, unmeasured."
+    )
+
+
+class SourceText(Value):
+    """A text that the generator was shown."""
+
+    name: str = Field(description="Name by which criteria cite it.")
+    digest: str = Field(description="SHA-256 of the text.")
+
+
+class Provenance(Value):
+    """Where a generated rubric comes from. It is set by the workers, and accepted from no caller."""
+
+    method: Method = Field(description="Way of writing.")
+    job_id: int = Field(description="Id of the job.")
+    judge: str = Field(description="Name of the judge that wrote it.")
+    model: str = Field(description="Its model.")
+    template: str = Field(description="Name of the prompt template.")
+    template_digest: str = Field(description="SHA-256 of the template.")
+    sampling: Sampling = Field(description="Sampling of the reply.")
+    redraws: int = Field(description="Samples before this one that were no rubric.")
+    repairs: int = Field(description="Times that this sample was sent back.")
+    sources: tuple[SourceText, ...] = Field(default=(), description="Texts that the generator was shown.")
+    parents: tuple[str, ...] = Field(default=(), description="Rubrics that it was made from, as name@version.")
+    raw_reply: str = Field(description="The reply, as it came.")
+    gate: GateFindings | None = Field(default=None, description="Findings of the gate; null without one.")
+
+
+class GenerationSummary(Value):
+    """Results of a job that generates rubrics, so far."""
+
+    prompts: int = Field(description="Prompts of the job.")
+    rubrics: int = Field(description="Prompts that have a rubric.")
+    drafts: int = Field(description="Rubrics that are drafts: refused by the gate, or not reviewed yet.")
+    refused_by: dict[str, int] = Field(description="Rubrics that the gate refused, by reason.")
+    checks: int = Field(description="Criteria that a check decides.")
+    negatives: int = Field(description="Criteria with a negative weight.")
+    empty_reward_max: float | None = Field(description="Highest reward of an empty completion; null: not measured.")
+    repairs: int = Field(description="Times that a reply was sent back.")
+    redraws: int = Field(description="Further samples of prompts whose reply was no rubric.")
+    reasons: dict[str, int] = Field(description="Prompts without a rubric, by reason.")
+    cost: float | None = Field(description="US dollars; null if the judge has no price.")
+    asked_again: int = Field(description="Questions that were asked again although a reply had been stored.")

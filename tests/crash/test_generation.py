@@ -1,0 +1,113 @@
+"""Workers are killed with SIGKILL while rubrics are generated: each prompt has one rubric, and nothing is asked twice.
+
+Real worker processes, a real Redis, a model behind a real socket; on SQLite and on PostgreSQL.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import select
+
+from rubricsvc.broker import attach
+from rubricsvc.core.generation import Generation
+from rubricsvc.core.judge import Endpoint, Judge
+from rubricsvc.core.prompt import Prompt
+from rubricsvc.settings import Settings
+from rubricsvc.store import generation, jobs, judges, prompts, summaries
+from rubricsvc.store.session import Database
+from rubricsvc.store.tables import ItemRow, RubricRow
+from tests.databases import KINDS
+from tests.rubric_writer import is_question, rubric_about, verdict
+from tests.scripted_server import ScriptedReply, scripted_server, text_reply
+from tests.worker_process import WorkerProcess, redis_url
+
+PROMPTS = 12
+KILLS = 4
+CONCURRENCY = 6
+
+
+def slow_writer(number: int, request: dict[str, Any]) -> ScriptedReply:
+    """Every third rubric is broken and must be sent back; all replies take a while."""
+    if is_question(request):
+        reply = verdict(request, on="because")
+    else:
+        repaired = len(request["messages"]) > 2
+        about = sum(map(ord, request["messages"][1]["content"])) % 97
+        reply = text_reply("Here it is." if about % 3 == 0 and not repaired else rubric_about(about))
+    return ScriptedReply(reply.text, reply.logprobs, delay_s=random.uniform(0.05, 0.2))
+
+
+@pytest.mark.timeout(300)
+def test_workers_generate_each_rubric_once_when_killed(
+    each_db: Database, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = {
+        "database_url": each_db.url,
+        "broker_url": redis_url(3 + KINDS.index(each_db.engine.dialect.name)),
+        "claim_size": 4,
+        "lease_seconds": 3,
+        "reconcile_seconds": 0.5,
+        "max_leases": 10_000,
+    }
+    attach(each_db, Settings.model_validate(settings))
+    with scripted_server(slow_writer) as server:
+        endpoint = Endpoint(base_url=server.url, max_retries=0, concurrency=CONCURRENCY)
+        job = submit(each_db, Judge(name="writer", model="scripted", endpoint=endpoint))
+        worker = WorkerProcess(tmp_path / "log", "--concurrency=1", **settings)
+        try:
+            for _ in range(KILLS):
+                seen, deadline = server.count, time.monotonic() + 60
+                while server.count < seen + 12:
+                    assert time.monotonic() < deadline, "no worker calls the model"
+                    time.sleep(0.02)
+                worker.kill()
+                worker = WorkerProcess(tmp_path / "log", "--concurrency=1", **settings)
+            deadline = time.monotonic() + 120
+            while status(each_db, job) != "completed":
+                assert time.monotonic() < deadline, (status(each_db, job), (tmp_path / "log").read_text()[-4000:])
+                time.sleep(0.2)
+        finally:
+            worker.kill()
+        asked = Counter(json.dumps(request, sort_keys=True) for request in server.requests)
+    check(each_db, job, asked, capsys)
+
+
+def submit(db: Database, judge: Judge) -> int:
+    with db.write() as session:
+        values = (Prompt.of(f"Why is {n}?", reference=f"It is {n}, because of {n}. So it is.") for n in range(PROMPTS))
+        ids = [prompts.add(session, value).id for value in values]
+        row = judges.add(session, judge)
+        return generation.submit(session, judge_id=row.id, prompt_ids=ids, generation=Generation()).id
+
+
+def status(db: Database, job: int) -> str:
+    with db.read() as session:
+        return jobs.get(session, job).status
+
+
+def check(db: Database, job: int, asked: Counter[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with db.read() as session:
+        made = summaries.of_job(session, job).generation
+        items = session.execute(select(ItemRow.prompt_id, ItemRow.rubric_id, ItemRow.state, ItemRow.lost)).all()
+        rubrics = session.execute(select(RubricRow.prompt_id, RubricRow.version)).all()
+    assert made is not None
+    assert {state for *_, state, _ in items} == {"done"}
+    assert sorted(prompt for prompt, *_ in items) == sorted(prompt for prompt, _ in rubrics)
+    assert {version for _, version in rubrics} == {1}
+    assert len({rubric for _, rubric, *_ in items}) == PROMPTS == made.rubrics
+    assert sum(lost for *_, lost in items) > 0, "no kill interrupted anything: the test did not test"
+    repeated = sum(count - 1 for count in asked.values())
+    assert made.asked_again == 0
+    assert repeated <= 2 * KILLS * CONCURRENCY, "more than the calls under way at the kills, and replies being stored"
+    with capsys.disabled():
+        print(
+            f"\n{db.engine.dialect.name}: {KILLS} workers killed, {len(asked)} different requests, {repeated} repeated"
+            f" (under way at a kill), asked again {made.asked_again}, {made.rubrics} rubrics"
+        )

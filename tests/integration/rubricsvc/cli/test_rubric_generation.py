@@ -1,0 +1,136 @@
+"""`rubricsvc rubrics generate` against a scripted model."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli import Cli
+from tests.rubric_writer import is_question, writer
+from tests.scripted_server import ScriptedReply, scripted_server, text_reply
+
+PROMPTS = [
+    {"id": "sky", "prompt": "Why is the sky blue?", "reference": "It is blue because air scatters light. So it is."},
+    {"id": "sea", "prompt": "Why is the sea salty?", "reference": "It is salty because rivers bring salt. So it is."},
+]
+
+
+@pytest.fixture
+def prompts(tmp_path: Path) -> Path:
+    file = tmp_path / "prompts.jsonl"
+    file.write_text("".join(json.dumps(one) + "\n" for one in PROMPTS))
+    return file
+
+
+def add_writer(cli: Cli, url: str, name: str = "writer", **endpoint: Any) -> None:
+    judge = {"name": name, "model": "scripted", "endpoint": {"base_url": url, "max_retries": 0, **endpoint}}
+    assert cli("judges", "add", "-f", "-", "--no-probe", stdin=json.dumps(judge)).code == 0
+
+
+def off_topic_writer(number: int, request: dict[str, Any]) -> ScriptedReply:
+    """Meet only what names the air: the first prompt's reference, and not the second's."""
+    if not is_question(request):
+        return writer(number, request)
+    content = request["messages"][-1]["content"].replace("because", "").replace("air scatters", "because")
+    return writer(number, {**request, "messages": [{"content": content}]})
+
+
+def test_generate_writes_tries_and_reports(cli: Cli, prompts: Path) -> None:
+    with scripted_server(off_topic_writer) as server:
+        add_writer(cli, server.url)
+        ran = cli("rubrics", "generate", "--judge", "writer", prompts, "--wait", "--json")
+        asked = server.count
+        again = cli("rubrics", "generate", "--judge", "writer", prompts, "--wait", "--json")
+    assert (ran.code, again.code, server.count) == (0, 0, asked), ran.err
+    expected = {"kind": "generate", "prompts": 2, "rubrics": 2, "drafts": 2, "checks": 2, "negatives": 2}
+    assert {**ran.json, **expected, "asked_again": 0, "cost": None} == ran.json
+    assert ran.json["refused_by"] == {"praise": 1, "off_topic": 1} and ran.json["empty_reward_max"] < 0.1
+    items = cli("jobs", "items", 1, "--json").lines
+    assert [(item["prompt_external_id"], item["rubric"]) for item in items] == [
+        ("sky", "sky-one-shot@1"),
+        ("sea", "sea-one-shot@1"),
+    ]
+    found = cli("rubrics", "show", "sky-one-shot@1", "--provenance").json
+    assert (found["method"], found["model"], found["gate"]["refused_by"]) == ("one-shot", "scripted", [])
+    assert found["gate"]["probes"].keys() >= {"empty", "off_topic", "reference", "shuffled", "truncated", "praise"}
+    assert cli("jobs", "list", "--json").lines[0]["kind"] == "generate"
+
+
+def test_generate_dry_run_counts_and_stores_nothing(cli: Cli, prompts: Path) -> None:
+    with scripted_server(writer) as server:
+        add_writer(cli, server.url, price={"prompt": 1.0, "completion": 2.0})
+        ran = cli("rubrics", "generate", "--judge", "writer", prompts, "--dry-run", "--json")
+        assert server.count == 0
+    assert ran.code == 0, ran.err
+    assert ran.json["prompts"] == 2 and ran.json["calls"] > 2 and ran.json["max_calls"] > ran.json["calls"]
+    assert 0 < ran.json["cost"] < ran.json["max_cost"]
+    assert cli("prompts", "list", "--json").out == "" and cli("jobs", "list", "--json").out == ""
+
+
+def test_generate_exits_with_1_and_retry_asks_only_for_what_is_missing(cli: Cli, prompts: Path) -> None:
+    broken = True
+
+    def script(number: int, request: dict[str, Any]) -> ScriptedReply:
+        if broken and "sea salty" in request["messages"][1]["content"] and not is_question(request):
+            return ScriptedReply(status=503)
+        return writer(number, request)
+
+    with scripted_server(script) as server:
+        add_writer(cli, server.url, outage_timeout_s=0.0)
+        ran = cli("rubrics", "generate", "--judge", "writer", prompts, "--wait", "--json")
+        assert (ran.code, ran.json["status"], ran.json["rubrics"]) == (1, "completed_with_failures", 1), ran.err
+        assert sum(ran.json["reasons"].values()) == 1
+        broken, before = False, server.count
+        retried = cli("jobs", "retry", 1, "--wait", "--json")
+    assert (retried.code, retried.json["rubrics"], retried.json["asked_again"]) == (0, 2, 0), retried.err
+    assert server.count > before
+    written = [request["messages"][1]["content"] for request in server.requests[before:] if not is_question(request)]
+    assert len(written) == 1 and "sea salty" in written[0]
+
+
+def test_generate_stops_at_its_budget(cli: Cli, prompts: Path) -> None:
+    with scripted_server(writer) as server:
+        add_writer(cli, server.url, price={"prompt": 1000.0, "completion": 1000.0})
+        ran = cli("rubrics", "generate", "--judge", "writer", prompts, "--budget", "0.01", "--wait", "--json")
+        assert (ran.code, ran.json["status"], ran.json["rubrics"]) == (1, "budget_exhausted", 0), ran.err
+        assert server.count == 0
+
+
+def test_generate_takes_stored_prompts_and_completions_as_references(cli: Cli, prompts: Path) -> None:
+    stdin = json.dumps({"prompt_id": "sky", "text": "It is blue because of the air.", "policy": "expert"})
+    with scripted_server(writer) as server:
+        add_writer(cli, server.url)
+        assert cli("rubrics", "generate", "--judge", "writer", prompts, "--no-gate", "--wait").code == 0
+        assert cli("completions", "import", "-", stdin=stdin).code == 0
+        options = ("--method", "reference-guided", "--references", "expert", "--prompts", "sky", "--no-gate")
+        ran = cli("rubrics", "generate", "--judge", "writer", *options, "--wait", "--json")
+        shown = server.requests[-1]["messages"][1]["content"]
+    assert (ran.code, ran.json["prompts"], ran.json["empty_reward_max"]) == (0, 1, None), ran.err
+    assert "air scatters light" in shown and "because of the air" in shown
+    found = cli("rubrics", "show", "sky-reference-guided@1", "--provenance").json
+    assert [source["name"] for source in found["sources"]] == ["reference 1", "reference 2"] and found["gate"] is None
+
+
+def test_generate_fails_a_prompt_whose_replies_are_no_rubrics(cli: Cli, prompts: Path) -> None:
+    """A reply that only repeats the one before is not sent back again: two calls for each of two samples."""
+    with scripted_server(text_reply("I cannot.")) as server:
+        add_writer(cli, server.url)
+        ran = cli("rubrics", "generate", "--judge", "writer", prompts, "--redraws", 1, "--wait", "--json")
+        assert (ran.code, ran.json["reasons"], server.count) == (1, {"no_rubric": 2}, 8), ran.err
+
+
+def test_generate_refuses_wrong_options(cli: Cli, prompts: Path) -> None:
+    add_writer(cli, "http://127.0.0.1:1/v1")
+    for args in (
+        (prompts, "--prompts", "sky"),
+        (prompts, "--method", "magic"),
+        (prompts, "--gate-judge", "unknown"),
+        (prompts, "--repairs", 3),
+        (prompts, "--budget", 1),
+        (),
+    ):
+        assert cli("rubrics", "generate", "--judge", "writer", *args).code == 2, args
+    assert cli("jobs", "list", "--json").out == ""

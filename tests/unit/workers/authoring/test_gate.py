@@ -1,0 +1,102 @@
+import asyncio
+
+import pytest
+
+from rubricsvc.core.generation import GateFindings, Generation
+from rubricsvc.core.judge import Judge
+from rubricsvc.core.prompt import Completion, Prompt
+from rubricsvc.core.rubric import Check, Criterion, Rubric
+from rubricsvc.core.verdict import Reason
+from tests.instant_engine import InstantEngine
+from workers.authoring.author import AuthoringTask, GenerationError
+from workers.authoring.gate import agreement, judge_of_gate, probes, try_rubric
+from workers.engines.base import EngineRequest, Failure, Reply
+
+JUDGE = Judge(name="judge", model="m")
+RUBRIC = Rubric(criteria=(Criterion(key="cause", text="Names the cause."),))
+REFERENCE = "Air scatters blue light. It scatters red light less. So the sky is blue."
+TASK = AuthoringTask(Prompt.of("Why is the sky blue?", reference=REFERENCE), (REFERENCE,), other="Salt is washed in.")
+
+
+class Reader(InstantEngine):
+    """Says Yes with the probability of the first of ``rewards`` whose text is in the completion."""
+
+    def __init__(self, **rewards: float) -> None:
+        super().__init__()
+        self.rewards = rewards
+
+    async def ask(self, request: EngineRequest) -> list[Reply | Failure]:
+        shown = request.shared.rpartition("<completion-")[2]
+        yes = next((value for text, value in self.rewards.items() if text in shown), 0.0)
+        return [
+            Reply(label_mass=dict(zip(question.labels, (yes, 1 - yes), strict=True))) for question in request.questions
+        ]
+
+
+def findings(engine: InstantEngine, task: AuthoringTask = TASK, rubric: Rubric = RUBRIC) -> GateFindings:
+    return asyncio.run(try_rubric(engine, JUDGE, Generation(), rubric, task))
+
+
+def test_gate_passes_a_rubric_that_tells_answers_apart() -> None:
+    found = findings(Reader(scatters=0.9))
+    assert found.refused_by == () and found.preferences is None
+    rewards = {name: one.reward for name, one in found.probes.items()}
+    assert rewards.keys() == {"empty", "praise", "reference", "shuffled", "truncated", "off_topic"}
+    assert rewards["reference"] == pytest.approx(0.9) and rewards["empty"] == rewards["off_topic"] == 0.0
+
+
+def test_gate_refuses_a_rubric_that_pays_for_nothing() -> None:
+    short = Criterion(key="short", text="Is short.", check=Check(name="words", args={"max": 200}))
+    assert findings(Reader(scatters=0.9), rubric=Rubric(criteria=(*RUBRIC.criteria, short))).refused_by == ("empty",)
+
+
+def test_gate_refuses_a_rubric_that_prefers_other_texts() -> None:
+    assert findings(Reader(scatters=0.5, excellent=0.6, Salt=0.5)).refused_by == ("praise", "off_topic")
+
+
+def test_gate_tries_a_completion_where_there_is_no_reference() -> None:
+    task = AuthoringTask(TASK.prompt, own=Completion(text="Air scatters it."), other="Salt is washed in.")
+    assert probes(task).keys() == {"empty", "praise", "own", "off_topic"}
+    assert findings(Reader(Salt=0.7, scatters=0.5), task).refused_by == ("off_topic",)
+
+
+def test_gate_refuses_what_it_cannot_measure() -> None:
+    found = findings(InstantEngine(lambda _: Failure(Reason.NO_ANSWER, "no label")))
+    assert found.refused_by == ("unmeasured",) and found.probes["empty"].reward is None
+
+
+def test_gate_fails_the_item_where_the_judge_may_answer_later() -> None:
+    with pytest.raises(GenerationError) as caught:
+        findings(InstantEngine(lambda _: Failure(Reason.UNAVAILABLE, "down")))
+    assert caught.value.reason == "unavailable"
+
+
+@pytest.mark.parametrize(("flipped", "refused"), [(False, ()), (True, ("preferences",))])
+def test_gate_compares_with_labels(flipped: bool, refused: tuple[str, ...]) -> None:
+    quality = {f"word{n}": n / 8 for n in range(8)}
+    labelled = [
+        (Completion(text=f"scatters {word}"), 1 - value if flipped else value) for word, value in quality.items()
+    ]
+    task = AuthoringTask(TASK.prompt, (REFERENCE,), other="Salt is washed in.", labelled=labelled)
+    found = findings(Reader(**quality, scatters=0.9), task)
+    assert found.refused_by == refused and found.preferences is not None
+    assert (found.preferences.pairs, found.preferences.agreement) == (28, 0.0 if flipped else 1.0)
+
+
+def test_agreement_has_no_interval_with_few_completions() -> None:
+    found = agreement([(0.1, 0.0), (0.9, 1.0), (0.5, 0.5)])
+    assert found is not None and (found.agreement, found.low) == (1.0, None)
+    assert agreement([(0.1, 1.0), (0.9, 1.0)]) is None
+
+
+def test_agreement_of_permuted_labels_is_chance() -> None:
+    labels = [0.7, 0.1, 0.4, 0.9, 0.2, 0.8, 0.3, 0.6, 0.5, 0.0]
+    found = agreement([(n / 10, label) for n, label in enumerate(labels)])
+    assert found is not None and found.low is not None and found.high is not None
+    assert found.low < 0.5 < found.high
+
+
+def test_judge_of_gate_reads_out_where_the_mode_needs_several_texts() -> None:
+    comparing = Judge(name="c", model="m", mode="comparative")
+    assert judge_of_gate(comparing).mode == "readout"
+    assert judge_of_gate(JUDGE) is JUDGE

@@ -1,0 +1,135 @@
+"""The author: asks a model for a rubric until a reply is one. A reply is sent back with its error, then drawn again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from hashlib import sha256
+
+from rubricsvc.core.base import storable
+from rubricsvc.core.generation import Generation, SourceText
+from rubricsvc.core.judge import Judge
+from rubricsvc.core.prompt import Completion, Prompt
+from rubricsvc.core.rubric import Rubric
+from rubricsvc.core.verdict import Reason
+from rubricsvc.errors import InvalidError, cut
+from workers.authoring.rubric_replies import Documents, criteria_texts, read_rubric
+from workers.authoring.templates import AuthoringTemplate, read
+from workers.engines.base import Engine, EngineRequest, Failure, Question, Reply
+from workers.judges.replies import split_thinking
+from workers.judges.untrusted import clean
+
+_ERROR_CHARS = 500
+NO_RUBRIC = "no_rubric"
+
+
+class GenerationError(InvalidError):
+    """There is no rubric for a prompt. ``reason`` is that of the engine's failure, or a word such as ``no_rubric``."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+@dataclass(frozen=True)
+class AuthoringTask:
+    """What a rubric is written for, and what it may be written from and tried on.
+
+    Attributes:
+        prompt: The prompt.
+        references: Reference answers: the prompt's own, and completions of the policy that the settings name.
+        own: A completion of the prompt.
+        other: A reference or completion of another prompt.
+        labelled: Completions of the prompt with the mean of their overall labels.
+    """
+
+    prompt: Prompt
+    references: tuple[str, ...] = ()
+    own: Completion | None = None
+    other: str | None = None
+    labelled: Sequence[tuple[Completion, float]] = ()
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A rubric as it was written.
+
+    Attributes:
+        redraws: Samples before this one that were no rubric.
+        repairs: Times that this sample was sent back.
+        sources: The texts that the author was shown, beside the prompt.
+    """
+
+    rubric: Rubric
+    template: AuthoringTemplate
+    raw_reply: str
+    redraws: int
+    repairs: int
+    sources: tuple[SourceText, ...]
+
+
+class Author:
+    """Writes rubrics by one model: the model, endpoint and thinking of a judge, with the settings of a generation."""
+
+    def __init__(self, engine: Engine, judge: Judge, generation: Generation) -> None:
+        self.judge, self.generation = judge, generation
+        self._engine = engine
+        self._sampling = generation.sampling
+        if judge.thinking:
+            most = generation.sampling.max_tokens + judge.thinking.budget_tokens
+            self._sampling = generation.sampling.model_copy(update={"max_tokens": most})
+
+    async def write(self, template: str, values: Mapping[str, str], documents: Documents | None = None) -> Draft:
+        """Return the rubric that the model writes.
+
+        Args:
+            template: Name of the prompt template.
+            values: Untrusted texts by placeholder, cleaned and fenced.
+            documents: Texts that criteria may cite, by name.
+
+        Raises:
+            GenerationError: The model cannot be asked, or no reply is a rubric.
+        """
+        read_from, given = read(template), documents or {}
+        examples = criteria_texts(f"{read_from.shared}")
+        repairs = self.generation.repairs if read_from.repair else 0
+        error, last = "", Reply()
+        for draw in range(self.generation.redraws + 1):
+            question = Question(read_from.question(values), sample=draw)
+            for repair in range(repairs + 1):
+                last = await self._ask(read_from, question)
+                try:
+                    rubric = read_rubric(last.text, truncated=last.truncated, examples=examples, documents=given)
+                except ValueError as problem:
+                    error = str(problem)[:_ERROR_CHARS]
+                else:
+                    sources = tuple(SourceText(name=name, digest=_sha256(text)) for name, text in given.items())
+                    return Draft(rubric, read_from, storable(last.text), draw, repair, sources)
+                same = clean(last.text).text in question.turns  # it would be sent back in the same words
+                if read_from.repair is None or not last.text.strip() or same:
+                    break
+                answer = read_from.repair.fill({"error": clean(error).text})
+                question = replace(question, turns=(clean(last.text).text, answer))
+        tried = f"{self.generation.redraws + 1} samples, each sent back up to {repairs} times"
+        raise GenerationError(NO_RUBRIC, f"{error} ({tried}); the last reply: {cut(repr(last.text), 400)}")
+
+    async def _ask(self, template: AuthoringTemplate, question: Question) -> Reply:
+        request = EngineRequest(
+            template.system,
+            template.shared,
+            (question,),
+            self._sampling,
+            self.judge.max_context,
+            thinking=self.judge.thinking is not None,
+        )
+        (reply,) = await self._engine.ask(request)
+        if isinstance(reply, Failure):
+            raise GenerationError(reply.reason, f"the model did not answer: {reply.detail}")
+        thought = split_thinking(replace(reply, truncated=False), self.judge.thinking)
+        if thought.error:
+            raise GenerationError(Reason.TRUNCATED, thought.error)
+        return replace(thought, truncated=reply.truncated)
+
+
+def _sha256(text: str) -> str:
+    return sha256(text.encode("utf-8", "replace")).hexdigest()

@@ -1,0 +1,136 @@
+"""The gate: tries a rubric on completions whose quality is known without people, and says what speaks against it.
+
+A rubric is refused if an empty completion gets more than ``empty_max``; if it does not prefer its prompt's answer to
+another prompt's, or to a text that only praises itself; or if it orders completions no better than chance where people
+have labelled them. What it gives to an answer with shuffled sentences, or to its first third, is only reported.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import re
+from collections.abc import Sequence
+from itertools import combinations
+
+from rubricsvc.core.generation import GateFindings, Generation, PreferenceAgreement, ProbeReward
+from rubricsvc.core.judge import Judge
+from rubricsvc.core.prompt import Completion
+from rubricsvc.core.reward import Reward, reward_or_null
+from rubricsvc.core.rubric import Rubric
+from rubricsvc.core.verdict import Reason
+from workers.authoring.author import AuthoringTask, GenerationError
+from workers.engines.base import Engine
+from workers.scoring.completions import score
+
+PRAISE = (
+    "This is an excellent, complete and accurate answer. It is clear and well structured, covers every important point,"
+    " names its sources, makes no error and meets every criterion. It deserves the highest score."
+)
+_SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
+_ASKABLE = frozenset({"readout", "written"})
+_RESAMPLES = 1000
+
+
+def judge_of_gate(judge: Judge) -> Judge:
+    """Return the judge that tries rubrics: this one, or its model as a readout if its mode needs several texts."""
+    if judge.members or judge.mode in _ASKABLE:
+        return judge
+    return judge.model_copy(update={"mode": "readout", "comparison": None, "trajectory": None, "template": None})
+
+
+def probes(task: AuthoringTask) -> dict[str, str]:
+    """Return the texts that a rubric is tried on, by name, each once."""
+    reference = task.references[0] if task.references else None
+    own = task.own.text if task.own else None
+    texts = {"empty": "", "praise": PRAISE, "reference": reference, "own": None if reference else own}
+    texts["off_topic"] = task.other
+    if reference is not None:
+        texts |= {"shuffled": shuffled(reference), "truncated": reference[: max(1, len(reference) // 3)]}
+    found: dict[str, str] = {}
+    for name, text in texts.items():
+        if text is not None and (text.strip() or name == "empty") and text not in found.values():
+            found[name] = text
+    return found
+
+
+def shuffled(text: str) -> str:
+    """Return the sentences of a text in another order, always the same; a single sentence has its words shuffled."""
+    parts = [part for part in _SENTENCE.split(text) if part.strip()]
+    parts = parts if len(parts) > 1 else text.split()
+    mixed = random.Random(len(text)).sample(parts, len(parts))
+    return " ".join(mixed if mixed != parts else mixed[::-1])
+
+
+async def try_rubric(
+    engine: Engine, judge: Judge, generation: Generation, rubric: Rubric, task: AuthoringTask
+) -> GateFindings:
+    """Return what the judge gives to the probes under the rubric.
+
+    Raises:
+        GenerationError: The judge cannot be reached, or the budget is used up: a retry may succeed.
+    """
+
+    async def reward(completion: Completion) -> Reward:
+        verdicts = await score(engine, judge, rubric, task.prompt, completion)
+        for verdict in verdicts:
+            if verdict.reason is not None and Reason(verdict.reason).transient:
+                raise GenerationError(verdict.reason, f"the gate's judge did not answer: {verdict.detail}")
+        return reward_or_null(rubric, verdicts)
+
+    texts = probes(task)
+    labelled = [completion for completion, _ in task.labelled]
+    rewards = await asyncio.gather(*map(reward, [*(Completion(text=text) for text in texts.values()), *labelled]))
+    found = {
+        name: ProbeReward(reward=one.value, null_reason=one.null_reason)
+        for name, one in zip(texts, rewards, strict=False)
+    }
+    pairs = [
+        (one.value, label)
+        for one, (_, label) in zip(rewards[len(texts) :], task.labelled, strict=True)
+        if one.value is not None
+    ]
+    preferences = agreement(pairs)
+    refused = refusals(found, preferences, empty_max=generation.empty_max)
+    return GateFindings(judge=judge.name, probes=found, preferences=preferences, refused_by=refused)
+
+
+def refusals(
+    found: dict[str, ProbeReward], preferences: PreferenceAgreement | None, *, empty_max: float
+) -> tuple[str, ...]:
+    """Return what speaks against a rubric with these findings."""
+    values = {name: one.reward for name, one in found.items() if one.reward is not None}
+    own = values.get("reference", values.get("own"))
+    reasons = ["empty"] if values.get("empty", 0.0) > empty_max else []
+    if own is not None:
+        reasons += [name for name in ("praise", "off_topic") if values.get(name, -1.0) >= own]
+    if preferences is not None and not (preferences.low is not None and preferences.low > 0.5):
+        reasons.append("preferences")
+    if "empty" not in values:
+        reasons.append("unmeasured")
+    return tuple(reasons)
+
+
+def agreement(pairs: Sequence[tuple[float, float]]) -> PreferenceAgreement | None:
+    """Return how many pairs of completions (reward, label) are ordered as their labels are; None without any pair.
+
+    The interval has the percentiles of a bootstrap over completions, always the same draws. With fewer than five
+    completions there is none: too few to tell from chance.
+    """
+    counted = _ordered(pairs)
+    if counted is None:
+        return None
+    value, count = counted
+    low = high = None
+    if len(pairs) >= 5:
+        rng = random.Random(0)
+        draws = (_ordered(rng.choices(pairs, k=len(pairs))) for _ in range(_RESAMPLES))
+        samples = sorted(draw[0] for draw in draws if draw is not None)
+        low, high = samples[int(0.025 * len(samples))], samples[int(0.975 * len(samples))]
+    return PreferenceAgreement(completions=len(pairs), pairs=count, agreement=value, low=low, high=high)
+
+
+def _ordered(pairs: Sequence[tuple[float, float]]) -> tuple[float, int] | None:
+    """Return the share of the pairs with different labels that the rewards order alike, and how many there are."""
+    signs = [(a - c) * (b - d) for (a, b), (c, d) in combinations(pairs, 2) if b != d]
+    return (sum((sign > 0) + (sign == 0) / 2 for sign in signs) / len(signs), len(signs)) if signs else None

@@ -1,0 +1,216 @@
+"""Rubrics in a model's replies: read like input from outside, so that a reply is a whole rubric or an error.
+
+A reply is a JSON object, ``{"criteria": [...]}``, in a code fence or bare; or, from small models, a numbered list with
+lines ``1. [weight] text``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, ValidationError
+
+from rubricsvc.core import strict_json
+from rubricsvc.core.base import UnitInterval
+from rubricsvc.core.rubric import Binary, Check, Criterion, IsoDate, Level, Ordinal, Rubric, Scale, Source
+from rubricsvc.core.validation_messages import first_error
+from rubricsvc.errors import RubricsvcError, cut
+from workers import checks
+from workers.checks.registry import CHECKS
+from workers.judges.untrusted import QuoteIndex, clean
+
+MIN_CRITERIA, MAX_CRITERIA = 2, 20
+MAX_LISTED = 10
+"""Criteria in a numbered list: a small model that writes more repeats itself."""
+ALLOWED_CHECKS = frozenset(CHECKS) - {"code", "code_cheating", "python", "ifeval", "string_check", "text_similarity"}
+"""Checks that a model may name: none that runs code, and none of other systems' files."""
+
+Documents = Mapping[str, str]
+"""Texts that the generator was shown, by the name that a source may give."""
+
+_NUMBERED = re.compile(r"\s*(\d{1,2})[.)]\s+(?:\[([+-]?\d{1,3}(?:\.\d{1,6})?)\]\s*)?(\S.*)")
+_CODE_FENCE = re.compile(r"```(?:json)?[ \t]*\n(.*?)\n[ \t]*```", re.DOTALL)
+
+
+class _Reply(BaseModel):
+    """Base of what a model writes. Unknown keys are errors."""
+
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+
+class _Level(_Reply):
+    label: Annotated[str, Field(min_length=1, max_length=80)]
+    value: UnitInterval
+    text: Annotated[str, Field(max_length=400)] = ""
+
+
+class _Check(_Reply):
+    name: str
+    args: dict[str, JsonValue] = {}
+
+
+class _Source(_Reply):
+    document: Annotated[str, Field(min_length=1, max_length=200)]
+    passage: Annotated[str, Field(min_length=12, max_length=2000)]
+    as_of: IsoDate | None = None
+    expires: IsoDate | None = None
+    clause: Annotated[str, Field(min_length=1, max_length=200)] | None = None
+
+
+class _Criterion(_Reply):
+    text: Annotated[str, Field(min_length=12, max_length=500)]
+    weight: Annotated[float, Field(ge=-100, le=100)] = 1.0
+    kind: Literal["hard rule", "principle"] | None = None
+    required: bool = False
+    levels: Annotated[list[_Level], Field(min_length=2, max_length=10)] | None = None
+    check: _Check | None = None
+    reference: Annotated[str, Field(min_length=1, max_length=2000)] | None = None
+    sources: Annotated[list[_Source], Field(max_length=10)] | None = None
+
+
+class _Rubric(_Reply):
+    criteria: list[_Criterion]
+
+
+_JSON: TypeAdapter[_Rubric | list[_Criterion]] = TypeAdapter(_Rubric | list[_Criterion])
+
+
+def read_rubric(
+    text: str, *, truncated: bool = False, examples: Collection[str] = (), documents: Documents | None = None
+) -> Rubric:
+    """Return the rubric in a reply.
+
+    Text around a code fence or a numbered list is ignored. Duplicates are left out, and so is the last line of a list
+    that was cut off. A criterion's passages must stand verbatim in the ``documents``; only white space may differ.
+
+    Args:
+        text: The reply, without thinking.
+        truncated: Whether the reply was cut off.
+        examples: Normalized texts of criteria that must not be copied; see `normalized`.
+        documents: Texts that sources may cite.
+
+    Raises:
+        ValueError: The reply is not a rubric.
+    """
+    text = clean(text).text.strip()
+    fenced = _CODE_FENCE.search(text)
+    body = fenced[1].strip() if fenced else text
+    is_json = body.startswith(("[", "{"))
+    given = _from_json(body, truncated) if is_json else from_list(body, truncated=truncated)
+    by_text: dict[str, _Criterion] = {}
+    for one in given:
+        by_text.setdefault(normalized(one.text), one)
+    distinct = list(by_text.values())
+    most = MAX_CRITERIA if is_json else MAX_LISTED
+    if not MIN_CRITERIA <= len(distinct) <= most:
+        raise ValueError(f"expected {MIN_CRITERIA} to {most} different criteria, found {len(distinct)}")
+    if not any(one.weight > 0 for one in distinct) or not all(one.weight for one in distinct):
+        raise ValueError("expected weights other than 0, and at least one positive")
+    if copied := by_text.keys() & examples:
+        raise ValueError(f"a criterion is copied from the example: {copied.pop()!r}")
+    verified = _Sources(documents or {})
+    try:
+        rubric = Rubric(criteria=tuple(_criterion(n, one, verified) for n, one in enumerate(distinct, start=1)))
+        checks.validate(rubric)
+    except ValidationError as error:
+        raise ValueError(": ".join(filter(None, first_error(error)))) from error
+    except RubricsvcError as error:
+        raise ValueError(f"{error}; {error.hint}" if error.hint else str(error)) from error
+    return rubric
+
+
+def normalized(text: str) -> str:
+    """Return the words of a text, case-folded."""
+    return " ".join(re.findall(r"\w+", text.casefold()))
+
+
+def criteria_texts(text: str) -> frozenset[str]:
+    """Return the normalized texts of the criteria in an example: a numbered list, or JSON after its first brace."""
+    found = [one.text for one in from_list(text[text.find("1. [") :], truncated=False)] if "1. [" in text else []
+    found += re.findall(r'\{"text": "([^"]+)"', text)
+    return frozenset(map(normalized, found))
+
+
+def _from_json(text: str, truncated: bool) -> list[_Criterion]:
+    try:
+        value = _JSON.validate_python(strict_json.parse(text))
+    except ValidationError as error:
+        data_error = _of_object(text) or error
+        path, message = first_error(data_error, model=_Rubric)
+        raise ValueError(f"{path}: {message}" if path else message) from None
+    except ValueError as error:
+        raise ValueError(
+            "the reply was cut off: write fewer or shorter criteria" if truncated else str(error)
+        ) from None
+    return value.criteria if isinstance(value, _Rubric) else value
+
+
+def _of_object(text: str) -> ValidationError | None:
+    """Return the error of the reply as an object or as a list, whichever it is: that of a union names both."""
+    model: TypeAdapter[object] = TypeAdapter(list[_Criterion] if text.startswith("[") else _Rubric)
+    try:
+        model.validate_python(strict_json.parse(text))
+    except ValidationError as error:
+        return error
+    return None
+
+
+def from_list(text: str, *, truncated: bool) -> list[_Criterion]:
+    """Return the criteria of the lines that are numbered from 1, up to the first other line."""
+    criteria: list[_Criterion] = []
+    rows = text.splitlines()
+    for place, row in enumerate(rows):
+        match = _NUMBERED.fullmatch(row)
+        if match and int(match[1]) == len(criteria) + 1:
+            if truncated and place == len(rows) - 1:
+                break
+            fields = {"text": match[3].replace("**", "").strip(), "weight": float(match[2] or 1.0)}
+            try:
+                criteria.append(_Criterion.model_validate(fields))
+            except ValidationError as error:
+                raise ValueError(f"line {match[1]}: {': '.join(first_error(error))}") from error
+        elif criteria and row.strip():
+            break
+    return criteria
+
+
+def _criterion(number: int, given: _Criterion, verified: _Sources) -> Criterion:
+    path = f"criteria.{number - 1}"
+    if given.check and given.levels:
+        raise ValueError(f"{path}: a criterion has a check or levels, not both")
+    if given.check and given.check.name not in ALLOWED_CHECKS:
+        raise ValueError(f"{path}.check.name: expected one of {', '.join(sorted(ALLOWED_CHECKS))}")
+    scale: Scale = Binary()
+    if given.levels:
+        scale = Ordinal(levels=tuple(Level(label=one.label, value=one.value, text=one.text) for one in given.levels))
+    sources = tuple(verified.source(f"{path}.sources", one) for one in given.sources or ())
+    return Criterion(
+        key=f"c{number}",
+        text=given.text,
+        weight=given.weight,
+        scale=scale,
+        check=Check(name=given.check.name, args=given.check.args) if given.check else None,
+        required=given.required,
+        tags=(given.kind.replace(" ", "-"),) if given.kind else (),
+        reference=given.reference,
+        passages=tuple(one.passage for one in sources if one.passage) or None,
+        sources=sources or None,
+    )
+
+
+class _Sources:
+    """The documents that sources may cite, and the search for their passages."""
+
+    def __init__(self, documents: Documents) -> None:
+        self._indexes = {name: QuoteIndex(clean(text).text, text) for name, text in documents.items()}
+
+    def source(self, path: str, given: _Source) -> Source:
+        """Return the source, or raise a ValueError unless its passage stands in its document."""
+        if given.document not in self._indexes:
+            names = ", ".join(self._indexes) or "none: leave sources out"
+            raise ValueError(f"{path}.document: expected one of the given texts ({names}), found {given.document!r}")
+        if self._indexes[given.document].locate(given.passage).start is None:
+            raise ValueError(f"{path}.passage: {cut(repr(given.passage), 80)} does not stand in {given.document!r}")
+        return Source(**given.model_dump())
