@@ -270,10 +270,18 @@ def _print_reward_changes(
         print_json(data)
         return
     rows = sorted(data.pop("by_completion"), key=lambda row: -abs(row["change"] or 0.0))
+    people = data.pop("people")
     show_list(row | {"completion_external_id": row["completion_external_id"] or ""} for row in rows[:MOST_ROWS])
     if len(rows) > MOST_ROWS:
         echo(f"… and {len(rows) - MOST_ROWS} more; --json prints all")
     show(data)
+    if people:
+        print_data("\nAgreement with people's overall scores:")
+        sides = [(one, (one.old, one.new, one.difference)) for one in changes.people]
+        cells = [
+            [one.name, one.n, *(cell for side in each for cell in output.estimate_cells(side))] for one, each in sides
+        ]
+        output.print_table(("metric", "n", "old", "95%", "new", "95%", "new - old", "95%"), cells)
     if changes.new_missing_verdicts:
         command = (
             f"rubricsvc jobs rescore {job_id} --rubric {names[1]}" if new.id else f"rubricsvc rubrics import {names[1]}"

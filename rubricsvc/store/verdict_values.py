@@ -90,9 +90,16 @@ def judges_of(session: Session, *, rubric_id: int | None = None, job_id: int | N
     return [session.get_one(JudgeRow, id_) for id_ in ids]
 
 
-def overall_labels(session: Session, selection: Selection) -> list[tuple[int, str, float]]:
-    """Return (completion id, person, overall score) of the completions, under any rubric; the newest of a person."""
-    scored = select(ItemRow.completion_id).where(ItemRow.id.in_(selection.newest))
+def overall_labels(session: Session, completions: Selection | int) -> list[tuple[int, str, float]]:
+    """Return (completion id, person, overall score) of the completions of a selection, or of a job.
+
+    Under any rubric; of several by one person, the newest.
+    """
+    scored = select(ItemRow.completion_id)
+    if isinstance(completions, Selection):
+        scored = scored.where(ItemRow.id.in_(completions.newest))
+    else:
+        scored = scored.where(ItemRow.job_id == completions)
     where = (LabelRow.criterion == OVERALL, LabelRow.value.is_not(None), LabelRow.completion_id.in_(scored))
     query = select(LabelRow.completion_id, LabelRow.annotator, LabelRow.value).where(*where)
     rows = session.execute(query.order_by(LabelRow.created_at, LabelRow.id))

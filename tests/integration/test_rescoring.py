@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 
 from rubricsvc.core.judge import Comparison, Endpoint, Judge
+from rubricsvc.core.label import Label
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.settings import Settings
 from rubricsvc.store import completions, items, jobs, judges, prompts, rubrics
+from rubricsvc.store import labels as stored_labels
 from rubricsvc.store.session import Database
 from tests.scripted_server import ScriptedReply, ScriptedServer, instant, labels, scripted_server, text_reply
 from workers.queue import rescoring
@@ -185,6 +187,27 @@ def test_reward_changes_compares_versions_without_asking(each_db: Database, serv
     assert server.count == asked
     job_id, _ = shop.rescore(rubric=["r@2"])
     assert [one.new_reward for one in changes.by_completion] == shop.rewards(job_id)
+
+
+def test_reward_changes_compares_both_versions_with_people(each_db: Database, server: ScriptedServer) -> None:
+    shop = Shop(each_db, server, size=12)
+    reweighted = shop.add(edited(0, weight=100.0))
+    with each_db.read() as session:
+        old, new = (rubrics.get(session, id_) for id_ in (shop.rubric_id, reweighted))
+        before = reward_changes(session, shop.job_id, old, new)
+    assert before.people == ()
+    with each_db.write() as session:
+        scores = [(one.completion_id, shop.rubric_id, one.new_reward) for one in before.by_completion]
+        stored_labels.add_many(
+            session, [(c, r, Label(criterion="overall", annotator="ann", value=value)) for c, r, value in scores]
+        )
+    with each_db.read() as session:
+        people = {one.name: one for one in reward_changes(session, shop.job_id, old, new).people}
+    assert list(people) == ["pearson", "spearman", "kendall", "preference_accuracy"]
+    assert people["pearson"].n == 12
+    for one in people.values():
+        assert one.new.value == pytest.approx(1.0) and one.old.value is not None and one.old.value < 1
+        assert one.difference.value == pytest.approx(1 - one.old.value)
 
 
 def test_reward_changes_takes_the_groups_of_the_rubric(each_db: Database, server: ScriptedServer) -> None:

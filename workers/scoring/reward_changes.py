@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from sqlalchemy.orm import Session
 
@@ -13,9 +13,12 @@ from rubricsvc.core.prompt import Completion
 from rubricsvc.core.reward import reward_or_null
 from rubricsvc.errors import InvalidError
 from rubricsvc.stats.ranking import kendall_tau, ranks
-from rubricsvc.store import completions, jobs, verdicts
+from rubricsvc.store import completions, jobs, verdict_values, verdicts
 from rubricsvc.store.tables import RubricRow
 from workers.scoring.questions import group_questions
+
+if TYPE_CHECKING:
+    from rubricsvc.stats.people_agreement import PairedMetric
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +49,7 @@ class RewardChanges:
         changed_ranks: How many of the completions that have both ranks have another one; None where none has both.
         kendall_tau_within_prompts: Tau-b between the two rankings, over the pairs of completions of one prompt.
         old_missing_verdicts: Verdicts of the old version that are not stored; `new_missing_verdicts` of the new one.
+        people: Agreement of both rewards with people's overall scores of these completions; empty without any.
     """
 
     completions: int
@@ -54,6 +58,7 @@ class RewardChanges:
     kendall_tau_within_prompts: float | None
     old_missing_verdicts: int
     new_missing_verdicts: int
+    people: Sequence[PairedMetric]
     by_completion: Sequence[RewardChange]
 
 
@@ -62,6 +67,7 @@ def reward_changes(session: Session, job_id: int, old: RubricRow, new: RubricRow
 
     Raises:
         InvalidError: No completion of the job belongs to the prompt of both rubrics.
+        ModuleNotFoundError: People scored these completions, and the extra ``judging`` is not installed.
     """
     before, after = _stored_rewards(session, job_id, old, new), _stored_rewards(session, job_id, new, old)
     prompt_ids = {row.prompt_id for row in (old, new)} - {None}
@@ -89,8 +95,27 @@ def reward_changes(session: Session, job_id: int, old: RubricRow, new: RubricRow
         kendall_tau_within_prompts=kendall_tau(pairs),
         old_missing_verdicts=sum(before[row.completion_id].missing for row in rows),
         new_missing_verdicts=sum(after[row.completion_id].missing for row in rows),
+        people=_people(rows, verdict_values.overall_labels(session, job_id)),
         by_completion=rows,
     )
+
+
+def _people(rows: Sequence[RewardChange], labels: Sequence[tuple[int, str, float]]) -> Sequence[PairedMetric]:
+    """Return how far both rewards agree with people, on the completions that have both."""
+    paired = [
+        (row.completion_id, row.prompt_id, row.old_reward, row.new_reward)
+        for row in rows
+        if row.old_reward is not None and row.new_reward is not None
+    ]
+    place = {completion_id: number for number, (completion_id, *_) in enumerate(paired)}
+    known = [(place[id_], person, score) for id_, person, score in labels if id_ in place]
+    if not known:
+        return ()
+
+    from rubricsvc.stats.people_agreement import people_agreement
+
+    _, prompt_ids, old, new = zip(*paired, strict=True)
+    return people_agreement(old, new, prompt_ids, known)
 
 
 class _StoredReward(NamedTuple):
