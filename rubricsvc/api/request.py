@@ -11,6 +11,7 @@ from fastapi import Depends, Path, Request
 from rubricsvc.core.base import MAX_ID
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.rubric import Rubric
+from rubricsvc.lint import EmptyValue
 from rubricsvc.queries import Whole
 from rubricsvc.settings import Settings
 from rubricsvc.store.session import Database
@@ -24,12 +25,13 @@ def _accept(_: object) -> None:
 class Validators:
     """Checks of values that only the workers can make: a rubric's checks exist, a judge's engine and template exist.
 
-    The service does not import the workers, so the process that starts it passes their functions. Each raises
-    InvalidError.
+    The service does not import the workers, so the process that starts it passes their functions. ``rubric`` and
+    ``judge`` raise InvalidError; ``empty_value`` runs a check on an empty completion.
     """
 
     rubric: Callable[[Rubric], None] = _accept
     judge: Callable[[Judge], None] = _accept
+    empty_value: EmptyValue | None = None
 
 
 def _state(name: str) -> Any:

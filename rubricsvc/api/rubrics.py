@@ -17,6 +17,8 @@ from rubricsvc.core.generation import Provenance
 from rubricsvc.core.rubric_analysis import RubricAnalysis
 from rubricsvc.errors import InvalidError
 from rubricsvc.generation_schemas import NewGeneration
+from rubricsvc.lint import lint, rules_of
+from rubricsvc.lint.wire import LintReport, LintRequest
 from rubricsvc.queries import AnalysisQuery, Paging, RubricFilters
 from rubricsvc.schemas import NewReview, NewRubric, Page, RubricEvent, StoredJob, StoredRubric
 from rubricsvc.services import analysing, generating, reviewing
@@ -61,6 +63,18 @@ def generate(db: Db, new: Json[NewGeneration], response: Response, idempotency_k
         if PUBLISHED not in session.info:  # only a new job publishes
             response.status_code = 200
     return load(db, job.id)
+
+
+@router.post("/lint", responses=error_responses())
+def find_faults(validators: ValidatorsDep, new: Json[LintRequest]) -> LintReport:
+    """Find faults of a rubric without a model: two questions in one criterion, near-duplicates, vague words and more.
+
+    Nothing is stored. 422 if a rule is unknown, or the rubric is invalid.
+    """
+    validators.rubric(new.rubric)
+    rules = rules_of(new.rules, new.ignore, new.severity)
+    findings = lint(new.rubric, new.prompt, rules=rules, empty_value=validators.empty_value)
+    return LintReport(findings=tuple(findings))
 
 
 @router.get("", responses=error_responses())

@@ -22,8 +22,6 @@ from rubricsvc.cli.importing import (
     SkipInvalid,
     edit_of,
     import_and_report,
-    input_file,
-    print_notes,
     rubric_of,
 )
 from rubricsvc.cli.output import After, Json, Limit, PromptFilter, echo, print_data, print_json, show, show_list
@@ -31,10 +29,11 @@ from rubricsvc.cli.rubric_analysis import analyse
 from rubricsvc.cli.rubric_export import export
 from rubricsvc.cli.rubric_fit import fit
 from rubricsvc.cli.rubric_generation import generate
+from rubricsvc.cli.rubric_lint import lint_
 from rubricsvc.core.rubric import Criterion, Source
 from rubricsvc.core.states import RubricState
 from rubricsvc.errors import NotFoundError
-from rubricsvc.formats import InvalidFileError, Record, stream
+from rubricsvc.formats import Record
 from rubricsvc.formats.native import dump, plain
 from rubricsvc.formats.yaml_records import write
 from rubricsvc.services.importing import RECORDS
@@ -63,50 +62,7 @@ app.command()(presets.init)
 app.command("presets")(presets.list_)
 
 
-@app.command()
-def lint(file: File, format: Format = None, as_json: Json = False) -> None:
-    """Check a file, and list all errors in it and its valid records; exit with 2 if there are errors.
-
-    With --json an error is an object with file, line, column, path, code and message.
-    """
-    source, rows, hint = input_file(file), [], ""
-    try:
-        rows = [_summary(record) for record in stream(source, format, skip_invalid=True, check=checks.validate)]
-    except InvalidFileError as error:  # no record is valid, or the file cannot be read to its end
-        if not source.errors.count:
-            source.errors.add(*error.errors)
-        hint = error.hint
-    errors = source.errors
-    with output.exit_with(output.BAD_INPUT if errors.count else output.OK):
-        if as_json:
-            notes = [asdict(one) | {"note": True} for one in errors.notes]
-            show_list([*map(asdict, errors.errors), *notes, *rows], as_json)
-            return
-        print_notes(errors)
-        for one in errors.errors:
-            echo(f"error: {one}")
-        if errors.count > len(errors.errors):
-            echo(f"… and {errors.count - len(errors.errors)} more errors")
-        if rows:
-            show_list(rows[:MOST_ROWS])
-        if len(rows) > MOST_ROWS:
-            echo(f"… and {len(rows) - MOST_ROWS} more")
-        invalid = f"{errors.invalid} invalid: {output.counted(errors.count, 'error')}"
-        echo(f"{output.counted(len(rows), 'valid record')}, {invalid if errors.count else 'no errors'}")
-        if hint:
-            echo(f"hint: {hint}")
-
-
-def _summary(record: Record) -> dict[str, Any]:
-    criteria = record.rubric.criteria if record.rubric else ()
-    return {
-        "name": record.name,
-        "criteria": len(criteria),
-        "pitfalls": sum(criterion.weight < 0 for criterion in criteria),
-        "checked": sum(criterion.kind == "checked" for criterion in criteria),
-        "formula": record.rubric.formula if record.rubric else None,
-        "completions": len(record.completions),
-    }
+app.command("lint")(lint_)
 
 
 @app.command("import")

@@ -57,7 +57,8 @@ def _serve(settings: Settings, db: Database, *, worker: bool) -> None:
 
     if not needs_key(settings) and not is_loopback(settings.host):
         log.warning("the service is open to other machines without API keys", hint="unset RUBRICSVC_REQUIRE_KEY")
-    app = create_app(settings, db, validators=Validators(rubric=checks.validate, judge=judges.validate))
+    validators = Validators(rubric=checks.validate, judge=judges.validate, empty_value=checks.value_of_empty)
+    app = create_app(settings, db, validators=validators)
     config = uvicorn.Config(app, settings.host, settings.port, log_config=None, access_log=False, proxy_headers=False)
     config.timeout_graceful_shutdown = 5
     embedded = settings.broker_url.startswith(MEMORY)

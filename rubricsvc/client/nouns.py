@@ -21,6 +21,8 @@ from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.rubric_analysis import RubricAnalysis
 from rubricsvc.core.states import ReviewAction
 from rubricsvc.generation_schemas import NewGeneration
+from rubricsvc.lint import Finding, Severity
+from rubricsvc.lint.wire import LintReport, LintRequest
 
 
 class Prompts(Noun[C]):
@@ -102,6 +104,21 @@ class Rubrics(Noun[C]):
         body = schemas.NewReview(action=action, comment=comment)
         path = f"rubrics/{quote(str(ref), safe='@/')}/review"
         return await self.send(schemas.StoredRubric, "POST", path, body=body)
+
+    @Method
+    async def lint(
+        self,
+        rubric: Rubric,
+        prompt: Prompt | str | None = None,
+        *,
+        rules: Sequence[str] = (),
+        ignore: Sequence[str] = (),
+        severity: Severity = "info",
+    ) -> tuple[Finding, ...]:
+        """Find faults of a rubric without a model; ``rules`` are those to apply (by default all), less ``ignore``."""
+        value = Prompt.of(prompt) if isinstance(prompt, str) else prompt
+        body = LintRequest(rubric=rubric, prompt=value, rules=tuple(rules), ignore=tuple(ignore), severity=severity)
+        return (await self.send(LintReport, "POST", "rubrics/lint", body=body)).findings
 
 
 class Completions(Noun[C]):

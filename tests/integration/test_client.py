@@ -91,6 +91,7 @@ def test_client_reads_the_passport_of_a_judge(client: Client, db: Database) -> N
 def test_client_methods_round_trip(client: Client) -> None:
     prompt = client.prompts.add("Why?", external_id="a/b c")
     assert client.prompts.get(prompt.id) == client.prompts.get("a/b c") == prompt
+    assert [one.rule for one in client.rubrics.lint(RUBRIC, "Why?", rules=["sign"])] == []
     rubric = client.rubrics.add(RUBRIC, "my rubric", prompt_id=prompt.id)
     assert client.rubrics.get("my rubric@1") == rubric
     assert rubric.rubric == RUBRIC

@@ -20,7 +20,7 @@ from difflib import get_close_matches
 from pydantic import ValidationError
 
 from rubricsvc.core.prompt import Completion, Prompt
-from rubricsvc.core.rubric import Check, Rubric
+from rubricsvc.core.rubric import Check, Criterion, Rubric
 from rubricsvc.core.templates import PlaceholderError
 from rubricsvc.core.validation_messages import field_messages, first_error
 from rubricsvc.core.verdict import Reason, Verdict
@@ -40,6 +40,8 @@ from workers.checks import (  # noqa: F401 - they register their checks
 from workers.checks.registry import CHECKS, Args, CheckResult, CheckType
 from workers.checks.sandbox.child_process import ChildError
 from workers.checks.sandbox.runner import NoSandboxError
+
+_RUN_CODE = ("code", "code_cheating", "python")
 
 
 def validate(rubric: Rubric) -> None:
@@ -69,6 +71,16 @@ def run(rubric: Rubric, prompt: Prompt, completion: Completion, *, answered: Con
         for criterion in rubric.criteria
         if criterion.check is not None and criterion.key not in answered
     ]
+
+
+def value_of_empty(criterion: Criterion, prompt: Prompt | None) -> float | None:
+    """Return the value that the check of a criterion gives an empty completion.
+
+    None where the check fails, has no prompt that it needs, or would run code.
+    """
+    if criterion.check is None or criterion.check.name in _RUN_CODE:
+        return None
+    return _verdict(criterion.key, criterion.check, prompt or Prompt.of("-"), Completion(text="")).value
 
 
 def _verdict(key: str, given: Check, prompt: Prompt, completion: Completion) -> Verdict:

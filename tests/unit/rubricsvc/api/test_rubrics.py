@@ -11,7 +11,7 @@ from rubricsvc.api.request import Validators
 from rubricsvc.store import keys
 from rubricsvc.store.session import Database
 from tests.unit.rubricsvc.api.conftest import RUBRIC, Serve
-from workers.checks import validate
+from workers.checks import validate, value_of_empty
 
 
 def test_rubrics_add_versions_by_content(filled: TestClient) -> None:
@@ -156,3 +156,25 @@ def test_rubrics_analysis_is_limited_to_what_was_scored(filled: TestClient) -> N
     assert (unscored.status_code, unscored.json()["error"]["code"]) == (422, "invalid")
     assert filled.get("/v1/rubrics/missing/analysis").status_code == 404
     assert filled.get("/v1/rubrics/r/analysis", params={"job_id": 99}).status_code == 404
+
+
+def test_rubrics_lint_returns_findings(serve: Serve) -> None:
+    http = serve(validators=Validators(rubric=validate, empty_value=value_of_empty))
+    criteria = [
+        {"key": "a", "text": "Fails to mention the dose.", "weight": 5},
+        {"key": "b", "text": "Is short.", "check": {"name": "words", "args": {"max": 9}}},
+        {"key": "c", "text": "The final answer is 391."},
+    ]
+    prompt = {"messages": [{"role": "user", "content": "17 times 23 is 391. What is it?"}]}
+    body = {"rubric": {"criteria": criteria}, "prompt": prompt}
+    found = http.post("/v1/rubrics/lint", json=body).json()["findings"]
+    assert {(one["rule"], one["criterion"]) for one in found if one["severity"] == "error"} == {
+        ("sign", "a"),
+        ("empty-passes", "b"),
+        ("leaked-answer", "c"),
+    }
+    only = http.post("/v1/rubrics/lint", json=body | {"rules": ["sign"]}).json()["findings"]
+    assert [one["rule"] for one in only] == ["sign"]
+    unknown = http.post("/v1/rubrics/lint", json=body | {"ignore": ["sing"]})
+    assert (unknown.status_code, unknown.json()["error"]["path"]) == (422, "rule")
+    assert http.get("/v1/rubrics").json()["data"] == []

@@ -1,0 +1,149 @@
+"""Criteria of one rubric that ask the same.
+
+Two criteria are compared by the words that carry their meaning: without stop words, verbs of saying (“mentions”) and
+words of polarity (“fails to”), so that a criterion and its negation are found as well. Candidates are found by a prefix
+filter (Chaudhuri et al. 2006; Bayardo et al. 2007): texts that are similar enough share one of their rarest words.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from math import ceil
+
+from rubricsvc.core.rubric import Criterion
+from rubricsvc.lint.registry import Hit, Subject, rule
+
+CONTAINED = 0.8
+"""Share of the words of the shorter criterion that are in the other one, if the two ask the same."""
+ALIKE = 0.35
+"""Share of the words of either that are in both, if one asks the opposite of the other."""
+PARAPHRASED = 0.85
+"""The same where both have the same sign."""
+MOST_IN_A_ROW = 0.4
+"""Share of these words in a row from which the two are one template with another word in it: not the same thing."""
+RAREST = 4
+"""Words by which candidates are found."""
+MOST_SHARING = 64
+"""Criteria that are compared for one word: a word that more of them share says nothing, and the work stays linear."""
+
+_STOP = {
+    "a", "an", "the", "and", "or", "of", "to", "in", "on", "for", "with", "by", "at", "from", "as", "is", "are",
+    "be", "been", "was", "were", "it", "its", "this", "that", "these", "those", "their", "there", "which", "who",
+    "whose", "if", "than", "then", "so", "such", "any", "all", "each", "both", "into", "over", "per", "via", "not",
+    "no", "does", "do", "did", "has", "have", "had", "can", "could", "may", "might", "should", "must", "will",
+    "would", "shall", "when", "where", "while", "also", "only", "more", "most", "very", "too", "one", "user",
+    "user's", "users",
+}  # fmt: skip
+_SAYING = re.compile(
+    r"^(?:mention|nam|say|tell|stat|explain|advis|recommend|suggest|provid|includ|indicat|discuss|describ|clarif|note|not|list"
+    r"|highlight|"
+    r"inform|emphasi[sz]|point|outlin|address|acknowledg|specif|identif|assess|evaluat|check|verif|answer"
+    r"|respon[sd]|completion|"
+    r"fail|omit|neglect|lack|avoid|incorrect|correct|accurat|clear|appropriat|proper|impli|impl|strongly|importan"
+    r"|necess|offer|giv)"
+    r"(?:e|es|s|y|ies|ing|ly|ed|t|ance|ity|ce)?$"
+)
+_WORD = re.compile(r"[^\W_][\w.+%’'-]*(?<![.’'-])")
+_JUSTIFICATION = re.compile(r"\(?\bJustification: .*", re.S)
+
+
+@dataclass(frozen=True, slots=True)
+class _Text:
+    """A criterion with the words that carry its meaning, in lower case, and those that name something."""
+
+    number: int
+    criterion: Criterion
+    tokens: frozenset[str]
+    names: frozenset[str]
+    order: tuple[str, ...]
+
+
+@rule(
+    "near-duplicate",
+    "warning",
+    why="What is asked twice counts twice: its weight is not the one that anybody chose. A fault that is also the"
+    " opposite of a"
+    " positive criterion is paid for in both.",
+    fix="Keep one of the two, and give it the weight that the thing deserves.",
+    bad="Names the dose. (weight 5)  Fails to name the dose. (weight -5)",
+    good="Names the dose. (weight 10)",
+)
+def near_duplicate(subject: Subject) -> Iterator[Hit]:
+    """Find criteria that ask the same as an earlier one, or its negation."""
+    texts = [_text(number, one) for number, one in enumerate(subject.judged)]
+    for first, second in _pairs(texts):
+        mirrored = (first.criterion.weight < 0) != (second.criterion.weight < 0)
+        what = "asks the opposite of" if mirrored else "asks the same as"
+        fixable = is_copy(subject, first.criterion, second.criterion)
+        for one, other in ((first, second), (second, first)):
+            yield Hit(one.criterion, f"{what} {other.criterion.key!r}", fixable=fixable)
+
+
+def is_copy(subject: Subject, first: Criterion, second: Criterion) -> bool:
+    """Return whether the two are one question with weights that may be added up without changing any reward."""
+    summed = subject.rubric.formula in ("weighted_mean", "healthbench") and not subject.rubric.groups
+    same_side = first.weight * second.weight > 0 and first.required == second.required
+    return summed and subject.rubric.expression is None and same_side and first.question == second.question
+
+
+def _text(number: int, criterion: Criterion) -> _Text:
+    order, names = list[str](), set[str]()
+    for place, word in enumerate(_WORD.findall(_JUSTIFICATION.sub("", criterion.text))):
+        token = word.casefold().strip("'’-.,")
+        if token in _STOP or _SAYING.match(token):
+            continue
+        token = _stem(token)
+        order.append(token)
+        if any(one.isdigit() for one in word) or (place and word[0].isupper()) or not word[1:].islower():
+            names.add(token)
+    return _Text(number, criterion, frozenset(order), frozenset(names), tuple(order))
+
+
+def _stem(word: str) -> str:
+    for ending in ("ings", "ing", "ies", "ed", "es", "s"):
+        if word.endswith(ending) and len(word) - len(ending) >= 4:
+            return word[: -len(ending)]
+    return word
+
+
+def _pairs(texts: list[_Text]) -> Iterator[tuple[_Text, _Text]]:
+    """Yield for each text the most similar earlier one that asks the same."""
+    counts = Counter(token for one in texts for token in one.tokens)
+    holders: defaultdict[str, list[_Text]] = defaultdict(list)
+    same: dict[tuple[frozenset[str], str], _Text] = {}
+    for text in texts:
+        if not text.tokens:
+            continue
+        identical = same.get((text.tokens, _spaced(text)))
+        rarest = sorted(text.tokens, key=lambda token: (counts[token], token))
+        prefix = rarest[: max(RAREST, len(rarest) - ceil(CONTAINED * len(rarest)) + 1)]
+        candidates = {one.number: one for token in prefix for one in holders[token][-MOST_SHARING:]}
+        similar = [one for one in candidates.values() if _asks_the_same(one, text)]
+        if match := identical or max(similar, key=lambda one: len(one.tokens & text.tokens), default=None):
+            yield match, text
+        same.setdefault((text.tokens, _spaced(text)), text)
+        for token in prefix:
+            holders[token].append(text)
+
+
+def _spaced(text: _Text) -> str:
+    return " ".join(text.criterion.text.split()).casefold()
+
+
+def _asks_the_same(one: _Text, other: _Text) -> bool:
+    added, removed = other.tokens - one.tokens, one.tokens - other.tokens
+    shared, fewer = len(one.tokens & other.tokens), min(len(one.tokens), len(other.tokens))
+    if (one.criterion.weight < 0) != (other.criterion.weight < 0):
+        smaller = one if len(removed) <= len(added) else other
+        named = (smaller.tokens - (one.tokens & other.tokens)) & smaller.names
+        return not named and shared >= max(3, CONTAINED * fewer, ALIKE * (shared + len(added) + len(removed)))
+    if not added and not removed:
+        return True
+    if (added & other.names) or (removed & one.names) or shared < max(6, PARAPHRASED * fewer):
+        return False  # another number, name or symbol: another thing
+    run = SequenceMatcher(None, one.order, other.order, autojunk=False).find_longest_match().size
+    return run < MOST_IN_A_ROW * fewer

@@ -1,0 +1,101 @@
+"""The registry of rules, by name, and what a rule is given and finds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal, get_args
+
+from pydantic import Field
+
+from rubricsvc.core.base import Value
+from rubricsvc.core.prompt import Prompt
+from rubricsvc.core.rubric import Criterion, Rubric
+
+Severity = Literal["error", "warning", "info"]
+SEVERITIES: tuple[Severity, ...] = get_args(Severity)
+"""From the gravest."""
+
+EmptyValue = Callable[[Criterion, Prompt | None], float | None]
+"""Returns the value that a criterion's check gives an empty completion; None if that cannot be said."""
+
+
+class Finding(Value):
+    """What a rule has to say about a rubric, or about one criterion of it."""
+
+    rule: str = Field(description="Name of the rule.")
+    severity: Severity = Field(description="How grave it is.")
+    criterion: str | None = Field(default=None, description="Key of the criterion; null if it is about the rubric.")
+    message: str = Field(description="What is wrong.")
+    fix: str = Field(description="What to write instead.")
+    fixable: bool = Field(default=False, description="Whether it can be fixed mechanically.")
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """One place where a rule is broken. ``fix`` replaces the rule's own, and ``fixable`` is that of `Finding`."""
+
+    criterion: Criterion | None
+    message: str
+    fix: str = ""
+    fixable: bool = False
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A rubric to look at, with its prompt where it has one."""
+
+    rubric: Rubric
+    prompt: Prompt | None = None
+    empty_value: EmptyValue | None = None
+
+    @cached_property
+    def judged(self) -> tuple[Criterion, ...]:
+        """The criteria whose text a judge reads: no check decides them, and no custom prompt replaces the text."""
+        return tuple(one for one in self.rubric.criteria if one.check is None and one.custom_prompt is None)
+
+
+Find = Callable[[Subject], Iterable[Hit]]
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A rule: what it finds, why that matters, how to fix it, and an example before and after."""
+
+    name: str
+    severity: Severity
+    summary: str
+    why: str
+    fix: str
+    bad: str
+    good: str
+    find: Find
+
+    def findings(self, subject: Subject) -> list[Finding]:
+        """Return the findings in a rubric, in the order of its criteria."""
+        return [
+            Finding(
+                rule=self.name,
+                severity=self.severity,
+                criterion=hit.criterion.key if hit.criterion else None,
+                message=hit.message,
+                fix=hit.fix or self.fix,
+                fixable=hit.fixable,
+            )
+            for hit in self.find(subject)
+        ]
+
+
+RULES: dict[str, Rule] = {}
+
+
+def rule(name: str, severity: Severity, *, why: str, fix: str, bad: str, good: str) -> Callable[[Find], Find]:
+    """Register the decorated function as the rule of this name; its docstring's first line is the summary."""
+
+    def register(find: Find) -> Find:
+        summary = (find.__doc__ or "").splitlines()[0].removeprefix("Find ").rstrip(".")
+        RULES[name] = Rule(name, severity, summary, why, fix, bad, good, find)
+        return find
+
+    return register

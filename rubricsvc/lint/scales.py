@@ -1,0 +1,131 @@
+"""Scales that the text contradicts, and levels that no completion can get."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import pairwise
+
+from rubricsvc.core.rubric import Binary, Criterion, Numeric, Ordinal
+from rubricsvc.lint.registry import Hit, Subject, rule
+from rubricsvc.lint.text import requirement
+
+_NUMBER = r"(\d+(?:\.\d+)?)"
+_TO = r" ?(?:-|–|—|to|and|through) ?"
+_SCALE = re.compile(
+    rf"\b(?:scale|range) (?:of|from|between)? ?{_NUMBER}{_TO}{_NUMBER}"
+    rf"|\b(?:scor(?:e|ed|ing)|rat(?:e|ed|ing)|grad(?:e|ed|ing)|points?|give|assign|award)(?: \w+){{0,4}}? (?:of "
+    rf"|from |between |on )?{_NUMBER}{_TO}{_NUMBER}(?: points?)?\b"
+    rf"|\b{_NUMBER}[- ]points? (?:likert |rating |)scale"
+    rf"|\b(?:score|rate|rating|grade)\w*(?: \w+){{0,4}} out of {_NUMBER}\b"
+    rf"|\b(?:give|assign|award|deduct|earns?)s? (?:it |up to |a maximum of )*{_NUMBER} (?:points?|marks?)"
+    rf"|\b(?:give|assign|award) {_NUMBER}, {_NUMBER},? (?:and|or) {_NUMBER} (?:points?|marks?)"
+    rf"|(?<![\d/]){_NUMBER}/\1 (?:if|for|when)\b|(?<![\d/])(?:5/5|10/10|100/100) (?:if|for|when)\b",
+    re.I,
+)
+_IMPERATIVE = re.compile(
+    r"(?:^|[.;:!?]\s+|\n\s*|\b(?:please|and|then|to be|is|are|on a|on the) )"
+    r"(?:score|rate|grade|give|assign|award|deduct|on a|on the|use a|scale|\d+/\d+|scored|rated|graded"
+    r"|\d+[- ]point|points)",
+    re.I,
+)
+_REPORTED = re.compile(r"\b(?:that|which|whereby|wherein|where|says|describes?|mentions?|explains?)\b", re.I)
+_BAND = re.compile(r"^\D*(\d+)\s*(?:-|–|to)\s*(\d+)\D*$")
+
+
+@rule(
+    "mixed-scale",
+    "error",
+    why="The judge is asked for a verdict on the criterion's own scale. A text that asks for another one gets"
+    " replies that cannot"
+    " be read, or that are read wrongly.",
+    fix="Give the criterion the scale that its text names (scale: [0, 10]), or take the scale out of the text.",
+    bad="Rate the clarity from 0 to 10. (scale: binary)",
+    good="Clarity of the argument. (scale: [0, 10])",
+)
+def mixed_scale(subject: Subject) -> Iterator[Hit]:
+    """Find texts that name another scale than the criterion has."""
+    for criterion in subject.judged:
+        if (found := _asked_scale(criterion)) and not _fits(criterion, [float(one) for one in found.groups() if one]):
+            yield Hit(criterion, f"“{' '.join(found[0].split())}” in the text, and the scale is {_named(criterion)}")
+
+
+def _asked_scale(criterion: Criterion) -> re.Match[str] | None:
+    """Return the scale that the text tells the judge to use; one that the completion must speak of does not count."""
+    text = requirement(criterion.text)
+    for found in _SCALE.finditer(text):
+        start = max(0, found.start() - 12)
+        if _REPORTED.search(text[: found.start()].rsplit(". ", 1)[-1]):
+            continue
+        if any(start <= one.start() <= found.start() + 1 for one in _IMPERATIVE.finditer(text[: found.end()])):
+            return found
+    return None
+
+
+def _fits(criterion: Criterion, numbers: list[float]) -> bool:
+    scale = criterion.scale
+    if isinstance(scale, Numeric):
+        return len(numbers) != 2 or (scale.low, scale.high) == (min(numbers), max(numbers))
+    if isinstance(scale, Ordinal):
+        labels = {float(one) for level in scale.levels for one in re.findall(r"\d+(?:\.\d+)?", level.label)}
+        return bool(labels) and set(numbers) <= labels | {float(len(scale.levels))}
+    return len(numbers) == 2 and {*numbers} == {0.0, 1.0}
+
+
+def _named(criterion: Criterion) -> str:
+    scale = criterion.scale
+    if isinstance(scale, Numeric):
+        return f"{scale.low:g} to {scale.high:g}"
+    return "met or not met" if isinstance(scale, Binary) else ", ".join(level.label for level in scale.levels)
+
+
+@rule(
+    "unreachable-level",
+    "warning",
+    why="A level that cannot be told from another, or that nothing can reach, is dead: its value is never a"
+    " reward, and what"
+    " belongs there is put into another level.",
+    fix="Describe each level by what a completion of that level has, and give the best one the value 1 and the"
+    " worst one 0.",
+    bad="poor: 0, fair: 0.5 (Some errors.), good: 1 (Some errors.)",
+    good="poor: 0 (Four errors or more.), fair: 0.5 (One to three errors.), good: 1 (No errors.)",
+)
+def unreachable_level(subject: Subject) -> Iterator[Hit]:
+    """Find levels that no completion can get."""
+    for criterion in subject.rubric.criteria:
+        if isinstance(criterion.scale, Ordinal):
+            for message in _dead_levels(criterion, criterion.scale):
+                yield Hit(criterion, message)
+
+
+def _dead_levels(criterion: Criterion, scale: Ordinal) -> Iterator[str]:
+    if criterion.check is not None:
+        yield f"the check {criterion.check.name} gives a number, and the levels are never used"
+        return
+    described = [level for level in scale.levels if level.text.strip()]
+    seen: dict[str, str] = {}
+    for level in described:
+        text = " ".join(level.text.split()).casefold().strip(" .")
+        if text in seen:
+            yield f"levels {seen[text]!r} and {level.label!r} have the same description"
+        seen.setdefault(text, level.label)
+    if described and len(described) < len(scale.levels):
+        missing = next(level.label for level in scale.levels if not level.text.strip())
+        yield f"level {missing!r} has no description, and others have one"
+    values = [level.value for level in scale.levels]
+    if max(values) < 1.0:
+        yield f"the best level has the value {max(values):g}: nothing gets full credit"
+    yield from _band_gaps(scale)
+
+
+def _band_gaps(scale: Ordinal) -> Iterator[str]:
+    """Yield what is wrong with levels that are bands of numbers, such as 1-2 and 3-4."""
+    found = [_BAND.match(level.label) for level in scale.levels]
+    bands = sorted((int(one[1]), int(one[2])) for one in found if one)
+    if len(bands) < len(scale.levels):
+        return
+    for (_, high), (low, _) in pairwise(bands):
+        if low > high + 1:
+            yield f"no level has the numbers between {high} and {low}"
+        elif low < high:
+            yield f"the bands overlap at {low}"

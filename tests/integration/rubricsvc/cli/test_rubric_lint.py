@@ -1,0 +1,102 @@
+"""`rubricsvc rubrics lint`: findings, exit codes, --fix."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli import Cli
+
+BROKEN = """name: one
+prompt: What is the dose?
+criteria:
+  - {key: sign, text: Fails to mention the dose., weight: 5}
+  - {key: two, text: Names the drug and explains its effect.}
+  - {key: copy, text: Names the drug and explains its effect.}
+  - {key: short, text: Is short., check: {words: {max: 50}}}
+"""
+
+
+@pytest.fixture
+def broken(tmp_path: Path) -> Path:
+    path = tmp_path / "broken.yaml"
+    path.write_text(BROKEN)
+    return path
+
+
+def rules(lines: list[dict[str, object]]) -> list[tuple[object, object]]:
+    return [(line["rule"], line["criterion"]) for line in lines if "rule" in line]
+
+
+def test_lint_prints_findings_and_exits_with_1_on_errors(cli: Cli, broken: Path) -> None:
+    ran = cli("rubrics", "lint", broken, "--json")
+    assert ran.code == 1
+    found = rules(ran.lines)
+    assert found[:2] == [("sign", "sign"), ("empty-passes", "short")]
+    about_two = {(rule, key) for rule in ("two-questions", "near-duplicate") for key in ("two", "copy")}
+    assert set(found[2:]) == {("dominant-weight", "sign"), *about_two}
+    assert ran.lines[0]["name"] == "one" and all(line["rubric"] == "one" for line in ran.lines[1:])
+    text = cli("rubrics", "lint", broken)
+    assert text.code == 1 and "\none\n" in text.out and "fix (--fix): " in text.out
+
+
+def test_lint_filters_by_rule_and_severity(cli: Cli, broken: Path) -> None:
+    only = cli("rubrics", "lint", broken, "--rule", "two-questions", "--json")
+    assert (only.code, {rule for rule, _ in rules(only.lines)}) == (0, {"two-questions"})
+    errors = cli("rubrics", "lint", broken, "--severity", "error", "--ignore", "sign", "--json")
+    assert (errors.code, rules(errors.lines)) == (1, [("empty-passes", "short")])
+    assert cli("rubrics", "lint", broken, "--fail-on", "never").code == 0
+    assert cli("rubrics", "lint", broken, "--rule", "two-questions", "--fail-on", "warning").code == 1
+    assert cli("rubrics", "lint", broken, "--rule", "nonsense").code == 2
+
+
+def test_lint_reads_stdin(cli: Cli) -> None:
+    ran = cli("rubrics", "lint", "-", "--json", stdin=BROKEN)
+    assert (ran.code, rules(ran.lines)[0]) == (1, ("sign", "sign"))
+
+
+def test_lint_explains_rules(cli: Cli) -> None:
+    one = cli("rubrics", "lint", "--explain", "sign", "--json").json
+    assert (one["name"], one["severity"]) == ("sign", "error") and one["bad"] and one["good"]
+    assert "sign" in cli("rubrics", "lint", "--explain", "all").out
+    assert cli("rubrics", "lint", "--explain", "sing").code == 2
+
+
+def test_lint_without_a_target_fails(cli: Cli) -> None:
+    assert cli("rubrics", "lint").code == 2
+
+
+def test_lint_fix_writes_a_file_that_can_be_read(cli: Cli, broken: Path, tmp_path: Path) -> None:
+    ran = cli("rubrics", "lint", broken, "--fix", "--json")
+    assert ran.code == 1 and "copy: merged into two" in ran.err
+    fixed = cli("rubrics", "lint", tmp_path / "broken.fixed.yaml", "--json")
+    assert fixed.lines[0]["criteria"] == 3
+    assert broken.read_text() == BROKEN
+    assert cli("rubrics", "lint", broken, "--fix").code == 2  # the file exists
+    assert cli("rubrics", "lint", broken, "--fix", "--out", "out.jsonl").code == 1
+    criteria = json.loads((tmp_path / "out.jsonl").read_text())["criteria"]
+    assert [(one["key"], one.get("weight", 1)) for one in criteria] == [("sign", 5), ("two", 2), ("short", 1)]
+
+
+def test_lint_fix_refuses_an_invalid_file_and_stdin_without_out(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "r.yaml").write_text("criteria: [{text: a, weight: x}]\n")
+    assert cli("rubrics", "lint", "r.yaml", "--fix").code == 2
+    assert cli("rubrics", "lint", "-", "--fix", stdin=BROKEN).code == 2
+
+
+def test_lint_of_a_stored_rubric_and_its_fix(cli: Cli, broken: Path) -> None:
+    cli("rubrics", "import", broken)
+    ran = cli("rubrics", "lint", "one@1", "--json")
+    assert ran.code == 1 and ("sign", "sign") in rules(ran.lines)
+    assert cli("rubrics", "lint", "one", "--fix").code == 1
+    second = cli("rubrics", "show", "one@2", "--json").json
+    assert [one["key"] for one in second["rubric"]["criteria"]] == ["sign", "two", "short"]
+    assert second["prompt_id"] == 1
+    cli("rubrics", "lint", "one", "--fix")
+    assert cli("rubrics", "show", "one@3").code != 0  # nothing was left to fix
+
+
+def test_lint_of_an_unknown_name_fails(cli: Cli) -> None:
+    assert cli("rubrics", "lint", "nothing").code == 2
