@@ -9,7 +9,7 @@ from rubricsvc.core.rubric import Criterion
 from rubricsvc.lint.registry import Hit, Subject, rule
 
 RUN = 12
-"""Words in a row of a reference that are no chance in a prompt."""
+"""Words in a row of a reference that are no chance in a prompt, if they are half of it."""
 SHORTEST = 3
 """Characters of a whole reference that is looked for as it is."""
 _WORD = re.compile(r"\w+(?:[.,]\d+)*")
@@ -75,8 +75,9 @@ def _shared(reference: str, prompt: str, copying: bool) -> str:
         return " ".join(words) if whole else ""
     if copying and normal not in prompt:
         return ""
-    for start in range(0, max(0, len(words) - RUN) + 1):
-        run = f" {' '.join(words[start : start + RUN])} "
+    length = max(RUN, len(words) // 2)
+    for start in range(0, len(words) - length + 1):
+        run = f" {' '.join(words[start : start + length])} "
         if run in prompt:
-            return run.strip()
+            return run.strip()[:80]
     return ""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from rubricsvc.core.rubric import Criterion
 from rubricsvc.lint.registry import Hit, Subject, rule
-from rubricsvc.lint.text import requirement
+from rubricsvc.lint.text import MOST_READ, demands, requirement
 
 _SUBJECT = (
     r"^\W*(?:(?:the|this|a|an) )?(?:(?:model |assistant'?s? )?(?:response|answer|completion|report|text|essay"
@@ -66,7 +66,7 @@ _ALSO_POSITIVE = re.compile(
 )
 _PROTOCOL = re.compile(r"\bif (?:yes|no|not|present|absent)\b,? (?:then )?(?:it )?(?:fail|pass)", re.I)
 _DOUBLE = re.compile(
-    r"\b(not|never|without|n't)\s+(?:\w+ly )?(?:to )?(fail(?:s|ed|ing)?(?: to)?|omit(?:s|ting)?|neglect(?:s"
+    r"(?<!\bif )\b(not|never|without|n't)\s+(?:\w+ly )?(?:to )?(fail(?:s|ed|ing)?(?: to)?|omit(?:s|ting)?|neglect(?:s"
     r"|ing)?(?: to)?|miss(?:es|ing)?|"
     r"lack(?:s|ing)?|forget(?:s|ting)?(?: to)?|ignor(?:e|ing)|overlook(?:ing)?|leav(?:e|ing) out|leav(?:e|ing) \w+ out|"
     r"avoid(?:ing)?|refrain(?:ing)?(?: from)?|exclud(?:e|ing)|un(?:clear|true|helpful|safe|supported|related"
@@ -91,9 +91,9 @@ _MODAL_FAIL = re.compile(
 def sign(subject: Subject) -> Iterator[Hit]:
     """Find a positive weight on a fault, and a negative one on a virtue."""
     for criterion in subject.judged:
-        text = requirement(criterion.text)
-        if _PROTOCOL.search(text):
+        if _PROTOCOL.search(criterion.text[:MOST_READ]):
             continue  # "if yes, fail" turns the verdict around
+        text = next(iter(demands(requirement(criterion.text))), "")
         if criterion.weight > 0 and (found := _FAULT.search(text)):
             yield Hit(criterion, f"“{_short(found[0])}” is a fault, and the weight is {criterion.weight:g}")
         elif criterion.weight < 0 and (found := _VIRTUE.search(text)) and not _is_fault(text, found.end()):

@@ -30,6 +30,8 @@ _IMPERATIVE = re.compile(
     re.I,
 )
 _REPORTED = re.compile(r"\b(?:that|which|whereby|wherein|where|says|describes?|mentions?|explains?)\b", re.I)
+_ABOUT = re.compile(r"\s*(?!is\b|does\b|uses\b)[A-Za-z]+(?:s|ing)\b", re.I)
+"""The beginning of a sentence about the completion: “Asks …”, “Advises …”."""
 _BAND = re.compile(r"^\D*(\d+)\s*(?:-|–|to)\s*(\d+)\D*$")
 
 
@@ -55,7 +57,8 @@ def _asked_scale(criterion: Criterion) -> re.Match[str] | None:
     text = requirement(criterion.text)
     for found in _SCALE.finditer(text):
         start = max(0, found.start() - 12)
-        if _REPORTED.search(text[: found.start()].rsplit(". ", 1)[-1]):
+        before = text[: found.start()].rsplit(". ", 1)[-1]
+        if _REPORTED.search(before) or _ABOUT.match(before):
             continue
         if any(start <= one.start() <= found.start() + 1 for one in _IMPERATIVE.finditer(text[: found.end()])):
             return found
