@@ -66,13 +66,13 @@ def lint_(
     if out is not None and not fix:
         raise InvalidError("--out is for --fix", hint="add --fix, or leave out --out")
     rules = rules_of(rule or (), ignore or (), severity)
-    if (stored := _stored(target)) is not None:
+    if (stored := _find_stored(target)) is not None:
         _lint_stored(*stored, rules, fail_on, fix=fix, out=out, as_json=as_json)
     else:
         _lint_file(input_file(target), format, rules, fail_on, fix=fix, out=out, as_json=as_json)
 
 
-def _stored(target: str) -> tuple[Record, RubricRow] | None:
+def _find_stored(target: str) -> tuple[Record, RubricRow] | None:
     """Return the stored rubric of that name as a record, and its row; None if it is none."""
     is_file = target == "-" or Path(target).exists() or "/" in target or Path(target).suffix
     if is_file or not target.strip():

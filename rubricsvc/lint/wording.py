@@ -102,8 +102,8 @@ def vague(subject: Subject) -> Iterator[Hit]:
     for criterion in subject.judged:
         if any(level.text for level in getattr(criterion.scale, "levels", ())):
             continue  # the levels say what the word means
-        found = _VAGUE.search(criterion.text[:MOST_READ])
-        if found and not _OBSERVABLE.search(criterion.text[:MOST_READ]):
+        text = criterion.text[:MOST_READ]
+        if not _OBSERVABLE.search(text) and (found := _VAGUE.search(text)):
             yield Hit(criterion, f"“{' '.join(found[0].split())[:60]}” names nothing that a judge can see")
 
 
