@@ -28,6 +28,7 @@ def upgrade() -> None:
         items.alter_column("completion_id", existing_type=Id, nullable=True)
         items.alter_column("rubric_id", existing_type=Id, nullable=True)
         items.add_column(sa.Column("prompt_id", Id))
+        items.add_column(sa.Column("retries", Id, nullable=False, server_default="0"))
         items.create_foreign_key("fk_items_prompt_id_prompts", "prompts", ["prompt_id"], ["id"])
     names = ["job_id", "prompt_id"]
     op.create_index("ix_items_prompt", "items", names, unique=True, sqlite_where=IS_PROMPT, postgresql_where=IS_PROMPT)
@@ -55,6 +56,7 @@ def downgrade() -> None:
     with op.batch_alter_table("items") as items:
         items.drop_constraint("fk_items_prompt_id_prompts", type_="foreignkey")
         items.drop_column("prompt_id")
+        items.drop_column("retries")
         items.alter_column("completion_id", existing_type=Id, nullable=False)
         items.alter_column("rubric_id", existing_type=Id, nullable=False)
     for column in ("kind", "settings"):

@@ -12,6 +12,9 @@ from rubricsvc.core.judge import Sampling
 Method = Literal["one-shot", "reference-guided"]
 
 MAX_REDRAWS = 20
+NO_RUBRIC = "no_rubric"
+"""The reason of a prompt without a rubric, none of whose samples was one."""
+
 GENERATED = "generated"
 """The origin of a generated rubric."""
 

@@ -9,6 +9,7 @@ from sqlalchemy import case, func, select, update
 from sqlalchemy.orm import Session, joinedload
 
 from rubricsvc.core.fingerprint import digest
+from rubricsvc.core.generation import NO_RUBRIC
 from rubricsvc.core.jobs import JobProgress
 from rubricsvc.core.rubric import check_min_coverage
 from rubricsvc.errors import ConflictError, InvalidError, cut
@@ -316,6 +317,12 @@ def retry(session: Session, job_id: int, *, budget: float | None = None) -> int:
     job = get(session, job_id)
     budgets.reopen(session, job, budget)
     session.flush()
+    no_rubric = ItemRow.prompt_id.is_not(None) & ItemRow.null_reason.startswith(NO_RUBRIC)
+    session.execute(  # its replies are stored, so that the same samples would fail again
+        update(ItemRow)
+        .where(ItemRow.job_id == job_id, ItemRow.state == FAILED, no_rubric)
+        .values(retries=ItemRow.retries + 1)
+    )
     reopened = session.execute(
         update(ItemRow)
         .where(ItemRow.job_id == job_id, ItemRow.state.in_((FAILED, CANCELLED)))

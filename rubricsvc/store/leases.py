@@ -15,7 +15,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from sqlalchemy import ColumnElement, Select, func, select, tuple_, update
 from sqlalchemy.orm import Session
@@ -62,9 +62,10 @@ class ScoringLease(Lease):
 
 @dataclass(frozen=True, slots=True)
 class GenerationLease(Lease):
-    """The right to generate the rubric of a prompt."""
+    """The right to generate the rubric of a prompt; see `tables.ItemRow` for ``retries``."""
 
     prompt_id: int
+    retries: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,10 +137,11 @@ def claim(
             ItemRow.completion_id,
             ItemRow.rubric_id,
             ItemRow.prompt_id,
+            ItemRow.retries,
         ),
         execution_options={"synchronize_session": False},
     ).all()
-    leases = [_lease((row[0], row[1], row[2], row[3]), row[4], row[5], row[6]) for row in taken]
+    leases = [_lease(row) for row in taken]
     # a job that is locked is being cancelled or retried, which waits for these items: waiting for it is a deadlock
     queued = select(JobRow.id).where(JobRow.id.in_({lease.job_id for lease in leases}), JobRow.status == QUEUED)
     free = list(session.scalars(queued.order_by(JobRow.id).with_for_update(skip_locked=True)))
@@ -147,8 +149,11 @@ def claim(
     return sorted(leases, key=lambda lease: lease.item_id)
 
 
-def _lease(held: tuple[int, int, int, int], completion_id: int, rubric_id: int, prompt_id: int | None) -> Lease:
-    return ScoringLease(*held, completion_id, rubric_id) if prompt_id is None else GenerationLease(*held, prompt_id)
+def _lease(row: Any) -> Lease:
+    held = (row.id, row.fence, row.job_id, row.judge_id)
+    if row.prompt_id is None:
+        return ScoringLease(*held, row.completion_id, row.rubric_id)
+    return GenerationLease(*held, row.prompt_id, row.retries)
 
 
 def _pending_of_groups(ids: Sequence[int]) -> Select[int]:

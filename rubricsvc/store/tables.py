@@ -218,7 +218,8 @@ class ItemRow(Base):
     """One completion of a job, under one rubric: the unit of work, of leasing and of reward.
 
     An item of a generation has a prompt instead of a completion; its rubric is the generated one, once it is done.
-    The types of ``completion_id`` and ``rubric_id`` are those of scored items, which all queries of rewards read.
+    ``retries`` counts those that draw new samples, because none before was a rubric. The types of ``completion_id``
+    and ``rubric_id`` are those of scored items, which all queries of rewards read.
 
     ``fence`` grows with each lease; only the holder of the newest fence may record. ``lost`` counts
     expired leases. ``question_set`` and the completion name the verdicts behind the reward; ``verdicts`` counts
@@ -243,6 +244,7 @@ class ItemRow(Base):
     completion_id: Mapped[int] = mapped_column(ForeignKey("completions.id"), nullable=True)
     rubric_id: Mapped[int] = mapped_column(ForeignKey("rubrics.id"), nullable=True)
     prompt_id: Mapped[int | None] = mapped_column(ForeignKey("prompts.id"))
+    retries: Mapped[int] = mapped_column(default=0)
     state: Mapped[str] = mapped_column(String(12), default=PENDING)
     fence: Mapped[int] = mapped_column(default=0)
     lease_until: Mapped[float | None] = mapped_column(Float)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 
 from rubricsvc.core.base import storable
-from rubricsvc.core.generation import Generation, SourceText
+from rubricsvc.core.generation import NO_RUBRIC, Generation, SourceText
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Rubric
@@ -20,7 +20,6 @@ from workers.judges.replies import split_thinking
 from workers.judges.untrusted import clean
 
 _ERROR_CHARS = 500
-NO_RUBRIC = "no_rubric"
 
 
 class GenerationError(InvalidError):
@@ -69,11 +68,15 @@ class Draft:
 
 
 class Author:
-    """Writes rubrics by one model: the model, endpoint and thinking of a judge, with the settings of a generation."""
+    """Writes rubrics by one model: the model, endpoint and thinking of a judge, with the settings of a generation.
 
-    def __init__(self, engine: Engine, judge: Judge, generation: Generation) -> None:
+    ``retries`` is how often all samples were no rubric before: the next ones are drawn.
+    """
+
+    def __init__(self, engine: Engine, judge: Judge, generation: Generation, *, retries: int = 0) -> None:
         self.judge, self.generation = judge, generation
         self._engine = engine
+        self._first_sample = retries * (generation.redraws + 1)
         self._sampling = generation.sampling
         if judge.thinking:
             most = generation.sampling.max_tokens + judge.thinking.budget_tokens
@@ -95,7 +98,7 @@ class Author:
         repairs = self.generation.repairs if read_from.repair else 0
         error, last = "", Reply()
         for draw in range(self.generation.redraws + 1):
-            question = Question(read_from.question(values), sample=draw)
+            question = Question(read_from.question(values), sample=self._first_sample + draw)
             for repair in range(repairs + 1):
                 last = await self._ask(read_from, question)
                 try:
@@ -104,7 +107,7 @@ class Author:
                     error = str(problem)[:_ERROR_CHARS]
                 else:
                     sources = tuple(SourceText(name=name, digest=_sha256(text)) for name, text in given.items())
-                    return Draft(rubric, read_from, storable(last.text), draw, repair, sources)
+                    return Draft(rubric, read_from, storable(last.text), self._first_sample + draw, repair, sources)
                 same = clean(last.text).text in question.turns  # it would be sent back in the same words
                 if read_from.repair is None or not last.text.strip() or same:
                     break

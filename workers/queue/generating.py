@@ -57,7 +57,8 @@ class GenerationWork:
         """Write the rubric and try it; every error is a reason."""
         try:
             stored = ReplyLog(self.lease.item_id, self.known, write)
-            author = Author(RecordingEngine(engines.of(self.judge), self.judge, stored), self.judge, self.generation)
+            recording = RecordingEngine(engines.of(self.judge), self.judge, stored)
+            author = Author(recording, self.judge, self.generation, retries=self.lease.retries)
             draft = await write_rubric(author, self.task)
             findings = None
             if self.generation.gate:

@@ -354,3 +354,17 @@ def test_export_leaves_drafts_out_unless_named(cli: Cli, rubric_file: Path, tmp_
     assert cli("prompts", "show", "one", "--json").json["rubrics"] == []
     history = cli("rubrics", "history", "first").out
     assert "added as approved" in history and "approved → retired" in history and "added as draft" in history
+
+
+def test_show_prints_sources_and_yaml_reads_them_back(cli: Cli, tmp_path: Path) -> None:
+    file = tmp_path / "sourced.yaml"
+    file.write_text(
+        "name: sourced\ncriteria:\n- text: Names the date of the meeting.\n"
+        "  sources:\n  - {document: minutes, passage: on 3 May, as_of: 2024-05-03, clause: '2.1'}\n"
+    )
+    assert cli("rubrics", "import", file).code == 0
+    shown = cli("rubrics", "show", "sourced")
+    assert 'minutes, 2.1, "on 3 May", as of 2024-05-03' in shown.out
+    file.write_text(cli("rubrics", "show", "sourced", "--yaml").out)
+    assert cli("rubrics", "import", file, "--json").json["new"]["rubrics"] == 0
+    assert cli("rubrics", "show", "sourced", "--provenance").code != 0

@@ -14,7 +14,7 @@ from pydantic import JsonValue, ValidationError
 from rubricsvc.core.fingerprint import canonical_json, digest
 from rubricsvc.core.judge import Comparison, Endpoint, Judge, Mode, Sampling, Thinking, TrajectoryOptions, Voting
 from rubricsvc.core.prompt import Completion, Message, Prompt, ToolCall
-from rubricsvc.core.rubric import Check, Criterion, Group, Level, Numeric, Ordinal, Rubric
+from rubricsvc.core.rubric import Check, Criterion, Group, Level, Numeric, Ordinal, Rubric, Source
 from rubricsvc.core.verdict import Usage, Verdict
 
 A = Criterion(key="a", text="Says a.", weight=2)
@@ -307,3 +307,18 @@ def test_judge_rejects_text_that_cannot_be_stored(path: str, text: str) -> None:
     with pytest.raises(ValidationError) as caught:
         Judge.model_validate({"name": "j", "model": "m", "mode": "written", outer: value})
     assert caught.value.errors()[0]["loc"] == tuple(path.split("."))
+
+
+def test_sources_are_no_part_of_the_question() -> None:
+    bare = Criterion(key="a", text="Names the date.")
+    source = Source(document="minutes", passage="on 3 May", as_of="2024-05-03", expires="2025-01-01", clause="2.1")
+    sourced = bare.model_copy(update={"sources": (source,)})
+    assert sourced.question == bare.question
+    assert Rubric(criteria=(sourced,)).digest != Rubric(criteria=(bare,)).digest
+    assert Rubric.model_validate(Rubric(criteria=(sourced,)).model_dump(mode="json")).criteria == (sourced,)
+
+
+@pytest.mark.parametrize("date", ["2024-13-01", "2024-1-1", "yesterday", ""])
+def test_source_takes_dates_only(date: str) -> None:
+    with pytest.raises(ValidationError):
+        Source(document="minutes", as_of=date)

@@ -11,11 +11,15 @@ from alembic.migration import MigrationContext
 from sqlalchemy import inspect
 from sqlalchemy.exc import IntegrityError
 
+from rubricsvc.core.generation import Generation
+from rubricsvc.core.judge import Judge
+from rubricsvc.core.prompt import Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.errors import InvalidError, UnavailableError
-from rubricsvc.store import migrate, reviews, rubrics
+from rubricsvc.store import generation, items, jobs, migrate, prompts, reviews, rubrics
 from rubricsvc.store.session import Database
-from rubricsvc.store.tables import PromptRow
+from rubricsvc.store.tables import ItemRow, PromptRow
+from tests.rows import submit_job
 
 
 def test_migrate_creates_the_schema_of_the_tables(each_db: Database) -> None:
@@ -91,3 +95,25 @@ def test_open_database_hides_the_password_in_errors() -> None:
         migrate.open_database("postgresql+psycopg://u:secret@127.0.0.1:1/x")
     assert "secret" not in str(caught.value)
     assert "doctor" in caught.value.hint
+
+
+def test_migrate_keeps_jobs_when_items_may_be_prompts(each_db: Database) -> None:
+    job = submit_job(each_db, 3, judge=Judge(name="j", model="m"))
+    with each_db.write() as session:
+        prompt = prompts.add(session, Prompt.of("Why?"))
+        generation.submit(session, judge_id=1, prompt_ids=[prompt.id], generation=Generation())
+    migrate.downgrade(each_db, "0006")
+    columns = {column["name"]: column["nullable"] for column in inspect(each_db.engine).get_columns("items")}
+    assert columns["completion_id"] is False and "prompt_id" not in columns
+    migrate.upgrade(each_db)
+    with each_db.read() as session:
+        assert [row.id for row in jobs.page(session)] == [job]
+        assert jobs.get(session, job).kind == "score"
+        assert [(row.completion_id, row.rubric_id, row.state) for row in items.page(session, job)] == [
+            (1, 1, "pending"),
+            (2, 1, "pending"),
+            (3, 1, "pending"),
+        ]
+    with pytest.raises(IntegrityError), each_db.write() as session:
+        session.add(ItemRow(job_id=job, judge_id=1, completion_id=1, rubric_id=1))
+        session.flush()

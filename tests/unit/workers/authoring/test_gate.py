@@ -54,6 +54,12 @@ def test_gate_refuses_a_rubric_that_prefers_other_texts() -> None:
     assert findings(Reader(scatters=0.5, excellent=0.6, Salt=0.5)).refused_by == ("praise", "off_topic")
 
 
+def test_gate_refuses_a_rubric_of_swapped_references() -> None:
+    """The control: the same rubric, tried with another prompt's reference in the place of its own."""
+    swapped = AuthoringTask(TASK.prompt, ("Salt is washed in. It stays.",), other=REFERENCE)
+    assert findings(Reader(scatters=0.9), swapped).refused_by == ("praise", "off_topic")
+
+
 def test_gate_tries_a_completion_where_there_is_no_reference() -> None:
     task = AuthoringTask(TASK.prompt, own=Completion(text="Air scatters it."), other="Salt is washed in.")
     assert probes(task).keys() == {"empty", "praise", "own", "off_topic"}
