@@ -8,14 +8,14 @@ from dataclasses import replace
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.formats.record import Record
 
-_HIDDEN = re.compile("[\u200b\u202a-\u202e\u2060-\u206f\ufeff\U000e0000-\U000e007f]")
+HIDDEN = re.compile("[\u200b\u202a-\u202e\u2060-\u206f\ufeff\U000e0000-\U000e007f]")
 """Zero-width spaces, overrides of direction, invisible operators and tags. Joiners are part of scripts and emoji."""
 
 
 def without_invisible(record: Record) -> tuple[Record, dict[str, int]]:
     """Return the record with a rubric that is all visible, and the number of characters removed by field."""
     rubric = record.rubric
-    if rubric is None or not _HIDDEN.search("".join(_texts(rubric))):
+    if rubric is None or not HIDDEN.search("".join(_texts(rubric))):
         return record, {}
     removed: dict[str, int] = {}
     criteria = []
@@ -23,9 +23,9 @@ def without_invisible(record: Record) -> tuple[Record, dict[str, int]]:
         update = {}
         for name in ("text", "reference"):
             text = getattr(criterion, name) or ""
-            if count := len(_HIDDEN.findall(text)):
+            if count := len(HIDDEN.findall(text)):
                 removed[f"criteria[{place}].{name}"] = count
-                update[name] = _HIDDEN.sub("", text) or "-"
+                update[name] = HIDDEN.sub("", text) or "-"
         criteria.append(criterion.model_copy(update=update) if update else criterion)
     return replace(record, rubric=rubric.model_copy(update={"criteria": tuple(criteria)})), removed
 

@@ -12,6 +12,7 @@ from rubricsvc.core.label import Label
 from rubricsvc.core.prompt import Completion, Document, Message, Prompt
 from rubricsvc.core.rubric import Binary, Check, Criterion, Group, Level, Numeric, Ordinal, Rubric
 from rubricsvc.formats import InputFile, Record, load
+from rubricsvc.formats.invisible import HIDDEN
 from rubricsvc.formats.native import MAX_NAME_LENGTH, dump, plain, rubric_name
 
 SHORT = """\
@@ -129,7 +130,8 @@ def test_example_is_valid(tmp_path: Path) -> None:
     checks.validate(record.rubric)
 
 
-TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=30)
+VISIBLE = st.characters(exclude_categories=["Cs"], exclude_characters="\0").filter(lambda one: not HIDDEN.match(one))
+TEXT = st.text(VISIBLE, max_size=30)
 SOME = TEXT.filter(bool)
 NAME = st.text("abcxyz-_ é:#'\"", min_size=1, max_size=12).filter(lambda name: name == name.strip() and bool(name))
 SHARE = st.floats(0, 1)
