@@ -12,11 +12,16 @@ from rubricsvc.core.jobs import JobSummary
 from rubricsvc.core.panel import voting_summary
 from rubricsvc.core.verdict import Reason, Vote
 from rubricsvc.store import budgets, generated, verdicts
+from rubricsvc.store.ids import existing
 from rubricsvc.store.tables import ItemRow, JobRow, VerdictRow
 
 
 def of_job(session: Session, job_id: int) -> JobSummary:
-    """Return the results of a job so far. This reads every verdict of the job; watch `jobs.progress` instead."""
+    """Return the results of a job so far. This reads every verdict of the job; watch `jobs.progress` instead.
+
+    Raises:
+        NotFoundError: There is no such job.
+    """
     rewards = select(func.count(ItemRow.reward), func.avg(ItemRow.reward)).where(ItemRow.job_id == job_id)
     vetoed = (
         select(ItemRow.vetoed_by, func.count())
@@ -30,7 +35,7 @@ def of_job(session: Session, job_id: int) -> JobSummary:
     count, mean = session.execute(rewards).one()
     rows = session.execute(by_reason).all()
     prompt, cached, quotes, found = (sum(row[number] or 0 for row in rows) for number in range(2, 6))
-    job = session.get_one(JobRow, job_id)
+    job = existing(session, JobRow, "job", job_id)
     judge = job.judge.valid
     return JobSummary(
         rewards=count,

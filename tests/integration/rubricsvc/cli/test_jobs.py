@@ -184,7 +184,7 @@ def test_wait_warns_of_an_unreachable_broker(ready: Cli, monkeypatch: pytest.Mon
         if text.startswith("hint"):
             drain()
 
-    monkeypatch.setattr("rubricsvc.cli.jobs.echo", drain_after_warning)
+    monkeypatch.setattr("rubricsvc.cli.job_waiting.echo", drain_after_warning)
     ran = ready("jobs", "submit", "--judge", "quick", "--wait", "--json")
     assert (ran.code, ran.json["status"]) == (0, "completed")
     assert "redis://127.0.0.1:" in messages[-2] and "rubricsvc jobs wait 1" in messages[-1]
