@@ -362,7 +362,7 @@ def test_rescore_and_diff_use_stored_verdicts(ready: Cli, rubric_file: Path) -> 
     assert previewed.json["by_completion"] == compared.json["by_completion"]
     assert (compared.code, compared.json["new_missing_verdicts"], compared.json["completions"]) == (0, 0, 1)
     assert "own1" in ready("rubrics", "diff", "first@1", "first@2", "--on", 1).out
-    assert ready("rubrics", "diff", "first@1", "first@2", "--json").code == 2
+    assert ready("rubrics", "diff", "first@1", "first@2", "--json").code == 1
     ran = ready("jobs", "rescore", 1, "--json")
     assert (ran.json["id"], ran.json["status"], ran.json["progress"]["done"]) == (2, "completed", 2)
     assert "already" not in ran.err and "as job 2" in ready("jobs", "rescore", 1).err
