@@ -44,7 +44,7 @@ def test_init_trajectory_is_scored_step_by_step(cli: Cli) -> None:
         ran = cli(*args, "--prompt", "Why?", "--completion", "-", "--json", stdin=json.dumps([step]))
     assert ran.code == 0, ran.err
     values = {verdict["criterion"]: verdict["value"] for verdict in ran.json["verdicts"]}
-    assert values == {"progress": 0.75, "heeds-results": 0.75, "off-course": 0.75, "no-circles": 1.0}
+    assert values == {"progress": 0.75, "heeds-results": 0.75, "off-course": 0.75, "no-circles": 1.0, "answers": 1.0}
 
 
 def test_import_again_changes_nothing(cli: Cli, rubric_file: Path) -> None:
