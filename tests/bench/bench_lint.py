@@ -140,10 +140,10 @@ def print_errors(cases: list[Case], rule: str) -> None:
 
 
 def print_table(cases: list[Case]) -> None:
-    """Print counts, precision and recall of each rule by part."""
-    for part in ("own", "tuned", "held out"):
-        chosen = [case for case in cases if case.part == part]
-        print(f"\n{part}: {len(chosen)} criteria")
+    """Print counts, precision and recall of each rule: of each part, and of own and held-out criteria together."""
+    for parts in (("own",), ("tuned",), ("held out",), ("own", "held out")):
+        chosen = [case for case in cases if case.part in parts]
+        print(f"\n{' and '.join(parts)}: {len(chosen)} criteria")
         print(f"{'rule':<20} {'found':>6} {'right':>6} {'broken':>6}  {'precision':<18}  recall")
         for rule in RULES:
             counts = outcomes(chosen, rule)
