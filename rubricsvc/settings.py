@@ -56,6 +56,10 @@ class Settings(BaseSettings):
         default_factory=lambda: user_cache_path("rubricsvc"),
         description="folder of the embedded model, and of merged models for vLLM",
     )
+    collections_dir: Path = Field(
+        default_factory=lambda: user_data_path("rubricsvc") / "collections",
+        description="folder of the collections of documents",
+    )
     claim_size: int = Field(32, ge=1, le=1000, description="completions that a worker claims at once")
     lease_seconds: float = Field(120.0, gt=0, description="seconds until the lease of a silent worker expires")
     heartbeat_seconds: float = Field(

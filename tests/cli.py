@@ -50,6 +50,7 @@ def cli(
         path.parent.mkdir()
         sqlite_at(path)
     monkeypatch.setenv("RUBRICSVC_BROKER_URL", "memory://")
+    monkeypatch.setenv("RUBRICSVC_COLLECTIONS_DIR", str(tmp_path / "collections"))
     monkeypatch.chdir(tmp_path)
     get_settings.cache_clear()
 

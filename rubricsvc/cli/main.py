@@ -33,6 +33,7 @@ COMMANDS = {
     "prompts": "Prompts of the policy.",
     "rubrics": "Rubrics: weighted criteria for completions.",
     "completions": "Completions of prompts.",
+    "collections": "Collections of documents, to search and to quote.",
     "judges": "Judges: models that score completions.",
     "jobs": "Jobs: batches of completions to score.",
     "verdicts": "Verdicts of judges, by criterion.",

@@ -15,12 +15,12 @@ from itertools import islice
 from pathlib import Path
 
 import trainer.judge_training
+from rubricsvc.collections.python_reference import python_reference
 from rubricsvc.core.passport import Measure
 from rubricsvc.core.prompt import Document
 from rubricsvc.errors import UnavailableError
 from tests.bench import judge_sets
 from tests.bench.judge_sets import LONGEST, SETS, sampled
-from trainer.environments.documents import python_reference
 from trainer.judge_training.baselines import Question
 from trainer.judge_training.config import JudgeTrainConfig, SplitConfig
 from trainer.judge_training.data.answers import document_answers

@@ -1,7 +1,6 @@
 """A collection of documents in an SQLite FTS5 index: search it, quote it.
 
-A collection can be made of any texts; one is on every machine, because CPython ships its language reference
-(``pydoc_data.topics``).
+A collection can be made of any texts; one is on every machine: `rubricsvc.collections.python_reference`.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ from collections.abc import Iterable, Iterator
 from typing import Self
 
 from rubricsvc.core.prompt import Document
-from rubricsvc.errors import UnavailableError
 
 PASSAGE_WORDS = 60
 """Target length of a passage, in words."""
@@ -99,26 +97,3 @@ def _pieces(text: str, words: int) -> Iterator[tuple[bool, str]]:
             part.append(sentence)
         if joined:
             yield heading, " ".join(part)
-
-
-def python_reference() -> Iterator[Document]:
-    """Yield CPython's language reference, about 80 long documents, the shortest first: chapters repeat their sections.
-
-    Code, which ``pydoc`` sets in double quotes, is set in backticks, so that double quotes remain for quotations.
-
-    Raises:
-        UnavailableError: this Python was installed without it.
-    """
-    try:
-        from pydoc_data.topics import topics
-    except ImportError as error:
-        raise UnavailableError("this Python has no pydoc_data.topics", hint="install CPython's full library") from error
-    for name, text in sorted(topics.items(), key=lambda item: (len(item[1]), item[0])):
-        plain = "\n\n".join(_code_in_backticks(paragraph) for paragraph in _PARAGRAPH_BREAK.split(text.strip()))
-        yield Document(id=name, text=plain, title=plain.splitlines()[0])
-
-
-def _code_in_backticks(paragraph: str) -> str:
-    if paragraph.count('"') % 2:
-        return paragraph  # a quote inside the code: the pairs are ambiguous
-    return re.sub(r'"([^"]+)"', r"`\1`", paragraph)

@@ -6,11 +6,11 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+from rubricsvc.collections.python_reference import python_reference
 from rubricsvc.core.fingerprint import digest
 from rubricsvc.errors import InvalidError
 from rubricsvc.formats import load
 from rubricsvc.services.training_data import TrainingData
-from trainer.environments.documents import python_reference
 from trainer.judge_training.config import ConstructedData, FileData, JudgeTrainConfig, LabelData, VerdictData
 from trainer.judge_training.data.answers import document_answers
 from trainer.judge_training.data.arithmetic import arithmetic

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from rubricsvc.collections.python_reference import python_reference
 from rubricsvc.core.prompt import Document, Message, Prompt
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.formats import load
-from trainer.environments.documents import Documents, python_reference
+from trainer.environments.documents import Documents
 
 QUESTIONS = Path(__file__).with_name("questions.yaml")
 FORM = Path(__file__).with_name("form.yaml")

@@ -6,8 +6,9 @@ import re
 from collections.abc import Iterator
 from random import Random
 
+from rubricsvc.collections.python_reference import python_reference
 from rubricsvc.core.prompt import Completion, Prompt
-from trainer.environments.documents import passages, python_reference
+from trainer.environments.documents import passages
 from trainer.judge_training.data.edits import sentences
 from trainer.judge_training.examples import Example
 

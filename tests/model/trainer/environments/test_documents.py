@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rubricsvc.collections.python_reference import python_reference
 from rubricsvc.core.prompt import Document
-from trainer.environments.documents import Documents, passages, python_reference
+from trainer.environments.documents import Documents, passages
 
 FEW = [
     Document(id="cats", title="Cats", text="Cats\n****\n\nA cat purrs when it is content.\n\nA cat hunts mice."),

@@ -11,10 +11,10 @@ from random import Random
 import numpy as np
 import pytest
 
+from rubricsvc.collections.python_reference import python_reference
 from rubricsvc.core.prompt import Document
 from rubricsvc.errors import InvalidError
 from rubricsvc.stats import agreement_metrics
-from trainer.environments.documents import python_reference
 from trainer.judge_training.data.statements.alter import ALTERATIONS, alterations
 from trainer.judge_training.data.statements.documents import prose, standard_library_docstrings
 from trainer.judge_training.data.statements.frames import read, restated

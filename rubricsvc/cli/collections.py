@@ -1,0 +1,132 @@
+"""`rubricsvc collections`: documents in search indexes, one file each in the data folder."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rubricsvc.cli import output
+from rubricsvc.cli.output import Json, echo, print_data, print_json, show, show_list
+from rubricsvc.errors import InvalidError
+from rubricsvc.settings import get_settings
+
+if TYPE_CHECKING:
+    from rubricsvc.collections import Page
+
+app = output.group("Collections of documents, to search and to quote.")
+
+Name = Annotated[str, typer.Argument(help="Name of the collection.")]
+
+
+@app.command()
+def add(
+    name: Name,
+    path: Annotated[Path | None, typer.Argument(help="Folder, JSONL, text, Markdown or HTML file.")] = None,
+    *,
+    python: Annotated[bool, typer.Option("--python", help="Add CPython's language reference instead.")] = False,
+    encoding: Annotated[str, typer.Option(help="Encoding of files that do not name theirs.")] = "utf-8",
+    replace: Annotated[bool, typer.Option("--replace", help="Replace a collection of that name.")] = False,
+    skip_invalid: Annotated[bool, typer.Option("--skip-invalid", help="Skip invalid documents and list them.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Add a collection: of a folder with .txt, .md and .html files, or of a JSONL file with id, title and text.
+
+    A collection is added whole or not at all.
+    """
+    from rubricsvc import collections
+    from rubricsvc.collections.python_reference import python_pages
+    from rubricsvc.collections.reading import read
+
+    if python == (path is not None):
+        raise InvalidError("expected a PATH or --python", hint="rubricsvc collections add NAME PATH")
+    folder, faults = get_settings().collections_dir, collections.FaultyDocuments()
+    collections.check_new(folder, name, replace=replace)
+    with output.progress_bar("documents") as bar:
+        total, pages = (0, python_pages()) if path is None else read(path, faults, encoding=encoding)
+        info = collections.add(
+            folder,
+            name,
+            _counted(pages, total, bar),
+            faults,
+            source=str(path.resolve()) if path else f"pydoc_data.topics of Python {platform.python_version()}",
+            replace=replace,
+            skip_invalid=skip_invalid,
+        )
+    for message in faults.messages:
+        echo(f"skipped {message}")
+    if faults.count > len(faults.messages):
+        echo(f"… and {faults.count - len(faults.messages)} more")
+    show(info._asdict() | {"skipped": faults.count}, as_json)
+
+
+def _counted(pages: Iterable[Page], total: int, bar: output.ProgressBar) -> Iterator[Page]:
+    for number, page in enumerate(pages, start=1):
+        yield page
+        if number % 100 == 0 or number == total:
+            bar.update(number, max(number, total), "")
+
+
+@app.command("list")
+def list_(as_json: Json = False) -> None:
+    """List collections."""
+    from rubricsvc import collections
+
+    folder, rows = get_settings().collections_dir, []
+    for name in collections.names(folder):
+        with collections.open_collection(folder, name) as collection:
+            rows.append(collection.info._asdict())
+    empty = "no collections; add one with `rubricsvc collections add NAME PATH`"
+    show_list((row if as_json else row | {"digest": row["digest"][:12]} for row in rows), as_json, empty=empty)
+
+
+@app.command("show")
+def show_(
+    name: Name,
+    document: Annotated[str | None, typer.Argument(help="Id of a document.", show_default=False)] = None,
+    as_json: Json = False,
+) -> None:
+    """Show a collection, or one of its documents with its links."""
+    from rubricsvc.collections import open_collection
+
+    with open_collection(get_settings().collections_dir, name) as collection:
+        if document is None:
+            show(collection.info._asdict(), as_json)
+            return
+        page = collection.open(document)
+    if as_json:
+        links = [link._asdict() for link in page.links]
+        print_json({"id": page.id, "title": page.title, "place": page.place, "text": page.text, "links": links})
+        return
+    targets = list(dict.fromkeys(link.target for link in page.links))
+    show({"id": page.id, "title": page.title, "place": page.place, "characters": len(page.text), "links": targets})
+    print_data(f"\n{output.clean(page.text)}")
+
+
+@app.command()
+def search(
+    name: Name,
+    query: Annotated[list[str], typer.Argument(help="Words to search for.")],
+    *,
+    limit: Annotated[int, typer.Option("--limit", "-k", min=1, max=1000, help="Maximum number of documents.")] = 10,
+    as_json: Json = False,
+) -> None:
+    """Search a collection for documents with any of the words, best first (BM25)."""
+    from rubricsvc.collections import open_collection
+
+    with open_collection(get_settings().collections_dir, name) as collection:
+        hits = collection.search(" ".join(query), limit)
+    rows = (hit._asdict() | ({} if as_json else {"text": output.shorten(hit.text, 80)}) for hit in hits)
+    show_list(rows, as_json, empty="no document has any of these words")
+
+
+@app.command()
+def delete(name: Name) -> None:
+    """Delete a collection."""
+    from rubricsvc import collections
+
+    collections.delete(get_settings().collections_dir, name)
+    echo(f"deleted {name}")

@@ -1,0 +1,242 @@
+import json
+import sqlite3
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rubricsvc import collections
+from rubricsvc.collections import Collection, FaultyDocuments, Link, Page
+from rubricsvc.collections.html_text import HtmlText
+from rubricsvc.collections.parts import MAX_PART_CHARS, split
+from rubricsvc.collections.python_reference import python_pages
+from rubricsvc.collections.reading import MAX_DOCUMENT_BYTES, read
+from rubricsvc.errors import ConflictError, InvalidError, NotFoundError
+
+OPENED = ExitStack()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def close_collections() -> Iterator[None]:
+    yield
+    OPENED.close()
+
+
+def added(folder: Path, *pages: Page, name: str = "some", **options: bool) -> Collection:
+    collections.add(folder, name, pages, FaultyDocuments(), source="a test", **options)
+    return OPENED.enter_context(collections.open_collection(folder, name))
+
+
+def page(id_: str, text: str = "Some text.", title: str = "") -> Page:
+    return Page(id_, title or id_, text, place=f"place of {id_}")
+
+
+@pytest.fixture(scope="module")
+def python(tmp_path_factory: pytest.TempPathFactory) -> Collection:
+    return added(tmp_path_factory.mktemp("collections"), *python_pages())
+
+
+@given(st.text(alphabet="ab. \n#=-") | st.text())
+def test_split_keeps_the_text(text: str) -> None:
+    parts = list(split(text))
+    assert "".join(parts) == text and all(parts)
+
+
+def test_split_cuts_long_paragraphs_and_begins_a_part_with_a_heading() -> None:
+    assert max(map(len, split("word " * 5000))) <= MAX_PART_CHARS
+    assert len(list(split("x" * 10_000))) > 3
+    assert [part.split()[0] for part in split("One.\n\nTitle\n=====\n\nTwo.\n\n# Next\n\nThree.")] == [
+        "One.",
+        "Title",
+        "#",
+    ]
+
+
+def test_collection_gives_back_documents_as_they_were(python: Collection) -> None:
+    pages = {one.id: one for one in python_pages()}
+    assert len(pages) == 79 == python.info.documents
+    assert all(python.open(id_) == one for id_, one in pages.items())
+    assert python.content_digest() == python.digest
+
+
+def test_search_finds_the_document_with_its_best_part(python: Collection) -> None:
+    best, *others = python.search("assert statement debugging assertions", 3)
+    assert best.id == "assert" and "debugging assertions" in best.text
+    assert best.score > others[0].score and len(others) == 2
+
+
+@pytest.mark.parametrize(
+    "query", ['"', "a AND (", "NEAR(", "title: x", "^*", "-", "", " ", "\x00", "'); DROP TABLE x", "é" * 9999]
+)
+def test_search_takes_syntax_as_text(python: Collection, query: str) -> None:
+    python.search(query)
+    python.ranked_parts(query, ["assert"])
+
+
+@given(st.text())
+def test_search_fails_on_no_query(python: Collection, query: str) -> None:
+    assert len(python.search(query, 3)) <= 3
+
+
+def test_ranked_parts_are_all_parts_of_the_documents_best_first(python: Collection) -> None:
+    parts = python.ranked_parts("yield from a generator", ["yield", "compound", "no such document"])
+    assert {part.document for part in parts} == {"yield", "compound"}
+    text = python.open("compound").text
+    assert sum(len(part.text) for part in parts if part.document == "compound") == len(text)
+    assert all(text[part.start :].startswith(part.text) for part in parts if part.document == "compound")
+
+
+def test_digest_is_that_of_the_content_in_any_order(tmp_path: Path) -> None:
+    one = added(tmp_path, page("a"), page("b"), name="one")
+    two = added(tmp_path, page("b"), page("a"), name="two")
+    three = added(tmp_path, page("a"), page("b", "Some text!"), name="three")
+    assert one.digest == two.digest != three.digest
+
+
+def test_links_of_python_lead_to_pages_with_the_heading(python: Collection) -> None:
+    links = [(one, link) for one in python.pages() for link in one.links]
+    assert len({(one.id, link.start) for one, link in links}) >= 30
+    for one, link in links:
+        mentioned = " ".join(one.text[link.start : link.end].split())
+        assert mentioned in python.open(link.target).text and link.target != one.id
+
+
+def test_add_leaves_a_collection_of_that_name_alone(tmp_path: Path) -> None:
+    added(tmp_path, page("a"))
+    with pytest.raises(ConflictError):
+        added(tmp_path, page("b"))
+    assert added(tmp_path, page("b"), replace=True).ids() == ["b"]
+    assert collections.names(tmp_path) == ["some"]
+    collections.delete(tmp_path, "some")
+    assert collections.names(tmp_path) == []
+    with pytest.raises(NotFoundError):
+        collections.delete(tmp_path, "some")
+
+
+@pytest.mark.parametrize("name", ["", "..", "../x", "a/b", "a b", "-x", "x" * 101, "naïve", "a\n"])
+def test_add_refuses_names_that_are_no_file_names(tmp_path: Path, name: str) -> None:
+    with pytest.raises(InvalidError):
+        added(tmp_path, page("a"), name=name)
+
+
+@pytest.mark.parametrize(
+    ("pages", "place"),
+    [
+        ([page("a"), page("a", "Other.")], "place of a"),
+        ([page("a"), page("b", " \n")], "place of b"),
+        ([page("a"), page("b[1]")], "place of b[1]"),
+        ([page("a"), page("b\u202e")], "place of b\u202e"),
+        ([page("a"), page("b" * 201)], "place of bbb"),
+    ],
+)
+def test_add_is_whole_or_not_at_all(tmp_path: Path, pages: list[Page], place: str) -> None:
+    with pytest.raises(InvalidError) as caught:
+        added(tmp_path, *pages)
+    assert place in caught.value.message and collections.names(tmp_path) == []
+    assert list(tmp_path.iterdir()) == []
+    assert added(tmp_path, *pages, skip_invalid=True).ids() == ["a"]
+
+
+def test_open_collection_refuses_other_files(tmp_path: Path) -> None:
+    path = collections.path_of(tmp_path, "some")
+    path.write_bytes(b"no database, " * 100)
+    with pytest.raises(InvalidError):
+        collections.open_collection(tmp_path, "some")
+    path.unlink()
+    with closing(sqlite3.connect(path)) as other:
+        other.execute("CREATE TABLE other (x)")
+    with pytest.raises(InvalidError):
+        collections.open_collection(tmp_path, "some")
+
+
+def pages_at(path: Path, **options: str) -> tuple[dict[str, Page], list[str]]:
+    faults = FaultyDocuments()
+    found = {one.id: one for one in read(path, faults, **options).pages}
+    return found, faults.messages
+
+
+def test_read_takes_the_documents_of_a_folder(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / ".git").mkdir()
+    (tmp_path / ".git" / "x.txt").write_text("hidden")
+    (tmp_path / "picture.png").write_bytes(b"\x89PNG")
+    (tmp_path / "one.txt").write_bytes("\ufeffFirst line\r\nNext.".encode())
+    (tmp_path / "sub" / "two.md").write_text(
+        "Intro [one](../one.txt#x 'T'), [away](https://a.b/c), ![no](../one.txt).\n\n# Two\n"
+    )
+    (tmp_path / "utf16.txt").write_bytes("Größe".encode("utf-16"))
+    found, faults = pages_at(tmp_path)
+    assert list(found) == ["one.txt", "sub/two.md", "utf16.txt"] and not faults
+    assert (found["one.txt"].title, found["one.txt"].text) == ("First line", "First line\nNext.")
+    two = found["sub/two.md"]
+    assert two.title == "Two" and two.links == (Link(6, 29, "one.txt"),)
+    assert found["utf16.txt"].text == "Größe"
+
+
+def test_read_says_which_documents_it_cannot_read(tmp_path: Path) -> None:
+    (tmp_path / "bad.txt").write_bytes(b"caf\xe9 au lait")
+    (tmp_path / "large.txt").write_bytes(b"x" * (MAX_DOCUMENT_BYTES + 1))
+    (tmp_path / "good.txt").write_text("good")
+    found, faults = pages_at(tmp_path)
+    assert list(found) == ["good.txt"]
+    assert ["bad.txt" in faults[0] and "byte 3" in faults[0], "large.txt" in faults[1]] == [True, True]
+    assert pages_at(tmp_path / "bad.txt", encoding="latin-1")[0]["bad.txt"].text == "café au lait"
+    for path in (tmp_path / "no", tmp_path / "good.txt" / "x"):
+        with pytest.raises(NotFoundError):
+            pages_at(path)
+    with pytest.raises(InvalidError):
+        pages_at(tmp_path, encoding="no-such")
+
+
+def test_read_refuses_a_folder_without_documents_and_files_of_other_kinds(tmp_path: Path) -> None:
+    with pytest.raises(InvalidError):
+        pages_at(tmp_path)
+    (tmp_path / "a.pdf").write_bytes(b"%PDF")
+    with pytest.raises(InvalidError):
+        pages_at(tmp_path / "a.pdf")
+
+
+def test_read_takes_lines_of_json(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    good = [{"id": "a", "text": "A.", "title": "T", "url": "x"}, {"_id": 7, "text": "B."}]
+    bad = [
+        "[1]",
+        "{",
+        '{"id": "c"}',
+        '{"id": null, "text": "x"}',
+        '{"id": true, "text": "x"}',
+        '{"id": "d", "text": "\\u0000"}',
+    ]
+    path.write_text("\n".join([*map(json.dumps, good), "", *bad, json.dumps({"id": "e", "title": 3, "text": "x"})]))
+    found, faults = pages_at(path)
+    assert {id_: (one.title, one.text) for id_, one in found.items()} == {"a": ("T", "A."), "7": ("B.", "B.")}
+    assert [fault.split(", line ")[1].split(":")[0] for fault in faults] == ["4", "5", "6", "7", "8", "9", "10"]
+
+
+def test_html_text_is_what_a_reader_sees() -> None:
+    html = HtmlText(
+        "<html><head><title> A\n title</title><style>p {}</style></head><body><nav>menu</nav><h1>Heading</h1>"
+        "<p>Two\n  <b>words</b> &amp; <a href='b.html'> a link</a>.<p>Next<br>line<script>alert(1)</script>"
+        "<pre>  kept\n   as it is</pre><table><tr><td>x</td><td>y</td></tr></table></body></html>"
+    )
+    assert html.title == "A title"
+    assert html.text == "Heading\n\nTwo words & a link.\n\nNext\nline\n\n  kept\n   as it is\n\nx y"
+    ((start, end, address),) = html.links
+    assert (html.text[start:end], address) == ("a link", "b.html")
+
+
+def test_html_text_is_the_main_part_where_there_is_one() -> None:
+    html = HtmlText(
+        "<div>side <a href=x>x</a></div><div role=main><h1>T</h1>Text <a href=y>y</a></div><div>after</div>"
+    )
+    assert (html.title, html.text) == ("T", "T\n\nText y")
+    assert html.links == [(8, 9, "y")]
+
+
+@given(st.text() | st.text(alphabet="<>/a href='main!-[]&#;pre "))
+def test_html_text_fails_on_no_page(text: str) -> None:
+    page = HtmlText(text)
+    assert all(0 <= start < end <= len(page.text) for start, end, _ in page.links)
