@@ -78,7 +78,6 @@ class NewRubric(Wire):
     name: Name = Field(min_length=1, description="Name of the rubric; other content under a name is its next version.")
     rubric: Rubric = Field(description="The rubric.")
     prompt_id: Id | None = Field(None, description="The prompt that the rubric belongs to, if any.")
-    origin: str = Field("api", max_length=40, description="Origin: api, imported, generated, …")
     parent: Id | Ref | None = Field(
         None, description="The version that this one was edited from; 409 if it has been edited already."
     )

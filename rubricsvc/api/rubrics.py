@@ -44,7 +44,7 @@ def add(db: Db, settings: SettingsDep, caller: Caller, validators: ValidatorsDep
     with db.write() as session:
         if new.prompt_id is not None:
             prompts.get(session, new.prompt_id)
-        added = add_version(session, new.rubric, edit, name=new.name, prompt_id=new.prompt_id, origin=new.origin)
+        added = add_version(session, new.rubric, edit, name=new.name, prompt_id=new.prompt_id, origin="api")
     if added.conflict is not None:
         raise added.conflict
     return StoredRubric.of(added.row)

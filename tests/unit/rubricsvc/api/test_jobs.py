@@ -361,7 +361,7 @@ def test_jobs_report_is_a_page(filled: TestClient, db: Database, monkeypatch: py
 
 
 def test_jobs_submit_refuses_drafts_unless_allowed(filled: TestClient) -> None:
-    draft = {"name": "d", "rubric": {"criteria": [{"key": "a", "text": "Says d."}]}, "origin": "generated"}
+    draft = {"name": "d", "rubric": {"criteria": [{"key": "a", "text": "Says d."}]}, "draft": True}
     assert filled.post("/v1/rubrics", json=draft).json()["state"] == "draft"
     for ref in ("d", "d@1", 2):
         body = {"judge": "j", "items": [{"completion_id": 1, "rubric": ref}]}

@@ -113,14 +113,24 @@ def test_rubrics_add_keeps_the_second_of_two_edits(filled: TestClient) -> None:
     assert edit("Third.", parent="r@9").status_code == 404
 
 
-@pytest.mark.parametrize(("policy", "origin", "state"), [("all", "api", "draft"), ("none", "generated", "approved")])
-def test_rubrics_add_follows_the_approval_setting(serve: Serve, policy: str, origin: str, state: str) -> None:
+@pytest.mark.parametrize(("policy", "state"), [("all", "draft"), ("none", "approved")])
+def test_rubrics_add_follows_the_approval_setting(serve: Serve, policy: str, state: str) -> None:
     http = serve(require_approval=policy)
-    body = {"name": "r", "rubric": RUBRIC, "origin": origin}
+    body = {"name": "r", "rubric": RUBRIC}
     assert http.post("/v1/rubrics", json=body).json()["state"] == state
     yaml = "name: file\ncriteria: [Says c.]\n"
     imported = http.post("/v1/imports", params={"name": "f.yaml"}, content=yaml).json()
     assert imported["not_approved"] == ({"file@1": "draft"} if policy == "all" else {})
+
+
+@pytest.mark.parametrize(
+    "field", [{"origin": "imported"}, {"provenance": {"method": "one-shot"}}, {"state": "approved"}]
+)
+def test_rubrics_add_sets_where_a_rubric_comes_from_itself(serve: Serve, field: dict[str, Any]) -> None:
+    http = serve()
+    refused = http.post("/v1/rubrics", json={"name": "r", "rubric": RUBRIC, **field})
+    assert (refused.status_code, refused.json()["error"]["path"]) == (422, f"body.{next(iter(field))}")
+    assert http.post("/v1/rubrics", json={"name": "r", "rubric": RUBRIC}).json()["origin"] == "api"
 
 
 @pytest.mark.parametrize("check", [{"name": "horoscope"}, {"name": "contains", "args": {"n": 1}}])
