@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from statistics import fmean
@@ -19,6 +19,7 @@ from rubricsvc.core.formulas import (
     formula_for,
 )
 from rubricsvc.core.rubric import Rubric
+from rubricsvc.core.rubric_example import ROUNDING
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import cut
 
@@ -119,6 +120,36 @@ def check_formula(rubric: Rubric) -> None:
     """Raise a FormulaError unless the rubric's formula is known and can be applied to it."""
     with suppress(UndefinedRewardError):  # other verdicts may have a value
         reward(rubric, [Verdict.scored(criterion.key, 1.0) for criterion in rubric.criteria])
+
+
+def example_reward_errors(rubric: Rubric) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    """Yield path and message of each example whose reward the rubric can give to no completion."""
+    ends = _possible_rewards(rubric) if any(one.reward is not None for one in rubric.examples or ()) else None
+    for number, one in enumerate(rubric.examples or ()):
+        if ends is not None and one.reward is not None:
+            low, high = one.reward.min, one.reward.max
+            if (low is not None and low > ends[1] + ROUNDING) or (high is not None and high < ends[0] - ROUNDING):
+                message = f"this rubric gives rewards from {ends[0]:g} to {ends[1]:g}, expected {one.reward}"
+                yield ("examples", number, "reward"), message
+
+
+def _possible_rewards(rubric: Rubric) -> tuple[float, float] | None:
+    """Return the least and the greatest reward; None where that is not known, as of an expression."""
+    if rubric.expression is not None:
+        return None
+    best = {criterion.key: float(criterion.weight > 0) for criterion in rubric.criteria}
+    sides = (
+        best,
+        {key: 1.0 - value for key, value in best.items()},
+        dict.fromkeys(best, 0.0),
+        dict.fromkeys(best, 1.0),
+    )
+    found: list[float] = []
+    for values in sides:
+        with suppress(FormulaError):
+            value = reward(rubric, [Verdict.scored(key, one) for key, one in values.items()]).value
+            found += [value] if value is not None else []
+    return (min(found), max(found)) if found else None
 
 
 def race_overall(target: float, reference: float) -> float | None:

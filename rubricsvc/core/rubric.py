@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from datetime import date
 from functools import cached_property
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, JsonValue, model_validator
 
 from rubricsvc.core import expressions
 from rubricsvc.core.base import Name, UnitInterval, Value
 from rubricsvc.core.fingerprint import digest
+from rubricsvc.core.rubric_example import MAX_EXAMPLES, NumberRange, RubricExample
 from rubricsvc.core.templates import TemplateText
 from rubricsvc.errors import InvalidError, cut
 
@@ -230,6 +231,10 @@ class Rubric(Value):
         default=None, description="Arithmetic over the criteria's keys, for the formula calculate_output."
     )
 
+    examples: tuple[RubricExample, ...] | None = Field(
+        default=None, max_length=MAX_EXAMPLES, description="Completions with the verdicts or rewards they must get."
+    )
+
     @model_validator(mode="after")
     def _consistent(self) -> Rubric:
         reject_duplicates("criterion key", [criterion.key for criterion in self.criteria])
@@ -246,6 +251,8 @@ class Rubric(Value):
             if self.formula != "calculate_output":
                 raise ValueError(f"an expression needs the formula calculate_output, found {self.formula!r}")
             expressions.check(self.expression, {criterion.key for criterion in self.criteria})
+        for path, message in example_errors(self.examples or (), {one.key: one for one in self.criteria}):
+            raise ValueError(f"{'.'.join(map(str, path))}: {message}")
         return self
 
     @cached_property
@@ -258,6 +265,16 @@ class Rubric(Value):
         """The criteria by key, in order."""
         return {criterion.key: criterion for criterion in self.criteria}
 
+    def with_criteria(self, criteria: Sequence[Criterion]) -> Rubric:
+        """Return the rubric with these criteria; what its examples say about others is left out."""
+        kept = {one.key for one in criteria}
+        examples = tuple(
+            one.model_copy(update={name: _only(getattr(one, name), kept) for name in ("verdicts", "evidence")})
+            for one in self.examples or ()
+        )
+        used = tuple(one for one in examples if one.verdicts or one.reward is not None) or None
+        return self.model_copy(update={"criteria": tuple(criteria), "examples": used})
+
     @property
     def judged_required(self) -> list[str]:
         """The keys of the required criteria that a judge decides."""
@@ -268,6 +285,50 @@ class Rubric(Value):
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Rubric) and self.digest == other.digest
+
+
+def _only(by_key: Mapping[str, Any] | None, keys: Container[str]) -> dict[str, Any] | None:
+    return {key: value for key, value in (by_key or {}).items() if key in keys} or None
+
+
+def nearest_level(scale: Scale, value: float) -> float:
+    """Return the value of the nearest level, the higher one of two; a value on a numeric scale as it is."""
+    return min(scale_values(scale), key=lambda level: (abs(level - value), -level), default=value)
+
+
+def example_errors(
+    examples: Sequence[RubricExample], criteria: Mapping[str, Criterion]
+) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    """Yield path and message of each example key that repeats, unknown criterion, and verdict that is impossible."""
+    seen = set[str]()
+    for number, one in enumerate(examples):
+        if one.key in seen:
+            yield ("examples", number, "key"), f"duplicate key {one.key!r}"
+        seen.add(one.key)
+        for field in ("verdicts", "evidence"):
+            for key in getattr(one, field) or {}:
+                if key in criteria:
+                    continue
+                known = ", ".join(list(criteria)[:8])
+                yield (
+                    ("examples", number, field, key),
+                    f"unknown criterion {cut(repr(key), 60)}; expected one of {known}",
+                )
+        for key, expected in (one.verdicts or {}).items():
+            if key in criteria and (error := _impossible(expected, criteria[key].scale)):
+                yield ("examples", number, "verdicts", key), error
+
+
+def _impossible(expected: NumberRange, scale: Scale) -> str:
+    """Return why no verdict can be in this range; empty if one can be."""
+    if any(end is not None and not 0.0 <= end <= 1.0 for end in (expected.min, expected.max)):
+        return f"expected values from 0 to 1, found {expected}"
+    levels = scale_values(scale)
+    if levels and not any(level in expected for level in levels):
+        return f"no level has a value of {expected}; expected one of {', '.join(f'{level:g}' for level in levels)}"
+    if not levels and expected.number is not None:
+        return f"expected a range on a numeric scale, like [0.7, 1], found {expected}"
+    return ""
 
 
 def on_scale(scale: Scale, value: float) -> float:

@@ -20,6 +20,7 @@ from rubricsvc.core.label import OVERALL, Label
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.errors import InvalidError
+from rubricsvc.formats import rubric_examples
 from rubricsvc.formats.errors import InvalidFileError
 from rubricsvc.formats.record import Entry, GivenLabel, Record
 from rubricsvc.formats.rubric_errors import add_hidden_errors, rubric_errors
@@ -27,7 +28,7 @@ from rubricsvc.formats.yaml_records import write
 
 PROMPT = ("prompt", "reference", "documents", "tags", "item")
 RUBRIC = ("criteria", "formula", "min_coverage", "groups", "expression")
-FIELDS = ("id", "name", *PROMPT, *RUBRIC, "rubric", "completions", "labels")
+FIELDS = ("id", "name", *PROMPT, *RUBRIC, "examples", "rubric", "completions", "labels")
 
 _Id = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=MAX_NAME_LENGTH)]
 
@@ -70,17 +71,26 @@ def read(entry: Entry) -> Iterator[Record]:
     except InvalidFileError:  # report what else is wrong, so that all can be corrected at once
         known = add_hidden_errors(entry, fields.get("rubric", {}))
         complete = isinstance(data.get("criteria"), list) and len(known) == len(data["criteria"])
+        rubric_examples.read(entry, data.get("examples", []), known)
         list(_labels(entry, given if complete else (one for one in given if one.label.criterion in known), known))
         raise
+    rubric = _with_examples(entry, built.rubric, data)
     labels = tuple(_labels(entry, given, built.rubric.by_key)) if built.rubric else ()
     if given and len(built.completions) != 1:
         message = f"labels belong to one completion, and this record has {len(built.completions)}"
         entry.add("value_error", message, ("labels",))
-    if entry.errors and built.rubric is not None:  # of a valid record the caller asks
-        entry.errors += rubric_errors(built.rubric, entry.location, entry.check)
+    if entry.errors and rubric is not None:  # of a valid record the caller asks
+        entry.errors += rubric_errors(rubric, entry.location, entry.check)
     name = built.name or rubric_name(built.id or entry.name)
-    record = Record(built.prompt, built.rubric, built.completions, labels, built.id, name, entry.location)
+    record = Record(built.prompt, rubric, built.completions, labels, built.id, name, entry.location)
     yield replace(record, rubric_ref=data["rubric"], given_labels=tuple(given)) if "rubric" in data else record
+
+
+def _with_examples(entry: Entry, rubric: Rubric | None, data: dict[str, Any]) -> Rubric | None:
+    if rubric is None or "examples" not in data:
+        return rubric
+    examples = rubric_examples.read(entry, data["examples"], rubric.by_key)
+    return rubric.model_copy(update={"examples": examples})
 
 
 def _check_parts(entry: Entry, data: dict[str, Any]) -> None:
@@ -89,6 +99,8 @@ def _check_parts(entry: Entry, data: dict[str, Any]) -> None:
         entry.add("missing", "expected prompt or criteria, found neither")
     if data.get("completions") and "prompt" not in data:
         entry.add("missing", "completions need the prompt that they answer", ("completions",))
+    if "examples" in data and "criteria" not in data:
+        entry.add("missing", "examples need the criteria that they are of", ("examples",))
     if "rubric" in data and "criteria" in data:
         entry.add("value_error", "expected criteria or the name of a stored rubric, found both", ("rubric",))
     if "rubric" in data and (not isinstance(data["rubric"], str | int) or isinstance(data["rubric"], bool)):
@@ -284,6 +296,8 @@ def plain(record: Record) -> dict[str, Any]:
                 fields["scale"]["kind"] = criterion.scale.kind
             if "weight" in fields and criterion.weight.is_integer():
                 fields["weight"] = int(criterion.weight)
+        if record.rubric.examples:
+            data["examples"] = list(map(rubric_examples.plain, record.rubric.examples))
     if record.completions:
         data["completions"] = [
             {"text": completion.text, **completion.model_dump(mode="json", exclude_defaults=True)}

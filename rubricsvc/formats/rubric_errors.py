@@ -21,6 +21,8 @@ def rubric_errors(rubric: Rubric, location: Location, check: RubricCheck | None)
     """Yield the errors in the formula and in the checks of a rubric with valid fields."""
     yield from _formula_errors(rubric, location)
     yield from _check_errors(enumerate(rubric.criteria), location, check)
+    for path, message in reward.example_reward_errors(rubric):
+        yield location.error("value_error", message, path)
 
 
 def _formula_errors(rubric: Rubric, location: Location, *, applies: bool = True) -> Iterator[FieldError]:

@@ -32,7 +32,7 @@ def rewritten(rubric: Rubric) -> tuple[Rubric, list[str]]:
             continue
         kept.append(criterion)
     criteria = tuple(_reworded(one, done) for one in kept)
-    return (rubric.model_copy(update={"criteria": criteria}), done) if done else (rubric, [])
+    return (rubric.with_criteria(criteria), done) if done else (rubric, [])
 
 
 def _reworded(criterion: Criterion, done: list[str]) -> Criterion:

@@ -10,6 +10,7 @@ from pydantic import TypeAdapter
 
 from rubricsvc.core import strict_json
 from rubricsvc.core.rubric import Binary, Check, Criterion, Numeric, Ordinal, Rubric
+from rubricsvc.core.rubric_example import RubricExample
 from rubricsvc.errors import cut
 from rubricsvc.services.pairing import match_criteria
 
@@ -93,12 +94,24 @@ def _in_words(name: str, old: Any, new: Any) -> str:
             return f"reworded, “{_cut(old)}” → “{_cut(new)}”"
         case "key":
             return f"renamed, it was {old!r}"
+        case "examples":
+            return _of_examples({one.key: one for one in old or ()}, {one.key: one for one in new or ()})
         case "required":
             return "now required (a veto)" if new else "no longer required"
         case "check":
             judge = "a judge"
             return f"decided by {_value(old) if old else judge} → {_value(new) if new else judge}"
     return f"{name.replace('_', ' ')} {_value(old)} → {_value(new)}"
+
+
+def _of_examples(old: dict[str, RubricExample], new: dict[str, RubricExample]) -> str:
+    parts = {
+        "added": [key for key in new if key not in old],
+        "removed": [key for key in old if key not in new],
+        "changed": [key for key, one in new.items() if key in old and one != old[key]],
+    }
+    named = (f"{word} {_cut(', '.join(keys))}" for word, keys in parts.items() if keys)
+    return f"examples: {'; '.join(named) or 'in another order'}"
 
 
 def _value(value: Any) -> str:

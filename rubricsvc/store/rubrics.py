@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session, aliased
 
 from rubricsvc.core.formulas import FORMULAS, FormulaError
 from rubricsvc.core.generation import Provenance
-from rubricsvc.core.reward import check_formula
+from rubricsvc.core.reward import check_formula, example_reward_errors
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.states import APPROVED, DRAFT, IN_REVIEW, RETIRED, RubricState
 from rubricsvc.errors import ConflictError, InvalidError, NotApprovedError, NotFoundError, cut
@@ -58,6 +58,8 @@ def add(
     except FormulaError as error:
         hint = f"give it other weights, or another of the formulas {', '.join(sorted(FORMULAS))}"
         raise InvalidError(str(error), hint=hint, path="formula") from error
+    for path, message in example_reward_errors(rubric):
+        raise InvalidError(message, hint="correct the example", path=".".join(map(str, path)))
     same = select(RubricRow).where(RubricRow.name == name, RubricRow.digest == rubric.digest)
     while (row := session.scalars(same).first()) is None:
         newest = session.scalar(select(func.max(RubricRow.version)).where(RubricRow.name == name)) or 0
