@@ -26,13 +26,13 @@ from trainer.judge_training.config import JudgeTrainConfig, SplitConfig
 from trainer.judge_training.data.answers import document_answers
 from trainer.judge_training.data.checks import checks_in_words
 from trainer.judge_training.data.everyday import everyday_answers
-from trainer.judge_training.data.statements.alter import ALTERATIONS
 from trainer.judge_training.data.statements.documents import standard_library_docstrings
 from trainer.judge_training.data.statements.make import statements
 from trainer.judge_training.data.swapped import ON_TOPIC, swapped
 from trainer.judge_training.examples import Example
 from trainer.judge_training.metrics import By
 from trainer.judge_training.splits import Part, SplitBy, content_key, side_of
+from workers.authoring.alterations.alter import ALTERATIONS
 
 SEED = 2026
 """Of the questions; a training's own seed makes others of the same texts."""

@@ -22,12 +22,12 @@ from trainer.judge_training.data.hard_negatives import hard_negatives
 from trainer.judge_training.data.labels import examples_of_labels
 from trainer.judge_training.data.scales import scales
 from trainer.judge_training.data.statements.documents import standard_library_docstrings
-from trainer.judge_training.data.statements.frames import invented_documents
 from trainer.judge_training.data.statements.make import statement_preferences, statements
 from trainer.judge_training.data.swapped import swapped
 from trainer.judge_training.data.verdicts import examples_of_verdicts
 from trainer.judge_training.examples import Example, PreferencePair, Target, merge
 from trainer.judge_training.splits import side_of
+from workers.authoring.alterations.frames import invented_documents
 
 INVENTED_DOCUMENTS = 400
 

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from functools import cache
-from importlib.resources import files
 from typing import Any
 
-import yaml
+from workers import packaged_yaml
 
 
-@cache
 def load_yaml(name: str) -> Any:
     """Return the content of a YAML file, whose path is relative to this module."""
-    return yaml.safe_load(files(__package__).joinpath(name).read_text(encoding="utf-8"))
+    return packaged_yaml.load_yaml(__package__, name)

@@ -15,13 +15,13 @@ from rubricsvc.collections.python_reference import python_reference
 from rubricsvc.core.prompt import Document
 from rubricsvc.errors import InvalidError
 from rubricsvc.stats import agreement_metrics
-from trainer.judge_training.data.statements.alter import ALTERATIONS, alterations
 from trainer.judge_training.data.statements.documents import prose, standard_library_docstrings
-from trainer.judge_training.data.statements.frames import read, restated
 from trainer.judge_training.data.statements.make import statement_preferences, statements
 from trainer.judge_training.data.statements.paraphrase import paraphrase
 from trainer.judge_training.data.statements.topics import topics
 from trainer.judge_training.examples import Example, questions
+from workers.authoring.alterations.alter import ALTERATIONS, alterations
+from workers.authoring.alterations.frames import read, restated
 
 
 @cache

@@ -11,8 +11,8 @@ from itertools import pairwise
 from pathlib import Path
 
 from rubricsvc.core.prompt import Document
-from trainer.judge_training.data.statements.frames import fillers, read
-from trainer.judge_training.data.statements.tables import base_forms, third_person, words_of
+from workers.authoring.alterations.frames import fillers, read
+from workers.authoring.alterations.tables import base_forms, third_person, words_of
 
 SHORTEST, LONGEST = 6, 30
 """Words of a sentence."""

@@ -15,10 +15,8 @@ from itertools import accumulate
 from rubricsvc.core.prompt import Completion, Document, Prompt
 from rubricsvc.core.rubric import Criterion
 from rubricsvc.errors import InvalidError
-from trainer.judge_training.data.statements.alter import ALTERATIONS, alterations
 from trainer.judge_training.data.statements.documents import lower_first
 from trainer.judge_training.data.statements.paraphrase import paraphrase
-from trainer.judge_training.data.statements.tables import forms
 from trainer.judge_training.data.statements.topics import (
     Stated,
     Statement,
@@ -27,7 +25,9 @@ from trainer.judge_training.data.statements.topics import (
     shared_words,
     topics,
 )
+from trainer.judge_training.data.yaml_files import load_yaml
 from trainer.judge_training.examples import Example, PreferencePair, Target
+from workers.authoring.alterations.alter import ALTERATIONS, alterations
 
 SOURCE = "statements"
 _SAYS = "says_that"
@@ -97,7 +97,7 @@ def statement_preferences(
             _styled([replace(one, version=version) if n == asked else one for n, one in enumerate(parts)], style)
             for version in (parts[asked].version, 1 - parts[asked].version)
         )
-        text = rng.choice(forms()["says"]).format(s=maker.clause(rng.choice(statement.wordings[parts[asked].version])))
+        text = rng.choice(_forms()["says"]).format(s=maker.clause(rng.choice(statement.wordings[parts[asked].version])))
         yield PreferencePair(
             prompt=maker.prompt(topic),
             criterion=Criterion(key="says", text=text),
@@ -155,7 +155,7 @@ class _Maker:
         return lower_first(sentence.rstrip("."), self.names)
 
     def prompt(self, topic: Topic) -> Prompt:
-        return Prompt.of(self.rng.choice(forms()["prompts"]).format(topic=topic.title))
+        return Prompt.of(self.rng.choice(_forms()["prompts"]).format(topic=topic.title))
 
     def answer(self) -> tuple[Topic, list[Stated]]:
         """Return the statements of an answer: one to four sentences near each other."""
@@ -218,7 +218,7 @@ class _Maker:
             text, variant = self._contrary(one)
         else:
             text, variant = self._elsewhere(topic, parts)
-        form = rng.choice(forms()["says_not" if negated else "says"])
+        form = rng.choice(_forms()["says_not" if negated else "says"])
         family = "does_not_say" if negated else _SAYS
         return Target(Criterion(key="s", text=form.format(s=self.clause(text))), float(met), family, variant)
 
@@ -233,7 +233,7 @@ class _Maker:
             text, variant = self._contrary(one)
         else:
             text, variant = self._elsewhere(topic, parts)
-        form = rng.choice(forms()["contradicts_reference" if contradicts else "agrees_reference"])
+        form = rng.choice(_forms()["contradicts_reference" if contradicts else "agrees_reference"])
         return Target(Criterion(key="s", text=form, reference=text), float(met), "reference", variant)
 
     def _on_passage(self, topic: Topic, parts: Sequence[Stated], one: Stated, met: bool) -> Target:
@@ -254,7 +254,7 @@ class _Maker:
         there = {other.statement.sentence for other in parts}
         passage = rng.choice(topic.passages)
         texts[:0] = [sentence for sentence in passage[:2] if sentence not in there and sentence != text]
-        criterion = Criterion(key="s", text=rng.choice(forms()[form]), passages=(" ".join(texts),))
+        criterion = Criterion(key="s", text=rng.choice(_forms()[form]), passages=(" ".join(texts),))
         return Target(criterion, float(met), "reference", variant)
 
     def _stated(self, one: Stated) -> tuple[str, str]:
@@ -304,6 +304,11 @@ class _Maker:
         raise InvalidError("no other sentence can be altered", hint="give more documents")
 
 
+def _forms() -> dict[str, list[str]]:
+    """Return the wordings of prompts, criteria and answers."""
+    return load_yaml("statements/forms.yaml")  # type: ignore[no-any-return]
+
+
 def _styled(parts: Sequence[Stated], seed: int) -> str:
     """Return an answer: sentences, a list or a paragraph, with or without an introduction, citations or a filler."""
     rng = random.Random(seed)
@@ -318,7 +323,7 @@ def _styled(parts: Sequence[Stated], seed: int) -> str:
     else:
         body, joint = " ".join(texts), " "
     if rng.random() < 0.25:
-        body = f"{rng.choice(forms()['introductions'])}{joint}{body}"
+        body = f"{rng.choice(_forms()['introductions'])}{joint}{body}"
     if rng.random() < 0.2:
-        body = f"{body}{joint}{rng.choice(forms()['fillers'])}"
+        body = f"{body}{joint}{rng.choice(_forms()['fillers'])}"
     return body

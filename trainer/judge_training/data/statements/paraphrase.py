@@ -6,8 +6,8 @@ import random
 import re
 
 from trainer.judge_training.data.statements.documents import lower_first
-from trainer.judge_training.data.statements.frames import restated
-from trainer.judge_training.data.statements.tables import (
+from workers.authoring.alterations.frames import restated
+from workers.authoring.alterations.tables import (
     NUMBERS,
     exchanges,
     lines,

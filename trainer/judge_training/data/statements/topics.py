@@ -10,10 +10,10 @@ from itertools import pairwise
 
 from rubricsvc.core.prompt import Document
 from rubricsvc.errors import InvalidError
-from trainer.judge_training.data.statements.alter import code_names
 from trainer.judge_training.data.statements.documents import plain_title, proper_names, prose
-from trainer.judge_training.data.statements.frames import read
-from trainer.judge_training.data.statements.tables import words_of
+from workers.authoring.alterations.alter import code_names
+from workers.authoring.alterations.frames import read
+from workers.authoring.alterations.tables import words_of
 
 _CONDITION = re.compile(
     r"\b(?:if|when|while|where|whether|unless|until|which|that|who|whose|may|some|other|any)\b", re.IGNORECASE

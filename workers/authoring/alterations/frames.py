@@ -13,8 +13,8 @@ from functools import cache, lru_cache
 from typing import Any
 
 from rubricsvc.core.prompt import Document
-from trainer.judge_training.data.statements.tables import NUMBERS, with_articles
-from trainer.judge_training.data.yaml_files import load_yaml
+from workers.authoring.alterations.tables import NUMBERS, with_articles
+from workers.packaged_yaml import load_yaml
 
 _SLOT = re.compile(r"\{(\w)\}")
 _SENTENCES = (8, 14)
@@ -36,7 +36,7 @@ class Fact:
 
 
 def _tables() -> dict[str, Any]:
-    return load_yaml("statements/frames.yaml")  # type: ignore[no-any-return]
+    return load_yaml(__package__, "frames.yaml")  # type: ignore[no-any-return]
 
 
 @cache

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from itertools import pairwise
 
-from trainer.judge_training.data.statements.frames import altered, read
-from trainer.judge_training.data.statements.tables import (
+from workers.authoring.alterations.frames import altered, read
+from workers.authoring.alterations.tables import (
     NUMBERS,
     base_forms,
     exchanges,

@@ -1,22 +1,17 @@
-"""The tables of words.yaml and forms.yaml, and the few forms of English that they need."""
+"""The tables of words.yaml, and the few forms of English that they need."""
 
 from __future__ import annotations
 
 import re
 from functools import cache
 
-from trainer.judge_training.data.yaml_files import load_yaml
+from workers.packaged_yaml import load_yaml
 
 NUMBERS = ("two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 
 
 def _words() -> dict[str, str]:
-    return load_yaml("statements/words.yaml")  # type: ignore[no-any-return]
-
-
-def forms() -> dict[str, list[str]]:
-    """Return the wordings of prompts, criteria and answers."""
-    return load_yaml("statements/forms.yaml")  # type: ignore[no-any-return]
+    return load_yaml(__package__, "words.yaml")  # type: ignore[no-any-return]
 
 
 @cache
