@@ -90,13 +90,22 @@ def is_copy(subject: Subject, first: Criterion, second: Criterion) -> bool:
     return summed and subject.rubric.expression is None and same_side and first.question == second.question
 
 
+def content_words(text: str) -> frozenset[str]:
+    """Return the stems of a text's words and its numbers, without the words that most criteria have."""
+    return frozenset(token for _, _, token in _tokens(text))
+
+
+def _tokens(text: str) -> Iterator[tuple[int, str, str]]:
+    """Yield place, word and stem of the words that say what is asked."""
+    for place, word in enumerate(_WORD.findall(_JUSTIFICATION.sub("", text))):
+        token = word.casefold().strip("'’-.,")
+        if token not in _STOP and not _SAYING.match(token):
+            yield place, word, _stem(token)
+
+
 def _text(number: int, criterion: Criterion) -> _Text:
     order, names = list[str](), set[str]()
-    for place, word in enumerate(_WORD.findall(_JUSTIFICATION.sub("", criterion.text))):
-        token = word.casefold().strip("'’-.,")
-        if token in _STOP or _SAYING.match(token):
-            continue
-        token = _stem(token)
+    for place, word, token in _tokens(criterion.text):
         order.append(token)
         if any(one.isdigit() for one in word) or (place and word[0].isupper()) or not word[1:].islower():
             names.add(token)

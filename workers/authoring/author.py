@@ -8,7 +8,7 @@ from hashlib import sha256
 
 from rubricsvc.core.base import storable
 from rubricsvc.core.generation import NO_RUBRIC, Generation, SourceText
-from rubricsvc.core.judge import Judge
+from rubricsvc.core.judge import Judge, Sampling
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.verdict import Reason
@@ -77,10 +77,6 @@ class Author:
         self.judge, self.generation = judge, generation
         self._engine = engine
         self._first_sample = retries * (generation.redraws + 1)
-        self._sampling = generation.sampling
-        if judge.thinking:
-            most = generation.sampling.max_tokens + judge.thinking.budget_tokens
-            self._sampling = generation.sampling.model_copy(update={"max_tokens": most})
 
     async def write(self, template: str, values: Mapping[str, str], documents: Documents | None = None) -> Draft:
         """Return the rubric that the model writes.
@@ -100,7 +96,7 @@ class Author:
         for draw in range(self.generation.redraws + 1):
             question = Question(read_from.question(values), sample=self._first_sample + draw)
             for repair in range(repairs + 1):
-                last = await self._ask(read_from, question)
+                last = await ask_model(self._engine, self.judge, read_from, question, self.generation.sampling)
                 try:
                     rubric = read_rubric(last.text, truncated=last.truncated, examples=examples, documents=given)
                 except ValueError as problem:
@@ -116,22 +112,33 @@ class Author:
         tried = f"{self.generation.redraws + 1} samples, each sent back up to {repairs} times"
         raise GenerationError(NO_RUBRIC, f"{error} ({tried}); the last reply: {cut(repr(last.text), 400)}")
 
-    async def _ask(self, template: AuthoringTemplate, question: Question) -> Reply:
-        request = EngineRequest(
-            template.system,
-            template.shared,
-            (question,),
-            self._sampling,
-            self.judge.max_context,
-            thinking=self.judge.thinking is not None,
-        )
-        (reply,) = await self._engine.ask(request)
-        if isinstance(reply, Failure):
-            raise GenerationError(reply.reason, f"the model did not answer: {reply.detail}")
-        thought = split_thinking(replace(reply, truncated=False), self.judge.thinking)
-        if thought.error:
-            raise GenerationError(Reason.TRUNCATED, thought.error)
-        return replace(thought, truncated=reply.truncated)
+
+async def ask_model(
+    engine: Engine, judge: Judge, template: AuthoringTemplate, question: Question, sampling: Sampling
+) -> Reply:
+    """Return the reply of a judge's model to one question of a template, without its thinking.
+
+    Raises:
+        GenerationError: The model cannot be asked, or its thinking has no end.
+    """
+    if judge.thinking:
+        most = sampling.max_tokens + judge.thinking.budget_tokens
+        sampling = sampling.model_copy(update={"max_tokens": most})
+    request = EngineRequest(
+        template.system,
+        template.shared,
+        (question,),
+        sampling,
+        judge.max_context,
+        thinking=judge.thinking is not None,
+    )
+    (reply,) = await engine.ask(request)
+    if isinstance(reply, Failure):
+        raise GenerationError(reply.reason, f"the model did not answer: {reply.detail}")
+    thought = split_thinking(replace(reply, truncated=False), judge.thinking)
+    if thought.error:
+        raise GenerationError(Reason.TRUNCATED, thought.error)
+    return replace(thought, truncated=reply.truncated)
 
 
 def _sha256(text: str) -> str:
