@@ -20,10 +20,11 @@ from rubricsvc.generation_schemas import NewGeneration
 from rubricsvc.lint import lint, rules_of
 from rubricsvc.lint.wire import LintReport, LintRequest
 from rubricsvc.queries import AnalysisQuery, Paging, RubricFilters
+from rubricsvc.rubric_test_schemas import StoredRubricTest
 from rubricsvc.schemas import NewReview, NewRubric, Page, RubricEvent, StoredJob, StoredRubric
 from rubricsvc.services import analysing, generating, reviewing
 from rubricsvc.services.editing import Edit, add_version
-from rubricsvc.store import prompts, reviews, rubrics, verdict_values
+from rubricsvc.store import prompts, reviews, rubric_tests, rubrics, verdict_values
 from rubricsvc.store.session import PUBLISHED
 
 router = APIRouter(prefix="/rubrics", tags=["rubrics"], route_class=StrictRoute)
@@ -102,7 +103,7 @@ def review(db: Db, caller: Caller, ref: RefInPath, new: Json[NewReview]) -> Stor
     """Submit, approve, reject or retire a version, or comment on it; by the name of the API key.
 
     A name means its only version that the action can start from. Doing the same again changes nothing. 409 if the
-    version has a state that the action does not start from.
+    version has a state that the action does not start from, or if it has examples and its newest test did not pass.
     """
     with db.write() as session:
         row = reviewing.review(session, ref, new.action, by=caller, comment=new.comment)
@@ -117,6 +118,21 @@ def get_provenance(db: Db, ref: RefInPath) -> Provenance:
     """
     with db.read() as session:
         return rubrics.provenance(session, ref)
+
+
+@router.get("/{ref:path}/tests", responses=error_responses(404, 409))
+def page_tests(db: Db, ref: RefInPath, query: Annotated[Paging, Query()]) -> Page[StoredRubricTest]:
+    """List the tests of a version by its own examples, oldest first, which `rubricsvc rubrics test` stored.
+
+    A version with examples is approved only if the newest one that was measured passed. A name without an approved
+    version means its newest draft.
+    """
+
+    def fetch(session: Session, **paging: int) -> list[StoredRubricTest]:
+        row = rubrics.get(session, ref, allow_drafts=True)
+        return [StoredRubricTest.of(one, rubric=row.ref) for one in rubric_tests.page(session, row.id, **paging)]
+
+    return paginate(db, fetch, lambda test: test, query)
 
 
 @router.get("/{ref:path}/history", responses=error_responses(404, 409))

@@ -23,6 +23,7 @@ from rubricsvc.core.states import ReviewAction
 from rubricsvc.generation_schemas import NewGeneration
 from rubricsvc.lint import Finding, Severity
 from rubricsvc.lint.wire import LintReport, LintRequest
+from rubricsvc.rubric_test_schemas import StoredRubricTest
 
 
 class Prompts(Noun[C]):
@@ -46,6 +47,7 @@ class Rubrics(Noun[C]):
     page = lister(schemas.StoredRubric, "rubrics", queries.RubricFilters)
     analyse = reader(RubricAnalysis, "rubrics/{}/analysis", queries.AnalysisQuery)
     history = reader(schemas.Page[schemas.RubricEvent], "rubrics/{}/history", queries.Paging)
+    tests = reader(schemas.Page[StoredRubricTest], "rubrics/{}/tests", queries.Paging)
     provenance = reader(Provenance, "rubrics/{}/provenance", object)
 
     @Method
@@ -99,7 +101,8 @@ class Rubrics(Noun[C]):
         """Submit, approve, reject or retire a version, or comment on it. Rejecting and commenting need a comment.
 
         Raises:
-            ConflictError: the version has a state that the action does not start from.
+            ConflictError: the version has a state that the action does not start from; or it is to be approved, has
+                examples, and its newest test did not pass.
         """
         body = schemas.NewReview(action=action, comment=comment)
         path = f"rubrics/{quote(str(ref), safe='@/')}/review"

@@ -7,7 +7,6 @@ fails.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import datetime
 from typing import Literal
 
 from pydantic import Field
@@ -17,7 +16,7 @@ from rubricsvc.core.base import UnitInterval, Value
 from rubricsvc.core.rubric_example import NumberRange
 from rubricsvc.core.verdict import StorableText
 
-Outcome = Literal["passed", "failed", "unmeasured"]
+TestOutcome = Literal["passed", "failed", "unmeasured"]
 
 
 class VerdictTest(Value):
@@ -99,22 +98,11 @@ class RubricTest(Value):
     faults: FaultReport | None = Field(default=None, description="Planted faults; null: none were planted.")
 
     @property
-    def outcome(self) -> Outcome:
+    def outcome(self) -> TestOutcome:
         """Whether all of it passed; failed if anything did; else unmeasured if anything was not measured."""
         parts = [one.passed for one in self.examples]
         passed = all_passed([*parts, self.faults.passed] if self.faults else parts)
         return "unmeasured" if passed is None else "passed" if passed else "failed"
-
-
-class StoredRubricTest(Value):
-    """A stored test of a rubric version."""
-
-    id: int = Field(description="Id in the database.")
-    created_at: datetime = Field(description="Time at which it was stored.")
-    rubric: str = Field(description="Rubric version, as name@version.")
-    by: str = Field(description="Who ran it.")
-    outcome: Outcome = Field(description="Whether it passed.")
-    test: RubricTest = Field(description="Its results.")
 
 
 def all_passed(parts: Iterable[bool | None]) -> bool | None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from rubricsvc.core.states import APPROVED, DRAFT, IN_REVIEW, RETIRED, ReviewAction, RubricState
 from rubricsvc.errors import ConflictError, InvalidError
-from rubricsvc.store import reviews, rubrics
+from rubricsvc.store import reviews, rubric_tests, rubrics
 from rubricsvc.store.ids import id_of
 
 if TYPE_CHECKING:
@@ -44,7 +44,8 @@ def review(session: Session, ref: int | str, action: ReviewAction, *, by: str, c
 
     Raises:
         NotFoundError: There is no such version.
-        ConflictError: The version has a state that the action does not start from.
+        ConflictError: The version has a state that the action does not start from; or it is to be approved, has
+            examples, and its newest test did not pass.
         InvalidError: The comment is missing, or several versions of the name could be meant.
     """
     comment = (comment or "").strip() or None
@@ -60,6 +61,8 @@ def review(session: Session, ref: int | str, action: ReviewAction, *, by: str, c
             return row
     elif row.state not in STEPS[action].before:
         raise _wrong_state(row, action)
+    if action == "approve":
+        _require_tests(session, row)
     reviews.record(session, row, after, by=by, comment=comment)
     return row
 
@@ -76,6 +79,26 @@ def _version(session: Session, ref: int | str, action: ReviewAction) -> RubricRo
         message = f"{len(waiting)} versions of {name!r} can be {STEPS[action].participle}: {listed}"
         raise InvalidError(message, hint=f"name one of them: {waiting[-1].ref}", path="ref")
     return waiting[0] if waiting else versions[-1]
+
+
+def _require_tests(session: Session, row: RubricRow) -> None:
+    """Raise a ConflictError unless the newest measured test of a version with examples passed, by whatever judge."""
+    if not row.value.examples:
+        return
+    hint = f"run `rubricsvc rubrics test {row.ref} --judge NAME`, then approve it"
+    newest = rubric_tests.newest_measured(session, row.id)
+    if newest is None:
+        raise ConflictError(f"{row.ref} has examples, and no test of them is stored", hint=hint, path="tests")
+    if newest.outcome != "passed":
+        failed = [one.example for one in newest.test.examples if one.passed is False]
+        what = (
+            f"{len(failed)} of {len(newest.test.examples)} examples ({', '.join(failed[:5])})" if failed else "faults"
+        )
+        judge = f"judge {newest.test.judge!r}"
+        message = f"{row.ref} fails its own tests: {what}, by {judge}"
+        raise ConflictError(
+            message, hint=f"correct the rubric or its examples; or, by another judge, {hint}", path="tests"
+        )
 
 
 def _wrong_state(row: RubricRow, action: ReviewAction) -> ConflictError:

@@ -9,6 +9,7 @@ from pydantic import ValidationError
 from sqlalchemy import JSON, Float, ForeignKey, Index, String, Text, UniqueConstraint, text
 from sqlalchemy.orm import Mapped, column_property, mapped_column, relationship
 
+import rubricsvc.store.rubric_tables  # noqa: F401 - its tables are in the same database
 from rubricsvc.core.audit import Audit, StoredAudit
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.label import Label

@@ -10,12 +10,14 @@ import pytest
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
+from rubricsvc.core.rubric_example import NumberRange, RubricExample
+from rubricsvc.core.rubric_test import ExampleTest, RubricTest, VerdictTest
 from rubricsvc.core.states import ReviewAction
 from rubricsvc.errors import ConflictError, InvalidError, NotApprovedError, NotFoundError
 from rubricsvc.services.editing import Addition, Edit, add_version
 from rubricsvc.services.reviewing import history_of, review
 from rubricsvc.services.submitting import select, submit, with_rubrics
-from rubricsvc.store import completions, jobs, judges, prompts, reviews, rubrics
+from rubricsvc.store import completions, jobs, judges, prompts, reviews, rubric_tests, rubrics
 from rubricsvc.store.session import Database
 
 
@@ -266,3 +268,50 @@ def test_rescore_takes_newer_approved_versions_only(each_db: Database) -> None:
         new = jobs.rescore(session, job).id
         assert new != job
         assert jobs.outcomes(session, [new])[new].rubrics == ["r@3"]
+
+
+def tested(db: Database, ref: str, passed: bool | None, *, judge: str = "j") -> None:
+    found = VerdictTest(criterion="a", expected=NumberRange(min=1, max=1), passed=passed)
+    with db.write() as session:
+        row = rubrics.get(session, ref)
+        example = ExampleTest(example="e", verdicts=(found,))
+        test = RubricTest(judge=judge, judge_digest="0" * 64, rubric_digest=row.digest, examples=(example,))
+        rubric_tests.add(session, row.id, test, by="ann")
+
+
+@pytest.mark.parametrize(
+    ("results", "refused"),
+    [
+        ([], True),
+        ([True], False),
+        ([False], True),
+        ([None], True),
+        ([False, True], False),
+        ([True, False], True),
+        ([True, None], False),
+        ([False, None], True),
+    ],
+)
+def test_review_approves_a_version_with_examples_only_if_its_newest_measured_test_passed(
+    db: Database, results: list[bool | None], refused: bool
+) -> None:
+    example = RubricExample(key="e", text="a", verdicts={"a": NumberRange(min=1, max=1)})
+    with db.write() as session:
+        content = rubric("One.").model_copy(update={"examples": (example,)})
+        add_version(session, content, Edit(by="ann", draft=True), name="r")
+    for passed in results:
+        tested(db, "r@1", passed)
+    assert act(db, "r@1", "submit") == "in_review"
+    if not refused:
+        assert act(db, "r@1", "approve") == "approved"
+        return
+    with pytest.raises(ConflictError) as error:
+        act(db, "r@1", "approve")
+    assert error.value.path == "tests" and "rubricsvc rubrics test r@1 --judge" in error.value.hint
+    with db.read() as session:
+        assert rubrics.get(session, "r@1").state == "in_review"
+
+
+def test_review_needs_no_test_of_a_version_without_examples(db: Database) -> None:
+    add(db, "One.", draft=True)
+    assert act(db, "r@1", "submit", "approve") == "approved"

@@ -1,0 +1,29 @@
+"""Tests of rubric versions by their own examples. The newest one that was measured counts."""
+
+from __future__ import annotations
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from rubricsvc.core.rubric_test import RubricTest
+from rubricsvc.store.ids import page_of
+from rubricsvc.store.rubric_tables import RubricTestRow
+
+
+def add(session: Session, rubric_id: int, test: RubricTest, *, by: str) -> RubricTestRow:
+    """Store the results of a test of a version."""
+    row = RubricTestRow(rubric_id=rubric_id, by=by, outcome=test.outcome, content=test.model_dump(mode="json"))
+    session.add(row)
+    session.flush()
+    return row
+
+
+def newest_measured(session: Session, rubric_id: int) -> RubricTestRow | None:
+    """Return the newest test of a version that passed or failed."""
+    measured = RubricTestRow.rubric_id == rubric_id, RubricTestRow.outcome != "unmeasured"
+    return session.scalars(select(RubricTestRow).where(*measured).order_by(RubricTestRow.id.desc()).limit(1)).first()
+
+
+def page(session: Session, rubric_id: int, *, after: int = 0, limit: int = 50) -> list[RubricTestRow]:
+    """Return up to ``limit`` tests of a version with ids above ``after``, oldest first."""
+    return page_of(session, RubricTestRow, after, limit, rubric_id=rubric_id)
