@@ -21,7 +21,7 @@ _NEARLY = 0.75
 
 _SAYS = re.compile(
     r"^(?:(?:The|This) (?:answer|response|completion|text|report|summary) )?"
-    r"(?:says|states|claims|mentions|notes|explains|concludes|reports|warns|asserts) that (?P<said>.+?)[.]?\s*$",
+    r"(?:says|states|claims|mentions|notes|explains|concludes|reports|warns|asserts) that (?P<statement>.+?)[.]?\s*$",
     re.IGNORECASE | re.DOTALL,
 )
 """A criterion on a statement: its negation breaks it, and if it is a fault, stating it is the fault."""
@@ -131,8 +131,8 @@ def _planted(rubric: Rubric, base: Base) -> Iterator[tuple[str, str]]:
                 fault = other.text[inside[0][0] : inside[-1][1]]
                 first = inside[0] == places[0] and len(places) > 1
                 yield "planted", f"{fault} {text}" if first else _appended(text, fault)
-    if said := _SAYS.match(base.criterion.text):
-        statement = " ".join(said["said"].split())
+    if found := _SAYS.match(base.criterion.text):
+        statement = " ".join(found["statement"].split())
         yield "stated", _appended(text, f"{statement[:1].upper()}{statement[1:]}.")
 
 
