@@ -40,9 +40,9 @@ def mean_estimate(values: Sequence[float], prompts: Sequence[Hashable]) -> Estim
     return Estimate(mean, mean - half, mean + half)
 
 
-def no_interval(prompts: int) -> str:
-    """Return the reason why an estimate over so few prompts has no interval."""
-    return f"{prompts} prompt{'s' * (prompts != 1)}; an interval needs {MIN_CLUSTERS}"
+def no_interval(clusters: int) -> str:
+    """Return the reason why an estimate over so few prompts (or completions of one prompt) has no interval."""
+    return f"an interval needs {MIN_CLUSTERS} prompts or completions, found {clusters}"
 
 
 def _t_quantile(freedom: int) -> float:

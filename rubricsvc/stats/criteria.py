@@ -98,12 +98,12 @@ def met_estimates(values: Floats, groups: Groups) -> list[Estimate]:
 
 
 def variances(values: Floats) -> Floats:
-    """Return the variance of each column without its missing values, NaN where all are missing."""
+    """Return the variance (n - 1) of each column without its missing values, NaN where fewer than two are known."""
     known = ~np.isnan(values)
     n = known.sum(0)
-    with np.errstate(invalid="ignore"):
+    with np.errstate(invalid="ignore", divide="ignore"):
         means = np.where(known, values, 0.0).sum(0) / n
-        return np.asarray(np.where(known, (values - means) ** 2, 0.0).sum(0) / n, float)
+        return np.asarray(np.where(known, (values - means) ** 2, 0.0).sum(0) / np.where(n > 1, n - 1, np.nan), float)
 
 
 def wilson(share: float, n: float) -> tuple[float, float]:

@@ -66,7 +66,7 @@ def test_analyse_counts_and_advises(each_db: Database) -> None:
         ("long", "check"),
     }
     rewards = values @ np.array(WEIGHTS) / 5.0
-    assert found.reward.variance == pytest.approx(rewards.var())
+    assert found.reward.variance == pytest.approx(rewards.var(ddof=1))
     assert (found.reward.n, found.reward.altered) == (120, int((rewards < 0).sum()))
     assert found.correlations[0][1] == pytest.approx(1.0)
     assert found.preferences is None

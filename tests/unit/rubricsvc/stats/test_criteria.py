@@ -73,7 +73,7 @@ def test_within_groups_without_groups_is_missing() -> None:
 
 
 def test_variances_skip_missing_values() -> None:
-    assert criteria.variances(np.array([[1.0, NAN], [0.0, NAN], [NAN, NAN]])) == pytest.approx([0.25, NAN], nan_ok=True)
+    assert criteria.variances(np.array([[1.0, NAN], [0.0, NAN], [NAN, NAN]])) == pytest.approx([0.5, NAN], nan_ok=True)
 
 
 def test_correlations_agree_with_scipy_on_shared_rows() -> None:
