@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from dataclasses import asdict
-from itertools import islice
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from pydantic import ValidationError
 from sqlalchemy.orm import Session
 
 from rubricsvc.cli.db import database
@@ -16,9 +17,13 @@ from rubricsvc.cli.importing import Format, input_file
 from rubricsvc.cli.job_waiting import end
 from rubricsvc.cli.jobs import Budget, Wait
 from rubricsvc.cli.output import Json, echo, show
-from rubricsvc.core.generation import MAX_REDRAWS, Generation, Method
+from rubricsvc.core.authoring import AuthoringTask
+from rubricsvc.core.base import storable
+from rubricsvc.core.generation import MAX_REDRAWS, Generation, Method, Specification
 from rubricsvc.core.judge import Judge, Sampling
+from rubricsvc.core.validation_messages import first_error
 from rubricsvc.errors import InvalidError
+from rubricsvc.formats import InputFile
 from rubricsvc.services import generating
 from rubricsvc.services.importing import import_prompts
 from rubricsvc.store import generation_inputs, judges
@@ -26,6 +31,8 @@ from rubricsvc.store import prompts as stored_prompts
 from rubricsvc.store.session import PUBLISHED, every
 
 _REFERENCES = "Policy whose completions are references too."
+_SPECIFICATION = "Principles: file with the specification."
+_RUBRICS = "Merge: rubric, as name or name@version; repeatable."
 
 
 def generate(
@@ -39,6 +46,10 @@ def generate(
     format: Format = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Maximum number of prompts.")] = None,
     references: Annotated[str | None, typer.Option(help=_REFERENCES)] = None,
+    better: Annotated[str | None, typer.Option(help="Contrastive: policy of the better completions.")] = None,
+    worse: Annotated[str | None, typer.Option(help="Contrastive: policy of the worse completions.")] = None,
+    specification: Annotated[Path | None, typer.Option(help=_SPECIFICATION)] = None,
+    rubric: Annotated[list[str] | None, typer.Option(help=_RUBRICS, show_default="all of the prompt")] = None,
     temperature: Annotated[float, typer.Option(min=0, max=100, help="Sampling temperature.")] = 0.7,
     top_p: Annotated[float, typer.Option(min=1e-6, max=1, help="Nucleus sampling (top-p).")] = 1.0,
     max_tokens: Annotated[int, typer.Option(min=1, max=1_000_000, help="Maximum tokens of a rubric.")] = 4096,
@@ -63,19 +74,17 @@ def generate(
     what speaks against it is stored. It is a draft until it is approved. The same prompts, judge and options give the
     same job.
     """
-    sampling = Sampling(temperature=temperature, top_p=top_p, max_tokens=max_tokens, seed=seed)
-    options = {"method": method, "repairs": repairs, "redraws": redraws, "references": references}
-    gating = {"gate": gate, "gate_judge": gate_judge, "empty_max": empty_max}
-    generation = Generation.model_validate({"sampling": sampling, **options, **gating})
-    if file is not None and prompts:
-        raise InvalidError("prompts of a file and stored ones are given", hint="name a FILE or --prompts")
+    options: dict[str, Any] = {"method": method, "repairs": repairs, "redraws": redraws, "references": references}
+    options |= {"gate": gate, "gate_judge": gate_judge, "empty_max": empty_max, "better": better, "worse": worse}
+    options["sampling"] = Sampling(temperature=temperature, top_p=top_p, max_tokens=max_tokens, seed=seed)
+    options["specification"] = _specification(specification) if specification else None
+    generation = Generation.model_validate(options | {"rubrics": tuple(rubric) if rubric else None})
     with database() as db:
         source = input_file(file) if file is not None else None
         with db.write() as session:
-            ids = import_prompts(session, source, format)[:limit] if source else _stored(session, prompts, limit)
+            ids = _prompt_ids(session, source, format, prompts)[:limit]
             if dry_run:
                 estimate = _estimate(session, judge, generation, ids)
-                session.rollback()
             else:
                 job_id = generating.submit(session, judge, ids, generation, key=key, name=name, budget=budget).id
                 is_new = PUBLISHED in session.info
@@ -87,21 +96,38 @@ def generate(
         end(db, job_id, wait, as_json)
 
 
-def _stored(session: Session, refs: list[str] | None, limit: int | None) -> list[int]:
+def _specification(path: Path) -> Specification:
+    """Return the specification in a file, by the file's name."""
+    text = path.read_text(encoding="utf-8-sig", errors="replace")
+    try:
+        return Specification(name=path.name, text=storable(text))
+    except ValidationError as error:
+        raise InvalidError(": ".join(first_error(error)), hint=f"{path} is the specification") from error
+
+
+def _prompt_ids(session: Session, file: InputFile | None, format: str | None, refs: list[str] | None) -> list[int]:
+    """Return the prompts of the file, or the stored ones of these ids, or all stored ones."""
+    if file is not None and refs:
+        raise InvalidError("prompts of a file and stored ones are given", hint="name a FILE or --prompts")
+    if file is not None:
+        return import_prompts(session, file, format)
     if refs:
-        return [stored_prompts.get(session, ref).id for ref in refs][:limit]
-    return [row.id for row in islice(every(stored_prompts.page, session), limit)]
+        return [stored_prompts.get(session, ref).id for ref in refs]
+    return [row.id for row in every(stored_prompts.page, session)]
 
 
 def _estimate(session: Session, judge_ref: str, generation: Generation, ids: list[int]) -> dict[str, Any]:
-    from workers.authoring.author import AuthoringTask
+    """Return the estimate; nothing of the session is stored."""
     from workers.authoring.estimate import estimate_generation
 
+    generation = generating.prepared(session, generation)
     judge: Judge = judges.get(session, judge_ref).value
     tried_by = judges.get(session, generation.gate_judge).value if generation.gate_judge is not None else judge
 
     def tasks() -> Iterator[AuthoringTask]:
         for id_ in ids:
-            yield AuthoringTask(*generation_inputs.of_prompt(session, id_, generation))
+            yield generation_inputs.of_prompt(session, id_, generation)
 
-    return asdict(asyncio.run(estimate_generation(judge, tried_by, generation, tasks())))
+    estimate = asdict(asyncio.run(estimate_generation(judge, tried_by, generation, tasks())))
+    session.rollback()
+    return estimate

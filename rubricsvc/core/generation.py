@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from rubricsvc.core.base import Name, UnitInterval, Value
+from rubricsvc.core.base import Name, Text, UnitInterval, Value
 from rubricsvc.core.judge import Sampling
 
-Method = Literal["one-shot", "reference-guided"]
+Method = Literal["one-shot", "reference-guided", "contrastive", "principles", "traces", "merge"]
 
 MAX_REDRAWS = 20
 NO_RUBRIC = "no_rubric"
@@ -17,6 +17,27 @@ NO_RUBRIC = "no_rubric"
 
 GENERATED = "generated"
 """The origin of a generated rubric."""
+
+
+class Specification(Value):
+    """A document that says what answers should be like: a model specification, a house style, a character.
+
+    The text of a job's specification is stored under its digest, and left out of the settings.
+    """
+
+    name: Annotated[Name, Field(min_length=1)] = Field(description="Name by which criteria cite it.")
+    text: Annotated[Text, Field(min_length=1, max_length=1_000_000)] | None = Field(
+        default=None, description="The document; Markdown headings and numbers at the start of a line begin clauses."
+    )
+    digest: str | None = Field(
+        default=None, pattern="^[0-9a-f]{64}$", description="SHA-256 of a text that is stored already."
+    )
+
+    @model_validator(mode="after")
+    def _has_text(self) -> Specification:
+        if (self.text is None) == (self.digest is None):
+            raise ValueError("expected a text, or the digest of a stored one")
+        return self
 
 
 class Generation(Value):
@@ -32,6 +53,15 @@ class Generation(Value):
     )
     references: Name | None = Field(
         default=None, description="Policy whose completions are references, beside the prompt's own reference."
+    )
+    better: Name | None = Field(default=None, description="Contrastive: policy whose completions are the better ones.")
+    worse: Name | None = Field(default=None, description="Contrastive: policy whose completions are the worse ones.")
+    specification: Specification | None = Field(default=None, description="Principles: the specification.")
+    rubrics: tuple[str, ...] | None = Field(
+        default=None,
+        min_length=1,
+        max_length=1000,
+        description="Merge: rubrics by name or name@version; by default the newest version of each of the prompt's.",
     )
     gate: bool = Field(default=True, description="Try each rubric on completions that are known to be bad.")
     gate_judge: Name | None = Field(default=None, description="Judge of the gate; by default the one that generates.")
@@ -53,6 +83,7 @@ class PreferenceAgreement(Value):
     agreement: float = Field(description="Share of the pairs that the rewards order in the same way.")
     low: float | None = Field(description="Lower end of the interval; null with too few completions.")
     high: float | None = Field(description="Upper end of the interval.")
+    shown: int = Field(default=0, description="Completions among them that the generator was shown.")
 
 
 class GateFindings(Value):
@@ -60,13 +91,14 @@ class GateFindings(Value):
 
     judge: str = Field(description="Name of the judge.")
     probes: dict[str, ProbeReward] = Field(
-        description="Rewards by probe: empty, praise, reference, shuffled, truncated, own, off_topic."
+        description="Rewards by probe: empty, praise, reference, shuffled, truncated, own, better, worse, off_topic."
     )
     preferences: PreferenceAgreement | None = Field(
         default=None, description="Agreement with labels of the prompt's completions; null: not measured."
     )
     refused_by: tuple[str, ...] = Field(
-        default=(), description="Reasons against the rubric: empty, praise, off_topic, preferences, unmeasured."
+        default=(),
+        description="Reasons against it: empty, praise, off_topic, contrast, preferences, unmeasured.",
     )
 
 
@@ -91,7 +123,7 @@ class Provenance(Value):
     repairs: int = Field(description="Times that this sample was sent back.")
     sources: tuple[SourceText, ...] = Field(default=(), description="Texts that the generator was shown.")
     parents: tuple[str, ...] = Field(default=(), description="Rubrics that it was made from, as name@version.")
-    raw_reply: str = Field(description="The reply, as it came.")
+    raw_reply: str = Field(description="The reply, as it came; empty where the model was not needed.")
     gate: GateFindings | None = Field(default=None, description="Findings of the gate; null without one.")
 
 

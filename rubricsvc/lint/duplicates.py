@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from math import ceil
@@ -74,13 +74,18 @@ class _Text:
 )
 def near_duplicate(subject: Subject) -> Iterator[Hit]:
     """Find criteria that ask the same as an earlier one, or its negation."""
-    texts = [_text(number, one) for number, one in enumerate(subject.judged)]
-    for first, second in _pairs(texts):
-        mirrored = (first.criterion.weight < 0) != (second.criterion.weight < 0)
-        what = "asks the opposite of" if mirrored else "asks the same as"
-        fixable = is_copy(subject, first.criterion, second.criterion)
+    for place, later in near_duplicates(subject.judged):
+        first, second = subject.judged[place], subject.judged[later]
+        what = "asks the opposite of" if (first.weight < 0) != (second.weight < 0) else "asks the same as"
+        fixable = is_copy(subject, first, second)
         for one, other in ((first, second), (second, first)):
-            yield Hit(one.criterion, f"{what} {other.criterion.key!r}", fixable=fixable)
+            yield Hit(one, f"{what} {other.key!r}", fixable=fixable)
+
+
+def near_duplicates(criteria: Sequence[Criterion]) -> Iterator[tuple[int, int]]:
+    """Yield the places of criteria that ask the same, or the opposite: each with the most similar earlier one."""
+    for first, second in _pairs([_text(number, one) for number, one in enumerate(criteria)]):
+        yield first.number, second.number
 
 
 def is_copy(subject: Subject, first: Criterion, second: Criterion) -> bool:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from rubricsvc.errors import InvalidError, NotFoundError
 from rubricsvc.store import generation as generations
-from rubricsvc.store import judges, prompts
+from rubricsvc.store import judges, prompts, rubrics, texts
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
-    from rubricsvc.core.generation import Generation
+    from rubricsvc.core.generation import Generation, Method
     from rubricsvc.store.tables import JobRow
 
 
@@ -33,15 +34,65 @@ def submit(
 
     Raises:
         NotFoundError: no such judge or prompt.
-        InvalidError: the judge has no model of its own, or a budget is given and a price is unknown.
+        InvalidError: an option is wrong, the judge has no model of its own, or a budget is given and a price is
+            unknown.
         ConflictError: the key was used for something else, or the job exists with another budget.
     """
     judge = judges.get(session, judge_ref)
-    if generation.gate_judge is not None:
-        try:
-            judges.get(session, generation.gate_judge)
-        except NotFoundError as error:
-            raise InvalidError(error.message, hint=error.hint, path="gate_judge") from error
+    settings = prepared(session, generation)
     ids = [prompts.get(session, ref).id for ref in dict.fromkeys(prompt_refs)]
-    given = {"judge_id": judge.id, "prompt_ids": ids, "generation": generation}
+    given = {"judge_id": judge.id, "prompt_ids": ids, "generation": settings}
     return generations.submit(session, **given, key=key, name=name, budget=budget)  # type: ignore[arg-type]
+
+
+def prepared(session: Session, generation: Generation) -> Generation:
+    """Return the settings as a job keeps them: the specification stored, rubrics as name@version.
+
+    Raises:
+        InvalidError: An option is missing or belongs to another method, or names what is not stored.
+    """
+    _check_options(generation)
+    changes: dict[str, object] = {}
+    if generation.gate_judge is not None:
+        with _at("gate_judge"):
+            judges.get(session, generation.gate_judge)
+    if generation.rubrics is not None:
+        with _at("rubrics"):
+            rows = [rubrics.get(session, ref, allow_drafts=True) for ref in generation.rubrics]
+        changes["rubrics"] = tuple(dict.fromkeys(row.ref for row in rows))
+    if (given := generation.specification) is not None:
+        with _at("specification"):
+            digest = texts.add(session, given.text) if given.text is not None else given.digest or ""
+            texts.get(session, digest)
+        changes["specification"] = given.model_copy(update={"text": None, "digest": digest})
+    return generation.model_copy(update=changes)
+
+
+_OPTIONS: dict[str, Method] = {
+    "better": "contrastive",
+    "worse": "contrastive",
+    "specification": "principles",
+    "rubrics": "merge",
+}
+"""Options that belong to one method."""
+
+
+def _check_options(generation: Generation) -> None:
+    for name, method in _OPTIONS.items():
+        if getattr(generation, name) is not None and generation.method != method:
+            raise InvalidError(f"{name} belongs to the method {method}", hint="leave it out", path=name)
+    if generation.method == "principles" and generation.specification is None:
+        hint = "give a file with --specification, over HTTP its name and text"
+        raise InvalidError("the method principles needs a specification", hint=hint, path="specification")
+    if (generation.better is None) != (generation.worse is None):
+        missing = "better" if generation.better is None else "worse"
+        raise InvalidError("expected both policies, better and worse", hint=f"name the {missing} one", path=missing)
+
+
+@contextmanager
+def _at(path: str) -> Iterator[None]:
+    """Report what is not stored as an error of this option."""
+    try:
+        yield
+    except NotFoundError as error:
+        raise InvalidError(error.message, hint=error.hint, path=path) from error

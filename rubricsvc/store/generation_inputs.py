@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from sqlalchemy import Select, func, select
 from sqlalchemy.orm import Session
 
+from rubricsvc.core.authoring import AuthoringTask, Contrast
 from rubricsvc.core.generation import Generation
 from rubricsvc.core.label import OVERALL
-from rubricsvc.core.prompt import Completion, Prompt
+from rubricsvc.core.prompt import Completion
+from rubricsvc.store import method_inputs
 from rubricsvc.store.tables import CompletionRow, ItemRow, JobRow, LabelRow, PromptRow
 
 MAX_REFERENCES = 5
 MAX_LABELLED = 12
-
-
-class GenerationInputs(NamedTuple):
-    """What the work on one prompt needs; see `workers.authoring.author.AuthoringTask`."""
-
-    prompt: Prompt
-    references: tuple[str, ...]
-    own: Completion | None
-    other: str | None
-    labelled: tuple[tuple[Completion, float], ...]
 
 
 def settings(session: Session, job_id: int) -> Generation:
@@ -35,24 +25,36 @@ def settings(session: Session, job_id: int) -> Generation:
     return Generation.model_validate(session.get_one(JobRow, job_id).settings)
 
 
-def of_prompt(session: Session, prompt_id: int, generation: Generation, job_id: int | None = None) -> GenerationInputs:
+def of_prompt(session: Session, prompt_id: int, generation: Generation, job_id: int | None = None) -> AuthoringTask:
     """Return the inputs for a prompt; another prompt is one of the same job, if one has an answer.
 
     Raises:
         ValidationError: A text cannot be read.
+        NotFoundError: A rubric or a text that the settings name is not stored.
     """
     prompt = session.get_one(PromptRow, prompt_id).value
     references = [prompt.reference] if prompt.reference is not None else []
     if generation.references is not None:
         of_policy = _completions(prompt_id).where(CompletionRow.policy == generation.references)
         references += [row.value.text for row in session.scalars(of_policy.limit(MAX_REFERENCES))]
-    own = session.scalars(_completions(prompt_id).limit(1)).first()
-    return GenerationInputs(
+    first = session.scalars(_completions(prompt_id).limit(1)).first()
+    own, method = first.value if first else None, generation.method
+    contrast = method_inputs.contrast(session, prompt_id, generation) if method == "contrastive" else None
+    trajectories = method_inputs.trajectories(session, prompt_id) if method == "traces" else ()
+    if contrast is not None:
+        own = contrast.better[0]
+    if trajectories:  # criteria are about its steps, which a judge reads as one text
+        own = Completion(text=trajectories[0].completion.full_text)
+    return AuthoringTask(
         prompt,
         tuple(references),
-        own.value if own else None,
+        own,
         _other(session, prompt_id, job_id) if generation.gate else None,
-        _labelled(session, prompt_id) if generation.gate else (),
+        _labelled(session, prompt_id, contrast) if generation.gate else (),
+        contrast,
+        trajectories,
+        method_inputs.parents(session, prompt_id, generation) if method == "merge" else (),
+        method_inputs.specification(session, generation),
     )
 
 
@@ -76,8 +78,8 @@ def _other(session: Session, prompt_id: int, job_id: int | None) -> str | None:
     return None
 
 
-def _labelled(session: Session, prompt_id: int) -> tuple[tuple[Completion, float], ...]:
-    """Return completions of the prompt with the mean of their overall labels."""
+def _labelled(session: Session, prompt_id: int, contrast: Contrast | None) -> tuple[tuple[Completion, float], ...]:
+    """Return completions of the prompt with the mean of their overall labels; of those not shown, if they suffice."""
     query = (
         select(CompletionRow, func.avg(LabelRow.value))
         .join(LabelRow, LabelRow.completion_id == CompletionRow.id)
@@ -85,4 +87,8 @@ def _labelled(session: Session, prompt_id: int) -> tuple[tuple[Completion, float
         .group_by(CompletionRow.id)
         .order_by(CompletionRow.id)
     )
-    return tuple((row.value, float(mean)) for row, mean in session.execute(query.limit(MAX_LABELLED)))
+    shown = {one.digest for one in (*contrast.better, *contrast.worse)} if contrast else set[str]()
+    rows = session.execute(query.limit(MAX_LABELLED + len(shown)))
+    labelled = [(row.value, float(mean)) for row, mean in rows]
+    others = [one for one in labelled if one[0].digest not in shown]
+    return tuple(others if len(others) >= method_inputs.MIN_MEASURED else labelled)[:MAX_LABELLED]

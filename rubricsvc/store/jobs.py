@@ -311,10 +311,12 @@ def retry(session: Session, job_id: int, *, budget: float | None = None) -> int:
     ``budget`` is for the whole job, what it has spent included.
 
     Raises:
-        InvalidError: The budget is used up, and no larger one is given.
+        InvalidError: The budget is used up, and no larger one is given; or the price of a judge is unknown.
     """
     _lock(session, job_id)
     job = get(session, job_id)
+    if (gate_judge := (job.settings or {}).get("gate_judge")) is not None:
+        budgets.check(judges.get(session, gate_judge).value, budget)
     budgets.reopen(session, job, budget)
     session.flush()
     no_rubric = ItemRow.prompt_id.is_not(None) & ItemRow.null_reason.startswith(NO_RUBRIC)

@@ -9,7 +9,8 @@ from pydantic import ValidationError
 from sqlalchemy import JSON, Float, ForeignKey, Index, String, Text, UniqueConstraint, text
 from sqlalchemy.orm import Mapped, column_property, mapped_column, relationship
 
-import rubricsvc.store.rubric_tables  # noqa: F401 - its tables are in the same database
+import rubricsvc.store.rubric_tables
+import rubricsvc.store.texts  # noqa: F401 - both have tables of the same database
 from rubricsvc.core.audit import Audit, StoredAudit
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.label import Label

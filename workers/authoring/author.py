@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from hashlib import sha256
 
 from rubricsvc.core.base import storable
 from rubricsvc.core.generation import NO_RUBRIC, Generation, SourceText
 from rubricsvc.core.judge import Judge, Sampling
-from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.verdict import Reason
 from rubricsvc.errors import InvalidError, cut
@@ -21,6 +21,9 @@ from workers.judges.untrusted import clean
 
 _ERROR_CHARS = 500
 
+Reader = Callable[[str, bool], Rubric]
+"""Returns the rubric in a reply, which may be cut off, or raises a ValueError: the reply is none."""
+
 
 class GenerationError(InvalidError):
     """There is no rubric for a prompt. ``reason`` is that of the engine's failure, or a word such as ``no_rubric``."""
@@ -31,25 +34,6 @@ class GenerationError(InvalidError):
 
 
 @dataclass(frozen=True)
-class AuthoringTask:
-    """What a rubric is written for, and what it may be written from and tried on.
-
-    Attributes:
-        prompt: The prompt.
-        references: Reference answers: the prompt's own, and completions of the policy that the settings name.
-        own: A completion of the prompt.
-        other: A reference or completion of another prompt.
-        labelled: Completions of the prompt with the mean of their overall labels.
-    """
-
-    prompt: Prompt
-    references: tuple[str, ...] = ()
-    own: Completion | None = None
-    other: str | None = None
-    labelled: Sequence[tuple[Completion, float]] = ()
-
-
-@dataclass(frozen=True)
 class Draft:
     """A rubric as it was written.
 
@@ -57,6 +41,7 @@ class Draft:
         redraws: Samples before this one that were no rubric.
         repairs: Times that this sample was sent back.
         sources: The texts that the author was shown, beside the prompt.
+        parents: The rubrics that it was made from, as name@version.
     """
 
     rubric: Rubric
@@ -64,7 +49,8 @@ class Draft:
     raw_reply: str
     redraws: int
     repairs: int
-    sources: tuple[SourceText, ...]
+    sources: tuple[SourceText, ...] = ()
+    parents: tuple[str, ...] = ()
 
 
 class Author:
@@ -78,19 +64,29 @@ class Author:
         self._engine = engine
         self._first_sample = retries * (generation.redraws + 1)
 
-    async def write(self, template: str, values: Mapping[str, str], documents: Documents | None = None) -> Draft:
+    async def write(
+        self,
+        template: str,
+        values: Mapping[str, str],
+        documents: Documents | None = None,
+        evidence: Documents | None = None,
+        *,
+        reader: Reader | None = None,
+    ) -> Draft:
         """Return the rubric that the model writes.
 
         Args:
             template: Name of the prompt template.
             values: Untrusted texts by placeholder, cleaned and fenced.
-            documents: Texts that criteria may cite, by name.
+            documents: Texts that criteria may cite, by name. The judge is shown the cited passages.
+            evidence: Texts that criteria may cite, too; the judge is not shown them.
+            reader: Reads the replies; by default `rubric_reader`.
 
         Raises:
             GenerationError: The model cannot be asked, or no reply is a rubric.
         """
-        read_from, given = read(template), documents or {}
-        examples = criteria_texts(f"{read_from.shared}")
+        read_from, given = read(template), {**(documents or {}), **(evidence or {})}
+        reader = reader or rubric_reader(template, documents, evidence)
         repairs = self.generation.repairs if read_from.repair else 0
         error, last = "", Reply()
         for draw in range(self.generation.redraws + 1):
@@ -98,7 +94,7 @@ class Author:
             for repair in range(repairs + 1):
                 last = await ask_model(self._engine, self.judge, read_from, question, self.generation.sampling)
                 try:
-                    rubric = read_rubric(last.text, truncated=last.truncated, examples=examples, documents=given)
+                    rubric = reader(last.text, last.truncated)
                 except ValueError as problem:
                     error = str(problem)[:_ERROR_CHARS]
                 else:
@@ -139,6 +135,13 @@ async def ask_model(
     if thought.error:
         raise GenerationError(Reason.TRUNCATED, thought.error)
     return replace(thought, truncated=reply.truncated)
+
+
+def rubric_reader(template: str, documents: Documents | None = None, evidence: Documents | None = None) -> Reader:
+    """Return the reader of replies that are rubrics, which may cite these texts and not copy the template's example."""
+    examples = criteria_texts(read(template).shared)
+    parse = partial(read_rubric, examples=examples, documents=documents, evidence=evidence)
+    return lambda text, truncated: parse(text, truncated=truncated)
 
 
 def _sha256(text: str) -> str:

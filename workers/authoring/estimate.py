@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from rubricsvc.core.authoring import AuthoringTask
 from rubricsvc.core.generation import Generation
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.verdict import Reason
-from workers.authoring.author import Author, AuthoringTask, GenerationError
+from workers.authoring.author import Author, Draft, GenerationError, Reader, ask_model
 from workers.authoring.gate import judge_of_gate, try_rubric
 from workers.authoring.methods import write_rubric
-from workers.engines.base import EngineRequest, Failure, Replies, Reply
+from workers.authoring.rubric_replies import Documents, read_rubric
+from workers.authoring.templates import read
+from workers.engines.base import EngineRequest, Failure, Question, Replies, Reply
 from workers.engines.budget import CallEstimate
 
 CRITERIA = 8
@@ -70,13 +73,31 @@ class _CountingEngine:
         return Failure(Reason.UNPARSEABLE) if question.schema else Reply(_RUBRIC)
 
 
+class _CountingAuthor(Author):
+    """Asks once for each rubric; the reply is one."""
+
+    async def write(
+        self,
+        template: str,
+        values: Mapping[str, str],
+        documents: Documents | None = None,
+        evidence: Documents | None = None,
+        *,
+        reader: Reader | None = None,
+    ) -> Draft:
+        """Return a rubric of `CRITERIA` criteria."""
+        question = Question(read(template).question(values))
+        reply = await ask_model(self._engine, self.judge, read(template), question, self.generation.sampling)
+        return Draft(read_rubric(reply.text), read(template), reply.text, redraws=0, repairs=0)
+
+
 async def estimate_generation(
     judge: Judge, gate_judge: Judge, generation: Generation, tasks: Iterable[AuthoringTask]
 ) -> GenerationEstimate:
     """Return the estimate for these prompts. A rubric is assumed to have `CRITERIA` criteria."""
     estimate = GenerationEstimate()
     most = (generation.redraws + 1) * (generation.repairs + 1)
-    author = Author(_CountingEngine(judge, estimate, most), judge, generation)
+    author = _CountingAuthor(_CountingEngine(judge, estimate, most), judge, generation)
     tried_by = judge_of_gate(gate_judge)
     for task in tasks:
         estimate.prompts += 1

@@ -1,8 +1,9 @@
 """The gate: tries a rubric on completions whose quality is known without people, and says what speaks against it.
 
 A rubric is refused if an empty completion gets more than ``empty_max``; if it does not prefer its prompt's answer to
-another prompt's, or to a text that only praises itself; or if it orders completions no better than chance where people
-have labelled them. What it gives to an answer with shuffled sentences, or to its first third, is only reported.
+another prompt's, or to a text that only praises itself; if it does not prefer the better one of the completions that
+it was written from; or if it orders completions no better than chance where people have labelled them. What it gives to
+an answer with shuffled sentences, or to its first third, is only reported.
 """
 
 from __future__ import annotations
@@ -12,13 +13,14 @@ import random
 from collections.abc import Sequence
 from itertools import combinations
 
+from rubricsvc.core.authoring import AuthoringTask
 from rubricsvc.core.generation import GateFindings, Generation, PreferenceAgreement, ProbeReward
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion
 from rubricsvc.core.reward import Reward, reward_or_null
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.verdict import Reason
-from workers.authoring.author import AuthoringTask, GenerationError
+from workers.authoring.author import GenerationError
 from workers.authoring.sentences import sentences
 from workers.engines.base import Engine
 from workers.scoring.completions import score
@@ -44,6 +46,8 @@ def probes(task: AuthoringTask) -> dict[str, str]:
     reference = task.references[0] if task.references else None
     own = task.own.text if task.own else None
     texts = {"empty": "", "praise": PRAISE, "reference": reference, "own": None if reference else own}
+    if task.contrast is not None:
+        texts |= {"better": task.contrast.better[0].text, "worse": task.contrast.worse[0].text}
     texts["off_topic"] = task.other
     if reference is not None:
         texts |= {"shuffled": shuffled(reference), "truncated": reference[: max(1, len(reference) // 3)]}
@@ -91,6 +95,9 @@ async def try_rubric(
         if one.value is not None
     ]
     preferences = agreement(pairs)
+    if preferences is not None and task.contrast is not None:
+        shown = {one.digest for one in (*task.contrast.better, *task.contrast.worse)}
+        preferences = preferences.model_copy(update={"shown": sum(one.digest in shown for one in labelled)})
     refused = refusals(found, preferences, empty_max=generation.empty_max)
     return GateFindings(judge=judge.name, probes=found, preferences=preferences, refused_by=refused)
 
@@ -104,6 +111,8 @@ def refusals(
     reasons = ["empty"] if values.get("empty", 0.0) > empty_max else []
     if own is not None:
         reasons += [name for name in ("praise", "off_topic") if values.get(name, -1.0) >= own]
+    if "worse" in values and values["worse"] >= values.get("better", own if own is not None else 1.0):
+        reasons.append("contrast")
     if preferences is not None and not (preferences.low is not None and preferences.low > 0.5):
         reasons.append("preferences")
     if "empty" not in values:

@@ -62,7 +62,7 @@ class _Source(_Reply):
 class _Criterion(_Reply):
     text: Annotated[str, Field(min_length=12, max_length=500)]
     weight: Annotated[float, Field(ge=-100, le=100)] = 1.0
-    kind: Literal["hard rule", "principle"] | None = None
+    kind: Literal["hard rule", "principle"] = "principle"
     required: bool = False
     levels: Annotated[list[_Level], Field(min_length=2, max_length=10)] | None = None
     check: _Check | None = None
@@ -78,25 +78,29 @@ _JSON: TypeAdapter[_Rubric | list[_Criterion]] = TypeAdapter(_Rubric | list[_Cri
 
 
 def read_rubric(
-    text: str, *, truncated: bool = False, examples: Collection[str] = (), documents: Documents | None = None
+    text: str,
+    *,
+    truncated: bool = False,
+    examples: Collection[str] = (),
+    documents: Documents | None = None,
+    evidence: Documents | None = None,
 ) -> Rubric:
     """Return the rubric in a reply.
 
     Text around a code fence or a numbered list is ignored. Duplicates are left out, and so is the last line of a list
-    that was cut off. A criterion's passages must stand verbatim in the ``documents``; only white space may differ.
+    that was cut off. A cited passage must stand verbatim in the text that is named; only white space may differ.
 
     Args:
         text: The reply, without thinking.
         truncated: Whether the reply was cut off.
         examples: Normalized texts of criteria that must not be copied; see `normalized`.
-        documents: Texts that sources may cite.
+        documents: Texts that sources may cite; the judge is shown the passages.
+        evidence: Texts that sources may cite, too; the judge is not shown the passages.
 
     Raises:
         ValueError: The reply is not a rubric.
     """
-    text = clean(text).text.strip()
-    fenced = _CODE_FENCE.search(text)
-    body = fenced[1].strip() if fenced else text
+    body = body_of(text)
     is_json = body.startswith(("[", "{"))
     given = _from_json(body, truncated) if is_json else from_list(body, truncated=truncated)
     by_text: dict[str, _Criterion] = {}
@@ -110,7 +114,7 @@ def read_rubric(
         raise ValueError("expected weights other than 0, and at least one positive")
     if copied := by_text.keys() & examples:
         raise ValueError(f"a criterion is copied from the example: {copied.pop()!r}")
-    verified = _Sources(documents or {})
+    verified = _Sources(documents or {}, evidence or {})
     try:
         rubric = Rubric(criteria=tuple(_criterion(n, one, verified) for n, one in enumerate(distinct, start=1)))
         checks.validate(rubric)
@@ -119,6 +123,13 @@ def read_rubric(
     except RubricsvcError as error:
         raise ValueError(f"{error}; {error.hint}" if error.hint else str(error)) from error
     return rubric
+
+
+def body_of(text: str) -> str:
+    """Return what is in the first code fence of a reply, or the whole reply, cleaned."""
+    text = clean(text).text.strip()
+    fenced = _CODE_FENCE.search(text)
+    return fenced[1].strip() if fenced else text
 
 
 def normalized(text: str) -> str:
@@ -193,18 +204,24 @@ def _criterion(number: int, given: _Criterion, verified: _Sources) -> Criterion:
         scale=scale,
         check=Check(name=given.check.name, args=given.check.args) if given.check else None,
         required=given.required,
-        tags=(given.kind.replace(" ", "-"),) if given.kind else (),
+        tags=(given.kind.replace(" ", "-"),),
         reference=given.reference,
-        passages=tuple(one.passage for one in sources if one.passage) or None,
+        passages=tuple(one.passage for one in sources if one.passage and not verified.hides(one)) or None,
         sources=sources or None,
     )
 
 
 class _Sources:
-    """The documents that sources may cite, and the search for their passages."""
+    """The texts that sources may cite, and the search for their passages."""
 
-    def __init__(self, documents: Documents) -> None:
-        self._indexes = {name: QuoteIndex(clean(text).text, text) for name, text in documents.items()}
+    def __init__(self, documents: Documents, evidence: Documents) -> None:
+        given = {**documents, **evidence}
+        self._indexes = {name: QuoteIndex(clean(text).text, text) for name, text in given.items()}
+        self._hidden = evidence.keys()
+
+    def hides(self, source: Source) -> bool:
+        """Return whether the judge is not shown the passage."""
+        return source.document in self._hidden
 
     def source(self, path: str, given: _Source) -> Source:
         """Return the source, or raise a ValueError unless its passage stands in its document."""

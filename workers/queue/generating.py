@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from sqlalchemy.orm import Session
 from structlog import get_logger
 
+from rubricsvc.core.authoring import AuthoringTask
 from rubricsvc.core.generation import GateFindings, Generation, Provenance
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.states import APPROVED, DRAFT, ApprovalPolicy, RubricState
@@ -19,7 +20,7 @@ from rubricsvc.errors import RubricsvcError
 from rubricsvc.store import generation_inputs, jobs, judges, leases, replies
 from rubricsvc.store.generation import GeneratedItem
 from rubricsvc.store.leases import GenerationLease
-from workers.authoring.author import Author, AuthoringTask, Draft, GenerationError
+from workers.authoring.author import Author, Draft, GenerationError
 from workers.authoring.gate import judge_of_gate, try_rubric
 from workers.authoring.methods import write_rubric
 from workers.authoring.recording import RecordingEngine, ReplyLog
@@ -85,6 +86,7 @@ class GenerationWork:
             redraws=draft.redraws,
             repairs=draft.repairs,
             sources=draft.sources,
+            parents=draft.parents,
             raw_reply=draft.raw_reply,
             gate=findings,
         )
@@ -110,7 +112,7 @@ class GenerationLoader:
 
     def _load(self, session: Session, judge: Judge, lease: GenerationLease) -> GenerationWork:
         generation = generation_inputs.settings(session, lease.job_id)
-        task = AuthoringTask(*generation_inputs.of_prompt(session, lease.prompt_id, generation, lease.job_id))
+        task = generation_inputs.of_prompt(session, lease.prompt_id, generation, lease.job_id)
         name = generation.gate_judge
         gate_judge = judge_of_gate(judges.get(session, name).value if name is not None else judge)
         known = replies.known(session, lease.item_id)

@@ -17,6 +17,7 @@ from rubricsvc import telemetry
 from rubricsvc.cli.demo.folder import DemoFolder
 from rubricsvc.cli.demo.questions import Question
 from rubricsvc.cli.output import ProgressBar, echo, fields_of, progress_bar
+from rubricsvc.core.authoring import AuthoringTask
 from rubricsvc.core.fingerprint import digest
 from rubricsvc.core.generation import Generation
 from rubricsvc.core.judge import Judge, Sampling
@@ -35,7 +36,7 @@ from trainer.loop import train
 from trainer.metrics import Metrics
 from trainer.policy import Policy
 from trainer.rewards import JudgeRewards, Task
-from workers.authoring.author import Author, AuthoringTask
+from workers.authoring.author import Author
 from workers.authoring.methods import write_rubric
 from workers.engines import make_engine
 from workers.engines.local.adapter_judges import shipped_judge, shipped_passport

@@ -11,14 +11,23 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
+from rubricsvc.core.authoring import AuthoringTask
 from rubricsvc.core.generation import Method
-from workers.authoring.author import Author, AuthoringTask, Draft
+from workers.authoring.author import Author, Draft
+from workers.authoring.methods.contrastive import contrastive
+from workers.authoring.methods.merge import merge
 from workers.authoring.methods.one_shot import one_shot
+from workers.authoring.methods.principles import principles
 from workers.authoring.methods.reference_guided import reference_guided
+from workers.authoring.methods.traces import traces
 
 METHODS: dict[Method, Callable[[Author, AuthoringTask], Awaitable[Draft]]] = {
     "one-shot": one_shot,
     "reference-guided": reference_guided,
+    "contrastive": contrastive,
+    "principles": principles,
+    "traces": traces,
+    "merge": merge,
 }
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from workers.authoring.author import Author, AuthoringTask, Draft
+from rubricsvc.core.authoring import AuthoringTask
+from workers.authoring.author import Author, Draft
 from workers.authoring.methods.shown import documents_of, shown, shown_all
 
 SMALL_MODELS = frozenset({"embedded"})

@@ -5,13 +5,14 @@ from typing import get_args
 
 import pytest
 
+from rubricsvc.core.authoring import AuthoringTask
 from rubricsvc.core.generation import Generation, Method
 from rubricsvc.core.judge import Judge, Sampling
 from rubricsvc.core.prompt import Document, Prompt
 from rubricsvc.core.verdict import Reason
 from tests.instant_engine import InstantEngine
 from tests.rubric_writer import RUBRIC
-from workers.authoring.author import Author, AuthoringTask, Draft, GenerationError
+from workers.authoring.author import Author, Draft, GenerationError
 from workers.authoring.methods import METHODS, write_rubric
 from workers.engines.base import EngineRequest, Failure, Reply
 

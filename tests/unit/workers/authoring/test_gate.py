@@ -2,13 +2,14 @@ import asyncio
 
 import pytest
 
+from rubricsvc.core.authoring import AuthoringTask, Contrast
 from rubricsvc.core.generation import GateFindings, Generation
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Check, Criterion, Rubric
 from rubricsvc.core.verdict import Reason
 from tests.instant_engine import InstantEngine
-from workers.authoring.author import AuthoringTask, GenerationError
+from workers.authoring.author import GenerationError
 from workers.authoring.gate import agreement, judge_of_gate, probes, try_rubric
 from workers.engines.base import EngineRequest, Failure, Reply
 
@@ -106,3 +107,23 @@ def test_judge_of_gate_reads_out_where_the_mode_needs_several_texts() -> None:
     comparing = Judge(name="c", model="m", mode="comparative")
     assert judge_of_gate(comparing).mode == "readout"
     assert judge_of_gate(JUDGE) is JUDGE
+
+
+CONTRAST = Contrast((Completion(text="Air scatters it."),), (Completion(text="It mirrors the sea."),))
+
+
+@pytest.mark.parametrize(("worse", "refused"), [(0.3, ()), (0.9, ("contrast",))])
+def test_gate_refuses_a_rubric_that_does_not_prefer_the_better_completion(worse: float, refused: tuple[str]) -> None:
+    task = AuthoringTask(TASK.prompt, own=CONTRAST.better[0], other="Salt is washed in.", contrast=CONTRAST)
+    found = findings(Reader(scatters=0.9, mirrors=worse), task)
+    assert found.refused_by == refused and found.probes.keys() == {"empty", "praise", "own", "worse", "off_topic"}
+    referenced = AuthoringTask(TASK.prompt, (REFERENCE,), contrast=CONTRAST)
+    found = findings(Reader(scatters=0.9, mirrors=worse), referenced)
+    assert found.refused_by == refused and found.probes.keys() >= {"reference", "better", "worse"}
+
+
+def test_gate_counts_labelled_completions_that_the_generator_was_shown() -> None:
+    labelled = [(Completion(text="Air scatters it."), 1.0), (Completion(text="I do not know."), 0.0)]
+    task = AuthoringTask(TASK.prompt, (REFERENCE,), labelled=labelled, contrast=CONTRAST)
+    found = findings(Reader(scatters=0.9), task).preferences
+    assert found is not None and (found.completions, found.shown) == (2, 1)

@@ -1,0 +1,167 @@
+"""What single methods of generation read from the database."""
+
+from __future__ import annotations
+
+import pytest
+
+from rubricsvc.core.authoring import AuthoringTask
+from rubricsvc.core.generation import Generation, Specification
+from rubricsvc.core.judge import Endpoint, Judge, Price
+from rubricsvc.core.label import Label
+from rubricsvc.core.prompt import Completion, Message, Prompt, ToolCall
+from rubricsvc.core.rubric import Rubric
+from rubricsvc.errors import InvalidError, NotFoundError
+from rubricsvc.services import generating
+from rubricsvc.store import completions, generation_inputs, jobs, judges, labels, prompts, rubrics, texts
+from rubricsvc.store.method_inputs import extremes
+from rubricsvc.store.session import Database
+from rubricsvc.store.tables import ItemRow
+from tests.rows import RUBRIC
+
+
+@pytest.fixture
+def prompt(each_db: Database) -> int:
+    with each_db.write() as session:
+        return prompts.add(session, Prompt.of("Why?"), external_id="why").id
+
+
+def add(db: Database, prompt: int, *texts: str, **fields: object) -> list[int]:
+    with db.write() as session:
+        made = (Completion.model_validate({"text": text, **fields}) for text in texts)
+        return completions.add_many(session, ((prompt, one) for one in made))
+
+
+def label(db: Database, prompt: int, values: dict[int, float]) -> None:
+    with db.write() as session:
+        rubric = rubrics.add(session, RUBRIC, name="r", prompt_id=prompt).id
+        given = [
+            (id_, rubric, Label(criterion="overall", annotator="ann", value=value)) for id_, value in values.items()
+        ]
+        labels.add_many(session, given)
+
+
+def task(db: Database, prompt: int, **settings: object) -> AuthoringTask:
+    with db.write() as session:
+        generation = generating.prepared(session, Generation.model_validate(settings))
+        return generation_inputs.of_prompt(session, prompt, generation)
+
+
+def sides(found: AuthoringTask) -> tuple[list[str], list[str]] | None:
+    if found.contrast is None:
+        return None
+    return [one.text for one in found.contrast.better], [one.text for one in found.contrast.worse]
+
+
+def test_contrast_takes_two_policies(each_db: Database, prompt: int) -> None:
+    add(each_db, prompt, "good", "both", " ", policy="new")
+    add(each_db, prompt, "bad", "both", policy="old")
+    settings = {"method": "contrastive", "better": "new", "worse": "old"}
+    found = task(each_db, prompt, **settings)
+    assert sides(found) == (["good"], ["bad"]) and found.own is not None and found.own.text == "good"
+    assert task(each_db, prompt, **settings | {"worse": "none"}).contrast is None
+
+
+def test_contrast_takes_labels_and_leaves_every_other_to_the_gate(each_db: Database, prompt: int) -> None:
+    ids = add(each_db, prompt, *(f"answer {n}" for n in range(12)))
+    label(each_db, prompt, {id_: n / 20 for n, id_ in enumerate(ids[:4])})
+    assert sides(task(each_db, prompt, method="contrastive")) == (["answer 3", "answer 2"], ["answer 0", "answer 1"])
+    label(each_db, prompt, {id_: n / 20 for n, id_ in enumerate(ids)})
+    found = task(each_db, prompt, method="contrastive")
+    assert sides(found) == (["answer 11", "answer 9", "answer 7"], ["answer 1", "answer 3", "answer 5"])
+    measured = {one.text for one, _ in found.labelled}
+    assert len(measured) == 6 and not measured & {"answer 11", "answer 1"}
+
+
+def test_contrast_takes_the_newest_job_whose_rewards_differ(each_db: Database, prompt: int) -> None:
+    ids = add(each_db, prompt, "one", "two")
+    with each_db.write() as session:
+        judge = judges.add(session, Judge(name="j", model="m")).id
+        rubric = rubrics.add(session, RUBRIC, name="r", prompt_id=prompt).id
+        for key, values in (("old", (0.2, 0.9)), ("new", (0.8, 0.1)), ("equal", (0.5, 0.5))):
+            job = jobs.submit(session, judge_id=judge, items=[(id_, rubric) for id_ in ids], key=key)
+            for row, value in zip(session.query(ItemRow).filter_by(job_id=job.id).order_by("id"), values, strict=True):
+                row.state, row.reward = "done", value
+    assert sides(task(each_db, prompt, method="contrastive")) == (["one"], ["two"])
+
+
+def test_extremes_take_no_equal_scores_on_both_sides() -> None:
+    assert extremes([(1, 0.9), (2, 0.5), (3, 0.5), (4, 0.1)]) == ([1], [4])
+    assert extremes([(1, 0.9), (2, 0.8), (3, 0.5), (4, 0.1)]) == ([1, 2], [4, 3])
+    assert extremes([(1, 0.5), (2, 0.5)]) is None and extremes([(1, 0.5)]) is None and extremes([]) is None
+
+
+def test_trajectories_are_those_with_tool_calls_the_best_and_the_worst(each_db: Database, prompt: int) -> None:
+    def agent(answer: str) -> tuple[Message, ...]:
+        call = Message(role="assistant", content="", tool_calls=(ToolCall(name="look"),))
+        return (call, Message(role="assistant", content=answer))
+
+    plain = add(each_db, prompt, "no agent")
+    agents = [add(each_db, prompt, answer, messages=agent(answer))[0] for answer in "abcdef"]
+    found = task(each_db, prompt, method="traces")
+    assert [one.completion.text for one in found.trajectories] == ["a", "b", "c", "d"]
+    assert found.own is not None and "[calls look({})]" in found.own.text
+    label(each_db, prompt, {id_: n / 10 for n, id_ in enumerate([*agents, *plain])})
+    scored = [(one.completion.text, one.score) for one in task(each_db, prompt, method="traces").trajectories]
+    assert scored == [("f", 0.5), ("e", 0.4), ("a", 0.0), ("b", 0.1)]
+
+
+def test_parents_are_the_newest_of_each_name_or_those_that_are_named(each_db: Database, prompt: int) -> None:
+    other = Rubric(criteria=RUBRIC.criteria[:2])
+    with each_db.write() as session:
+        rubrics.add(session, RUBRIC, name="a", prompt_id=prompt, state="draft")
+        rubrics.add(session, other, name="a", prompt_id=prompt, state="draft")
+        rubrics.add(session, RUBRIC, name="b", prompt_id=prompt)
+        merged = rubrics.add(session, RUBRIC, name="m", prompt_id=prompt, state="draft")
+        merged.provenance = {"method": "merge"}
+        rubrics.add(session, RUBRIC, name="shared")
+        rubrics.add(session, RUBRIC, name="elsewhere", prompt_id=prompts.add(session, Prompt.of("How?")).id)
+    assert [one.ref for one in task(each_db, prompt, method="merge").parents] == ["a@2", "b@1"]
+    named = ("a@1", "shared", "m", "elsewhere", "a@1")
+    found = task(each_db, prompt, method="merge", rubrics=named).parents
+    assert [one.ref for one in found] == ["a@1", "shared@1", "m@1"] and found[0].rubric == RUBRIC
+
+
+def test_prepared_stores_the_specification_once_by_its_digest(each_db: Database, prompt: int) -> None:
+    given = {"method": "principles", "specification": {"name": "house", "text": "Be brief."}}
+    with each_db.write() as session:
+        first, again = (generating.prepared(session, Generation.model_validate(given)) for _ in range(2))
+    assert first == again and first.specification is not None and first.specification.text is None
+    digest = first.specification.digest or ""
+    with each_db.read() as session:
+        assert texts.get(session, digest) == "Be brief."
+        with pytest.raises(NotFoundError):
+            texts.get(session, "0" * 64)
+    found = task(each_db, prompt, method="principles", specification={"name": "house", "digest": digest})
+    assert found.specification == Specification(name="house", text="Be brief.")
+
+
+@pytest.mark.parametrize(
+    ("settings", "path"),
+    [
+        ({"method": "principles"}, "specification"),
+        ({"method": "principles", "specification": {"name": "a", "digest": "0" * 64}}, "specification"),
+        ({"specification": {"name": "a", "text": "b"}}, "specification"),
+        ({"method": "contrastive", "better": "a"}, "worse"),
+        ({"method": "traces", "better": "a", "worse": "b"}, "better"),
+        ({"method": "merge", "rubrics": ("unknown",)}, "rubrics"),
+        ({"rubrics": ("unknown",)}, "rubrics"),
+        ({"gate_judge": "unknown"}, "gate_judge"),
+    ],
+)
+def test_prepared_refuses_options(db: Database, settings: dict[str, object], path: str) -> None:
+    with db.write() as session, pytest.raises(InvalidError) as caught:
+        generating.prepared(session, Generation.model_validate(settings))
+    assert caught.value.path == path
+
+
+def test_retry_with_a_budget_needs_the_price_of_the_gate(db: Database) -> None:
+    with db.write() as session:
+        judges.add(session, Judge(name="writer", model="m", endpoint=Endpoint(price=Price(prompt=1))))
+        judges.add(session, Judge(name="free", model="m"))
+        ids = [prompts.add(session, Prompt.of("Why?")).id]
+        job = generating.submit(session, "writer", ids, Generation(gate_judge="free")).id
+    with db.write() as session, pytest.raises(InvalidError) as caught:
+        jobs.retry(session, job, budget=5.0)
+    assert "free" in caught.value.message
+    with db.write() as session:
+        assert jobs.retry(session, job) == 0

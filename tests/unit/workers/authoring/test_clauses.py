@@ -1,0 +1,51 @@
+"""`workers.authoring.clauses`: the clauses of a specification."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from workers.authoring.clauses import clauses_of
+
+HOUSE = """What we want.
+
+# Honesty
+Say what you do not know.
+
+## Sources ##
+1. Name the source.
+2. Quote it letter by letter,
+   not from memory.
+
+# Tone
+# Honesty
+Again.
+
+```
+# no heading
+1. no number
+```
+"""
+
+
+def test_clauses_are_named_by_heading_and_number() -> None:
+    clauses = clauses_of(HOUSE)
+    assert list(clauses) == ["preamble", "Honesty", "Sources 1", "Sources 2", "Honesty (2)"]
+    assert clauses["Sources 2"] == "2. Quote it letter by letter,\n   not from memory."
+    assert "# no heading" in clauses["Honesty (2)"]
+
+
+def test_clauses_of_numbered_lines_have_the_numbers() -> None:
+    assert list(clauses_of("1.1 Be brief.\n1.2 Be kind.\n§ 3 Be honest.\n(a) Always.")) == ["1.1", "1.2", "§ 3", "(a)"]
+
+
+def test_clauses_of_plain_text_are_its_paragraphs() -> None:
+    assert clauses_of("Be brief.\n \nBe kind.") == {"paragraph 1": "Be brief.", "paragraph 2": "Be kind."}
+    assert clauses_of(" \n") == {}
+
+
+@given(st.text(alphabet="#12. ab\n`§()") | st.text())
+def test_clauses_lose_no_text(text: str) -> None:
+    clauses = clauses_of(text)
+    headings = "".join(line for line in text.splitlines() if line.lstrip(" ").startswith("#"))
+    kept, given_text = ("".join("".join(part).split()) for part in (clauses.values(), text))
+    assert len(kept) + len("".join(headings.split())) >= len(given_text)
+    assert all(clauses.values())

@@ -1,0 +1,191 @@
+"""The methods that are more than a prompt: contrastive, principles, traces and merge."""
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from rubricsvc.core.authoring import AuthoringTask, Contrast, ParentRubric, Trajectory
+from rubricsvc.core.generation import Generation, Specification
+from rubricsvc.core.judge import Judge
+from rubricsvc.core.prompt import Completion, Document, Message, Prompt, ToolCall
+from rubricsvc.core.rubric import Criterion, Rubric
+from tests.instant_engine import InstantEngine
+from workers.authoring.author import Author, Draft, GenerationError
+from workers.authoring.methods import write_rubric
+from workers.engines.base import EngineRequest, Failure, Reply
+
+PROMPT = Prompt.of("How much may I take?")
+SPECIFICATION = Specification(
+    name="house.md", text="# Doses\nNever name a dose without its unit.\n\n# Tone\nPrefer short sentences."
+)
+CONTRAST = Contrast(
+    (Completion(text="10 mg, as the leaflet says."),),
+    (Completion(text="Take some, it is fine."), Completion(text="20")),
+)
+
+
+class Writer(InstantEngine):
+    """Gives these replies one after another."""
+
+    def __init__(self, *replies: Any) -> None:
+        super().__init__(remember=99)
+        self.replies = [one if isinstance(one, str) else json.dumps(one) for one in replies]
+
+    async def ask(self, request: EngineRequest) -> list[Reply | Failure]:
+        self.requests.append(request)
+        return [Reply(self.replies.pop(0))]
+
+
+def write(engine: Writer, task: AuthoringTask, **settings: object) -> Draft:
+    generation = Generation.model_validate(settings)
+    return asyncio.run(write_rubric(Author(engine, Judge(name="writer", model="m"), generation), task))
+
+
+def criteria(*sources: tuple[str, str] | None) -> dict[str, Any]:
+    """A rubric whose criteria cite these (document, passage)."""
+    return {
+        "criteria": [
+            {"text": f"Says thing number {number} of the dose.", "weight": 3}
+            | ({"sources": [{"document": source[0], "passage": source[1]}]} if source else {})
+            for number, source in enumerate(sources, start=1)
+        ]
+    }
+
+
+def test_contrastive_shows_both_sides_and_hides_their_passages_from_the_judge() -> None:
+    prompt = Prompt(messages=PROMPT.messages, documents=(Document(id="leaflet", text="At most 10 mg a day."),))
+    reply = criteria(("better 1", "as the leaflet says"), ("worse 1", "Take some, it is"), ("leaflet", "At most 10 mg"))
+    engine = Writer(reply)
+    draft = write(engine, AuthoringTask(prompt, contrast=CONTRAST), method="contrastive")
+    shown = engine.requests[0].questions[0].text
+    better, _, worse = shown.partition("Worse answers:")
+    assert "10 mg, as the leaflet says." in better and "Take some" in worse and "[worse 2]" in worse
+    assert [one.passages for one in draft.rubric.criteria] == [None, None, ("At most 10 mg",)]
+    assert [(one.sources or ())[0].document for one in draft.rubric.criteria] == ["better 1", "worse 1", "leaflet"]
+    assert [one.name for one in draft.sources] == ["leaflet", "better 1", "worse 1", "worse 2"]
+
+
+def test_contrastive_sends_back_a_passage_that_no_answer_has() -> None:
+    engine = Writer(criteria(("better 1", "as the doctor says"), None), criteria(None, None))
+    draft = write(engine, AuthoringTask(PROMPT, contrast=CONTRAST), method="contrastive")
+    assert draft.repairs == 1 and "criteria.0.sources.passage" in engine.requests[1].questions[0].turns[1]
+
+
+def test_principles_cites_the_clause_of_each_criterion() -> None:
+    reply = criteria(("Doses", "Never name a dose without"), ("Tone", "Prefer short sentences."))
+    reply["criteria"][0]["kind"] = "hard rule"
+    draft = write(Writer(reply), AuthoringTask(PROMPT, specification=SPECIFICATION), method="principles")
+    cited = [source for one in draft.rubric.criteria for source in one.sources or ()]
+    assert [(one.document, one.clause) for one in cited] == [("house.md", "Doses"), ("house.md", "Tone")]
+    assert all((one.passage or "-") in (SPECIFICATION.text or "") for one in cited)
+    assert [one.tags for one in draft.rubric.criteria] == [("hard-rule",), ("principle",)]
+    assert [one.passages for one in draft.rubric.criteria] == [None, None]
+    assert [one.name for one in draft.sources] == ["house.md"]
+
+
+@pytest.mark.parametrize(
+    "second",
+    [
+        None,
+        ("Doses", "Prefer short sentences."),
+        ("house.md", "Prefer short sentences."),
+        ("Tone", "Prefer long ones."),
+    ],
+    ids=["none", "of another clause", "the whole document", "not in it"],
+)
+def test_principles_sends_a_criterion_without_its_clause_back(second: tuple[str, str] | None) -> None:
+    right = ("Doses", "Never name a dose without")
+    engine = Writer(criteria(right, second), criteria(right, ("Tone", "Prefer short sentences.")))
+    assert write(engine, AuthoringTask(PROMPT, specification=SPECIFICATION), method="principles").repairs == 1
+    assert "criteria.1.sources" in engine.requests[1].questions[0].turns[1]
+
+
+def test_principles_puts_the_specification_before_the_prompt() -> None:
+    texts = []
+    for prompt in (PROMPT, Prompt.of("Why so much?")):
+        engine = Writer(criteria(("Tone", "Prefer short sentences."), ("Tone", "Prefer short")))
+        write(engine, AuthoringTask(prompt, specification=SPECIFICATION), method="principles")
+        texts.append(engine.requests[0].questions[0].text)
+    start = texts[0].index("How much")
+    assert texts[0][: start - 30] == texts[1][: start - 30] and "Prefer short sentences." in texts[0][:start]
+
+
+def trajectory(answer: str, result: str = "10 mg a day") -> Completion:
+    call = ToolCall(name="search", arguments='{"query": "dose"}')
+    steps = (
+        Message(role="assistant", content="", tool_calls=(call,)),
+        Message(role="tool", content=result),
+        Message(role="assistant", content=answer),
+    )
+    return Completion(messages=steps)
+
+
+def test_traces_shows_steps_scores_and_marks_what_is_left_out() -> None:
+    long = "first " + "x" * 9000 + " last"
+    tried = (Trajectory(trajectory("It is 10 mg."), 0.9), Trajectory(trajectory("I guess 20 mg.", long), 0.1))
+    engine = Writer(criteria(("trajectory 1", "It is 10 mg."), ("trajectory 2", "I guess 20 mg")))
+    draft = write(engine, AuthoringTask(PROMPT, trajectories=tried), method="traces")
+    shown = engine.requests[0].questions[0].text
+    assert 'search({"query": "dose"})' in shown and "trajectory 2: 0.1" in shown and "step 2, assistant" in shown
+    assert "x" * 3000 not in shown and "6011 characters are left out" in shown and "first x" in shown
+    assert [one.name for one in draft.sources] == ["trajectory 1", "trajectory 2"]
+    assert [one.passages for one in draft.rubric.criteria] == [None, None]
+
+
+def test_traces_leaves_the_scores_out_where_there_are_none() -> None:
+    engine = Writer(criteria(None, None))
+    write(engine, AuthoringTask(PROMPT, trajectories=(Trajectory(trajectory("It is 10 mg.")),)), method="traces")
+    assert "higher is better" not in engine.requests[0].questions[0].text
+
+
+def parent(name: str, *texts: str) -> ParentRubric:
+    made = (Criterion(key=f"c{number}", text=text) for number, text in enumerate(texts, start=1))
+    return ParentRubric(f"{name}@1", Rubric(criteria=tuple(made)))
+
+
+def test_merge_of_equal_rubrics_is_the_rubric_and_asks_nothing() -> None:
+    same = [parent(name, "Names the dose.", "Names the unit.") for name in ("a", "b")]
+    engine = Writer()
+    draft = write(engine, AuthoringTask(PROMPT, parents=same), method="merge")
+    assert draft.rubric == same[0].rubric and draft.parents == ("a@1", "b@1")
+    assert (engine.requests, draft.raw_reply, draft.template.name) == ([], "", "merge")
+
+
+def test_merge_asks_about_what_is_left_and_keeps_one_of_each() -> None:
+    first = parent("a", "Names the dose.", "Says to ask a doctor.")
+    second = parent("b", "States how much may be taken.", "Names the dose.", "Warns of alcohol.")
+    engine = Writer("[[1, 2]]", {"same": [[1, 3]]})
+    draft = write(engine, AuthoringTask(PROMPT, parents=[first, second]), method="merge")
+    shown = engine.requests[0].questions[0].text
+    assert "Names the dose." not in shown and "Warns of alcohol." in shown
+    assert draft.repairs == 1 and draft.parents == ("a@1", "b@1")
+    assert [one.text for one in draft.rubric.criteria] == [
+        "Names the dose.",
+        "Says to ask a doctor.",
+        "States how much may be taken.",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("method", "task", "reason"),
+    [
+        ("contrastive", AuthoringTask(PROMPT), "no_contrast"),
+        ("traces", AuthoringTask(PROMPT), "no_trajectory"),
+        ("principles", AuthoringTask(PROMPT), "no_specification"),
+        ("merge", AuthoringTask(PROMPT, parents=[parent("a", "Names the dose.")]), "no_rubrics"),
+    ],
+)
+def test_methods_fail_without_what_they_need(method: str, task: AuthoringTask, reason: str) -> None:
+    with pytest.raises(GenerationError) as caught:
+        write(Writer(), task, method=method)
+    assert caught.value.reason == reason
+
+
+def test_merge_fails_where_formulas_differ() -> None:
+    other = parent("b", "Names the unit.")
+    other = ParentRubric(other.ref, other.rubric.model_copy(update={"formula": "healthbench"}))
+    with pytest.raises(GenerationError) as caught:
+        write(Writer(), AuthoringTask(PROMPT, parents=[parent("a", "Names the dose."), other]), method="merge")
+    assert caught.value.reason == "unmergeable"
