@@ -93,11 +93,12 @@ def served_models(endpoint: Endpoint, *, timeout_s: float = 5.0) -> list[str]:
 
 def score_all(judge: Judge, rubric: Rubric, prompt: Prompt, completions: Sequence[Completion]) -> list[list[Verdict]]:
     """Score completions of one prompt, without waiting for an outage; return the verdicts of each."""
-    judge = judge.map_leaves(_without_outage)
+    judge = judge.map_leaves(without_outage)
     return ask(judge, lambda engine: score_group(engine, judge, rubric, prompt, completions))
 
 
-def _without_outage(judge: Judge) -> Judge:
+def without_outage(judge: Judge) -> Judge:
+    """Return a judge that does not wait for a server that is away."""
     return judge.model_copy(update={"endpoint": judge.endpoint.model_copy(update={"outage_timeout_s": 0.0})})
 
 

@@ -14,16 +14,16 @@ from rubricsvc.cli import output
 from rubricsvc.cli.db import database
 from rubricsvc.cli.importing import Format, edit_of, input_file, print_notes
 from rubricsvc.cli.output import Json, Out, counted, echo, print_data, show_list
+from rubricsvc.cli.rubric_targets import find_stored
 from rubricsvc.core.prompt import Prompt
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.states import APPROVED
-from rubricsvc.errors import ConflictError, InvalidError, NotFoundError
+from rubricsvc.errors import ConflictError, InvalidError
 from rubricsvc.formats import InputFile, InvalidFileError, Record, stream
 from rubricsvc.formats.native import dump
 from rubricsvc.lint import RULES, SEVERITIES, Finding, Rule, Severity, lint, rule_named, rules_of
 from rubricsvc.lint.rewriting import rewritten
 from rubricsvc.services.editing import add_version
-from rubricsvc.store import prompts, rubrics
 from rubricsvc.store.tables import RubricRow
 from workers import checks
 
@@ -66,25 +66,10 @@ def lint_(
     if out is not None and not fix:
         raise InvalidError("--out is for --fix", hint="add --fix, or leave out --out")
     rules = rules_of(rule or (), ignore or (), severity)
-    if (stored := _find_stored(target)) is not None:
+    if (stored := find_stored(target)) is not None:
         _lint_stored(*stored, rules, fail_on, fix=fix, out=out, as_json=as_json)
     else:
         _lint_file(input_file(target), format, rules, fail_on, fix=fix, out=out, as_json=as_json)
-
-
-def _find_stored(target: str) -> tuple[Record, RubricRow] | None:
-    """Return the stored rubric of that name as a record, and its row; None if it is none."""
-    is_file = target == "-" or Path(target).exists() or "/" in target or Path(target).suffix
-    if is_file or not target.strip():
-        return None
-    try:
-        with database() as db, db.read() as session:
-            row = rubrics.get(session, target, allow_drafts=True)
-            prompt = prompts.get(session, row.prompt_id).value if row.prompt_id is not None else None
-            session.expunge(row)
-            return Record(prompt, row.value, name=row.name), row
-    except NotFoundError:
-        return None
 
 
 def _lint_stored(

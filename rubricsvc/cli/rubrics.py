@@ -30,7 +30,10 @@ from rubricsvc.cli.rubric_export import export
 from rubricsvc.cli.rubric_fit import fit
 from rubricsvc.cli.rubric_generation import generate
 from rubricsvc.cli.rubric_lint import lint_
+from rubricsvc.cli.rubric_testing import test
+from rubricsvc.cli.rubric_trial import try_
 from rubricsvc.core.rubric import Criterion, Source
+from rubricsvc.core.rubric_example import RubricExample
 from rubricsvc.core.states import RubricState
 from rubricsvc.errors import NotFoundError
 from rubricsvc.formats import Record
@@ -63,6 +66,8 @@ app.command("presets")(presets.list_)
 
 
 app.command("lint")(lint_)
+app.command()(test)
+app.command("try")(try_)
 
 
 @app.command("import")
@@ -139,6 +144,9 @@ def show_(
             print_data("")
             columns = ["key", "weight", "kind", "group", "text", "sources"]
             output.print_table(columns, map(_criterion_cells, row.value.criteria))
+            if examples := row.value.examples:
+                print_data("")
+                output.print_table(["example", "expected", "reward", "text"], map(_example_cells, examples))
 
 
 def _criterion_cells(criterion: Criterion) -> list[Any]:
@@ -146,6 +154,11 @@ def _criterion_cells(criterion: Criterion) -> list[Any]:
     required = " (required)" if criterion.required else ""
     sources = "; ".join(map(_source_cell, criterion.sources or ()))
     return [criterion.key, criterion.weight, kind + required, "/".join(criterion.group), criterion.text, sources]
+
+
+def _example_cells(one: RubricExample) -> list[Any]:
+    verdicts = ", ".join(f"{key} {expected}" for key, expected in (one.verdicts or {}).items())
+    return [one.key, verdicts, "" if one.reward is None else one.reward, output.shorten(one.text, 100)]
 
 
 def _source_cell(source: Source) -> str:

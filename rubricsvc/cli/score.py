@@ -82,24 +82,37 @@ def score(
     judge_value = judge_of(judge, model, mode, api_key_env) if judge is not None else no_judge(rubric_value)
     if prompt is not None:
         rubric_prompt, prompt_id = Prompt.of(file_or_text(prompt)), None
-    lines = _completions(judge_value, completion or [], completions)
-    prompt_value = _only_prompt(rubric, rubric_prompt, prompt_id, [line for _, line in lines])
-    verdicts = score_all(judge_value, rubric_value, prompt_value, [line.completion for _, line in lines])
+    lines = completions_of(judge_value, completion or [], [completions] if completions is not None else [])
+    prompt_value = only_prompt(str(rubric), rubric_prompt, prompt_id, [line for _, line in lines])
+    score_and_print(judge_value, rubric_value, prompt_value, lines, min_coverage=min_coverage, as_json=as_json)
+
+
+def score_and_print(
+    judge: Judge,
+    rubric: Rubric,
+    prompt: Prompt,
+    lines: Sequence[tuple[str, CompletionLine]],
+    *,
+    min_coverage: float | None = None,
+    as_json: bool,
+) -> None:
+    """Score completions of one prompt, print verdicts and rewards, and exit: with 1 if a reward is missing."""
+    verdicts = score_all(judge, rubric, prompt, [line.completion for _, line in lines])
     scored = [
-        Scored(name, found, reward_or_null(rubric_value, found, min_coverage=min_coverage))
+        Scored(name, found, reward_or_null(rubric, found, min_coverage=min_coverage))
         for (name, _), found in zip(lines, verdicts, strict=True)
     ]
     with exit_with(WITH_FAILURES if any(one.reward.value is None for one in scored) else OK):
-        _print(rubric_value, judge_value, scored, as_json)
+        _print(rubric, judge, scored, as_json)
 
 
-def _completions(judge: Judge, files: Sequence[str], of_all: str | None) -> list[tuple[str, CompletionLine]]:
-    """Return the completions with their names: texts, or trajectories for a trajectory judge."""
+def completions_of(judge: Judge, files: Sequence[str], of_all: Sequence[str]) -> list[tuple[str, CompletionLine]]:
+    """Return completions with their names: of files with a text each (trajectory judge: messages), and of several."""
     needs_steps = any(leaf.mode == "trajectory" for leaf in judge.leaf_judges)
     values = [read_trajectory(input_file(file)) if needs_steps else Completion(text=text_of(file)) for file in files]
     lines = [(Path(file).name, CompletionLine(completion=value)) for file, value in zip(files, values, strict=True)]
-    if of_all is not None:
-        read = enumerate(read_all(input_file(of_all)), start=1)
+    for file in of_all:
+        read = enumerate(read_all(input_file(file)), start=1)
         lines += [(line.completion.id or f"{line.completion.policy} {n}".strip(), line) for n, line in read]
     if not lines:
         raise InvalidError(
@@ -111,7 +124,7 @@ def _completions(judge: Judge, files: Sequence[str], of_all: str | None) -> list
     return lines
 
 
-def _only_prompt(rubric: Path, given: Prompt | None, given_id: str | None, lines: Sequence[CompletionLine]) -> Prompt:
+def only_prompt(rubric: str, given: Prompt | None, given_id: str | None, lines: Sequence[CompletionLine]) -> Prompt:
     """Return the prompt of the rubric or of ``--prompt``, or else that of the completions.
 
     ``given_id`` is the id of the rubric's prompt in its file.

@@ -70,7 +70,7 @@ def fault_report(
     alarms = {
         (base.example.key, base.criterion.key): is_worse(base.criterion, base.expected, verdict.found)
         for base in bases
-        if (verdict := values[base.example.key, base.criterion.key]).passed is not None
+        if (verdict := values.get((base.example.key, base.criterion.key))) is not None and verdict.passed is not None
     }
     parts = tuple(
         _of_criterion(key, bases, [one for one in found if one.criterion == key], alarms, no_fault)

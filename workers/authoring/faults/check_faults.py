@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from rubricsvc.core.rubric import Check
+from workers.authoring.sentences import sentences
 
 _CITATION = re.compile(r"\s*\[[^\]\n]+\]")
 _MARKUP = re.compile(r"(?m)^[ \t]*(?:#{1,6}|[-*+]|\d+[.)])[ \t]+|^[ \t]*\|.*\n?")
@@ -15,7 +16,7 @@ _FRENCH = "Cette réponse est écrite dans une autre langue que celle de la ques
 _SEPARATORS = {"words": " ", "sentences": " ", "paragraphs": "\n\n", "characters": " "}
 _UNITS: dict[str, Callable[[str], list[str]]] = {
     "words": str.split,
-    "sentences": lambda text: re.split(r"(?<=[.!?…])\s+", text.strip()),
+    "sentences": sentences,
     "paragraphs": lambda text: re.split(r"\n\s*\n", text.strip()),
     "characters": list,
 }

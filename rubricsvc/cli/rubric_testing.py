@@ -1,0 +1,212 @@
+"""`rubricsvc rubrics test`: a rubric's examples, and faults planted into them, by a judge."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import count
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import typer
+
+from rubricsvc.cli import output
+from rubricsvc.cli.db import database
+from rubricsvc.cli.importing import By, edit_of
+from rubricsvc.cli.models import ApiKeyEnv, ask, without_outage
+from rubricsvc.cli.output import Json, echo, print_data, print_json, print_table, progress_bar, shorten
+from rubricsvc.cli.rubric_targets import OfSeveral, RubricTarget, Target, target_of
+from rubricsvc.cli.score import JudgeOption, Model, judge_of, no_judge
+from rubricsvc.core.states import APPROVED, DRAFT, IN_REVIEW
+from rubricsvc.errors import InvalidError
+from rubricsvc.store import rubric_tests
+
+if TYPE_CHECKING:
+    from rubricsvc.core.audit import Rate
+    from rubricsvc.core.judge import Judge
+    from rubricsvc.core.rubric_test import CriterionFaults, ExampleTest, FaultReport, RubricTest
+    from workers.authoring.faults.rules import Base
+    from workers.authoring.rubric_tests import RubricTester
+
+MOST_MISSED = 10
+_EXIT = {"passed": output.OK, "failed": output.WITH_FAILURES, "unmeasured": output.UNAVAILABLE}
+_MARK = {True: "pass", False: "FAIL", None: "not measured"}
+
+_FAULTS = "Plant faults by rule into good examples, and count those that are caught."
+_FAULTS_BY = "Judge whose model writes the faults instead."
+_GOOD_BY = "Judge whose model writes one more good example to plant faults into."
+_MIN_CATCH = "Least catch rate of each criterion that passes."
+
+
+class _FaultOptions(NamedTuple):
+    """How faults are made: by a model, or by rule; into a good example that a model writes, too."""
+
+    faults_by: Judge | None
+    good_by: Judge | None
+    min_catch: float | None
+
+
+def test(
+    target: Target,
+    *,
+    judge: JudgeOption = None,
+    faults: Annotated[bool, typer.Option("--faults", help=_FAULTS)] = False,
+    faults_by: Annotated[str | None, typer.Option(help=_FAULTS_BY, show_default=False)] = None,
+    good_by: Annotated[str | None, typer.Option(help=_GOOD_BY, show_default=False)] = None,
+    min_catch: Annotated[float | None, typer.Option(min=0, max=1, help=_MIN_CATCH, show_default=False)] = None,
+    name: OfSeveral = None,
+    model: Model = None,
+    mode: Annotated[str, typer.Option(help="readout or written.")] = "readout",
+    api_key_env: ApiKeyEnv = None,
+    by: By = None,
+    as_json: Json = False,
+) -> None:
+    """Test a rubric by its examples: whether a judge gives them the verdicts and rewards that they must get.
+
+    Of a stored rubric the result is stored: a version with examples is approved only after it passed. Exits with 1 if
+    anything fails, and with 3 if nothing fails and something could not be measured.
+    """
+    found = target_of(target, name)
+    judge_value = judge_of(judge, model, mode, api_key_env) if judge is not None else no_judge(found.rubric)
+    if not found.rubric.examples and good_by is None:
+        hint = "add some (docs/testing-rubrics.md), or have one written: --good-by JUDGE"
+        raise InvalidError(f"{found.name} has no examples", hint=hint, path="examples")
+    options = None
+    if faults or faults_by or good_by or min_catch is not None:
+        fault_writer = judge_of(faults_by, None, "written", api_key_env) if faults_by else None
+        good_writer = judge_of(good_by, None, "written", api_key_env) if good_by else None
+        options = _FaultOptions(fault_writer, good_writer, min_catch)
+    result = _run(found, judge_value.map_leaves(without_outage), options)
+    stored = _store(found, result, by)
+    with output.exit_with(_EXIT[result.outcome]):
+        if as_json:
+            head = {"rubric": found.name, "outcome": result.outcome, "stored": stored}
+            print_json(head | result.model_dump(mode="json"))
+        else:
+            _print(result)
+            _print_next(found, result)
+
+
+def _run(found: RubricTarget, judge: Judge, faults: _FaultOptions | None) -> RubricTest:
+    """Ask the judge about the examples, then about the faults."""
+    from rubricsvc.core.rubric_test import RubricTest
+    from workers.authoring.rubric_tests import check_testable
+
+    check_testable(judge, found.rubric, found.prompt)
+    examples = found.rubric.examples or ()
+    tests = _asked(found, judge, "examples", len(examples), lambda tester: tester.run_examples(examples))
+    report = _fault_report(found, judge, tests, faults) if faults is not None else None
+    names = {"judge": judge.name, "judge_digest": judge.digest, "rubric_digest": found.rubric.digest}
+    return RubricTest(**names, examples=tuple(tests), faults=report)
+
+
+def _asked(found: RubricTarget, judge: Judge, what: str, total: int, action: Callable[[RubricTester], Any]) -> Any:
+    """Run an action that asks the judge, with a progress bar."""
+    from workers.authoring.rubric_tests import RubricTester
+
+    with progress_bar(what) as bar:
+        on_done = _counter(bar, total)
+        return ask(judge, lambda engine: action(RubricTester(engine, judge, *found[1:3], on_done=on_done)))
+
+
+def _counter(bar: output.ProgressBar, total: int) -> Callable[[], None]:
+    numbers = count(1)
+    bar.update(0, total, "")
+    return lambda: bar.update(next(numbers), total, "")
+
+
+def _fault_report(
+    found: RubricTarget, judge: Judge, tests: Sequence[ExampleTest], options: _FaultOptions
+) -> FaultReport:
+    """Plant faults into the good examples, and ask the judge about them."""
+    from workers.authoring.faults.catching import NO_RULE, NOT_WRITTEN, catch_faults, fault_report
+    from workers.authoring.faults.rules import Fault, faults_by_rule, good_bases
+    from workers.authoring.faults.written import write_faults
+
+    bases = good_bases(found.rubric)
+    if options.good_by is not None:
+        bases += _written_bases(found, judge, options.good_by)
+    checked = [base for base in bases if base.criterion.check is not None or options.faults_by is None]
+    faults: list[Fault] = [fault for base in checked for fault in faults_by_rule(found.rubric, base)]
+    if (writer := options.faults_by) is not None:
+        judged = [base for base in bases if base.criterion.check is None]
+        with progress_bar("writing faults") as bar:
+            on_done = _counter(bar, len(judged))
+            faults += ask(writer, lambda engine: write_faults(engine, writer, found.prompt, judged, on_done))
+    caught = _asked(found, judge, "faults", len(faults), lambda tester: catch_faults(tester, faults))
+    no_fault = NO_RULE if options.faults_by is None else NOT_WRITTEN
+    return fault_report(found.rubric, bases, caught, tests, min_catch=options.min_catch, no_fault=no_fault)
+
+
+def _written_bases(found: RubricTarget, judge: Judge, writer: Judge) -> list[Base]:
+    """Have a good answer written, and return what the judge finds good about it."""
+    from workers.authoring.faults.rules import good_bases
+    from workers.authoring.faults.written import write_good
+
+    examples = found.rubric.examples or ()
+    prompt = found.prompt or next((one.prompt for one in examples if one.prompt is not None), None)
+    if prompt is None:
+        raise InvalidError(f"{found.name} is for any prompt", hint="add a prompt to the rubric", path="prompt")
+    example = ask(writer, lambda engine: write_good(engine, writer, found.rubric, prompt))
+    (tested,) = _asked(found, judge, "the written example", 1, lambda tester: tester.run_examples([example]))
+    good = {one.criterion for one in tested.verdicts if one.passed}
+    echo(f"the written example is good by {len(good)} of {len(tested.verdicts)} criteria")
+    if not good:
+        return []
+    kept = {key: expected for key, expected in (example.verdicts or {}).items() if key in good}
+    accepted = example.model_copy(update={"verdicts": kept})
+    return good_bases(found.rubric.model_copy(update={"examples": (accepted,)}))
+
+
+def _store(found: RubricTarget, result: RubricTest, by: str | None) -> int | None:
+    """Store the result of a stored version with examples, and return its id."""
+    if found.row is None or not found.rubric.examples:
+        return None
+    with database() as db, db.write() as session:
+        return rubric_tests.add(session, found.row.id, result, by=edit_of(by).by or "").id
+
+
+def _print(result: RubricTest) -> None:
+    rows = [row for one in result.examples for row in _example_rows(one)]
+    print_table(("example", "criterion", "expected", "found", "result", "reason"), rows)
+    if (report := result.faults) is not None:
+        print_data("")
+        columns = ("criterion", "faults", "caught", "95%", "false alarms", "alarms 95%", "not measured", "note")
+        print_table(columns, [*map(_fault_row, report.criteria), _total_row(report)])
+        missed = [one for one in report.faults if one.caught is False]
+        for one in missed[:MOST_MISSED]:
+            print_data(f"missed: {one.criterion} in {one.example} ({one.kind}): {output.clean(shorten(one.text, 160))}")
+        if len(missed) > MOST_MISSED:
+            echo(f"… and {len(missed) - MOST_MISSED} more missed faults; --json prints all")
+
+
+def _example_rows(one: ExampleTest) -> Iterator[list[Any]]:
+    for verdict in one.verdicts:
+        reason = shorten(verdict.reason or "", 120)
+        yield [one.example, verdict.criterion, verdict.expected, verdict.found, _MARK[verdict.passed], reason]
+    if one.expected_reward is not None:
+        reason = shorten(one.null_reason or "", 120)
+        yield [one.example, "(reward)", one.expected_reward, one.reward, _MARK[one.reward_passed], reason]
+
+
+def _fault_row(one: CriterionFaults) -> list[Any]:
+    rates = *_cells(one.caught), *_cells(one.false_alarms)
+    return [one.criterion, one.caught.n + one.unmeasured, *rates, one.unmeasured or "", one.skipped or ""]
+
+
+def _total_row(report: FaultReport) -> list[Any]:
+    rates = *_cells(report.caught), *_cells(report.false_alarms)
+    return ["all", len(report.faults), *rates, sum(one.unmeasured for one in report.criteria) or "", ""]
+
+
+def _cells(rate: Rate) -> tuple[str, str]:
+    return (f"{rate.hits} of {rate.n}" if rate.n else "", f"[{rate.low:.2f}, {rate.high:.2f}]" if rate.n else "")
+
+
+def _print_next(found: RubricTarget, result: RubricTest) -> None:
+    echo(f"{found.name}: {result.outcome}")
+    if found.row is None:
+        return
+    if result.outcome == "failed" and found.row.state == APPROVED:
+        echo(f"{found.name} is approved; retire it with `rubricsvc rubrics retire {found.name}`")
+    elif result.outcome == "passed" and found.row.state in (DRAFT, IN_REVIEW):
+        step = "approve" if found.row.state == IN_REVIEW else "submit"
+        echo(f"next: `rubricsvc rubrics {step} {found.name}`")

@@ -1,0 +1,171 @@
+"""`rubricsvc rubrics test` and `try`: examples and planted faults by a scripted judge, and approval after a test."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli import Cli
+from tests.scripted_server import ScriptedReply, error, labels, scripted_server, text_reply
+from tests.tested_rubric import RUBRIC, reader
+
+
+@pytest.fixture
+def rubric(tmp_path: Path) -> Path:
+    file = tmp_path / "fridge.yaml"
+    file.write_text(RUBRIC, encoding="utf-8")
+    return file
+
+
+def add_judge(cli: Cli, url: str, name: str = "reader", **fields: Any) -> None:
+    judge = {"name": name, "model": "scripted", "endpoint": {"base_url": url, "max_retries": 0}, **fields}
+    assert cli("judges", "add", "-f", "-", "--no-probe", stdin=json.dumps(judge)).code == 0
+
+
+def test_test_passes_where_the_judge_finds_what_is_expected(cli: Cli, rubric: Path) -> None:
+    with scripted_server(reader) as server:
+        add_judge(cli, server.url)
+        ran = cli("rubrics", "test", rubric, "--judge", "reader", "--json")
+        text = cli("rubrics", "test", rubric, "--judge", "reader")
+    assert (ran.code, text.code, ran.json["outcome"]) == (0, 0, "passed"), ran.err
+    careful, hasty = ran.json["examples"]
+    assert [one["passed"] for one in careful["verdicts"]] == [True] * 4
+    assert (careful["reward_passed"], careful["reward"], hasty["reward_passed"]) == (
+        True,
+        pytest.approx(0.9, abs=0.1),
+        True,
+    )
+    assert (ran.json["stored"], ran.json["faults"]) == (None, None)
+    assert "not measured" not in text.out and "FAIL" not in text.out
+
+
+def test_test_fails_where_a_verdict_differs(cli: Cli, rubric: Path) -> None:
+    rubric.write_text(RUBRIC.replace("verdicts: {wait: false, away: true}", "verdicts: {wait: true, away: true}"))
+    with scripted_server(reader) as server:
+        add_judge(cli, server.url)
+        ran = cli("rubrics", "test", rubric, "--judge", "reader", "--json")
+    assert (ran.code, ran.json["outcome"]) == (1, "failed")
+    found = {one["criterion"]: one["passed"] for one in ran.json["examples"][1]["verdicts"]}
+    assert found == {"wait": False, "away": True}
+
+
+def test_test_of_a_judge_that_is_away_is_not_measured(cli: Cli, rubric: Path) -> None:
+    with scripted_server(error(503)) as server:
+        add_judge(cli, server.url)
+        ran = cli("rubrics", "test", rubric, "--judge", "reader", "--min-catch", "0.5", "--json")
+    assert (ran.code, ran.json["outcome"]) == (3, "unmeasured"), ran.err
+    found = {one["criterion"]: (one["passed"], one["found"]) for one in ran.json["examples"][0]["verdicts"]}
+    assert found == {"wait": (None, None), "who": (None, None), "away": (None, None), "short": (True, 1.0)}
+    assert [one["reward_passed"] for one in ran.json["examples"]] == [None, None]
+    by_key = {one["criterion"]: one for one in ran.json["faults"]["criteria"]}
+    assert (by_key["wait"]["caught"]["n"], by_key["wait"]["unmeasured"] > 0) == (0, True)
+
+
+def test_test_fails_rather_than_being_unmeasured_where_both(cli: Cli, rubric: Path) -> None:
+    rubric.write_text(RUBRIC.replace("away: false, short: true", "away: false, short: false"))
+    with scripted_server(error(503)) as server:
+        add_judge(cli, server.url)
+        assert cli("rubrics", "test", rubric, "--judge", "reader").code == 1
+
+
+def test_test_counts_planted_faults_by_rule(cli: Cli, rubric: Path) -> None:
+    def careless(number: int, request: dict[str, Any]) -> ScriptedReply:
+        about_who = "manufacturer" in request["messages"][-1]["content"].rpartition("</completion-")[2]
+        return labels(Yes=0.97, No=0.02) if about_who else reader(number, request)
+
+    for script, who, code in ((reader, 1.0, 0), (careless, 0.0, 1)):
+        with scripted_server(script) as server:
+            add_judge(cli, server.url, script.__name__)
+            ran = cli("rubrics", "test", rubric, "--judge", script.__name__, "--min-catch", "0.9", "--json")
+        report = {one["criterion"]: one for one in ran.json["faults"]["criteria"]}
+        assert {key: one["caught"]["value"] for key, one in report.items()} == {
+            "wait": 1.0,
+            "who": who,
+            "away": 1.0,
+            "short": 1.0,
+        }
+        assert ran.code == code
+        assert ran.json["faults"]["false_alarms"]["hits"] == 0
+    kinds = {(one["criterion"], one["kind"]) for one in ran.json["faults"]["faults"]}
+    assert kinds == {
+        ("wait", "deleted"),
+        ("wait", "negated"),
+        ("who", "deleted"),
+        ("away", "planted"),
+        ("short", "check"),
+    }
+
+
+def test_test_has_faults_and_a_good_example_written_by_a_model(cli: Cli, rubric: Path) -> None:
+    good = "Wait. The vaccines must not be used; ask the manufacturer."
+
+    def writer(number: int, request: dict[str, Any]) -> ScriptedReply:
+        content = request["messages"][-1]["content"]
+        if request.get("logprobs"):
+            return reader(number, request)
+        if "Demands:" in content:
+            return text_reply(good)
+        return text_reply(
+            "They can all be used as they are, at once."
+            if "no longer does" in content
+            else "The vaccines must be thrown away."
+        )
+
+    rubric.write_text(RUBRIC.partition("examples:")[0])
+    with scripted_server(writer) as server:
+        add_judge(cli, server.url)
+        refused = cli("rubrics", "test", rubric, "--judge", "reader")
+        options = ("--good-by", "reader", "--faults-by", "reader", "--json")
+        ran = cli("rubrics", "test", rubric, "--judge", "reader", *options)
+    assert refused.code == 2, ran.err
+    assert (ran.code, ran.json["examples"]) == (0, []), ran.err
+    faults = {(one["example"], one["criterion"], one["kind"], one["caught"]) for one in ran.json["faults"]["faults"]}
+    assert faults == {
+        ("written", "wait", "written", True),
+        ("written", "who", "written", True),
+        ("written", "away", "written", True),
+        ("written", "short", "check", True),
+    }
+
+
+def test_approve_needs_a_passing_test_of_the_version(cli: Cli, rubric: Path) -> None:
+    failing = RUBRIC.replace("reward: {max: 0.2}", "reward: {min: 0.5}")
+    rubric.write_text(failing)
+    assert cli("rubrics", "import", rubric, "--draft").code == 0
+    assert cli("rubrics", "submit", "fridge@1").code == 0
+    untested = cli("rubrics", "approve", "fridge@1")
+    assert untested.code == 2 and "rubricsvc rubrics test fridge@1 --judge" in untested.err
+    with scripted_server(reader) as server:
+        add_judge(cli, server.url)
+        assert cli("rubrics", "test", "fridge@1", "--judge", "reader").code == 1
+        failed = cli("rubrics", "approve", "fridge@1")
+        assert failed.code == 2 and "hasty" in failed.err
+        rubric.write_text(RUBRIC)
+        assert cli("rubrics", "import", rubric, "--parent", "fridge@1", "--draft").code == 0
+        assert cli("rubrics", "submit", "fridge@2").code == 0
+        ran = cli("rubrics", "test", "fridge@2", "--judge", "reader", "--json")
+    assert (ran.code, ran.json["stored"]) == (0, 2)
+    assert cli("rubrics", "approve", "fridge@2").code == 0
+    assert "careful" in cli("rubrics", "show", "fridge").out
+
+
+def test_try_shows_completions_side_by_side(cli: Cli, rubric: Path, tmp_path: Path) -> None:
+    (tmp_path / "good.txt").write_text("The vaccines must not be used. Call the manufacturer.")
+    (tmp_path / "bad.txt").write_text("The vaccines must be thrown away.")
+    more = tmp_path / "more.jsonl"
+    more.write_text(json.dumps({"prompt_id": "fridge", "text": "No idea.", "policy": "p"}) + "\n")
+    assert cli("rubrics", "import", rubric, "--draft").code == 0
+    with scripted_server(reader) as server:
+        add_judge(cli, server.url)
+        table = cli("rubrics", "try", "fridge", "good.txt", "bad.txt", "--judge", "reader")
+        ran = cli("rubrics", "try", rubric, "good.txt", "bad.txt", "--judge", "reader", "--json")
+        other = cli("rubrics", "try", rubric, "good.txt", more, "--judge", "reader", "--json")
+    assert (table.code, ran.code) == (0, 0), table.err
+    assert "good.txt" in table.out and "bad.txt" in table.out and "reward" in table.out
+    good, bad = (line["reward"] for line in ran.lines)
+    assert good > 0.9 and bad < 0.2
+    assert [line["name"] for line in other.lines] == ["good.txt", "p 1"]
+    assert cli("rubrics", "try", "nothing", "good.txt").code == 3

@@ -1,0 +1,154 @@
+"""Planted faults by rule: what carries a criterion, what is altered, and texts that violate checks."""
+
+from __future__ import annotations
+
+from io import BytesIO
+from typing import Any
+
+import pytest
+
+from rubricsvc.core.prompt import Completion, Prompt
+from rubricsvc.core.rubric import Check, Criterion, Rubric
+from rubricsvc.core.rubric_example import NumberRange, RubricExample
+from rubricsvc.core.rubric_test import CriterionFaults, ExampleTest, FaultReport, RubricTest, VerdictTest
+from rubricsvc.formats import InputFile, stream
+from rubricsvc.stats.intervals import rate
+from tests.tested_rubric import RUBRIC
+from workers import checks
+from workers.authoring.faults.catching import is_worse
+from workers.authoring.faults.check_faults import violations
+from workers.authoring.faults.rules import Base, faults_by_rule, good_bases
+from workers.authoring.sentences import sentences, without
+
+TEXT = """\
+# Report
+
+Water boils at 100 °C at sea level [1]. It boils at a lower temperature on a mountain [2].
+
+- first
+- second
+- third
+
+| a | b |
+|---|---|
+| 1 | 2 |
+
+The rest is said elsewhere. Nothing follows from it."""
+
+
+def by_rule(rubric: Rubric) -> dict[tuple[str, str], str]:
+    found = [fault for base in good_bases(rubric) for fault in faults_by_rule(rubric, base)]
+    return {(fault.base.criterion.key, fault.kind): fault.text for fault in found}
+
+
+def rubric_of(text: str) -> Rubric:
+    (record,) = stream(InputFile("r.yaml", stream=BytesIO(text.encode())))
+    assert record.rubric is not None
+    return record.rubric
+
+
+def test_faults_by_rule_break_one_criterion_at_a_time() -> None:
+    faults = by_rule(rubric_of(RUBRIC))
+    assert faults["wait", "deleted"] == "Mark the box. Call the manufacturer in the morning."
+    assert faults["wait", "negated"].startswith("Mark the box. The vaccines must be used")
+    assert faults["who", "deleted"] == "Mark the box. The vaccines must not be used."
+    assert faults["away", "planted"].endswith("in the morning. The vaccines must be thrown away.")
+    assert len(faults["short", "check"].split()) > 45
+
+
+def test_faults_by_rule_alter_a_number_that_the_criterion_names() -> None:
+    criterion = Criterion(key="dose", text="Gives the dose of 20 mg.", reference="20 mg")
+    example = RubricExample(
+        key="e", text="Wait an hour. The dose is 20 mg a day for 5 weeks.", verdicts={"dose": NumberRange(min=1, max=1)}
+    )
+    faults = faults_by_rule(Rubric(criteria=(criterion,)), Base(example, criterion, NumberRange(min=1, max=1)))
+    by_kind = {fault.kind: fault.text for fault in faults}
+    assert by_kind["deleted"] == "Wait an hour."
+    assert "number" not in by_kind or "20 mg" not in by_kind["number"]
+    assert "negated" not in by_kind
+
+
+def test_faults_by_rule_leave_out_what_no_sentence_carries() -> None:
+    criterion = Criterion(key="tone", text="Is written in a warm tone.")
+    example = RubricExample(key="e", text="Call them.", verdicts={"tone": NumberRange(min=1, max=1)})
+    base = Base(example, criterion, NumberRange(min=1, max=1))
+    assert faults_by_rule(Rubric(criteria=(criterion,)), base) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "args"),
+    [
+        ("words", {"min": 20}),
+        ("words", {"max": 60}),
+        ("words", {"min": 10, "max": 60}),
+        ("sentences", {"min": 3}),
+        ("paragraphs", {"max": 9}),
+        ("characters", {"max": 400}),
+        ("contains", {"terms": ["Boils", "lower temperature"], "mode": "all"}),
+        ("contains", {"terms": ["boils", "freezes"]}),
+        ("contains", {"terms": ["freezes"], "mode": "none"}),
+        ("regex", {"pattern": "(?i)sea level"}),
+        ("headings", {"min": 1}),
+        ("lists", {"min": 3}),
+        ("tables", {"min": 1}),
+        ("format", {"kind": "json"}),
+        ("language", {"codes": ["en"]}),
+    ],
+)
+def test_violations_are_what_the_check_refuses(name: str, args: dict[str, Any]) -> None:
+    check = Check(name=name, args=args)
+    rubric = Rubric(criteria=(Criterion(key="c", text="-", check=check),))
+    text = '{"a": ["b", "c"]}' if name == "format" else TEXT
+    assert value(rubric, text) == 1.0
+    broken = list(violations(check, text))
+    assert broken and all((value(rubric, one) or 0.0) < 0.5 for one in broken)
+
+
+def value(rubric: Rubric, text: str) -> float | None:
+    (verdict,) = checks.run(rubric, Prompt.of("-"), Completion(text=text))
+    return verdict.value
+
+
+def test_sentences_keep_what_is_between_the_others() -> None:
+    text = 'One is "here." Two: e.g. this.\n\n1. Three is a point.\n2. Four!'
+    assert sentences(text) == ['One is "here."', "Two: e.g.", "this.", "1. Three is a point.", "2. Four!"]
+    assert without("A one. B two. C three.", [(7, 13)]) == "A one. C three."
+    assert without("A one.\n\nB two.\nC three.", [(8, 14)]) == "A one.\nC three."
+
+
+@pytest.mark.parametrize(
+    ("weight", "expected", "found", "worse"),
+    [
+        (1, NumberRange(min=1, max=1), 0.49, True),
+        (1, NumberRange(min=1, max=1), 0.5, False),
+        (-1, NumberRange(min=0, max=0), 0.5, True),
+        (-1, NumberRange(min=0, max=0), 0.49, False),
+        (1, NumberRange(min=1, max=1), None, False),
+    ],
+)
+def test_is_worse_counts_the_nearest_level(
+    weight: float, expected: NumberRange, found: float | None, worse: bool
+) -> None:
+    assert is_worse(Criterion(key="a", text="t", weight=weight), expected, found) is worse
+
+
+def outcome(*passed: bool | None, faults: FaultReport | None = None) -> str:
+    one = NumberRange(min=1, max=1)
+    verdicts = tuple(VerdictTest(criterion="a", expected=one, passed=value) for value in passed)
+    examples = (ExampleTest(example="e", verdicts=verdicts),)
+    return RubricTest(judge="j", judge_digest="", rubric_digest="", examples=examples, faults=faults).outcome
+
+
+def report(caught: int, n: int, unmeasured: int, min_catch: float | None) -> FaultReport:
+    part = CriterionFaults(criterion="a", caught=rate(caught, n), false_alarms=rate(0, 1), unmeasured=unmeasured)
+    total = {"caught": part.caught, "false_alarms": part.false_alarms}
+    return FaultReport(criteria=(part,), faults=(), min_catch=min_catch, **total)
+
+
+def test_outcome_is_failed_before_unmeasured_before_passed() -> None:
+    assert [outcome(True, True), outcome(True, None), outcome(None, False)] == ["passed", "unmeasured", "failed"]
+    assert outcome(True, faults=report(0, 4, 0, None)) == "passed"
+    assert outcome(True, faults=report(2, 4, 0, 0.6)) == "failed"
+    assert outcome(True, faults=report(3, 4, 0, 0.6)) == "passed"
+    assert outcome(True, faults=report(3, 3, 1, 0.6)) == "unmeasured"
+    assert outcome(True, faults=report(0, 0, 4, 0.6)) == "unmeasured"
