@@ -2,9 +2,9 @@
 
 from alembic import context
 
-from rubricsvc.store.tables import PromptRow
+from rubricsvc.store.evolution_tables import EvolutionRow
 
 connection = context.config.attributes["connection"]
-context.configure(connection=connection, target_metadata=PromptRow.metadata, render_as_batch=True, compare_type=True)
+context.configure(connection=connection, target_metadata=EvolutionRow.metadata, render_as_batch=True, compare_type=True)
 with context.begin_transaction():
     context.run_migrations()

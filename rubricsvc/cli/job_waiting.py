@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
 from typing import Any, NoReturn
 
@@ -63,6 +63,21 @@ def wait_for(db: Database, job_id: int, as_json: bool) -> NoReturn:
     with output.ignore_broken_pipe():
         print_job(view, as_json)
     raise typer.Exit(output.OK if view.data["status"] == "completed" else output.WITH_FAILURES)
+
+
+@contextmanager
+def job_scorer(db: Database, on_progress: Callable[[str], None]) -> Iterator[Callable[[int], None]]:
+    """Yield a function that waits for a job; a worker of this process, if one is needed, runs until the block ends."""
+    from rubricsvc.services.waiting import ensure_worker, follow
+
+    with ExitStack() as stack:
+
+        def wait(job_id: int) -> None:
+            stack.enter_context(ensure_worker(db, job_id, partial(_start_worker, db), echo))
+            for now in follow(db, job_id, echo):
+                on_progress(f"job {job_id}: {now.finished} of {counted(now.total, 'completion')}")
+
+        yield wait
 
 
 def print_job(view: JobView, as_json: bool, extremes: Mapping[str, Any] | None = None) -> None:

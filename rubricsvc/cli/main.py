@@ -38,6 +38,7 @@ COMMANDS = {
     "jobs": "Jobs: batches of completions to score.",
     "verdicts": "Verdicts of judges, by criterion.",
     "labels": "Labels: people's verdicts, to compare judges with.",
+    "evolve": "Evolutions: better rubrics, searched for against labels.",
     "runs": "Training runs.",
     "keys": "API keys of the service.",
     "db": "Database schema.",

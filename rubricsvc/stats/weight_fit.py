@@ -76,14 +76,14 @@ def fit_weights(
     everything, total = np.arange(rows), FOLDS + resamples + 1
     predictions = _held_out(problem, old, seed, lambda done: on_progress(done, total, "held-out prompts"))
     penalty = _best_penalty(problem, everything, seed)
-    new = _scaled(problem.fit(everything, penalty).weights, old, varies)
+    new = scaled_weights(problem.fit(everything, penalty).weights, old, varies)
     if new is None:
         message = "no weights of these signs predict people better than none"
         raise InvalidError(message, hint="--signs free lets a weight change its sign; `rubrics analyse` shows edges")
     draws = []
     for done, drawn in enumerate(cluster_draws(problem.clusters, resamples, seed), FOLDS + 1):
         on_progress(done, total, "intervals of weights")
-        if (one := _scaled(problem.fit(drawn, penalty).weights, old, varies)) is not None:
+        if (one := scaled_weights(problem.fit(drawn, penalty).weights, old, varies)) is not None:
             draws.append(one)
     on_progress(total - 1, total, "intervals of metrics")
     held_out, gain = _metrics(problem, predictions, resamples, seed)
@@ -108,7 +108,7 @@ def _weights(rubric: Rubric, new: Floats, draws: Sequence[Floats], varies: Any) 
     )
 
 
-def _scaled(weights: Floats, old: Floats, varies: Any) -> Floats | None:
+def scaled_weights(weights: Floats, old: Floats, varies: Any) -> Floats | None:
     """Return the weights with the old sum of absolute values over the criteria that vary; None if all are 0."""
     size = np.abs(weights[varies]).sum()
     target = np.abs(old[varies]).sum() or float(varies.sum())
@@ -142,7 +142,7 @@ def _held_out(problem: Problem, old: Floats, seed: int, on_fold: Callable[[int],
         on_fold(done)
         solution: Solution = problem.fit(train, _best_penalty(problem, train, seed))
         fitted[test] = problem.predict(solution, test)
-        weights = _scaled(solution.weights, old, np.ones(len(old), bool))
+        weights = scaled_weights(solution.weights, old, np.ones(len(old), bool))
         order[test] = problem.values[test] @ weights if weights is not None else 0.0
         for name, score in scores.items():
             scaled[name][test] = problem.scaled(score, train, test)

@@ -1,0 +1,1 @@
+"""Proposals of a model for the evolution of rubrics."""

@@ -1,0 +1,176 @@
+"""A model that proposes other wordings or parts of a criterion, or pitfalls, for the evolution of a rubric.
+
+A reply is read like any rubric from outside. Only its texts, checks and shares of weight are taken from it: keys, signs
+and the rest of the rubric stay as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any
+
+import numpy as np
+from pydantic import TypeAdapter, ValidationError
+
+from rubricsvc.core.evolution import Evidence, ProposalRequest
+from rubricsvc.core.formulas import FormulaError
+from rubricsvc.core.generation import NO_RUBRIC, Generation
+from rubricsvc.core.judge import Judge, Sampling
+from rubricsvc.core.reward import check_formula
+from rubricsvc.core.rubric import Binary, Criterion, Rubric
+from rubricsvc.errors import cut
+from rubricsvc.store import evolutions
+from rubricsvc.store.session import Database
+from workers.authoring.author import Author, Draft, GenerationError
+from workers.authoring.methods.shown import shown
+from workers.authoring.recording import RecordingEngine, ReplyLog
+from workers.engines.base import Engine, Reply
+from workers.engines.budget import current_budget
+from workers.judges.untrusted import clean, fence_all
+
+MAX_CHARS = 6000
+"""Characters of a completion, and of a prompt, that a proposer is shown."""
+_REPLY: TypeAdapter[Reply] = TypeAdapter(Reply)
+
+Ask = Callable[[Callable[[Engine], Coroutine[Any, Any, Draft]]], Draft]
+"""Runs an action with the engine of the proposer."""
+
+
+class EvolutionReplyLog(ReplyLog):
+    """The replies of an evolution's proposer, in the database and here."""
+
+    def __init__(self, db: Database, evolution_id: int) -> None:
+        self._db, self._evolution_id = db, evolution_id
+        with db.read() as session:
+            known = evolutions.known_replies(session, evolution_id)
+        self._replies = {key: _REPLY.validate_python(reply) for key, reply in known.items()}
+
+    async def add(self, found: Mapping[str, Reply]) -> None:
+        """Store replies."""
+        data = {key: _REPLY.dump_python(reply, mode="json", exclude_none=True) for key, reply in found.items()}
+        with self._db.write() as session:
+            evolutions.add_replies(session, self._evolution_id, data)
+        self._replies |= found
+
+
+class EvolutionBudget:
+    """The US dollars that an evolution may still cost; one call at a time."""
+
+    def __init__(self, db: Database, evolution_id: int) -> None:
+        self._db, self._evolution_id = db, evolution_id
+
+    async def reserve(self, max_cost: float) -> bool:
+        """Return whether a call of this maximum cost is covered."""
+        with self._db.read() as session:
+            limit = evolutions.get(session, self._evolution_id).max_cost
+            return limit is None or evolutions.spent(session, self._evolution_id) + max_cost <= limit
+
+    def settle(self, max_cost: float, cost: float) -> None:
+        """Do nothing: the stored reply has its cost."""
+
+
+class ModelProposer:
+    """Proposes by the model of a judge. A question that has a stored reply is not asked again."""
+
+    def __init__(self, db: Database, evolution_id: int, judge: Judge, sampling: Sampling, ask: Ask) -> None:
+        self._db, self._evolution_id, self._ask = db, evolution_id, ask
+        self._judge, self._generation = judge, Generation(sampling=sampling, redraws=1, gate=False)
+
+    def propose(self, request: ProposalRequest) -> Rubric:
+        """Return the changed rubric.
+
+        Raises:
+            GenerationError: The model cannot be asked, its budget is used up, or no reply can be used.
+        """
+        rubric = request.rubric
+        lines = "\n".join(f"[{one.weight:g}] {one.text}" for one in rubric.criteria)
+        values = {"rubric": shown("rubric", lines), "criterion": shown("criterion", rubric.by_key[request.key].text)}
+        if request.evidence:
+            values["evidence"] = "\n\n".join(fence_all("answer", [_shown(one) for one in request.evidence]))
+        draft = self._ask(lambda engine: self._write(engine, f"evolve_{request.operator}", values, request.sample))
+        proposed = draft.rubric.criteria
+        try:
+            changed = _APPLY[request.operator](request, proposed)
+            check_formula(changed)
+        except (ValidationError, FormulaError) as error:
+            raise GenerationError(NO_RUBRIC, f"the proposal cannot be applied: {cut(str(error), 200)}") from error
+        return changed
+
+    async def _write(self, engine: Engine, template: str, values: Mapping[str, str], sample: int) -> Draft:
+        token = current_budget.set(EvolutionBudget(self._db, self._evolution_id))
+        try:
+            recording = RecordingEngine(engine, self._judge, EvolutionReplyLog(self._db, self._evolution_id))
+            return await Author(recording, self._judge, self._generation, retries=sample).write(template, values)
+        finally:
+            current_budget.reset(token)
+
+
+def _shown(one: Evidence) -> str:
+    texts = (one.finding, f"Question:\n{cut(one.prompt, MAX_CHARS)}", f"Answer:\n{cut(one.completion, MAX_CHARS)}")
+    return clean("\n\n".join(texts)).text
+
+
+def _reworded(request: ProposalRequest, proposed: tuple[Criterion, ...]) -> Rubric:
+    """Return the rubric with one of the wordings, chosen by the sample."""
+    text = proposed[int(np.random.default_rng(request.sample).integers(len(proposed)))].text
+    old = request.rubric.by_key[request.key]
+    return _replaced(request, [old.model_copy(update={"text": text})])
+
+
+def _split(request: ProposalRequest, proposed: tuple[Criterion, ...]) -> Rubric:
+    """Return the rubric with the parts in place of the criterion, which share its weight."""
+    old = request.rubric.by_key[request.key]
+    total = sum(abs(one.weight) for one in proposed)
+    keys = _free_keys(request.rubric, old.key, len(proposed))
+    parts = [
+        Criterion(
+            key=key,
+            text=one.text,
+            weight=float(f"{old.weight * abs(one.weight) / total:.4g}"),
+            check=one.check,
+            group=old.group,
+            required=old.required,
+            tags=old.tags,
+        )
+        for key, one in zip(keys, proposed, strict=True)
+    ]
+    return _replaced(request, parts)
+
+
+def _with_pitfall(request: ProposalRequest, proposed: tuple[Criterion, ...]) -> Rubric:
+    """Return the rubric with one of the faults, at up to the weight of its heaviest criterion."""
+    chosen = proposed[int(np.random.default_rng(request.sample).integers(len(proposed)))]
+    heaviest = max(abs(one.weight) for one in request.rubric.criteria)
+    weight = -float(f"{heaviest * min(abs(chosen.weight), 10.0) / 10.0:.4g}")
+    (key,) = _free_keys(request.rubric, "pitfall", 1)
+    group = request.rubric.by_key[request.key].group
+    pitfall = Criterion(key=key, text=chosen.text, weight=weight, check=chosen.check, group=group, scale=Binary())
+    return _rebuilt(request.rubric, [*request.rubric.criteria, pitfall])
+
+
+_APPLY: Mapping[str, Callable[[ProposalRequest, tuple[Criterion, ...]], Rubric]] = {
+    "reword": _reworded,
+    "split": _split,
+    "pitfall": _with_pitfall,
+}
+
+
+def _replaced(request: ProposalRequest, parts: list[Criterion]) -> Rubric:
+    criteria: list[Criterion] = []
+    for one in request.rubric.criteria:
+        criteria += parts if one.key == request.key else [one]
+    return _rebuilt(request.rubric, criteria)
+
+
+def _rebuilt(rubric: Rubric, criteria: list[Criterion]) -> Rubric:
+    changed = rubric.model_copy(update={"criteria": tuple(criteria)})
+    return Rubric.model_validate(changed.model_dump())
+
+
+def _free_keys(rubric: Rubric, base: str, count: int) -> list[str]:
+    taken, found, number = set(rubric.by_key), list[str](), 0
+    while len(found) < count:
+        number += 1
+        if (key := f"{base[:190]}-{number}") not in taken:
+            found.append(key)
+    return found
