@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 RUN    := OMP_NUM_THREADS=$${OMP_NUM_THREADS:-2} OMP_WAIT_POLICY=$${OMP_WAIT_POLICY:-PASSIVE} $(BIN)/python
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo demo-fast test test-unit test-vllm lint openapi format bench-scoring bench-import bench-throttle bench-prefix bench-train bench-judging bench-agreement bench-analyse bench-pairs bench-audit bench-calibration bench-cheating bench-judge-training bench-distillation bench-ablation bench-lint train-judge clean bench-fit
+.PHONY: help install demo demo-fast test test-unit test-vllm lint openapi format bench-scoring bench-import bench-throttle bench-prefix bench-train bench-judging bench-agreement bench-analyse bench-pairs bench-audit bench-calibration bench-cheating bench-judge-training bench-distillation bench-ablation bench-lint train-judge clean bench-fit bench-evolve
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 20
@@ -78,6 +78,9 @@ bench-analyse: install ## the criteria of a million stored verdicts analysed (AR
 
 bench-fit: install ## weights fitted to people's overall scores, on LLM-Rubric's dialogues, beside the published figures
 	$(RUN) -m tests.bench.bench_fit $(ARGS)
+
+bench-evolve: install ## a rubric evolved to people's overall scores, on LLM-Rubric's dialogues, beside permuted scores
+	$(RUN) -m tests.bench.bench_evolve $(ARGS)
 
 bench-pairs: install ## the untrained embedded model comparing two answers, beside one by one, on LLMBar
 	$(RUN) -m tests.bench.bench_pairs

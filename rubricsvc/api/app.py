@@ -15,6 +15,7 @@ from fastapi_offline import FastAPIOffline
 from rubricsvc.api import (
     completions,
     errors,
+    evolutions,
     graders,
     health,
     imports,
@@ -48,6 +49,7 @@ _TAGS = {
     "jobs": "Batches of completions to score, with their rewards.",
     "verdicts": "Verdicts of judges, by criterion.",
     "labels": "People's verdicts.",
+    "evolutions": "Rubrics, weights and judge templates, searched for against labels.",
     "imports": "Files of prompts, rubrics, completions and labels.",
     "graders": "OpenAI graders.",
     "health": "Health and metrics of this process.",
@@ -67,7 +69,7 @@ def create_app(settings: Settings, db: Database, *, validators: Validators | Non
     )
     set_state(app, settings, db, validators)
     errors.install(app)
-    for noun in (prompts, rubrics, completions, judges, jobs, verdicts, labels, imports, graders):
+    for noun in (prompts, rubrics, completions, judges, jobs, verdicts, labels, evolutions, imports, graders):
         app.include_router(noun.router, prefix="/v1", dependencies=[Depends(authenticate), Depends(validate_body)])
     app.include_router(health.router)
     _name_operations(app)

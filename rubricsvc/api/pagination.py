@@ -6,12 +6,13 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from rubricsvc.core.audit import StoredAudit
+from rubricsvc.core.evolution import EvolutionSummary
 from rubricsvc.queries import Paging
 from rubricsvc.schemas import Item, Page, Stored
 from rubricsvc.store.session import Database
 
 Row = TypeVar("Row")
-Data = TypeVar("Data", bound=Stored | Item | StoredAudit)
+Data = TypeVar("Data", bound=Stored | Item | StoredAudit | EvolutionSummary)
 
 
 def paginate(

@@ -11,6 +11,7 @@ from urllib.parse import quote
 from rubricsvc import queries, schemas
 from rubricsvc.client.transport import C, Method, Noun, P, lister, reader
 from rubricsvc.core.audit import StoredAudit
+from rubricsvc.core.evolution import EvolutionReport, EvolutionSummary
 from rubricsvc.core.generation import Generation, Provenance
 from rubricsvc.core.job_comparison import JobComparison, PairedBy
 from rubricsvc.core.judge import Judge
@@ -255,6 +256,13 @@ class Labels(Noun[C]):
         items = tuple(schemas.NewLabel(completion_id=id_, rubric=rubric, label=label) for id_, rubric, label in labels)
         body = schemas.NewLabels(labels=items, replace=replace)
         return await self.send(schemas.StoredIds, "POST", "labels", body=body)
+
+
+class Evolutions(Noun[C]):
+    """Methods of ``client.evolutions``."""
+
+    get = reader(EvolutionReport, "evolutions/{}", object)
+    page = lister(EvolutionSummary, "evolutions", queries.Paging)
 
 
 def _importer(fields: Callable[P, object]) -> Method[Concatenate[str | Path, P], schemas.ImportedFile]:

@@ -56,9 +56,8 @@ def mutate(operator: Operator, random: np.random.Generator, parent: Candidate, m
 
 def with_criteria(parent: Candidate, criteria: Sequence[Criterion], **changes: object) -> Candidate:
     """Return the candidate with other criteria (and other fields of its rubric), validated."""
-    values = {name: getattr(parent.rubric, name) for name in Rubric.model_fields}
-    values |= {"criteria": tuple(criteria)} | changes
-    return parent.model_copy(update={"rubric": Rubric(**values)})
+    changed = parent.rubric.with_criteria(criteria).model_copy(update=changes)
+    return parent.model_copy(update={"rubric": Rubric.model_validate(changed.model_dump())})
 
 
 def _weighted(parent: Candidate, weights: Floats) -> Candidate:

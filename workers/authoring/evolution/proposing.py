@@ -163,8 +163,7 @@ def _replaced(request: ProposalRequest, parts: list[Criterion]) -> Rubric:
 
 
 def _rebuilt(rubric: Rubric, criteria: list[Criterion]) -> Rubric:
-    changed = rubric.model_copy(update={"criteria": tuple(criteria)})
-    return Rubric.model_validate(changed.model_dump())
+    return Rubric.model_validate(rubric.with_criteria(criteria).model_dump())
 
 
 def _free_keys(rubric: Rubric, base: str, count: int) -> list[str]:

@@ -28,12 +28,12 @@ def no_job(job_id: int) -> None:
     raise AssertionError(f"job {job_id}")
 
 
-def labelled(db: Database, *, permuted: bool = False, prompts: int = PROMPTS) -> None:
+def labelled(db: Database, *, permuted: bool = False, prompts: int = PROMPTS, rubric: Rubric = RUBRIC) -> None:
     """Completions whose scores by a person follow "right" and "clear", which the start weighs least."""
     random = np.random.default_rng(1)
     values = random.integers(0, 2, (prompts * EACH, len(WEIGHTS))).astype(float)
     texts = [(f"prompt {n // EACH}", f"text {n}", list(row)) for n, row in enumerate(values.tolist())]
-    score(db, "j", texts, rubric=RUBRIC)
+    score(db, "j", texts, rubric=rubric)
     overall = (values @ [0.6, 0.25, 0.0, 0.0] + random.uniform(0, 0.15, len(values))).round(3)
     if permuted:
         overall = random.permutation(overall)
