@@ -76,12 +76,12 @@ def start_(
 def _add(db: Database, ref: str, fields: dict[str, Any]) -> int:
     from rubricsvc.services import evolving
     from rubricsvc.store import judges
-    from workers.judges import validate
+    from workers import judges as asking
 
     with db.write() as session:
         begun = evolving.start(session, ref, **fields)
         for name in begun.row.settings_value.templates:
-            validate(judges.get(session, begun.row.judge_id).value.model_copy(update={"template": name}))
+            asking.validate(judges.get(session, begun.row.judge_id).value.model_copy(update={"template": name}))
         evolution_id, is_new = begun.row.id, begun.is_new
     echo(f"evolution {evolution_id}" if is_new else f"evolution {evolution_id} exists already; it is continued")
     return evolution_id
