@@ -77,7 +77,7 @@ def generate(
     options: dict[str, Any] = {"method": method, "repairs": repairs, "redraws": redraws, "references": references}
     options |= {"gate": gate, "gate_judge": gate_judge, "empty_max": empty_max, "better": better, "worse": worse}
     options["sampling"] = Sampling(temperature=temperature, top_p=top_p, max_tokens=max_tokens, seed=seed)
-    options["specification"] = _specification(specification) if specification else None
+    options["specification"] = specification_of(specification) if specification else None
     generation = Generation.model_validate(options | {"rubrics": tuple(rubric) if rubric else None})
     with database() as db:
         source = input_file(file) if file is not None else None
@@ -96,7 +96,7 @@ def generate(
         end(db, job_id, wait, as_json)
 
 
-def _specification(path: Path) -> Specification:
+def specification_of(path: Path) -> Specification:
     """Return the specification in a file, by the file's name."""
     text = path.read_text(encoding="utf-8-sig", errors="replace")
     try:

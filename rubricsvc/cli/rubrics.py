@@ -30,6 +30,7 @@ from rubricsvc.cli.rubric_export import export
 from rubricsvc.cli.rubric_fit import fit
 from rubricsvc.cli.rubric_generation import generate
 from rubricsvc.cli.rubric_lint import lint_
+from rubricsvc.cli.rubric_proposal import propose
 from rubricsvc.cli.rubric_testing import test
 from rubricsvc.cli.rubric_trial import try_
 from rubricsvc.core.rubric import Criterion, Source
@@ -66,6 +67,7 @@ app.command("presets")(presets.list_)
 
 
 app.command("lint")(lint_)
+app.command()(propose)
 app.command()(test)
 app.command("try")(try_)
 

@@ -1,0 +1,80 @@
+"""`rubricsvc rubrics propose` against a scripted model."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli import Cli
+from tests.rubric_writer import RUBRIC, is_question, rubric_about, verdict
+from tests.scripted_server import ScriptedReply, error, scripted_server, text_reply
+
+PROMPT = "Why is the sky blue?"
+
+
+@pytest.fixture
+def good(tmp_path: Path) -> Path:
+    file = tmp_path / "good.txt"
+    file.write_text("It is blue because air scatters short waves more. So it is.")
+    return file
+
+
+def author(number: int, request: dict[str, Any]) -> ScriptedReply:
+    """Write another rubric for each seed, or for the seed 8 none; find its cause where there is a "because"."""
+    if is_question(request):
+        return verdict(request, on="because")
+    seed = request.get("seed") or 0
+    return text_reply("No idea.") if seed >= 8 else text_reply(rubric_about(seed // 4))
+
+
+def test_propose_shows_candidates_with_what_they_give(cli: Cli, good: Path) -> None:
+    with scripted_server(author) as server:
+        ran = cli("rubrics", "propose", PROMPT, "--judge", server.url, "-n", 3, "--good", good, "--json")
+        table = cli("rubrics", "propose", PROMPT, "--judge", server.url, "-n", 2, "--good", good)
+    first, second, third = ran.lines
+    assert (ran.code, table.code) == (0, 0), ran.err
+    for one in (first, second):
+        assert one["reason"] is None and one["good"] > 0.7 and one["bad"] < 0.3 and one["empty"] < 0.1
+        assert one["refused_by"] == [] and len(one["rubric"]["criteria"]) == 3
+    assert first["rubric"] != second["rubric"]
+    assert (third["rubric"], third["reason"].split(":")[0]) == (None, "no_rubric")
+    assert "candidate 2" in table.out and "refused by".upper() in table.out
+
+
+def test_propose_writes_the_chosen_one(cli: Cli, good: Path, tmp_path: Path) -> None:
+    out = tmp_path / "sky.yaml"
+    arguments = ("rubrics", "propose", PROMPT, "--good", good, "--choose", 2, "--out", out)
+    with scripted_server(author) as server:
+        ran = cli(*arguments, "--judge", server.url)
+        again = cli(*arguments, "--judge", server.url)
+        assert (ran.code, again.code) == (0, 2), ran.err
+        assert cli(*arguments, "--judge", server.url, "--force").code == 0
+    assert cli("rubrics", "lint", out).code == 0
+    assert cli("rubrics", "import", out, "--draft").code == 0
+    stored = cli("rubrics", "list", "--json").json
+    assert (stored["state"], stored["criteria"]) == ("draft", 3)
+
+
+def test_propose_refuses_a_candidate_that_is_none(cli: Cli, tmp_path: Path) -> None:
+    with scripted_server(author) as server:
+        ran = cli("rubrics", "propose", PROMPT, "--judge", server.url, "--choose", 3, "--out", tmp_path / "r.yaml")
+    assert ran.code == 2 and not (tmp_path / "r.yaml").exists()
+
+
+def test_propose_counts_the_same_rubric_once(cli: Cli) -> None:
+    def same(_number: int, request: dict[str, Any]) -> ScriptedReply:
+        return verdict(request, on="because") if is_question(request) else text_reply(json.dumps(RUBRIC))
+
+    with scripted_server(same) as server:
+        ran = cli("rubrics", "propose", PROMPT, "--judge", server.url, "-n", 2, "--json")
+    assert [one["reason"] for one in ran.lines] == [None, "duplicate: the same as candidate 1"]
+    assert ran.lines[0]["good"] is None
+
+
+def test_propose_exits_with_1_without_a_rubric(cli: Cli) -> None:
+    with scripted_server(error(500)) as server:
+        ran = cli("rubrics", "propose", PROMPT, "--judge", server.url, "--model", "m", "-n", 1, "--json")
+    assert ran.code == 1 and ran.json["rubric"] is None
