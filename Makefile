@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 RUN    := OMP_NUM_THREADS=$${OMP_NUM_THREADS:-2} OMP_WAIT_POLICY=$${OMP_WAIT_POLICY:-PASSIVE} $(BIN)/python
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo demo-fast test test-unit test-vllm lint openapi format bench-scoring bench-import bench-throttle bench-prefix bench-train bench-judging bench-agreement bench-analyse bench-pairs bench-audit bench-calibration bench-cheating bench-judge-training bench-distillation bench-ablation bench-lint train-judge clean bench-fit bench-evolve
+.PHONY: help install demo demo-fast test test-unit test-vllm lint openapi format bench-scoring bench-import bench-throttle bench-prefix bench-train bench-judging bench-agreement bench-analyse bench-pairs bench-audit bench-calibration bench-cheating bench-judge-training bench-distillation bench-ablation bench-lint bench-faults train-judge clean bench-fit bench-evolve
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 20
@@ -105,6 +105,9 @@ bench-ablation: install ## what each part of the shipped judge's data adds: eigh
 
 bench-lint: install ## precision and recall of each rule of `rubrics lint` on labelled criteria
 	$(BIN)/python -m tests.bench.bench_lint
+
+bench-faults: install ## faults planted into the examples of three presets, and the shipped judge's false alarms (ARGS="--untrained")
+	$(RUN) -m tests.bench.bench_faults $(ARGS)
 
 .venv-trl/.installed: constraints.txt
 	$(PYTHON) -m venv .venv-trl

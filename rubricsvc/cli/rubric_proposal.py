@@ -173,7 +173,7 @@ def _lines(one: Proposal) -> Iterator[str]:
 def _row(number: int, one: Proposal) -> list[Any]:
     criteria = one.draft.rubric.criteria if one.draft else ()
     counts = [len(criteria), sum(c.check is not None for c in criteria), sum(c.weight < 0 for c in criteria)]
-    refused = ", ".join(one.tried.refused_by) if one.tried else "not measured"
+    refused = ", ".join(one.tried.refused_by) or "nothing" if one.tried else "not measured"
     return [number, *counts, len(one.findings), *_rewards(one).values(), refused]
 
 

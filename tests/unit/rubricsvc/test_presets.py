@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from io import BytesIO
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import NotFoundError
 from rubricsvc.formats import InputFile, load, stream
 from workers import checks
+from workers.authoring.faults.rules import faults_by_rule, good_bases
 
 PROMPTS = ["Why?", "a: 'b' \"c\" # d\n- e\n", "-", "{x}", "é\u2028x", "1"]
 
@@ -55,6 +57,21 @@ def test_presets_lint_clean(name: str) -> None:
     lint = pytest.importorskip("rubricsvc.lint", reason="this version has no linter")
     (record,) = stream(InputFile("preset.yaml", stream=BytesIO(presets.text(name).encode())))
     assert lint.lint(record.rubric) == []
+
+
+@pytest.mark.parametrize("name", ["advice", "code-review", "summary"])
+def test_presets_have_examples_to_plant_faults_into(name: str) -> None:
+    (record,) = stream(InputFile("preset.yaml", stream=BytesIO(presets.text(name).encode())))
+    rubric = record.rubric
+    assert rubric is not None and rubric.examples is not None and len(rubric.examples) == 6
+    for example in rubric.examples:
+        assert example.prompt is not None and example.verdicts is not None
+        for verdict in checks.run(rubric, example.prompt, Completion(text=example.text)):
+            assert verdict.value is not None
+            expected = example.verdicts.get(verdict.criterion)
+            assert expected is None or round(verdict.value) in expected, (example.key, verdict.criterion)
+    faults = Counter(base.criterion.key for base in good_bases(rubric) for _ in faults_by_rule(rubric, base))
+    assert {key for key in rubric.by_key if faults[key] < 3} <= {"situation"}
 
 
 @pytest.mark.parametrize("prompt", PROMPTS)

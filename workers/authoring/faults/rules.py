@@ -104,25 +104,28 @@ def carrying(base: Base) -> list[Place]:
 def _altered(base: Base, places: list[Place]) -> Iterator[tuple[str, str]]:
     """Yield the text with a sentence that says something else: its negation, or another number or name."""
     text, criterion = base.example.text, base.criterion
-    named = content_words(f"{criterion.text} {criterion.reference or ''}")
+    stated = _SAYS.match(criterion.text)
+    named = content_words(f"{stated['statement'] if stated else ''} {criterion.reference or ''}")
+    named |= {word for word in content_words(criterion.text) if word[0].isdigit()}
     for start, end in places[:1]:
         sentence = text[start:end]
         rng = random.Random(f"{criterion.question} {sentence}")
         for kind, altered in alterations(sentence, (), rng).items():
             gone = content_words(sentence) - content_words(altered)
-            if (kind == "negated" and _SAYS.match(criterion.text)) or (
-                kind not in ("negated", "order") and gone & named
-            ):
+            if (kind == "negated" and stated) or (kind not in ("negated", "order") and gone & named):
                 yield kind, f"{text[:start]}{altered}{text[end:]}"
 
 
 def _planted(rubric: Rubric, base: Base) -> Iterator[tuple[str, str]]:
-    """Yield the text with the fault: sentences that have it in other examples, or what the criterion says."""
+    """Yield the text with the fault: sentences of other examples (of the same prompt, if any), or what it says."""
     key, text = base.criterion.key, base.example.text
-    for other in rubric.examples or ():
-        expected = (other.verdicts or {}).get(key)
-        if expected is None or is_good(base.criterion, expected):
-            continue
+    others = [
+        one
+        for one in rubric.examples or ()
+        if (expected := (one.verdicts or {}).get(key)) is not None and not is_good(base.criterion, expected)
+    ]
+    to_prompt = [one for one in others if one.prompt == base.example.prompt]
+    for other in to_prompt or others:
         places = sentence_places(other.text)
         for quote in (other.evidence or {}).get(key, ()):
             at = other.text.find(quote)

@@ -63,9 +63,39 @@ def test_faults_by_rule_alter_a_number_that_the_criterion_names() -> None:
     )
     faults = faults_by_rule(Rubric(criteria=(criterion,)), Base(example, criterion, NumberRange(min=1, max=1)))
     by_kind = {fault.kind: fault.text for fault in faults}
-    assert by_kind["deleted"] == "Wait an hour."
-    assert "number" not in by_kind or "20 mg" not in by_kind["number"]
-    assert "negated" not in by_kind
+    assert by_kind.keys() == {"deleted", "number"} and by_kind["deleted"] == "Wait an hour."
+    assert by_kind["number"].startswith("Wait an hour. The dose is ") and "20 mg" not in by_kind["number"]
+
+
+@pytest.mark.parametrize(("wording", "kinds"), [("Says that the shop opens at nine.", 2), ("Has nine good points.", 1)])
+def test_faults_by_rule_alter_only_what_a_criterion_states(wording: str, kinds: int) -> None:
+    criterion = Criterion(key="a", text=wording)
+    met = NumberRange(min=1, max=1)
+    quotes: dict[str, tuple[str, ...]] = {"a": ("The shop opens",)}
+    example = RubricExample(key="e", text="Go. The shop opens at nine.", verdicts={"a": met}, evidence=quotes)
+    faults = faults_by_rule(Rubric(criteria=(criterion,)), Base(example, criterion, met))
+    assert len({fault.kind for fault in faults}) >= kinds
+    assert kinds > 1 or [fault.text for fault in faults] == ["Go."]
+
+
+def test_faults_by_rule_plant_faults_of_examples_with_the_same_prompt() -> None:
+    rude = Criterion(key="rude", text="Is rude.", weight=-1)
+    unmet, met = NumberRange(min=0, max=0), NumberRange(min=1, max=1)
+    one, other = Prompt.of("One?"), Prompt.of("Two?")
+    bad = [
+        RubricExample(
+            key=f"bad {n}",
+            text=f"Ha {n}. Fool {n}!",
+            prompt=prompt,
+            verdicts={"rude": met},
+            evidence={"rude": (f"Fool {n}",)},
+        )
+        for n, prompt in enumerate((one, other))
+    ]
+    good = RubricExample(key="good", text="It is so.", prompt=other, verdicts={"rude": unmet})
+    rubric = Rubric(criteria=(Criterion(key="a", text="t"), rude), examples=(*bad, good))
+    (base,) = [one for one in good_bases(rubric) if one.example.key == "good"]
+    assert [fault.text for fault in faults_by_rule(rubric, base)] == ["It is so. Fool 1!"]
 
 
 def test_faults_by_rule_leave_out_what_no_sentence_carries() -> None:
