@@ -18,9 +18,10 @@ from sqlalchemy import select
 from rubricsvc.broker import attach
 from rubricsvc.core.generation import Generation
 from rubricsvc.core.judge import Endpoint, Judge
-from rubricsvc.core.prompt import Prompt
+from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.settings import Settings
-from rubricsvc.store import generation, jobs, judges, prompts, summaries
+from rubricsvc.store import completions, jobs, judges, prompts, summaries
+from rubricsvc.store import generation as generations
 from rubricsvc.store.session import Database
 from rubricsvc.store.tables import ItemRow, RubricRow
 from tests.databases import KINDS
@@ -44,9 +45,13 @@ def slow_writer(number: int, request: dict[str, Any]) -> ScriptedReply:
     return ScriptedReply(reply.text, reply.logprobs, delay_s=random.uniform(0.05, 0.2))
 
 
+CONTRASTIVE = Generation(method="contrastive", better="new", worse="old")
+
+
 @pytest.mark.timeout(300)
+@pytest.mark.parametrize("generation", [Generation(), CONTRASTIVE], ids=lambda one: one.method)
 def test_workers_generate_each_rubric_once_when_killed(
-    each_db: Database, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    each_db: Database, generation: Generation, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     settings = {
         "database_url": each_db.url,
@@ -59,7 +64,7 @@ def test_workers_generate_each_rubric_once_when_killed(
     attach(each_db, Settings.model_validate(settings))
     with scripted_server(slow_writer) as server:
         endpoint = Endpoint(base_url=server.url, max_retries=0, concurrency=CONCURRENCY)
-        job = submit(each_db, Judge(name="writer", model="scripted", endpoint=endpoint))
+        job = submit(each_db, Judge(name="writer", model="scripted", endpoint=endpoint), generation)
         worker = WorkerProcess(tmp_path / "log", "--concurrency=1", **settings)
         try:
             for _ in range(KILLS):
@@ -79,12 +84,15 @@ def test_workers_generate_each_rubric_once_when_killed(
     check(each_db, job, asked, capsys)
 
 
-def submit(db: Database, judge: Judge) -> int:
+def submit(db: Database, judge: Judge, generation: Generation) -> int:
     with db.write() as session:
         values = (Prompt.of(f"Why is {n}?", reference=f"It is {n}, because of {n}. So it is.") for n in range(PROMPTS))
         ids = [prompts.add(session, value).id for value in values]
+        for id_ in ids:
+            completions.add(session, Completion(text=f"Because of {id_}.", policy="new"), id_)
+            completions.add(session, Completion(text=f"So it is, {id_}.", policy="old"), id_)
         row = judges.add(session, judge)
-        return generation.submit(session, judge_id=row.id, prompt_ids=ids, generation=Generation()).id
+        return generations.submit(session, judge_id=row.id, prompt_ids=ids, generation=generation).id
 
 
 def status(db: Database, job: int) -> str:

@@ -6,13 +6,14 @@ import asyncio
 import json
 import threading
 from collections.abc import Callable, Iterator
+from hashlib import sha256
 from typing import Any
 
 import httpx2
 import pytest
 
 from rubricsvc.client import AsyncClient, Client
-from rubricsvc.core.generation import Generation
+from rubricsvc.core.generation import Generation, Specification
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.label import Label
 from rubricsvc.core.prompt import Completion, Prompt
@@ -282,6 +283,29 @@ def test_client_generates_rubrics(
             getattr(client.jobs, name)(*(args if isinstance(args, tuple) else (args,)))
     with pytest.raises(NotFoundError):
         client.rubrics.generate("instant", ["unknown"])
+
+
+def test_client_stores_the_specification_of_a_generation_by_its_digest(client: Client) -> None:
+    prompt = client.prompts.add("Why?").id
+    judge = client.judges.add(JUDGE).name
+    text = "# Honesty\nSay what you do not know."
+    given = Generation(method="principles", specification=Specification(name="house", text=text))
+    job = client.rubrics.generate(judge, [prompt], given, key="mine")
+    kept = job.settings.specification if job.settings else None
+    assert kept is not None and (kept.name, kept.text, kept.digest) == (
+        "house",
+        None,
+        sha256(text.encode()).hexdigest(),
+    )
+    by_digest = given.model_copy(update={"specification": kept})
+    assert client.rubrics.generate(judge, [prompt], by_digest, key="mine").id == job.id
+    for wrong in (
+        Generation(method="principles"),
+        Generation(method="principles", specification=Specification(name="house", digest="0" * 64)),
+    ):
+        with pytest.raises(InvalidError) as caught:
+            client.rubrics.generate(judge, [prompt], wrong)
+        assert caught.value.path == "specification"
 
 
 def test_async_client_generates_rubrics(

@@ -1,0 +1,145 @@
+"""`rubricsvc rubrics generate --method M` against a scripted model: what each method shows, stores and reports."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli import Cli
+from tests.rubric_writer import RUBRIC, is_question, writer
+from tests.scripted_server import ScriptedReply, ScriptedServer, scripted_server, text_reply
+
+SUMMARY = {
+    "prompts", "rubrics", "drafts", "refused_by", "checks", "negatives", "empty_reward_max", "cost", "asked_again",
+}  # fmt: skip
+PROMPT = {"id": "sky", "prompt": "Why is the sky blue?"}
+GOOD, BAD = "It is blue because air scatters light.", "It is blue, I think."
+CALL = {"role": "assistant", "content": None, "tool_calls": [{"name": "look_up", "arguments": {"word": "sky"}}]}
+STYLE = "# Honesty\nSay what you do not know.\n\n# Length\nNever write more than two hundred words.\n"
+
+
+def scripted(number: int, request: dict[str, Any]) -> ScriptedReply:
+    """Write one rubric for all methods, with a source where the method needs one; group what is to be merged."""
+    if is_question(request):
+        return writer(number, request)
+    asked = request["messages"][1]["content"]
+    if "Find the criteria that ask the same" in asked:
+        return text_reply('{"same": [[1, 2]]}')
+    if "<clause-" not in asked:
+        other = {"text": "Says that the air is the first cause.", "weight": 7}
+        contrasted = [other, *RUBRIC["criteria"][1:]] if "Better answers" in asked else RUBRIC["criteria"]
+        return text_reply(json.dumps({"criteria": contrasted}))
+    passages = [("Honesty", "what you do not know"), ("Length", "Never write more"), ("Honesty", "Say what you do")]
+    sourced = [
+        {**one, "sources": [{"document": clause, "passage": passage}]}
+        for one, (clause, passage) in zip(RUBRIC["criteria"], passages, strict=True)
+    ]
+    return text_reply(json.dumps({"criteria": sourced}))
+
+
+@pytest.fixture
+def server(cli: Cli, tmp_path: Path) -> Iterator[ScriptedServer]:
+    """A model that writes, a prompt with a one-shot rubric, and completions of three policies, one of them an agent."""
+    answers = [
+        {"prompt_id": "sky", "text": GOOD, "policy": "new"},
+        {"prompt_id": "sky", "text": BAD, "policy": "old"},
+        {"prompt_id": "sky", "messages": [CALL, {"role": "assistant", "content": GOOD}], "policy": "agent"},
+    ]
+    (tmp_path / "style.md").write_text(STYLE)
+    with scripted_server(scripted) as server:
+        judge = {"name": "writer", "model": "scripted", "endpoint": {"base_url": server.url, "max_retries": 0}}
+        assert cli("judges", "add", "-f", "-", "--no-probe", stdin=json.dumps(judge)).code == 0
+        assert generate(cli, "-", stdin=json.dumps(PROMPT))["rubrics"] == 1
+        imported = cli("completions", "import", "-", stdin="".join(json.dumps(one) + "\n" for one in answers))
+        assert imported.code == 0, imported.err
+        yield server
+
+
+def generate(cli: Cli, *args: object, code: int = 0, stdin: str = "") -> dict[str, Any]:
+    ran = cli("rubrics", "generate", "--judge", "writer", *args, "--wait", "--json", stdin=stdin)
+    assert ran.code == code, ran.err
+    found: dict[str, Any] = ran.json
+    assert found.keys() >= SUMMARY and found["asked_again"] == 0
+    return found
+
+
+def provenance(cli: Cli, name: str) -> dict[str, Any]:
+    found: dict[str, Any] = cli("rubrics", "show", name, "--provenance").json
+    return found
+
+
+def criteria(cli: Cli, ref: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = cli("rubrics", "show", ref, "--json").json["rubric"]["criteria"]
+    return found
+
+
+def test_contrastive_of_two_policies(cli: Cli, server: ScriptedServer) -> None:
+    found = generate(cli, "--method", "contrastive", "--better", "new", "--worse", "old")
+    assert {**found, "prompts": 1, "rubrics": 1, "checks": 1, "negatives": 1, "refused_by": {}} == found
+    shown = next(one for one in server.requests if "Better answers" in one["messages"][1]["content"])
+    better, _, worse = shown["messages"][1]["content"].rpartition("Better answers:")[2].partition("Worse answers:")
+    assert GOOD in better and BAD in worse
+    probes = provenance(cli, "sky-contrastive")["gate"]["probes"]
+    assert probes["own"]["reward"] > probes["worse"]["reward"]
+
+
+def test_contrastive_fails_prompts_without_completions_of_different_quality(cli: Cli, server: ScriptedServer) -> None:
+    asked = server.count
+    assert generate(cli, "--method", "contrastive", code=1)["reasons"] == {"no_contrast": 1}
+    assert server.count == asked
+
+
+def test_principles_cite_clauses_of_a_stored_specification(cli: Cli, server: ScriptedServer, tmp_path: Path) -> None:
+    options = ("--method", "principles", "--specification", tmp_path / "style.md")
+    planned = cli("rubrics", "generate", "--judge", "writer", *options, "--dry-run", "--json")
+    assert planned.code == 0 and planned.json["calls"] > 1, planned.err
+    assert generate(cli, *options)["rubrics"] == 1
+    written = criteria(cli, "sky-principles@1")
+    cited = [(source["document"], source["clause"]) for one in written for source in one["sources"]]
+    assert cited == [("style.md", "Honesty"), ("style.md", "Length"), ("style.md", "Honesty")]
+    assert [one["tags"] for one in written] == [["principle"], ["hard-rule"], ["principle"]]
+    settings = cli("jobs", "show", 2, "--json").json
+    assert STYLE not in json.dumps(settings)
+    (shown,) = provenance(cli, "sky-principles")["sources"]
+    assert shown["digest"] == sha256(STYLE.encode()).hexdigest()
+
+
+def test_traces_show_the_steps_of_agents(cli: Cli, server: ScriptedServer) -> None:
+    assert generate(cli, "--method", "traces")["rubrics"] == 1
+    found = provenance(cli, "sky-traces")
+    assert [one["name"] for one in found["sources"]] == ["trajectory 1"] and found["template"] == "traces"
+    shown = [one["messages"][1]["content"] for one in server.requests if "<trajectory-" in str(one["messages"])]
+    assert any('look_up({"word": "sky"})' in text for text in shown)
+
+
+def test_merge_keeps_each_criterion_once_and_names_its_parents(cli: Cli, server: ScriptedServer) -> None:
+    generate(cli, "--method", "contrastive", "--better", "new", "--worse", "old")
+    asked = server.count
+    found = generate(cli, "--method", "merge", "--no-gate")
+    assert (found["rubrics"], found["checks"], found["negatives"], server.count) == (1, 1, 1, asked + 1)
+    assert provenance(cli, "sky-merge")["parents"] == ["sky-one-shot@1", "sky-contrastive@1"]
+    assert [one["weight"] for one in criteria(cli, "sky-merge@1")] == [6.0, 1.0, -4.0]
+    same = ("--rubric", "sky-one-shot@1", "--rubric", "sky-one-shot", "--rubric", "sky-merge")
+    one = generate(cli, "--method", "merge", "--no-gate", *same[:4], code=1)
+    assert one["reasons"] == {"no_rubrics": 1}
+    assert generate(cli, "--method", "merge", "--no-gate", *same)["rubrics"] == 1
+
+
+def test_generate_refuses_options_of_other_methods(cli: Cli, server: ScriptedServer, tmp_path: Path) -> None:
+    (tmp_path / "empty.md").write_text("")
+    for args in (
+        ("--method", "principles"),
+        ("--method", "principles", "--specification", tmp_path / "missing.md"),
+        ("--method", "principles", "--specification", tmp_path / "empty.md"),
+        ("--specification", tmp_path / "style.md"),
+        ("--method", "contrastive", "--better", "new"),
+        ("--method", "merge", "--rubric", "unknown"),
+        ("--better", "new", "--worse", "old"),
+    ):
+        for dry in ((), ("--dry-run",)):
+            assert cli("rubrics", "generate", "--judge", "writer", *args, *dry).code == 2, args
