@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 RUN    := OMP_NUM_THREADS=$${OMP_NUM_THREADS:-2} OMP_WAIT_POLICY=$${OMP_WAIT_POLICY:-PASSIVE} $(BIN)/python
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo demo-fast test test-unit test-vllm lint openapi format bench-scoring bench-import bench-throttle bench-prefix bench-train bench-judging bench-agreement bench-analyse bench-pairs bench-audit bench-calibration bench-cheating bench-judge-training bench-distillation bench-ablation bench-lint bench-faults train-judge clean bench-fit bench-evolve
+.PHONY: help install demo demo-fast test test-unit test-vllm lint openapi format bench-scoring bench-import bench-throttle bench-prefix bench-train bench-judging bench-agreement bench-analyse bench-pairs bench-audit bench-calibration bench-cheating bench-judge-training bench-distillation bench-ablation bench-controls bench-lint bench-faults train-judge clean bench-fit bench-evolve
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 20
@@ -102,6 +102,9 @@ bench-distillation: install ## 2,000 stored verdicts of a noisy teacher, learned
 
 bench-ablation: install ## what each part of the shipped judge's data adds: eight short trainings (two hours on 2 cores; ARGS="--judge FOLDER" writes them into its passport)
 	$(BIN)/python -m tests.bench.bench_ablation --out judges/ingredients $(ARGS)
+
+bench-controls: install ## rubrics of swapped references and permuted labels, which the gate must refuse, tried by the embedded judge (6 minutes)
+	$(RUN) -m tests.bench.bench_controls $(ARGS)
 
 bench-lint: install ## precision and recall of each rule of `rubrics lint` on labelled criteria
 	$(BIN)/python -m tests.bench.bench_lint

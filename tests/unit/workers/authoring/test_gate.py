@@ -55,8 +55,13 @@ def test_gate_refuses_a_rubric_that_prefers_other_texts() -> None:
     assert findings(Reader(scatters=0.5, excellent=0.6, Salt=0.5)).refused_by == ("praise", "off_topic")
 
 
+def test_gate_takes_a_hardly_larger_reward_for_an_equal_one() -> None:
+    assert findings(Reader(scatters=0.04)).refused_by == ("praise", "off_topic")
+    assert findings(Reader(scatters=0.06)).refused_by == ()
+
+
 def test_gate_refuses_a_rubric_of_swapped_references() -> None:
-    """The control: the same rubric, tried with another prompt's reference in the place of its own."""
+    """The same rubric, tried with another prompt's reference in the place of its own; see also `test_controls`."""
     swapped = AuthoringTask(TASK.prompt, ("Salt is washed in. It stays.",), other=REFERENCE)
     assert findings(Reader(scatters=0.9), swapped).refused_by == ("praise", "off_topic")
 
