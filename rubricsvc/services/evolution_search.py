@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from rubricsvc.core.evolution import Candidate, Objective, Operator, ProposalRequest
+from rubricsvc.core.evolution import Candidate, EvolutionStatus, Objective, Operator, ProposalRequest
 from rubricsvc.core.verdict import Reason
 from rubricsvc.errors import ConflictError, RubricsvcError, UnavailableError
 from rubricsvc.services.evolution_columns import Columns
@@ -25,7 +26,7 @@ from rubricsvc.services.evolution_operators import PROPOSED, available_operators
 from rubricsvc.stats import OnProgress
 from rubricsvc.stats.evolution.fitting import fitted_weights
 from rubricsvc.stats.evolution.held_out import held_out_result
-from rubricsvc.stats.evolution.objectives import rungs, score_of
+from rubricsvc.stats.evolution.objectives import rungs, score_of, unit_values
 from rubricsvc.stats.evolution.operators import Material, mutate
 from rubricsvc.stats.evolution.selection import Parent, best_first, survivors, tournament
 from rubricsvc.store import evolutions
@@ -113,9 +114,10 @@ class EvolutionSearch:
         self._jobs.fence = self._fence
         try:
             self._search()
-        except BudgetExhaustedError:
-            with self._db.write() as session:
-                evolutions.finish(session, self._id, self._fence, "budget_exhausted")
+        except BaseException as error:
+            status: EvolutionStatus = "budget_exhausted" if isinstance(error, BudgetExhaustedError) else "stopped"
+            with suppress(ConflictError), self._db.write() as session:  # another process may have continued it
+                evolutions.finish(session, self._id, self._fence, status)
             raise
 
     def _search(self) -> None:
@@ -203,10 +205,18 @@ class EvolutionSearch:
             operator = operators[int(random.integers(len(operators)))]
             material = Material(self._start, other.candidate, self._settings.templates, self._fit)
             child = mutate(operator, random, parent.candidate, material)
-            if child is not None and child not in digests:
+            if child is not None and child not in digests and not self._same(parent.candidate, child):
                 parents = [parent.number, *([other.number] if operator == "cross" else [])]
                 self._add(number, child, operator=operator, parents=parents, **place)
                 return
+
+    def _same(self, parent: Candidate, child: Candidate) -> bool:
+        """Whether the child decides every unit of the search part as its parent does; False if that must be asked."""
+        if any(self._columns.to_ask([child], self._labelled.search)):
+            return False
+        part = self._labelled.target.of_rows(self._labelled.search)
+        before, after = (unit_values(self._objective, part, self._columns.outcome(one)) for one in (parent, child))
+        return bool(np.allclose(before, after, rtol=0.0, atol=1e-9, equal_nan=True))
 
     def _propose(
         self, random: np.random.Generator, number: int, parent: Parent, known: set[Candidate], place: dict[str, Any]

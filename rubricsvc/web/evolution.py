@@ -61,8 +61,14 @@ def render_evolution(report: EvolutionReport) -> str:
         picture=picture(report),
         operators=Counter(one.operator for one in report.candidates).most_common(),
         width=WIDTH,
+        p=probability,
         version=__version__,
     )
+
+
+def probability(p: float) -> str:
+    """Return a probability as ``= 0.012``, or ``< 0.001``."""
+    return "< 0.001" if p < 0.001 else f"= {p:.3f}"
 
 
 def picture(report: EvolutionReport) -> Picture:

@@ -98,7 +98,7 @@ def test_evolution_is_the_same_for_a_seed_and_when_it_is_continued(
 
     with pytest.raises(KeyboardInterrupt):
         EvolutionSearch(db, number, no_job, on_progress=interrupt).run()
-    assert report(db, number).summary.status == "running" and len(seen) == 14
+    assert report(db, number).summary.status == "stopped" and len(seen) == 14
     EvolutionSearch(db, number, no_job).run()
     resumed = report(db, number)
     with db.write() as session:
@@ -107,6 +107,27 @@ def test_evolution_is_the_same_for_a_seed_and_when_it_is_continued(
     assert again.summary.id != number and again.candidates == resumed.candidates
     assert again.held_out == resumed.held_out
     assert whole.candidates != resumed.candidates
+
+
+def test_evolution_of_verdicts_finds_the_threshold(db: Database) -> None:
+    random = np.random.default_rng(3)
+    met = random.integers(0, 2, (PROMPTS * EACH, len(WEIGHTS)))
+    values = np.where(met, 0.42, 0.18) + random.uniform(0, 0.02, met.shape)
+    texts = [(f"prompt {n // EACH}", f"text {n}", list(row)) for n, row in enumerate(values.tolist())]
+    score(db, "j", texts, rubric=RUBRIC)
+    with db.write() as session:
+        rows = [
+            (n + 1, 1, Label(criterion=key, annotator="ann", value=float(met[n, column])))
+            for n in range(len(met))
+            for column, key in enumerate(WEIGHTS)
+        ]
+        labels.add_many(session, rows)
+    found = evolved(db)
+    assert found.summary.objective == "verdicts" and found.best is not None and found.best.threshold in (0.2, 0.3, 0.4)
+    assert found.held_out is not None and found.held_out.gain and found.held_out.objectives[0].best == 1.0
+    assert found.judge is not None and found.judge.threshold == found.best.threshold
+    with db.write() as session:
+        assert evolving.save_best(session, evolutions.get(session, found.summary.id)) is None
 
 
 def test_evolution_splits_by_prompt(db: Database) -> None:
