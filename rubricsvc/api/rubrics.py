@@ -52,14 +52,21 @@ def add(db: Db, settings: SettingsDep, caller: Caller, validators: ValidatorsDep
 
 
 @router.post("/generate", status_code=201, responses={**error_responses(404, 409), 200: {"model": StoredJob}})
-def generate(db: Db, new: Json[NewGeneration], response: Response, idempotency_key: IdempotencyKey = None) -> StoredJob:
+def generate(
+    db: Db,
+    settings: SettingsDep,
+    new: Json[NewGeneration],
+    response: Response,
+    idempotency_key: IdempotencyKey = None,
+) -> StoredJob:
     """Submit a job that generates a rubric for each prompt; its items have the versions once they are done.
 
     Without an Idempotency-Key the same judge, prompts and settings return the same job. 201 for a new job, 200 for an
-    existing one, 409 if the key was used for something else, or if the job exists with another budget.
+    existing one, 409 if the key was used for something else, if the job exists with another budget, or if the
+    collection has another digest than `research` names. 404 if there is no such collection on this machine.
     """
     with db.write() as session:
-        options = new.model_dump(include={"name", "budget"})
+        options = new.model_dump(include={"name", "budget"}) | {"collections_dir": settings.collections_dir}
         job = generating.submit(session, new.judge, new.prompts, new.generation, key=idempotency_key, **options)
         if PUBLISHED not in session.info:  # only a new job publishes
             response.status_code = 200

@@ -130,3 +130,39 @@ def delete(name: Name) -> None:
 
     collections.delete(get_settings().collections_dir, name)
     echo(f"deleted {name}")
+
+
+@app.command()
+def verify(
+    name: Name,
+    rubrics: Annotated[
+        list[str] | None, typer.Argument(help="Rubric: id, name, name@version.", show_default="all generated from it")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Verify that the passages that rubrics cite occur in the collection; exit with 1 if one does not.
+
+    A passage must occur verbatim in its document; only white space may differ.
+    """
+    from rubricsvc.cli.db import database
+    from rubricsvc.collections import open_collection
+    from rubricsvc.store import generated
+    from rubricsvc.store import rubrics as stored
+    from workers.authoring.evidence import EvidenceVerifier
+
+    with open_collection(get_settings().collections_dir, name) as collection:
+        verifier = EvidenceVerifier(collection)
+        with database() as db, db.read() as session:
+            named = (stored.get(session, ref, allow_drafts=True) for ref in rubrics or ())
+            for row in named if rubrics else generated.researched_in(session, name):
+                verifier.verify(row.ref, row.value)
+        intact = collection.content_digest() == collection.digest
+    report = verifier.report
+    unverified = [one._asdict() for one in report.unverified]
+    with output.exit_with(output.OK if intact and not unverified else output.WITH_FAILURES):
+        counts = output.fields_of(report, "rubrics", "sources", "verified")
+        if as_json:
+            print_json({**counts, "unverified": unverified, "intact": intact})
+            return
+        show({**counts, "intact": intact})
+        show_list(unverified, empty="every passage occurs in its document")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -26,19 +26,19 @@ from rubricsvc.errors import InvalidError
 from rubricsvc.formats import InputFile
 from rubricsvc.services import generating
 from rubricsvc.services.importing import import_prompts
+from rubricsvc.settings import get_settings
 from rubricsvc.store import generation_inputs, judges
 from rubricsvc.store import prompts as stored_prompts
 from rubricsvc.store.session import PUBLISHED, every
 
+_FILE = "File with prompts; - is stdin."
 _REFERENCES = "Policy whose completions are references too."
 _SPECIFICATION = "Principles: file with the specification."
 _RUBRICS = "Merge: rubric, as name or name@version; repeatable."
 
 
 def generate(
-    file: Annotated[
-        str | None, typer.Argument(help="File with prompts; - is stdin.", show_default="all stored")
-    ] = None,
+    file: Annotated[str | None, typer.Argument(help=_FILE, show_default="all stored")] = None,
     *,
     judge: Annotated[str, typer.Option(help="Judge whose model writes: name or id.")],
     method: Annotated[Method, typer.Option(help="Way of writing a rubric.")] = "one-shot",
@@ -50,6 +50,7 @@ def generate(
     worse: Annotated[str | None, typer.Option(help="Contrastive: policy of the worse completions.")] = None,
     specification: Annotated[Path | None, typer.Option(help=_SPECIFICATION)] = None,
     rubric: Annotated[list[str] | None, typer.Option(help=_RUBRICS, show_default="all of the prompt")] = None,
+    collection: Annotated[str | None, typer.Option(help="Grounded: collection of documents to read first.")] = None,
     temperature: Annotated[float, typer.Option(min=0, max=100, help="Sampling temperature.")] = 0.7,
     top_p: Annotated[float, typer.Option(min=1e-6, max=1, help="Nucleus sampling (top-p).")] = 1.0,
     max_tokens: Annotated[int, typer.Option(min=1, max=1_000_000, help="Maximum tokens of a rubric.")] = 4096,
@@ -76,6 +77,7 @@ def generate(
     """
     options: dict[str, Any] = {"method": method, "repairs": repairs, "redraws": redraws, "references": references}
     options |= {"gate": gate, "gate_judge": gate_judge, "empty_max": empty_max, "better": better, "worse": worse}
+    options["research"] = {"collection": collection} if collection is not None else None
     options["sampling"] = Sampling(temperature=temperature, top_p=top_p, max_tokens=max_tokens, seed=seed)
     options["specification"] = specification_of(specification) if specification else None
     generation = Generation.model_validate(options | {"rubrics": tuple(rubric) if rubric else None})
@@ -86,7 +88,7 @@ def generate(
             if dry_run:
                 estimate = _estimate(session, judge, generation, ids)
             else:
-                job_id = generating.submit(session, judge, ids, generation, key=key, name=name, budget=budget).id
+                job_id = _submit(session, judge, ids, generation, key=key, name=name, budget=budget)
                 is_new = PUBLISHED in session.info
         if dry_run:
             show(estimate, as_json)
@@ -94,6 +96,11 @@ def generate(
         if not is_new:
             echo(f"job {job_id} exists already; nothing is submitted")
         end(db, job_id, wait, as_json)
+
+
+def _submit(session: Session, judge: str, ids: list[int], generation: Generation, **options: Any) -> int:
+    folder = get_settings().collections_dir
+    return generating.submit(session, judge, ids, generation, collections_dir=folder, **options).id
 
 
 def specification_of(path: Path) -> Specification:
@@ -120,13 +127,14 @@ def _estimate(session: Session, judge_ref: str, generation: Generation, ids: lis
     """Return the estimate; nothing of the session is stored."""
     from workers.authoring.estimate import estimate_generation
 
-    generation = generating.prepared(session, generation)
+    folder = get_settings().collections_dir
+    generation = generating.prepared(session, generation, folder)
     judge: Judge = judges.get(session, judge_ref).value
     tried_by = judges.get(session, generation.gate_judge).value if generation.gate_judge is not None else judge
 
     def tasks() -> Iterator[AuthoringTask]:
         for id_ in ids:
-            yield generation_inputs.of_prompt(session, id_, generation)
+            yield replace(generation_inputs.of_prompt(session, id_, generation), collections_dir=folder)
 
     estimate = asdict(asyncio.run(estimate_generation(judge, tried_by, generation, tasks())))
     session.rollback()

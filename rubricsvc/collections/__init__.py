@@ -99,7 +99,7 @@ def open_collection(folder: Path, name: str) -> Collection:
     path = path_of(folder, name)
     if not path.is_file():
         hint = f"add it: rubricsvc collections add {name} PATH; or list them: rubricsvc collections list"
-        raise NotFoundError(f"no collection {name!r} in {folder}", hint=hint)
+        raise NotFoundError(f"no collection {name!r}", hint=hint)
     return Collection(path, name)
 
 
@@ -120,7 +120,7 @@ def delete(folder: Path, name: str) -> None:
         path.unlink()
     except FileNotFoundError:
         hint = "list them: rubricsvc collections list"
-        raise NotFoundError(f"no collection {name!r} in {folder}", hint=hint) from None
+        raise NotFoundError(f"no collection {name!r}", hint=hint) from None
 
 
 def path_of(folder: Path, name: str) -> Path:

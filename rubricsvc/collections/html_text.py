@@ -95,7 +95,7 @@ class HtmlText(HTMLParser):
         """Add text."""
         if self._in_title:
             self._title.append(data)
-        if self._hidden or not data:
+        if self._hidden or self._in_title or not data:
             return
         if self._pre:
             self._flush()

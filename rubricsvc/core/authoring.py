@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from rubricsvc.core.generation import Specification
 from rubricsvc.core.prompt import Completion, Prompt
@@ -48,6 +49,7 @@ class AuthoringTask:
         trajectories: For the method traces.
         parents: For the method merge: the rubrics, oldest first.
         specification: For the method principles, with its text.
+        collections_dir: Folder of the collections of documents on this machine, for the method grounded.
     """
 
     prompt: Prompt
@@ -59,3 +61,4 @@ class AuthoringTask:
     trajectories: Sequence[Trajectory] = ()
     parents: Sequence[ParentRubric] = ()
     specification: Specification | None = None
+    collections_dir: Path | None = None

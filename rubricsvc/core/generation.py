@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 from rubricsvc.core.base import Name, Text, UnitInterval, Value
 from rubricsvc.core.judge import Sampling
 
-Method = Literal["one-shot", "reference-guided", "contrastive", "principles", "traces", "merge"]
+Method = Literal["one-shot", "reference-guided", "contrastive", "principles", "traces", "merge", "grounded"]
 
 MAX_REDRAWS = 20
 NO_RUBRIC = "no_rubric"
@@ -40,6 +40,20 @@ class Specification(Value):
         return self
 
 
+class Research(Value):
+    """What the generator may read before it writes."""
+
+    collection: Annotated[Name, Field(min_length=1)] = Field(description="Name of the collection of documents.")
+    digest: str | None = Field(
+        default=None, description="SHA-256 of the collection's content; by default that of the collection as it is."
+    )
+    queries: int = Field(default=4, ge=1, le=20, description="Maximum number of queries.")
+    documents: int = Field(default=6, ge=1, le=20, description="Maximum number of documents that are opened.")
+    characters: int = Field(
+        default=24_000, ge=4_000, le=1_000_000, description="Maximum characters of documents that are shown."
+    )
+
+
 class Generation(Value):
     """How rubrics are generated: the settings of a job."""
 
@@ -63,6 +77,7 @@ class Generation(Value):
         max_length=1000,
         description="Merge: rubrics by name or name@version; by default the newest version of each of the prompt's.",
     )
+    research: Research | None = Field(default=None, description="Grounded: the collection to read first.")
     gate: bool = Field(default=True, description="Try each rubric on completions that are known to be bad.")
     gate_judge: Name | None = Field(default=None, description="Judge of the gate; by default the one that generates.")
     empty_max: UnitInterval = Field(default=0.1, description="Maximum reward of an empty completion.")
@@ -107,6 +122,19 @@ class SourceText(Value):
 
     name: str = Field(description="Name by which criteria cite it.")
     digest: str = Field(description="SHA-256 of the text.")
+    omitted: int | None = Field(default=None, description="Characters of it that were not shown; null: none.")
+
+
+class ResearchNotes(Value):
+    """What a generator looked for and read. ``Provenance.sources`` has the documents that it was shown."""
+
+    collection: str = Field(description="Name of the collection.")
+    digest: str = Field(description="SHA-256 of its content.")
+    queries: tuple[str, ...] = Field(description="Queries.")
+    left_out: tuple[str, ...] = Field(default=(), description="Opened documents of which nothing was shown.")
+    withheld: int = Field(
+        default=0, description="Characters that were not shown because they address a model: see docs/generating.md."
+    )
 
 
 class Provenance(Value):
@@ -122,6 +150,7 @@ class Provenance(Value):
     redraws: int = Field(description="Samples before this one that were no rubric.")
     repairs: int = Field(description="Times that this sample was sent back.")
     sources: tuple[SourceText, ...] = Field(default=(), description="Texts that the generator was shown.")
+    research: ResearchNotes | None = Field(default=None, description="What the generator read first.")
     parents: tuple[str, ...] = Field(default=(), description="Rubrics that it was made from, as name@version.")
     raw_reply: str = Field(description="The reply, as it came; empty where the model was not needed.")
     gate: GateFindings | None = Field(default=None, description="Findings of the gate; null without one.")

@@ -100,6 +100,15 @@ def content_words(text: str) -> frozenset[str]:
     return frozenset(token for _, _, token in _tokens(text))
 
 
+def named_words(text: str) -> frozenset[str]:
+    """Return those of the content words that name something: with a digit, or with capitals within a sentence."""
+    return frozenset(token for place, word, token in _tokens(text) if _is_name(place, word))
+
+
+def _is_name(place: int, word: str) -> bool:
+    return any(one.isdigit() for one in word) or bool(place and word[0].isupper()) or not word[1:].islower()
+
+
 def _tokens(text: str) -> Iterator[tuple[int, str, str]]:
     """Yield place, word and stem of the words that say what is asked."""
     for place, word in enumerate(_WORD.findall(_JUSTIFICATION.sub("", text))):
@@ -109,12 +118,8 @@ def _tokens(text: str) -> Iterator[tuple[int, str, str]]:
 
 
 def _text(number: int, criterion: Criterion) -> _Text:
-    order, names = list[str](), set[str]()
-    for place, word, token in _tokens(criterion.text):
-        order.append(token)
-        if any(one.isdigit() for one in word) or (place and word[0].isupper()) or not word[1:].islower():
-            names.add(token)
-    return _Text(number, criterion, frozenset(order), frozenset(names), tuple(order))
+    order = tuple(token for _, _, token in _tokens(criterion.text))
+    return _Text(number, criterion, frozenset(order), named_words(criterion.text), order)
 
 
 def _stem(word: str) -> str:

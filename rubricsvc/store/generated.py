@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
 from sqlalchemy import func, select
@@ -12,6 +13,12 @@ from rubricsvc.core.generation import GenerationSummary
 from rubricsvc.core.states import APPROVED
 from rubricsvc.store import replies
 from rubricsvc.store.tables import DONE, FAILED, GENERATE, ItemRow, JobRow, RubricRow
+
+
+def researched_in(session: Session, collection: str) -> Iterator[RubricRow]:
+    """Yield the rubrics that were generated from documents of a collection, oldest first."""
+    name = RubricRow.provenance["research"]["collection"].as_string()
+    yield from session.scalars(select(RubricRow).where(name == collection).order_by(RubricRow.id))
 
 
 def summary(session: Session, job: JobRow) -> GenerationSummary | None:

@@ -15,8 +15,10 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
+from rubricsvc import collections
 from rubricsvc.broker import attach
-from rubricsvc.core.generation import Generation
+from rubricsvc.collections import FaultyDocuments, Page
+from rubricsvc.core.generation import Generation, Research
 from rubricsvc.core.judge import Endpoint, Judge
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.settings import Settings
@@ -26,7 +28,7 @@ from rubricsvc.store.session import Database
 from rubricsvc.store.tables import ItemRow, RubricRow
 from tests.databases import KINDS
 from tests.rubric_writer import is_question, rubric_about, verdict
-from tests.scripted_server import ScriptedReply, scripted_server, text_reply
+from tests.scripted_server import Script, ScriptedReply, scripted_server, text_reply
 from tests.worker_process import WorkerProcess, redis_url
 
 PROMPTS = 12
@@ -46,6 +48,25 @@ def slow_writer(number: int, request: dict[str, Any]) -> ScriptedReply:
 
 
 CONTRASTIVE = Generation(method="contrastive", better="new", worse="old")
+FACT = "Everything has a first cause of its own."
+
+
+def slow_reader(number: int, request: dict[str, Any]) -> ScriptedReply:
+    """Research first: two queries, then a document, then a rubric that cites it; all replies take a while."""
+    system, question = (message["content"] for message in request["messages"][:2])
+    if is_question(request):
+        reply = verdict(request, on="because")
+    elif "look things up" in system:
+        plan = {"open": ["causes"]} if "[causes]" in question else {"queries": ["first cause", "why"]}
+        reply = text_reply(json.dumps(plan))
+    else:
+        rubric = json.loads(rubric_about(sum(map(ord, question)) % 97))
+        rubric["criteria"][0] |= {
+            "text": "Names its first cause.",
+            "sources": [{"document": "causes", "passage": FACT}],
+        }
+        reply = text_reply(json.dumps(rubric))
+    return ScriptedReply(reply.text, reply.logprobs, delay_s=random.uniform(0.05, 0.2))
 
 
 @pytest.mark.timeout(300)
@@ -53,7 +74,22 @@ CONTRASTIVE = Generation(method="contrastive", better="new", worse="old")
 def test_workers_generate_each_rubric_once_when_killed(
     each_db: Database, generation: Generation, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    kill_while_generating(each_db, slow_writer, generation, tmp_path, capsys)
+
+
+@pytest.mark.timeout(300)
+def test_workers_research_once_when_killed(db: Database, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pages = [Page("causes", "Causes", f"Why? {FACT}")]
+    collections.add(tmp_path, "docs", pages, FaultyDocuments(), source="a test")
+    generation = Generation(method="grounded", research=Research(collection="docs"))
+    kill_while_generating(db, slow_reader, generation, tmp_path, capsys)
+
+
+def kill_while_generating(
+    each_db: Database, script: Script, generation: Generation, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     settings = {
+        "collections_dir": str(tmp_path),
         "database_url": each_db.url,
         "broker_url": redis_url(3 + KINDS.index(each_db.engine.dialect.name)),
         "claim_size": 4,
@@ -62,7 +98,7 @@ def test_workers_generate_each_rubric_once_when_killed(
         "max_leases": 10_000,
     }
     attach(each_db, Settings.model_validate(settings))
-    with scripted_server(slow_writer) as server:
+    with scripted_server(script) as server:
         endpoint = Endpoint(base_url=server.url, max_retries=0, concurrency=CONCURRENCY)
         job = submit(each_db, Judge(name="writer", model="scripted", endpoint=endpoint), generation)
         worker = WorkerProcess(tmp_path / "log", "--concurrency=1", **settings)
@@ -86,7 +122,8 @@ def test_workers_generate_each_rubric_once_when_killed(
 
 def submit(db: Database, judge: Judge, generation: Generation) -> int:
     with db.write() as session:
-        values = (Prompt.of(f"Why is {n}?", reference=f"It is {n}, because of {n}. So it is.") for n in range(PROMPTS))
+        texts = {f"Why is {n}, by its cause?": f"It is {n}, because of {n}. So it is." for n in range(PROMPTS)}
+        values = (Prompt.of(text, reference=reference) for text, reference in texts.items())
         ids = [prompts.add(session, value).id for value in values]
         for id_ in ids:
             completions.add(session, Completion(text=f"Because of {id_}.", policy="new"), id_)

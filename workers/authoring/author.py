@@ -8,7 +8,7 @@ from functools import partial
 from hashlib import sha256
 
 from rubricsvc.core.base import storable
-from rubricsvc.core.generation import NO_RUBRIC, Generation, SourceText
+from rubricsvc.core.generation import NO_RUBRIC, Generation, ResearchNotes, SourceText
 from rubricsvc.core.judge import Judge, Sampling
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.verdict import Reason
@@ -42,6 +42,7 @@ class Draft:
         repairs: Times that this sample was sent back.
         sources: The texts that the author was shown, beside the prompt.
         parents: The rubrics that it was made from, as name@version.
+        research: What the author looked for before it wrote.
     """
 
     rubric: Rubric
@@ -51,6 +52,7 @@ class Draft:
     repairs: int
     sources: tuple[SourceText, ...] = ()
     parents: tuple[str, ...] = ()
+    research: ResearchNotes | None = None
 
 
 class Author:
@@ -63,6 +65,15 @@ class Author:
         self.judge, self.generation = judge, generation
         self._engine = engine
         self._first_sample = retries * (generation.redraws + 1)
+
+    async def ask(self, template: str, values: Mapping[str, str]) -> str:
+        """Return what the model replies to a template, whatever it is: always the first sample.
+
+        Raises:
+            GenerationError: The model cannot be asked.
+        """
+        question = Question(read(template).question(values))
+        return (await ask_model(self._engine, self.judge, read(template), question, self.generation.sampling)).text
 
     async def write(
         self,
@@ -98,7 +109,7 @@ class Author:
                 except ValueError as problem:
                     error = str(problem)[:_ERROR_CHARS]
                 else:
-                    sources = tuple(SourceText(name=name, digest=_sha256(text)) for name, text in given.items())
+                    sources = tuple(SourceText(name=name, digest=sha256_of(text)) for name, text in given.items())
                     return Draft(rubric, read_from, storable(last.text), self._first_sample + draw, repair, sources)
                 same = clean(last.text).text in question.turns  # it would be sent back in the same words
                 if read_from.repair is None or not last.text.strip() or same:
@@ -144,5 +155,6 @@ def rubric_reader(template: str, documents: Documents | None = None, evidence: D
     return lambda text, truncated: parse(text, truncated=truncated)
 
 
-def _sha256(text: str) -> str:
+def sha256_of(text: str) -> str:
+    """Return the SHA-256 of a text."""
     return sha256(text.encode("utf-8", "replace")).hexdigest()

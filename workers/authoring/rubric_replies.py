@@ -216,7 +216,7 @@ class _Sources:
 
     def __init__(self, documents: Documents, evidence: Documents) -> None:
         given = {**documents, **evidence}
-        self._indexes = {name: QuoteIndex(clean(text).text, text) for name, text in given.items()}
+        self._indexes = {name: text_index(text) for name, text in given.items()}
         self._hidden = evidence.keys()
 
     def hides(self, source: Source) -> bool:
@@ -231,3 +231,8 @@ class _Sources:
         if self._indexes[given.document].locate(given.passage).start is None:
             raise ValueError(f"{path}.passage: {cut(repr(given.passage), 80)} does not stand in {given.document!r}")
         return Source(**given.model_dump())
+
+
+def text_index(text: str) -> QuoteIndex:
+    """Return a text as the generator saw it, to look for passages in."""
+    return QuoteIndex(clean(text).text, text)

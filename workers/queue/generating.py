@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
@@ -86,6 +87,7 @@ class GenerationWork:
             redraws=draft.redraws,
             repairs=draft.repairs,
             sources=draft.sources,
+            research=draft.research,
             parents=draft.parents,
             raw_reply=draft.raw_reply,
             gate=findings,
@@ -95,8 +97,8 @@ class GenerationWork:
 class GenerationLoader:
     """Loads the work of leases on prompts."""
 
-    def __init__(self, approval: ApprovalPolicy) -> None:
-        self._approval = approval
+    def __init__(self, approval: ApprovalPolicy, collections_dir: Path) -> None:
+        self._approval, self._collections_dir = approval, collections_dir
 
     def load(self, session: Session, judge: Judge, taken: Sequence[GenerationLease]) -> list[GenerationWork]:
         """Return the work of the leases. One whose inputs cannot be read fails at once."""
@@ -113,6 +115,7 @@ class GenerationLoader:
     def _load(self, session: Session, judge: Judge, lease: GenerationLease) -> GenerationWork:
         generation = generation_inputs.settings(session, lease.job_id)
         task = generation_inputs.of_prompt(session, lease.prompt_id, generation, lease.job_id)
+        task = replace(task, collections_dir=self._collections_dir)
         name = generation.gate_judge
         gate_judge = judge_of_gate(judges.get(session, name).value if name is not None else judge)
         known = replies.known(session, lease.item_id)

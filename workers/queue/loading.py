@@ -22,7 +22,7 @@ class WorkLoaders:
 
     def __init__(self, db: Database, settings: Settings) -> None:
         self._scoring = ScoringLoader(db)
-        self._generation = GenerationLoader(settings.require_approval)
+        self._generation = GenerationLoader(settings.require_approval, settings.collections_dir)
 
     def load(self, session: Session, judge: Judge, taken: Sequence[Lease]) -> list[ItemWork]:
         """Return the work of the leases. One that cannot be read fails at once."""

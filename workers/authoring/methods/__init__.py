@@ -15,6 +15,7 @@ from rubricsvc.core.authoring import AuthoringTask
 from rubricsvc.core.generation import Method
 from workers.authoring.author import Author, Draft
 from workers.authoring.methods.contrastive import contrastive
+from workers.authoring.methods.grounded import grounded
 from workers.authoring.methods.merge import merge
 from workers.authoring.methods.one_shot import one_shot
 from workers.authoring.methods.principles import principles
@@ -28,6 +29,7 @@ METHODS: dict[Method, Callable[[Author, AuthoringTask], Awaitable[Draft]]] = {
     "principles": principles,
     "traces": traces,
     "merge": merge,
+    "grounded": grounded,
 }
 
 

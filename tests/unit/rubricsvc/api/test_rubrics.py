@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
 
+from rubricsvc import collections
 from rubricsvc.api.request import Validators
+from rubricsvc.collections import FaultyDocuments, Page
 from rubricsvc.store import keys
 from rubricsvc.store.session import Database
 from tests.unit.rubricsvc.api.conftest import RUBRIC, Serve
@@ -188,3 +191,24 @@ def test_rubrics_lint_returns_findings(serve: Serve) -> None:
     unknown = http.post("/v1/rubrics/lint", json=body | {"ignore": ["sing"]})
     assert (unknown.status_code, unknown.json()["error"]["path"]) == (422, "rule")
     assert http.get("/v1/rubrics").json()["data"] == []
+
+
+def test_rubrics_generate_records_the_digest_of_the_collection(serve: Serve, tmp_path: Path) -> None:
+    api = serve(collections_dir=tmp_path)
+    api.post("/v1/judges", json={"judge": {"name": "j", "model": "m"}})
+    api.post("/v1/prompts", json={"prompt": {"messages": [{"role": "user", "content": "Why?"}]}})
+    info = collections.add(tmp_path, "docs", [Page("a", "A", "Some text.")], FaultyDocuments(), source="a test")
+
+    def generate(method: str = "grounded", **research: Any) -> Any:
+        body = {"judge": "j", "prompts": [1], "method": method} | ({"research": research} if research else {})
+        return api.post("/v1/rubrics/generate", json=body)
+
+    first = generate(collection="docs")
+    assert first.status_code == 201, first.json()
+    research = first.json()["settings"]["research"]
+    assert (research["collection"], research["digest"]) == ("docs", info.digest)
+    assert generate(collection="docs", digest=info.digest).json()["id"] == first.json()["id"]
+    assert generate(collection="docs", digest="0" * 64).status_code == 409
+    assert generate(collection="none").status_code == 404
+    assert [generate(collection="../docs").status_code, generate().status_code] == [422, 422]
+    assert generate("one-shot", collection="docs").status_code == 422

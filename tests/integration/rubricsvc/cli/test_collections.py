@@ -1,0 +1,147 @@
+"""`rubricsvc collections`, and rubrics that are generated from a collection, against a scripted model."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli import Cli
+from tests.rubric_writer import is_question, writer
+from tests.scripted_server import ScriptedReply, scripted_server, text_reply
+
+FACT = "The sky is blue because air scatters short waves more than long ones."
+PROMPT = {
+    "id": "sky",
+    "prompt": "Why is the sky blue?",
+    "reference": "It is blue because air scatters light. So it is.",
+}
+
+
+def reader(number: int, request: dict[str, Any]) -> ScriptedReply:
+    """Search, open what is found, write what it says; judge as `writer` does."""
+    if is_question(request):
+        return writer(number, request)
+    system, question = (message["content"] for message in request["messages"][:2])
+    if "look things up" in system:
+        plan = {"open": ["sky.txt"]} if "[sky.txt]" in question else {"queries": ["blue sky", "short waves"]}
+        return text_reply(json.dumps(plan))
+    assert FACT in question
+    criterion = {"text": "Says because of what the air scatters: short waves.", "weight": 5}
+    criterion["sources"] = [{"document": "sky.txt", "passage": FACT}]
+    return text_reply(
+        json.dumps({"criteria": [criterion, {"text": "Says that it has no cause whatever.", "weight": -4}]})
+    )
+
+
+@pytest.fixture
+def documents(tmp_path: Path) -> Path:
+    folder = tmp_path / "documents"
+    folder.mkdir()
+    (folder / "sky.txt").write_text(f"The sky\n\n{FACT}\n")
+    (folder / "sea.html").write_text("<title>The sea</title><p>Salt. See <a href='sky.txt'>the sky</a>.")
+    return folder
+
+
+def generate(cli: Cli, server_url: str, tmp_path: Path, *options: object) -> Any:
+    file = tmp_path / "prompts.jsonl"
+    file.write_text(json.dumps(PROMPT))
+    judge = {"name": "writer", "model": "scripted", "endpoint": {"base_url": server_url, "max_retries": 0}}
+    assert cli("judges", "add", "-f", "-", "--no-probe", stdin=json.dumps(judge)).code == 0
+    return cli("rubrics", "generate", "--judge", "writer", "--method", "grounded", *options, file, "--json")
+
+
+def test_collections_are_added_listed_searched_shown_and_deleted(cli: Cli, documents: Path) -> None:
+    added = cli("collections", "add", "docs", documents, "--json")
+    assert added.code == 0 and {**added.json, "documents": 2, "links": 1, "skipped": 0} == added.json, added.err
+    assert cli("collections", "add", "docs", documents).code == 2
+    (documents / "empty.txt").write_text(" \n")
+    refused = cli("collections", "add", "docs", documents, "--replace")
+    assert refused.code == 2 and "empty.txt" in refused.err
+    again = cli("collections", "add", "docs", documents, "--replace", "--skip-invalid", "--json")
+    assert (again.code, again.json["digest"], again.json["skipped"]) == (0, added.json["digest"], 1)
+    assert [one["name"] for one in cli("collections", "list", "--json").lines] == ["docs"]
+    found = cli("collections", "search", "docs", "why", "is the", "SKY*", "blue?", "--json").lines
+    assert [one["id"] for one in found] == ["sky.txt", "sea.html"]
+    assert cli("collections", "search", "docs", "zzz", "--json").out == ""
+    page = cli("collections", "show", "docs", "sea.html", "--json").json
+    assert (page["text"], page["links"]) == ("Salt. See the sky.", [{"start": 10, "end": 17, "target": "sky.txt"}])
+    assert FACT in cli("collections", "show", "docs", "sky.txt").out
+    assert cli("collections", "delete", "docs").code == 0
+    assert [cli("collections", *args).code for args in (("show", "docs"), ("delete", "docs"), ("list",))] == [3, 3, 0]
+
+
+def test_collections_add_takes_a_path_or_python(cli: Cli, documents: Path) -> None:
+    assert [cli("collections", "add", "x", *args).code for args in ((), (documents, "--python"), ("nowhere",))] == [
+        2,
+        2,
+        3,
+    ]
+    assert cli("collections", "add", "python", "--python", "--json").json["documents"] == 79
+
+
+def test_generate_grounded_reads_writes_and_is_verified(cli: Cli, documents: Path, tmp_path: Path) -> None:
+    assert cli("collections", "add", "docs", documents).code == 0
+    with scripted_server(reader) as server:
+        ran = generate(cli, server.url, tmp_path, "--collection", "docs", "--wait")
+        asked = server.count
+        assert generate(cli, server.url, tmp_path, "--collection", "docs", "--wait").code == 0
+        assert server.count == asked
+    assert (ran.code, ran.json["rubrics"], ran.json["asked_again"], ran.json["refused_by"]) == (0, 1, 0, {}), ran.err
+    made = cli("rubrics", "show", "sky-grounded@1", "--provenance").json
+    digest = cli("collections", "show", "docs", "--json").json["digest"]
+    assert made["research"] == {
+        "collection": "docs",
+        "digest": digest,
+        "queries": ["blue sky", "short waves"],
+        "left_out": [],
+        "withheld": 0,
+    }
+    assert [one["name"] for one in made["sources"]] == ["sky.txt"]
+    verified = cli("collections", "verify", "docs", "--json")
+    assert (verified.code, verified.json) == (
+        0,
+        {"rubrics": 1, "sources": 1, "verified": 1, "unverified": [], "intact": True},
+    )
+    (documents / "sky.txt").write_text("The sky is green.")
+    assert cli("collections", "add", "docs", documents, "--replace").code == 0
+    (tmp_path / "own.yaml").write_text(
+        f"name: own\ncriteria: [{{text: Says so., sources: [{{document: no.txt, passage: {FACT}}}]}}]\n"
+    )
+    assert cli("rubrics", "import", tmp_path / "own.yaml").code == 0
+    changed = cli("collections", "verify", "docs", "sky-grounded@1", "own", "--json")
+    reasons = [(one["rubric"], one["reason"]) for one in changed.json["unverified"]]
+    assert (changed.code, changed.json["verified"]) == (1, 0)
+    assert reasons == [("sky-grounded@1", "not in the document"), ("own@1", "no such document")]
+
+
+def test_generate_grounded_fails_on_a_worker_without_the_collection(cli: Cli, documents: Path, tmp_path: Path) -> None:
+    assert cli("collections", "add", "docs", documents).code == 0
+    with scripted_server(reader) as server:
+        assert generate(cli, server.url, tmp_path, "--collection", "docs", "--no-gate").code == 0
+        assert cli("collections", "delete", "docs").code == 0
+        lacking = cli("jobs", "wait", 1, "--json")
+        assert (lacking.code, lacking.json["reasons"], server.count) == (1, {"no_collection": 1}, 0), lacking.err
+        (documents / "more.txt").write_text("More.")
+        assert cli("collections", "add", "docs", documents).code == 0
+        other = cli("jobs", "retry", 1, "--wait", "--json")
+        assert (other.code, other.json["reasons"], server.count) == (1, {"other_collection": 1}, 0), other.err
+        reason = cli("jobs", "items", 1, "--json").out
+        assert "rubricsvc collections add docs PATH --replace" in reason
+        (documents / "more.txt").unlink()
+        assert cli("collections", "add", "docs", documents, "--replace").code == 0
+        done = cli("jobs", "retry", 1, "--wait", "--json")
+    assert (done.code, done.json["rubrics"]) == (0, 1), done.err
+
+
+def test_generate_grounded_needs_a_collection_that_exists(cli: Cli, documents: Path, tmp_path: Path) -> None:
+    with scripted_server(reader) as server:
+        assert generate(cli, server.url, tmp_path).code == 2
+        assert generate(cli, server.url, tmp_path, "--collection", "docs").code == 3
+        assert generate(cli, server.url, tmp_path, "--collection", "docs", "--dry-run").code == 3
+        assert cli("collections", "add", "docs", documents).code == 0
+        estimate = generate(cli, server.url, tmp_path, "--collection", "docs", "--dry-run").json
+        assert server.count == 0 and estimate["calls"] > 3
+    assert cli("rubrics", "generate", "--judge", "writer", "--collection", "docs", "-").code == 2
