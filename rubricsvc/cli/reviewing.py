@@ -12,7 +12,8 @@ from rubricsvc.cli.importing import By, edit_of
 from rubricsvc.cli.output import Json, fields_of, print_json, show, show_list
 from rubricsvc.core.states import ReviewAction
 from rubricsvc.services.reviewing import history_of, review
-from rubricsvc.store import reviews
+from rubricsvc.store import reviews, rubric_tests
+from rubricsvc.store.rubric_tables import RubricTestRow
 from rubricsvc.store.session import every
 from rubricsvc.store.tables import RubricEventRow, RubricRow
 
@@ -58,12 +59,17 @@ def _review(ref: str, action: ReviewAction, comment: str | None, by: str | None,
 def history(
     ref: Annotated[str, typer.Argument(help="Id, name (all versions), name@version or digest.")], as_json: Json = False
 ) -> None:
-    """Show who added a version, and the steps of its review; of a name those of all versions."""
+    """Show who added a version, its tests, and the steps of its review; of a name those of all versions."""
     with database() as db, db.read() as session:
         versions = history_of(session, ref)
         events = sorted(every(reviews.page, session, rubric_ids=list(versions)), key=lambda row: row.rubric_id)
+        tests = [
+            _test_entry(row, one)
+            for id_, row in versions.items()
+            for one in every(rubric_tests.page, session, rubric_id=id_)
+        ]
     by_version = {id_: list(rows) for id_, rows in groupby(events, key=lambda row: row.rubric_id)}
-    entries = [entry for id_, row in versions.items() for entry in _entries(row, by_version.get(id_, []))]
+    entries = [entry for id_, row in versions.items() for entry in _entries(row, by_version.get(id_, []))] + tests
     entries.sort(key=lambda entry: entry["created_at"])
     if as_json:
         for entry in entries:
@@ -90,7 +96,15 @@ def _entries(row: RubricRow, events: list[RubricEventRow]) -> list[dict[str, Any
     return [{"rubric": row.ref, **entry} for entry in ({"created_at": row.created_at, **added}, *steps)]
 
 
+def _test_entry(row: RubricRow, test: RubricTestRow) -> dict[str, Any]:
+    """Return a test of a version, which leaves its state as it is."""
+    fields = {"created_at": test.created_at, "from_state": None, "to_state": None, "by": test.by}
+    return {"rubric": row.ref, **fields, "comment": f"by judge {test.test.judge}", "test": test.outcome}
+
+
 def _step(entry: dict[str, Any]) -> str:
+    if "test" in entry:
+        return f"test {entry['test']}"
     before, after = (entry[name] and entry[name].replace("_", " ") for name in ("from_state", "to_state"))
     if before is None:
         return f"added as {after}"

@@ -78,7 +78,7 @@ class Union:
         for one in self.criteria:
             criteria.append(one.weighted.model_copy(update={"key": _free(one.criterion.key, taken)}))
             taken.add(criteria[-1].key)
-        return self.first.model_copy(update={"criteria": tuple(criteria)})
+        return self.first.with_criteria(criteria)
 
     def undecided(self) -> list[Merged]:
         """Return the criteria that another one may repeat: one that no rubric has beside it."""

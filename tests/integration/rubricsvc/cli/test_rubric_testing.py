@@ -150,6 +150,12 @@ def test_approve_needs_a_passing_test_of_the_version(cli: Cli, rubric: Path) -> 
     assert (ran.code, ran.json["stored"]) == (0, 2)
     assert cli("rubrics", "approve", "fridge@2").code == 0
     assert "careful" in cli("rubrics", "show", "fridge").out
+    steps = cli("rubrics", "history", "fridge", "--json").lines
+    assert [(one["rubric"], one["test"]) for one in steps if "test" in one] == [
+        ("fridge@1", "failed"),
+        ("fridge@2", "passed"),
+    ]
+    assert "test passed" in cli("rubrics", "history", "fridge@2").out
 
 
 def test_try_shows_completions_side_by_side(cli: Cli, rubric: Path, tmp_path: Path) -> None:

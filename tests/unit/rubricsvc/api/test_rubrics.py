@@ -11,7 +11,9 @@ from fastapi.testclient import TestClient
 from rubricsvc import collections
 from rubricsvc.api.request import Validators
 from rubricsvc.collections import FaultyDocuments, Page
-from rubricsvc.store import keys
+from rubricsvc.core.rubric_example import NumberRange
+from rubricsvc.core.rubric_test import ExampleTest, RubricTest, VerdictTest
+from rubricsvc.store import keys, rubric_tests
 from rubricsvc.store.session import Database
 from tests.unit.rubricsvc.api.conftest import RUBRIC, Serve
 from workers.checks import validate, value_of_empty
@@ -212,3 +214,52 @@ def test_rubrics_generate_records_the_digest_of_the_collection(serve: Serve, tmp
     assert generate(collection="none").status_code == 404
     assert [generate(collection="../docs").status_code, generate().status_code] == [422, 422]
     assert generate("one-shot", collection="docs").status_code == 422
+
+
+def test_rubrics_add_takes_examples_in_short_forms(serve: Serve) -> None:
+    http = serve()
+    examples = [{"key": "e", "text": "c", "verdicts": {"a": 1}, "reward": [0.5, 1]}]
+    body = {"name": "r", "rubric": {"criteria": [{"key": "a", "text": "Says c."}], "examples": examples}}
+    (example,) = http.post("/v1/rubrics", json=body).json()["rubric"]["examples"]
+    assert (example["verdicts"], example["reward"]) == ({"a": {"min": 1.0, "max": 1.0}}, {"min": 0.5, "max": 1.0})
+
+
+@pytest.mark.parametrize(
+    ("example", "named"),
+    [
+        ({"verdicts": {"b": 1}}, "examples.0.verdicts.b"),
+        ({"verdicts": {"a": 0.5}}, "examples.0.verdicts.a"),
+        ({"verdicts": {"a": [1, 0]}}, "examples.0.verdicts.a"),
+        ({"reward": 7}, "examples.0.reward"),
+        ({}, "examples.0"),
+    ],
+)
+def test_rubrics_add_names_the_place_of_an_impossible_example(
+    serve: Serve, example: dict[str, Any], named: str
+) -> None:
+    examples = [{"key": "e", "text": "c", **example}]
+    body = {"name": "r", "rubric": {"criteria": [{"key": "a", "text": "Says c."}], "examples": examples}}
+    refused = serve().post("/v1/rubrics", json=body)
+    error = refused.json()["error"]
+    assert refused.status_code == 422 and named in f"{error['path']} {error['message']}"
+
+
+def test_rubrics_tests_are_listed_and_needed_for_approval(filled: TestClient, db: Database) -> None:
+    example = {"key": "e", "text": "c", "verdicts": {"a": 1}}
+    content = {"criteria": [{"key": "a", "text": "Says c."}], "examples": [example]}
+    row = filled.post("/v1/rubrics", json={"name": "t", "rubric": content, "draft": True}).json()
+    filled.post("/v1/rubrics/t@1/review", json={"action": "submit"})
+    refused = filled.post("/v1/rubrics/t@1/review", json={"action": "approve"})
+    assert (refused.status_code, refused.json()["error"]["path"]) == (409, "tests")
+    found = VerdictTest(criterion="a", expected=NumberRange(min=1, max=1), found=1.0, passed=True)
+    test = RubricTest(
+        judge="j",
+        judge_digest="0" * 64,
+        rubric_digest=row["digest"],
+        examples=(ExampleTest(example="e", verdicts=(found,)),),
+    )
+    with db.write() as session:
+        rubric_tests.add(session, row["id"], test, by="ann")
+    (listed,) = filled.get("/v1/rubrics/t@1/tests").json()["data"]
+    assert (listed["rubric"], listed["by"], listed["outcome"], listed["test"]["judge"]) == ("t@1", "ann", "passed", "j")
+    assert filled.post("/v1/rubrics/t@1/review", json={"action": "approve"}).json()["state"] == "approved"

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from rubricsvc.core.prompt import Prompt
 from rubricsvc.core.rubric import Check, Criterion, Numeric, Ordinal, Rubric
+from rubricsvc.core.rubric_example import NumberRange, RubricExample
 from rubricsvc.errors import InvalidError
 from rubricsvc.formats import FORMATS, Record, dump, load
 from rubricsvc.formats.dumping import Losses, writable, write_parquet
@@ -43,7 +44,24 @@ def rubrics(draw: st.DrawFn) -> Rubric:
         weight = draw(st.sampled_from([0.5, 1.0, 2.0, 3.0, 4.0, -2.0]))
         tags = tuple(draw(st.lists(NAME, max_size=2)))
         criteria.append(Criterion(key=key, text=draw(TEXT), weight=weight, tags=tags, **fields))
-    return Rubric(criteria=tuple(criteria))
+    examples = draw(st.lists(examples_of(criteria), max_size=2, unique_by=lambda one: one.key))
+    return Rubric(criteria=tuple(criteria), examples=tuple(examples) or None)
+
+
+@st.composite
+def examples_of(draw: st.DrawFn, criteria: list[Criterion]) -> RubricExample:
+    criterion, text = draw(st.sampled_from(criteria)), draw(TEXT)
+    level = NumberRange(min=1, max=1) if not isinstance(criterion.scale, Numeric) else NumberRange(min=0.5)
+    quotes: dict[str, tuple[str, ...]] = {criterion.key: (text[-1:] if text[-1:].strip() else text,)}
+    expected = draw(st.sampled_from([level, NumberRange(max=0.75), NumberRange(min=0.25, max=1)]))
+    return RubricExample(
+        key=draw(NAME),
+        text=text,
+        prompt=draw(st.none() | st.builds(Prompt.of, TEXT, reference=st.none() | TEXT)),
+        verdicts={criterion.key: expected},
+        reward=draw(st.none() | st.just(NumberRange(max=1))),
+        evidence=draw(st.none() | st.just(quotes)),
+    )
 
 
 @st.composite
@@ -79,12 +97,20 @@ def test_dump_carries_the_whole_rubric(name: str, record: Record) -> None:
         out = Path(folder) / "out.jsonl"
         lost = dump([whole], out, name)
         (again,) = load(out, name)
-    assert set(lost.fields) <= {"name", "criteria[].scale"}
+    assert set(lost.fields) <= {"name", "criteria[].scale"} | ({"examples"} if name == "verl" else set())
     assert again.prompt == prompt
     assert again.rubric is not None and record.rubric is not None
     for one, other in zip(again.rubric.criteria, record.rubric.criteria, strict=True):
         same = {"scale": other.scale} if name == "verl" else {}
         assert one.model_copy(update=same) == other
+
+
+@given(records())
+def test_yaml_carries_the_native_format(record: Record) -> None:
+    with TemporaryDirectory() as folder:
+        out = Path(folder) / "out.yaml"
+        assert not dump([record], out).fields
+        assert list(load(out)) == [record]
 
 
 @given(given_records=st.lists(records(), min_size=1, max_size=3), as_folder=st.booleans())

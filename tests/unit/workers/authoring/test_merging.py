@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rubricsvc.core.rubric import Binary, Check, Criterion, Group, Level, Ordinal, Rubric, Source
+from rubricsvc.core.rubric_example import NumberRange, RubricExample
 from workers.authoring.merging import UnmergeableError, described, groups_in, union
 
 LEVELS = Ordinal(levels=(Level(label="no", value=0.0), Level(label="yes", value=1.0)))
@@ -48,6 +49,19 @@ def test_union_asks_every_question_of_both(a: Rubric, b: Rubric) -> None:
     assert {(one.question, one.weight < 0) for one in a.criteria} <= questions
     assert max(len(a.criteria), len(b.criteria)) <= len(merged.criteria) <= len(a.criteria) + len(b.criteria)
     assert union([merged, merged]).rubric() == merged
+
+
+def test_union_leaves_out_what_examples_say_of_criteria_that_are_gone() -> None:
+    met = NumberRange(min=1, max=1)
+    example = RubricExample(key="e", text="It costs 3 francs.", verdicts={"c1": met, "c2": met})
+    judged = rubric(("Names the dose.", 4), ("Has at most ten words.", 2), examples=(example,))
+    check = Check(name="words", args={"max": 10})
+    checked = Rubric(criteria=(Criterion(key="short", text="Has at most ten words.", check=check),))
+    both = union([judged, checked])
+    merged = both.joined([[both.criteria[1], both.criteria[2]]]).rubric()
+    assert [one.key for one in merged.criteria] == ["c1", "short"]
+    assert [one.verdicts for one in Rubric.model_validate(merged.model_dump()).examples or ()] == [{"c1": met}]
+    assert union([judged, judged]).rubric() == judged
 
 
 def test_union_takes_the_mean_weight_and_counts_keys() -> None:
