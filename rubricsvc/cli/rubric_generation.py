@@ -88,7 +88,7 @@ def generate(
             if dry_run:
                 estimate = _estimate(session, judge, generation, ids)
             else:
-                job_id = _submit(session, judge, ids, generation, key=key, name=name, budget=budget)
+                job_id = generating.submit(session, judge, ids, generation, key=key, name=name, budget=budget).id
                 is_new = PUBLISHED in session.info
         if dry_run:
             show(estimate, as_json)
@@ -96,11 +96,6 @@ def generate(
         if not is_new:
             echo(f"job {job_id} exists already; nothing is submitted")
         end(db, job_id, wait, as_json)
-
-
-def _submit(session: Session, judge: str, ids: list[int], generation: Generation, **options: Any) -> int:
-    folder = get_settings().collections_dir
-    return generating.submit(session, judge, ids, generation, collections_dir=folder, **options).id
 
 
 def specification_of(path: Path) -> Specification:
@@ -128,7 +123,7 @@ def _estimate(session: Session, judge_ref: str, generation: Generation, ids: lis
     from workers.authoring.estimate import estimate_generation
 
     folder = get_settings().collections_dir
-    generation = generating.prepared(session, generation, folder)
+    generation = generating.prepared(session, generation)
     judge: Judge = judges.get(session, judge_ref).value
     tried_by = judges.get(session, generation.gate_judge).value if generation.gate_judge is not None else judge
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from rubricsvc.collections import open_collection
 from rubricsvc.errors import ConflictError, InvalidError, NotFoundError
+from rubricsvc.settings import get_settings
 from rubricsvc.store import generation as generations
 from rubricsvc.store import judges, prompts, rubrics, texts
 
@@ -26,7 +27,7 @@ def submit(
     prompt_refs: Iterable[int | str],
     generation: Generation,
     *,
-    collections_dir: Path,
+    collections_dir: Path | None = None,
     key: str | None = None,
     name: str = "",
     budget: float | None = None,
@@ -34,7 +35,8 @@ def submit(
     """Submit a job that generates a rubric for each prompt, in a session to write in.
 
     Prompts are named by id or external id. The same judge, prompts and settings give the same job; so does the same
-    idempotency ``key``. ``budget`` is in US dollars; ``collections_dir`` has the collections of this machine.
+    idempotency ``key``. ``budget`` is in US dollars; ``collections_dir`` has the collections, by default that of the
+    settings.
 
     Raises:
         NotFoundError: no such judge, prompt or collection.
@@ -50,7 +52,7 @@ def submit(
     return generations.submit(session, **given, key=key, name=name, budget=budget)  # type: ignore[arg-type]
 
 
-def prepared(session: Session, generation: Generation, collections_dir: Path) -> Generation:
+def prepared(session: Session, generation: Generation, collections_dir: Path | None = None) -> Generation:
     """Return the settings as a job keeps them: specification stored, rubrics as name@version, collection with digest.
 
     Raises:
@@ -77,8 +79,9 @@ def prepared(session: Session, generation: Generation, collections_dir: Path) ->
     return generation.model_copy(update=changes)
 
 
-def _with_digest(research: Research, collections_dir: Path) -> Research:
-    with open_collection(collections_dir, research.collection) as collection:
+def _with_digest(research: Research, collections_dir: Path | None) -> Research:
+    folder = collections_dir or get_settings().collections_dir
+    with open_collection(folder, research.collection) as collection:
         found = collection.digest
     if research.digest not in (None, found):
         message = f"collection {research.collection!r} has the digest {found[:12]}…, not {research.digest}"
