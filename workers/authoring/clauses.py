@@ -46,7 +46,7 @@ def _marked(text: str) -> Iterator[tuple[str, list[str]]]:
         if lines:
             yield name, lines
         if title:
-            heading = title[1][:_NAME_CHARS]
+            heading = " ".join(title[1].split())[:_NAME_CHARS]
         name = heading if title else " ".join(filter(None, (heading, number[1] if number else "")))
         lines = [line]
     yield name, lines

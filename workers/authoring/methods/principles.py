@@ -12,6 +12,7 @@ from workers.authoring.author import Author, Draft, GenerationError, Reader, rub
 from workers.authoring.clauses import clauses_of
 from workers.authoring.methods.shown import documents_of, shown, shown_all
 from workers.authoring.rubric_replies import Documents
+from workers.judges.untrusted import clean
 
 TEMPLATE = "principles"
 NO_SPECIFICATION = "no_specification"
@@ -24,7 +25,7 @@ async def principles(author: Author, task: AuthoringTask) -> Draft:
         GenerationError: The settings have no specification.
     """
     specification = task.specification
-    if specification is None or not (clauses := clauses_of(specification.text or "")):
+    if specification is None or not (clauses := clauses_of(clean(specification.text or "").text)):
         raise GenerationError(NO_SPECIFICATION, "the settings have no specification, or it has no clauses")
     documents = documents_of(task.prompt)
     values = {"clauses": shown_all("clause", clauses), "prompt": shown("question", task.prompt.text)}

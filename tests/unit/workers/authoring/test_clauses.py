@@ -10,7 +10,7 @@ HOUSE = """What we want.
 # Honesty
 Say what you do not know.
 
-## Sources ##
+##   Sources  of   facts ##
 1. Name the source.
 2. Quote it letter by letter,
    not from memory.
@@ -28,8 +28,8 @@ Again.
 
 def test_clauses_are_named_by_heading_and_number() -> None:
     clauses = clauses_of(HOUSE)
-    assert list(clauses) == ["preamble", "Honesty", "Sources 1", "Sources 2", "Honesty (2)"]
-    assert clauses["Sources 2"] == "2. Quote it letter by letter,\n   not from memory."
+    assert list(clauses) == ["preamble", "Honesty", "Sources of facts 1", "Sources of facts 2", "Honesty (2)"]
+    assert clauses["Sources of facts 2"] == "2. Quote it letter by letter,\n   not from memory."
     assert "# no heading" in clauses["Honesty (2)"]
 
 
