@@ -127,25 +127,29 @@ GENERATION = Generation()
 
 
 class ScriptedAuthor(InstantEngine):
-    """Writes a criterion for each sentence: of references, or by how many more of the better answers have it."""
+    """Replies with `written`."""
 
     async def ask(self, request: EngineRequest) -> list[Reply | Failure]:
-        text = request.questions[0].text
-        weights = {sentence: 5.0 for answer in answers_in(text, "reference") for sentence in sentences(answer)}
-        if "Worse answers:" in text:
-            better, _, worse = text.partition("Worse answers:")
-            sides = [answers_in(side, "answer") for side in (better, worse)]
-            for sign, side in zip((1, -1), sides, strict=True):
-                for sentence in (sentence for answer in side for sentence in sentences(answer)):
-                    weights[sentence] = weights.get(sentence, 0.0) + sign * 6 / len(side)
-            if max(weights.values()) <= 0:
-                weights[sentences(sides[0][0])[0]] = 1.0
-        criteria = [
-            {"text": f"Says that {sentence[0].lower()}{sentence[1:]}", "weight": round(weight, 3)}
-            for sentence, weight in weights.items()
-            if round(weight, 3)
-        ]
-        return [Reply(json.dumps({"criteria": criteria}))]
+        return [Reply(written(question.text)) for question in request.questions]
+
+
+def written(question: str) -> str:
+    """A criterion for each sentence: of the references, or by how many more of the better answers have it."""
+    weights = {sentence: 5.0 for answer in answers_in(question, "reference") for sentence in sentences(answer)}
+    if "Worse answers:" in question:
+        better, _, worse = question.partition("Worse answers:")
+        sides = [answers_in(side, "answer") for side in (better, worse)]
+        for sign, side in zip((1, -1), sides, strict=True):
+            for sentence in (sentence for answer in side for sentence in sentences(answer)):
+                weights[sentence] = weights.get(sentence, 0.0) + sign * 6 / len(side)
+        if max(weights.values()) <= 0:
+            weights[sentences(sides[0][0])[0]] = 1.0
+    criteria = [
+        {"text": f"Says that {sentence[0].lower()}{sentence[1:]}", "weight": round(weight, 3)}
+        for sentence, weight in weights.items()
+        if round(weight, 3)
+    ]
+    return json.dumps({"criteria": criteria})
 
 
 def answers_in(text: str, fence: str) -> list[str]:
