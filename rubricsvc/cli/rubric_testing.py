@@ -16,7 +16,7 @@ from rubricsvc.cli.output import Json, echo, print_data, print_json, print_table
 from rubricsvc.cli.rubric_targets import OfSeveral, RubricTarget, Target, target_of
 from rubricsvc.cli.score import JudgeOption, Model, judge_of, no_judge
 from rubricsvc.core.states import APPROVED, DRAFT, IN_REVIEW
-from rubricsvc.errors import InvalidError
+from rubricsvc.errors import InvalidError, UnavailableError
 from rubricsvc.store import rubric_tests
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from rubricsvc.core.rubric_test import CriterionFaults, ExampleTest, FaultReport, RubricTest
     from workers.authoring.faults.rules import Base
     from workers.authoring.rubric_tests import RubricTester
+    from workers.engines.base import Engine
 
 MOST_MISSED = 10
 _EXIT = {"passed": output.OK, "failed": output.WITH_FAILURES, "unmeasured": output.UNAVAILABLE}
@@ -70,10 +71,8 @@ def test(
         hint = "add some (docs/testing-rubrics.md), or have one written: --good-by JUDGE"
         raise InvalidError(f"{found.name} has no examples", hint=hint, path="examples")
     options = None
-    if faults or faults_by or good_by or min_catch is not None:
-        fault_writer = judge_of(faults_by, None, "written", api_key_env) if faults_by else None
-        good_writer = judge_of(good_by, None, "written", api_key_env) if good_by else None
-        options = _FaultOptions(fault_writer, good_writer, min_catch)
+    if faults or faults_by is not None or good_by is not None or min_catch is not None:
+        options = _FaultOptions(_writer(faults_by, api_key_env), _writer(good_by, api_key_env), min_catch)
     result = _run(found, judge_value.map_leaves(without_outage), options)
     stored = _store(found, result, by)
     with output.exit_with(_EXIT[result.outcome]):
@@ -83,6 +82,10 @@ def test(
         else:
             _print(result)
             _print_next(found, result)
+
+
+def _writer(name: str | None, api_key_env: str | None) -> Judge | None:
+    return judge_of(name, None, "written", api_key_env).map_leaves(without_outage) if name is not None else None
 
 
 def _run(found: RubricTarget, judge: Judge, faults: _FaultOptions | None) -> RubricTest:
@@ -130,7 +133,7 @@ def _fault_report(
         judged = [base for base in bases if base.criterion.check is None]
         with progress_bar("writing faults") as bar:
             on_done = _counter(bar, len(judged))
-            faults += ask(writer, lambda engine: write_faults(engine, writer, found.prompt, judged, on_done))
+            faults += _written(writer, lambda engine: write_faults(engine, writer, found.prompt, judged, on_done))
     caught = _asked(found, judge, "faults", len(faults), lambda tester: catch_faults(tester, faults))
     no_fault = NO_RULE if options.faults_by is None else NOT_WRITTEN
     return fault_report(found.rubric, bases, caught, tests, min_catch=options.min_catch, no_fault=no_fault)
@@ -145,7 +148,7 @@ def _written_bases(found: RubricTarget, judge: Judge, writer: Judge) -> list[Bas
     prompt = found.prompt or next((one.prompt for one in examples if one.prompt is not None), None)
     if prompt is None:
         raise InvalidError(f"{found.name} is for any prompt", hint="add a prompt to the rubric", path="prompt")
-    example = ask(writer, lambda engine: write_good(engine, writer, found.rubric, prompt))
+    example = _written(writer, lambda engine: write_good(engine, writer, found.rubric, prompt))
     (tested,) = _asked(found, judge, "the written example", 1, lambda tester: tester.run_examples([example]))
     good = {one.criterion for one in tested.verdicts if one.passed}
     echo(f"the written example is good by {len(good)} of {len(tested.verdicts)} criteria")
@@ -154,6 +157,25 @@ def _written_bases(found: RubricTarget, judge: Judge, writer: Judge) -> list[Bas
     kept = {key: expected for key, expected in (example.verdicts or {}).items() if key in good}
     accepted = example.model_copy(update={"verdicts": kept})
     return good_bases(found.rubric.model_copy(update={"examples": (accepted,)}))
+
+
+def _written(writer: Judge, action: Callable[[Engine], Any]) -> Any:
+    """Return what the writer's model writes.
+
+    Raises:
+        UnavailableError: The model cannot be asked.
+        GenerationError: It writes no text.
+    """
+    from workers.authoring.author import GenerationError
+    from workers.authoring.faults.written import NO_TEXT
+
+    try:
+        return ask(writer, action)
+    except GenerationError as error:
+        if error.reason == NO_TEXT:
+            raise
+        hint = "start its server, or plant faults by rule: --faults"
+        raise UnavailableError(f"{writer.name}: {error.message}", hint=hint) from error
 
 
 def _store(found: RubricTarget, result: RubricTest, by: str | None) -> int | None:

@@ -251,7 +251,8 @@ class Rubric(Value):
             if self.formula != "calculate_output":
                 raise ValueError(f"an expression needs the formula calculate_output, found {self.formula!r}")
             expressions.check(self.expression, {criterion.key for criterion in self.criteria})
-        for path, message in example_errors(self.examples or (), {one.key: one for one in self.criteria}):
+        criteria = {one.key: one for one in self.criteria} if self.examples else {}
+        for path, message in example_errors(self.examples or (), criteria):
             raise ValueError(f"{'.'.join(map(str, path))}: {message}")
         return self
 

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
+import select
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -78,3 +83,25 @@ def test_propose_exits_with_1_without_a_rubric(cli: Cli) -> None:
     with scripted_server(error(500)) as server:
         ran = cli("rubrics", "propose", PROMPT, "--judge", server.url, "--model", "m", "-n", 1, "--json")
     assert ran.code == 1 and ran.json["rubric"] is None
+
+
+def test_propose_asks_in_a_terminal_which_one_to_write(cli: Cli, tmp_path: Path) -> None:
+    out = tmp_path / "sky.yaml"
+    command = [sys.executable, "-m", "rubricsvc", "rubrics", "propose", PROMPT, "-n", "2", "--out", str(out)]
+    controller, terminal = pty.openpty()
+    with scripted_server(author) as server:
+        process = subprocess.Popen(
+            [*command, "--judge", server.url], stdin=terminal, stdout=terminal, stderr=terminal, cwd=tmp_path
+        )
+        os.close(terminal)
+        os.write(controller, b"7\n2\n")
+        shown = b""
+        while select.select([controller], [], [], 60.0)[0]:
+            try:
+                shown += os.read(controller, 65536)
+            except OSError:  # the process has ended
+                break
+        assert process.wait(60) == 0, shown
+    os.close(controller)
+    assert b"expected one of 1, 2" in shown
+    assert "Names cause number 1 of what is asked." in out.read_text()

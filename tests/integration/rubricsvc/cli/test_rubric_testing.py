@@ -131,6 +131,22 @@ def test_test_has_faults_and_a_good_example_written_by_a_model(cli: Cli, rubric:
     }
 
 
+def test_test_says_that_the_writer_of_faults_is_away(cli: Cli, rubric: Path) -> None:
+    with scripted_server(reader) as server, scripted_server(error(503)) as away:
+        add_judge(cli, server.url)
+        add_judge(cli, away.url, "away")
+        ran = cli("rubrics", "test", rubric, "--judge", "reader", "--faults-by", "away")
+    assert ran.code == 3 and "away" in ran.err
+
+
+def test_test_asks_single_completions_only(cli: Cli, rubric: Path) -> None:
+    add_judge(cli, "http://127.0.0.1:9/v1", "pairs", mode="comparative")
+    assert cli("rubrics", "test", rubric, "--judge", "pairs").code == 2
+    rubric.write_text(RUBRIC.replace("prompt: A vaccine", "# prompt: A vaccine"))
+    without = cli("rubrics", "test", rubric)
+    assert without.code == 2
+
+
 def test_approve_needs_a_passing_test_of_the_version(cli: Cli, rubric: Path) -> None:
     failing = RUBRIC.replace("reward: {max: 0.2}", "reward: {min: 0.5}")
     rubric.write_text(failing)

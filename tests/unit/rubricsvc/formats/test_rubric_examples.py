@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
+from rubricsvc.core.judge import Judge
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.rubric_example import NumberRange
 from rubricsvc.formats import InvalidFileError, Record, load
 from rubricsvc.formats.native import dump
+from workers.scoring.questions import questions_of
 
 CRITERIA = """\
 name: r
@@ -122,6 +124,14 @@ def test_with_criteria_leaves_out_what_examples_say_of_others(tmp_path: Path) ->
         ("e1", ["depth", "rude", "style"], {"rude": ("you fool",)}),
         ("empty", [], None),
     ]
+
+
+def test_examples_are_part_of_the_version_and_of_no_question(tmp_path: Path) -> None:
+    rubric = rubric_of(read(tmp_path, GOOD))
+    bare = rubric.model_copy(update={"examples": None})
+    judge = Judge(name="j", model="m")
+    assert rubric.digest != bare.digest
+    assert questions_of(rubric, judge).digest == questions_of(bare, judge).digest
 
 
 def test_digest_of_a_rubric_without_examples_is_what_it_was() -> None:

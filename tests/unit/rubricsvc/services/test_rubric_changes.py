@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from rubricsvc.core.rubric import Binary, Check, Criterion, Group, Level, Numeric, Ordinal, Rubric
+from rubricsvc.core.rubric_example import NumberRange, RubricExample
 from rubricsvc.services.rubric_changes import changes
 
 A, B = Criterion(key="a", text="Is kind.", weight=3), Criterion(key="b", text="Is brief.")
@@ -51,6 +52,18 @@ def test_changes_says_each_difference_in_words(new: Rubric, kind: str, field: st
     assert (change.kind, change.field, str(change)) == (kind, field, words)
     assert len(changes(new, OLD)) == 1
     assert changes(new, new) == []
+
+
+def test_changes_names_examples() -> None:
+    def examples(**texts: str) -> Rubric:
+        made = (RubricExample(key=key, text=text, reward=NumberRange(min=0)) for key, text in texts.items())
+        return OLD.model_copy(update={"examples": tuple(made)})
+
+    (change,) = changes(examples(one="1", two="2", three="3"), examples(two="2", three="4", four="4"))
+    assert (change.field, change.text) == ("examples", "examples: added four; removed one; changed three")
+    (change,) = changes(examples(one="1", two="2"), examples(two="2", one="1"))
+    assert change.text == "examples: in another order"
+    assert [one.text for one in changes(OLD, examples(one="1"))] == ["examples: added one"]
 
 
 def test_changes_describes_levels_and_groups() -> None:
