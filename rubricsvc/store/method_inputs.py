@@ -19,7 +19,8 @@ MAX_CONTRASTED = 3
 MIN_MEASURED = 5
 """Completions from which on the agreement with labels has an interval; see `workers.authoring.gate`."""
 MAX_TRAJECTORIES = 4
-_MAX_READ = 200
+_MAX_READ = 2000
+"""Completions among which trajectories are looked for: the oldest ones."""
 
 Scored = list[tuple[int, float]]
 """Ids of completions with a score, the best first."""
@@ -54,14 +55,21 @@ def extremes(scored: Scored, most: int = MAX_CONTRASTED) -> tuple[list[int], lis
 
 def trajectories(session: Session, prompt_id: int) -> tuple[Trajectory, ...]:
     """Return trajectories of agents, which call tools: the best and the worst where they have scores, or the first."""
-    query = select(CompletionRow).where(CompletionRow.prompt_id == prompt_id).order_by(CompletionRow.id)
-    by_id = {row.id: row.value for row in session.scalars(query.limit(_MAX_READ))}
-    agents = {id_: one for id_, one in by_id.items() if any(m.tool_calls or m.role == "tool" for m in one.messages)}
+    query = (
+        select(CompletionRow).where(CompletionRow.prompt_id == prompt_id).order_by(CompletionRow.id).limit(_MAX_READ)
+    )
+    agents = [row.id for row in session.scalars(query.execution_options(yield_per=100)) if _calls_tools(row)]
     scores = dict(_labels(session, prompt_id) or _rewards(session, prompt_id))
-    scored = sorted(((id_, scores[id_]) for id_ in agents.keys() & scores.keys()), key=lambda one: (-one[1], one[0]))
+    scored = sorted(((id_, scores[id_]) for id_ in agents if id_ in scores), key=lambda one: -one[1])
     best, worst = extremes(scored, MAX_TRAJECTORIES // 2) or ([], [])
-    chosen = [*best, *worst] or list(agents)[:MAX_TRAJECTORIES]
-    return tuple(Trajectory(agents[id_], scores.get(id_)) for id_ in chosen)
+    chosen = [*best, *worst] or agents[:MAX_TRAJECTORIES]
+    return tuple(
+        Trajectory(one, scores.get(id_)) for id_, one in zip(chosen, _completions(session, chosen), strict=True)
+    )
+
+
+def _calls_tools(row: CompletionRow) -> bool:
+    return any(message.get("tool_calls") or message["role"] == "tool" for message in row.content["messages"])
 
 
 def parents(session: Session, prompt_id: int, generation: Generation) -> tuple[ParentRubric, ...]:

@@ -95,12 +95,12 @@ def test_trajectories_are_those_with_tool_calls_the_best_and_the_worst(each_db: 
         call = Message(role="assistant", content="", tool_calls=(ToolCall(name="look"),))
         return (call, Message(role="assistant", content=answer))
 
-    plain = add(each_db, prompt, "no agent")
+    plain = add(each_db, prompt, *(f"no agent {n}" for n in range(300)))
     agents = [add(each_db, prompt, answer, messages=agent(answer))[0] for answer in "abcdef"]
     found = task(each_db, prompt, method="traces")
     assert [one.completion.text for one in found.trajectories] == ["a", "b", "c", "d"]
     assert found.own is not None and "[calls look({})]" in found.own.text
-    label(each_db, prompt, {id_: n / 10 for n, id_ in enumerate([*agents, *plain])})
+    label(each_db, prompt, {id_: n / 10 for n, id_ in enumerate([*agents, plain[0]])})
     scored = [(one.completion.text, one.score) for one in task(each_db, prompt, method="traces").trajectories]
     assert scored == [("f", 0.5), ("e", 0.4), ("a", 0.0), ("b", 0.1)]
 
