@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from rubricsvc.core.base import Name, UnitInterval, Value
 from rubricsvc.core.estimate import Estimate
@@ -33,6 +33,9 @@ Operator = Literal[
     "pitfall",
 ]
 """How a candidate was made from its parents."""
+
+MAX_CANDIDATES = 20_000
+"""Children of an evolution."""
 
 EVOLVED = "evolved"
 """The origin of a rubric that an evolution made."""
@@ -68,6 +71,18 @@ class EvolutionSettings(Value):
     sampling: Sampling = Field(
         default=Sampling(temperature=0.7, max_tokens=2048), description="How proposals are sampled."
     )
+
+    @property
+    def planned(self) -> int:
+        """The number of children."""
+        return self.islands * self.children * self.generations
+
+    @model_validator(mode="after")
+    def _limited(self) -> EvolutionSettings:
+        if self.planned > MAX_CANDIDATES:
+            message = f"{self.planned} candidates are planned; expected at most {MAX_CANDIDATES}"
+            raise ValueError(f"{message}: fewer generations, islands or children")
+        return self
 
 
 class Evidence(Value):

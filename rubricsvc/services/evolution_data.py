@@ -19,7 +19,6 @@ from rubricsvc.stats.intervals import Floats, Ints
 from rubricsvc.stats.preferences import preference_pairs
 from rubricsvc.stats.rewards import reward_vector
 from rubricsvc.store import prompts, verdict_values
-from rubricsvc.store.judged_labels import judged_labels
 from rubricsvc.store.verdict_values import Selection
 
 if TYPE_CHECKING:
@@ -111,7 +110,12 @@ def read_labelled(
     overall = [
         (place[id_], person, score) for one in selections for id_, person, score in _overall(session, one, place)
     ]
-    labels = [one for job in jobs for one in _criterion_labels(session, rubric, judge, job, place)]
+    labels = [
+        (place[id_], key, value >= 0.5)
+        for one in selections
+        for id_, key, value in verdict_values.criterion_labels(session, one, rubric)
+        if id_ in place
+    ]
     rewarded = ~np.isnan(reward_vector(rubric.value, values))
     has_label = np.zeros(len(completions), bool)
     has_label[[row for row, *_ in (*overall, *labels)]] = True
@@ -139,18 +143,6 @@ def _reject_overlap(session: Session, first: VerdictMatrix, second: VerdictMatri
 
 def _overall(session: Session, selection: Selection, place: dict[int, int]) -> list[tuple[int, str, float]]:
     return [one for one in verdict_values.overall_labels(session, selection) if one[0] in place]
-
-
-def _criterion_labels(
-    session: Session, rubric: RubricRow, judge: JudgeRow, job_id: int | None, place: dict[int, int]
-) -> list[tuple[int, str, bool]]:
-    """Return (row, key, met) of people's labels on the criteria of this version."""
-    found = judged_labels(session, judge.id, job_id=job_id)
-    return [
-        (place[one.completion_id], one.label.criterion, one.label.value >= 0.5)
-        for one in found
-        if one.rubric_id == rubric.id and one.criterion and one.label.value is not None and one.completion_id in place
-    ]
 
 
 def _target(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from rubricsvc.core.evolution import EVOLVED, Candidate
 from rubricsvc.core.states import DRAFT
-from rubricsvc.errors import InvalidError
+from rubricsvc.errors import InvalidError, UnavailableError
 from rubricsvc.services.verdict_matrix import read_matrices
 from rubricsvc.store import evolutions, jobs, judges, rubrics
 from rubricsvc.store.tables import CANCELLED
@@ -70,19 +70,18 @@ class CandidateJobs:
         Raises:
             BudgetExhaustedError: The evolution's budget is used up.
             InvalidError: A job was cancelled.
+            UnavailableError: Most verdicts of a job failed.
         """
         by_template: dict[str | None, list[tuple[Rubric, NDArray[np.bool_]]]] = defaultdict(list)
         for asked, missing in self._columns.to_ask(candidates, rows):
             by_template[asked.template].append((asked.rubric, missing))
-        if not by_template:
-            return
-        with self._db.write() as session:
-            evolutions.check(session, self._row.id, self.fence)
-            job_ids = [self._submit(session, template, each, step) for template, each in by_template.items()]
-        for job_id in job_ids:
+        for template, each in by_template.items():  # one after another: what one costs, the next cannot spend
+            with self._db.write() as session:
+                evolutions.check(session, self._row.id, self.fence)
+                job_id = self._submit(session, template, each, step)
             self._score_job(job_id)
             self._check(job_id)
-        self._read(job_ids)
+            self._read([job_id])
 
     def _store(
         self, session: Session, template: str | None, asked: Sequence[tuple[Rubric, NDArray[np.bool_]]]
@@ -128,6 +127,12 @@ class CandidateJobs:
                 raise InvalidError(
                     f"job {job_id} of evolution {self._row.id} was cancelled",
                     hint=f"rubricsvc jobs retry {job_id}, then rubricsvc evolve start --resume {self._row.id}",
+                )
+            progress = jobs.progress(session, job_id)
+            if progress.failed_verdicts > progress.verdicts:
+                raise UnavailableError(
+                    f"job {job_id} of evolution {self._row.id}: {progress.failed_verdicts} verdicts failed",
+                    hint=f"rubricsvc jobs retry {job_id} --wait, then rubricsvc evolve start --resume {self._row.id}",
                 )
 
     def _read(self, job_ids: Sequence[int]) -> None:

@@ -24,7 +24,7 @@ def _summary(session: Session, row: EvolutionRow, rows: Sequence[CandidateRow]) 
     settings, result = row.settings_value, row.held_out
     best = best_of(row, rows)
     start = next((one for one in rows if one.number == 0), None)
-    planned = settings.generations * settings.islands * settings.children
+    planned = settings.planned
     fields = {
         name: getattr(row, name) for name in ("id", "created_at", "updated_at", "finished_at", "status", "max_cost")
     }

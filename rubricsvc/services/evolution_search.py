@@ -100,6 +100,8 @@ class EvolutionSearch:
         self._columns.add(self._start, self._labelled.completions, self._labelled.values)
         self._jobs = CandidateJobs(db, self._row, self._columns, self._labelled.completions, score_job)
         self._members = {row.number: Member.of(row) for row in rows}
+        self._pools: dict[tuple[int, int | None], list[Parent]] = {}
+        self._known = {one.candidate for one in self._members.values() if one.candidate is not None}
         self._fence = 0
 
     def run(self, *, max_cost: float | None = None) -> None:
@@ -172,9 +174,16 @@ class EvolutionSearch:
             evolutions.check(session, self._id, self._fence)
             row = evolutions.add_candidate(session, self._id, number, candidate, reason=reason, **fields)
         self._members[number] = Member.of(row)
+        self._known |= {candidate} if candidate is not None else set()
 
     def _pool(self, generation: int, island: int | None = None) -> list[Parent]:
         """Return the candidates of earlier generations that may have children, of one island; the start is on all."""
+        if (generation, island) not in self._pools:
+            self._pools = {key: pool for key, pool in self._pools.items() if key[0] == generation}
+            self._pools[generation, island] = self._parents(generation, island)
+        return self._pools[generation, island]
+
+    def _parents(self, generation: int, island: int | None) -> list[Parent]:
         return [
             Parent(one.number, one.candidate, one.score, self._rewards(one))
             for one in self._members.values()
@@ -194,18 +203,17 @@ class EvolutionSearch:
         random = np.random.default_rng([self._settings.seed, 2, number])
         home = (island + 1) % self._settings.islands if generation % MIGRATION == 0 else island
         pool, everyone = self._pool(generation, home), self._pool(generation)
-        digests = {one.candidate for one in self._members.values() if one.candidate is not None}
         place: dict[str, Any] = {"generation": generation, "island": island}
         operators = self._operators
         if self._proposer is not None and (not operators or random.random() < PROPOSALS):
-            self._propose(random, number, tournament(random, pool), digests, place)
+            self._propose(random, number, tournament(random, pool), place)
             return
         for _ in range(ATTEMPTS):
             parent, other = tournament(random, pool), tournament(random, everyone)
             operator = operators[int(random.integers(len(operators)))]
             material = Material(self._start, other.candidate, self._settings.templates, self._fit)
             child = mutate(operator, random, parent.candidate, material)
-            if child is not None and child not in digests and not self._same(parent.candidate, child):
+            if child is not None and child not in self._known and not self._same(parent.candidate, child):
                 parents = [parent.number, *([other.number] if operator == "cross" else [])]
                 self._add(number, child, operator=operator, parents=parents, **place)
                 return
@@ -218,9 +226,7 @@ class EvolutionSearch:
         before, after = (unit_values(self._objective, part, self._columns.outcome(one)) for one in (parent, child))
         return bool(np.allclose(before, after, rtol=0.0, atol=1e-9, equal_nan=True))
 
-    def _propose(
-        self, random: np.random.Generator, number: int, parent: Parent, known: set[Candidate], place: dict[str, Any]
-    ) -> None:
+    def _propose(self, random: np.random.Generator, number: int, parent: Parent, place: dict[str, Any]) -> None:
         operators = [one for one in PROPOSED if self._objective != "verdicts" or one == "reword"]
         operator: Operator = operators[int(random.integers(len(operators)))]
         judged = [one.key for one in parent.candidate.rubric.criteria if one.check is None]
@@ -240,7 +246,7 @@ class EvolutionSearch:
             self._reject_passing(error)
             self._add(number, None, reason=str(error), **fields)
             return
-        reason = "the proposal is a known candidate" if child in known else None
+        reason = "the proposal is a known candidate" if child in self._known else None
         self._add(number, None if reason else child, reason=reason, **fields)
 
     def _reject_passing(self, error: RubricsvcError) -> None:

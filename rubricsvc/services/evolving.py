@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from pydantic import ValidationError
+
 from rubricsvc.core.evolution import EVOLVED, Candidate, EvolutionSettings, Objective
 from rubricsvc.core.fingerprint import digest
 from rubricsvc.core.judge import Judge
+from rubricsvc.core.validation_messages import first_error
 from rubricsvc.errors import InvalidError, UnavailableError
 from rubricsvc.services.analysing import scope_of
 from rubricsvc.services.editing import Addition, Edit, add_version
@@ -58,7 +61,11 @@ def start(
         raise UnavailableError(f"the package {error.name!r} is not installed", hint=hint) from error
     row = rubrics.get(session, ref, allow_drafts=True)
     scope = scope_of(session, row.id, options.get("job_id"), judge)
-    draft = EvolutionSettings(objective=objective or "preferences", **options)
+    try:
+        draft = EvolutionSettings(objective=objective or "preferences", **options)
+    except ValidationError as error:
+        path, message = first_error(error, model=EvolutionSettings)
+        raise InvalidError(message, path=path) from error
     found = read_labelled(
         session,
         row,

@@ -15,7 +15,7 @@ from rubricsvc.core.evolution import Candidate, EvolutionSettings, EvolutionStat
 from rubricsvc.errors import ConflictError
 from rubricsvc.store.base import utcnow
 from rubricsvc.store.evolution_tables import CandidateRow, EvolutionRow, ProposalReplyRow
-from rubricsvc.store.ids import existing, page_of
+from rubricsvc.store.ids import find, missing, page_of
 from rubricsvc.store.tables import JobRow
 from rubricsvc.store.upsert import get_or_add, insert
 
@@ -56,7 +56,10 @@ def get(session: Session, evolution_id: int | str) -> EvolutionRow:
     Raises:
         NotFoundError: There is none.
     """
-    return existing(session, EvolutionRow, "evolution", evolution_id, _WITH)
+    row = find(session, EvolutionRow, evolution_id, _WITH)
+    if row is None:
+        raise missing("evolution", evolution_id, "list them with `rubricsvc evolve list` or GET /v1/evolutions")
+    return row
 
 
 def page(session: Session, *, after: int = 0, limit: int = 50, rubric_id: int | None = None) -> list[EvolutionRow]:
@@ -66,7 +69,7 @@ def page(session: Session, *, after: int = 0, limit: int = 50, rubric_id: int | 
 
 def take(session: Session, evolution_id: int, *, max_cost: float | None = None) -> int:
     """Begin or continue work on an evolution; return the fence. ``max_cost`` replaces the earlier limit, if given."""
-    row = existing(session, EvolutionRow, "evolution", evolution_id)
+    row = get(session, evolution_id)
     row.fence, row.status, row.updated_at, row.finished_at = row.fence + 1, RUNNING, utcnow(), None
     if max_cost is not None:
         row.max_cost = max_cost

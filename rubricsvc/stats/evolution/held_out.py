@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from rubricsvc.core.evolution import HeldOutResult, Objective, ObjectiveChange, PairedTest
+from rubricsvc.errors import InvalidError
 from rubricsvc.stats.criteria import Groups, mean_estimates
 from rubricsvc.stats.evolution.objectives import OBJECTIVES, Outcome, Target, decisions, line_of, unit_values
 from rubricsvc.stats.intervals import Floats
@@ -25,7 +26,7 @@ def held_out_result(
     clusters = held_out.clusters[held_out.rows(objective)]
     first = changes[0]
     if first is None:
-        raise ValueError("no held-out unit has a value with both candidates")
+        raise InvalidError("no held-out unit has a value with both candidates", hint="see the failures of its jobs")
     return HeldOutResult(
         prompts=held_out.prompts(objective),
         objectives=tuple(one for one in changes if one is not None),

@@ -111,6 +111,29 @@ def test_evolve_refuses_a_limit_without_a_price_and_unknown_templates(
     assert cli("evolve", "start").code == 2 and cli("evolve", "show", 9).code == 3
 
 
+def test_evolve_stops_while_its_models_are_away(cli: Cli, tmp_path: Path) -> None:
+    away = False
+
+    def script(number: int, request: dict[str, object]) -> ScriptedReply:
+        return ScriptedReply(status=500, body=b"{}") if away else evolving_model.model(number, request)
+
+    with scripted_server(script) as server:
+        prepare(cli, tmp_path, server.url, outage_timeout_s=0)
+        away = True
+        args = ("evolve", "start", "r", *SMALL, "--template", "readout_short", "--seed", 2)
+        for more in ((), ("--proposer", "j")):
+            ran = cli(*args, *more)
+            assert ran.code == 3, ran.err
+        found = cli("evolve", "show", 1, "--json").json
+        assert (found["status"], found["held_out"], len(found["jobs"])) == ("stopped", None, 1)
+        away = False
+        assert cli("jobs", "retry", found["jobs"][0], "--wait").code == 0
+        ran = cli("evolve", "start", "--resume", 1, "--json")
+        assert ran.code == 0 and ran.json["held_out"]["gain"]
+        proposed = cli(*args, "--proposer", "j")
+    assert proposed.code == 0, proposed.err
+
+
 @pytest.mark.timeout(180)
 def test_evolve_continues_after_a_kill_without_asking_twice(cli: Cli, tmp_path: Path) -> None:
     def slow(number: int, request: dict[str, object]) -> ScriptedReply:
