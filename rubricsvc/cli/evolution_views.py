@@ -90,7 +90,7 @@ def _lineage_cells(one: CandidateSummary) -> list[Any]:
 def _print_held_out(found: HeldOutResult, one: EvolutionSummary) -> None:
     print_data(f"\nOn {counted(found.prompts, 'held-out prompt')}:")
     rows = [
-        [each.objective, each.units, each.start, each.best, *estimate_cells(each.difference, 4)]
+        [each.objective, each.units, f"{each.start:z.4f}", f"{each.best:z.4f}", *estimate_cells(each.difference, 4)]
         for each in found.objectives
     ]
     print_table(("objective", "units", "start", "best", "best - start", "95%"), rows)

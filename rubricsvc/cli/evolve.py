@@ -83,7 +83,7 @@ def _add(db: Database, ref: str, fields: dict[str, Any]) -> int:
         for name in begun.row.settings_value.templates:
             asking.validate(judges.get(session, begun.row.judge_id).value.model_copy(update={"template": name}))
         evolution_id, is_new = begun.row.id, begun.is_new
-    echo(f"evolution {evolution_id}" if is_new else f"evolution {evolution_id} exists already; it is continued")
+    echo(f"evolution {evolution_id}" if is_new else f"evolution {evolution_id} exists already")
     return evolution_id
 
 

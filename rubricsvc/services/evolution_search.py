@@ -11,18 +11,17 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from rubricsvc.core.evolution import Candidate, EvolutionStatus, Objective, Operator, ProposalRequest
-from rubricsvc.core.verdict import Reason
-from rubricsvc.errors import ConflictError, RubricsvcError, UnavailableError
+from rubricsvc.errors import ConflictError
 from rubricsvc.services.evolution_columns import Columns
 from rubricsvc.services.evolution_data import Labelled, read_labelled
-from rubricsvc.services.evolution_evidence import read_evidence
 from rubricsvc.services.evolution_jobs import BudgetExhaustedError, CandidateJobs
-from rubricsvc.services.evolution_operators import PROPOSED, available_operators
+from rubricsvc.services.evolution_operators import available_operators
+from rubricsvc.services.evolution_proposals import SHARE, Proposals, Proposer
 from rubricsvc.stats import OnProgress
 from rubricsvc.stats.evolution.fitting import fitted_weights
 from rubricsvc.stats.evolution.held_out import held_out_result
@@ -32,7 +31,6 @@ from rubricsvc.stats.evolution.selection import Parent, best_first, survivors, t
 from rubricsvc.store import evolutions
 
 if TYPE_CHECKING:
-    from rubricsvc.core.rubric import Rubric
     from rubricsvc.store.evolution_tables import CandidateRow
     from rubricsvc.store.session import Database
 
@@ -40,15 +38,6 @@ MIGRATION = 4
 """Generations after which an island takes parents of its neighbour once."""
 ATTEMPTS = 10
 """Draws of a child that is new."""
-PROPOSALS = 1 / 3
-"""Share of the children that a proposer makes, if there is one."""
-
-
-class Proposer(Protocol):
-    """A model that changes the criteria of a rubric."""
-
-    def propose(self, request: ProposalRequest, /) -> Rubric:
-        """Return the changed rubric; raises a RubricsvcError where there is none."""
 
 
 @dataclass
@@ -89,7 +78,7 @@ class EvolutionSearch:
         on_progress: OnProgress = lambda done, total, note: None,
     ) -> None:
         self._db, self._id = db, evolution_id
-        self._proposer, self._on_progress = proposer, on_progress
+        self._on_progress = on_progress
         with db.read() as session:
             self._row = evolutions.get(session, evolution_id)
             self._settings = self._row.settings_value
@@ -100,6 +89,7 @@ class EvolutionSearch:
         self._columns.add(self._start, self._labelled.completions, self._labelled.values)
         self._jobs = CandidateJobs(db, self._row, self._columns, self._labelled.completions, score_job)
         self._members = {row.number: Member.of(row) for row in rows}
+        self._proposals = Proposals(db, evolution_id, proposer, self._labelled, self._columns) if proposer else None
         self._pools: dict[tuple[int, int | None], list[Parent]] = {}
         self._known = {one.candidate for one in self._members.values() if one.candidate is not None}
         self._fence = 0
@@ -130,9 +120,12 @@ class EvolutionSearch:
         self._score([self._members[0]], len(self._rungs) - 1, "start")
         for generation in range(1, settings.generations + 1):
             first = 1 + (generation - 1) * each
+            awaited = []
             for number in range(first, first + each):
-                self._bear(number, generation, (number - first) % settings.islands)
                 self._on_progress(number, total, f"generation {generation}: {self._note()}")
+                request = self._bear(number, generation, (number - first) % settings.islands)
+                awaited += [request] if request is not None else []
+            self._propose(awaited)
             children = [self._members[n] for n in range(first, first + each) if n in self._members]
             self._halve(children, generation)
         self._finish()
@@ -196,18 +189,18 @@ class EvolutionSearch:
             one.rewards = self._columns.outcome(one.candidate).rewards[self._labelled.search]
         return one.rewards
 
-    def _bear(self, number: int, generation: int, island: int) -> None:
-        """Add the child of this number, unless it is stored already, or no new one is found."""
+    def _bear(self, number: int, generation: int, island: int) -> tuple[ProposalRequest, Parent, dict[str, Any]] | None:
+        """Add the child of this number, unless it is stored or no new one is found; or return what a model is asked."""
         if number in self._members:
-            return
+            return None
         random = np.random.default_rng([self._settings.seed, 2, number])
         home = (island + 1) % self._settings.islands if generation % MIGRATION == 0 else island
         pool, everyone = self._pool(generation, home), self._pool(generation)
         place: dict[str, Any] = {"generation": generation, "island": island}
         operators = self._operators
-        if self._proposer is not None and (not operators or random.random() < PROPOSALS):
-            self._propose(random, number, tournament(random, pool), place)
-            return
+        if self._proposals is not None and (not operators or random.random() < SHARE):
+            parent = tournament(random, pool)
+            return self._proposals.request(random, number, parent, self._objective), parent, place
         for _ in range(ATTEMPTS):
             parent, other = tournament(random, pool), tournament(random, everyone)
             operator = operators[int(random.integers(len(operators)))]
@@ -216,7 +209,8 @@ class EvolutionSearch:
             if child is not None and child not in self._known and not self._same(parent.candidate, child):
                 parents = [parent.number, *([other.number] if operator == "cross" else [])]
                 self._add(number, child, operator=operator, parents=parents, **place)
-                return
+                break
+        return None
 
     def _same(self, parent: Candidate, child: Candidate) -> bool:
         """Whether the child decides every unit of the search part as its parent does; False if that must be asked."""
@@ -226,40 +220,19 @@ class EvolutionSearch:
         before, after = (unit_values(self._objective, part, self._columns.outcome(one)) for one in (parent, child))
         return bool(np.allclose(before, after, rtol=0.0, atol=1e-9, equal_nan=True))
 
-    def _propose(self, random: np.random.Generator, number: int, parent: Parent, place: dict[str, Any]) -> None:
-        operators = [one for one in PROPOSED if self._objective != "verdicts" or one == "reword"]
-        operator: Operator = operators[int(random.integers(len(operators)))]
-        judged = [one.key for one in parent.candidate.rubric.criteria if one.check is None]
-        key = judged[int(random.integers(len(judged)))]
-        fields = {"operator": operator, "parents": [parent.number], **place}
-        outcome = self._columns.outcome(parent.candidate)
-        search = self._labelled.target.of_rows(self._labelled.search)
-        with self._db.read() as session:
-            given: dict[str, Any] = {"ids": self._labelled.completions, "target": search, "outcome": outcome}
-            evidence = read_evidence(session, random, **given, objective=self._objective, key=key)
-        rubric = parent.candidate.rubric
-        request = ProposalRequest(operator=operator, rubric=rubric, key=key, evidence=evidence, sample=number)
-        assert self._proposer is not None  # noqa: S101
-        try:
-            child = parent.candidate.model_copy(update={"rubric": self._proposer.propose(request)})
-        except RubricsvcError as error:
-            self._reject_passing(error)
-            self._add(number, None, reason=str(error), **fields)
+    def _propose(self, awaited: Sequence[tuple[ProposalRequest, Parent, dict[str, Any]]]) -> None:
+        """Ask for the children of these requests together, and add them in order."""
+        if not awaited or self._proposals is None:
             return
-        reason = "the proposal is a known candidate" if child in self._known else None
-        self._add(number, None if reason else child, reason=reason, **fields)
-
-    def _reject_passing(self, error: RubricsvcError) -> None:
-        """Raise an error of the proposer that may pass: the child is asked for again when the evolution continues."""
-        reason = getattr(error, "reason", "")
-        if not reason:
-            raise error
-        if reason == Reason.BUDGET:
-            hint = f"continue: rubricsvc evolve start --resume {self._id} --max-cost DOLLARS"
-            raise BudgetExhaustedError(error.message, hint=hint) from error
-        if reason in set(Reason) and Reason(reason).transient:
-            hint = f"continue: rubricsvc evolve start --resume {self._id}"
-            raise UnavailableError(f"the proposer does not answer: {error.message}", hint=hint) from error
+        answers = self._proposals.ask([request for request, *_ in awaited])
+        for (request, parent, place), answer in zip(awaited, answers, strict=True):
+            child, reason = None, answer if isinstance(answer, str) else None
+            if not isinstance(answer, str):
+                child = parent.candidate.model_copy(update={"rubric": answer})
+                if child in self._known:
+                    child, reason = None, "the proposal is a known candidate"
+            fields = {"operator": request.operator, "parents": [parent.number], **place}
+            self._add(request.sample, child, reason=reason, **fields)
 
     @cached_property
     def _operators(self) -> Sequence[Operator]:

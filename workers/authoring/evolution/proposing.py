@@ -6,7 +6,8 @@ and the rest of the rubric stay as they are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,10 +19,10 @@ from rubricsvc.core.generation import NO_RUBRIC, Generation
 from rubricsvc.core.judge import Judge, Sampling
 from rubricsvc.core.reward import check_formula
 from rubricsvc.core.rubric import Binary, Criterion, Rubric
-from rubricsvc.errors import cut
+from rubricsvc.errors import RubricsvcError, cut
 from rubricsvc.store import evolutions
 from rubricsvc.store.session import Database
-from workers.authoring.author import Author, Draft, GenerationError
+from workers.authoring.author import Author, GenerationError
 from workers.authoring.methods.shown import shown
 from workers.authoring.recording import RecordingEngine, ReplyLog
 from workers.engines.base import Engine, Reply
@@ -32,7 +33,8 @@ MAX_CHARS = 6000
 """Characters of a completion, and of a prompt, that a proposer is shown."""
 _REPLY: TypeAdapter[Reply] = TypeAdapter(Reply)
 
-Ask = Callable[[Callable[[Engine], Coroutine[Any, Any, Draft]]], Draft]
+Proposed = list[Rubric | RubricsvcError]
+Ask = Callable[[Callable[[Engine], Coroutine[Any, Any, Proposed]]], Proposed]
 """Runs an action with the engine of the proposer."""
 
 
@@ -54,19 +56,24 @@ class EvolutionReplyLog(ReplyLog):
 
 
 class EvolutionBudget:
-    """The US dollars that an evolution may still cost; one call at a time."""
+    """The US dollars that an evolution may still cost: those of calls under way are ``_held``."""
 
     def __init__(self, db: Database, evolution_id: int) -> None:
-        self._db, self._evolution_id = db, evolution_id
+        with db.read() as session:
+            self._limit = evolutions.get(session, evolution_id).max_cost
+            self._spent, self._held = evolutions.spent(session, evolution_id), 0.0
 
     async def reserve(self, max_cost: float) -> bool:
-        """Return whether a call of this maximum cost is covered."""
-        with self._db.read() as session:
-            limit = evolutions.get(session, self._evolution_id).max_cost
-            return limit is None or evolutions.spent(session, self._evolution_id) + max_cost <= limit
+        """Reserve the maximum cost of a call; False where it is not covered."""
+        if self._limit is not None and self._spent + self._held + max_cost > self._limit:
+            return False
+        self._held += max_cost
+        return True
 
     def settle(self, max_cost: float, cost: float) -> None:
-        """Do nothing: the stored reply has its cost."""
+        """Replace a reservation by the cost of the finished call."""
+        self._held -= max_cost
+        self._spent += cost
 
 
 class ModelProposer:
@@ -76,33 +83,36 @@ class ModelProposer:
         self._db, self._evolution_id, self._ask = db, evolution_id, ask
         self._judge, self._generation = judge, Generation(sampling=sampling, redraws=1, gate=False)
 
-    def propose(self, request: ProposalRequest) -> Rubric:
-        """Return the changed rubric.
+    def propose(self, requests: Sequence[ProposalRequest]) -> Proposed:
+        """Return the changed rubrics in order, with an error where the model cannot be asked or proposes none."""
 
-        Raises:
-            GenerationError: The model cannot be asked, its budget is used up, or no reply can be used.
-        """
+        async def propose_all(engine: Engine) -> Proposed:
+            log = EvolutionReplyLog(self._db, self._evolution_id)
+            recording = RecordingEngine(engine, self._judge, log)
+            token = current_budget.set(EvolutionBudget(self._db, self._evolution_id))
+            try:
+                return list(await asyncio.gather(*(self._propose(recording, one) for one in requests)))
+            finally:
+                current_budget.reset(token)
+
+        return self._ask(propose_all)
+
+    async def _propose(self, engine: Engine, request: ProposalRequest) -> Rubric | RubricsvcError:
         rubric = request.rubric
         lines = "\n".join(f"[{one.weight:g}] {one.text}" for one in rubric.criteria)
         values = {"rubric": shown("rubric", lines), "criterion": shown("criterion", rubric.by_key[request.key].text)}
         if request.evidence:
             values["evidence"] = "\n\n".join(fence_all("answer", [_shown(one) for one in request.evidence]))
-        draft = self._ask(lambda engine: self._write(engine, f"evolve_{request.operator}", values, request.sample))
-        proposed = draft.rubric.criteria
+        author = Author(engine, self._judge, self._generation, retries=request.sample)
         try:
-            changed = _APPLY[request.operator](request, proposed)
+            draft = await author.write(f"evolve_{request.operator}", values)
+            changed = _APPLY[request.operator](request, draft.rubric.criteria)
             check_formula(changed)
+        except GenerationError as error:
+            return error
         except (ValidationError, FormulaError) as error:
-            raise GenerationError(NO_RUBRIC, f"the proposal cannot be applied: {cut(str(error), 200)}") from error
+            return GenerationError(NO_RUBRIC, f"the proposal cannot be applied: {cut(str(error), 200)}")
         return changed
-
-    async def _write(self, engine: Engine, template: str, values: Mapping[str, str], sample: int) -> Draft:
-        token = current_budget.set(EvolutionBudget(self._db, self._evolution_id))
-        try:
-            recording = RecordingEngine(engine, self._judge, EvolutionReplyLog(self._db, self._evolution_id))
-            return await Author(recording, self._judge, self._generation, retries=sample).write(template, values)
-        finally:
-            current_budget.reset(token)
 
 
 def _shown(one: Evidence) -> str:

@@ -16,7 +16,7 @@ from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.store import evolutions, judges, rubrics
 from rubricsvc.store.session import Database
 from tests.instant_engine import InstantEngine
-from workers.authoring.author import Draft, GenerationError
+from workers.authoring.author import GenerationError
 from workers.authoring.evolution.proposing import ModelProposer
 from workers.engines.base import Question, Reply
 
@@ -42,12 +42,12 @@ def evolution(db: Database) -> int:
         return evolutions.add(session, "key", rubric_id=rubric_id, judge_id=judge_id, **options)[0].id
 
 
-def proposer(db: Database, evolution: int, engine: InstantEngine) -> ModelProposer:
-    def ask(action: Callable[..., Any]) -> Draft:
-        draft: Draft = asyncio.run(action(engine))
-        return draft
+def proposed(db: Database, evolution: int, engine: InstantEngine, *requests: ProposalRequest) -> list[Any]:
+    def ask(action: Callable[..., Any]) -> list[Any]:
+        found: list[Any] = asyncio.run(action(engine))
+        return found
 
-    return ModelProposer(db, evolution, JUDGE, Sampling(temperature=0.7), ask)
+    return ModelProposer(db, evolution, JUDGE, Sampling(temperature=0.7), ask).propose(requests)
 
 
 def request(operator: str, **fields: Any) -> ProposalRequest:
@@ -61,7 +61,7 @@ def replies(reply: object) -> Callable[[Question], Reply]:
 
 
 def test_split_shares_the_weight_and_keeps_the_veto(db: Database, evolution: int) -> None:
-    found = proposer(db, evolution, InstantEngine(replies(PARTS))).propose(request("split"))
+    (found,) = proposed(db, evolution, InstantEngine(replies(PARTS)), request("split"))
     one, two, rude = found.criteria
     assert [(c.key, c.weight, c.required, c.tags) for c in (one, two)] == [
         ("cause-1", 3.0, True, ("t",)),
@@ -71,7 +71,7 @@ def test_split_shares_the_weight_and_keeps_the_veto(db: Database, evolution: int
 
 
 def test_reword_changes_the_text_only(db: Database, evolution: int) -> None:
-    found = proposer(db, evolution, InstantEngine(replies(PARTS))).propose(request("reword"))
+    (found,) = proposed(db, evolution, InstantEngine(replies(PARTS)), request("reword"))
     text = found.criteria[0].text
     assert text in {one["text"] for one in PARTS["criteria"]}
     assert found.criteria[0] == RUBRIC.criteria[0].model_copy(update={"text": text})
@@ -79,30 +79,28 @@ def test_reword_changes_the_text_only(db: Database, evolution: int) -> None:
 
 def test_pitfall_is_negative_whatever_the_reply_says(db: Database, evolution: int) -> None:
     reply = {"criteria": [{"text": "Says that there is no cause."}, {"text": "Is longer than a page.", "weight": 10}]}
-    found = proposer(db, evolution, InstantEngine(replies(reply))).propose(request("pitfall"))
+    (found,) = proposed(db, evolution, InstantEngine(replies(reply)), request("pitfall"))
     assert found.criteria[:2] == RUBRIC.criteria and found.criteria[2].key == "pitfall-1"
     assert found.criteria[2].weight in (-0.8, -8.0)
 
 
 def test_a_proposal_is_not_asked_for_again(db: Database, evolution: int) -> None:
     engine = InstantEngine(replies(PARTS), remember=10)
-    first = proposer(db, evolution, engine).propose(request("split"))
-    again = proposer(db, evolution, engine).propose(request("split"))
-    assert (len(engine.requests), first) == (1, again)
-    proposer(db, evolution, engine).propose(request("split", sample=4))
-    assert len(engine.requests) == 2
+    first = proposed(db, evolution, engine, request("split"))
+    again = proposed(db, evolution, engine, request("split"), request("split", sample=4))
+    assert (len(engine.requests), first) == (2, again[:1])
 
 
 def test_a_reply_that_is_none_is_sent_back_and_then_an_error(db: Database, evolution: int, tmp_path: Path) -> None:
     engine = InstantEngine(lambda _: Reply(text='{"criteria": [{"text": "short"}]}'), remember=10)
-    with pytest.raises(GenerationError) as error:
-        proposer(db, evolution, engine).propose(request("reword"))
-    assert error.value.reason == "no_rubric" and len(engine.requests) == 4  # two samples, each sent back once
+    (error,) = proposed(db, evolution, engine, request("reword"))
+    assert isinstance(error, GenerationError) and error.reason == "no_rubric"
+    assert len(engine.requests) == 4  # two samples, each sent back once
 
 
 def test_evidence_is_fenced(db: Database, evolution: int) -> None:
     engine = InstantEngine(replies(PARTS), remember=1)
-    proposer(db, evolution, engine).propose(request("reword"))
+    proposed(db, evolution, engine, request("reword"))
     (shown,) = [engine.requests[0].messages(one)[-1]["content"] for one in engine.requests[0].questions]
     opening = shown.partition("<answer-")[2].partition(">")[0]
     assert shown.count(f"</answer-{opening}>") == 1
