@@ -261,7 +261,7 @@ def _reason(error: Exception) -> str:
 
 
 def _seal(saved: Path) -> None:
-    """Write the checksums of all files of a checkpoint, and wait until everything is on disk."""
+    """Write the checksums of all files of a checkpoint, readable by those who may, and wait until they are on disk."""
     files = sorted(path for path in saved.rglob("*") if path.is_file())
     lines = [f"{_sha256(path)}  {path.relative_to(saved).as_posix()}\n" for path in files]
     (saved / _SUMS).write_text("".join(lines), encoding="utf-8")
@@ -285,5 +285,7 @@ def _verify(saved: Path) -> None:
 
 
 def _sha256(path: Path) -> str:
+    for path in files:
+        shutil.copymode(saved / "state.json", path)  # safetensors lets only their owner read weights
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -35,6 +35,10 @@ def test_save_keeps_newest_and_transformers_loads_them(tmp_path: Path) -> None:
     assert model.dtype == torch.bfloat16
     assert all(torch.equal(a, b) for a, b in zip(model.parameters(), policy.model.parameters(), strict=True))
     assert AutoTokenizer.from_pretrained(folder).decode([1, 2, 3]) == "abc"
+    (tmp_path / "plain").touch()
+    plain = (tmp_path / "plain").stat().st_mode
+    files = [path for path in checkpoint.folder(tmp_path, 10).rglob("*") if path.is_file()]
+    assert {path.stat().st_mode for path in files} == {plain}, "weights are as readable as any file"
 
 
 @pytest.fixture
