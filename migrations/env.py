@@ -2,9 +2,10 @@
 
 from alembic import context
 
-from rubricsvc.store.evolution_tables import EvolutionRow
+from rubricsvc.store import buffer_tables, evolution_tables, tables, texts  # noqa: F401 - all modules with tables
+from rubricsvc.store.base import Base
 
 connection = context.config.attributes["connection"]
-context.configure(connection=connection, target_metadata=EvolutionRow.metadata, render_as_batch=True, compare_type=True)
+context.configure(connection=connection, target_metadata=Base.metadata, render_as_batch=True, compare_type=True)
 with context.begin_transaction():
     context.run_migrations()

@@ -5,7 +5,8 @@
     model/                   the weights, safetensors: a policy in its own type with its tokenizer, which transformers
                              and vLLM load, or a judge's adapter or model with the best weights so far
     optimizer.safetensors    float32 master weights and Adam's moments
-    state.json               the step, and the settings that a resumed run must share
+    state.json               the step, the settings that a resumed run must share, and the rubric versions in use where
+                             the rubrics evolve
     SHA256SUMS               checksums of all files, as of sha256sum
 
 There is no state of random numbers: those of a step depend on the seed and the step's number alone (see
@@ -57,6 +58,9 @@ _MUTABLE_SETTINGS = {
 }
 """Settings that may change at a resume: they do not affect what is learned. Data is compared by content."""
 
+_ADDRESSES: Any = {"evolve": {"proposer": {"endpoint"}, "trusted": {"endpoint"}}}
+"""Nested settings that may change, too."""
+
 Identity = dict[str, Any]
 """The settings that a resumed run must share, by dotted name, and the digest of its tasks."""
 
@@ -86,7 +90,7 @@ def identity(config: TrainConfig, tasks: Sequence[Task], std_floor: float) -> Id
     ``std_floor`` is the number that ``optim.std_floor`` stands for: a judge may have been measured since.
     """
     flat: Identity = {}
-    for name, value in config.model_dump(mode="json").items():
+    for name, value in config.model_dump(mode="json", exclude=_ADDRESSES).items():
         flat |= {f"{name}.{key}": item for key, item in value.items()} if isinstance(value, dict) else {name: value}
     fixed = {name: value for name, value in flat.items() if name not in _MUTABLE_SETTINGS and value is not None}
     return fixed | {
@@ -166,8 +170,18 @@ def folder(out: Path, step: int) -> Path:
     return out / "checkpoints" / f"step-{step:06d}"
 
 
-def save(config: CheckpointConfig, step: int, model: Savable, optimizer: MasterAdamW, identity: Identity) -> None:
+def save(
+    config: CheckpointConfig,
+    step: int,
+    model: Savable,
+    optimizer: MasterAdamW,
+    identity: Identity,
+    *,
+    versions: Mapping[str, Any] | None = None,
+) -> None:
     """Save the state after ``step`` steps, and keep the newest ``keep_checkpoints``. Without ``out`` do nothing.
+
+    ``versions`` are the rubric versions in use, as plain data; see `saved_versions`.
 
     Raises:
         UnavailableError: it cannot be written. Earlier checkpoints are kept.
@@ -182,7 +196,7 @@ def save(config: CheckpointConfig, step: int, model: Savable, optimizer: MasterA
         part.mkdir(parents=True)
         model.save(part / "model")
         save_file(optimizer.state(), part / "optimizer.safetensors")
-        state = {"step": step, "identity": identity}
+        state = {"step": step, "identity": identity, **({"versions": versions} if versions is not None else {})}
         (part / "state.json").write_text(json.dumps(state, indent=2), encoding="utf-8")
         _seal(part)
         shutil.rmtree(final, ignore_errors=True)
@@ -228,6 +242,14 @@ def resume(config: CheckpointConfig, optimizer: MasterAdamW, identity: Identity)
     return 0
 
 
+def saved_versions(config: CheckpointConfig, step: int) -> dict[str, Any] | None:
+    """Return the rubric versions that were in use after ``step`` steps; None if the checkpoint has none."""
+    if config.out is None or not (state := folder(config.out, step) / "state.json").is_file():
+        return None
+    versions: dict[str, Any] | None = json.loads(state.read_bytes()).get("versions")
+    return versions
+
+
 def _restore(saved: Path, optimizer: MasterAdamW, identity: Identity) -> int:
     """Restore one checkpoint and return its step. An error leaves optimiser and policy as they were."""
     _verify(saved)
@@ -263,6 +285,8 @@ def _reason(error: Exception) -> str:
 def _seal(saved: Path) -> None:
     """Write the checksums of all files of a checkpoint, readable by those who may, and wait until they are on disk."""
     files = sorted(path for path in saved.rglob("*") if path.is_file())
+    for path in files:
+        shutil.copymode(saved / "state.json", path)  # safetensors lets only their owner read weights
     lines = [f"{_sha256(path)}  {path.relative_to(saved).as_posix()}\n" for path in files]
     (saved / _SUMS).write_text("".join(lines), encoding="utf-8")
     for path in (*files, saved / _SUMS, *(path for path in saved.rglob("*") if path.is_dir()), saved):
@@ -285,7 +309,5 @@ def _verify(saved: Path) -> None:
 
 
 def _sha256(path: Path) -> str:
-    for path in files:
-        shutil.copymode(saved / "state.json", path)  # safetensors lets only their owner read weights
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -7,7 +7,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    ValidationError,
+    field_validator,
+)
 
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.validation_messages import field_messages
@@ -67,6 +75,37 @@ class OptimConfig(ConfigSection):
     micro_batch: int | None = Field(default=None, ge=1)
 
 
+LocalJudge = Annotated[
+    Annotated[str, Tag("name")] | Annotated[Judge, Tag("local")],
+    Discriminator(lambda value: "name" if isinstance(value, str) else "local"),
+]
+"""The name of a judge in the database, or a judge's own fields."""
+
+
+class EvolveConfig(ConfigSection):
+    """Evolution of the rubrics while the policy trains: rounds of proposals, from groups of its completions.
+
+    ``proposer`` is the judge whose model proposes, ``trusted`` one that the values of criteria are compared with.
+    Of a step with a round, the proposer is shown up to ``shown`` completions of each prompt. ``weight`` is that of an
+    evolved criterion, as a share of the authored criteria's absolute weights. A retired criterion is tried again
+    ``retest_every`` steps after its last trial, at most ``max_retests`` in a round. With ``labels``, criteria are
+    compared with people's overall labels of the prompt's completions, where there are any.
+    """
+
+    proposer: LocalJudge
+    trusted: LocalJudge | None = None
+    approve: Literal["auto", "human"] = "auto"
+    every: int = Field(default=10, ge=1)
+    shown: int = Field(default=8, ge=2, le=64)
+    max_proposals: int = Field(default=4, ge=1, le=20)
+    max_active: int = Field(default=5, ge=1, le=100)
+    weight: float = Field(default=0.1, gt=0.0, le=1.0)
+    min_separation: float = Field(default=0.05, ge=0.0, lt=0.5)
+    retest_every: int = Field(default=50, ge=1)
+    max_retests: int = Field(default=8, ge=1)
+    labels: bool = True
+
+
 class TrainConfig(ConfigSection):
     """Settings of `trainer.loop.train`.
 
@@ -84,6 +123,14 @@ class TrainConfig(ConfigSection):
     policy: PolicyConfig = PolicyConfig()
     sampling: SamplingConfig = SamplingConfig()
     optim: OptimConfig = OptimConfig()
+    evolve: EvolveConfig | None = None
+
+    @field_validator("seed")
+    @classmethod
+    def _of_64_bits(cls, seed: int) -> int:
+        if not -(2**63) <= seed < 2**63:
+            raise ValueError("must fit into 64 bits")
+        return seed
 
 
 class ServiceJudge(ConfigSection):

@@ -24,7 +24,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from threading import Event
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -39,6 +39,9 @@ from trainer.policy import Policy
 from trainer.rewards import RewardSource, ScoredRollout, Task, judge_of, validated
 from trainer.rollouts import Rollouts
 
+if TYPE_CHECKING:
+    from trainer.evolution import OnlineEvolution
+
 
 def train(
     policy: Policy,
@@ -50,6 +53,7 @@ def train(
     stop: Event | None = None,
     resume: bool = False,
     record: Mapping[str, Any] | None = None,
+    evolution: OnlineEvolution | None = None,
 ) -> History:
     """Train ``policy`` and return the metrics of every step.
 
@@ -62,25 +66,23 @@ def train(
         stop: when set, the run ends after the current step, with a checkpoint.
         resume: continue from the newest intact checkpoint in ``config.out``; without any, from the first step.
         record: plain data to write into ``config.json`` beside the configuration.
+        evolution: what evolves the rubrics; needed with ``config.evolve``.
 
     Raises:
-        UnavailableError: more than ``max_unscored`` of a step's completions have no reward, or a checkpoint cannot be
-            written. The run can be resumed.
+        UnavailableError: more than ``max_unscored`` is unscored, or a checkpoint cannot be written; resume the run.
         NotFoundError: ``resume`` is True and ``out`` holds no run.
         ConflictError: ``out`` holds a run and ``resume`` is False; or the run there was configured otherwise.
-        InvalidError: there are no tasks, a prompt is too long for the policy, the number of rewards is wrong, or the
-            gradient is not finite.
+        InvalidError: no tasks, a prompt too long for the policy, a wrong number of rewards, or a gradient not finite.
     """
-    _check_start(policy, tasks, config, resume)
+    _check_start(policy, tasks, config, resume, evolution)
     judge = judge_of(tasks, rewards)
     constants = metrics.judge_metrics(judge, config.optim.std_floor)
-    floor = constants["std_floor"]
     measured = judge.repeatability.model_dump(mode="json") if judge and judge.repeatability else None
-    identity = checkpoint.identity(config, tasks, floor)
-    reference = policy.frozen_copy() if config.optim.kl_beta else None
+    identity = checkpoint.identity(config, tasks, floor := constants["std_floor"])
     optimizer = MasterAdamW(policy.model, config.optim)
-    state = TrainState(policy, reference, optimizer, config, floor)
-    done = checkpoint.resume(config, optimizer, identity) if resume else 0
+    reference = policy.frozen_copy() if config.optim.kl_beta else None
+    state = TrainState(policy, reference, optimizer, config, floor, evolution)
+    done = _resume(state, identity) if resume else 0
     checkpoint.write_config(config.out, config, {**constants, "judge_repeatability": measured, **(record or {})})
     history = History(config.out, done)
     first = saved = done
@@ -90,21 +92,28 @@ def train(
             done += 1
             recorded = history.add({"step": done, **step, **constants})
             if config.checkpoint_every and done % config.checkpoint_every == 0:
-                checkpoint.save(config, saved := done, policy, optimizer, identity)
+                _save(state, saved := done, identity)
             if on_step:
                 on_step(recorded)
             history.stopped = stop is not None and stop.is_set() and done < config.steps
     finally:
         # An error or Ctrl-C while sampling or scoring costs no step; one within an update leaves no whole state.
         if done > saved and optimizer.updates == (done - first) * config.optim.updates_per_batch:
-            checkpoint.save(config, done, policy, optimizer, identity)
+            _save(state, done, identity)
         optimizer.close()
     return history
 
 
-def _check_start(policy: Policy, tasks: Sequence[Task], config: TrainConfig, resume: bool) -> None:
+def _check_start(
+    policy: Policy, tasks: Sequence[Task], config: TrainConfig, resume: bool, evolution: OnlineEvolution | None
+) -> None:
     if not tasks:
         raise InvalidError("there are no tasks to train on", hint="give prompts with rubrics")
+    if (config.evolve is None) != (evolution is None):
+        hint = "give both, or neither"
+        raise InvalidError("`config.evolve` and `evolution` do not agree", hint=hint, path="evolve")
+    if evolution is not None:
+        evolution.check(tasks)
     if config.out:
         checkpoint.check_folder(config.out, resume=resume)
     for task in tasks:
@@ -113,13 +122,27 @@ def _check_start(policy: Policy, tasks: Sequence[Task], config: TrainConfig, res
 
 @dataclass(frozen=True)
 class TrainState:
-    """What a run trains, and how. ``reference`` is None without a KL penalty."""
+    """What a run trains, and how. ``reference`` is None without a KL penalty, ``evolution`` where rubrics stay."""
 
     policy: Policy
     reference: Policy | None
     optimizer: MasterAdamW
     config: TrainConfig
     std_floor: float
+    evolution: OnlineEvolution | None = None
+
+
+def _resume(state: TrainState, identity: checkpoint.Identity) -> int:
+    """Restore the newest intact checkpoint, with the rubric versions in use; return the number of steps done."""
+    done = checkpoint.resume(state.config, state.optimizer, identity)
+    if state.evolution is not None:
+        state.evolution.restore(checkpoint.saved_versions(state.config, done))
+    return done
+
+
+def _save(state: TrainState, done: int, identity: checkpoint.Identity) -> None:
+    versions = state.evolution.state() if state.evolution is not None else None
+    checkpoint.save(state.config, done, state.policy, state.optimizer, identity, versions=versions)
 
 
 def _step(state: TrainState, tasks: Sequence[Task], rewards: RewardSource, step: int) -> Metrics:
@@ -127,10 +150,18 @@ def _step(state: TrainState, tasks: Sequence[Task], rewards: RewardSource, step:
     step_tasks, rollouts = sample_step(state.policy, tasks, state.config, step)
     sampled = time.perf_counter()
     completions = rollouts.completions(state.policy.name, step)
-    task_of_B = [step_tasks[prompt] for prompt in rollouts.prompt_of_B.tolist()]
+    prompts = rollouts.prompt_of_B.tolist()
+    used = state.evolution.tasks(step, step_tasks) if state.evolution is not None else step_tasks
+    task_of_B = [used[prompt] for prompt in prompts]
     scored = validated(rewards.score(task_of_B, completions), completions)
     rewards_GM = _rewards(scored, state.config)
     scored_at = time.perf_counter()
+    evolved: Metrics = {}
+    if state.evolution is not None:
+        authored_of_B = [step_tasks[prompt] for prompt in prompts]
+        evolved = state.evolution.evolve(step, authored_of_B, task_of_B, completions, scored)
+        evolved["evolve_time"] = time.perf_counter() - scored_at
+    train_start = time.perf_counter()
     updated = update(state, rollouts, rewards_GM, step)
     end = time.perf_counter()
     return {
@@ -138,9 +169,10 @@ def _step(state: TrainState, tasks: Sequence[Task], rewards: RewardSource, step:
         **metrics.rollout_metrics(rollouts),
         **metrics.verdict_metrics(scored, state.config.criterion_metrics),
         **updated,
+        **evolved,
         "sample_time": sampled - start,
         "score_time": scored_at - sampled,
-        "train_time": end - scored_at,
+        "train_time": end - train_start,
         "step_time": end - start,
     }
 

@@ -9,11 +9,10 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import defaultdict
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from numbers import Real
-from threading import Thread
-from typing import Any, Protocol, Self, TypeVar
+from typing import Protocol, Self
 
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion, Prompt
@@ -22,11 +21,10 @@ from rubricsvc.core.reward import Reward, reward_or_null
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import InvalidError
+from trainer.event_loop import EventLoopThread
 from workers.engines import make_engine
 from workers.engines.base import Engine
 from workers.scoring.completions import score_group
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,9 +134,7 @@ class JudgeRewards:
         self._judge = judge
         self._repeatability = repeatability
         self._engine = engine or make_engine(judge)
-        self._loop = asyncio.new_event_loop()  # in a thread: connections outlive a step, and notebooks have a loop
-        self._thread = Thread(target=self._loop.run_forever, name="rewards", daemon=True)
-        self._thread.start()
+        self._loop = EventLoopThread("rewards")
 
     def judge_info(self) -> JudgeInfo:
         """Return the judge's properties."""
@@ -146,7 +142,7 @@ class JudgeRewards:
 
     def score(self, tasks: Sequence[Task], completions: Sequence[Completion]) -> list[ScoredRollout]:
         """Score all prompts of the step concurrently. A comparative judge is shown a prompt's completions together."""
-        return self._run(self._score(tasks, completions))
+        return self._loop.run(self._score(tasks, completions))
 
     async def _score(self, tasks: Sequence[Task], completions: Sequence[Completion]) -> list[ScoredRollout]:
         groups = places_by_task(tasks)
@@ -164,19 +160,9 @@ class JudgeRewards:
             for place, task in enumerate(tasks)
         ]
 
-    def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
-        try:
-            return future.result()
-        except BaseException:
-            future.cancel()
-            raise
-
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._run(self._engine.aclose())
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
+        self._loop.run(self._engine.aclose())
         self._loop.close()

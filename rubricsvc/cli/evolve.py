@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rubricsvc.cli import output
+from rubricsvc.cli.criterion_buffer import buffer
 from rubricsvc.cli.db import database
 from rubricsvc.cli.importing import By, edit_of
 from rubricsvc.cli.output import After, Json, Limit, echo, print_json, show, show_page
@@ -28,6 +29,9 @@ Id = Annotated[int, typer.Argument(help="Id of the evolution.", show_default=Fal
 POLL_SECONDS = 1.0
 SILENT_SECONDS = 60.0
 """Time without a change after which `watch` says so."""
+
+
+app.command()(buffer)
 
 
 @app.command("start")

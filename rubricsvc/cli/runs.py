@@ -20,6 +20,7 @@ from rubricsvc.cli.db import database
 from rubricsvc.cli.local_judges import describe_embedded
 from rubricsvc.cli.models import fetch_embedded, fetch_if_embedded
 from rubricsvc.cli.output import INTERRUPTED, Json, cell, counted, echo, group, progress_bar, show, show_list
+from rubricsvc.cli.run_evolution import RUN, evolution_of, run_name, with_judges
 from rubricsvc.core.audit import StoredAudit
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.panel import mean_known
@@ -35,7 +36,8 @@ from workers.engines.local.embedded_model import EMBEDDED
 if TYPE_CHECKING:
     from trainer.config import RunConfig, ServiceJudge
     from trainer.metrics import Metrics
-    from trainer.rewards import Task
+    from trainer.rewards import JudgeRewards, Task
+    from trainer.service_rewards import ServiceRewards
 
 app = group("Training runs.")
 
@@ -65,7 +67,7 @@ def start(
         echo(f"{loaded.out} has all {counted(loaded.steps, 'step')} already; to continue, raise `steps` in {config}")
         return
     judge, audit, repeatability = _judge(loaded)
-    run = loaded.model_copy(update={"judge": judge})
+    run = with_judges(loaded.model_copy(update={"judge": judge}))
     tasks = _tasks(run)
     if not allow_drafts:
         _reject_drafts(loaded, tasks)
@@ -75,32 +77,45 @@ def start(
     from trainer import checkpoint
     from trainer.loop import train
     from trainer.policy import Policy
-    from trainer.rewards import JudgeRewards
-    from trainer.service_rewards import ServiceRewards
 
     start_time = time.monotonic()
     policy = Policy.load(run.policy.model, dtype=run.policy.dtype, device=run.policy.device)
-    source = (
-        JudgeRewards(judge, repeatability=repeatability)
-        if isinstance(judge, Judge)
-        else ServiceRewards(
-            judge.name, judge.service, run=run.out.name, timeout=judge.timeout_s, allow_drafts=allow_drafts
-        )
-    )
-    with checkpoint.locked(run.out), source as rewards, progress_bar("training") as bar, stop_on_interrupt() as stop:
+    source = _reward_source(run, judge, repeatability, allow_drafts)
+    name = run_name(run.out, resume)
+    with (
+        checkpoint.locked(run.out),
+        source as rewards,
+        evolution_of(run, name, rewards) as evolution,
+        progress_bar("training") as bar,
+        stop_on_interrupt() as stop,
+    ):
 
         def on_step(step: Metrics) -> None:
             reward = f"reward {cell(step['reward'])} ± {cell(step['reward_std'])}"
             bar.update(step["step"], run.steps, ", ".join(filter(None, (reward, _no_signal(step)))))
 
         bar.update(0, run.steps, "")
-        history = train(policy, tasks, rewards, run, on_step=on_step, stop=stop, resume=resume, record=audit.record)
+        record = audit.record | ({RUN: name} if evolution is not None else {})
+        options: dict[str, Any] = {"on_step": on_step, "stop": stop, "resume": resume, "record": record}
+        history = train(policy, tasks, rewards, run, evolution=evolution, **options)
     show(_summary(run.out) | {"seconds": round(time.monotonic() - start_time, 2)}, as_json)
     for reason, count in Counter(filter(None, map(_no_signal, history.steps))).items():
         echo(f"warning: {reason} in {counted(count, 'step')} of {len(history.steps)}; {FIXES[reason]}")
     if history.stopped:
         echo(f"stopped; continue with: rubricsvc runs start {config} --resume")
         raise typer.Exit(INTERRUPTED)
+
+
+def _reward_source(
+    run: RunConfig, judge: Judge | ServiceJudge, repeatability: Repeatability | None, allow_drafts: bool
+) -> JudgeRewards | ServiceRewards:
+    from trainer.rewards import JudgeRewards
+    from trainer.service_rewards import ServiceRewards
+
+    if isinstance(judge, Judge):
+        return JudgeRewards(judge, repeatability=repeatability)
+    timeout = judge.timeout_s
+    return ServiceRewards(judge.name, judge.service, run=run.out.name, timeout=timeout, allow_drafts=allow_drafts)
 
 
 def _is_finished(config: RunConfig, resume: bool) -> bool:

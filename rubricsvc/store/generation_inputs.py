@@ -50,7 +50,7 @@ def of_prompt(session: Session, prompt_id: int, generation: Generation, job_id: 
         tuple(references),
         own,
         _other(session, prompt_id, job_id) if generation.gate else None,
-        _labelled(session, prompt_id, contrast) if generation.gate else (),
+        labelled(session, prompt_id, contrast) if generation.gate else (),
         contrast,
         trajectories,
         method_inputs.parents(session, prompt_id, generation) if method == "merge" else (),
@@ -78,7 +78,9 @@ def _other(session: Session, prompt_id: int, job_id: int | None) -> str | None:
     return None
 
 
-def _labelled(session: Session, prompt_id: int, contrast: Contrast | None) -> tuple[tuple[Completion, float], ...]:
+def labelled(
+    session: Session, prompt_id: int, contrast: Contrast | None = None
+) -> tuple[tuple[Completion, float], ...]:
     """Return completions of the prompt with the mean of their overall labels; of those not shown, if they suffice."""
     query = (
         select(CompletionRow, func.avg(LabelRow.value))
@@ -89,6 +91,6 @@ def _labelled(session: Session, prompt_id: int, contrast: Contrast | None) -> tu
     )
     shown = {one.digest for one in (*contrast.better, *contrast.worse)} if contrast else set[str]()
     rows = session.execute(query.limit(MAX_LABELLED + len(shown)))
-    labelled = [(row.value, float(mean)) for row, mean in rows]
-    others = [one for one in labelled if one[0].digest not in shown]
-    return tuple(others if len(others) >= method_inputs.MIN_MEASURED else labelled)[:MAX_LABELLED]
+    found = [(row.value, float(mean)) for row, mean in rows]
+    others = [one for one in found if one[0].digest not in shown]
+    return tuple(others if len(others) >= method_inputs.MIN_MEASURED else found)[:MAX_LABELLED]

@@ -84,6 +84,8 @@ def read_rubric(
     examples: Collection[str] = (),
     documents: Documents | None = None,
     evidence: Documents | None = None,
+    least: int = MIN_CRITERIA,
+    needs_positive: bool = True,
 ) -> Rubric:
     """Return the rubric in a reply.
 
@@ -96,6 +98,8 @@ def read_rubric(
         examples: Normalized texts of criteria that must not be copied; see `normalized`.
         documents: Texts that sources may cite; the judge is shown the passages.
         evidence: Texts that sources may cite, too; the judge is not shown the passages.
+        least: Minimum of different criteria.
+        needs_positive: Whether one must have a positive weight.
 
     Raises:
         ValueError: The reply is not a rubric.
@@ -108,9 +112,11 @@ def read_rubric(
         by_text.setdefault(normalized(one.text), one)
     distinct = list(by_text.values())
     most = MAX_CRITERIA if is_json else MAX_LISTED
-    if not MIN_CRITERIA <= len(distinct) <= most:
-        raise ValueError(f"expected {MIN_CRITERIA} to {most} different criteria, found {len(distinct)}")
-    if not any(one.weight > 0 for one in distinct) or not all(one.weight for one in distinct):
+    if not least <= len(distinct) <= most:
+        raise ValueError(f"expected {least} to {most} different criteria, found {len(distinct)}")
+    if not all(one.weight for one in distinct):
+        raise ValueError("expected weights other than 0")
+    if needs_positive and not any(one.weight > 0 for one in distinct):
         raise ValueError("expected weights other than 0, and at least one positive")
     if copied := by_text.keys() & examples:
         raise ValueError(f"a criterion is copied from the example: {copied.pop()!r}")

@@ -1,0 +1,70 @@
+"""The evolution of rubrics in `rubricsvc runs start`."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rubricsvc.cli.db import database
+from rubricsvc.cli.output import counted, echo
+from rubricsvc.core.judge import Judge
+from rubricsvc.settings import get_settings
+from rubricsvc.store import judges
+
+if TYPE_CHECKING:
+    from trainer.config import EvolveConfig, RunConfig
+    from trainer.evolution import OnlineEvolution
+    from trainer.rewards import RewardSource
+
+RUN = "evolve_run"
+"""The entry of a run's ``config.json`` with the name under which the database has its buffers."""
+
+_MOST_RUN_CHARS = 80
+
+
+def with_judges(config: RunConfig) -> RunConfig:
+    """Return the run with the judges of its evolution in place of their names: the record has all of them."""
+    evolve = config.evolve
+    if evolve is None:
+        return config
+    given = {name: getattr(evolve, name) for name in ("proposer", "trusted")}
+    names = [judge for judge in given.values() if isinstance(judge, str)]
+    stored: dict[str, Judge] = {}
+    if names:
+        with database() as db, db.read() as session:
+            stored = {name: judges.get(session, name).value for name in names}
+    found = {name: stored[judge] if isinstance(judge, str) else judge for name, judge in given.items()}
+    return config.model_copy(update={"evolve": evolve.model_copy(update=found)})
+
+
+def run_name(out: Path, resume: bool) -> str:
+    """Return the name of a run in the database, which no other run has: that of its record, if it is resumed."""
+    record = out / "config.json"
+    if resume and record.is_file() and (name := json.loads(record.read_bytes()).get(RUN)):
+        return str(name)
+    words = "-".join(out.name.replace("@", "-").split())
+    return f"{words[:_MOST_RUN_CHARS]}-{secrets.token_hex(4)}"
+
+
+@contextmanager
+def evolution_of(config: RunConfig, name: str, rewards: RewardSource) -> Iterator[OnlineEvolution | None]:
+    """Open the evolution of a run; None if its rubrics stay as they are. At the end say which versions wait."""
+    evolve: EvolveConfig | None = config.evolve
+    if evolve is None:
+        yield None
+        return
+    from rubricsvc.services.criterion_buffers import CriterionBuffers
+    from trainer.evolution import OnlineEvolution
+
+    with database() as db:
+        buffers = CriterionBuffers(db, name, evolve.approve, get_settings().require_approval)
+        with OnlineEvolution(evolve, buffers, rewards) as evolution:
+            yield evolution
+        if waiting := buffers.waiting():
+            newest = waiting[-1]
+            echo(f"{counted(len(waiting), 'rubric version')} of this run not approved; the newest is {newest}")
+            echo(f"hint: `rubricsvc rubrics submit {newest}`, then `rubricsvc rubrics approve {newest}`")

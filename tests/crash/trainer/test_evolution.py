@@ -1,0 +1,126 @@
+"""A run whose rubrics evolve, killed again and again, uses the same versions as one that was never interrupted."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import multiprocessing
+import os
+import random
+import signal
+import string
+import time
+from multiprocessing.context import ForkServerProcess
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from rubricsvc.core.judge import Endpoint, Judge
+from rubricsvc.core.rubric import Criterion, Rubric
+from rubricsvc.services.criterion_buffers import CriterionBuffers
+from rubricsvc.store import rubrics
+from rubricsvc.store.buffer_tables import BufferedCriterionRow, RunStepRow
+from rubricsvc.store.ids import page_of
+from rubricsvc.store.session import Database
+from tests.databases import sqlite_at
+from tests.letter_judge import JUDGE, proposal, uses
+from tests.model.trainer.tiny import PROMPTS, tiny_config, tiny_policy
+from tests.scripted_server import ScriptedReply, scripted_server, text_reply
+from trainer import checkpoint, metrics
+from trainer.evolution import OnlineEvolution
+from trainer.loop import train
+from trainer.rewards import JudgeRewards, Task
+
+KILLS = 8
+STEPS = 24
+EVERY = 2
+TASKS = [Task(prompt, Rubric(criteria=[Criterion(key="good", text=uses("a"), weight=2)])) for prompt in PROMPTS]
+FORKS = multiprocessing.get_context("forkserver")
+FORKS.set_forkserver_preload([__name__])
+TIMES = {"step_time", "sample_time", "score_time", "train_time", "evolve_time"}
+
+
+def propose(_number: int, request: dict[str, Any]) -> ScriptedReply:
+    """Propose letters that depend on nothing but the request."""
+    seed = hashlib.sha256(json.dumps(request["messages"]).encode()).digest()
+    chosen = [string.ascii_lowercase[byte % 26] for byte in seed[:3]]
+    return text_reply(proposal(*chosen[:2], pitfalls=chosen[2:]))
+
+
+def run(out: Path, url: str, proposer: str) -> None:
+    """Start or resume the run."""
+    torch.set_num_threads(1)
+    judge = Judge(name="proposer", model="scripted", endpoint=Endpoint(base_url=proposer, max_retries=0))
+    evolve = {"proposer": judge, "every": EVERY, "max_active": 2, "retest_every": 4, "shown": 3}
+    config = tiny_config(steps=STEPS, out=out, checkpoint_every=3, evolve=evolve)
+    assert config.evolve is not None
+    buffers = CriterionBuffers(Database(url), out.name, config.evolve.approve)
+    with JudgeRewards(JUDGE) as rewards, OnlineEvolution(config.evolve, buffers, rewards) as evolution:
+        resume = (out / "config.json").exists()
+        train(tiny_policy(), TASKS, rewards, config, resume=resume, evolution=evolution)
+
+
+def begin(out: Path, url: str, proposer: str) -> ForkServerProcess:
+    process = FORKS.Process(target=run, args=(out, url, proposer))
+    process.start()
+    return process
+
+
+def end(process: ForkServerProcess) -> int | None:
+    process.join()
+    code = process.exitcode
+    process.close()
+    return code
+
+
+def outcome(out: Path, url: str) -> dict[str, Any]:
+    """All that must be the same: weights, versions of steps, rounds, buffers and metrics."""
+    db = Database(url)
+    with db.read() as session:
+        steps = page_of(session, RunStepRow, 0, 9999, run=out.name)
+        entries = page_of(session, BufferedCriterionRow, 0, 9999, run=out.name)
+        versions = rubrics.many(session, [row.rubric_id for row in steps])
+        used = {(row.prompt_id, row.step): (versions[row.rubric_id].digest, row.round) for row in steps}
+        buffers = {(row.prompt_id, row.key): row.content for row in entries}
+    db.close()
+    saved = checkpoint.folder(out, STEPS)
+    names = ("optimizer.safetensors", "model/model.safetensors")
+    state = checkpoint.saved_versions(tiny_config(steps=STEPS, out=out), STEPS)
+    assert state is not None
+    return {
+        "weights": [(saved / name).read_bytes() for name in names],
+        "used": used,
+        "buffers": buffers,
+        "metrics": [{k: v for k, v in step.items() if k not in TIMES} for step in metrics.read(out)],
+        "pinned": sorted(one["digest"] for one in state["in_use"]),
+    }
+
+
+def test_train_killed_while_rubrics_evolve_uses_the_same_versions(tmp_path: Path) -> None:
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    urls = [sqlite_at(tmp_path / f"{name}.db") for name in ("whole", "killed")]
+    chance = random.Random(0)
+    with scripted_server(propose) as server:
+        assert end(begin(whole, urls[0], server.url)) == 0
+        rounds, calls = STEPS // EVERY * 2, server.count
+        assert calls <= rounds
+        for kill in range(KILLS):
+            process = begin(killed, urls[1], server.url)
+            while len(metrics.read(killed)) < STEPS * (kill + 1) // (KILLS + 2) and process.is_alive():
+                time.sleep(0.005)
+            time.sleep(chance.uniform(0.0, 0.1))
+            process.kill()
+            assert end(process) == -signal.SIGKILL
+        assert end(begin(killed, urls[1], server.url)) == 0
+        assert server.count - calls <= calls + KILLS * 2, "only rounds that were under way are asked about again"
+    first, second = outcome(whole, urls[0]), outcome(killed, urls[1])
+    for name, value in first.items():
+        assert second[name] == value, name
+    digests = [digest for digest, _ in first["used"].values()]
+    assert len(set(digests)) > len(TASKS), "the rubrics have evolved"
+    assert any(step.get("evolve/retired") for step in first["metrics"])
+    mode = (checkpoint.folder(killed, STEPS) / "model" / "model.safetensors").stat().st_mode
+    umask = os.umask(0)
+    os.umask(umask)
+    assert mode & 0o777 == 0o666 & ~umask

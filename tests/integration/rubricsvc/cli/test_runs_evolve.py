@@ -1,0 +1,108 @@
+"""`runs start` with [evolve]: a tiny model is trained, the proposer is behind a real socket, a person approves."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tests.letter_judge  # noqa: F401 - registers the engine "letters"
+from rubricsvc.settings import get_settings
+from tests.cli import Cli
+from tests.letter_judge import proposal
+from tests.scripted_server import ScriptedServer, error, scripted_server, text_reply
+from tests.tiny_model import tiny_model
+
+CONFIG = """
+steps = 2
+policy = {{model = "policy", dtype = "float32"}}
+data = {{path = "rubrics.yaml"}}
+judge = {{name = "letters", engine = "letters", model = "m"}}
+sampling = {{prompts_per_step = 2, group_size = 8, max_new_tokens = 16}}
+
+[evolve]
+every = 1
+approve = "{approve}"
+
+[evolve.proposer]
+name = "proposer"
+model = "scripted"
+endpoint = {{base_url = "{url}", max_retries = 0, outage_timeout_s = 0}}
+"""
+
+
+@pytest.fixture
+def proposer(tmp_path: Path, rubric_file: Path) -> Iterator[ScriptedServer]:
+    tiny_model(tmp_path / "policy")
+    with scripted_server(text_reply(proposal("a", "s", pitfalls=["e"]))) as server:
+        yield server
+
+
+def configured(folder: Path, server: ScriptedServer, approve: str = "auto") -> Path:
+    path = folder / "first.toml"
+    path.write_text(CONFIG.format(url=server.url, approve=approve))
+    return path
+
+
+def metrics(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / "runs" / "first" / "metrics.jsonl").read_text().splitlines()]
+
+
+def test_runs_start_evolves_and_resumes(cli: Cli, tmp_path: Path, proposer: ScriptedServer) -> None:
+    config = configured(tmp_path, proposer)
+    assert cli("rubrics", "import", "rubrics.yaml").code == 0
+    ran = cli("runs", "start", config, "--json")
+    assert (ran.code, ran.json["steps"]) == (0, 2), ran.err
+    run = json.loads((tmp_path / "runs" / "first" / "config.json").read_text())["evolve_run"]
+    assert run.startswith("first-")
+    entries = cli("evolve", "buffer", "one", "--json").lines
+    assert [one["state"] for one in entries if one["source"] is None] == ["frozen", "frozen"]
+    added = [one for one in entries if one["state"] == "active"]
+    assert added and {one["source"]["judge"] for one in added} == {"proposer"}
+    assert "evolved-1" in cli("evolve", "buffer", "one").out
+    first, second = cli("evolve", "buffer", "one", "--rounds", "--json").lines
+    assert (first["used"], first["wrote"], second["used"]) == ("first@1", f"first-{run}@1", f"first-{run}@1")
+    assert [one["reason"].partition(" ")[0] for one in second["refused"]] == ["duplicate"] * 3
+    history = cli("rubrics", "history", f"first-{run}@1", "--json").lines
+    assert history[-1]["by"] == run and "evolved-" in history[-1]["comment"]
+    steps = metrics(tmp_path)
+    assert [step["evolve/rounds"] for step in steps] == [2, 2]
+
+    proposer.script = error(503)
+    config.write_text(config.read_text().replace("steps = 2", "steps = 3"))
+    resumed = cli("runs", "start", config, "--resume", "--json")
+    assert (resumed.code, resumed.json["steps"]) == (0, 3), resumed.err
+    assert metrics(tmp_path)[-1]["evolve/failed"] == 2
+    last = cli("evolve", "buffer", "one", "--rounds", "--run", run, "--json").lines[-1]
+    assert last["failure"].startswith("server_error") and last["used"].startswith(f"first-{run}@")
+    assert cli("evolve", "buffer", "one", "--run", "another").err.strip()
+
+
+def test_runs_start_uses_versions_once_a_person_approves_them(
+    cli: Cli, tmp_path: Path, proposer: ScriptedServer
+) -> None:
+    config = configured(tmp_path, proposer, "human")
+    assert cli("rubrics", "import", "rubrics.yaml").code == 0
+    ran = cli("runs", "start", config)
+    assert ran.code == 0 and "not approved" in ran.err
+    drafts = cli("rubrics", "list", "--state", "draft", "--json").lines
+    assert {one["origin"] for one in drafts} == {"evolved"}
+    ref = next(f"{one['name']}@{one['version']}" for one in drafts if one["name"].startswith("first-"))
+    assert {one["used"] for one in cli("evolve", "buffer", "one", "--rounds", "--json").lines} == {"first@1"}
+    for action in ("submit", "approve"):
+        assert cli("rubrics", action, ref).code == 0
+    config.write_text(config.read_text().replace("steps = 2", "steps = 3"))
+    assert cli("runs", "start", config, "--resume").code == 0
+    assert cli("evolve", "buffer", "one", "--rounds", "--json").lines[-1]["used"] == ref
+
+
+def test_runs_start_refuses_automatic_approval_where_people_approve(
+    cli: Cli, tmp_path: Path, proposer: ScriptedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RUBRICSVC_REQUIRE_APPROVAL", "all")
+    get_settings.cache_clear()
+    ran = cli("runs", "start", configured(tmp_path, proposer))
+    assert ran.code == 2 and 'approve = "human"' in ran.err

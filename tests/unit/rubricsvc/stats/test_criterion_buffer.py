@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+import pytest
+
+from rubricsvc.core.criterion_buffer import BufferedCriterion
+from rubricsvc.core.rubric import Criterion
+from rubricsvc.stats.criterion_buffer import due, measured, score, selected
+
+
+def entry(key: str, state: str = "proposed", weight: float = 1.0, **fields: object) -> BufferedCriterion:
+    criterion = Criterion(key=key, text=f"Says {key}.", weight=weight)
+    return BufferedCriterion.model_validate({"criterion": criterion, "state": state, **fields})
+
+
+def states(entries: list[BufferedCriterion]) -> dict[str, tuple[str, str | None]]:
+    return {one.key: (one.state, one.reason) for one in entries}
+
+
+def select(entries: list[BufferedCriterion], *tested: str, referenced: bool = False) -> list[BufferedCriterion]:
+    return selected(entries, tested, max_active=2, min_separation=0.05, referenced=referenced)
+
+
+def test_measured_takes_the_deviation_within_the_group() -> None:
+    after = measured(entry("a"), 7, [1.0, 0.0, None, 1.0, 0.0])
+    assert after is not None
+    assert (after.separation, after.mean, after.trials, after.tested_step) == (0.5, 0.5, 1, 7)
+    assert (after.pairs, after.agreement) == (0, None)
+
+
+@pytest.mark.parametrize("values", [[], [1.0], [1.0, None, None], [None] * 4])
+def test_measured_concludes_nothing_from_too_few_verdicts(values: list[float | None]) -> None:
+    assert measured(entry("a"), 0, values) is None
+
+
+def test_measured_counts_pairs_that_agree_with_the_trusted_judge() -> None:
+    after = measured(entry("a"), 0, [0.1, 0.2, 0.9, 0.5], trusted=[0.0, 1.0, 1.0, None])
+    assert after is not None
+    assert (after.agreeing, after.pairs) == (2, 2)
+    again = measured(after, 1, [0.9, 0.1], trusted=[0.0, 1.0])
+    assert again is not None
+    assert (again.agreeing, again.pairs, again.trials) == (2, 3, 2)
+
+
+def test_measured_compares_a_pitfall_with_labels_by_its_sign() -> None:
+    labels = [(1.0, 2.0), (0.0, 5.0), (0.0, 4.0)]
+    pitfall = measured(entry("a", weight=-3), 0, [0.0, 1.0], labels=labels)
+    assert pitfall is not None
+    assert (pitfall.agreeing, pitfall.pairs) == (2.5, 3)  # of the two that it ties, half
+
+
+def test_score_is_the_separation_where_nothing_is_trusted() -> None:
+    one = entry("a", separation=0.4, agreeing=3, pairs=4)
+    assert score(one, referenced=False) == 0.4
+    assert score(one, referenced=True) == pytest.approx(0.2)
+    assert score(entry("b", separation=0.4), referenced=True) == 0.0
+
+
+def test_selected_keeps_the_limit_and_never_moves_frozen_criteria() -> None:
+    entries = [
+        entry("frozen", "frozen", separation=0.0),
+        entry("old", "active", separation=0.1),
+        entry("kept", "active", separation=0.3),
+        entry("best", separation=0.5),
+        entry("flat", separation=0.01),
+        entry("asleep", "retired", separation=0.5),
+    ]
+    after = select(entries, "frozen", "old", "kept", "best", "flat")
+    assert states(after) == {
+        "frozen": ("frozen", None),
+        "old": ("retired", "limit"),
+        "kept": ("active", None),
+        "best": ("active", None),
+        "flat": ("retired", "separation"),
+        "asleep": ("retired", None),
+    }
+
+
+def test_selected_retires_what_does_not_agree() -> None:
+    entries = [
+        entry("agrees", "active", separation=0.2, agreeing=3, pairs=4),
+        entry("opposes", "active", separation=0.5, agreeing=1, pairs=4),
+        entry("unknown", separation=0.5),
+    ]
+    after = select(entries, "agrees", "opposes", "unknown", referenced=True)
+    assert states(after) == {
+        "agrees": ("active", None),
+        "opposes": ("retired", "agreement"),
+        "unknown": ("retired", "agreement"),
+    }
+
+
+def test_selected_activates_a_retired_criterion_again() -> None:
+    (after,) = select([entry("a", "retired", reason="separation", separation=0.5)], "a")
+    assert (after.state, after.reason, after.reactivations) == ("active", None, 1)
+    assert select([after])[0] == after, "an active one whose trial failed stays"
+
+
+def test_due_tests_retired_criteria_every_so_many_steps_the_oldest_first() -> None:
+    entries = [
+        entry("frozen", "frozen"),
+        entry("new"),
+        entry("active", "active", tested_step=19),
+        entry("late", "retired", tested_step=10),
+        entry("first", "retired", tested_step=2),
+        entry("second", "retired", tested_step=5),
+    ]
+    assert due(entries, 20, retest_every=15, max_retests=9) == ["new", "active", "first", "second"]
+    assert due(entries, 20, retest_every=10, max_retests=1) == ["new", "active", "first"]
