@@ -72,13 +72,20 @@ class Union:
     criteria: list[Merged] = field(default_factory=list)
 
     def rubric(self) -> Rubric:
-        """Return the rubric. A key that a criterion before has, too, is counted."""
+        """Return the rubric. A key that a criterion before has, too, is counted.
+
+        Where it has other criteria than the first one, the examples of that keep their verdicts, and no reward.
+        """
         taken = set[str]()
         criteria = []
         for one in self.criteria:
             criteria.append(one.weighted.model_copy(update={"key": _free(one.criterion.key, taken)}))
             taken.add(criteria[-1].key)
-        return self.first.with_criteria(criteria)
+        if tuple(criteria) == self.first.criteria:
+            return self.first
+        examples = (one.model_copy(update={"reward": None}) for one in self.first.examples or ())
+        unrewarded = tuple(one for one in examples if one.verdicts) or None
+        return self.first.model_copy(update={"examples": unrewarded}).with_criteria(criteria)
 
     def undecided(self) -> list[Merged]:
         """Return the criteria that another one may repeat: one that no rubric has beside it."""

@@ -111,6 +111,15 @@ def test_union_refuses_rubrics_that_cannot_be_one() -> None:
     assert union([a, b]).rubric().formula == a.formula
 
 
+def test_union_keeps_the_verdicts_of_examples_and_their_rewards_where_nothing_changes() -> None:
+    both = RubricExample(key="both", text="10 mg.", verdicts={"c1": NumberRange(min=1)}, reward=NumberRange(min=1))
+    reward = RubricExample(key="reward", text="", reward=NumberRange(max=0))
+    first = rubric(("Names the dose.", 4), examples=(both, reward))
+    assert union([first, rubric(("Names the dose.", 4))]).rubric() == first
+    (kept,) = union([first, rubric(("Names the price.", 4))]).rubric().examples or ()
+    assert (kept.key, kept.reward) == ("both", None) and kept.verdicts == both.verdicts
+
+
 def test_joined_keeps_the_check_and_turns_the_weight_of_the_opposite() -> None:
     short = Criterion(key="short", text="Is short.", weight=1, check=Check(name="words", args={"max": 9}))
     a = Rubric(criteria=(Criterion(key="brief", text="Is at most nine words.", weight=3),))
