@@ -22,7 +22,7 @@ from rubricsvc.core.base import MAX_NAME_LENGTH
 from rubricsvc.core.rubric import Criterion, Ordinal, Rubric
 from rubricsvc.core.validation_messages import first_error
 from rubricsvc.lint.duplicates import near_duplicates
-from workers.authoring.rubric_replies import body_of
+from workers.authoring.rubric_replies import HARD_RULE, PRINCIPLE, body_of
 
 _NEGATION = re.compile(
     r"\b(?:no|not|nor|never|without|(?:fail|omit|neglect|lack|avoid|miss|wrong|false|in(?:correct|accura|complete))\w*)\b"
@@ -44,7 +44,7 @@ class Merged:
     origins: set[int]
 
     def absorb(self, other: Merged) -> None:
-        """Take in another criterion that asks the same; required is what is required in all."""
+        """Take in another criterion that asks the same; required is what all require, a hard rule what one calls so."""
         one, two = self.criterion, other.criterion
         if one == two:
             self.weights, self.origins = self.weights + other.weights, self.origins | other.origins
@@ -54,6 +54,8 @@ class Merged:
         self.origins |= other.origins
         sources = dict.fromkeys([*(one.sources or ()), *(() if opposite else two.sources or ())])
         tags = dict.fromkeys([*one.tags, *two.tags])
+        if HARD_RULE in tags:
+            tags.pop(PRINCIPLE, None)
         changes = {"required": one.required and two.required, "sources": tuple(sources) or None, "tags": tuple(tags)}
         self.criterion = one.model_copy(update=changes)
 

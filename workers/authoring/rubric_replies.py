@@ -27,6 +27,9 @@ MAX_LISTED = 10
 ALLOWED_CHECKS = frozenset(CHECKS) - {"code", "code_cheating", "python", "ifeval", "string_check", "text_similarity"}
 """Checks that a model may name: none that runs code, and none of other systems' files."""
 
+HARD_RULE, PRINCIPLE = "hard-rule", "principle"
+"""Tags of what is demanded explicitly, and of the rest."""
+
 Documents = Mapping[str, str]
 """Texts that the generator was shown, by the name that a source may give."""
 
@@ -210,7 +213,7 @@ def _criterion(number: int, given: _Criterion, verified: _Sources) -> Criterion:
         scale=scale,
         check=Check(name=given.check.name, args=given.check.args) if given.check else None,
         required=given.required,
-        tags=(given.kind.replace(" ", "-"),),
+        tags=(HARD_RULE if given.kind == "hard rule" else PRINCIPLE,),
         reference=given.reference,
         passages=tuple(one.passage for one in sources if one.passage and not verified.hides(one)) or None,
         sources=sources or None,
