@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from workers.engines.base import Engine
 
 MOST_MISSED = 10
+_RATES = ("caught", "95%", "false alarms", "95%", "noticed", "95%")
 _EXIT = {"passed": output.OK, "failed": output.WITH_FAILURES, "unmeasured": output.UNAVAILABLE}
 _MARK = {True: "pass", False: "FAIL", None: "not measured"}
 
@@ -105,9 +106,15 @@ def _asked(found: RubricTarget, judge: Judge, what: str, total: int, action: Cal
     """Run an action that asks the judge, with a progress bar."""
     from workers.authoring.rubric_tests import RubricTester
 
+    if not total:
+        return []
     with progress_bar(what) as bar:
         on_done = _counter(bar, total)
-        return ask(judge, lambda engine: action(RubricTester(engine, judge, *found[1:3], on_done=on_done)))
+
+        def run(engine: Engine) -> Any:
+            return action(RubricTester(engine, judge, found.rubric, found.prompt, on_done=on_done))
+
+        return ask(judge, run)
 
 
 def _counter(bar: output.ProgressBar, total: int) -> Callable[[], None]:
@@ -191,7 +198,7 @@ def _print(result: RubricTest) -> None:
     print_table(("example", "criterion", "expected", "found", "result", "reason"), rows)
     if (report := result.faults) is not None:
         print_data("")
-        columns = ("criterion", "faults", "caught", "95%", "false alarms", "alarms 95%", "not measured", "note")
+        columns = ("criterion", "faults", *_RATES, "not measured", "note")
         print_table(columns, [*map(_fault_row, report.criteria), _total_row(report)])
         missed = [one for one in report.faults if one.caught is False]
         for one in missed[:MOST_MISSED]:
@@ -210,12 +217,12 @@ def _example_rows(one: ExampleTest) -> Iterator[list[Any]]:
 
 
 def _fault_row(one: CriterionFaults) -> list[Any]:
-    rates = *_cells(one.caught), *_cells(one.false_alarms)
+    rates = [cell for found in (one.caught, one.false_alarms, one.noticed) for cell in _cells(found)]
     return [one.criterion, one.caught.n + one.unmeasured, *rates, one.unmeasured or "", one.skipped or ""]
 
 
 def _total_row(report: FaultReport) -> list[Any]:
-    rates = *_cells(report.caught), *_cells(report.false_alarms)
+    rates = [cell for found in (report.caught, report.false_alarms, report.noticed) for cell in _cells(found)]
     return ["all", len(report.faults), *rates, sum(one.unmeasured for one in report.criteria) or "", ""]
 
 

@@ -63,6 +63,7 @@ class CriterionFaults(Value):
 
     criterion: str = Field(description="Key of the criterion.")
     caught: Rate = Field(description="Faults that were caught.")
+    noticed: Rate = Field(description="Of those planted where the judge saw no fault before, the caught ones.")
     false_alarms: Rate = Field(description="Good completions without a fault in which the judge saw one.")
     unmeasured: int = Field(default=0, description="Verdicts that failed.")
     skipped: str | None = Field(default=None, description="Why no fault was planted.")
@@ -73,6 +74,7 @@ class FaultReport(Value):
 
     criteria: tuple[CriterionFaults, ...] = Field(description="Figures of each criterion.")
     caught: Rate = Field(description="Faults that were caught, of all criteria.")
+    noticed: Rate = Field(description="Of those planted where the judge saw no fault before, the caught ones.")
     false_alarms: Rate = Field(description="False alarms, of all criteria.")
     faults: tuple[FaultTest, ...] = Field(description="Every fault.")
     min_catch: UnitInterval | None = Field(default=None, description="Least catch rate of each criterion that passes.")

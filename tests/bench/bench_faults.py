@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Sequence
 from functools import partial
 from io import BytesIO
 from typing import Any
@@ -30,6 +31,7 @@ from workers.authoring.faults.rules import faults_by_rule, good_bases
 from workers.authoring.rubric_tests import RubricTester
 from workers.engines.base import Engine
 
+FIELDS = ("caught", "false_alarms", "noticed")
 PRESETS = ("advice", "code-review", "summary")
 
 
@@ -45,6 +47,10 @@ async def measure(judge: Judge, rubric: Rubric, engine: Engine) -> tuple[list[Ex
     bases = good_bases(rubric)
     faults = [fault for base in bases for fault in faults_by_rule(rubric, base)]
     return examples, fault_report(rubric, bases, await catch_faults(tester, faults), examples)
+
+
+def pooled(rates: Sequence[Rate]) -> Rate:
+    return rate(sum(one.hits for one in rates), sum(one.n for one in rates))
 
 
 def shown(found: Rate) -> str:
@@ -71,18 +77,18 @@ def main() -> None:
         for one in report.criteria:
             own = [test.passed for test in tests if test.criterion == one.criterion]
             kind = "check" if rubric.by_key[one.criterion].check else "judge"
-            cells = (shown(one.caught), shown(one.false_alarms), shown(rate(own.count(True), len(own))))
+            cells = map(shown, (one.caught, one.false_alarms, one.noticed, rate(own.count(True), len(own))))
             print(f"| {name} | `{one.criterion}` | {kind} | {' | '.join(cells)} |")
-        judged = [one for one in report.faults if rubric.by_key[one.criterion].check is None]
-        caught = rate(sum(one.caught is True for one in judged), sum(one.caught is not None for one in judged))
-        alarms = [one.false_alarms for one in report.criteria if rubric.by_key[one.criterion].check is None]
-        alarm = rate(sum(one.hits for one in alarms), sum(one.n for one in alarms))
-        passed = [one.passed for one in tests if rubric.by_key[one.criterion].check is None]
+        judged = [key for key, one in rubric.by_key.items() if one.check is None]
+        parts = [one for one in report.criteria if one.criterion in judged]
+        caught, alarms, noticed = (pooled([getattr(one, field) for one in parts]) for field in FIELDS)
+        passed = [one.passed for one in tests if one.criterion in judged]
         right = rate(passed.count(True), len(passed))
-        print(f"| {name} | all that are judged | judge | {shown(caught)} | {shown(alarm)} | {shown(right)} |")
+        print(f"| {name} | all judged | judge | {' | '.join(map(shown, (caught, alarms, noticed, right)))} |")
         figures[name] = {
             "caught": caught.model_dump(),
-            "false_alarms": alarm.model_dump(),
+            "false_alarms": alarms.model_dump(),
+            "noticed": noticed.model_dump(),
             "verdicts_as_expected": right.model_dump(),
             "criteria": [one.model_dump() for one in report.criteria],
         }

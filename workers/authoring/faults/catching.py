@@ -5,12 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 
+from rubricsvc.core.audit import Rate
 from rubricsvc.core.rubric import Criterion, Rubric, nearest_level
 from rubricsvc.core.rubric_example import NumberRange
 from rubricsvc.core.rubric_test import CriterionFaults, ExampleTest, FaultReport, FaultTest
 from rubricsvc.stats.intervals import rate
 from workers.authoring.faults.rules import Base, Fault
 from workers.authoring.rubric_tests import RubricTester, reason_of
+
+_Place = tuple[str, str]
+"""The keys of an example and of a criterion."""
 
 NO_BASE = "no example says that a completion is good by it"
 NO_RULE = "no rule makes a fault: add `evidence` to an example, or write faults with --faults-by"
@@ -66,35 +70,41 @@ def fault_report(
         min_catch: Least catch rate that passes.
         no_fault: Why a criterion with a base has no fault.
     """
+    alarms = _alarms(bases, examples)
+    parts = []
+    for key, criterion in rubric.by_key.items():
+        own = [one for one in found if one.criterion == key]
+        reason = NO_BASE
+        if any(base.criterion.key == key for base in bases):
+            reason = no_fault if criterion.check is None else NO_RULE
+        rates = _rates(own, {place: alarm for place, alarm in alarms.items() if place[1] == key})
+        unmeasured = sum(one.caught is None for one in own)
+        skipped = None if own else reason
+        parts.append(CriterionFaults(criterion=key, unmeasured=unmeasured, skipped=skipped, **rates))
+    return FaultReport(criteria=tuple(parts), faults=tuple(found), min_catch=min_catch, **_rates(found, alarms))
+
+
+def _alarms(bases: Sequence[Base], examples: Sequence[ExampleTest]) -> dict[_Place, bool | None]:
+    """Return whether the judge saw a fault in each base without one; None: not measured.
+
+    A written example is no example of the rubric: its bases are what the judge found good.
+    """
     values = {(one.example, verdict.criterion): verdict for one in examples for verdict in one.verdicts}
-    alarms = {
-        (base.example.key, base.criterion.key): is_worse(base.criterion, base.expected, verdict.found)
-        for base in bases
-        if (verdict := values.get((base.example.key, base.criterion.key))) is not None and verdict.passed is not None
+    alarms: dict[_Place, bool | None] = {}
+    for base in bases:
+        if (verdict := values.get((base.example.key, base.criterion.key))) is not None:
+            worse = is_worse(base.criterion, base.expected, verdict.found)
+            alarms[base.example.key, base.criterion.key] = None if verdict.passed is None else worse
+    return alarms
+
+
+def _rates(found: Sequence[FaultTest], alarms: Mapping[_Place, bool | None]) -> dict[str, Rate]:
+    """Return the rates of faults that were caught, of those caught where no fault was seen before, and of alarms."""
+    caught = [one for one in found if one.caught is not None]
+    unseen = [one for one in caught if alarms.get((one.example, one.criterion), False) is False]
+    measured = [alarm for alarm in alarms.values() if alarm is not None]
+    return {
+        "caught": rate(sum(one.caught is True for one in caught), len(caught)),
+        "noticed": rate(sum(one.caught is True for one in unseen), len(unseen)),
+        "false_alarms": rate(sum(measured), len(measured)),
     }
-    parts = tuple(
-        _of_criterion(key, bases, [one for one in found if one.criterion == key], alarms, no_fault)
-        for key in rubric.by_key
-    )
-    caught = [one.caught for one in found if one.caught is not None]
-    total = {"caught": rate(sum(caught), len(caught)), "false_alarms": rate(sum(alarms.values()), len(alarms))}
-    return FaultReport(criteria=parts, faults=tuple(found), min_catch=min_catch, **total)
-
-
-def _of_criterion(
-    key: str,
-    bases: Sequence[Base],
-    found: Sequence[FaultTest],
-    alarms: Mapping[tuple[str, str], bool],
-    no_fault: str,
-) -> CriterionFaults:
-    caught = [one.caught for one in found if one.caught is not None]
-    own = [alarm for (_, criterion), alarm in alarms.items() if criterion == key]
-    has_base = any(base.criterion.key == key for base in bases)
-    return CriterionFaults(
-        criterion=key,
-        caught=rate(sum(caught), len(caught)),
-        false_alarms=rate(sum(own), len(own)),
-        unmeasured=len(found) - len(caught),
-        skipped=None if found else no_fault if has_base else NO_BASE,
-    )

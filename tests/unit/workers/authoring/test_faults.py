@@ -10,12 +10,12 @@ import pytest
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Check, Criterion, Rubric
 from rubricsvc.core.rubric_example import NumberRange, RubricExample
-from rubricsvc.core.rubric_test import CriterionFaults, ExampleTest, FaultReport, RubricTest, VerdictTest
+from rubricsvc.core.rubric_test import CriterionFaults, ExampleTest, FaultReport, FaultTest, RubricTest, VerdictTest
 from rubricsvc.formats import InputFile, stream
 from rubricsvc.stats.intervals import rate
 from tests.tested_rubric import RUBRIC
 from workers import checks
-from workers.authoring.faults.catching import is_worse
+from workers.authoring.faults.catching import NO_RULE, fault_report, is_worse
 from workers.authoring.faults.check_faults import violations
 from workers.authoring.faults.rules import Base, faults_by_rule, good_bases
 from workers.authoring.sentences import sentences, without
@@ -170,9 +170,35 @@ def outcome(*passed: bool | None, faults: FaultReport | None = None) -> str:
 
 
 def report(caught: int, n: int, unmeasured: int, min_catch: float | None) -> FaultReport:
-    part = CriterionFaults(criterion="a", caught=rate(caught, n), false_alarms=rate(0, 1), unmeasured=unmeasured)
-    total = {"caught": part.caught, "false_alarms": part.false_alarms}
+    total = {"caught": rate(caught, n), "noticed": rate(caught, n), "false_alarms": rate(0, 1)}
+    part = CriterionFaults(criterion="a", unmeasured=unmeasured, skipped=None, **total)
     return FaultReport(criteria=(part,), faults=(), min_catch=min_catch, **total)
+
+
+def test_fault_report_of_a_judge_that_always_sees_a_fault_shows_its_alarms() -> None:
+    rubric = rubric_of(RUBRIC)
+    bases = good_bases(rubric)
+    faults = [
+        FaultTest(example="careful", criterion=key, kind="deleted", text="-", found=0.0, caught=True)
+        for key in ("wait", "who", "who")
+    ]
+    faults.append(FaultTest(example="careful", criterion="who", kind="deleted", text="-", caught=None))
+    verdicts = tuple(
+        VerdictTest(criterion=key, expected=NumberRange(min=1, max=1), found=value, passed=value > 0)
+        for key, value in (("wait", 0.0), ("who", 1.0))
+    )
+    unmeasured = VerdictTest(criterion="away", expected=NumberRange(min=0, max=0), passed=None)
+    found = fault_report(rubric, bases, faults, [ExampleTest(example="careful", verdicts=(*verdicts, unmeasured))])
+    by_key = {one.criterion: one for one in found.criteria}
+    rates = {key: [(r.hits, r.n) for r in (one.caught, one.noticed, one.false_alarms)] for key, one in by_key.items()}
+    assert rates == {
+        "wait": [(1, 1), (0, 0), (1, 1)],
+        "who": [(2, 2), (2, 2), (0, 1)],
+        "away": [(0, 0), (0, 0), (0, 0)],
+        "short": [(0, 0), (0, 0), (0, 0)],
+    }
+    assert (by_key["who"].unmeasured, by_key["who"].skipped, by_key["short"].skipped) == (1, None, NO_RULE)
+    assert [(r.hits, r.n) for r in (found.caught, found.noticed, found.false_alarms)] == [(3, 3), (2, 2), (1, 2)]
 
 
 def test_outcome_is_failed_before_unmeasured_before_passed() -> None:
