@@ -8,11 +8,11 @@ from typing import Annotated, NamedTuple
 import typer
 
 from rubricsvc.cli.db import database
-from rubricsvc.cli.importing import rubric_of
+from rubricsvc.cli.output import shorten
 from rubricsvc.core.prompt import Prompt
 from rubricsvc.core.rubric import Rubric
-from rubricsvc.errors import NotFoundError
-from rubricsvc.formats import Record
+from rubricsvc.errors import InvalidError, NotFoundError
+from rubricsvc.formats import InputFile, Record, stream
 from rubricsvc.store import prompts, rubrics
 from rubricsvc.store.tables import RubricRow
 from workers import checks
@@ -49,18 +49,39 @@ def find_stored(target: str) -> tuple[Record, RubricRow] | None:
 
 
 def target_of(target: str, name: str | None = None) -> RubricTarget:
-    """Return the rubric that is meant; ``name`` chooses one of a file with several.
+    """Return the one rubric that is meant; ``name`` chooses one of a file with several.
 
     Raises:
         NotFoundError: there is neither such a file nor such a stored rubric.
         InvalidError: the file is invalid, or has another number of rubrics, or a check has wrong arguments.
     """
+    found = targets_of(target, name)
+    if len(found) > 1:
+        names = shorten(", ".join(one.name for one in found), 200)
+        raise InvalidError(f"{target} has {len(found)} rubrics, expected one", hint=f"choose one with --name: {names}")
+    return found[0]
+
+
+def targets_of(target: str, name: str | None = None) -> list[RubricTarget]:
+    """Return the stored rubric, or all rubrics of the file, or those of this name.
+
+    Raises:
+        NotFoundError: there is neither such a file nor such a stored rubric.
+        InvalidError: the file is invalid, or has no such rubric, or a check has wrong arguments.
+    """
     if (stored := find_stored(target)) is not None:
         record, row = stored
-        return RubricTarget(row.ref, row.value, record.prompt, None, row)
+        return [RubricTarget(row.ref, row.value, record.prompt, None, row)]
     if not Path(target).exists():
         hint = "name a file; list stored rubrics with `rubricsvc rubrics list`"
         raise NotFoundError(f"no file and no stored rubric {target!r}", hint=hint, path=target)
-    rubric, prompt, prompt_id = rubric_of(Path(target), name)
-    checks.validate(rubric)
-    return RubricTarget(target, rubric, prompt, prompt_id, None)
+    records = list(stream(InputFile(target), check=checks.validate))
+    found = [
+        RubricTarget(one.name, one.rubric, one.prompt, one.id, None)
+        for one in records
+        if one.rubric is not None and name in (None, one.name)
+    ]
+    if not found:
+        what = "rubric" if name is None else f"rubric named {name!r}"
+        raise InvalidError(f"{target} has no {what}", hint="a rubric needs criteria")
+    return found

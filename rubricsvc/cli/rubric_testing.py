@@ -13,7 +13,7 @@ from rubricsvc.cli.db import database
 from rubricsvc.cli.importing import By, edit_of
 from rubricsvc.cli.models import ApiKeyEnv, ask, without_outage
 from rubricsvc.cli.output import Json, echo, print_data, print_json, print_table, progress_bar, shorten
-from rubricsvc.cli.rubric_targets import OfSeveral, RubricTarget, Target, target_of
+from rubricsvc.cli.rubric_targets import OfSeveral, RubricTarget, Target, targets_of
 from rubricsvc.cli.score import JudgeOption, Model, judge_of, no_judge
 from rubricsvc.core.states import APPROVED, DRAFT, IN_REVIEW
 from rubricsvc.errors import InvalidError, UnavailableError
@@ -22,14 +22,15 @@ from rubricsvc.store import rubric_tests
 if TYPE_CHECKING:
     from rubricsvc.core.audit import Rate
     from rubricsvc.core.judge import Judge
-    from rubricsvc.core.rubric_test import CriterionFaults, ExampleTest, FaultReport, RubricTest
+    from rubricsvc.core.rubric_test import CriterionFaults, ExampleTest, FaultReport, RubricTest, TestOutcome
     from workers.authoring.faults.rules import Base
     from workers.authoring.rubric_tests import RubricTester
     from workers.engines.base import Engine
 
 MOST_MISSED = 10
 _RATES = ("caught", "95%", "false alarms", "95%", "noticed", "95%")
-_EXIT = {"passed": output.OK, "failed": output.WITH_FAILURES, "unmeasured": output.UNAVAILABLE}
+_EXIT = {"failed": output.WITH_FAILURES, "unmeasured": output.UNAVAILABLE, "passed": output.OK}
+"""The exit codes, that of the gravest outcome first."""
 _MARK = {True: "pass", False: "FAIL", None: "not measured"}
 
 _FAULTS = "Plant faults by rule into good examples, and count those that are caught."
@@ -63,26 +64,26 @@ def test(
 ) -> None:
     """Test a rubric by its examples: whether a judge gives them the verdicts and rewards that they must get.
 
-    Of a stored rubric the result is stored: a version with examples is approved only after it passed. Exits with 1 if
-    anything fails, and with 3 if nothing fails and something could not be measured.
+    Tests each rubric of a file that has examples. Of a stored rubric the result is stored: a version with examples is
+    approved only after it passed. Exits with 1 if anything fails, and with 3 if nothing fails and something could not
+    be measured.
     """
-    found = target_of(target, name)
-    judge_value = judge_of(judge, model, mode, api_key_env) if judge is not None else no_judge(found.rubric)
-    if not found.rubric.examples and good_by is None:
+    targets = [one for one in targets_of(target, name) if one.rubric.examples or good_by is not None]
+    if not targets:
         hint = "add some (docs/testing-rubrics.md), or have one written: --good-by JUDGE"
-        raise InvalidError(f"{found.name} has no examples", hint=hint, path="examples")
+        raise InvalidError(f"{target} has no examples", hint=hint, path="examples")
+    given = judge_of(judge, model, mode, api_key_env) if judge is not None else None
+    judges = [given or no_judge(found.rubric) for found in targets]
     options = None
     if faults or faults_by is not None or good_by is not None or min_catch is not None:
         options = _FaultOptions(_writer(faults_by, api_key_env), _writer(good_by, api_key_env), min_catch)
-    result = _run(found, judge_value.map_leaves(without_outage), options)
-    stored = _store(found, result, by)
-    with output.exit_with(_EXIT[result.outcome]):
-        if as_json:
-            head = {"rubric": found.name, "outcome": result.outcome, "stored": stored}
-            print_json(head | result.model_dump(mode="json"))
-        else:
-            _print(result)
-            _print_next(found, result)
+    outcomes: set[TestOutcome] = set()
+    with output.ignore_broken_pipe():
+        for found, one in zip(targets, judges, strict=True):
+            result = _run(found, one.map_leaves(without_outage), options)
+            outcomes.add(result.outcome)
+            _report(found, result, _store(found, result, by), as_json)
+    raise typer.Exit(next(code for outcome, code in _EXIT.items() if outcome in outcomes))
 
 
 def _writer(name: str | None, api_key_env: str | None) -> Judge | None:
@@ -191,6 +192,15 @@ def _store(found: RubricTarget, result: RubricTest, by: str | None) -> int | Non
         return None
     with database() as db, db.write() as session:
         return rubric_tests.add(session, found.row.id, result, by=edit_of(by).by or "").id
+
+
+def _report(found: RubricTarget, result: RubricTest, stored: int | None, as_json: bool) -> None:
+    if as_json:
+        head = {"rubric": found.name, "outcome": result.outcome, "stored": stored}
+        print_json(head | result.model_dump(mode="json"))
+    else:
+        _print(result)
+        _print_next(found, result)
 
 
 def _print(result: RubricTest) -> None:

@@ -52,6 +52,22 @@ def test_test_fails_where_a_verdict_differs(cli: Cli, rubric: Path) -> None:
     assert found == {"wait": False, "away": True}
 
 
+def test_test_tests_each_rubric_of_a_file_that_has_examples(cli: Cli, rubric: Path) -> None:
+    failing = RUBRIC.replace("name: fridge", "name: other").replace("reward: {max: 0.2}", "reward: {min: 0.5}")
+    bare = "name: bare\nprompt: Why?\ncriteria: [Says why.]\n"
+    rubric.write_text(f"{RUBRIC}---\n{failing}---\n{bare}")
+    with scripted_server(reader) as server:
+        add_judge(cli, server.url)
+        ran = cli("rubrics", "test", rubric, "--judge", "reader", "--json")
+        one = cli("rubrics", "test", rubric, "--judge", "reader", "--name", "fridge", "--json")
+    assert (ran.code, one.code) == (1, 0), ran.err
+    assert [(line["rubric"], line["outcome"]) for line in ran.lines] == [("fridge", "passed"), ("other", "failed")]
+    assert cli("rubrics", "test", rubric, "--name", "bare").code == 2
+    assert cli("rubrics", "test", rubric, "--name", "none").code == 2
+    (rubric.parent / "text.txt").write_text("No.")
+    assert cli("rubrics", "try", rubric, "text.txt", "--judge", "reader").code == 2
+
+
 def test_test_of_a_judge_that_is_away_is_not_measured(cli: Cli, rubric: Path) -> None:
     with scripted_server(error(503)) as server:
         add_judge(cli, server.url)
