@@ -8,11 +8,14 @@ import typer
 
 from rubricsvc.cli.db import database
 from rubricsvc.cli.output import After, Json, Limit, clean, group, print_data, print_json, show, show_page
+from rubricsvc.cli.prompt_synthesis import synthesize
 from rubricsvc.core.states import APPROVED
 from rubricsvc.store import prompts, rubrics
 from rubricsvc.store.tables import PromptRow
 
 app = group("Prompts of the policy.")
+
+app.command()(synthesize)
 
 
 def _row(row: PromptRow) -> dict[str, Any]:

@@ -1,0 +1,71 @@
+"""`rubricsvc prompts synthesize`: prompts with rubrics, made of a collection without a model."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rubricsvc.cli import output
+from rubricsvc.cli.output import Out, echo, open_output
+from rubricsvc.errors import InvalidError
+from rubricsvc.settings import get_settings
+
+if TYPE_CHECKING:
+    from rubricsvc.collections.tasks import Task
+    from rubricsvc.formats import Record
+
+_CAPABILITY = "find-links, compare, changes or define; repeatable."
+
+
+def synthesize(
+    collection: Annotated[str, typer.Argument(help="Name of the collection.")],
+    *,
+    capability: Annotated[list[str] | None, typer.Option(help=_CAPABILITY, show_default="all")] = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Maximum number of prompts of each.")] = 20,
+    documents: Annotated[
+        int, typer.Option(min=0, max=50, help="Documents to attach to each prompt; 0: they are to be searched for.")
+    ] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the choice of pages.")] = 0,
+    out: Out = None,
+) -> None:
+    """Make prompts with rubrics of a collection: what answers them is known, and checks decide it where they can.
+
+    Writes JSONL for `rubricsvc rubrics import`.
+    """
+    from rubricsvc.collections import open_collection
+    from rubricsvc.collections.tasks import CAPABILITIES, synthesize
+    from rubricsvc.formats.native import dump
+
+    unknown = [name for name in capability or () if name not in CAPABILITIES]
+    if unknown:
+        raise InvalidError(f"unknown capability {unknown[0]!r}", hint=f"expected one of {', '.join(CAPABILITIES)}")
+    wanted = [name for name in CAPABILITIES if not capability or name in capability]
+    counts: Counter[str] = Counter()
+
+    def records() -> Iterator[Record]:
+        made = synthesize(opened, wanted, limit=limit, documents=documents, seed=seed, accept=_is_harmless)
+        for task in made:
+            counts[task.prompt.tags[0]] += 1
+            yield _record(task)
+
+    with open_collection(get_settings().collections_dir, collection) as opened, open_output(out) as stream:
+        dump(records(), stream)
+    echo(", ".join(output.counted(counts[name], f"{name} prompt") for name in wanted))
+
+
+def _record(task: Task) -> Record:
+    from rubricsvc.core.base import MAX_NAME_LENGTH
+    from rubricsvc.formats import Record
+    from rubricsvc.formats.native import rubric_name
+
+    return Record(task.prompt, task.rubric, id=task.id[:MAX_NAME_LENGTH], name=rubric_name(task.id))
+
+
+def _is_harmless(task: Task) -> bool:
+    """Whether no text of the task addresses a model: a criterion may quote a document, and a judge reads it."""
+    from workers.authoring.screening import addresses_model
+
+    return not any(addresses_model(criterion.text) for criterion in task.rubric.criteria)

@@ -1,0 +1,66 @@
+"""Prompts with rubrics, made of a collection without a model: what answers them is known exactly.
+
+To add a capability, write a function that yields tasks of a library, and name it here::
+
+    def mine(library: Library, rng: random.Random) -> Iterator[Task]:
+        for page in library.shuffled(rng):
+            pages = ((page.id,),)
+            yield Task(f"mine-{page.id}", library.prompt("mine", question, reference, pages), rubric, pages)
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from typing import Literal
+
+from rubricsvc.collections.index import Collection
+from rubricsvc.collections.tasks.changes import changes
+from rubricsvc.collections.tasks.comparing import compare
+from rubricsvc.collections.tasks.defining import define
+from rubricsvc.collections.tasks.links import find_links
+from rubricsvc.collections.tasks.task import Library, Task, attach
+
+__all__ = ["CAPABILITIES", "Capability", "Library", "Task", "synthesize"]
+
+Capability = Literal["find-links", "compare", "changes", "define"]
+
+CAPABILITIES: dict[Capability, Callable[[Library, random.Random], Iterator[Task]]] = {
+    "find-links": find_links,
+    "compare": compare,
+    "changes": changes,
+    "define": define,
+}
+
+
+def synthesize(
+    collection: Collection,
+    capabilities: Iterable[Capability] = tuple(CAPABILITIES),
+    *,
+    limit: int | None = None,
+    documents: int = 0,
+    seed: int = 0,
+    accept: Callable[[Task], bool] = lambda _: True,
+) -> Iterator[Task]:
+    """Yield tasks of a collection, the same ones for the same seed.
+
+    Args:
+        collection: The collection.
+        capabilities: What the tasks ask for.
+        limit: Maximum number of tasks for each capability.
+        documents: Documents that are attached to each prompt: those that answer it, and others that are like them.
+        seed: Seed of the choice.
+        accept: Whether a task is used.
+    """
+    library, prompts = Library(collection), set[str]()
+
+    def is_new(task: Task) -> bool:
+        known = task.prompt.text in prompts
+        prompts.add(task.prompt.text)
+        return not known and accept(task)
+
+    for name in capabilities:
+        rng = random.Random(f"{seed} {name}")
+        for task in islice(filter(is_new, CAPABILITIES[name](library, rng)), limit):
+            yield attach(task, library, documents, random.Random(f"{seed} {task.id}")) if documents else task

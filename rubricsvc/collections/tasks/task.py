@@ -1,0 +1,138 @@
+"""What the capabilities share: the task that they make, criteria of citations, and the pages that they are made of."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import islice
+from typing import cast
+
+from pydantic import JsonValue
+
+from rubricsvc.collections.index import Collection
+from rubricsvc.collections.page import Page
+from rubricsvc.core.prompt import Document, Prompt
+from rubricsvc.core.rubric import Check, Criterion, Rubric, Source
+
+LEADS = 2
+"""Paragraphs among whose first sentences the one is that says what a page is about."""
+MAX_PATTERN = 900
+"""Characters of a pattern in the check ``regex``, which takes 1,000."""
+_PARAGRAPH = re.compile(r"\n\s*\n")
+_SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z`*“])")
+_NO_PROSE = re.compile(r"::=|^\s*(?:>>>|\+-|\||```|#{1,6} |[*-] )|^([*=~^#-])\1{2,}[ \t]*$", re.MULTILINE)
+_POINTING = re.compile(r"(?:This|These|The following|They|It|See|To|In this|For)\b")
+_WORD = re.compile(r"\w{3,}")
+
+
+@dataclass(frozen=True)
+class Task:
+    """A prompt with its rubric.
+
+    Attributes:
+        pages: Ids of the documents that answer it: alternatives together.
+        source: Id of a document that the prompt shows without its links, and that is not attached to it.
+    """
+
+    id: str
+    prompt: Prompt
+    rubric: Rubric
+    pages: tuple[tuple[str, ...], ...]
+    source: str | None = None
+
+
+class Library:
+    """The pages of a collection, with what tasks are made of."""
+
+    def __init__(self, collection: Collection) -> None:
+        self.collection = collection
+
+    @cached_property
+    def pages(self) -> Mapping[str, Page]:
+        """All pages, by id."""
+        return {page.id: page for page in self.collection.pages()}
+
+    @cached_property
+    def _joined(self) -> Mapping[str, str]:
+        return {id_: " ".join(page.text.split()) for id_, page in self.pages.items()}
+
+    def holders(self, passage: str) -> tuple[str, ...]:
+        """Return the pages with a passage, the shortest first: chapters may repeat their sections."""
+        words = " ".join(passage.split())
+        found = [id_ for id_, text in self._joined.items() if words in text]
+        return tuple(sorted(found, key=lambda id_: (len(self._joined[id_]), id_)))
+
+    def lead(self, id_: str) -> str | None:
+        """Return the first sentence of prose on a page that is complete by itself, if it has a word of the title."""
+        page = self.pages[id_]
+        title = {word.casefold() for word in _WORD.findall(page.title)}
+        for sentence in islice(_first_sentences(page.text[:5000]), LEADS):
+            if not _POINTING.match(sentence):
+                return sentence if {word.casefold() for word in _WORD.findall(sentence)} & title else None
+        return None
+
+    def shuffled(self, rng: random.Random) -> Iterator[Page]:
+        """Yield all pages in a random order."""
+        ids = sorted(self.pages)
+        rng.shuffle(ids)
+        return (self.pages[id_] for id_ in ids)
+
+    def prompt(self, capability: str, text: str, reference: str, pages: Iterable[tuple[str, ...]]) -> Prompt:
+        """Return a prompt that names the collection and the documents that answer it."""
+        item: dict[str, JsonValue] = {"capability": capability, "collection": self.collection.name}
+        item |= {"digest": self.collection.digest, "pages": cast("JsonValue", [list(one) for one in pages])}
+        return Prompt.of(text, reference=reference, tags=(capability,), item=item)
+
+
+def _first_sentences(text: str) -> Iterator[str]:
+    """Yield the first sentence of each paragraph of prose."""
+    for paragraph in _PARAGRAPH.split(text):
+        sentence = _SENTENCE.split(" ".join(paragraph.split()))[0]
+        is_prose = not _NO_PROSE.search(paragraph) and not paragraph.startswith(("  ", "\t"))
+        if is_prose and len(sentence.split()) >= 8 and len(sentence) <= 400 and sentence.endswith((".", ":")):
+            yield sentence
+
+
+def fact(key: str, text: str, passage: str, document: str, *, weight: float = 2.0) -> Criterion:
+    """Return a criterion for a judge about a fact, with the passage that states it."""
+    source = Source(document=document, passage=passage)
+    return Criterion(key=key, text=text, weight=weight, passages=(passage,), sources=(source,))
+
+
+def cites(key: str, title: str, alternatives: Iterable[str], *, weight: float = 1.0) -> Criterion:
+    """Return a criterion that a check decides: one of these documents is cited."""
+    terms = [f"[{id_}]" for id_ in alternatives]
+    args: dict[str, JsonValue] = {"terms": [*terms], "mode": "any", "case": True}
+    check = Check(name="contains", args=args)
+    return Criterion(key=key, text=f"Cites the page “{title}”: {' or '.join(terms)}.", weight=weight, check=check)
+
+
+def cites_known(least: int) -> Criterion:
+    """Return a criterion that a check decides: what is cited was given or opened."""
+    text = f"Cites at least {least} of the documents that it was given or has opened, and no other."
+    return Criterion(key="known", text=text, weight=1.0, check=Check(name="cites", args={"min": least}))
+
+
+def cites_others(allowed: Iterable[str], weight: float) -> Criterion | None:
+    """Return a fault that a check decides: another document is cited; None if there are too many to name."""
+    names = "|".join(re.escape(id_) for id_ in sorted(allowed))
+    pattern = rf"\[(?!(?:{names})\])[\w./#:@-]+\](?!\()"
+    if len(pattern) > MAX_PATTERN:
+        return None
+    check = Check(name="regex", args={"pattern": pattern})
+    return Criterion(key="others", text="Cites another page than those that answer.", weight=weight, check=check)
+
+
+def attach(task: Task, library: Library, count: int, rng: random.Random) -> Task:
+    """Return the task with ``count`` documents in its prompt: those that answer it, and others that are like them."""
+    gold = [alternatives[0] for alternatives in task.pages]
+    known = {id_ for alternatives in task.pages for id_ in alternatives} | {task.source}
+    found = (hit.id for hit in library.collection.search(task.prompt.text, count + len(known)))
+    chosen = [*dict.fromkeys(gold), *(id_ for id_ in found if id_ not in known)][: max(count, len(set(gold)))]
+    rng.shuffle(chosen)
+    pages = (library.pages[id_] for id_ in chosen)
+    documents = tuple(Document(id=page.id, title=page.title, text=page.text) for page in pages)
+    return replace(task, prompt=task.prompt.model_copy(update={"documents": documents}))

@@ -1,0 +1,140 @@
+"""Prompts with rubrics, made of a collection: what answers them is known, and their checks say so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rubricsvc import collections
+from rubricsvc.collections import Collection, FaultyDocuments, Link, Page
+from rubricsvc.collections.python_reference import python_pages
+from rubricsvc.collections.tasks import CAPABILITIES, Capability, Task, synthesize
+from rubricsvc.collections.tasks.links import GAP
+from rubricsvc.core.prompt import Completion
+from rubricsvc.lint import lint
+from workers import checks
+from workers.authoring.rubric_replies import text_index
+
+
+@pytest.fixture(scope="module")
+def python(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Collection]:
+    folder = tmp_path_factory.mktemp("collections")
+    collections.add(folder, "python", python_pages(), FaultyDocuments(), source="a test")
+    with collections.open_collection(folder, "python") as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def tasks(python: Collection) -> dict[str, list[Task]]:
+    return {name: list(synthesize(python, [name])) for name in CAPABILITIES}
+
+
+def values(task: Task, text: str) -> dict[str, float]:
+    """The values of the checks."""
+    verdicts = checks.run(task.rubric, task.prompt, Completion(text=text))
+    return {one.criterion: one.value if one.value is not None else -99.0 for one in verdicts}
+
+
+def reward_of_checks(task: Task, text: str) -> float:
+    """The share of the weight of the checks that a text gets, without those that need documents."""
+    weights = {key: task.rubric.by_key[key].weight for key in values(task, "") if key not in ("known", "quotes")}
+    found = values(task, text)
+    return sum(weight * found[key] for key, weight in weights.items()) / sum(w for w in weights.values() if w > 0)
+
+
+@pytest.mark.parametrize(("name", "least"), [("find-links", 25), ("compare", 40), ("changes", 40), ("define", 20)])
+def test_synthesize_makes_valid_tasks_whose_reference_meets_the_checks(
+    tasks: dict[str, list[Task]], name: Capability, least: int
+) -> None:
+    made = tasks[name]
+    assert len(made) >= least and len({task.id for task in made}) == len(made)
+    for task, other in zip(made, made[1:] + made[:1], strict=True):
+        checks.validate(task.rubric)
+        assert task.prompt.reference is not None and other.prompt.reference is not None
+        assert reward_of_checks(task, task.prompt.reference) == 1.0
+        assert reward_of_checks(task, "") == 0.0
+        if not {page for one in task.pages for page in one} & {page for one in other.pages for page in one}:
+            assert reward_of_checks(task, other.prompt.reference) < 0.5
+
+
+def test_synthesize_cites_passages_that_occur_in_their_documents(
+    python: Collection, tasks: dict[str, list[Task]]
+) -> None:
+    sources = [
+        source
+        for made in tasks.values()
+        for task in made
+        for one in task.rubric.criteria
+        for source in one.sources or ()
+    ]
+    assert len(sources) > 150
+    for source in sources:
+        assert source.passage and text_index(python.open(source.document).text).locate(source.passage).start is not None
+
+
+def test_synthesize_makes_rubrics_that_the_linter_has_little_to_say_about(tasks: dict[str, list[Task]]) -> None:
+    every = [task for made in tasks.values() for task in made]
+    found = [one.rule for task in every for one in lint(task.rubric, task.prompt) if one.severity != "info"]
+    assert len(found) < 0.3 * len(every)
+
+
+def test_synthesize_is_the_same_for_a_seed(python: Collection) -> None:
+    first, again, other = ([task.id for task in synthesize(python, limit=3, seed=seed)] for seed in (1, 1, 2))
+    assert first == again != other and len(first) == 12
+
+
+def test_synthesize_attaches_the_documents_that_answer_and_others(python: Collection) -> None:
+    for task in synthesize(python, limit=5, documents=4):
+        attached = {document.id: document for document in task.prompt.documents}
+        gold = [alternatives[0] for alternatives in task.pages]
+        assert set(gold) <= attached.keys() and task.source not in attached
+        assert len(attached) == max(4, len(set(gold)))
+        assert all(python.open(id_).text == document.text for id_, document in attached.items())
+        assert task.prompt.reference is not None
+        found = values(task, task.prompt.reference)
+        assert found["known"] == 1.0 and found.get("quotes", 1.0) == 1.0
+        assert values(task, "It is so [made-up].")["known"] == 0.0
+
+
+def test_find_links_removes_links_and_asks_for_their_targets(tmp_path: Path) -> None:
+    text = "A section that says enough, and refers to one and to two for all the things that it does not say itself. "
+    text += "For each of its links it has some words."
+    links = tuple(Link(text.index(word), text.index(word) + 3, f"{word}.html") for word in ("one", "two"))
+    pages = [Page("a", "A", text, links), *(Page(f"{word}.html", word, f"About {word}.") for word in ("one", "two"))]
+    pages.append(Page("list", "List", "one two", (Link(0, 3, "one.html"), Link(4, 7, "two.html"))))
+    collections.add(tmp_path, "docs", pages, FaultyDocuments(), source="a test")
+    with collections.open_collection(tmp_path, "docs") as docs:
+        (task,) = synthesize(docs, ["find-links"])  # a list of links is no section
+    assert task.pages == (("one.html",), ("two.html",)) and task.source == "a"
+    assert f"refers to {GAP} and to {GAP} for" in task.prompt.text
+    for answer, reward in (
+        ("[one.html] [two.html]", 1.0),
+        ("[one.html]", 0.5),
+        ("[one.html] [two.html] [a] [x](y)", 1.0),
+        ("[one.html] [two.html] [list]", 0.5),
+        ("All of [one.html, two.html]", 0.0),
+    ):
+        assert reward_of_checks(task, answer) == reward, answer
+
+
+def test_changes_asks_for_the_notes_of_a_version(tmp_path: Path) -> None:
+    notes = "Changed in version 3.2: The `mode`\nargument is optional.\n\nNew in version 3.1: The `size` argument.\n\n"
+    pages = [
+        Page("f", "f()", notes),
+        Page("all", "All", f"{notes}\n\nDeprecated since version 3.2: Everything else is."),
+    ]
+    collections.add(tmp_path, "docs", pages, FaultyDocuments(), source="a test")
+    with collections.open_collection(tmp_path, "docs") as docs:
+        made = {task.id: task for task in synthesize(docs, ["changes"])}
+    assert made.keys() == {"changes-f-3.2", "changes-f-3.1", "changes-all-3.2"}
+    task = made["changes-f-3.2"]
+    assert task.pages == (("f", "all"),)
+    assert task.rubric.criteria[0].passages == ("Changed in version 3.2: The `mode` argument is optional.",)
+    assert len(made["changes-all-3.2"].rubric.by_key.keys() & {"note-1", "note-2"}) == 2
+
+
+def test_synthesize_leaves_out_what_is_not_accepted(python: Collection) -> None:
+    assert list(synthesize(python, accept=lambda task: "if" in task.id, limit=1)) != []
+    assert list(synthesize(python, accept=lambda _: False)) == []
