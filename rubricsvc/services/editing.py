@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from rubricsvc.core.states import APPROVED, DRAFT, ApprovalPolicy, RubricState
 from rubricsvc.errors import ConflictError
 from rubricsvc.services.rubric_changes import changes
-from rubricsvc.store import reviews, rubrics
+from rubricsvc.store import reviews, rubric_tests, rubrics
 from rubricsvc.store.upsert import added
 
 if TYPE_CHECKING:
@@ -68,7 +68,8 @@ def add_version(
 ) -> Addition:
     """Add a rubric as the next version of ``name``, or find the version that has this content already.
 
-    Content that is stored as a draft and approved nowhere is a draft under any name. An edit whose parent was edited
+    Content that is stored as a draft and approved nowhere is a draft under any name, and so is content whose newest
+    test failed. An edit whose parent was edited
     by somebody else is kept as a draft, with a conflict. Sending the same edit again gives the same result.
 
     Raises:
@@ -77,11 +78,10 @@ def add_version(
         InvalidError, ConflictError: as of `rubrics.add`.
     """
     parent = rubrics.get(session, edit.parent) if edit.parent is not None else None
-    state, same = edit.state(origin), None
+    state, why = edit.state(origin), ""
     if state == APPROVED and edit.policy != "none":
-        drafts = rubrics.only_drafts(session, [rubric.digest])
-        same = next((row for row in drafts if row.name != name), None)
-        state = DRAFT if same is not None else state
+        why = _why_draft(session, rubric, name)
+        state = DRAFT if why else state
     before = added(session)["rubrics"]
     row = rubrics.add(
         session,
@@ -94,8 +94,8 @@ def add_version(
         added_by=edit.by,
     )
     is_new = added(session)["rubrics"] > before
-    if is_new and same is not None:
-        _note(session, row, edit, state, f"added as a draft: it has the same content as {same.ref}")
+    if is_new and why:
+        _note(session, row, edit, state, f"added as a draft: {why}")
     # Versions of a name are added one after another, so that all older ones can be seen here.
     if parent is None or row.parent_id != parent.id or not (is_new or row.state == DRAFT):
         return Addition(row, is_new)
@@ -110,6 +110,16 @@ def add_version(
         row.state = DRAFT
         _note(session, row, edit, DRAFT, f"refused: {parent.ref} had been edited as {other.ref}")
     return Addition(row, is_new, _conflict(parent, other, row))
+
+
+def _why_draft(session: Session, rubric: Rubric, name: str) -> str:
+    """Return why content cannot be approved at once; empty if it can."""
+    drafts = rubrics.only_drafts(session, [rubric.digest])
+    same = next((row for row in drafts if row.name != name), None)
+    if same is not None:
+        return f"it has the same content as {same.ref}"
+    failing = rubric_tests.failing(session, rubric.digest) if rubric.examples else None
+    return f"its content fails its own tests, as {failing.ref}" if failing is not None else ""
 
 
 def _note(session: Session, row: RubricRow, edit: Edit, state: RubricState, comment: str) -> None:

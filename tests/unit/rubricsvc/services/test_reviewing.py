@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from io import BytesIO, StringIO
 from typing import Any
 
 import pytest
@@ -14,7 +15,10 @@ from rubricsvc.core.rubric_example import NumberRange, RubricExample
 from rubricsvc.core.rubric_test import ExampleTest, RubricTest, VerdictTest
 from rubricsvc.core.states import ReviewAction
 from rubricsvc.errors import ConflictError, InvalidError, NotApprovedError, NotFoundError
+from rubricsvc.formats import InputFile, Record
+from rubricsvc.formats.native import dump
 from rubricsvc.services.editing import Addition, Edit, add_version
+from rubricsvc.services.importing import import_file
 from rubricsvc.services.reviewing import history_of, review
 from rubricsvc.services.submitting import select, submit, with_rubrics
 from rubricsvc.store import completions, jobs, judges, prompts, reviews, rubric_tests, rubrics
@@ -270,7 +274,7 @@ def test_rescore_takes_newer_approved_versions_only(each_db: Database) -> None:
         assert jobs.outcomes(session, [new])[new].rubrics == ["r@3"]
 
 
-def tested(db: Database, ref: str, passed: bool | None, *, judge: str = "j") -> None:
+def run_test(db: Database, ref: str, passed: bool | None, *, judge: str = "j") -> None:
     found = VerdictTest(criterion="a", expected=NumberRange(min=1, max=1), passed=passed)
     with db.write() as session:
         row = rubrics.get(session, ref)
@@ -300,7 +304,7 @@ def test_review_approves_a_version_with_examples_only_if_its_newest_measured_tes
         content = rubric("One.").model_copy(update={"examples": (example,)})
         add_version(session, content, Edit(by="ann", draft=True), name="r")
     for passed in results:
-        tested(db, "r@1", passed)
+        run_test(db, "r@1", passed)
     assert act(db, "r@1", "submit") == "in_review"
     if not refused:
         assert act(db, "r@1", "approve") == "approved"
@@ -310,6 +314,29 @@ def test_review_approves_a_version_with_examples_only_if_its_newest_measured_tes
     assert error.value.path == "tests" and "rubricsvc rubrics test r@1 --judge" in error.value.hint
     with db.read() as session:
         assert rubrics.get(session, "r@1").state == "in_review"
+
+
+def test_content_that_fails_its_tests_is_a_draft_under_any_name(db: Database) -> None:
+    example = RubricExample(key="e", text="a", verdicts={"a": NumberRange(min=1, max=1)})
+    content = rubric("One.").model_copy(update={"examples": (example,)})
+
+    def state(name: str, **edit: Any) -> str:
+        with db.write() as session:
+            return add_version(session, content, Edit(**{"by": "ann", **edit}), name=name).row.state
+
+    assert state("r") == "approved"  # not tested yet
+    run_test(db, "r@1", False)
+    assert [state("r"), state("s"), state("t", policy="none")] == ["approved", "draft", "approved"]
+    with db.read() as session:
+        note = reviews.last(session, rubrics.get(session, "s@1").id)
+    assert note is not None and "r@1" in (note.comment or "")
+    yaml = StringIO()
+    dump([Record(None, content, name="file")], yaml, yaml=True)
+    with db.write() as session:
+        result = import_file(session, InputFile("file.yaml", stream=BytesIO(yaml.getvalue().encode())))
+    assert result.not_approved == {"file@1": "draft"}
+    run_test(db, "r@1", True)
+    assert state("u") == "approved"
 
 
 def test_review_needs_no_test_of_a_version_without_examples(db: Database) -> None:
