@@ -27,6 +27,8 @@ HITS = 8
 """Documents that are shown for a query."""
 SNIPPET_CHARS = 300
 MAX_QUERY_CHARS = 300
+MAX_TRIED = 50
+"""Parts of a document among which one is looked for that may be shown."""
 _GAP = "\n␞\n"
 """Between parts that are not adjacent, so that no passage spans them."""
 
@@ -156,17 +158,28 @@ class _Read:
 def _read(collection: Collection, ids: Sequence[str], query: str, most: int) -> _Read:
     """Return the parts of the documents that match the query best, up to ``most`` characters; of each one at least one.
 
-    Parts that address a model are left out.
+    Parts that address a model are left out. Only parts for which there is room are screened.
     """
     ranked = collection.ranked_parts(query, ids)
-    safe = [part for part in ranked if not addresses_model(part.text)]
-    first = {part.document: part for part in reversed(safe)}
+    by_document = {id_: [part for part in ranked if part.document == id_][:MAX_TRIED] for id_ in ids}
+    withheld: set[Part] = set()
     chosen: set[Part] = set()
-    for part in (*(first[id_] for id_ in ids if id_ in first), *safe):
-        if part not in chosen and len(part.text) <= most:
-            chosen.add(part)
-            most -= len(part.text)
-    read = _Read(withheld=sum(len(part.text) for part in set(ranked) - set(safe)))
+    room = most
+
+    def take(part: Part) -> bool:
+        nonlocal room
+        if part in chosen or part in withheld or len(part.text) > room:
+            return False
+        harmless = addresses_model(part.text) is None
+        (chosen if harmless else withheld).add(part)
+        room -= len(part.text) * harmless
+        return harmless
+
+    for id_ in ids:
+        any(map(take, by_document[id_]))  # the best one
+    for part in ranked:
+        take(part)
+    read = _Read(withheld=sum(len(part.text) for part in withheld))
     for id_ in ids:
         if parts := sorted((part for part in chosen if part.document == id_), key=lambda part: part.start):
             text = collection.open(id_).text

@@ -304,6 +304,6 @@ def test_grounded_withholds_what_addresses_a_model_and_notes_it(tmp_path: Path) 
     pages = [*PAGES, Page("long", "Generators", long)]
     collections.add(tmp_path, "pages", pages, FaultyDocuments(), source="a test")
     model = scripted(plan("yield from"), plan(opened=("long", "yield")), rubric())
-    draft = write(model, tmp_path)
+    draft = write(model, tmp_path, characters=60_000)
     assert draft.research is not None and draft.research.withheld > 700
     assert all(MARK not in shown for shown in model.shown) and FACT in model.shown[-1]
