@@ -82,8 +82,9 @@ def _texts(criterion: Criterion) -> Iterator[str]:
             yield " ".join(f". {word.upper()}" for word in re.findall(r"[^\W\d_]{4,}", term))
 
 
-def _names(text: str) -> frozenset[str]:
-    return named_words(_spaced(text))
+def _names(text: str) -> set[str]:
+    """Return what a text names; a single letter or character names nothing."""
+    return {name for name in named_words(_spaced(text)) if len(name) > 1 or name.isdigit()}
 
 
 def _words(texts: Iterable[str]) -> set[str]:

@@ -187,6 +187,16 @@ def test_grounding_ties_criteria_to_question_and_passages(fields: dict[str, Any]
     assert (found is None) == (message is None) and (message or "") in (found or "")
 
 
+def test_grounding_reads_scripts_without_spaces_between_words() -> None:
+    passage = "天空是蓝色的，因为空气散射短波。"
+    sources = (Source(document="d", passage=passage),)
+    grounding = Grounding(["为什么天空是蓝色的？"], [passage])
+    grounding.check(Rubric(criteria=(Criterion(key="a", text="说明空气散射短波。", sources=sources),)))
+    other = Source(document="d", passage="汽车有四个轮子。")
+    with pytest.raises(ValueError, match="no word of the question"):
+        grounding.check(Rubric(criteria=(Criterion(key="a", text="说明轮子。", sources=(other,)),)))
+
+
 # Poisoned documents
 
 FENCED = re.compile(r"<(\w+)-([0-9a-f]{8})>\n.*?\n</\1-\2>", re.DOTALL)
