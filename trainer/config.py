@@ -105,6 +105,13 @@ class EvolveConfig(ConfigSection):
     max_retests: int = Field(default=8, ge=1)
     labels: bool = True
 
+    @field_validator("proposer")
+    @classmethod
+    def _has_a_model(cls, proposer: str | Judge) -> str | Judge:
+        if isinstance(proposer, Judge) and not proposer.model:
+            raise ValueError(f"a {proposer.mode} has no model of its own; name one of its members")
+        return proposer
+
 
 class TrainConfig(ConfigSection):
     """Settings of `trainer.loop.train`.

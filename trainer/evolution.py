@@ -15,11 +15,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 from rubricsvc.core.criterion_buffer import EvolutionRound, check_evolvable
+from rubricsvc.core.panel import mean_known
 from rubricsvc.core.prompt import Completion
+from rubricsvc.core.reward import reward_or_null
 from rubricsvc.errors import InvalidError
 from rubricsvc.services.criterion_buffers import CriterionBuffers
 from trainer.config import EvolveConfig
@@ -96,7 +99,7 @@ class OnlineEvolution:
         completions: Sequence[Completion],
         scored: Sequence[ScoredRollout],
     ) -> Metrics:
-        """Hold a round for each prompt of a step, if it is a step with rounds; return its metrics.
+        """Return the metrics of a step; if it is a step with rounds, hold one for each prompt.
 
         A proposer or a judge that fails is recorded, and changes no version.
 
@@ -107,8 +110,9 @@ class OnlineEvolution:
             completions: The completions of the step.
             scored: Their rewards and verdicts.
         """
+        metrics = {"evolve/authored_reward": _authored_reward(authored, scored)}
         if (step + 1) % self._config.every:
-            return {}
+            return metrics
         done: list[EvolutionRound] = []
         rounds: list[PromptRound] = []
         for places in places_by_task(authored):
@@ -128,7 +132,7 @@ class OnlineEvolution:
                 log.warning("step %d, prompt %.40r: %s", step + 1, one.task.prompt.text, result.failure)
             self._buffers.end_round(step, (one.task.prompt, one.task.rubric), one.entries, rubric, result)
             done.append(result)
-        return _metrics(done)
+        return metrics | _metrics(done)
 
     def _propose(self, rounds: Sequence[PromptRound], step: int) -> None:
         """Ask for proposals on all groups at once."""
@@ -172,6 +176,17 @@ class OnlineEvolution:
         self._loop.close()
         if self._own_trusted is not None:
             self._own_trusted.__exit__(*error)
+
+
+def _authored_reward(authored: Sequence[Task], scored: Sequence[ScoredRollout]) -> float:
+    """Return the mean reward by the authored rubrics, from the same verdicts; NaN without any."""
+    rewards = [
+        reward_or_null(task.rubric, [verdict for verdict in one.verdicts if verdict.criterion in task.rubric.by_key])
+        for task, one in zip(authored, scored, strict=True)
+        if one.verdicts
+    ]
+    known = mean_known([one.value for one in rewards])
+    return math.nan if known is None else known
 
 
 def _metrics(rounds: Sequence[EvolutionRound]) -> Metrics:

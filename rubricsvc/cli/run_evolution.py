@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rubricsvc.cli.db import database
+from rubricsvc.cli.models import fetch_if_embedded
 from rubricsvc.cli.output import counted, echo
 from rubricsvc.core.judge import Judge
+from rubricsvc.errors import InvalidError
 from rubricsvc.settings import get_settings
 from rubricsvc.store import judges
 
@@ -38,7 +40,21 @@ def with_judges(config: RunConfig) -> RunConfig:
         with database() as db, db.read() as session:
             stored = {name: judges.get(session, name).value for name in names}
     found = {name: stored[judge] if isinstance(judge, str) else judge for name, judge in given.items()}
+    if not found["proposer"].model:
+        message = f"judge {found['proposer'].name!r} ({found['proposer'].mode}) has no model of its own"
+        raise InvalidError(message, hint="name one of its members", path="evolve.proposer")
     return config.model_copy(update={"evolve": evolve.model_copy(update=found)})
+
+
+def print_evolution_plan(evolve: EvolveConfig) -> None:
+    """Print how rubrics evolve, and fetch the embedded model where a judge of the evolution is it."""
+    names = {name: judge.name for name in ("proposer", "trusted") if isinstance(judge := getattr(evolve, name), Judge)}
+    described = ", ".join(f"{name} {judge}" for name, judge in names.items())
+    by = "approved by people" if evolve.approve == "human" else "approved automatically"
+    echo(f"rubrics evolve every {counted(evolve.every, 'step')}: {described}; versions are {by}")
+    for judge in (evolve.proposer, evolve.trusted):
+        if isinstance(judge, Judge):
+            fetch_if_embedded(judge)
 
 
 def run_name(out: Path, resume: bool) -> str:

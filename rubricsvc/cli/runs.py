@@ -20,7 +20,7 @@ from rubricsvc.cli.db import database
 from rubricsvc.cli.local_judges import describe_embedded
 from rubricsvc.cli.models import fetch_embedded, fetch_if_embedded
 from rubricsvc.cli.output import INTERRUPTED, Json, cell, counted, echo, group, progress_bar, show, show_list
-from rubricsvc.cli.run_evolution import RUN, evolution_of, run_name, with_judges
+from rubricsvc.cli.run_evolution import RUN, evolution_of, print_evolution_plan, run_name, with_judges
 from rubricsvc.core.audit import StoredAudit
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.panel import mean_known
@@ -273,6 +273,8 @@ def _print_plan(config: RunConfig, judge: Judge | ServiceJudge, tasks: list[Task
     repeated = ", repeated" if sampling.prompts_per_step > len(tasks) else ""
     prompts = f"{counted(sampling.prompts_per_step, 'prompt')} (of {len(tasks)}{repeated})"
     echo(f"each step: {prompts}, {sampling.group_size} completions each, judge {judge.name}")
+    if config.evolve is not None:
+        print_evolution_plan(config.evolve)
     if isinstance(judge, Judge):
         required = sorted({repr(key) for task in tasks for key in task.rubric.judged_required})
         if warning := veto_warning(judge, required):

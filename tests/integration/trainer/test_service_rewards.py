@@ -12,19 +12,26 @@ import pytest
 from tokenizers import decoders
 
 from rubricsvc.core.calibration import Calibration, Curve
-from rubricsvc.core.prompt import Completion
+from rubricsvc.core.prompt import Completion, Prompt
+from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.errors import NotApprovedError, NotFoundError, RubricsvcError
+from rubricsvc.services.criterion_buffers import CriterionBuffers
 from rubricsvc.settings import Settings, get_settings
 from rubricsvc.store import completions, jobs, judges, outbox, rubrics
 from rubricsvc.store.session import Database
+from tests.databases import sqlite_at
 from tests.instant_engine import InstantEngine, agreeable
 from tests.integration.test_client import running
+from tests.letter_judge import JUDGE as WORDS
+from tests.letter_judge import WordEngine, proposal, uses
 from tests.model.trainer.scored import COMPARES, COMPLETIONS, JUDGE, MIXED, TASKS, by_length, faulty, measured, score
 from tests.model.trainer.tiny import tiny_config, tiny_policy
 from tests.preference_engine import Tasteful
 from tests.services import free_port
 from trainer import loop
-from trainer.rewards import JudgeInfo, JudgeRewards, ScoredRollout
+from trainer.config import EvolveConfig
+from trainer.evolution import OnlineEvolution
+from trainer.rewards import JudgeInfo, JudgeRewards, ScoredRollout, Task
 from trainer.service_rewards import ServiceRewards
 from workers import engines
 from workers.engines.base import Failure, Question, Reply
@@ -242,3 +249,28 @@ def test_service_rewards_judge_info(db: Database) -> None:
         judges.set_repeatability(session, judges.add(session, calibrated).id, measured(0.03))
     with running(db) as url, ServiceRewards("calibrated", url) as rewards:
         assert rewards.judge_info() == JudgeInfo("calibrated", calibrated=True, repeatability=measured(0.03))
+
+
+@pytest.mark.usefixtures("engine")
+def test_evolution_tries_criteria_at_the_service(db: Database, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Trials are jobs like the steps; the buffer is in the database of the run."""
+    words = WordEngine()
+    monkeypatch.setitem(engines.ENGINES, "letters", lambda _judge: words)
+    with db.write() as session:
+        judges.add(session, WORDS)
+    task = Task(Prompt.of("What is the weather?"), Rubric(criteria=[Criterion(key="sun", text=uses("sun"))]))
+    group = [Completion(text=text, policy="p", step=0) for text in ("sun fog", "sun", "fog", "hail")]
+    own = Database(sqlite_at(tmp_path / "own.db"))
+    buffers = CriterionBuffers(own, "run-1", "auto")
+    config = EvolveConfig(proposer=WORDS, every=1)
+    proposer = InstantEngine(lambda _question: Reply(proposal("fog", "snow")))
+    with running(db) as url, ServiceRewards("letters", url) as rewards:
+        with OnlineEvolution(config, buffers, rewards, engine=proposer) as evolution:
+            used = evolution.tasks(0, [task] * 4)
+            metrics = evolution.evolve(0, [task] * 4, used, group, rewards.score(used, group))
+            assert (metrics["evolve/activated"], metrics["evolve/failed"]) == (1, 0)
+            (after,) = evolution.tasks(1, [task])
+        assert [criterion.key for criterion in after.rubric.criteria] == ["sun", "evolved-1"]
+    own.close()
+    with db.read() as session:
+        assert [job.status for job in jobs.page(session)] == ["completed", "completed"]

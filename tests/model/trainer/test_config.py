@@ -20,6 +20,10 @@ model = "some-model"
 """
 
 
+MEMBERS = ", ".join(f'{{name = "{name}", model = "m"}}' for name in "ab")
+PANEL = f'{{name = "both", mode = "panel", members = [{MEMBERS}]}}'
+
+
 def load(folder: Path, text: str) -> RunConfig:
     path = folder / "first.toml"
     path.write_text(text)
@@ -75,6 +79,7 @@ def test_load_config_reads_three_kinds_of_judge(tmp_path: Path, judge: str, kind
         ("steps = 3", "steps = 3\n[evolve]\nevery = 3", ["evolve.proposer"]),
         ("steps = 3", 'steps = 3\n[evolve]\nproposer = {model = "m"}', ["evolve.proposer.name"]),
         ("steps = 3", 'steps = 3\n[evolve]\nproposer = "p"\napprove = "nobody"', ["evolve.approve"]),
+        ("steps = 3", f"steps = 3\n[evolve]\nproposer = {PANEL}", ["evolve.proposer"]),
         ("steps = 3", 'steps = 3\n[policy]\ndtype = "fp8"', ["policy.dtype"]),
         ('model = "some-model"', "", ["judge"]),
         ('[data]\npath = "rubrics.yaml"', "", ["data"]),

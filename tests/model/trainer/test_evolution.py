@@ -103,12 +103,13 @@ def test_round_activates_what_separates_and_keeps_the_limit(db: Database) -> Non
             "hail": ("active", None),
         }
         assert run.in_use() == ["sun", "rain", "evolved-1", "evolved-4"]
-        run.step(*GROUP)
+        metrics = run.step(*GROUP)
         verdicts = [{verdict.criterion for verdict in one.verdicts} for one in run.scored]
         assert verdicts == [{"sun", "rain", "evolved-1", "evolved-4"}] * 4, "one version for all members"
-        assert [one.reward.contributions["evolved-4"] for one in run.scored] == pytest.approx(
-            [0, -0.1, 0, -0.1], abs=0.02
-        )
+        parts = [one.reward.contributions["evolved-4"] for one in run.scored]
+        assert parts[::2] == [0.0, 0.0] and parts[1] == parts[3] < 0
+        assert metrics["authored_reward"] == pytest.approx(0.4)
+        assert [one.reward.value for one in run.scored] == pytest.approx([4.5 / 5.5, 3.5 / 5.5, 0.5 / 5.5, 0.0])
 
 
 def test_frozen_criteria_stay_whatever_they_show(db: Database) -> None:
@@ -216,7 +217,7 @@ def test_round_compares_with_labels_of_the_prompt(db: Database) -> None:
 
 def test_evolve_holds_rounds_every_so_many_steps_and_not_on_equal_answers(db: Database) -> None:
     with training(db, proposal("fog"), every=2) as run:
-        assert run.step(*GROUP) == {}
+        assert run.step(*GROUP) == {"authored_reward": pytest.approx(0.5 * 4 / 5)}
         same = run.step("sun", "sun", "sun")
         assert (same["rounds"], same["proposed"], same["failed"]) == (1, 0, 0)
         run.step(*GROUP)
