@@ -142,20 +142,23 @@ def verify(
 ) -> None:
     """Verify that the passages that rubrics cite occur in the collection; exit with 1 if one does not.
 
-    A passage must occur verbatim in its document; only white space may differ.
+    A passage must occur verbatim in its document, of the collection or of the rubric's prompt; only white space may
+    differ.
     """
     from rubricsvc.cli.db import database
     from rubricsvc.collections import open_collection
-    from rubricsvc.store import generated
+    from rubricsvc.store import generated, prompts
     from rubricsvc.store import rubrics as stored
     from workers.authoring.evidence import EvidenceVerifier
+    from workers.authoring.methods.shown import documents_of
 
     with open_collection(get_settings().collections_dir, name) as collection:
         verifier = EvidenceVerifier(collection)
         with database() as db, db.read() as session:
             named = (stored.get(session, ref, allow_drafts=True) for ref in rubrics or ())
             for row in named if rubrics else generated.researched_in(session, name):
-                verifier.verify(row.ref, row.value)
+                prompt = prompts.get(session, row.prompt_id).value if row.prompt_id else None
+                verifier.verify(row.ref, row.value, documents_of(prompt) if prompt else {})
         intact = collection.content_digest() == collection.digest
     report = verifier.report
     unverified = [one._asdict() for one in report.unverified]

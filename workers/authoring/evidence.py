@@ -9,7 +9,7 @@ from typing import NamedTuple
 from rubricsvc.collections import Collection
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.errors import NotFoundError
-from workers.authoring.rubric_replies import text_index
+from workers.authoring.rubric_replies import Documents, text_index
 from workers.judges.untrusted import QuoteIndex
 
 
@@ -41,12 +41,12 @@ class EvidenceVerifier:
         self._indexes: dict[str, QuoteIndex | None] = {}
         self.report = EvidenceReport()
 
-    def verify(self, name: str, rubric: Rubric) -> None:
-        """Add the sources of a rubric, called ``name``, to the report."""
+    def verify(self, name: str, rubric: Rubric, own: Documents) -> None:
+        """Add the sources of a rubric, called ``name``, to the report; ``own`` are the documents of its prompt."""
         self.report.rubrics += 1
         for criterion, document, passage in _passages(rubric):
             self.report.sources += 1
-            index = self._index(document)
+            index = text_index(own[document]) if document in own else self._index(document)
             if index is not None and index.locate(passage).start is not None:
                 self.report.verified += 1
             else:

@@ -6,11 +6,12 @@ from dataclasses import replace
 
 from rubricsvc.collections import Collection, open_collection
 from rubricsvc.core.authoring import AuthoringTask
-from rubricsvc.core.generation import Research
+from rubricsvc.core.generation import NO_RUBRIC, Research
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.errors import RubricsvcError
 from workers.authoring.author import Author, Draft, GenerationError, rubric_reader
 from workers.authoring.grounding import Grounding
+from workers.authoring.methods.one_shot import SMALL_MODELS
 from workers.authoring.methods.research import investigate
 from workers.authoring.methods.shown import documents_of, shown, shown_all
 
@@ -25,6 +26,9 @@ async def grounded(author: Author, task: AuthoringTask) -> Draft:
     Raises:
         GenerationError: The collection is not on this machine or is another one, or nothing is found in it.
     """
+    if author.judge.model in SMALL_MODELS:
+        message = f"the model {author.judge.model!r} cannot write JSON; name a judge with another model"
+        raise GenerationError(NO_RUBRIC, message)
     research = author.generation.research or Research(collection="")
     with _collection(task, research) as collection:
         _check_digest(collection, research)

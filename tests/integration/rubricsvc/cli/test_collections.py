@@ -114,6 +114,11 @@ def test_generate_grounded_reads_writes_and_is_verified(cli: Cli, documents: Pat
     changed = cli("collections", "verify", "docs", "sky-grounded@1", "own", "--json")
     reasons = [(one["rubric"], one["reason"]) for one in changed.json["unverified"]]
     assert (changed.code, changed.json["verified"]) == (1, 0)
+    with_documents = {"id": "p", "prompt": "Why?", "documents": [{"id": "no.txt", "text": FACT}], "name": "given"}
+    source = {"document": "no.txt", "passage": FACT}
+    with_documents["criteria"] = [{"text": "Says so.", "sources": [source]}]
+    assert cli("rubrics", "import", "-", stdin=json.dumps(with_documents)).code == 0
+    assert cli("collections", "verify", "docs", "given", "--json").json["verified"] == 1
     assert reasons == [("sky-grounded@1", "not in the document"), ("own@1", "no such document")]
 
 

@@ -144,6 +144,13 @@ def test_grounded_fails_without_the_collection_of_the_job(folder: Path, fields: 
     assert caught.value.reason == reason and "rubricsvc collections add" in caught.value.message
 
 
+def test_grounded_asks_no_model_that_cannot_write_json(folder: Path) -> None:
+    generation = Generation(method="grounded", research=Research(collection="pages"))
+    author = Author(scripted(), Judge(name="small", engine="transformers_local", model="embedded"), generation)
+    with pytest.raises(GenerationError, match="JSON"):
+        asyncio.run(write_rubric(author, AuthoringTask(QUESTION, collections_dir=folder)))
+
+
 def test_grounded_fails_where_nothing_is_found(folder: Path) -> None:
     with pytest.raises(GenerationError) as caught:
         write(scripted(plan("zzz"), plan()), folder)
