@@ -11,12 +11,14 @@ from typing import Any
 from sqlalchemy import ColumnElement, case, func, select, tuple_
 from sqlalchemy.orm import Session, aliased
 
+from rubricsvc.core.evolution import EVOLVED
 from rubricsvc.core.formulas import FORMULAS, FormulaError
 from rubricsvc.core.generation import Provenance
 from rubricsvc.core.reward import check_formula, example_reward_errors
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.states import APPROVED, DRAFT, IN_REVIEW, RETIRED, RubricState
 from rubricsvc.errors import ConflictError, InvalidError, NotApprovedError, NotFoundError, cut
+from rubricsvc.store.buffer_tables import RunStepRow
 from rubricsvc.store.ids import find, id_of, missing, name_of, page_of
 from rubricsvc.store.tables import PromptRow, RubricRow
 from rubricsvc.store.upsert import add_new, batched
@@ -239,7 +241,8 @@ def page(
 def for_prompt(session: Session, prompt_id: int, *, allow_drafts: bool = False) -> list[RubricRow]:
     """Return the newest approved version of each rubric of this prompt.
 
-    With ``allow_drafts`` also the newest draft of each rubric that has no approved version.
+    With ``allow_drafts`` also the newest draft of each rubric that has no approved version. The versions of training
+    runs and of searches are left out: they are used where they are named.
     """
     newer, states = aliased(RubricRow), _usable(allow_drafts)
     above = tuple_(_rank(newer), newer.version) > tuple_(_rank(RubricRow), RubricRow.version)
@@ -249,14 +252,23 @@ def for_prompt(session: Session, prompt_id: int, *, allow_drafts: bool = False) 
         .exists()
     )
     query = select(RubricRow).where(RubricRow.prompt_id == prompt_id, RubricRow.state.in_(states), ~superseded)
-    return list(session.scalars(query.order_by(RubricRow.id)))
+    return list(session.scalars(query.where(~_only_by_name()).order_by(RubricRow.id)))
+
+
+def _only_by_name() -> ColumnElement[bool]:
+    """Return whether a version has the name of a training run's versions, or is a candidate of an evolution."""
+    written = aliased(RubricRow)
+    of_run = select(RunStepRow.id).join(written, written.id == RunStepRow.target_id)
+    of_run = of_run.where(RunStepRow.prompt_id == RubricRow.prompt_id, written.name == RubricRow.name)
+    candidate = (RubricRow.origin == EVOLVED) & (RubricRow.name == func.coalesce(RubricRow.added_by, ""))
+    return of_run.exists() | candidate
 
 
 def exist_for(session: Session, prompt_ids: Iterable[int]) -> bool:
-    """Return whether any of these prompts has an approved rubric."""
+    """Return whether any of these prompts has an approved rubric that `for_prompt` returns."""
+    approved = select(RubricRow.id).where(RubricRow.state == APPROVED, ~_only_by_name())
     return any(
-        session.scalar(select(RubricRow.id).where(RubricRow.prompt_id.in_(chunk), RubricRow.state == APPROVED).limit(1))
-        is not None
+        session.scalar(approved.where(RubricRow.prompt_id.in_(chunk)).limit(1)) is not None
         for chunk in batched(sorted(set(prompt_ids)))
     )
 

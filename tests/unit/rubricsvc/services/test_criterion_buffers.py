@@ -77,6 +77,7 @@ def test_rounds_write_versions_that_later_steps_use(each_db: Database) -> None:
         row = rubrics.get(session, "why-first-0a1b2c3d")
         assert (row.origin, row.added_by, row.prompt_id) == ("evolved", "first-0a1b2c3d", 1)
         assert rubrics.get(session, "why").version == 1, "the authored name means what it meant"
+        assert [one.ref for one in rubrics.for_prompt(session, 1, allow_drafts=True)] == ["why@1"]
         (event,) = reviews.page(session, [row.id])
         assert (event.by, event.to_state) == ("first-0a1b2c3d", "approved")
 

@@ -120,3 +120,20 @@ def test_for_prompt_ignores_versions_of_other_prompts(db: Database) -> None:
         assert [row.id for row in rubrics.for_prompt(session, a)] == [mine.id]
         with pytest.raises(ConflictError):
             rubrics.add(session, ONE, name="r", prompt_id=b)
+
+
+def test_for_prompt_leaves_out_candidates_of_evolutions(db: Database) -> None:
+    with db.write() as session:
+        prompt_id = prompts.add(session, Prompt.of("a")).id
+        rubrics.add(
+            session,
+            ONE,
+            name="evolution-1",
+            prompt_id=prompt_id,
+            origin="evolved",
+            state="draft",
+            added_by="evolution-1",
+        )
+        assert not rubrics.for_prompt(session, prompt_id, allow_drafts=True)
+        best = rubrics.add(session, TWO, name="r", prompt_id=prompt_id, origin="evolved", added_by="ann")
+        assert rubrics.for_prompt(session, prompt_id) == [best]
