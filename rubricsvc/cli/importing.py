@@ -5,18 +5,15 @@ from __future__ import annotations
 import sys
 from collections.abc import Container
 from getpass import getuser
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from sqlalchemy.orm import Session
 
 from rubricsvc.cli.db import database
-from rubricsvc.cli.output import counted, echo, fields_of, shorten, show
-from rubricsvc.core.prompt import Prompt
-from rubricsvc.core.rubric import Rubric
+from rubricsvc.cli.output import counted, echo, fields_of, show
 from rubricsvc.errors import InvalidError
-from rubricsvc.formats import FORMATS, InputFile, load
+from rubricsvc.formats import FORMATS, InputFile
 from rubricsvc.formats.errors import FileErrors
 from rubricsvc.services.editing import Edit
 from rubricsvc.services.importing import LABELS, ImportResult, import_file
@@ -47,25 +44,6 @@ def input_file(file: str) -> InputFile:
     if sys.stdin.isatty():
         echo("reading from the terminal; end with Ctrl-D")
     return InputFile("stdin", stream=sys.stdin.buffer, name="<stdin>")
-
-
-def rubric_of(
-    path: Path, name: str | None, *, of_several: str | None = None
-) -> tuple[Rubric, Prompt | None, str | None]:
-    """Return the rubric of this name in a file, its prompt, and the prompt's id in the file.
-
-    Without a name it is the only rubric, or that called ``of_several`` where there are more.
-    """
-    records = [(one.name, one.rubric, one.prompt, one.id) for one in load(path) if one.rubric is not None]
-    if name is None and len(records) > 1:
-        name = of_several
-    matches = [(rubric, prompt, prompt_id) for own, rubric, prompt, prompt_id in records if name in (None, own)]
-    if len(matches) == 1:
-        return matches[0]
-    what = "rubrics" if name is None else f"rubrics named {name!r}"
-    names = shorten(", ".join(own for own, *_ in records), 200)
-    hint = f"choose one with --name: {names}" if records else "a rubric needs criteria"
-    raise InvalidError(f"{path} has {len(matches)} {what}, expected one", hint=hint)
 
 
 def edit_of(by: str | None = None, **fields: Any) -> Edit:

@@ -7,7 +7,6 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from io import StringIO
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -22,7 +21,6 @@ from rubricsvc.cli.importing import (
     SkipInvalid,
     edit_of,
     import_and_report,
-    rubric_of,
 )
 from rubricsvc.cli.output import After, Json, Limit, PromptFilter, echo, print_data, print_json, show, show_list
 from rubricsvc.cli.rubric_analysis import analyse
@@ -31,12 +29,12 @@ from rubricsvc.cli.rubric_fit import fit
 from rubricsvc.cli.rubric_generation import generate
 from rubricsvc.cli.rubric_lint import lint_
 from rubricsvc.cli.rubric_proposal import propose
+from rubricsvc.cli.rubric_targets import find_stored, target_of
 from rubricsvc.cli.rubric_testing import test
 from rubricsvc.cli.rubric_trial import try_
 from rubricsvc.core.rubric import Criterion, Source
 from rubricsvc.core.rubric_example import RubricExample
 from rubricsvc.core.states import RubricState
-from rubricsvc.errors import NotFoundError
 from rubricsvc.formats import Record
 from rubricsvc.formats.native import dump, plain
 from rubricsvc.formats.yaml_records import write
@@ -45,7 +43,6 @@ from rubricsvc.services.rubric_changes import changes
 from rubricsvc.services.rubric_records import record_of
 from rubricsvc.store import prompts, rubrics
 from rubricsvc.store.tables import RubricRow
-from workers import checks
 
 app = output.group("Rubrics: weighted criteria for completions.")
 
@@ -181,8 +178,8 @@ def diff(
 
     With --on JOB, show how the rewards and ranks of its completions change. No judge is asked, and nothing is stored.
     """
+    rows = [_side(a, b), _side(b, a)]
     with database() as db, db.read() as session:
-        rows = [_stored_or_file(session, ref, other) for ref, other in ((a, b), (b, a))]
         names = [row.ref if row.id else ref for row, ref in zip(rows, (a, b), strict=True)]
         if on is not None:
             _print_reward_changes(session, on, rows[0], rows[1], names, as_json=as_json)
@@ -215,19 +212,15 @@ def _review_fields(session: Session, row: RubricRow) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def _stored_or_file(session: Session, ref: str, other: str) -> RubricRow:
+def _side(ref: str, other: str) -> RubricRow:
     """Return a stored rubric; or that in a file, named and of the prompt like the ``other`` one, as an unsaved row."""
-    try:
-        return rubrics.get(session, ref)
-    except NotFoundError as error:
-        if not Path(ref).is_file():
-            raise NotFoundError(f"{error}, and no such file", hint=error.hint) from None
-    stored = None if Path(other).is_file() else rubrics.get(session, other)
-    rubric, *_ = rubric_of(Path(ref), None, of_several=stored.name if stored else None)
-    checks.validate(rubric)
-    prompt_id = stored and stored.prompt_id
-    name = stored.name if stored else ref
-    return RubricRow(name=name, prompt_id=prompt_id, content=rubric.model_dump(mode="json"))
+    beside = find_stored(other, allow_drafts=False)
+    stored = beside[1] if beside is not None else None
+    found = target_of(ref, of_several=stored.name if stored else None, allow_drafts=False)
+    if found.row is not None:
+        return found.row
+    content = found.rubric.model_dump(mode="json")
+    return RubricRow(name=stored.name if stored else ref, prompt_id=stored and stored.prompt_id, content=content)
 
 
 def _print_reward_changes(

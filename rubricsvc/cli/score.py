@@ -13,7 +13,7 @@ from typing import Annotated, Any, NamedTuple
 import typer
 
 from rubricsvc.cli.db import database
-from rubricsvc.cli.importing import input_file, rubric_of
+from rubricsvc.cli.importing import input_file
 from rubricsvc.cli.local_judges import embedded_judge
 from rubricsvc.cli.models import ApiKeyEnv, score_all, served_judge
 from rubricsvc.cli.output import (
@@ -28,6 +28,7 @@ from rubricsvc.cli.output import (
     print_table,
     shorten,
 )
+from rubricsvc.cli.rubric_targets import target_of_file
 from rubricsvc.cli.verdicts import reason_of
 from rubricsvc.core.base import MAX_NAME_LENGTH
 from rubricsvc.core.judge import Judge
@@ -40,7 +41,6 @@ from rubricsvc.formats.completions import CompletionLine, read_all, read_traject
 from rubricsvc.services.exporting import plain_verdict
 from rubricsvc.store import judges
 from rubricsvc.store.judges import CHECKS
-from workers import checks
 from workers.engines.local.embedded_model import EMBEDDED
 
 JudgeOption = Annotated[
@@ -77,8 +77,7 @@ def score(
         if any(value is not None and not value.strip() for value in values):
             raise InvalidError(f"--{option} is empty", hint="name a text file")
     check_min_coverage(min_coverage)
-    rubric_value, rubric_prompt, prompt_id = rubric_of(rubric, name)
-    checks.validate(rubric_value)
+    _, rubric_value, rubric_prompt, prompt_id, _ = target_of_file(str(rubric), name)
     judge_value = judge_of(judge, model, mode, api_key_env) if judge is not None else no_judge(rubric_value)
     if prompt is not None:
         rubric_prompt, prompt_id = Prompt.of(file_or_text(prompt)), None

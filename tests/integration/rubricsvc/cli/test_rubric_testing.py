@@ -68,6 +68,20 @@ def test_test_tests_each_rubric_of_a_file_that_has_examples(cli: Cli, rubric: Pa
     assert cli("rubrics", "try", rubric, "text.txt", "--judge", "reader").code == 2
 
 
+def test_commands_take_stored_names_with_dots_and_slashes(cli: Cli, rubric: Path) -> None:
+    for name in ("changes-with-3.8", "team/fridge"):
+        assert cli("rubrics", "import", "-", "--draft", stdin=RUBRIC.replace("name: fridge", f"name: {name}")).code == 0
+        (rubric.parent / "text.txt").write_text("Do not use them yet.")
+        with scripted_server(reader) as server:
+            for ref in (name, f"{name}@1"):
+                tested = cli("rubrics", "test", ref, "--judge", server.url, "--model", "m", "--json")
+                assert (tested.code, tested.json["rubric"]) == (0, f"{name}@1"), tested.err
+            assert cli("rubrics", "try", name, "text.txt", "--judge", server.url, "--model", "m").code == 0
+        assert cli("rubrics", "lint", name, "--fail-on", "never").code == 0
+        assert cli("rubrics", "diff", f"{name}@1", f"{name}@1").code == 0
+        assert cli("rubrics", "diff", name, rubric).code == 2, "drafts are named exactly"
+
+
 def test_test_of_a_judge_that_is_away_is_not_measured(cli: Cli, rubric: Path) -> None:
     with scripted_server(error(503)) as server:
         add_judge(cli, server.url)

@@ -174,7 +174,7 @@ def test_diff_exits_with_1_on_changes(cli: Cli, tmp_path: Path) -> None:
     assert cli("rubrics", "diff", "kind", file).code == 0
     assert cli("rubrics", "diff", file, "kind@1").code == 1
     missing = cli("rubrics", "diff", "kind", "missing.yaml")
-    assert missing.code == 3 and "no such file" in missing.err
+    assert missing.code == 3 and "'missing.yaml'" in missing.err
     file.write_text("- {name: other, criteria: [a]}\n- {name: kind, criteria: [Is very kind.]}\n")
     assert cli("rubrics", "diff", "kind", file).code == 0, "of several rubrics, that of the same name"
     file.write_text("name: kind\ncriteria: [{text: Is kind., weight: high}]\n")
