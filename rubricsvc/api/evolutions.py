@@ -10,9 +10,9 @@ from sqlalchemy.orm import Session
 from rubricsvc.api.body import StrictRoute
 from rubricsvc.api.errors import error_responses
 from rubricsvc.api.pagination import paginate
-from rubricsvc.api.request import Db
+from rubricsvc.api.request import Db, IdInPath
 from rubricsvc.core.evolution import EvolutionReport, EvolutionSummary
-from rubricsvc.queries import Id, Paging
+from rubricsvc.queries import Paging
 from rubricsvc.schemas import Page
 from rubricsvc.services.evolution_reports import evolution_report, evolution_summaries
 from rubricsvc.store import evolutions
@@ -31,7 +31,7 @@ def page(db: Db, query: Annotated[Paging, Query()]) -> Page[EvolutionSummary]:
 
 
 @router.get("/{evolution_id}", responses=error_responses(404))
-def get(db: Db, evolution_id: Id) -> EvolutionReport:
+def get(db: Db, evolution_id: IdInPath) -> EvolutionReport:
     """Get an evolution: its candidates with their lineage, the best one, and what it gains on held-out prompts."""
     with db.read() as session:
         return evolution_report(session, evolution_id)

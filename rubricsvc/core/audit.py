@@ -31,11 +31,11 @@ DEFAULT_LIMIT = 100
 class Rate(Value):
     """A share of findings: ``hits`` of ``n``, with its 95 % Wilson interval. Without findings there is no rate."""
 
-    n: int = Field(ge=0)
-    hits: int = Field(ge=0)
-    value: UnitInterval | None = None
-    low: UnitInterval | None = None
-    high: UnitInterval | None = None
+    n: int = Field(ge=0, description="Findings.")
+    hits: int = Field(ge=0, description="Findings that count.")
+    value: UnitInterval | None = Field(default=None, description="Share that counts; null without findings.")
+    low: UnitInterval | None = Field(default=None, description="Lower end of the 95 % interval.")
+    high: UnitInterval | None = Field(default=None, description="Upper end of the interval.")
 
 
 class Hit(Value):

@@ -7,6 +7,9 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from math import fsum, sqrt
 from statistics import NormalDist, fmean
+from typing import Annotated
+
+from pydantic import Field
 
 MIN_CLUSTERS = 5
 """Fewer clusters (prompts) than this give no interval."""
@@ -16,10 +19,10 @@ MIN_CLUSTERS = 5
 class Estimate:
     """A number with its 95 % interval. Without a value or an interval ``null_reason`` says why."""
 
-    value: float | None
-    low: float | None = None
-    high: float | None = None
-    null_reason: str | None = None
+    value: Annotated[float | None, Field(description="The number; null where it cannot be estimated.")]
+    low: Annotated[float | None, Field(description="Lower end of the 95 % interval.")] = None
+    high: Annotated[float | None, Field(description="Upper end of the interval.")] = None
+    null_reason: Annotated[str | None, Field(description="Why there is no number or no interval.")] = None
 
 
 def mean_estimate(values: Sequence[float], prompts: Sequence[Hashable]) -> Estimate:

@@ -14,7 +14,7 @@ from rubricsvc.errors import ConflictError, InvalidError
 from rubricsvc.services import evolving
 from rubricsvc.services.evolution_reports import evolution_report
 from rubricsvc.services.evolution_search import EvolutionSearch
-from rubricsvc.store import evolutions, judges, labels, rubrics
+from rubricsvc.store import evolutions, judges, labels, rubrics, verdict_values
 from rubricsvc.store.session import Database
 from tests.unit.rubricsvc.services.test_comparing import score
 
@@ -130,6 +130,24 @@ def test_evolution_of_verdicts_finds_the_threshold(db: Database) -> None:
         assert evolving.save_best(session, evolutions.get(session, found.summary.id)) is None
 
 
+def test_evolution_takes_labels_of_the_same_question_under_another_version(db: Database) -> None:
+    labelled(db)
+    edited = RUBRIC.model_copy(update={"formula": "healthbench"})
+    with db.write() as session:
+        other = rubrics.add(session, edited, name="r", parent_id=1)
+        rows = [
+            (n, other.id, Label(criterion="right", annotator="ann", value=float(n % 3 == 0)))
+            for n in range(1, PROMPTS * EACH)
+        ]
+        labels.add_many(session, rows)
+        labels.add_many(session, [(1, 1, Label(criterion="right", annotator="ann", value=0.75))])
+    with db.read() as session:
+        row = rubrics.get(session, "r@1")
+        found = verdict_values.criterion_labels(session, verdict_values.Selection(1, None, 1), row)
+    assert len(found) == len(rows) and {id_: value for id_, _, value in found}[1] == 0.75
+    assert {key for _, key, _ in found} == {"right"}
+
+
 def test_evolution_splits_by_prompt(db: Database) -> None:
     labelled(db)
     parts = evolved(db, held_out=0.25).parts
@@ -159,7 +177,7 @@ def test_stopped_evolution_records_nothing_more(db: Database) -> None:
     with pytest.raises(ConflictError):
         EvolutionSearch(db, number, no_job, on_progress=stop).run()
     found = report(db, number)
-    assert (found.summary.status, found.summary.reached) == ("stopped", 3)
+    assert (found.summary.status, found.summary.reached) == ("stopped", 2)
 
 
 def test_best_becomes_a_draft_of_the_start(db: Database) -> None:
