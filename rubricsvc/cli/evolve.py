@@ -15,7 +15,7 @@ from rubricsvc.cli import output
 from rubricsvc.cli.criterion_buffer import buffer
 from rubricsvc.cli.db import database
 from rubricsvc.cli.importing import By, edit_of
-from rubricsvc.cli.output import After, Json, Limit, echo, print_json, show, show_page
+from rubricsvc.cli.output import After, Json, Limit, echo, print_json, show, show_list, show_page
 from rubricsvc.core.evolution import Objective
 from rubricsvc.errors import InvalidError
 
@@ -167,10 +167,18 @@ def list_(limit: Limit = 50, after: After = 0, as_json: Json = False) -> None:
 def show_(
     evolution_id: Id,
     out: Annotated[Path | None, typer.Option(help="Write an HTML page with the lineage.")] = None,
+    candidates: Annotated[bool, typer.Option("--candidates", help="List all candidates instead.")] = False,
     as_json: Json = False,
 ) -> None:
     """Show an evolution: the best candidate, how it was made, and what it gains on held-out prompts."""
     with database() as db:
+        if candidates:
+            from rubricsvc.services.evolution_reports import evolution_report
+
+            with db.read() as session:
+                rows = evolution_report(session, evolution_id).candidates
+            show_list((one.model_dump(mode="json") for one in rows), as_json)
+            return
         if out is not None:
             from rubricsvc.services.evolution_reports import evolution_report
             from rubricsvc.web.evolution import render_evolution

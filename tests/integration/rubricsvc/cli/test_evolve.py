@@ -59,6 +59,8 @@ def test_evolve_without_a_model_asks_no_judge(cli: Cli, tmp_path: Path, server: 
     assert again == found
     listed = cli("evolve", "list", "--json").lines
     assert [(one["id"], one["status"], one["gain"]) for one in listed] == [(1, "completed", False)]
+    rows = cli("evolve", "show", 1, "--candidates", "--json").lines
+    assert [rows[0]["operator"], len(rows)] == ["start", listed[0]["candidates"]]
     assert cli("evolve", "show", 1, "--json").json == found == cli("evolve", "watch", 1, "--json").json
 
 

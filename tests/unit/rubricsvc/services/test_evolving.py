@@ -109,7 +109,8 @@ def test_evolution_is_the_same_for_a_seed_and_when_it_is_continued(
     assert whole.candidates != resumed.candidates
 
 
-def test_evolution_of_verdicts_finds_the_threshold(db: Database) -> None:
+def test_evolution_of_verdicts_finds_the_threshold(each_db: Database) -> None:
+    db = each_db
     random = np.random.default_rng(3)
     met = random.integers(0, 2, (PROMPTS * EACH, len(WEIGHTS)))
     values = np.where(met, 0.42, 0.18) + random.uniform(0, 0.02, met.shape)
