@@ -56,12 +56,10 @@ class Labelled:
     @property
     def digest(self) -> str:
         """The SHA-256 of the parts, the labels and the start's verdicts."""
-        target, found = self.target, sha256()
-        keys = np.array([f"{key}\n" for key in target.keys], object).sum() if target.keys else ""
+        target, found = self.target, sha256("\n".join(self.target.keys).encode())
         arrays = (self.completions, self.values, self.search, target.pairs, target.scored, target.scores)
         for one in (*arrays, target.labelled, target.met):
             found.update(np.ascontiguousarray(one).tobytes())
-        found.update(str(keys).encode())
         return found.hexdigest()
 
     def counts(self, objective: Objective) -> PartCounts:
