@@ -100,10 +100,11 @@ def read_labelled(
         )
     if len(parts) == 2:
         _reject_overlap(session, *parts)
-    completions = np.concatenate([one.completions for one in parts])
-    values = np.concatenate([one.values for one in parts])
-    independent = parts[0].independent if len(parts) == 1 else np.concatenate([one.prompts for one in parts])
-    prompt_ids = np.concatenate([one.prompts for one in parts])
+    order = np.argsort(np.concatenate([one.completions for one in parts]))  # not that of the items, which may change
+    completions = np.concatenate([one.completions for one in parts])[order]
+    values = np.concatenate([one.values for one in parts])[order]
+    prompt_ids = np.concatenate([one.prompts for one in parts])[order]
+    independent = prompt_ids if len(parts) > 1 or np.ptp(prompt_ids) > 0 else completions
     place = {id_: row for row, id_ in enumerate(completions.tolist())}
     overall = [
         (place[id_], person, score) for one in selections for id_, person, score in _overall(session, one, place)
@@ -123,7 +124,7 @@ def read_labelled(
         clusters = np.random.default_rng([seed, 0]).permutation(np.unique(independent[kept]))
         out = np.isin(independent, clusters[: round(held_out * len(clusters))])
     else:
-        out = np.repeat([False, True], [len(one.completions) for one in parts])
+        out = np.repeat([False, True], [len(one.completions) for one in parts])[order]
     left_out = int((has_label & ~rewarded).sum())
     return Labelled(completions, values, target, kept & ~out, kept & out, left_out)
 

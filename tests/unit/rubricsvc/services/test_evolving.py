@@ -14,14 +14,15 @@ from rubricsvc.errors import ConflictError, InvalidError
 from rubricsvc.services import evolving
 from rubricsvc.services.evolution_reports import evolution_report
 from rubricsvc.services.evolution_search import EvolutionSearch
-from rubricsvc.store import evolutions, judges, labels, rubrics, verdict_values
+from rubricsvc.store import evolutions, jobs, judges, labels, rubrics, verdict_values
 from rubricsvc.store.session import Database
+from rubricsvc.store.tables import ItemRow
 from tests.unit.rubricsvc.services.test_comparing import score
 
 PROMPTS, EACH = 40, 4
 WEIGHTS = {"right": 1.0, "clear": 1.0, "long": 6.0, "rude": -4.0}
 RUBRIC = Rubric(criteria=tuple(Criterion(key=key, text=f"Is {key}.", weight=w) for key, w in WEIGHTS.items()))
-SMALL: dict[str, Any] = {"generations": 3, "islands": 2, "children": 6}
+SMALL: dict[str, Any] = {"generations": 2, "islands": 2, "children": 6}
 
 
 def no_job(job_id: int) -> None:
@@ -164,6 +165,29 @@ def test_start_returns_the_same_evolution_until_labels_change(db: Database) -> N
     assert begin(db) not in (first, None)
     with pytest.raises(ConflictError):
         EvolutionSearch(db, first, no_job)
+
+
+def test_evolution_of_two_jobs_holds_the_second_out(db: Database) -> None:
+    labelled(db)
+    first = [n for n in range(1, PROMPTS * EACH + 1) if (n - 1) // EACH % 3]
+    jobs_of_parts = []
+    for ids in (first, [n for n in range(1, PROMPTS * EACH + 1) if n not in first]):
+        with db.write() as session:
+            job_id = jobs.submit(session, judge_id=1, items=[(id_, 1) for id_ in ids]).id
+        jobs_of_parts.append(job_id)
+    assert begin(db) and jobs_of_parts == [2, 3]
+    copy_verdicts(db, *jobs_of_parts)
+    parts = evolved(db, job_id=2, held_out_job_id=3).parts
+    assert (parts.search_prompts, parts.held_out_prompts) == (26, 14)
+    assert evolved(db).summary.id == 1  # newer items with the same verdicts change nothing
+
+
+def copy_verdicts(db: Database, *job_ids: int) -> None:
+    """Give the items of these jobs the questions and rewards of the first job's."""
+    with db.write() as session:
+        old = {one.completion_id: one for one in session.query(ItemRow).filter_by(job_id=1)}
+        for row in session.query(ItemRow).filter(ItemRow.job_id.in_(job_ids)):
+            row.question_set, row.reward, row.state = (old[row.completion_id].question_set, 0.0, "done")
 
 
 def test_stopped_evolution_records_nothing_more(db: Database) -> None:
