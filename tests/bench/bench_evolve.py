@@ -74,7 +74,7 @@ def truthfulqa(data: Path) -> dict[tuple[str, str], dict[str, bool]]:
         for case in bench_agreement.truthfulqa(data, f"{file}.jsonl", mark):
             labelled.setdefault(case.prompt, {}).setdefault(case.completion, {})[key] = case.met
     random = Random(0)
-    found = {}
+    found: dict[tuple[str, str], dict[str, bool]] = {}
     for question in random.sample(sorted(labelled), QUESTIONS):
         both = sorted(answer for answer, keys in labelled[question].items() if len(keys) == 2)
         found |= {(question, one): labelled[question][one] for one in random.sample(both, min(ANSWERS, len(both)))}
