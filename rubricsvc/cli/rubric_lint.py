@@ -1,4 +1,4 @@
-"""`rubricsvc rubrics lint`: errors of a file, and findings in its rubrics, without a model."""
+"""`rubricsvc rubrics lint`: errors of a file, and findings in its rubrics, without a model or with one."""
 
 from __future__ import annotations
 
@@ -6,26 +6,32 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import typer
 
 from rubricsvc.cli import output
 from rubricsvc.cli.db import database
 from rubricsvc.cli.importing import Format, edit_of, input_file, print_notes
-from rubricsvc.cli.output import Json, Out, counted, echo, print_data, show_list
+from rubricsvc.cli.model_lint import ask_judge, askable_judge
+from rubricsvc.cli.models import ApiKeyEnv
+from rubricsvc.cli.output import Json, Out, counted, echo, print_data, shorten, show_list
 from rubricsvc.cli.rubric_targets import find_stored
-from rubricsvc.core.prompt import Prompt
-from rubricsvc.core.rubric import Rubric
+from rubricsvc.cli.score import Model
+from rubricsvc.core.judge import Judge
 from rubricsvc.core.states import APPROVED
 from rubricsvc.errors import ConflictError, InvalidError
 from rubricsvc.formats import InputFile, InvalidFileError, Record, stream
 from rubricsvc.formats.native import dump
 from rubricsvc.lint import RULES, SEVERITIES, Finding, Rule, Severity, lint, rule_named, rules_of
+from rubricsvc.lint.registry import Subject
 from rubricsvc.lint.rewriting import rewritten
 from rubricsvc.services.editing import add_version
 from rubricsvc.store.tables import RubricRow
 from workers import checks
+
+if TYPE_CHECKING:
+    from workers.authoring.model_lint import Unmeasured
 
 MOST_ROWS = 20
 _YAML = (".yaml", ".yml")
@@ -34,6 +40,50 @@ Target = Annotated[
     str | None, typer.Argument(metavar="FILE|NAME", help="File (- is stdin), or a stored rubric.", show_default=False)
 ]
 Names = list[str] | None
+
+_WITH_MODEL = "Judge that decides more rules: embedded, a server's URL, or a name."
+
+
+class _Linted(NamedTuple):
+    """What is wrong with a rubric, and what its judge could not decide."""
+
+    name: str
+    findings: list[Finding]
+    unmeasured: list[Unmeasured]
+
+
+class _Linter(NamedTuple):
+    """What is applied to the rubrics, and how the result is reported."""
+
+    rules: Sequence[Rule]
+    judge: Judge | None
+    fail_on: str
+    as_json: bool
+
+    def lint(self, records: Sequence[Record]) -> list[_Linted]:
+        """Apply the rules to each rubric, then ask the judge, if there is one."""
+        named = [(one.name, Subject(one.rubric, one.prompt)) for one in records if one.rubric is not None]
+        found = [
+            _Linted(name, lint(one.rubric, one.prompt, rules=self.rules, empty_value=checks.value_of_empty), [])
+            for name, one in named
+        ]
+        if self.judge is not None:
+            by_model = ask_judge(self.judge, self.rules, [one for _, one in named])
+            for linted, one in zip(found, by_model, strict=True):
+                linted.findings.extend(one.findings)
+                linted.unmeasured.extend(one.unmeasured)
+        return found
+
+    def exit_code(self, linted: Sequence[_Linted]) -> int:
+        """Return 1 with findings that --fail-on names, and 3 if it names what could not be measured."""
+        if any(self._fails(one) for some in linted for one in some.findings):
+            return output.WITH_FAILURES
+        unmeasured = any(self._fails(one.rule) for some in linted for one in some.unmeasured)
+        return output.UNAVAILABLE if unmeasured else output.OK
+
+    def _fails(self, one: Finding | Rule) -> bool:
+        least: Sequence[str] = ("never", *SEVERITIES)
+        return 0 < least.index(one.severity) <= least.index(self.fail_on)
 
 
 def lint_(
@@ -48,15 +98,19 @@ def lint_(
     ] = "error",
     explain: Annotated[str | None, typer.Option(metavar="RULE", help="Explain a rule, or `all`, and exit.")] = None,
     fix: Annotated[bool, typer.Option("--fix", help="Write the rubrics with the rewrites that are safe.")] = False,
+    with_model: Annotated[str | None, typer.Option(metavar="JUDGE", help=_WITH_MODEL, show_default="none")] = None,
+    model: Model = None,
+    api_key_env: ApiKeyEnv = None,
     out: Out = None,
     as_json: Json = False,
 ) -> None:
-    """Check a file or a stored rubric: list all errors, and what is wrong with the rubrics, without a model.
+    """Check a file or a stored rubric: list all errors, and what is wrong with the rubrics.
 
     Exits with 2 if the file has errors, and with 1 if there are findings of the severity --fail-on or above. --fix
     writes a new file (--out, by default FILE.fixed.yaml), or the next version of a stored rubric. With --json an error
     is an object with file, line, column, path, code and message, and a finding one with rule, severity, rubric,
-    criterion, message and fix.
+    criterion, message and fix. No model is asked unless --with-model names a judge; with --json its findings have the
+    value and the probability, too, and `not_measured` names a rule that it could not decide.
     """
     if explain is not None:
         _explain(explain, as_json)
@@ -65,23 +119,20 @@ def lint_(
         raise InvalidError("no file and no rubric is named", hint="rubricsvc rubrics lint FILE, or - for stdin")
     if out is not None and not fix:
         raise InvalidError("--out is for --fix", hint="add --fix, or leave out --out")
-    rules = rules_of(rule or (), ignore or (), severity)
+    from workers.authoring.model_lint import MODEL_RULES
+
+    rules = rules_of(rule or (), ignore or (), severity, known=RULES | MODEL_RULES)
+    if with_model is None and (of_model := MODEL_RULES.keys() & set(rule or ())):
+        raise InvalidError(f"a model decides {', '.join(sorted(of_model))}", hint="add --with-model JUDGE", path="rule")
+    judge = askable_judge(with_model, model, api_key_env) if with_model is not None else None
+    linter = _Linter(rules, judge, fail_on, as_json)
     if (stored := find_stored(target)) is not None:
-        _lint_stored(*stored, rules, fail_on, fix=fix, out=out, as_json=as_json)
+        _lint_stored(*stored, linter, fix=fix, out=out)
     else:
-        _lint_file(input_file(target), format, rules, fail_on, fix=fix, out=out, as_json=as_json)
+        _lint_file(input_file(target), format, linter, fix=fix, out=out)
 
 
-def _lint_stored(
-    record: Record,
-    stored: RubricRow,
-    rules: Sequence[Rule],
-    fail_on: str,
-    *,
-    fix: bool,
-    out: Path | None,
-    as_json: bool,
-) -> None:
+def _lint_stored(record: Record, stored: RubricRow, linter: _Linter, *, fix: bool, out: Path | None) -> None:
     fixed, done = rewritten(stored.value) if fix else (stored.value, [])
     if done and out is not None:
         _write([replace(record, rubric=fixed)], out)
@@ -94,24 +145,13 @@ def _lint_stored(
         if addition.conflict is not None:
             raise addition.conflict
         echo(f"stored {ref}")
-    findings = _findings(fixed, record.prompt, rules)
-    with output.exit_with(_exit_code(findings, fail_on)):
+    linted = linter.lint([replace(record, rubric=fixed)])
+    with output.exit_with(linter.exit_code(linted)):
         _print_done([(record.name, done)] if fix else [])
-        _print(record.name, findings, as_json)
-        if not as_json:
-            _print_counts(findings)
+        _print(linted, linter.as_json)
 
 
-def _lint_file(
-    source: InputFile,
-    format: str | None,
-    rules: Sequence[Rule],
-    fail_on: str,
-    *,
-    fix: bool,
-    out: Path | None,
-    as_json: bool,
-) -> None:
+def _lint_file(source: InputFile, format: str | None, linter: _Linter, *, fix: bool, out: Path | None) -> None:
     records, hint = list[Record](), ""
     try:
         records = list(stream(source, format, skip_invalid=True, check=checks.validate))
@@ -125,32 +165,16 @@ def _lint_file(
         records, fixes = _fixed(records)
         if any(done for _, done in fixes):
             _write(records, out or _beside(source))
-    by_record = [(one.name, _findings(one.rubric, one.prompt, rules)) for one in records if one.rubric is not None]
-    findings = [finding for _, some in by_record for finding in some]
+    linted = linter.lint(records)
     rows = [_summary(record) for record in records]
-    with output.exit_with(output.BAD_INPUT if source.errors.count else _exit_code(findings, fail_on)):
-        if as_json:
+    with output.exit_with(output.BAD_INPUT if source.errors.count else linter.exit_code(linted)):
+        if linter.as_json:
             notes = [asdict(one) | {"note": True} for one in source.errors.notes]
-            show_list([*map(asdict, source.errors.errors), *notes, *rows], as_json)
+            show_list([*map(asdict, source.errors.errors), *notes, *rows], True)
         else:
             _print_records(source, rows, hint)
         _print_done(fixes)
-        for name, some in by_record:
-            _print(name, some, as_json)
-        if not as_json:
-            _print_counts(findings)
-
-
-def _findings(rubric: Rubric, prompt: Prompt | None, rules: Sequence[Rule]) -> list[Finding]:
-    return lint(rubric, prompt, rules=rules, empty_value=checks.value_of_empty)
-
-
-def _exit_code(findings: Sequence[Finding], fail_on: str) -> int:
-    if fail_on == "never":
-        return output.OK
-    least = [*SEVERITIES].index(fail_on)  # type: ignore[arg-type]
-    failing = any(SEVERITIES.index(one.severity) <= least for one in findings)
-    return output.WITH_FAILURES if failing else output.OK
+        _print(linted, linter.as_json)
 
 
 def _fixed(records: Sequence[Record]) -> tuple[list[Record], list[tuple[str, list[str]]]]:
@@ -212,18 +236,29 @@ def _print_records(source: InputFile, rows: Sequence[dict[str, Any]], hint: str)
         echo(f"hint: {hint}")
 
 
-def _print(name: str, findings: Sequence[Finding], as_json: bool) -> None:
-    if as_json:
-        show_list(({"rubric": name, **one.model_dump()} for one in findings), as_json)
-        return
-    if findings:
-        print_data(f"\n{output.clean(name)}")
-    for line in _lines(findings):
-        print_data(output.clean(line))
+def _print(linted: Sequence[_Linted], as_json: bool) -> None:
+    for one in linted:
+        if as_json:
+            show_list(_rows(one), as_json)
+        elif one.findings or one.unmeasured:
+            print_data(f"\n{output.clean(one.name)}")
+            for line in _lines(one):
+                print_data(output.clean(line))
+    if not as_json:
+        _print_counts(linted)
 
 
-def _lines(findings: Sequence[Finding]) -> Iterator[str]:
-    for one in findings:
+def _rows(linted: _Linted) -> Iterator[dict[str, Any]]:
+    for one in linted.findings:
+        yield {"rubric": linted.name, **one.model_dump()}
+    for rule, criterion, reason in linted.unmeasured:
+        yield {"rubric": linted.name, "not_measured": rule.name, "criterion": criterion, "reason": reason}
+
+
+def _lines(linted: _Linted) -> Iterator[str]:
+    for rule, criterion, reason in linted.unmeasured:
+        yield f"  not measured  {rule.name}  {criterion}: {shorten(reason, 120)}"
+    for one in linted.findings:
         where = f"  {one.criterion}" if one.criterion is not None else ""
         yield f"  {one.severity:<7}  {one.rule}{where}: {' '.join(one.message.split())}"
         yield f"           fix{' (--fix)' if one.fixable else ''}: {one.fix}"
@@ -237,21 +272,26 @@ def _print_done(fixes: Sequence[tuple[str, list[str]]]) -> None:
         echo("nothing to fix mechanically")
 
 
-def _print_counts(findings: Sequence[Finding]) -> None:
-    counts = Counter(one.rule for one in findings)
+def _print_counts(linted: Sequence[_Linted]) -> None:
+    counts = Counter(finding.rule for one in linted for finding in one.findings)
     if counts:
         rules = ", ".join(f"{name} {count}" for name, count in counts.most_common())
-        echo(f"{counted(len(findings), 'finding')}: {rules}")
+        echo(f"{counted(counts.total(), 'finding')}: {rules}")
         echo("`rubricsvc rubrics lint --explain RULE` says why a rule matters")
     else:
         echo("no findings")
+    if unmeasured := sum(len(one.unmeasured) for one in linted):
+        echo(f"not measured: {counted(unmeasured, 'verdict')}")
 
 
 def _explain(name: str, as_json: bool) -> None:
-    rules = list(RULES.values()) if name == "all" else [rule_named(name)]
-    fields = ("name", "severity", "summary", "why", "fix", "bad", "good")
+    from workers.authoring.model_lint import MODEL_RULES, ModelRule
+
+    known = RULES | MODEL_RULES
+    rules = list(known.values()) if name == "all" else [rule_named(name, known)]
     for number, one in enumerate(rules):
-        data = output.fields_of(one, *fields)
+        asked = ("asks", "threshold") if isinstance(one, ModelRule) else ()
+        data = output.fields_of(one, "name", "severity", "summary", *asked, "why", "fix", "bad", "good")
         if number and not as_json:
             print_data("")
         output.show(data, as_json)

@@ -15,7 +15,7 @@ measured precision and recall.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from rubricsvc.core.prompt import Prompt
 from rubricsvc.core.rubric import Rubric
@@ -47,25 +47,31 @@ def lint(
     return sorted(found, key=lambda one: (SEVERITIES.index(one.severity), place.get(one.criterion or "", -1)))
 
 
-def rules_of(names: Collection[str] = (), ignored: Collection[str] = (), severity: Severity = "info") -> list[Rule]:
-    """Return the rules of these names (by default all), less the ignored ones and those below a severity.
+def rules_of(
+    names: Collection[str] = (),
+    ignored: Collection[str] = (),
+    severity: Severity = "info",
+    *,
+    known: Mapping[str, Rule] = RULES,
+) -> list[Rule]:
+    """Return the ``known`` rules of these names (by default all), less the ignored ones and those below a severity.
 
     Raises:
         InvalidError: there is no rule of that name.
     """
     for name in (*names, *ignored):
-        rule_named(name)
+        rule_named(name, known)
     least = SEVERITIES.index(severity)
-    chosen = [one for name, one in RULES.items() if (not names or name in names) and name not in ignored]
+    chosen = [one for name, one in known.items() if (not names or name in names) and name not in ignored]
     return [one for one in chosen if SEVERITIES.index(one.severity) <= least]
 
 
-def rule_named(name: str) -> Rule:
-    """Return the rule of this name.
+def rule_named(name: str, known: Mapping[str, Rule] = RULES) -> Rule:
+    """Return the ``known`` rule of this name.
 
     Raises:
         InvalidError: there is none.
     """
-    if name not in RULES:
-        raise InvalidError(f"unknown rule {name!r}", hint=f"expected one of {', '.join(sorted(RULES))}", path="rule")
-    return RULES[name]
+    if name not in known:
+        raise InvalidError(f"unknown rule {name!r}", hint=f"expected one of {', '.join(sorted(known))}", path="rule")
+    return known[name]

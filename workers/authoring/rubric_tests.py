@@ -54,12 +54,17 @@ class RubricTester:
 
 def check_testable(judge: Judge, rubric: Rubric, prompt: Prompt | None) -> None:
     """Raise an InvalidError unless the judge can be asked about each example by itself, and each has a prompt."""
+    check_askable(judge)
+    for one in rubric.examples or ():
+        prompt_of(one, prompt)
+
+
+def check_askable(judge: Judge) -> None:
+    """Raise an InvalidError unless the judge can be asked about each text by itself."""
     for leaf in judge.leaf_judges:
         if leaf.mode not in ASKABLE:
             hint = "name a readout or written judge"
-            raise InvalidError(f"judge {leaf.name!r} is {leaf.mode}; examples are judged one by one", hint=hint)
-    for one in rubric.examples or ():
-        prompt_of(one, prompt)
+            raise InvalidError(f"judge {leaf.name!r} is {leaf.mode}; texts are judged one by one", hint=hint)
 
 
 def prompt_of(example: RubricExample, prompt: Prompt | None) -> Prompt:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.cli import Cli
+from tests.cli import Cli, Ran
+from tests.rubric_writer import completion_in
+from tests.scripted_server import ScriptedReply, error, labels, scripted_server
 
 BROKEN = """name: one
 prompt: What is the dose?
@@ -100,3 +103,79 @@ def test_lint_of_a_stored_rubric_and_its_fix(cli: Cli, broken: Path) -> None:
 
 def test_lint_of_an_unknown_name_fails(cli: Cli) -> None:
     assert cli("rubrics", "lint", "nothing").code == 2
+
+
+SOUND = """name: dose
+prompt: What is the dose?
+criteria:
+  - {key: amount, text: Says that the dose is 400 mg., weight: 2}
+  - {key: fault, text: Recommends twice the dose., weight: -3}
+  - {key: short, text: Has at most 50 words., check: {words: {min: 1, max: 50}}}
+"""
+
+
+def critic(_number: int, request: dict[str, Any]) -> ScriptedReply:
+    """Doubt the sign of the first criterion, and be away when asked about readers."""
+    question = request["messages"][-1]["content"].rpartition("</completion-")[2]
+    if "two careful readers" in question:
+        return error(503)
+    doubts = "whose sign fits" in question and "400 mg" in completion_in(request)
+    return labels(No=0.8, Yes=0.2) if doubts else labels(Yes=0.97, No=0.02)
+
+
+def with_model(cli: Cli, *options: object, script: Any = critic, stdin: str = SOUND, **fields: Any) -> tuple[Ran, int]:
+    """Lint with a scripted judge; return what was printed and the number of requests."""
+    price = {"prompt": 1.0, "completion": 2.0}
+    with scripted_server(script) as server:
+        endpoint = {"base_url": server.url, "max_retries": 0, "price": price}
+        judge = {"name": "critic", "model": "scripted", "endpoint": endpoint, **fields}
+        assert cli("judges", "add", "-f", "-", "--no-probe", stdin=json.dumps(judge)).code == 0
+        return cli("rubrics", "lint", "-", "--with-model", "critic", *options, stdin=stdin), server.count
+
+
+def test_lint_with_model_prints_findings_and_what_was_not_measured(cli: Cli) -> None:
+    ran, requests = with_model(cli, "--json")
+    assert (ran.code, requests) == (0, 12), ran.err
+    assert rules(ran.lines) == [("model/sign", "amount")]
+    (finding,) = [line for line in ran.lines if "rule" in line]
+    assert (finding["judge"], finding["value"], finding["rubric"]) == ("critic", pytest.approx(0.2), "dose")
+    assert [(one["not_measured"], one["criterion"]) for one in ran.lines if "not_measured" in one] == [
+        ("model/same-verdict", "amount"),
+        ("model/same-verdict", "fault"),
+    ]
+    assert "critic: 12 verdicts, 110 tokens, $" in ran.err
+
+
+def test_lint_with_model_fails_only_where_fail_on_names_it(cli: Cli) -> None:
+    assert with_model(cli, "--fail-on", "warning")[0].code == 1
+    text, _ = with_model(cli, "--fail-on", "warning", "--ignore", "model/sign")
+    assert (text.code, "not measured  model/same-verdict" in text.out) == (3, True)
+    assert with_model(cli, script=error(503))[0].code == 0
+    assert with_model(cli, "--fail-on", "warning", script=labels(Yes=0.99, No=0.01))[0].code == 0
+
+
+def test_lint_with_model_asks_by_the_selected_rules_only(cli: Cli) -> None:
+    ran, requests = with_model(cli, "--rule", "model/decidable", "--rule", "sign", "--json")
+    assert (ran.code, requests, rules(ran.lines)) == (0, 2, [])
+    assert with_model(cli, "--severity", "error")[1] == 0
+    assert cli("rubrics", "lint", "-", "--rule", "model/sign", stdin=SOUND).code == 2
+    assert cli("rubrics", "lint", "-", stdin=SOUND).code == 0
+
+
+def test_lint_with_model_of_a_stored_rubric(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "dose.yaml").write_text(SOUND)
+    assert cli("rubrics", "import", "dose.yaml").code == 0
+    with scripted_server(critic) as server:
+        ran = cli("rubrics", "lint", "dose@1", "--with-model", server.url, "--rule", "model/sign", "--json")
+    assert (ran.code, rules(ran.lines)) == (0, [("model/sign", "amount")]), ran.err
+
+
+def test_lint_with_model_refuses_a_judge_that_compares(cli: Cli) -> None:
+    ran, requests = with_model(cli, mode="comparative")
+    assert (ran.code, requests) == (2, 0)
+
+
+def test_lint_explains_what_a_model_is_asked(cli: Cli) -> None:
+    one = cli("rubrics", "lint", "--explain", "model/sign", "--json").json
+    assert (one["severity"], one["threshold"]) == ("warning", 0.5) and one["asks"]
+    assert "model/one-question" in cli("rubrics", "lint", "--explain", "all").out
