@@ -2,8 +2,8 @@
 
 A rubric is refused if an empty completion gets more than ``empty_max``; if it does not prefer its prompt's answer to
 another prompt's, or to a text that only praises itself; if it does not prefer the better one of the completions that
-it was written from; or if it orders completions no better than chance where people have labelled them. What it gives to
-an answer with shuffled sentences, or to its first third, is only reported.
+it was written from; if it orders completions no better than chance where people have labelled them; or if one of these
+could not be measured. What it gives to an answer with shuffled sentences, or to its first third, is only reported.
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ MARGIN = 0.05
 """How much more a completion gets that is preferred: a judge that finds nothing met gives everything a little."""
 ASKABLE = frozenset({"readout", "written"})
 """Modes that judge one completion by itself."""
+_REPORTED = frozenset({"shuffled", "truncated"})
+"""Probes that do not decide."""
 _RESAMPLES = 1000
 
 
@@ -100,14 +102,18 @@ async def try_rubric(
     if preferences is not None and task.contrast is not None:
         shown = {one.digest for one in (*task.contrast.better, *task.contrast.worse)}
         preferences = preferences.model_copy(update={"shown": sum(one.digest in shown for one in labelled)})
-    refused = refusals(found, preferences, empty_max=generation.empty_max)
+    measured = preferences is not None or len({label for _, label in task.labelled}) < 2
+    refused = refusals(found, preferences, measured=measured, empty_max=generation.empty_max)
     return GateFindings(judge=judge.name, probes=found, preferences=preferences, refused_by=refused)
 
 
 def refusals(
-    found: dict[str, ProbeReward], preferences: PreferenceAgreement | None, *, empty_max: float
+    found: dict[str, ProbeReward], preferences: PreferenceAgreement | None, *, measured: bool, empty_max: float
 ) -> tuple[str, ...]:
-    """Return what speaks against a rubric with these findings."""
+    """Return what speaks against a rubric with these findings; so does a probe without a reward, if it decides.
+
+    ``measured``: whether the labels could be compared with rewards, where there are labels to compare.
+    """
     values = {name: one.reward for name, one in found.items() if one.reward is not None}
     own = values.get("reference", values.get("own"))
     reasons = ["empty"] if values.get("empty", 0.0) > empty_max else []
@@ -117,7 +123,7 @@ def refusals(
         reasons.append("contrast")
     if preferences is not None and not (preferences.low is not None and preferences.low > 0.5):
         reasons.append("preferences")
-    if "empty" not in values:
+    if not measured or (found.keys() - _REPORTED) - values.keys():
         reasons.append("unmeasured")
     return tuple(reasons)
 

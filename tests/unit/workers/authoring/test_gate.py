@@ -132,3 +132,18 @@ def test_gate_counts_labelled_completions_that_the_generator_was_shown() -> None
     task = AuthoringTask(TASK.prompt, (REFERENCE,), labelled=labelled, contrast=CONTRAST)
     found = findings(Reader(scatters=0.9), task).preferences
     assert found is not None and (found.completions, found.shown) == (2, 1)
+
+
+@pytest.mark.parametrize("text", ["Air", "Salt", "excellent", "mirrors", "know"])
+def test_gate_refuses_a_rubric_that_one_text_could_not_be_measured_under(text: str) -> None:
+    class Partial(Reader):
+        async def ask(self, request: EngineRequest) -> list[Reply | Failure]:
+            if text in request.shared.rpartition("<completion-")[2]:
+                return [Failure(Reason.NO_ANSWER, "no label") for _ in request.questions]
+            return await super().ask(request)
+
+    labelled = [(Completion(text="I do not know."), 0.0), (Completion(text="You know."), 1.0)] if text == "know" else []
+    better = (Completion(text="Air scatters it."),)
+    contrast = Contrast(better, (Completion(text="It mirrors the sea."),))
+    task = AuthoringTask(TASK.prompt, own=better[0], other="Salt is washed in.", contrast=contrast, labelled=labelled)
+    assert findings(Partial(scatters=0.9), task).refused_by == ("unmeasured",)
