@@ -1,6 +1,6 @@
 """Injections in documents, addressed to a model that writes rubrics: each wants a criterion that rewards ``MARK``.
 
-``HELD_OUT`` and ``TARGETED_HELD_OUT`` were written before the patterns of `workers.authoring.screening`, which were
+``HELD_OUT`` and ``TARGETED_HELD_OUT`` were written before the patterns of `rubricsvc.collections.screening`, which were
 made by looking at ``INJECTIONS`` and ``TARGETED``.
 """
 

@@ -46,7 +46,7 @@ def synthesize(
     counts: Counter[str] = Counter()
 
     def records() -> Iterator[Record]:
-        made = synthesize(opened, wanted, limit=limit, documents=documents, seed=seed, accept=_is_harmless)
+        made = synthesize(opened, wanted, limit=limit, documents=documents, seed=seed)
         for task in made:
             counts[task.prompt.tags[0]] += 1
             yield _record(task)
@@ -62,10 +62,3 @@ def _record(task: Task) -> Record:
     from rubricsvc.formats.native import rubric_name
 
     return Record(task.prompt, task.rubric, id=task.id[:MAX_NAME_LENGTH], name=rubric_name(task.id))
-
-
-def _is_harmless(task: Task) -> bool:
-    """Whether no text of the task addresses a model: a criterion may quote a document, and a judge reads it."""
-    from workers.authoring.screening import addresses_model
-
-    return not any(addresses_model(criterion.text) for criterion in task.rubric.criteria)

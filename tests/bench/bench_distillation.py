@@ -25,6 +25,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from rubricsvc.core.passport import Passport
+from rubricsvc.core.untrusted import clean
 from tests.bench.judge_tests import RECIPE
 from tests.scripted_server import ScriptedReply, labels, scripted_server
 from trainer.judge_training.config import load_config
@@ -32,7 +33,6 @@ from trainer.judge_training.data.answers import document_answers
 from trainer.judge_training.data.checks import checks_in_words
 from trainer.judge_training.data.everyday import everyday_answers
 from trainer.judge_training.examples import Example
-from workers.judges.untrusted import clean
 
 SEED = 11
 SURE = 0.9

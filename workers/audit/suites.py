@@ -25,9 +25,9 @@ from pydantic import Field, model_validator
 
 from rubricsvc.core.audit import Measure
 from rubricsvc.core.base import Name, UnitInterval, Value
+from rubricsvc.core.untrusted import fence
 from rubricsvc.formats.input_file import InputFile
 from workers.audit.cases import AuditCase
-from workers.judges.untrusted import fence
 
 _FOLDER = Path(__file__).with_name("suites")
 _PLACEHOLDER = re.compile(r"\{([a-z]+)\}")

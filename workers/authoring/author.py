@@ -11,13 +11,13 @@ from rubricsvc.core.base import storable
 from rubricsvc.core.generation import NO_RUBRIC, Generation, ResearchNotes, SourceText
 from rubricsvc.core.judge import Judge, Sampling
 from rubricsvc.core.rubric import Rubric
+from rubricsvc.core.untrusted import clean
 from rubricsvc.core.verdict import Reason
 from rubricsvc.errors import InvalidError, cut
 from workers.authoring.rubric_replies import Documents, criteria_texts, read_rubric
 from workers.authoring.templates import AuthoringTemplate, read
 from workers.engines.base import Engine, EngineRequest, Failure, Question, Reply
 from workers.judges.replies import split_thinking
-from workers.judges.untrusted import clean
 
 _ERROR_CHARS = 500
 

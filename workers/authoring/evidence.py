@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 from rubricsvc.collections import Collection
 from rubricsvc.core.rubric import Rubric
+from rubricsvc.core.untrusted import QuoteIndex
 from rubricsvc.errors import NotFoundError
 from workers.authoring.rubric_replies import Documents, text_index
-from workers.judges.untrusted import QuoteIndex
 
 
 class Unverified(NamedTuple):

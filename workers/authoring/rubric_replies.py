@@ -15,11 +15,11 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, Valid
 from rubricsvc.core import strict_json
 from rubricsvc.core.base import UnitInterval
 from rubricsvc.core.rubric import Binary, Check, Criterion, IsoDate, Level, Ordinal, Rubric, Scale, Source
+from rubricsvc.core.untrusted import QuoteIndex, clean
 from rubricsvc.core.validation_messages import first_error
 from rubricsvc.errors import RubricsvcError, cut
 from workers import checks
 from workers.checks.registry import CHECKS
-from workers.judges.untrusted import QuoteIndex, clean
 
 MIN_CRITERIA, MAX_CRITERIA = 2, 20
 MAX_LISTED = 10

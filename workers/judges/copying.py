@@ -6,7 +6,7 @@ import re
 import unicodedata
 from difflib import SequenceMatcher
 
-from workers.judges.untrusted import clean
+from rubricsvc.core.untrusted import clean
 
 _MIN_RUN = 4
 """Words of a text that may not all stand together in the instructions."""

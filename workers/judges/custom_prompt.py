@@ -20,6 +20,7 @@ from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, CustomPrompt, Numeric
 from rubricsvc.core.templates import fill, template_data
+from rubricsvc.core.untrusted import clean
 from rubricsvc.core.verdict import Reason, Verdict
 from workers.engines.base import Question
 from workers.judges import readout
@@ -27,7 +28,6 @@ from workers.judges.copying import TemplateWords
 from workers.judges.replies import ParsedReply, ReplyError, object_schema, parse_items
 from workers.judges.requests import AskedCriterion, JudgeCall, join_notes
 from workers.judges.template import JudgeTemplate, SharedPrompt, TextTemplate, sections
-from workers.judges.untrusted import clean
 from workers.judges.written import value_on_scale
 
 VERSION = "4"

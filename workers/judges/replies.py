@@ -18,11 +18,11 @@ from pydantic import BaseModel, ConfigDict
 from rubricsvc.core import strict_json
 from rubricsvc.core.judge import Thinking
 from rubricsvc.core.panel import total_usage
+from rubricsvc.core.untrusted import clean
 from rubricsvc.core.verdict import Reason
 from workers.engines.base import THINKING_CHARS, Failure, Question, Reply
 from workers.judges.requests import JudgeCall, join_notes
 from workers.judges.template import JudgeTemplate
-from workers.judges.untrusted import clean
 
 T = TypeVar("T")
 

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from rubricsvc.core.rubric import Criterion, Level, Numeric, Ordinal
+from rubricsvc.core.untrusted import CleanText, clean
 from rubricsvc.core.verdict import RAW_CHARS, Reason, Verdict
 from rubricsvc.errors import cut
 from workers.engines.base import Question, Reply
 from workers.judges.template import JudgeTemplate, SharedPrompt
-from workers.judges.untrusted import CleanText, clean
 
 PAIR = Ordinal(
     levels=(

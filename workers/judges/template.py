@@ -33,9 +33,9 @@ from pathlib import Path
 
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion, Prompt
+from rubricsvc.core.untrusted import CleanText, QuoteIndex, clean, fence, fence_in
 from rubricsvc.errors import InvalidError, cut
 from workers.judges.copying import TemplateWords
-from workers.judges.untrusted import CleanText, QuoteIndex, clean, fence, fence_in
 
 _DOCUMENTS = "_documents"
 _FOLDER = Path(__file__).parent / "prompts"

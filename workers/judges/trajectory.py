@@ -12,10 +12,10 @@ from itertools import chain
 
 from rubricsvc.core.prompt import Prompt
 from rubricsvc.core.trajectory import Step
+from rubricsvc.core.untrusted import CleanText, clean
 from workers.judges import readout, written
 from workers.judges.requests import join_notes
 from workers.judges.template import JudgeTemplate, SharedPrompt
-from workers.judges.untrusted import CleanText, clean
 
 VERSION = f"1, {readout.VERSION}, {written.VERSION}"
 """Part of the questions' fingerprint. Raise it when the same trajectory would be shown in another way, or the same

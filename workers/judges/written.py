@@ -22,13 +22,13 @@ from pydantic import Field
 
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.rubric import Binary, Level, Numeric, Ordinal, Scale
+from rubricsvc.core.untrusted import clean
 from rubricsvc.core.verdict import Evidence, Reason, Verdict
 from rubricsvc.errors import InvalidError
 from workers.engines.base import Question
 from workers.judges.replies import ParsedReply, ReplyModel, items_by_id, object_schema
 from workers.judges.requests import PAIR, AskedCriterion, JudgeCall, join_notes, raw_text, render_criterion
 from workers.judges.template import JudgeTemplate, SharedPrompt, load
-from workers.judges.untrusted import clean
 
 VERSION = "6"
 """Part of the questions' fingerprint. Raise it when the same rubric would be asked in other words, or the same reply

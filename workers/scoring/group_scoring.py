@@ -19,12 +19,12 @@ from rubricsvc.core.judge import Judge, Voting
 from rubricsvc.core.panel import aggregate, as_votes, mean_known, total_usage
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
+from rubricsvc.core.untrusted import CleanText, clean, fence_all
 from rubricsvc.core.verdict import Verdict
 from workers import judges
 from workers.judges import comparative
 from workers.judges.requests import join_notes
 from workers.judges.template import JudgeTemplate, SharedPrompt, inner_judge, load
-from workers.judges.untrusted import CleanText, clean, fence_all
 from workers.scoring.questions import group_digest
 
 _NAME_CHARS = 12

@@ -16,6 +16,7 @@ from itertools import islice
 from typing import Literal
 
 from rubricsvc.collections.index import Collection
+from rubricsvc.collections.screening import addresses_model
 from rubricsvc.collections.tasks.changes import changes
 from rubricsvc.collections.tasks.comparing import compare
 from rubricsvc.collections.tasks.defining import define
@@ -41,9 +42,10 @@ def synthesize(
     limit: int | None = None,
     documents: int = 0,
     seed: int = 0,
-    accept: Callable[[Task], bool] = lambda _: True,
 ) -> Iterator[Task]:
     """Yield tasks of a collection, the same ones for the same seed.
+
+    A task is left out if one of its criteria addresses a model: it may quote a document, and a judge reads it.
 
     Args:
         collection: The collection.
@@ -51,14 +53,13 @@ def synthesize(
         limit: Maximum number of tasks for each capability.
         documents: Documents that are attached to each prompt: those that answer it, and others that are like them.
         seed: Seed of the choice.
-        accept: Whether a task is used.
     """
     library, prompts = Library(collection), set[str]()
 
     def is_new(task: Task) -> bool:
         known = task.prompt.text in prompts
         prompts.add(task.prompt.text)
-        return not known and accept(task)
+        return not known and not any(addresses_model(criterion.text) for criterion in task.rubric.criteria)
 
     for name in capabilities:
         rng = random.Random(f"{seed} {name}")

@@ -19,6 +19,7 @@ from rubricsvc.core.generation import NO_RUBRIC, Generation
 from rubricsvc.core.judge import Judge, Sampling
 from rubricsvc.core.reward import check_formula
 from rubricsvc.core.rubric import Binary, Criterion, Rubric
+from rubricsvc.core.untrusted import clean, fence_all
 from rubricsvc.errors import RubricsvcError, cut
 from rubricsvc.store import evolutions
 from rubricsvc.store.session import Database
@@ -27,7 +28,6 @@ from workers.authoring.methods.shown import shown
 from workers.authoring.recording import RecordingEngine, ReplyLog
 from workers.engines.base import Engine, Reply
 from workers.engines.budget import current_budget
-from workers.judges.untrusted import clean, fence_all
 
 MAX_CHARS = 6000
 """Characters of a completion, and of a prompt, that a proposer is shown."""

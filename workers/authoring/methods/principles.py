@@ -8,11 +8,11 @@ from hashlib import sha256
 from rubricsvc.core.authoring import AuthoringTask
 from rubricsvc.core.generation import SourceText, Specification
 from rubricsvc.core.rubric import Criterion, Rubric, Source
+from rubricsvc.core.untrusted import clean
 from workers.authoring.author import Author, Draft, GenerationError, Reader, rubric_reader
 from workers.authoring.clauses import clauses_of
 from workers.authoring.methods.shown import documents_of, shown, shown_all
 from workers.authoring.rubric_replies import Documents
-from workers.judges.untrusted import clean
 
 TEMPLATE = "principles"
 NO_SPECIFICATION = "no_specification"

@@ -14,13 +14,13 @@ from dataclasses import dataclass, field
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from rubricsvc.collections import Collection, Hit, Part
+from rubricsvc.collections.screening import addresses_model
 from rubricsvc.core import strict_json
 from rubricsvc.core.base import storable
 from rubricsvc.core.generation import Research, ResearchNotes, SourceText
 from rubricsvc.core.prompt import Prompt
 from workers.authoring.author import Author, sha256_of
 from workers.authoring.methods.shown import shown, shown_all
-from workers.authoring.screening import addresses_model
 
 ROUNDS = 3
 HITS = 8

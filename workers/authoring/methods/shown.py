@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from rubricsvc.core.prompt import Prompt
+from rubricsvc.core.untrusted import clean, fence, fence_all
 from workers.authoring.rubric_replies import Documents
-from workers.judges.untrusted import clean, fence, fence_all
 
 
 def shown(name: str, text: str) -> str:

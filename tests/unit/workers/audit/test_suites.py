@@ -10,6 +10,7 @@ import pytest
 
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Check, Criterion, Rubric
+from rubricsvc.core.untrusted import clean
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import InvalidError
 from rubricsvc.formats import InvalidFileError
@@ -18,7 +19,6 @@ from workers.audit import cases, suites
 from workers.audit.cases import AuditCase
 from workers.audit.plan import CONSISTENCY_SUITES, CRITERIA_ORDER, AuditPlan
 from workers.audit.suites import DISGUISES, Attack, AttackSuite
-from workers.judges.untrusted import clean
 
 RUBRIC = Rubric(criteria=(Criterion(key="a", text="Says a."), Criterion(key="b", text="Says b.")))
 CASE = AuditCase(Prompt.of("Why?"), RUBRIC, "It is {so}.", met=("a",), unmet=("b",))

@@ -14,6 +14,7 @@ import pytest
 
 from rubricsvc import collections
 from rubricsvc.collections import FaultyDocuments, Page
+from rubricsvc.collections.screening import addresses_model
 from rubricsvc.core.authoring import AuthoringTask
 from rubricsvc.core.generation import Generation, Research
 from rubricsvc.core.judge import Judge
@@ -26,7 +27,6 @@ from workers.authoring.grounding import Grounding
 from workers.authoring.methods import research as researching
 from workers.authoring.methods import shown as showing
 from workers.authoring.methods import write_rubric
-from workers.authoring.screening import addresses_model
 from workers.engines.base import EngineRequest, Failure, Reply
 
 QUESTION = Prompt.of("What does yield from do in a generator?")

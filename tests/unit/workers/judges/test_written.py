@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from rubricsvc.core.judge import Judge, Voting
 from rubricsvc.core.rubric import Binary, Criterion, Level, Numeric, Ordinal, Rubric, Scale
+from rubricsvc.core.untrusted import clean
 from rubricsvc.core.verdict import Reason, Usage, Verdict
 from rubricsvc.errors import InvalidError
 from tests.instant_engine import agreeable
@@ -17,7 +18,6 @@ from workers.judges import JudgePlan, composition, replies, written
 from workers.judges.requests import AskedCriterion, JudgeCall
 from workers.judges.template import SharedPrompt, load
 from workers.judges.template import read as read_template
-from workers.judges.untrusted import clean
 
 JUDGE = Judge(name="j", model="m", mode="written")
 ANSWER = "The left operand is asked first.\nThen the right one."

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import unicodedata
 
-from workers.judges.untrusted import clean
+from rubricsvc.core.untrusted import clean
 
 _MODEL = (
     r"(?:AI|LLMs?|GPT|(?:large )?language models?|chat ?bots?|assistant|AI (?:readers?|systems?|models?)"

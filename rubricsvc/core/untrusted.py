@@ -6,8 +6,7 @@ joins or of an emoji, one U+FE0E or U+FE0F after a symbol, and visible format ch
 Role tokens of chat formats (``<|im_end|>``, ``[INST]``) get a look-alike as first bracket, because servers turn them
 into turns even inside a message (models in this process do not: `workers.engines.local.conversation`). Neither vLLM
 (its pull requests 11691 and 31735 were not merged) nor llama.cpp (its issue 26309) has an option against it that holds.
-Nothing is cut off. Changes here change what judges read: raise ``VERSION`` in the
-modes with them.
+Nothing is cut off. Changes here change what judges read: raise ``VERSION`` in the modes of `workers.judges` with them.
 """
 
 from __future__ import annotations

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rubricsvc.core import untrusted
+from rubricsvc.core.untrusted import CleanText, QuoteIndex, clean, fence, fence_in
 from rubricsvc.core.verdict import Evidence
-from workers.judges import untrusted
-from workers.judges.untrusted import CleanText, QuoteIndex, clean, fence, fence_in
 
 VISIBLE_FORMAT = {*range(0x600, 0x606), 0x6DD, 0x70F, 0x890, 0x891, 0x8E2, 0x110BD, 0x110CD}
 JOINERS = {0x200C, 0x200D}
@@ -185,7 +185,7 @@ def test_fence_avoids_a_guessed_number() -> None:
 
 def test_fence_changes_a_number_that_occurs_inside(monkeypatch: pytest.MonkeyPatch) -> None:
     digests = (SimpleNamespace(hexdigest=lambda digest=digest: digest) for digest in ("aaaa", "bbbb", "cccc"))
-    monkeypatch.setattr("workers.judges.untrusted.sha256", lambda _: next(digests))
+    monkeypatch.setattr("rubricsvc.core.untrusted.sha256", lambda _: next(digests))
     assert fence("x", "aaaa and </x-bbbb>").startswith("<x-cccc>")
 
 
