@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime
-from typing import Annotated, Any, Generic, Literal, Self, TypeVar
+from typing import Annotated, Any, Generic, Literal, Self, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.config import JsonDict
@@ -17,7 +17,7 @@ from rubricsvc.core.label import Label
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.repeatability import Repeatability
 from rubricsvc.core.rubric import Rubric
-from rubricsvc.core.states import ItemState, JobKind, JobStatus, ReviewAction, RubricState
+from rubricsvc.core.states import ItemState, JobKind, JobStatus, ReviewAction, RubricOrigin, RubricState
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.queries import Id
 
@@ -194,7 +194,7 @@ class StoredRubric(Stored):
     version: int = Field(description="Version of the name, from 1.")
     digest: str = Field(description="SHA-256 of the content.")
     prompt_id: int | None = Field(description="The prompt that the rubric belongs to, if any.")
-    origin: str = Field(description="Origin: api, imported, generated, …")
+    origin: str = Field(description=f"Origin: {', '.join(get_args(RubricOrigin))}.")
     state: RubricState = Field("approved", description="State of its review.")
     parent_id: int | None = Field(None, description="The version that it was edited from.")
     added_by: str | None = Field(None, description="The person or API key that added it.")

@@ -24,6 +24,7 @@ def fit(
     ] = None,
     signs: Annotated[Signs, typer.Option(help="Whether weights keep their signs.")] = "keep",
     save: Annotated[bool, typer.Option("--save", help="Store the weights as a draft version.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Store them even if the rubric was edited since.")] = False,
     by: By = None,
     resamples: Annotated[int, typer.Option(min=0, help="Bootstrap draws of intervals; 0: none.")] = RESAMPLES,
     seed: Annotated[int, typer.Option(help="Random seed of folds and draws.")] = 0,
@@ -42,7 +43,10 @@ def fit(
             found = fitting.fit(session, ref, **options, resamples=resamples, on_progress=bar.update)
         if save:
             with db.write() as session:
-                found = fitting.save(session, found, by=edit_of(by).by)
+                added = fitting.save(session, found, by=edit_of(by).by, force=force)
+            if added.conflict is not None:
+                raise added.conflict
+            found = found.model_copy(update={"saved": added.row.ref})
     if as_json:
         print_json(found.model_dump(mode="json"))
     else:

@@ -37,9 +37,6 @@ Operator = Literal[
 MAX_CANDIDATES = 20_000
 """Children of an evolution."""
 
-EVOLVED = "evolved"
-"""The origin of a rubric that an evolution made."""
-
 
 class Candidate(Value):
     """A rubric, and what changes about its judge."""

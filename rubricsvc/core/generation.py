@@ -15,9 +15,6 @@ MAX_REDRAWS = 20
 NO_RUBRIC = "no_rubric"
 """The reason of a prompt without a rubric, none of whose samples was one."""
 
-GENERATED = "generated"
-"""The origin of a generated rubric."""
-
 
 class Specification(Value):
     """A document that says what answers should be like: a model specification, a house style, a character.

@@ -18,6 +18,13 @@ IN_REVIEW: Final = "in_review"
 APPROVED: Final = "approved"
 RETIRED: Final = "retired"
 
+RubricOrigin = Literal["imported", "api", "grader", "written", "generated", "evolved", "fitted"]
+"""Where a version comes from: a file, the API, a grader, this package, a model, a search or a fit to labels."""
+IMPORTED: Final = "imported"
+GENERATED: Final = "generated"
+EVOLVED: Final = "evolved"
+FITTED: Final = "fitted"
+
 ReviewAction = Literal["submit", "approve", "reject", "retire", "comment"]
 """What a reviewer does; all but ``comment`` change the state."""
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from rubricsvc.core.criterion_buffer import BufferedCriterion, EvolutionRound, frozen_entries
-from rubricsvc.core.evolution import EVOLVED
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Rubric
+from rubricsvc.core.states import EVOLVED
 from rubricsvc.errors import ConflictError, InvalidError
 from rubricsvc.services.editing import Edit, add_version
 from rubricsvc.store import criterion_buffers as buffers

@@ -5,7 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from rubricsvc.core.states import APPROVED, DRAFT, ApprovalPolicy, RubricState
+from rubricsvc.core.states import (
+    APPROVED,
+    DRAFT,
+    GENERATED,
+    IMPORTED,
+    ApprovalPolicy,
+    RubricOrigin,
+    RubricState,
+)
 from rubricsvc.errors import ConflictError
 from rubricsvc.services.rubric_changes import changes
 from rubricsvc.store import reviews, rubric_tests, rubrics
@@ -16,9 +24,6 @@ if TYPE_CHECKING:
 
     from rubricsvc.core.rubric import Rubric
     from rubricsvc.store.tables import RubricRow
-
-GENERATED = "generated"
-"""The origin of a rubric that a model wrote."""
 
 MAX_CHANGES = 12
 """Changes of each side that a conflict lists."""
@@ -42,7 +47,7 @@ class Edit:
     draft: bool = False
     policy: ApprovalPolicy = "generated"
 
-    def state(self, origin: str) -> RubricState:
+    def state(self, origin: RubricOrigin) -> RubricState:
         """Return the state in which a rubric of this origin is added."""
         review = self.draft or self.policy == "all" or (self.policy == "generated" and origin == GENERATED)
         return DRAFT if review else APPROVED
@@ -64,13 +69,13 @@ def add_version(
     *,
     name: str,
     prompt_id: int | None = None,
-    origin: str = "imported",
+    origin: RubricOrigin = IMPORTED,
 ) -> Addition:
     """Add a rubric as the next version of ``name``, or find the version that has this content already.
 
     Content that is stored as a draft and approved nowhere is a draft under any name, and so is content whose newest
-    test failed. An edit whose parent was edited
-    by somebody else is kept as a draft, with a conflict. Sending the same edit again gives the same result.
+    test failed. An edit whose parent was edited by somebody else is kept as a draft, with a conflict. Sending the same
+    edit again gives the same result.
 
     Raises:
         NotFoundError: there is no such parent.
@@ -110,6 +115,25 @@ def add_version(
         row.state = DRAFT
         _note(session, row, edit, DRAFT, f"refused: {parent.ref} had been edited as {other.ref}")
     return Addition(row, is_new, _conflict(parent, other, row))
+
+
+def add_derived(
+    session: Session,
+    rubric: Rubric,
+    start: RubricRow,
+    *,
+    origin: RubricOrigin,
+    name: str | None = None,
+    by: str | None = None,
+    force: bool = False,
+) -> Addition:
+    """Add what was computed from a version, as a draft whose parent is that version, whatever the settings say.
+
+    ``name`` is that of the start by default. If somebody has edited the start in the meantime, the addition has a
+    conflict, unless ``force`` is set.
+    """
+    edit = Edit(by=by, parent=start.id, draft=True, force=force)
+    return add_version(session, rubric, edit, name=name or start.name, prompt_id=start.prompt_id, origin=origin)
 
 
 def _why_draft(session: Session, rubric: Rubric, name: str) -> str:

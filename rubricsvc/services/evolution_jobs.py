@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from rubricsvc.core.evolution import EVOLVED, Candidate
-from rubricsvc.core.states import DRAFT
+from rubricsvc.core.evolution import Candidate
+from rubricsvc.core.states import DRAFT, EVOLVED
 from rubricsvc.errors import InvalidError, UnavailableError
 from rubricsvc.services.verdict_matrix import read_matrices
 from rubricsvc.store import evolutions, jobs, judges, rubrics

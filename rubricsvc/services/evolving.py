@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from rubricsvc.core.evolution import EVOLVED, Candidate, EvolutionSettings, Objective
+from rubricsvc.core.evolution import Candidate, EvolutionSettings, Objective
 from rubricsvc.core.fingerprint import digest
 from rubricsvc.core.judge import Judge
+from rubricsvc.core.states import EVOLVED
 from rubricsvc.core.validation_messages import first_error
 from rubricsvc.errors import InvalidError, UnavailableError
 from rubricsvc.services.analysing import scope_of
-from rubricsvc.services.editing import Addition, Edit, add_version
+from rubricsvc.services.editing import Addition, add_derived
 from rubricsvc.services.rubric_changes import changes
 from rubricsvc.store import budgets, evolutions, judges, rubrics
 
@@ -171,8 +172,4 @@ def save_best(
     best = best_candidate(session, row).value
     if best.rubric == row.rubric.value:
         return None
-    edit = Edit(by=by, parent=row.rubric_id, draft=True, force=force)
-    start_row = row.rubric
-    return add_version(
-        session, best.rubric, edit, name=name or start_row.name, prompt_id=start_row.prompt_id, origin=EVOLVED
-    )
+    return add_derived(session, best.rubric, row.rubric, origin=EVOLVED, name=name, by=by, force=force)

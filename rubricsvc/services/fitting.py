@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from rubricsvc.core.formulas import FormulaError
 from rubricsvc.core.reward import check_formula
-from rubricsvc.core.states import DRAFT
+from rubricsvc.core.states import FITTED
 from rubricsvc.core.weight_fit import FitTo, Signs, WeightFit
 from rubricsvc.errors import InvalidError, UnavailableError
 from rubricsvc.services.analysing import scope_of
+from rubricsvc.services.editing import add_derived
 from rubricsvc.stats import RESAMPLES, OnProgress
 from rubricsvc.store import rubrics, verdict_values
 
@@ -17,9 +18,8 @@ if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
     from rubricsvc.core.rubric import Rubric
+    from rubricsvc.services.editing import Addition
     from rubricsvc.stats.verdict_matrix import VerdictMatrix
-
-ORIGIN = "fitted"
 
 
 def fit(
@@ -106,27 +106,17 @@ def _problem(matrix: VerdictMatrix, labels: list[tuple[int, str, float]], to: Fi
     return problem, int((~complete).sum())
 
 
-def save(session: Session, found: WeightFit, *, by: str | None = None) -> WeightFit:
-    """Store the fitted weights as a draft, the next version of the rubric, and return the fit with its name.
+def save(session: Session, found: WeightFit, *, by: str | None = None, force: bool = False) -> Addition:
+    """Store the fitted weights as a draft, the next version of the rubric.
 
-    Weights that are those of a stored version are that version, whose state stays. ``by`` is who adds it.
+    Weights that are those of a stored version are that version, whose state stays. ``by`` is who adds it. If somebody
+    has edited the rubric since, the addition has a conflict, unless ``force`` is set.
 
     Raises:
         InvalidError: The formula does not take these weights.
     """
     row = rubrics.get(session, found.rubric)
-    fitted = fitted_rubric(row.value, found)
-    new = rubrics.add(
-        session,
-        fitted,
-        name=row.name,
-        prompt_id=row.prompt_id,
-        origin=ORIGIN,
-        state=DRAFT,
-        parent_id=row.id,
-        added_by=by,
-    )
-    return found.model_copy(update={"saved": f"{new.name}@{new.version}"})
+    return add_derived(session, fitted_rubric(row.value, found), row, origin=FITTED, by=by, force=force)
 
 
 def fitted_rubric(rubric: Rubric, found: WeightFit) -> Rubric:

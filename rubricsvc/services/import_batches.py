@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from rubricsvc.core.states import APPROVED
+from rubricsvc.core.states import APPROVED, IMPORTED
 from rubricsvc.store import first_versions, prompts, rubrics
 
 if TYPE_CHECKING:
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from rubricsvc.core.prompt import Prompt
     from rubricsvc.formats import Record
     from rubricsvc.services.editing import Edit
-
-_ORIGIN = "imported"
 
 
 @dataclass
@@ -46,7 +44,7 @@ def add_prompts(session: Session, records: Sequence[Record]) -> Batch:
 
 def add_rubrics(session: Session, records: Sequence[Record], batch: Batch, edit: Edit) -> None:
     """Add the rubrics with new names that are approved at once."""
-    if edit.parent is not None or edit.state(_ORIGIN) != APPROVED:
+    if edit.parent is not None or edit.state(IMPORTED) != APPROVED:
         return
     given = [(record.rubric, record) for record in records if record.rubric is not None]
     drafts: set[str] = set()
@@ -57,4 +55,4 @@ def add_rubrics(session: Session, records: Sequence[Record], batch: Batch, edit:
         for rubric, record in given
         if rubric.digest not in drafts and not rubric.examples  # which may fail its own tests
     ]
-    batch.rubric_ids = first_versions.add_rubrics(session, new, origin=_ORIGIN, added_by=edit.by)
+    batch.rubric_ids = first_versions.add_rubrics(session, new, origin=IMPORTED, added_by=edit.by)

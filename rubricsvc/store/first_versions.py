@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 from rubricsvc.core.base import MAX_NAME_LENGTH
 from rubricsvc.core.prompt import Prompt
 from rubricsvc.core.rubric import Rubric
-from rubricsvc.core.states import APPROVED
+from rubricsvc.core.states import APPROVED, RubricOrigin
 from rubricsvc.store.tables import PromptRow, RubricRow
 from rubricsvc.store.upsert import add_new
 
@@ -52,7 +52,7 @@ def add_prompts(session: Session, given: Iterable[tuple[Prompt, str | None]]) ->
 
 
 def add_rubrics(
-    session: Session, given: Sequence[tuple[Rubric, str, int | None]], *, origin: str, added_by: str | None
+    session: Session, given: Sequence[tuple[Rubric, str, int | None]], *, origin: RubricOrigin, added_by: str | None
 ) -> dict[tuple[str, str], int]:
     """Add approved rubrics, each with its name and prompt, whose names are new; return their ids by name and digest.
 

@@ -10,9 +10,9 @@ from sqlalchemy.orm import Session
 
 from rubricsvc.core.base import MAX_NAME_LENGTH
 from rubricsvc.core.fingerprint import digest
-from rubricsvc.core.generation import GENERATED, Generation, Provenance
+from rubricsvc.core.generation import Generation, Provenance
 from rubricsvc.core.rubric import Rubric
-from rubricsvc.core.states import RubricState
+from rubricsvc.core.states import GENERATED, RubricState
 from rubricsvc.errors import InvalidError
 from rubricsvc.store import budgets, jobs, judges, leases, rewards, rubrics
 from rubricsvc.store.leases import GenerationLease, Recorded

@@ -16,7 +16,7 @@ from rubricsvc.core.formulas import FORMULAS, FormulaError
 from rubricsvc.core.generation import Provenance
 from rubricsvc.core.reward import check_formula, example_reward_errors
 from rubricsvc.core.rubric import Rubric
-from rubricsvc.core.states import APPROVED, DRAFT, IN_REVIEW, RETIRED, RubricState
+from rubricsvc.core.states import APPROVED, DRAFT, IMPORTED, IN_REVIEW, RETIRED, RubricOrigin, RubricState
 from rubricsvc.errors import ConflictError, InvalidError, NotApprovedError, NotFoundError, cut
 from rubricsvc.store.buffer_tables import RunStepRow
 from rubricsvc.store.ids import find, id_of, missing, name_of, page_of
@@ -36,7 +36,7 @@ def add(
     *,
     name: str,
     prompt_id: int | None = None,
-    origin: str = "imported",
+    origin: RubricOrigin = IMPORTED,
     state: RubricState = APPROVED,
     parent_id: int | None = None,
     added_by: str | None = None,

@@ -23,9 +23,8 @@ from rubricsvc.core.generation import Generation
 from rubricsvc.core.judge import Judge, Sampling
 from rubricsvc.core.prompt import Prompt
 from rubricsvc.core.rubric import Rubric
-from rubricsvc.core.states import DRAFT
+from rubricsvc.core.states import DRAFT, GENERATED
 from rubricsvc.errors import InvalidError
-from rubricsvc.services.editing import GENERATED
 from rubricsvc.services.waiting import follow
 from rubricsvc.settings import get_settings
 from rubricsvc.store import completions, jobs, judges, prompts, rubrics

@@ -8,6 +8,7 @@ import pytest
 from rubricsvc.core.label import Label
 from rubricsvc.core.weight_fit import WeightFit
 from rubricsvc.errors import InvalidError
+from rubricsvc.services.editing import Edit, add_version
 from rubricsvc.services.fitting import fit, save
 from rubricsvc.store import labels, rubrics
 from rubricsvc.store.session import Database
@@ -64,10 +65,23 @@ def test_save_stores_a_version_that_says_where_it_is_from(db: Database) -> None:
     with db.write() as session:
         saved = save(session, found)
     with db.read() as session:
-        row = rubrics.get(session, saved.saved or "")
-    assert (saved.saved, row.version, row.origin, row.state, row.parent_id) == ("r@2", 2, "fitted", "draft", 1)
+        row = rubrics.get(session, saved.row.id)
+    assert (row.ref, row.version, row.origin, row.state, row.parent_id) == ("r@2", 2, "fitted", "draft", 1)
     assert [c.weight for c in row.value.criteria] == [one.new for one in found.weights]
     assert [c.question for c in row.value.criteria] == [c.question for c in RUBRIC.criteria]
+
+
+def test_save_refuses_weights_of_a_version_that_was_edited_since(db: Database) -> None:
+    scored(db)
+    found = fitted(db)
+    with db.write() as session:
+        edited = RUBRIC.model_copy(update={"criteria": RUBRIC.criteria[:2]})
+        add_version(session, edited, Edit(by="bob", parent="r@1"), name="r")
+    with db.write() as session:
+        refused = save(session, found)
+        forced = save(session, found, force=True)
+    assert refused.conflict is not None and (refused.row.ref, refused.row.state) == ("r@3", "draft")
+    assert (forced.conflict, forced.row.ref, forced.row.parent_id) == (None, "r@3", 1)
 
 
 def test_fit_without_labels_is_an_error(db: Database) -> None:

@@ -13,7 +13,7 @@ from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.core.rubric_example import NumberRange, RubricExample
 from rubricsvc.core.rubric_test import ExampleTest, RubricTest, VerdictTest
-from rubricsvc.core.states import ReviewAction
+from rubricsvc.core.states import ReviewAction, RubricOrigin
 from rubricsvc.errors import ConflictError, InvalidError, NotApprovedError, NotFoundError
 from rubricsvc.formats import InputFile, Record
 from rubricsvc.formats.native import dump
@@ -29,7 +29,7 @@ def rubric(text: str, weight: float = 1.0) -> Rubric:
     return Rubric(criteria=(Criterion(key="a", text=text, weight=weight), Criterion(key="b", text="Says b.")))
 
 
-def add(db: Database, text: str, *, name: str = "r", origin: str = "imported", **edit: Any) -> Addition:
+def add(db: Database, text: str, *, name: str = "r", origin: RubricOrigin = "imported", **edit: Any) -> Addition:
     with db.write() as session:
         return add_version(session, rubric(text), Edit(**{"by": "ann", **edit}), name=name, origin=origin)
 
@@ -57,7 +57,7 @@ def resolved(db: Database, ref: int | str, **options: Any) -> str:
     ],
 )
 def test_add_version_begins_in_the_state_of_the_policy(
-    db: Database, policy: Any, origin: str, draft: bool, state: str
+    db: Database, policy: Any, origin: RubricOrigin, draft: bool, state: str
 ) -> None:
     assert add(db, "One.", origin=origin, policy=policy, draft=draft).row.state == state
 
