@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -129,7 +129,7 @@ def _estimate(session: Session, judge_ref: str, generation: Generation, ids: lis
 
     def tasks() -> Iterator[AuthoringTask]:
         for id_ in ids:
-            yield replace(generation_inputs.of_prompt(session, id_, generation), collections_dir=folder)
+            yield generation_inputs.of_prompt(session, id_, generation, collections_dir=folder)
 
     estimate = asdict(asyncio.run(estimate_generation(judge, tried_by, generation, tasks())))
     session.rollback()

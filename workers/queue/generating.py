@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -114,8 +114,9 @@ class GenerationLoader:
 
     def _load(self, session: Session, judge: Judge, lease: GenerationLease) -> GenerationWork:
         generation = generation_inputs.settings(session, lease.job_id)
-        task = generation_inputs.of_prompt(session, lease.prompt_id, generation, lease.job_id)
-        task = replace(task, collections_dir=self._collections_dir)
+        task = generation_inputs.of_prompt(
+            session, lease.prompt_id, generation, job_id=lease.job_id, collections_dir=self._collections_dir
+        )
         name = generation.gate_judge
         gate_judge = judge_of_gate(judges.get(session, name).value if name is not None else judge)
         known = replies.known(session, lease.item_id)

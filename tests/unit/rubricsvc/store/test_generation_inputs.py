@@ -1,4 +1,4 @@
-"""What single methods of generation read from the database."""
+"""What rubrics are generated from, as it is read from the database."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rubricsvc.core.rubric import Rubric
 from rubricsvc.errors import InvalidError, NotFoundError
 from rubricsvc.services import generating
 from rubricsvc.store import completions, generation_inputs, jobs, judges, labels, prompts, rubrics, texts
-from rubricsvc.store.method_inputs import extremes
+from rubricsvc.store.generation_inputs import extremes
 from rubricsvc.store.session import Database
 from rubricsvc.store.tables import ItemRow
 from tests.rows import RUBRIC
