@@ -62,9 +62,9 @@ def get(session: Session, evolution_id: int | str) -> EvolutionRow:
     return row
 
 
-def page(session: Session, *, after: int = 0, limit: int = 50, rubric_id: int | None = None) -> list[EvolutionRow]:
-    """Return up to ``limit`` evolutions with ids above ``after``, ascending; of one rubric version."""
-    return page_of(session, EvolutionRow, after, limit, options=_WITH, rubric_id=rubric_id)
+def page(session: Session, *, after: int = 0, limit: int = 50) -> list[EvolutionRow]:
+    """Return up to ``limit`` evolutions with ids above ``after``, ascending."""
+    return page_of(session, EvolutionRow, after, limit, options=_WITH)
 
 
 def take(session: Session, evolution_id: int, *, max_cost: float | None = None) -> int:
@@ -154,10 +154,10 @@ def record(session: Session, evolution_id: int, number: int, **values: Any) -> N
     session.execute(update(CandidateRow).where(*where).values(**values))
 
 
-def candidates(session: Session, evolution_id: int, *, after: int = 0, limit: int | None = None) -> list[CandidateRow]:
-    """Return candidates with ids above ``after``, by id."""
+def candidates(session: Session, evolution_id: int) -> list[CandidateRow]:
+    """Return the candidates, by id."""
     query: Select[CandidateRow] = select(CandidateRow).where(CandidateRow.evolution_id == evolution_id)
-    return list(session.scalars(query.where(CandidateRow.id > after).order_by(CandidateRow.id).limit(limit)))
+    return list(session.scalars(query.order_by(CandidateRow.id)))
 
 
 def job_key(evolution_id: int, step: str) -> str:
