@@ -6,9 +6,8 @@ from typing import Any
 
 from rubricsvc.cli import output
 from rubricsvc.cli.output import counted, echo, estimate_cells, number, print_data, print_table, show
-from rubricsvc.core.evolution import CandidateSummary, EvolutionReport, EvolutionSummary, HeldOutResult
+from rubricsvc.core.evolution import UNITS, CandidateSummary, EvolutionReport, EvolutionSummary, HeldOutResult
 
-UNITS = {"preferences": "pair", "scores": "scored completion", "verdicts": "label"}
 MOST_CHANGES = 30
 
 

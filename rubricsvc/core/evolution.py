@@ -15,6 +15,9 @@ from rubricsvc.core.rubric import Rubric
 Objective = Literal["preferences", "scores", "verdicts"]
 """What is maximized: pairs in people's order, minus the squared error of scores, or verdicts that agree with labels."""
 
+UNITS: dict[Objective, str] = {"preferences": "preference pair", "scores": "scored completion", "verdicts": "label"}
+"""What each objective counts, in the singular."""
+
 EvolutionStatus = Literal["running", "stopped", "budget_exhausted", "completed"]
 
 Operator = Literal[

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rubricsvc.core.evolution import Objective, PartCounts
+from rubricsvc.core.evolution import UNITS, Objective, PartCounts
 from rubricsvc.errors import InvalidError
 from rubricsvc.services.verdict_matrix import read_matrices
 from rubricsvc.stats.evolution.objectives import OBJECTIVES, Target
@@ -182,15 +182,15 @@ def check_parts(labelled: Labelled, objective: Objective) -> None:
 
 
 def _shortage(labelled: Labelled, objective: Objective) -> str | None:
-    noun = {"preferences": "preference pairs", "scores": "completions with overall scores", "verdicts": "labels"}
+    noun = f"{UNITS[objective]}s"
     for name, mask in (("search", labelled.search), ("held-out", labelled.held_out)):
         part = labelled.target.of_rows(mask)
         units, prompt_count = len(part.rows(objective)), part.prompts(objective)
         if units < MIN_UNITS[name] or prompt_count < MIN_PROMPTS:
             return (
-                f"the {name} part needs {MIN_UNITS[name]} {noun[objective]} of {MIN_PROMPTS} prompts, "
+                f"the {name} part needs {MIN_UNITS[name]} {noun} of {MIN_PROMPTS} prompts, "
                 f"found {units} of {prompt_count}"
             )
         if not part.varies(objective):
-            return f"people distinguish nothing in the {name} part: all {units} {noun[objective]} are of one class"
+            return f"people distinguish nothing in the {name} part: all {units} {noun} are of one class"
     return None

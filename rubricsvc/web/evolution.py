@@ -7,13 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rubricsvc import __version__
-from rubricsvc.core.evolution import CandidateSummary, EvolutionReport
+from rubricsvc.core.evolution import UNITS, CandidateSummary, EvolutionReport
 from rubricsvc.web.pages import render
 
 WIDTH, LEFT, STEP, PAD = 960, 90, 13, 14
 """Of the picture: width, room for the islands' names, height of a candidate, and room around an island."""
 MAX_PICTURED = 1500
-UNITS = {"preferences": "pairs", "scores": "scored completions", "verdicts": "labels"}
 
 
 @dataclass(frozen=True)
@@ -57,7 +56,7 @@ def render_evolution(report: EvolutionReport) -> str:
         "evolution.html.j2",
         report=report,
         one=report.summary,
-        units=UNITS[report.summary.objective],
+        units=f"{UNITS[report.summary.objective]}s",
         picture=picture(report),
         operators=Counter(one.operator for one in report.candidates).most_common(),
         width=WIDTH,

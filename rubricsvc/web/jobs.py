@@ -50,7 +50,6 @@ def render_job(results: JobResults) -> str:
         "job.html.j2",
         weights_text=weights_text,
         cut=cut_text,
-        whole=whole_percent,
         results=results,
         job=results.job,
         worst=[view(detail) for detail in results.worst],
@@ -85,11 +84,6 @@ def view(detail: ItemDetail) -> CompletionView:
 def weights_text(row: CriterionTotals) -> str:
     """Return the weight of a criterion, or the lowest and the highest if rubrics differ."""
     return " to ".join(map(weight, sorted({min(row.weights), max(row.weights)})))
-
-
-def whole_percent(share: float | None) -> str:
-    """Return a share in percent, with a decimal if it is small; a dash for None."""
-    return "–" if share is None else f"{100 * share:.{int(0 < share < 0.1)}f} %"
 
 
 def cut_text(text: str) -> str:

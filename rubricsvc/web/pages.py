@@ -40,6 +40,11 @@ def percent(share: float | None) -> str:
     return f"{100 * (share or 0.0):.4g}%"
 
 
+def whole(share: float | None) -> str:
+    """Return a share in whole percent, with a decimal if it is small; a dash for None."""
+    return "–" if share is None else f"{100 * share:z.{int(0 < abs(share) < 0.1)}f} %".replace("-", "−")
+
+
 def weight(value: float) -> str:
     """Return a weight with as few digits as it needs."""
     return f"{value:g}".replace("-", "−")
@@ -70,5 +75,5 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         finalize=lambda value: visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value,
     )
-    environment.filters |= {one.__name__: one for one in (number, signed, percent, weight, verdict)}
+    environment.filters |= {one.__name__: one for one in (number, signed, percent, whole, weight, verdict)}
     return environment

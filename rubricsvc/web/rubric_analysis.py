@@ -21,11 +21,5 @@ def render_analysis(found: Sequence[RubricAnalysis]) -> str:
         total=len(found),
         max_criteria=MAX_CRITERIA,
         max_map=MAX_MAP,
-        whole=whole_percent,
         version=__version__,
     )
-
-
-def whole_percent(share: float | None) -> str:
-    """Return a share in whole percent; a dash for None."""
-    return "–" if share is None else f"{100 * share:z.0f} %".replace("-", "−")
