@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, ClassVar
 
 MAX_MESSAGE_CHARS = 4000
@@ -79,3 +80,13 @@ class ForbiddenError(RubricsvcError, code="forbidden", status=403):
 
 class UnavailableError(RubricsvcError, code="unavailable", status=503):
     """A database, broker, judge or model that does not respond."""
+
+
+@contextmanager
+def needs_extra(name: str) -> Iterator[None]:
+    """Import packages of an extra within; one that is not installed is an UnavailableError."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        hint = f"pip install 'rubricsvc[{name}]'"
+        raise UnavailableError(f"the package {error.name!r} is not installed", hint=hint) from error

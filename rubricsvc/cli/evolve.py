@@ -16,6 +16,7 @@ from rubricsvc.cli.criterion_buffer import buffer
 from rubricsvc.cli.db import database
 from rubricsvc.cli.importing import By, edit_of
 from rubricsvc.cli.output import After, Json, Limit, echo, print_json, show, show_list, show_page
+from rubricsvc.cli.rubric_analysis import JudgeOfScores
 from rubricsvc.core.evolution import Objective
 from rubricsvc.errors import InvalidError
 
@@ -45,9 +46,7 @@ def start_(
     job: Annotated[int | None, typer.Option(help="Only what this job scored.")] = None,
     held_out_job: Annotated[int | None, typer.Option(help="Job with the held-out prompts.")] = None,
     held_out: Annotated[float, typer.Option(min=0.05, max=0.95, help="Share of the prompts that are held out.")] = 0.4,
-    judge: Annotated[
-        str | None, typer.Option(help="Judge.", show_default="the job's, or the one with the most completions")
-    ] = None,
+    judge: JudgeOfScores = None,
     template: Annotated[list[str] | None, typer.Option(help="Prompt template of the judge to try; repeatable.")] = None,
     proposer: Annotated[str | None, typer.Option(help="Judge whose model rewords, splits and adds criteria.")] = None,
     generations: Annotated[int, typer.Option(min=1, max=1000, help="Generations.")] = 8,

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from importlib.resources import files
+from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Any, TextIO
@@ -299,6 +300,12 @@ class ProgressBar:
         """The elapsed time, as the bar shows it."""
         task = self.rich.tasks[0]
         return (task.finished_time if task.finished else task.elapsed) or 0.0
+
+    def counter(self, total: int, note: str = "") -> Callable[[], None]:
+        """Begin a part of ``total`` units, and return what counts one of them as finished."""
+        numbers = count(1)
+        self.update(0, total, "")
+        return lambda: self.update(next(numbers), total, note)
 
     def update(self, done: int, total: int, note: str) -> None:
         """Show that ``done`` of ``total`` units are finished."""

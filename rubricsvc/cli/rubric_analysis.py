@@ -13,6 +13,9 @@ from rubricsvc.cli.db import database
 from rubricsvc.cli.output import Json, cell, counted, echo, estimate_cells, print_data, print_json, print_table, show
 from rubricsvc.core.rubric_analysis import Advice, CriterionStatistics, RubricAnalysis
 
+JudgeOfScores = Annotated[
+    str | None, typer.Option(help="Judge.", show_default="the job's, or the one with the most completions")
+]
 MOST_ROWS = 40
 MOST_RUBRICS = 3
 
@@ -21,9 +24,7 @@ def analyse(
     ref: Annotated[str | None, typer.Argument(help="Rubric version; without one, all rubrics of --job.")] = None,
     *,
     job: Annotated[int | None, typer.Option(help="Only what this job scored.")] = None,
-    judge: Annotated[
-        str | None, typer.Option(help="Judge.", show_default="the job's, or the one with the most completions")
-    ] = None,
+    judge: JudgeOfScores = None,
     out: Annotated[Path | None, typer.Option(help="Write an HTML page.")] = None,
     as_json: Json = False,
 ) -> None:

@@ -10,6 +10,7 @@ from rubricsvc.cli import output
 from rubricsvc.cli.db import database
 from rubricsvc.cli.importing import By, edit_of
 from rubricsvc.cli.output import Json, counted, echo, estimate_cells, print_data, print_json, print_table, show
+from rubricsvc.cli.rubric_analysis import JudgeOfScores
 from rubricsvc.core.weight_fit import FittedWeight, FitTo, Signs, WeightFit
 from rubricsvc.stats import RESAMPLES
 
@@ -19,9 +20,7 @@ def fit(
     *,
     to: Annotated[FitTo, typer.Option(help="Overall scores, or the pairs of one person that they order.")],
     job: Annotated[int | None, typer.Option(help="Only what this job scored.")] = None,
-    judge: Annotated[
-        str | None, typer.Option(help="Judge.", show_default="the job's, or the one with the most completions")
-    ] = None,
+    judge: JudgeOfScores = None,
     signs: Annotated[Signs, typer.Option(help="Whether weights keep their signs.")] = "keep",
     save: Annotated[bool, typer.Option("--save", help="Store the weights as a draft version.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Store them even if the rubric was edited since.")] = False,

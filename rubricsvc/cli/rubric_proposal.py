@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from hashlib import sha256
-from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -114,24 +113,14 @@ def _proposals(author: Judge, tried_by: Judge, generation: Generation, task: Aut
     from workers.authoring.proposals import try_proposals, write_proposals
 
     with progress_bar("candidates") as bar:
-        written = count(1)
-
-        def on_written() -> None:
-            bar.update(next(written), n, "written")
-
-        bar.update(0, n, "")
+        on_written = bar.counter(n, "written")
         proposals = ask(
             author, lambda engine: write_proposals(engine, author, generation, task, n=n, on_done=on_written)
         )
         drafts = sum(one.draft is not None for one in proposals)
         if not drafts:
             return proposals
-        tried = count(1)
-
-        def on_tried() -> None:
-            bar.update(next(tried), drafts, "tried")
-
-        bar.update(0, drafts, "")
+        on_tried = bar.counter(drafts, "tried")
         return ask(
             tried_by,
             lambda engine: try_proposals(engine, tried_by, generation, task, proposals, on_done=on_tried),
@@ -187,7 +176,7 @@ def _plain(number: int, one: Proposal) -> dict[str, Any]:
 
 
 def _chosen(usable: Sequence[int], as_json: bool) -> int | None:
-    """Ask which candidate to write, if a person sits there."""
+    """Ask which candidate to write, if this is a terminal."""
     if as_json or not (sys.stdin.isatty() and sys.stdout.isatty()):
         echo(
             f"write one to a file with --choose {usable[0]} --out FILE; the same --seed proposes the same where it can"

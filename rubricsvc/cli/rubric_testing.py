@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import count
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
@@ -110,18 +109,12 @@ def _asked(found: RubricTarget, judge: Judge, what: str, total: int, action: Cal
     if not total:
         return []
     with progress_bar(what) as bar:
-        on_done = _counter(bar, total)
+        on_done = bar.counter(total)
 
         def run(engine: Engine) -> Any:
             return action(RubricTester(engine, judge, found.rubric, found.prompt, on_done=on_done))
 
         return ask(judge, run)
-
-
-def _counter(bar: output.ProgressBar, total: int) -> Callable[[], None]:
-    numbers = count(1)
-    bar.update(0, total, "")
-    return lambda: bar.update(next(numbers), total, "")
 
 
 def _fault_report(
@@ -140,7 +133,7 @@ def _fault_report(
     if (writer := options.faults_by) is not None:
         judged = [base for base in bases if base.criterion.check is None]
         with progress_bar("writing faults") as bar:
-            on_done = _counter(bar, len(judged))
+            on_done = bar.counter(len(judged))
             faults += _written(writer, lambda engine: write_faults(engine, writer, found.prompt, judged, on_done))
     caught = _asked(found, judge, "faults", len(faults), lambda tester: catch_faults(tester, faults))
     no_fault = NO_RULE if options.faults_by is None else NOT_WRITTEN

@@ -215,7 +215,7 @@ def write_parquet(rows: Iterable[Row], path: Path, format: str, *, folder: bool 
         for number, page in enumerate(pages):
             shard = (page, *islice(pages, ROWS_PER_SHARD // parquet_records.ROWS - 1))
             _write_file(shard, path / "data" / f"train-{number:05}.parquet", schema)
-        (path / "README.md").write_text(_CARD.format(format=format), encoding="utf-8")
+        parquet_records.write_card(path, "Rubrics", f"rubrics export --format {format}")
 
 
 def _filled(value: Any) -> Any:
@@ -235,18 +235,3 @@ def _write_file(pages: Iterable[list[Row]], path: Path, schema: Any) -> None:
     with parquet_records.writer(path, schema) as write:
         for page in pages:
             write(page)
-
-
-_CARD = """\
----
-configs:
-- config_name: default
-  data_files:
-  - split: train
-    path: data/*.parquet
----
-
-# Rubrics
-
-Exported by `rubricsvc rubrics export --format {format}`; `docs/formats.md` of rubricsvc describes the columns.
-"""

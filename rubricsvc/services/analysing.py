@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rubricsvc.core.rubric_analysis import RubricAnalysis
-from rubricsvc.errors import InvalidError, UnavailableError
+from rubricsvc.errors import InvalidError, needs_extra
 from rubricsvc.stats import OnProgress
 from rubricsvc.store import jobs, judges, rubrics, verdict_values
 from rubricsvc.store.judged_labels import judged_labels
@@ -82,12 +82,9 @@ def analyse(
         InvalidError: Neither a rubric nor a job is given, or no completion was scored.
         UnavailableError: The extra ``judging`` is not installed.
     """
-    try:
+    with needs_extra("judging"):
         from rubricsvc.services.verdict_matrix import read_matrices
         from rubricsvc.stats.rubric_statistics import Evidence, analysis
-    except ModuleNotFoundError as error:
-        hint = "pip install 'rubricsvc[judging]'"
-        raise UnavailableError(f"the package {error.name!r} is not installed", hint=hint) from error
     scope = scope_of(session, ref, job_id, judge)
     matrices = list(read_matrices(session, scope.selection, votes=scope.votes))
     if not matrices:

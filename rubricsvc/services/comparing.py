@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from rubricsvc.core.estimate import Estimate, mean_estimate
 from rubricsvc.core.job_comparison import ComparedJob, Difference, JobComparison, LeftOut, Moved, PairedBy
-from rubricsvc.errors import InvalidError, UnavailableError
+from rubricsvc.errors import InvalidError, needs_extra
 from rubricsvc.services.criterion_changes import compare_criteria, largest_changes
 from rubricsvc.services.pairing import RewardedPair, ScoredUnit, UnitPair, by_entity, pairs_of, rewarded
 from rubricsvc.stats import OnProgress
@@ -131,11 +131,8 @@ def _left_out(
 
 
 def _statistics(pairs: Sequence[RewardedPair]) -> dict[str, Estimate]:
-    try:
+    with needs_extra("judging"):
         from rubricsvc.stats.paired import kendall, rank_correlation, spearman, tau_within
-    except ModuleNotFoundError as error:
-        hint = "pip install 'rubricsvc[judging]'"
-        raise UnavailableError(f"the package {error.name!r} is not installed", hint=hint) from error
     first, second = [pair.reward_a for pair in pairs], [pair.reward_b for pair in pairs]
     prompt_ids = [pair.prompt_id for pair in pairs]
     return {

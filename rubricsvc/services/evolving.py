@@ -12,7 +12,7 @@ from rubricsvc.core.fingerprint import digest
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.states import EVOLVED
 from rubricsvc.core.validation_messages import first_error
-from rubricsvc.errors import InvalidError, UnavailableError
+from rubricsvc.errors import InvalidError, needs_extra
 from rubricsvc.services.analysing import scope_of
 from rubricsvc.services.editing import Addition, add_derived
 from rubricsvc.services.rubric_changes import changes
@@ -54,12 +54,9 @@ def start(
             common prompt, nothing can be changed, or a price is not known.
         UnavailableError: The extra ``judging`` is not installed.
     """
-    try:
+    with needs_extra("judging"):
         from rubricsvc.services.evolution_data import check_parts, choose_objective, read_labelled
         from rubricsvc.services.evolution_operators import check_operators
-    except ModuleNotFoundError as error:
-        hint = "pip install 'rubricsvc[judging]'"
-        raise UnavailableError(f"the package {error.name!r} is not installed", hint=hint) from error
     row = rubrics.get(session, ref, allow_drafts=True)
     scope = scope_of(session, row.id, options.get("job_id"), judge)
     try:

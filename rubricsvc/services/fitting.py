@@ -8,7 +8,7 @@ from rubricsvc.core.formulas import FormulaError
 from rubricsvc.core.reward import check_formula
 from rubricsvc.core.states import FITTED
 from rubricsvc.core.weight_fit import FitTo, Signs, WeightFit
-from rubricsvc.errors import InvalidError, UnavailableError
+from rubricsvc.errors import InvalidError, needs_extra
 from rubricsvc.services.analysing import scope_of
 from rubricsvc.services.editing import add_derived
 from rubricsvc.stats import RESAMPLES, OnProgress
@@ -43,12 +43,9 @@ def fit(
         InvalidError: The formula has no weights to fit, or there are too few scores or preferences.
         UnavailableError: The extra ``judging`` is not installed.
     """
-    try:
+    with needs_extra("judging"):
         from rubricsvc.services.verdict_matrix import read_matrices
         from rubricsvc.stats.weight_fit import FOLDS, check_weights_decide, fit_weights
-    except ModuleNotFoundError as error:
-        hint = "pip install 'rubricsvc[judging]'"
-        raise UnavailableError(f"the package {error.name!r} is not installed", hint=hint) from error
     import numpy as np
 
     scope = scope_of(session, ref, job_id, judge)

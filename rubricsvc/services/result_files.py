@@ -14,6 +14,7 @@ from typing import Any, Literal, TextIO
 from rubricsvc.core import strict_json
 from rubricsvc.errors import InvalidError
 from rubricsvc.formats.csv_cells import neutralized
+from rubricsvc.formats.parquet_records import write_card
 
 ResultFormat = Literal["jsonl", "csv", "parquet", "datasets"]
 
@@ -108,22 +109,7 @@ def write_dataset(pages: Pages, folder: Path, *, long: bool, title: str) -> None
             while rows < ROWS_PER_SHARD and (following := next(remaining, None)) is not None:
                 write(following)
                 rows += len(following)
-    (folder / "README.md").write_text(_CARD.format(title=title), encoding="utf-8")
-
-
-_CARD = """\
----
-configs:
-- config_name: default
-  data_files:
-  - split: train
-    path: data/*.parquet
----
-
-# {title}
-
-Exported by `rubricsvc jobs export --format datasets`; `docs/formats.md` of rubricsvc describes the columns.
-"""
+    write_card(folder, title, "jobs export --format datasets")
 
 
 @contextmanager
