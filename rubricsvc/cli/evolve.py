@@ -53,7 +53,7 @@ def start_(
     islands: Annotated[int, typer.Option(min=1, max=64, help="Islands: populations that rarely mix.")] = 4,
     children: Annotated[int, typer.Option(min=1, max=1000, help="Children of an island in a generation.")] = 6,
     seed: Annotated[int, typer.Option(min=0, help="Random seed of the parts and of the search.")] = 0,
-    max_cost: Annotated[float | None, typer.Option(min=0, help="US dollars that models may cost.")] = None,
+    budget: Annotated[float | None, typer.Option(min=0, help="US dollars that models may cost.")] = None,
     as_json: Json = False,
 ) -> None:
     """Evolve a rubric against labels, and compare the best candidate with it on held-out prompts.
@@ -64,7 +64,7 @@ def start_(
     """
     if (ref is None) == (resume is None):
         raise InvalidError("expected a rubric version, or --resume ID", hint="`rubricsvc evolve list` lists evolutions")
-    fields: dict[str, Any] = {"judge": judge, "objective": objective, "max_cost": max_cost, "proposer": proposer}
+    fields: dict[str, Any] = {"judge": judge, "objective": objective, "budget": budget, "proposer": proposer}
     fields |= {"job_id": job, "held_out_job_id": held_out_job, "held_out": held_out, "templates": tuple(template or ())}
     fields |= {"seed": seed, "generations": generations, "islands": islands, "children": children}
     with database() as db:
@@ -72,7 +72,7 @@ def start_(
         if evolution_id is None:
             evolution_id = _add(db, str(ref), fields)
         if not _completed(db, evolution_id):
-            _run(db, evolution_id, max_cost)
+            _run(db, evolution_id, budget)
         _show(db, evolution_id, as_json)
 
 
@@ -97,7 +97,7 @@ def _completed(db: Database, evolution_id: int) -> bool:
         return evolutions.get(session, evolution_id).status == evolutions.COMPLETED
 
 
-def _run(db: Database, evolution_id: int, max_cost: float | None) -> None:
+def _run(db: Database, evolution_id: int, budget: float | None) -> None:
     from rubricsvc.cli.job_waiting import job_scorer
     from rubricsvc.services.evolution_search import EvolutionSearch
     from rubricsvc.store import evolutions
@@ -115,7 +115,7 @@ def _run(db: Database, evolution_id: int, max_cost: float | None) -> None:
         with job_scorer(db, lambda note: bar.update(*done, note)) as score_job:
             proposer = _proposer(db, evolution_id, settings) if settings.proposer is not None else None
             search = EvolutionSearch(db, evolution_id, score_job, proposer=proposer, on_progress=update)
-            search.run(max_cost=max_cost)
+            search.run(budget=budget)
 
 
 def _proposer(db: Database, evolution_id: int, settings: EvolutionSettings) -> Any:

@@ -178,7 +178,7 @@ class EvolutionSummary(Value):
     best: int | None = Field(description="Number of the best candidate so far.")
     difference: Estimate | None = Field(description="Best less start on held-out prompts.")
     gain: bool | None = Field(description="Whether the interval of the difference is above 0.")
-    max_cost: float | None = Field(description="US dollars that models may cost.")
+    budget: float | None = Field(description="US dollars that models may cost.")
     cost: float = Field(description="US dollars that models have cost.")
 
 

@@ -38,13 +38,13 @@ def remaining(session: Session, row: EvolutionRow) -> float | None:
         BudgetExhaustedError: Nothing is left.
     """
     current = evolutions.get(session, row.id)
-    if current.max_cost is None:
+    if current.budget is None:
         return None
-    left = current.max_cost - evolutions.spent(session, row.id)
+    left = current.budget - evolutions.spent(session, row.id)
     if left <= 0:
         raise BudgetExhaustedError(
-            f"evolution {row.id} has used its ${current.max_cost:.4g}",
-            hint=f"continue: rubricsvc evolve start --resume {row.id} --max-cost {2 * current.max_cost:g}",
+            f"evolution {row.id} has used its ${current.budget:.4g}",
+            hint=f"continue: rubricsvc evolve start --resume {row.id} --budget {2 * current.budget:g}",
         )
     return left
 
@@ -121,7 +121,7 @@ class CandidateJobs:
                 remaining(session, self._row)
                 raise BudgetExhaustedError(
                     f"job {job_id} of evolution {self._row.id} has used its budget",
-                    hint=f"continue: rubricsvc evolve start --resume {self._row.id} --max-cost DOLLARS",
+                    hint=f"continue: rubricsvc evolve start --resume {self._row.id} --budget DOLLARS",
                 )
             if job.status == CANCELLED:
                 raise InvalidError(

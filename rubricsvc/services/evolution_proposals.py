@@ -82,7 +82,7 @@ class Proposals:
         if not reason:
             raise error
         if reason == Reason.BUDGET:
-            hint = f"continue: rubricsvc evolve start --resume {self._id} --max-cost DOLLARS"
+            hint = f"continue: rubricsvc evolve start --resume {self._id} --budget DOLLARS"
             raise BudgetExhaustedError(error.message, hint=hint) from error
         if reason in set(Reason) and Reason(reason).transient:
             hint = f"continue: rubricsvc evolve start --resume {self._id}"

@@ -26,7 +26,7 @@ def _summary(session: Session, row: EvolutionRow, rows: Sequence[CandidateRow]) 
     start = next((one for one in rows if one.number == 0), None)
     planned = settings.planned
     fields = {
-        name: getattr(row, name) for name in ("id", "created_at", "updated_at", "finished_at", "status", "max_cost")
+        name: getattr(row, name) for name in ("id", "created_at", "updated_at", "finished_at", "status", "budget")
     }
     return EvolutionSummary(
         **fields,

@@ -94,15 +94,15 @@ class EvolutionSearch:
         self._known = {one.candidate for one in self._members.values() if one.candidate is not None}
         self._fence = 0
 
-    def run(self, *, max_cost: float | None = None) -> None:
+    def run(self, *, budget: float | None = None) -> None:
         """Search, compare the best candidate with the start on held-out prompts, and end the evolution.
 
         Raises:
             ConflictError: Labels or verdicts have changed since it was started, or another process has continued it.
-            BudgetExhaustedError: The budget is used up; with a larger ``max_cost`` it continues.
+            BudgetExhaustedError: The budget is used up; with a larger ``budget`` it continues.
         """
         with self._db.write() as session:
-            self._fence = evolutions.take(session, self._id, max_cost=max_cost)
+            self._fence = evolutions.take(session, self._id, budget=budget)
         self._jobs.fence = self._fence
         try:
             self._search()

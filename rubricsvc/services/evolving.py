@@ -40,7 +40,7 @@ def start(
     *,
     judge: int | str | None = None,
     objective: Objective | None = None,
-    max_cost: float | None = None,
+    budget: float | None = None,
     **options: Any,
 ) -> Start:
     """Add the evolution of a rubric version, or find the one that was started with the same settings and labels.
@@ -76,7 +76,7 @@ def start(
     settings = draft.model_copy(update={"objective": objective or choose_objective(found)})
     check_parts(found, settings.objective)
     check_operators(settings, Candidate(rubric=row.value), scope.judge.value)
-    _check_prices(session, settings, scope.judge.value, max_cost)
+    _check_prices(session, settings, scope.judge.value, budget)
     key = digest("evolution", row.id, scope.judge.id, settings, found.digest)
     added, is_new = evolutions.add(
         session,
@@ -84,22 +84,22 @@ def start(
         rubric_id=row.id,
         judge_id=scope.judge.id,
         settings=settings,
-        max_cost=max_cost,
+        budget=budget,
         parts=found.counts(settings.objective),
         data_digest=found.digest,
     )
     return Start(added, is_new)
 
 
-def _check_prices(session: Session, settings: EvolutionSettings, judge: Judge, max_cost: float | None) -> None:
+def _check_prices(session: Session, settings: EvolutionSettings, judge: Judge, budget: float | None) -> None:
     if settings.proposer is not None:
         proposer = judges.get(session, settings.proposer).value
         if not proposer.model:
             message = f"judge {proposer.name!r} ({proposer.mode}) has no model of its own"
             raise InvalidError(message, hint="name one of its members", path="proposer")
-        budgets.check(proposer, max_cost)
+        budgets.check(proposer, budget)
     if settings.proposer is not None or settings.templates:
-        budgets.check(judge, max_cost)
+        budgets.check(judge, budget)
 
 
 def lineage(rows: Sequence[CandidateRow], number: int) -> list[CandidateRow]:

@@ -26,7 +26,7 @@ class EvolutionRow(DatedRow):
     rubric_id: Mapped[int] = mapped_column(ForeignKey("rubrics.id"), index=True)
     judge_id: Mapped[int] = mapped_column(ForeignKey("judges.id"))
     settings: Mapped[dict[str, Any]]
-    max_cost: Mapped[float | None] = mapped_column(Float)
+    budget: Mapped[float | None] = mapped_column(Float)
     parts: Mapped[dict[str, Any]]
     data_digest: Mapped[str] = mapped_column(String(64))
     status: Mapped[str] = mapped_column(String(20))

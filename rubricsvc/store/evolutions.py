@@ -31,7 +31,7 @@ def add(
     rubric_id: int,
     judge_id: int,
     settings: EvolutionSettings,
-    max_cost: float | None,
+    budget: float | None,
     parts: PartCounts,
     data_digest: str,
 ) -> tuple[EvolutionRow, bool]:
@@ -43,7 +43,7 @@ def add(
         rubric_id=rubric_id,
         judge_id=judge_id,
         settings=settings.model_dump(mode="json", exclude_none=True),
-        max_cost=max_cost,
+        budget=budget,
         parts=parts.model_dump(mode="json"),
         data_digest=data_digest,
         status=STOPPED,
@@ -67,12 +67,12 @@ def page(session: Session, *, after: int = 0, limit: int = 50) -> list[Evolution
     return page_of(session, EvolutionRow, after, limit, options=_WITH)
 
 
-def take(session: Session, evolution_id: int, *, max_cost: float | None = None) -> int:
-    """Begin or continue work on an evolution; return the fence. ``max_cost`` replaces the earlier limit, if given."""
+def take(session: Session, evolution_id: int, *, budget: float | None = None) -> int:
+    """Begin or continue work on an evolution; return the fence. ``budget`` replaces the earlier limit, if given."""
     row = get(session, evolution_id)
     row.fence, row.status, row.updated_at, row.finished_at = row.fence + 1, RUNNING, utcnow(), None
-    if max_cost is not None:
-        row.max_cost = max_cost
+    if budget is not None:
+        row.budget = budget
     session.flush()
     return row.fence
 

@@ -60,7 +60,7 @@ class EvolutionBudget:
 
     def __init__(self, db: Database, evolution_id: int) -> None:
         with db.read() as session:
-            self._limit = evolutions.get(session, evolution_id).max_cost
+            self._limit = evolutions.get(session, evolution_id).budget
             self._spent, self._held = evolutions.spent(session, evolution_id), 0.0
 
     async def reserve(self, max_cost: float) -> bool:

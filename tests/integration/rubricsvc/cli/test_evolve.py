@@ -94,11 +94,11 @@ def test_evolve_finds_a_wording_that_a_model_proposes(cli: Cli, tmp_path: Path, 
 def test_evolve_stops_at_its_maximum_cost_and_continues(cli: Cli, tmp_path: Path, server: ScriptedServer) -> None:
     prepare(cli, tmp_path, server.url, price={"prompt": 1000.0, "completion": 1000.0})
     args = ("evolve", "start", "r", *SMALL, "--template", "readout_short", "--seed", 2)
-    ran = cli(*args, "--max-cost", 1.0)
+    ran = cli(*args, "--budget", 1.0)
     assert ran.code == 2
     found = cli("evolve", "show", 1, "--json").json
     assert found["status"] == "budget_exhausted" and 0 < found["cost"] <= 1.0
-    ran = cli("evolve", "start", "--resume", 1, "--max-cost", 100, "--json")
+    ran = cli("evolve", "start", "--resume", 1, "--budget", 100, "--json")
     assert ran.code == 0, ran.err
     assert ran.json["status"] == "completed" and not asked_twice(server)
 
@@ -107,7 +107,7 @@ def test_evolve_refuses_a_limit_without_a_price_and_unknown_templates(
     cli: Cli, tmp_path: Path, server: ScriptedServer
 ) -> None:
     prepare(cli, tmp_path, server.url)
-    for args in (("--template", "readout_short", "--max-cost", 1), ("--template", "none"), ("--proposer", "nobody")):
+    for args in (("--template", "readout_short", "--budget", 1), ("--template", "none"), ("--proposer", "nobody")):
         assert cli("evolve", "start", "r", *args).code in (2, 3)
     assert cli("evolve", "list", "--json").out == ""
     assert cli("evolve", "start").code == 2 and cli("evolve", "show", 9).code == 3

@@ -38,7 +38,7 @@ def evolution(db: Database) -> int:
     with db.write() as session:
         rubric_id, judge_id = rubrics.add(session, RUBRIC, name="r").id, judges.add(session, JUDGE).id
         settings = EvolutionSettings(objective="scores", proposer="j")
-        options: dict[str, Any] = {"settings": settings, "max_cost": None, "parts": COUNTS, "data_digest": ""}
+        options: dict[str, Any] = {"settings": settings, "budget": None, "parts": COUNTS, "data_digest": ""}
         return evolutions.add(session, "key", rubric_id=rubric_id, judge_id=judge_id, **options)[0].id
 
 
