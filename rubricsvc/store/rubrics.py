@@ -11,12 +11,11 @@ from typing import Any
 from sqlalchemy import ColumnElement, case, func, select, tuple_
 from sqlalchemy.orm import Session, aliased
 
-from rubricsvc.core.evolution import EVOLVED
 from rubricsvc.core.formulas import FORMULAS, FormulaError
 from rubricsvc.core.generation import Provenance
 from rubricsvc.core.reward import check_formula, example_reward_errors
 from rubricsvc.core.rubric import Rubric
-from rubricsvc.core.states import APPROVED, DRAFT, IMPORTED, IN_REVIEW, RETIRED, RubricOrigin, RubricState
+from rubricsvc.core.states import APPROVED, DRAFT, EVOLVED, IMPORTED, IN_REVIEW, RETIRED, RubricOrigin, RubricState
 from rubricsvc.errors import ConflictError, InvalidError, NotApprovedError, NotFoundError, cut
 from rubricsvc.store.buffer_tables import RunStepRow
 from rubricsvc.store.ids import find, id_of, missing, name_of, page_of
