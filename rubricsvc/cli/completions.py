@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
+from rubricsvc.cli.completion_sampling import generate
 from rubricsvc.cli.db import database
-from rubricsvc.cli.generating import generate
 from rubricsvc.cli.importing import CompletionFormat, File, SkipInvalid, import_and_report
 from rubricsvc.cli.output import After, Json, Limit, PromptFilter, clean, group, print_data, print_json, show, show_page
 from rubricsvc.services.importing import COMPLETIONS, RECORDS
