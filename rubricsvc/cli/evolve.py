@@ -1,4 +1,4 @@
-"""`rubricsvc evolve`: better rubrics, weights, thresholds and judge templates, searched for against people's labels."""
+"""`rubricsvc evolve`: rubrics searched for against people's labels, and the criteria that training runs propose."""
 
 from __future__ import annotations
 
@@ -24,15 +24,13 @@ if TYPE_CHECKING:
     from rubricsvc.core.evolution import EvolutionSettings
     from rubricsvc.store.session import Database
 
-app = output.group("Evolutions: rubrics, weights and judge templates, searched for against people's labels.")
+app = output.group("Evolutions: rubrics searched for against people's labels, and the criteria that training runs propose.")
 
 Id = Annotated[int, typer.Argument(help="Id of the evolution.", show_default=False)]
 POLL_SECONDS = 1.0
 SILENT_SECONDS = 60.0
 """Time without a change after which `watch` says so."""
 
-
-app.command()(buffer)
 
 
 @app.command("start")
@@ -271,3 +269,6 @@ def best(
         )
     if not gain:
         echo("no gain is shown on held-out prompts: the interval is not above 0, or there is none yet")
+
+
+app.command()(buffer)

@@ -1,4 +1,4 @@
-"""`rubricsvc jobs`: batches of completions to score."""
+"""`rubricsvc jobs`: completions to score, or prompts to generate rubrics for."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from rubricsvc.services.importing import COMPLETIONS, RECORDS
 from rubricsvc.store import items, jobs, summaries
 from rubricsvc.store.session import PUBLISHED
 
-app = output.group("Jobs: batches of completions to score.")
+app = output.group("Jobs: completions to score, or prompts to generate rubrics for.")
 
 Id = Annotated[int, typer.Argument(help="The job's id.", show_default=False)]
 Budget = Annotated[float | None, typer.Option(min=0, help="Maximum cost in US dollars.", show_default="unlimited")]
 AllowDrafts = Annotated[bool, typer.Option("--allow-drafts", help="Use rubrics that are not approved.")]
-Wait = Annotated[bool, typer.Option("--wait", help="Score now and wait for the end.")]
+Wait = Annotated[bool, typer.Option("--wait", help="Run the job now and wait for its end.")]
 
 
 @app.command()

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 _METHODS = ("one-shot", "reference-guided", "contrastive", "principles")
 _METHOD = f"{', '.join(_METHODS)}; see docs/generating.md."
 _CHOOSE = "Candidate to write to --out."
-_GOOD = "File with a good answer: a reference for the method, and a text to try the rubrics on."
-_BAD = "File with a bad answer to try the rubrics on."
+_GOOD = "File with a good completion: a reference for the method, and a text to try the rubrics on."
+_BAD = "File with a bad completion to try the rubrics on."
 
 
 def propose(
@@ -41,7 +41,7 @@ def propose(
     n: Annotated[int, typer.Option("--candidates", "-n", min=1, max=20, help="Candidates.")] = 3,
     method: Annotated[str, typer.Option(help=_METHOD, show_default="by what is given")] = "",
     good: Annotated[str | None, typer.Option(help=_GOOD, show_default=False)] = None,
-    bad: Annotated[str | None, typer.Option(help=_BAD, show_default="an answer to another question")] = None,
+    bad: Annotated[str | None, typer.Option(help=_BAD, show_default="a completion of another prompt")] = None,
     specification: Annotated[Path | None, typer.Option(help="Principles: file with the specification.")] = None,
     gate_judge: Annotated[
         str | None, typer.Option(help="Judge that tries the rubrics.", show_default="the one that writes")
@@ -56,7 +56,7 @@ def propose(
     api_key_env: ApiKeyEnv = None,
     as_json: Json = False,
 ) -> None:
-    """Propose rubrics for one prompt: lint each, and show what it gives to a good, a bad and an empty answer.
+    """Propose rubrics for one prompt: lint each, and show what it gives to a good, a bad and an empty completion.
 
     Nothing is stored; the chosen one is written as YAML, to be read and edited. Exits with 1 if there is no rubric.
     """
@@ -128,7 +128,7 @@ def _proposals(author: Judge, tried_by: Judge, generation: Generation, task: Aut
 
 
 def _rewards(one: Proposal) -> dict[str, float | None]:
-    """Return what a candidate gives to a good, a bad and an empty answer; None where it was not measured."""
+    """Return what a candidate gives to a good, a bad and an empty completion; None where it was not measured."""
     found = one.tried.probes if one.tried is not None else {}
     values = {name: probe.reward for name, probe in found.items()}
     good = values.get("reference", values.get("better"))

@@ -141,7 +141,7 @@ def _fault_report(
 
 
 def _written_bases(found: RubricTarget, judge: Judge, writer: Judge) -> list[Base]:
-    """Have a good answer written, and return what the judge finds good about it."""
+    """Have a good completion written, and return what the judge finds good about it."""
     from workers.authoring.faults.rules import good_bases
     from workers.authoring.faults.written import write_good
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from io import StringIO
 from typing import Annotated, Any
@@ -46,10 +46,6 @@ from rubricsvc.store.tables import RubricRow
 
 app = output.group("Rubrics: weighted criteria for completions.")
 
-app.command()(analyse)
-app.command()(fit)
-app.command()(generate)
-
 MOST_ROWS = 20
 
 Ref = Annotated[
@@ -59,17 +55,7 @@ Ref = Annotated[
 
 RefOrFile = Annotated[str, typer.Argument(help="Id, name (newest approved version), name@version, digest, or a file.")]
 
-app.command()(presets.init)
-app.command("presets")(presets.list_)
 
-
-app.command("lint")(lint_)
-app.command()(propose)
-app.command()(test)
-app.command("try")(try_)
-
-
-@app.command("import")
 def import_(
     file: File,
     *,
@@ -98,7 +84,6 @@ def _row(row: RubricRow) -> dict[str, Any]:
     return output.fields_of(row, "id", "name", "version", "state", "digest", "prompt_id") | content
 
 
-@app.command("list")
 def list_(
     *,
     name: Annotated[str | None, typer.Option(help="Filter by name: list all its versions.")] = None,
@@ -121,7 +106,6 @@ def list_(
         output.show_page(rows, record, limit, as_json, empty=empty)
 
 
-@app.command("show")
 def show_(
     ref: Ref,
     as_yaml: Annotated[bool, typer.Option("--yaml", help="Print the native format, to edit it.")] = False,
@@ -166,7 +150,6 @@ def _source_cell(source: Source) -> str:
     return ", ".join(filter(None, (source.document, source.clause, passage, *dates)))
 
 
-@app.command()
 def diff(
     a: RefOrFile,
     b: RefOrFile,
@@ -264,14 +247,28 @@ def _plain_yaml(row: RubricRow) -> list[str]:
     return stream.getvalue().splitlines()
 
 
-app.command()(export)
+_COMMANDS: dict[str, Callable[..., None]] = {
+    "presets": presets.list_,
+    "init": presets.init,
+    "generate": generate,
+    "propose": propose,
+    "lint": lint_,
+    "test": test,
+    "try": try_,
+    "import": import_,
+    "list": list_,
+    "show": show_,
+    "diff": diff,
+    "export": export,
+    "submit": reviewing.submit,
+    "approve": reviewing.approve,
+    "reject": reviewing.reject,
+    "retire": reviewing.retire,
+    "comment": reviewing.comment,
+    "history": reviewing.history,
+    "analyse": analyse,
+    "fit": fit,
+}
 
-for command in (
-    reviewing.submit,
-    reviewing.approve,
-    reviewing.reject,
-    reviewing.retire,
-    reviewing.comment,
-    reviewing.history,
-):
-    app.command()(command)
+for _name, _command in _COMMANDS.items():
+    app.command(_name)(_command)

@@ -10,7 +10,7 @@ from rubricsvc.cli.output import Json, group, show_list
 from rubricsvc.store import workers
 from rubricsvc.store.workers import Worker
 
-app = group("Workers that score jobs; run one with `rubricsvc worker`.")
+app = group("Workers that run jobs; run one with `rubricsvc worker`.")
 
 
 @app.callback()
