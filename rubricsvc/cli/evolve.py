@@ -24,13 +24,14 @@ if TYPE_CHECKING:
     from rubricsvc.core.evolution import EvolutionSettings
     from rubricsvc.store.session import Database
 
-app = output.group("Evolutions: rubrics searched for against people's labels, and the criteria that training runs propose.")
+app = output.group(
+    "Evolutions: rubrics searched for against people's labels, and the criteria that training runs propose."
+)
 
 Id = Annotated[int, typer.Argument(help="Id of the evolution.", show_default=False)]
 POLL_SECONDS = 1.0
 SILENT_SECONDS = 60.0
 """Time without a change after which `watch` says so."""
-
 
 
 @app.command("start")
