@@ -1,7 +1,8 @@
 """The base class of every value in ``core``: frozen, strict about unknown fields, no I/O."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import count
 from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
@@ -35,6 +36,13 @@ Text = Annotated[str, AfterValidator(_encodable)]
 """Text that the database can store."""
 
 MAX_NAME_LENGTH = 200
+
+
+def numbered_names(name: str, first: int = 2) -> Iterator[str]:
+    """Yield ``name-2``, ``name-3`` …, none longer than a name may be."""
+    return (f"{name[: MAX_NAME_LENGTH - 8]}-{number}" for number in count(first))
+
+
 """Characters of a name, an external id or a policy in the database."""
 
 Name = Annotated[str, Field(max_length=MAX_NAME_LENGTH)]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import islice
 from typing import Final, Literal
 
 from pydantic import Field
 
-from rubricsvc.core.base import UnitInterval, Value
+from rubricsvc.core.base import UnitInterval, Value, numbered_names
 from rubricsvc.core.formulas import absolute_weights, formula_for
 from rubricsvc.core.reward import check_formula
 from rubricsvc.core.rubric import Criterion, Rubric
@@ -93,8 +94,7 @@ def frozen_entries(base: Rubric) -> list[BufferedCriterion]:
 def next_keys(entries: Iterable[BufferedCriterion], count: int) -> list[str]:
     """Return keys for new criteria: evolved-1, evolved-2, …, which no entry has or has had."""
     taken = {entry.key for entry in entries}
-    names = (f"evolved-{number}" for number in range(1, len(taken) + count + 1))
-    return [name for name in names if name not in taken][:count]
+    return list(islice((name for name in numbered_names("evolved", 1) if name not in taken), count))
 
 
 def evolved_rubric(base: Rubric, entries: Sequence[BufferedCriterion], weight: float) -> Rubric:

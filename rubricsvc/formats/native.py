@@ -9,13 +9,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from hashlib import sha256
-from itertools import count
 from typing import Annotated, Any, TextIO
 
 from pydantic import AfterValidator, StringConstraints
 
 from rubricsvc.core import strict_json
-from rubricsvc.core.base import MAX_NAME_LENGTH, Value
+from rubricsvc.core.base import MAX_NAME_LENGTH, Value, numbered_names
 from rubricsvc.core.label import OVERALL, Label
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
@@ -124,8 +123,7 @@ def numbered_keys(names: list[str]) -> list[str]:
     """Return keys of criteria: the names, numbered where one is repeated."""
     keys: dict[str, None] = {}
     for name in names:
-        numbered = (f"{name[: MAX_NAME_LENGTH - 8]}-{number}" for number in count(2))
-        free = (key for key in numbered if key not in keys and key not in names)
+        free = (key for key in numbered_names(name) if key not in keys and key not in names)
         keys[name if name not in keys else next(free)] = None
     return list(keys)
 

@@ -11,14 +11,14 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import combinations
+from itertools import chain, combinations
 from statistics import fmean
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from rubricsvc.core import strict_json
-from rubricsvc.core.base import MAX_NAME_LENGTH
+from rubricsvc.core.base import numbered_names
 from rubricsvc.core.rubric import Criterion, Ordinal, Rubric
 from rubricsvc.core.validation_messages import first_error
 from rubricsvc.lint.duplicates import near_duplicates
@@ -178,11 +178,7 @@ def described(criterion: Criterion) -> str:
 
 def _free(key: str, taken: set[str]) -> str:
     """Return the key, or the first of ``key-2``, ``key-3`` … that is not taken."""
-    number, free = 1, key
-    while free in taken:
-        number += 1
-        free = f"{key[: MAX_NAME_LENGTH - 10]}-{number}"
-    return free
+    return next(name for name in chain([key], numbered_names(key)) if name not in taken)
 
 
 class _Groups(BaseModel):

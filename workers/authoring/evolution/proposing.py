@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
+from rubricsvc.core.base import numbered_names
 from rubricsvc.core.evolution import Evidence, ProposalRequest
 from rubricsvc.core.formulas import FormulaError
 from rubricsvc.core.generation import NO_RUBRIC, Generation
@@ -177,9 +179,5 @@ def _rebuilt(rubric: Rubric, criteria: list[Criterion]) -> Rubric:
 
 
 def _free_keys(rubric: Rubric, base: str, count: int) -> list[str]:
-    taken, found, number = set(rubric.by_key), list[str](), 0
-    while len(found) < count:
-        number += 1
-        if (key := f"{base[:190]}-{number}") not in taken:
-            found.append(key)
-    return found
+    free = (key for key in numbered_names(base, 1) if key not in rubric.by_key)
+    return list(islice(free, count))
