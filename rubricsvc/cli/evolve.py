@@ -81,10 +81,10 @@ def _add(db: Database, ref: str, fields: dict[str, Any]) -> int:
     from workers import judges as asking
 
     with db.write() as session:
-        begun = evolving.start(session, ref, **fields)
-        for name in begun.row.settings_value.templates:
-            asking.validate(judges.get(session, begun.row.judge_id).value.model_copy(update={"template": name}))
-        evolution_id, is_new = begun.row.id, begun.is_new
+        started = evolving.start(session, ref, **fields)
+        for name in started.row.settings_value.templates:
+            asking.validate(judges.get(session, started.row.judge_id).value.model_copy(update={"template": name}))
+        evolution_id, is_new = started.row.id, started.is_new
     echo(f"evolution {evolution_id}" if is_new else f"evolution {evolution_id} exists already")
     return evolution_id
 

@@ -14,7 +14,7 @@ from rubricsvc.errors import ConflictError, InvalidError
 from rubricsvc.services.editing import Edit, add_version
 from rubricsvc.store import criterion_buffers as buffers
 from rubricsvc.store import generation_inputs, prompts, reviews, rubrics
-from rubricsvc.store.criterion_buffers import Place, Use
+from rubricsvc.store.criterion_buffers import BufferKey, VersionUse
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
@@ -32,7 +32,7 @@ Authored = tuple[Prompt, Rubric]
 class VersionInUse:
     """A rubric version, and the review event that decided its use; 0 for the authored one."""
 
-    use: Use
+    use: VersionUse
     ref: str
     rubric: Rubric
 
@@ -76,8 +76,8 @@ class CriterionBuffers:
             )
         self.run, self.approve = run, approve
         self._db = db
-        self._places: dict[tuple[str, str], Place] = {}
-        self._in_use: dict[Place, VersionInUse] = {}
+        self._places: dict[tuple[str, str], BufferKey] = {}
+        self._in_use: dict[BufferKey, VersionInUse] = {}
 
     def begin_step(self, step: int, tasks: Sequence[Authored]) -> list[Rubric]:
         """Return the rubric version that a step (from 0) uses for each task, and record it."""
@@ -87,13 +87,13 @@ class CriterionBuffers:
                 self._in_use[place] = self._begin(session, place, step)
             return [self._in_use[place].rubric for place in places]
 
-    def _begin(self, session: Session, place: Place, step: int) -> VersionInUse:
+    def _begin(self, session: Session, place: BufferKey, step: int) -> VersionInUse:
         known = self._in_use.get(place)
-        before = known.use if known else Use(place.base_id)
+        before = known.use if known else VersionUse(place.base_id)
         name = buffers.lineage(place, rubrics.get(session, place.base_id))
         selected = buffers.newest_selection(session, name, self.run, before.event_id) or before
         row = buffers.begin_step(session, place, step, selected)
-        use = Use(row.rubric_id, row.event_id)
+        use = VersionUse(row.rubric_id, row.event_id)
         if known is not None and known.use == use:
             return known
         version = rubrics.get(session, use.rubric_id)
@@ -131,7 +131,9 @@ class CriterionBuffers:
                 reviews.record(session, target, target.state, by=self.run, comment=_comment(step, done))
             buffers.end_round(session, row, done, target.id if target is not None else None)
 
-    def _version(self, session: Session, place: Place, base: RubricRow, parent: RubricRow, rubric: Rubric) -> RubricRow:
+    def _version(
+        self, session: Session, place: BufferKey, base: RubricRow, parent: RubricRow, rubric: Rubric
+    ) -> RubricRow:
         # forced: the newest version that a person has not seen yet has the same parent, and this one replaces it
         edit = Edit(self.run, parent.id, force=True, draft=self.approve == "human", policy="none")
         name = buffers.lineage(place, base)
@@ -174,10 +176,10 @@ class CriterionBuffers:
                     f"the checkpoint uses {one['rubric']} ({one['digest'][:12]}), which is not in the database",
                     hint="use the database of the run: set RUBRICSVC_DATABASE_URL",
                 )
-            place = Place(self.run, one["prompt_id"], one["base_id"])
-            self._in_use[place] = VersionInUse(Use(one["rubric_id"], one["event_id"]), row.ref, row.value)
+            place = BufferKey(self.run, one["prompt_id"], one["base_id"])
+            self._in_use[place] = VersionInUse(VersionUse(one["rubric_id"], one["event_id"]), row.ref, row.value)
 
-    def _place(self, session: Session, prompt: Prompt, base: Rubric) -> Place:
+    def _place(self, session: Session, prompt: Prompt, base: Rubric) -> BufferKey:
         """Return the place of a task; the prompt and the rubric are stored if they are not yet."""
         key = prompt.digest, base.digest
         if key not in self._places:
@@ -187,7 +189,7 @@ class CriterionBuffers:
             if row is None:
                 edit = Edit(self.run, policy="none")
                 row = add_version(session, base, edit, name=f"rubric-{base.digest[:12]}").row
-            self._places[key] = Place(self.run, prompt_id, row.id)
+            self._places[key] = BufferKey(self.run, prompt_id, row.id)
         return self._places[key]
 
 

@@ -120,12 +120,12 @@ class EvolutionSearch:
         self._score([self._members[0]], len(self._rungs) - 1, "start")
         for generation in range(1, settings.generations + 1):
             first = 1 + (generation - 1) * each
-            awaited = []
+            requests = []
             for number in range(first, first + each):
                 self._on_progress(number, total, f"generation {generation}: {self._note()}")
-                request = self._bear(number, generation, (number - first) % settings.islands)
-                awaited += [request] if request is not None else []
-            self._propose(awaited)
+                request = self._add_child(number, generation, (number - first) % settings.islands)
+                requests += [request] if request is not None else []
+            self._propose(requests)
             children = [self._members[n] for n in range(first, first + each) if n in self._members]
             self._halve(children, generation)
         self._finish()
@@ -189,7 +189,9 @@ class EvolutionSearch:
             one.rewards = self._columns.outcome(one.candidate).rewards[self._labelled.search]
         return one.rewards
 
-    def _bear(self, number: int, generation: int, island: int) -> tuple[ProposalRequest, Parent, dict[str, Any]] | None:
+    def _add_child(
+        self, number: int, generation: int, island: int
+    ) -> tuple[ProposalRequest, Parent, dict[str, Any]] | None:
         """Add the child of this number, unless it is stored or no new one is found; or return what a model is asked."""
         if number in self._members:
             return None
@@ -220,12 +222,12 @@ class EvolutionSearch:
         before, after = (unit_values(self._objective, part, self._columns.outcome(one)) for one in (parent, child))
         return bool(np.allclose(before, after, rtol=0.0, atol=1e-9, equal_nan=True))
 
-    def _propose(self, awaited: Sequence[tuple[ProposalRequest, Parent, dict[str, Any]]]) -> None:
+    def _propose(self, requests: Sequence[tuple[ProposalRequest, Parent, dict[str, Any]]]) -> None:
         """Ask for the children of these requests together, and add them in order."""
-        if not awaited or self._proposals is None:
+        if not requests or self._proposals is None:
             return
-        answers = self._proposals.ask([request for request, *_ in awaited])
-        for (request, parent, place), answer in zip(awaited, answers, strict=True):
+        answers = self._proposals.ask([request for request, *_ in requests])
+        for (request, parent, place), answer in zip(requests, answers, strict=True):
             child, reason = None, answer if isinstance(answer, str) else None
             if not isinstance(answer, str):
                 child = parent.candidate.model_copy(update={"rubric": answer})

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Start:
+class StartedEvolution:
     """An evolution that is to be worked on, and whether it ``is_new``."""
 
     row: EvolutionRow
@@ -42,7 +42,7 @@ def start(
     objective: Objective | None = None,
     budget: float | None = None,
     **options: Any,
-) -> Start:
+) -> StartedEvolution:
     """Add the evolution of a rubric version, or find the one that was started with the same settings and labels.
 
     Without an ``objective`` it is the first of preferences, scores and verdicts that has enough labels. ``options`` are
@@ -88,7 +88,7 @@ def start(
         parts=found.counts(settings.objective),
         data_digest=found.digest,
     )
-    return Start(added, is_new)
+    return StartedEvolution(added, is_new)
 
 
 def _check_prices(session: Session, settings: EvolutionSettings, judge: Judge, budget: float | None) -> None:
@@ -106,12 +106,12 @@ def lineage(rows: Sequence[CandidateRow], number: int) -> list[CandidateRow]:
     """Return a candidate with its ancestors, by number."""
     by_number = {row.number: row for row in rows}
     found: dict[int, CandidateRow] = {}
-    open_numbers = [number]
-    while open_numbers:
-        one = open_numbers.pop()
+    left = [number]
+    while left:
+        one = left.pop()
         if one not in found and one in by_number:
             found[one] = by_number[one]
-            open_numbers += by_number[one].parents
+            left += by_number[one].parents
     return [found[one] for one in sorted(found)]
 
 

@@ -1,8 +1,8 @@
 """Buffers of criteria that are proposed while a policy trains, and the rubric versions that its steps use.
 
-A ``Place`` is a prompt with its authored rubric in one run. The versions that the run writes for it have one name: its
-lineage. In use is the version of the newest selection: an approval by a person, or the run's own event on an approved
-version.
+A ``BufferKey`` is a prompt with its authored rubric in one run. The versions that the run writes for it have one name:
+its lineage. In use is the version of the newest selection: an approval by a person, or the run's own event on an
+approved version.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from rubricsvc.store.tables import RubricEventRow, RubricRow
 from rubricsvc.store.upsert import get_or_add
 
 
-class Place(NamedTuple):
+class BufferKey(NamedTuple):
     """A prompt and its authored rubric, in one run."""
 
     run: str
@@ -29,14 +29,14 @@ class Place(NamedTuple):
     base_id: int
 
 
-class Use(NamedTuple):
+class VersionUse(NamedTuple):
     """The rubric version in use, and the review event that decided it; 0 for the authored version."""
 
     rubric_id: int
     event_id: int = 0
 
 
-def lineage(place: Place, base: RubricRow) -> str:
+def lineage(place: BufferKey, base: RubricRow) -> str:
     """Return the name of the versions that a run writes for a prompt."""
     suffix = f"-{place.run}" if base.prompt_id == place.prompt_id else f"-{place.run}-{place.prompt_id}"
     return base.name[: MAX_NAME_LENGTH - len(suffix)].rstrip() + suffix
@@ -55,12 +55,12 @@ def used_base(session: Session, run: str, prompt_id: int, digest: str) -> Rubric
     return session.scalars(query.limit(1)).first()
 
 
-def entries(session: Session, place: Place) -> list[BufferedCriterion]:
+def entries(session: Session, place: BufferKey) -> list[BufferedCriterion]:
     """Return the buffer of a prompt, oldest first; empty before its first round."""
     return [row.value for row in session.scalars(_entries(place).order_by(BufferedCriterionRow.id))]
 
 
-def write_entries(session: Session, place: Place, values: Iterable[BufferedCriterion]) -> None:
+def write_entries(session: Session, place: BufferKey, values: Iterable[BufferedCriterion]) -> None:
     """Store new entries, and replace those whose value has changed."""
     rows = {row.key: row for row in session.scalars(_entries(place))}
     for value in values:
@@ -72,7 +72,7 @@ def write_entries(session: Session, place: Place, values: Iterable[BufferedCrite
     session.flush()
 
 
-def _entries(place: Place) -> Select[BufferedCriterionRow]:
+def _entries(place: BufferKey) -> Select[BufferedCriterionRow]:
     return select(BufferedCriterionRow).filter_by(**place._asdict())
 
 
@@ -92,12 +92,12 @@ def rounds(session: Session, prompt_id: int, run: str | None = None) -> list[Run
     return list(session.scalars(query.order_by(RunStepRow.id)))
 
 
-def step(session: Session, place: Place, number: int) -> RunStepRow | None:
+def step(session: Session, place: BufferKey, number: int) -> RunStepRow | None:
     """Return what is recorded of a step."""
     return session.scalars(select(RunStepRow).filter_by(**place._asdict(), step=number)).first()
 
 
-def begin_step(session: Session, place: Place, number: int, use: Use) -> RunStepRow:
+def begin_step(session: Session, place: BufferKey, number: int, use: VersionUse) -> RunStepRow:
     """Record the version that a step uses; what is recorded already stays."""
     row, _ = get_or_add(session, RunStepRow, {**place._asdict(), "step": number}, **use._asdict())
     return row
@@ -109,7 +109,7 @@ def end_round(session: Session, row: RunStepRow, done: EvolutionRound, target_id
     session.flush()
 
 
-def newest_target(session: Session, place: Place) -> RubricRow | None:
+def newest_target(session: Session, place: BufferKey) -> RubricRow | None:
     """Return the version that the newest round with a change has written."""
     targets = select(RunStepRow.target_id).filter_by(**place._asdict())
     targets = targets.where(RunStepRow.target_id.is_not(None)).order_by(RunStepRow.step.desc()).limit(1)
@@ -117,14 +117,14 @@ def newest_target(session: Session, place: Place) -> RubricRow | None:
     return session.get(RubricRow, id_) if id_ is not None else None
 
 
-def newest_selection(session: Session, name: str, run: str, after: int) -> Use | None:
+def newest_selection(session: Session, name: str, run: str, after: int) -> VersionUse | None:
     """Return the newest selection of a version of the name ``name`` whose event is after ``after``, if there is one."""
     event = RubricEventRow
     chosen = (event.from_state != event.to_state) | (event.by == run)
     query = select(event.rubric_id, event.id).join(RubricRow, RubricRow.id == event.rubric_id)
     query = query.where(RubricRow.name == name, event.id > after, event.to_state == APPROVED, chosen)
     found = session.execute(query.order_by(event.id.desc()).limit(1)).first()
-    return Use(*found) if found is not None else None
+    return VersionUse(*found) if found is not None else None
 
 
 def waiting(session: Session, run: str, states: Sequence[str]) -> list[RubricRow]:

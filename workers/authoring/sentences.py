@@ -6,13 +6,13 @@ import re
 from collections.abc import Collection
 from itertools import pairwise
 
-Place = tuple[int, int]
+Span = tuple[int, int]
 """Offsets of the first character, and after the last one."""
 
 _BREAK = re.compile(r"(?:(?<=[.!?…])|(?<=[.!?…][\"'”’)\]]))(?<!\n\d\.)(?<!\A\d\.)[ \t]+|\s*\n\s*")
 
 
-def sentence_places(text: str) -> list[Place]:
+def sentence_places(text: str) -> list[Span]:
     """Return the places of the sentences, which end at ``.!?…`` before a blank, and at line breaks."""
     ends = [(0, 0), *(found.span() for found in _BREAK.finditer(text)), (len(text), len(text))]
     places = [(before[1], after[0]) for before, after in pairwise(ends)]
@@ -24,7 +24,7 @@ def sentences(text: str) -> list[str]:
     return [text[start:end] for start, end in sentence_places(text)]
 
 
-def without(text: str, removed: Collection[Place]) -> str:
+def without(text: str, removed: Collection[Span]) -> str:
     """Return the text without these sentences; what is between the others stays."""
     places = sentence_places(text)
     kept = [place for place in places if place not in removed]

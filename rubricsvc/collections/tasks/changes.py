@@ -43,7 +43,7 @@ def changes(library: Library, rng: random.Random) -> Iterator[Task]:
 
 def _holders(library: Library, notes: tuple[Note, ...]) -> tuple[str, ...]:
     """Return the pages that have all of the notes, the shortest first."""
-    first, *others = (library.holders(note.text) for note in notes)
+    first, *others = (library.pages_with(note.text) for note in notes)
     return tuple(id_ for id_ in first if all(id_ in other for other in others))
 
 

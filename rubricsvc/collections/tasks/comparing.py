@@ -15,11 +15,11 @@ def compare(library: Library, rng: random.Random) -> Iterator[Task]:
     done: set[frozenset[str]] = set()
     for page in library.shuffled(rng):
         for other in _others(library, page):
-            first, second = library.lead(page.id), library.lead(other)
+            first, second = library.first_sentence(page.id), library.first_sentence(other)
             pair = frozenset((page.id, other))
             if first is None or second is None or pair in done:
                 continue
-            if pair <= set(library.holders(first)) or pair <= set(library.holders(second)):
+            if pair <= set(library.pages_with(first)) or pair <= set(library.pages_with(second)):
                 continue  # one page repeats the other
             done.add(pair)
             yield _task(library, (page, library.pages[other]), (first, second))
@@ -33,7 +33,7 @@ def _others(library: Library, page: Page) -> Iterator[str]:
 
 def _task(library: Library, pages: tuple[Page, Page], leads: tuple[str, str]) -> Task:
     a, b = (page.title for page in pages)
-    holders = tuple(library.holders(lead) or (page.id,) for page, lead in zip(pages, leads, strict=True))
+    holders = tuple(library.pages_with(lead) or (page.id,) for page, lead in zip(pages, leads, strict=True))
     question = (
         f"Compare “{a}” and “{b}”, as the pages of these titles describe them: what each one is, what they have in"
         " common, and where they differ. Quote a sentence of each page in quotation marks, and cite each page as [id],"

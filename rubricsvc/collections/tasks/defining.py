@@ -16,10 +16,10 @@ _DANGLING = re.compile(r"\b(?:following|below|above)\b", re.IGNORECASE)
 def define(library: Library, rng: random.Random) -> Iterator[Task]:
     """Yield a task for each page that begins with a sentence that says what its title is."""
     for page in library.shuffled(rng):
-        lead = library.lead(page.id)
+        lead = library.first_sentence(page.id)
         if lead is None or not _DEFINES.search(lead) or _DANGLING.search(lead):
             continue
-        holders = library.holders(lead)
+        holders = library.pages_with(lead)
         if not holders or holders[0] != page.id:
             continue
         question = (

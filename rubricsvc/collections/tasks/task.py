@@ -59,13 +59,13 @@ class Library:
     def _joined(self) -> Mapping[str, str]:
         return {id_: " ".join(page.text.split()) for id_, page in self.pages.items()}
 
-    def holders(self, passage: str) -> tuple[str, ...]:
+    def pages_with(self, passage: str) -> tuple[str, ...]:
         """Return the pages with a passage, the shortest first: chapters may repeat their sections."""
         words = " ".join(passage.split())
         found = [id_ for id_, text in self._joined.items() if words in text]
         return tuple(sorted(found, key=lambda id_: (len(self._joined[id_]), id_)))
 
-    def lead(self, id_: str) -> str | None:
+    def first_sentence(self, id_: str) -> str | None:
         """Return the first sentence of prose on a page that is complete by itself, if it has a word of the title."""
         page = self.pages[id_]
         title = {word.casefold() for word in _WORD.findall(page.title)}

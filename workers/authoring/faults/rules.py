@@ -12,7 +12,7 @@ from rubricsvc.core.rubric_example import NumberRange, RubricExample
 from rubricsvc.lint.duplicates import content_words
 from workers.authoring.alterations.alter import alterations
 from workers.authoring.faults.check_faults import violations
-from workers.authoring.sentences import Place, sentence_places, without
+from workers.authoring.sentences import Span, sentence_places, without
 
 _LEAST_SHARED = 0.3
 """Share of a criterion's words that the sentence which carries it has."""
@@ -84,7 +84,7 @@ def _broken(rubric: Rubric, base: Base) -> Iterator[tuple[str, str]]:
         yield from _altered(base, places)
 
 
-def carrying(base: Base) -> list[Place]:
+def carrying(base: Base) -> list[Span]:
     """Return the sentences that carry the criterion's content: those of its evidence, else those with its words."""
     text, places = base.example.text, sentence_places(base.example.text)
     quotes = (base.example.evidence or {}).get(base.criterion.key, ())
@@ -101,7 +101,7 @@ def carrying(base: Base) -> list[Place]:
     return [place for place, count in shared.items() if count >= _NEARLY * best]
 
 
-def _altered(base: Base, places: list[Place]) -> Iterator[tuple[str, str]]:
+def _altered(base: Base, places: list[Span]) -> Iterator[tuple[str, str]]:
     """Yield the text with a sentence that says something else: its negation, or another number or name."""
     text, criterion = base.example.text, base.criterion
     stated = _SAYS.match(criterion.text)
