@@ -1,4 +1,4 @@
-"""`rubricsvc jobs`: completions to score, or prompts to generate rubrics for."""
+"""`rubricsvc jobs`: completions to score, rubrics to generate."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from rubricsvc.services.importing import COMPLETIONS, RECORDS
 from rubricsvc.store import items, jobs, summaries
 from rubricsvc.store.session import PUBLISHED
 
-app = output.group("Jobs: completions to score, or prompts to generate rubrics for.")
+app = output.group("Jobs: completions to score, rubrics to generate.")
 
 Id = Annotated[int, typer.Argument(help="The job's id.", show_default=False)]
 Budget = Annotated[float | None, typer.Option(min=0, help="Maximum cost in US dollars.", show_default="unlimited")]
