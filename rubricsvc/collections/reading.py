@@ -68,7 +68,9 @@ def read(path: Path, faults: FaultyDocuments, *, encoding: str = "utf-8") -> Pag
 
 def _is_document(file: Path, folder: Path) -> bool:
     hidden = any(part.startswith(".") for part in file.relative_to(folder).parts)
-    return not hidden and file.suffix.lower() in (*TEXT, *MARKDOWN, *HTML) and file.is_file()
+    if hidden or file.suffix.lower() not in (*TEXT, *MARKDOWN, *HTML) or not file.is_file():
+        return False
+    return file.resolve().is_relative_to(folder.resolve())  # a link must not bring in what lies elsewhere
 
 
 def _files(files: list[Path], folder: Path, faults: FaultyDocuments, encoding: str) -> Iterator[Page]:

@@ -8,8 +8,8 @@ from dataclasses import replace
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.formats.record import Record
 
-HIDDEN = re.compile("[\u200b\u202a-\u202e\u2060-\u206f\ufeff\U000e0000-\U000e007f]")
-"""Zero-width spaces, overrides of direction, invisible operators and tags. Joiners are part of scripts and emoji."""
+HIDDEN = re.compile("[\u115f\u1160\u180e\u200b\u202a-\u202e\u2060-\u206f\u3164\ufeff\U000e0000-\U000e0fff]")
+"""Zero-width spaces, blank letters, overrides of direction, invisible operators, tags. Joiners belong to scripts."""
 
 
 def without_invisible(record: Record) -> tuple[Record, dict[str, int]]:

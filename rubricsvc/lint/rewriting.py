@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from rubricsvc.core.rubric import Criterion, Rubric
+from rubricsvc.core.untrusted import INVISIBLE
 from rubricsvc.lint.duplicates import is_copy
 from rubricsvc.lint.polarity import without_double_negation
 from rubricsvc.lint.registry import Subject
 from rubricsvc.lint.weights import counts_for_nothing
-from rubricsvc.lint.wording import INVISIBLE
 
 
 def rewritten(rubric: Rubric) -> tuple[Rubric, list[str]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from rubricsvc.core.untrusted import INVISIBLE
 from rubricsvc.lint.registry import Hit, Subject, rule
 from rubricsvc.lint.text import MOST_READ, requirement, words
 
@@ -83,8 +84,6 @@ _PLACEHOLDER = re.compile(
 )
 _UPPER_ONLY = re.compile(r"^x{2,}$")
 _MATHS = re.compile(r"\$[^$\n]*\$|`[^`\n]*`|\\[a-zA-Z]+(?:\{[^{}]*\})*")
-INVISIBLE = re.compile("[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff\U000e0000-\U000e007f]")
-"""Characters that a reader does not see and a model does: zero-width, direction marks, tags."""
 
 
 @rule(

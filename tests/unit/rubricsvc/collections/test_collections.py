@@ -240,3 +240,12 @@ def test_html_text_is_the_main_part_where_there_is_one() -> None:
 def test_html_text_fails_on_no_page(text: str) -> None:
     page = HtmlText(text)
     assert all(0 <= start < end <= len(page.text) for start, end, _ in page.links)
+
+
+def test_read_leaves_out_links_to_other_folders(tmp_path: Path) -> None:
+    folder = tmp_path / "docs"
+    folder.mkdir()
+    (folder / "own.md").write_text("# Own\n\nText.")
+    (tmp_path / "secret.md").write_text("Secret.")
+    (folder / "linked.md").symlink_to(tmp_path / "secret.md")
+    assert [one.id for one in read(folder, FaultyDocuments()).pages] == ["own.md"]

@@ -204,7 +204,7 @@ def slowly(quote: str, shown: str, original: str) -> Evidence:
     match = re.search(r"\s+".join(map(re.escape, quote.split())), shown) if quote.strip() else None
     if match is None:
         return Evidence(quote=quote)
-    hidden = {found.start() for found in untrusted._INVISIBLE.finditer(original)}
+    hidden = {found.start() for found in untrusted.INVISIBLE.finditer(original)}
     kept = [place for place in range(len(original)) if place not in hidden]
     return Evidence(quote=quote, start=kept[match.start()], end=kept[match.end() - 1] + 1)
 

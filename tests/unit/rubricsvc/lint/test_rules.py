@@ -119,3 +119,9 @@ def test_rewritten_keeps_copies_where_weights_do_not_add_up() -> None:
     for fields in ({"formula": "required_met"}, {"formula": "tree"}):
         given = Rubric.model_validate({"criteria": criteria, **fields})
         assert rewritten(given) == (given, [])
+
+
+def test_rewritten_leaves_joiners_of_scripts_and_emoji() -> None:
+    given = rubric("Names \u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645 and \U0001f468\u200d\U0001f469.")
+    assert (found(given), rewritten(given)) == (set(), (given, []))
+    assert found(rubric("Says why\U000e0120."))
