@@ -53,7 +53,7 @@ def mixed_scale(subject: Subject) -> Iterator[Hit]:
 
 
 def _asked_scale(criterion: Criterion) -> re.Match[str] | None:
-    """Return the scale that the text tells the judge to use; one that the completion must speak of does not count."""
+    """Return the scale that the text asks the judge to use; one that the completion must discuss does not count."""
     text = requirement(criterion.text)
     for found in _SCALE.finditer(text):
         start = max(0, found.start() - 12)
@@ -85,7 +85,7 @@ def _named(criterion: Criterion) -> str:
 @rule(
     "unreachable-level",
     "warning",
-    why="A level that cannot be told from another, or that nothing can reach, is dead: its value is never a"
+    why="A level that cannot be distinguished from another, or that nothing can reach, is dead: its value is never a"
     " reward, and what"
     " belongs there is put into another level.",
     fix="Describe each level by what a completion of that level has, and give the best one the value 1 and the"
