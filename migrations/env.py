@@ -2,8 +2,7 @@
 
 from alembic import context
 
-from rubricsvc.store import buffer_tables, evolution_tables, tables, texts  # noqa: F401 - all modules with tables
-from rubricsvc.store.base import Base
+from rubricsvc.store.tables import Base
 
 connection = context.config.attributes["connection"]
 context.configure(connection=connection, target_metadata=Base.metadata, render_as_batch=True, compare_type=True)

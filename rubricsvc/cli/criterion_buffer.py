@@ -11,8 +11,7 @@ from rubricsvc.cli.output import Json, show_list
 from rubricsvc.store import criterion_buffers, prompts, rubrics
 
 if TYPE_CHECKING:
-    from rubricsvc.store.buffer_tables import BufferedCriterionRow, RunStepRow
-    from rubricsvc.store.tables import RubricRow
+    from rubricsvc.store.tables import BufferedCriterionRow, RubricRow, RunStepRow
 
 
 def buffer(

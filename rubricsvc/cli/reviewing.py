@@ -13,9 +13,8 @@ from rubricsvc.cli.output import Json, fields_of, print_json, show, show_list
 from rubricsvc.core.states import ReviewAction
 from rubricsvc.services.reviewing import history_of, review
 from rubricsvc.store import reviews, rubric_tests
-from rubricsvc.store.rubric_tables import RubricTestRow
 from rubricsvc.store.session import every
-from rubricsvc.store.tables import RubricEventRow, RubricRow
+from rubricsvc.store.tables import RubricEventRow, RubricRow, RubricTestRow
 
 Ref = Annotated[str, typer.Argument(help="Id, name@version or digest; or a name, if one version of it is meant.")]
 Comment = Annotated[str | None, typer.Option("--comment", "-m", help="Comment.")]

@@ -22,9 +22,8 @@ if TYPE_CHECKING:
     from rubricsvc.core.rubric import Rubric
     from rubricsvc.services.evolution_columns import Columns
     from rubricsvc.stats.intervals import Ints
-    from rubricsvc.store.evolution_tables import EvolutionRow
     from rubricsvc.store.session import Database
-    from rubricsvc.store.tables import JobRow
+    from rubricsvc.store.tables import EvolutionRow, JobRow
 
 
 class BudgetExhaustedError(InvalidError):

@@ -12,7 +12,7 @@ from rubricsvc.store import evolutions
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
-    from rubricsvc.store.evolution_tables import CandidateRow, EvolutionRow
+    from rubricsvc.store.tables import CandidateRow, EvolutionRow
 
 
 def evolution_summaries(session: Session, rows: Sequence[EvolutionRow]) -> list[EvolutionSummary]:

@@ -31,8 +31,8 @@ from rubricsvc.stats.evolution.selection import Parent, best_first, survivors, t
 from rubricsvc.store import evolutions
 
 if TYPE_CHECKING:
-    from rubricsvc.store.evolution_tables import CandidateRow
     from rubricsvc.store.session import Database
+    from rubricsvc.store.tables import CandidateRow
 
 MIGRATION = 4
 """Generations after which an island takes parents of its neighbour once."""

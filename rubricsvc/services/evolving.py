@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy.orm import Session
 
-    from rubricsvc.store.evolution_tables import CandidateRow, EvolutionRow
+    from rubricsvc.store.tables import CandidateRow, EvolutionRow
 
 
 @dataclass(frozen=True)

@@ -1,1 +1,1 @@
-"""The database: tables, and one module of queries per noun. All SQL is here; only `session` commits."""
+"""The database: `tables`, and one module of queries per noun. All SQL is here; only `session` commits."""

@@ -14,9 +14,8 @@ from sqlalchemy.orm import Session, joinedload
 from rubricsvc.core.evolution import Candidate, EvolutionSettings, EvolutionStatus, HeldOutResult, PartCounts
 from rubricsvc.errors import ConflictError
 from rubricsvc.store.base import utcnow
-from rubricsvc.store.evolution_tables import CandidateRow, EvolutionRow, ProposalReplyRow
 from rubricsvc.store.ids import find, missing, page_of
-from rubricsvc.store.tables import JobRow
+from rubricsvc.store.tables import CandidateRow, EvolutionRow, JobRow, ProposalReplyRow
 from rubricsvc.store.upsert import get_or_add, insert
 
 RUNNING, STOPPED, BUDGET_EXHAUSTED, COMPLETED = "running", "stopped", "budget_exhausted", "completed"

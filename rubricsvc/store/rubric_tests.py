@@ -7,8 +7,7 @@ from sqlalchemy.orm import Session
 
 from rubricsvc.core.rubric_test import RubricTest
 from rubricsvc.store.ids import page_of
-from rubricsvc.store.rubric_tables import RubricTestRow
-from rubricsvc.store.tables import RubricRow
+from rubricsvc.store.tables import RubricRow, RubricTestRow
 
 
 def add(session: Session, rubric_id: int, test: RubricTest, *, by: str) -> RubricTestRow:

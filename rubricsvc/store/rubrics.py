@@ -17,9 +17,8 @@ from rubricsvc.core.reward import check_formula, example_reward_errors
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.states import APPROVED, DRAFT, EVOLVED, IMPORTED, IN_REVIEW, RETIRED, RubricOrigin, RubricState
 from rubricsvc.errors import ConflictError, InvalidError, NotApprovedError, NotFoundError, cut
-from rubricsvc.store.buffer_tables import RunStepRow
 from rubricsvc.store.ids import find, id_of, missing, name_of, page_of
-from rubricsvc.store.tables import PromptRow, RubricRow
+from rubricsvc.store.tables import PromptRow, RubricRow, RunStepRow
 from rubricsvc.store.upsert import add_new, batched
 
 NOT_APPROVED: tuple[RubricState, ...] = (DRAFT, IN_REVIEW)

@@ -4,21 +4,11 @@ from __future__ import annotations
 
 from hashlib import sha256
 
-from sqlalchemy import String, Text
-from sqlalchemy.orm import Mapped, Session, mapped_column
+from sqlalchemy.orm import Session
 
 from rubricsvc.errors import NotFoundError
-from rubricsvc.store.base import Base
+from rubricsvc.store.tables import TextRow
 from rubricsvc.store.upsert import get_or_add
-
-
-class TextRow(Base):
-    """A text by its SHA-256."""
-
-    __tablename__ = "texts"
-
-    digest: Mapped[str] = mapped_column(String(64), primary_key=True)
-    content: Mapped[str] = mapped_column(Text)
 
 
 def add(session: Session, text: str) -> str:

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from functools import cache
 from graphlib import TopologicalSorter
+from importlib import import_module
 from pathlib import Path
 
 import grimp
@@ -89,6 +90,19 @@ def test_sql_is_in_the_store_only() -> None:
         used = {name for name in imports(path) if name.split(".")[0] == "sqlalchemy"}
         used = {name for name in used if not name.startswith("sqlalchemy.exc.")}
         assert used <= allowed, path
+
+
+def test_tables_are_declared_in_one_package() -> None:
+    homes = {path.parent for path in modules() if "    __tablename__ = " in path.read_text()}
+    assert homes == {ROOT / "rubricsvc" / "store" / "tables"}
+
+
+@pytest.mark.parametrize("package", ["rubricsvc.store.tables"])
+def test_package_exports_every_class(package: str) -> None:
+    """So importing it declares every table, and a class may move within it."""
+    paths = sorted((ROOT / package.replace(".", "/")).glob("*.py"))
+    classes = {node.name for path in paths for node in nodes(path) if isinstance(node, ast.ClassDef)}
+    assert classes and classes <= set(import_module(package).__all__)
 
 
 def test_commit_is_called_by_the_session_only() -> None:

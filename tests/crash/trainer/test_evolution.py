@@ -20,9 +20,9 @@ from rubricsvc.core.judge import Endpoint, Judge
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.services.criterion_buffers import CriterionBuffers
 from rubricsvc.store import rubrics
-from rubricsvc.store.buffer_tables import BufferedCriterionRow, RunStepRow
 from rubricsvc.store.ids import page_of
 from rubricsvc.store.session import Database
+from rubricsvc.store.tables import BufferedCriterionRow, RunStepRow
 from tests.databases import sqlite_at
 from tests.letter_judge import JUDGE, proposal, uses
 from tests.model.trainer.tiny import PROMPTS, tiny_config, tiny_policy

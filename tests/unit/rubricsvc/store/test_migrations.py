@@ -16,22 +16,9 @@ from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.errors import InvalidError, UnavailableError
-from rubricsvc.store import (  # noqa: F401 - all modules with tables
-    buffer_tables,
-    evolution_tables,
-    generation,
-    items,
-    jobs,
-    migrate,
-    prompts,
-    reviews,
-    rubrics,
-    tables,
-    texts,
-)
-from rubricsvc.store.base import Base
+from rubricsvc.store import generation, items, jobs, migrate, prompts, reviews, rubrics
 from rubricsvc.store.session import Database
-from rubricsvc.store.tables import ItemRow
+from rubricsvc.store.tables import Base, ItemRow
 from tests.rows import submit_job
 
 

@@ -1,4 +1,4 @@
-"""The tables of evolutions; see `tables`."""
+"""The tables of evolutions, their candidates and the replies of proposers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from sqlalchemy.orm import Mapped, mapped_column, relationship
 
 from rubricsvc.core.evolution import Candidate, EvolutionSettings, HeldOutResult
 from rubricsvc.store.base import DatedRow, utcnow
-from rubricsvc.store.tables import JudgeRow, RubricRow
+from rubricsvc.store.tables.judges import JudgeRow
+from rubricsvc.store.tables.rubrics import RubricRow
 
 
 class EvolutionRow(DatedRow):

@@ -1,4 +1,4 @@
-"""The tables of rubrics that evolve while a policy trains; see `tables`."""
+"""The tables of rubrics that evolve while a policy trains."""
 
 from __future__ import annotations
 
