@@ -16,12 +16,20 @@ from rubricsvc.api.request import Db, RefInPath, SettingsDep, ValidatorsDep
 from rubricsvc.core.generation import Provenance
 from rubricsvc.core.rubric_analysis import RubricAnalysis
 from rubricsvc.errors import InvalidError
-from rubricsvc.generation_schemas import NewGeneration
 from rubricsvc.lint import lint, rules_of
-from rubricsvc.lint.wire import LintReport, LintRequest
 from rubricsvc.queries import AnalysisQuery, Paging, RubricFilters
-from rubricsvc.rubric_test_schemas import StoredRubricTest
-from rubricsvc.schemas import NewReview, NewRubric, Page, RubricEvent, StoredJob, StoredRubric
+from rubricsvc.schemas import (
+    LintReport,
+    LintRequest,
+    NewGeneration,
+    NewReview,
+    NewRubric,
+    Page,
+    RubricEvent,
+    StoredJob,
+    StoredRubric,
+    StoredRubricTest,
+)
 from rubricsvc.services import analysing, generating, reviewing
 from rubricsvc.services.editing import Edit, add_version
 from rubricsvc.store import prompts, reviews, rubric_tests, rubrics, verdict_values

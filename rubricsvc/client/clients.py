@@ -21,8 +21,7 @@ from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.worker_watch import WorkerWatch
 from rubricsvc.errors import InvalidError, cut
-from rubricsvc.generation_schemas import GeneratedRubric
-from rubricsvc.schemas import Item, Page, StoredJob
+from rubricsvc.schemas import GeneratedRubric, Item, Page, StoredJob
 from rubricsvc.settings import get_settings, secret
 
 log = logging.getLogger(__name__)

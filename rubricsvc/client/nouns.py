@@ -21,10 +21,7 @@ from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.rubric_analysis import RubricAnalysis
 from rubricsvc.core.states import ReviewAction
-from rubricsvc.generation_schemas import NewGeneration
 from rubricsvc.lint import Finding, Severity
-from rubricsvc.lint.wire import LintReport, LintRequest
-from rubricsvc.rubric_test_schemas import StoredRubricTest
 
 
 class Prompts(Noun[C]):
@@ -48,7 +45,7 @@ class Rubrics(Noun[C]):
     page = lister(schemas.StoredRubric, "rubrics", queries.RubricFilters)
     analyse = reader(RubricAnalysis, "rubrics/{}/analysis", queries.AnalysisQuery)
     history = reader(schemas.Page[schemas.RubricEvent], "rubrics/{}/history", queries.Paging)
-    tests = reader(schemas.Page[StoredRubricTest], "rubrics/{}/tests", queries.Paging)
+    tests = reader(schemas.Page[schemas.StoredRubricTest], "rubrics/{}/tests", queries.Paging)
     provenance = reader(Provenance, "rubrics/{}/provenance", object)
 
     @Method
@@ -72,7 +69,7 @@ class Rubrics(Noun[C]):
         settings = (generation or Generation()).model_dump()
         fields = {"judge": judge, "prompts": tuple(prompts), "name": name, "budget": budget, **settings}
         headers = {"Idempotency-Key": key or uuid.uuid4().hex}
-        body = NewGeneration.model_validate(fields)
+        body = schemas.NewGeneration.model_validate(fields)
         return await self.send(schemas.StoredJob, "POST", "rubrics/generate", body=body, headers=headers)
 
     @Method
@@ -121,8 +118,10 @@ class Rubrics(Noun[C]):
     ) -> tuple[Finding, ...]:
         """Find faults of a rubric without a model; ``rules`` are those to apply (by default all), less ``ignore``."""
         value = Prompt.of(prompt) if isinstance(prompt, str) else prompt
-        body = LintRequest(rubric=rubric, prompt=value, rules=tuple(rules), ignore=tuple(ignore), severity=severity)
-        return (await self.send(LintReport, "POST", "rubrics/lint", body=body)).findings
+        body = schemas.LintRequest(
+            rubric=rubric, prompt=value, rules=tuple(rules), ignore=tuple(ignore), severity=severity
+        )
+        return (await self.send(schemas.LintReport, "POST", "rubrics/lint", body=body)).findings
 
 
 class Completions(Noun[C]):

@@ -25,8 +25,7 @@ from rubricsvc.errors import (
     UnauthorizedError,
     UnavailableError,
 )
-from rubricsvc.generation_schemas import GeneratedRubric
-from rubricsvc.schemas import StoredJob
+from rubricsvc.schemas import GeneratedRubric, StoredJob
 from rubricsvc.settings import Settings
 from rubricsvc.store import judges, keys, outbox
 from rubricsvc.store.session import Database

@@ -97,7 +97,7 @@ def test_tables_are_declared_in_one_package() -> None:
     assert homes == {ROOT / "rubricsvc" / "store" / "tables"}
 
 
-@pytest.mark.parametrize("package", ["rubricsvc.store.tables"])
+@pytest.mark.parametrize("package", ["rubricsvc.store.tables", "rubricsvc.schemas"])
 def test_package_exports_every_class(package: str) -> None:
     """So importing it declares every table, and a class may move within it."""
     paths = sorted((ROOT / package.replace(".", "/")).glob("*.py"))

@@ -1,0 +1,68 @@
+"""Wire types of the HTTP API, shared by `rubricsvc.api` and `rubricsvc.client`, one module per noun.
+
+Import them from here.
+"""
+
+from rubricsvc.schemas.base import MAX_BATCH, Page, Ref, Stored, StoredIds, Wire
+from rubricsvc.schemas.completions import NewCompletion, NewCompletions, StoredCompletion
+from rubricsvc.schemas.errors import ErrorBody, FileProblem, Problem
+from rubricsvc.schemas.health import Alive, Ready
+from rubricsvc.schemas.imports import ImportedFile
+from rubricsvc.schemas.jobs import Item, MinCoverage, NewItem, NewJob, PreferencePair, RetriedJob, StoredJob
+from rubricsvc.schemas.judges import NewJudge, StoredJudge
+from rubricsvc.schemas.labels import NewLabel, NewLabels, StoredLabel
+from rubricsvc.schemas.prompts import NewPrompt, StoredPrompt
+from rubricsvc.schemas.rubrics import (
+    GeneratedRubric,
+    LintReport,
+    LintRequest,
+    NewGeneration,
+    NewReview,
+    NewRubric,
+    RubricEvent,
+    StoredRubric,
+    StoredRubricTest,
+)
+from rubricsvc.schemas.verdicts import StoredVerdict
+
+__all__ = [
+    "MAX_BATCH",
+    "Alive",
+    "ErrorBody",
+    "FileProblem",
+    "GeneratedRubric",
+    "ImportedFile",
+    "Item",
+    "LintReport",
+    "LintRequest",
+    "MinCoverage",
+    "NewCompletion",
+    "NewCompletions",
+    "NewGeneration",
+    "NewItem",
+    "NewJob",
+    "NewJudge",
+    "NewLabel",
+    "NewLabels",
+    "NewPrompt",
+    "NewReview",
+    "NewRubric",
+    "Page",
+    "PreferencePair",
+    "Problem",
+    "Ready",
+    "Ref",
+    "RetriedJob",
+    "RubricEvent",
+    "Stored",
+    "StoredCompletion",
+    "StoredIds",
+    "StoredJob",
+    "StoredJudge",
+    "StoredLabel",
+    "StoredPrompt",
+    "StoredRubric",
+    "StoredRubricTest",
+    "StoredVerdict",
+    "Wire",
+]

@@ -1,0 +1,59 @@
+"""What wire types share: base classes, references, pages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Annotated, Generic, Self, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.config import JsonDict
+
+MAX_BATCH = 10_000
+
+Ref = Annotated[str, Field(min_length=1, max_length=220)]
+
+
+class Wire(BaseModel):
+    """Base class: unknown fields are rejected."""
+
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+    @classmethod
+    def of(cls, row: object, **fields: object) -> Self:
+        """Return the attributes of a row or value, and ``fields``. What is in neither is the row's ``value``."""
+        names = cls.model_fields.keys() - fields.keys()
+        values = {name: getattr(row, name) if hasattr(row, name) else row.value for name in names}  # type: ignore[attr-defined]
+        return cls.model_validate(values | fields, from_attributes=True)
+
+
+def example(value: JsonDict) -> ConfigDict:
+    """Return the configuration of a model with this example."""
+    return ConfigDict(json_schema_extra={"examples": [value]})
+
+
+class Stored(Wire):
+    """Fields of every stored row."""
+
+    id: int = Field(description="Id in the database.")
+    created_at: datetime = Field(description="Time at which it was stored.")
+
+
+class StoredIds(Wire):
+    """Ids of the sent completions or labels, in order."""
+
+    ids: tuple[int, ...] = Field(description="Ids, in the order of the request.")
+
+
+Data = TypeVar("Data")
+
+
+class Page(Wire, Generic[Data]):
+    """A page of a list. Pass ``next`` as ``?after=`` to continue; it is null on the last page."""
+
+    data: tuple[Data, ...] = Field(description="Rows.")
+    next: int | None = Field(description="Pass it as after to continue; null on the last page.")
+
+    def __iter__(self) -> Iterator[Data]:  # type: ignore[override]  # pydantic's yields fields
+        """Iterate over the rows of this page."""
+        return iter(self.data)

@@ -1,0 +1,28 @@
+"""Wire types of imported files."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from rubricsvc.core.states import RubricState
+from rubricsvc.schemas.base import Wire
+from rubricsvc.schemas.errors import FileProblem
+
+
+class ImportedFile(Wire):
+    """What a file added. The ids are in the file's order, and include what existed before."""
+
+    new: dict[str, int] = Field(description="Rows that were added, by noun.")
+    existing: dict[str, int] = Field(description="Rows that existed before, by noun.")
+    rubric_ids: tuple[int, ...] = Field(description="Ids of the rubric versions.")
+    rubrics: tuple[str, ...] = Field((), description="The rubrics as name@version.")
+    completion_ids: tuple[int, ...] = Field(description="Ids of the completions.")
+    label_ids: tuple[int, ...] = Field(description="Ids of the labels.")
+    omitted_labels: int = Field(description="Labels whose rubric or completion was not imported.")
+    superseded: dict[str, int] = Field(description="Rubrics that exist as an earlier version, with the newest version.")
+    not_approved: dict[str, RubricState] = Field(
+        default_factory=dict, description="Rubrics (name@version) that are not approved, with their states."
+    )
+    skipped: tuple[FileProblem, ...] = Field(description="Errors of the records that were skipped.")
+    skipped_count: int = Field(description="Errors of the records that were skipped, listed or not.")
+    skipped_records: int = Field(description="Records that were skipped.")

@@ -1,0 +1,112 @@
+"""Wire types of jobs: their items, rewards and preference pairs."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from rubricsvc.core.base import Name
+from rubricsvc.core.generation import Generation
+from rubricsvc.core.jobs import JobProgress, JobSummary
+from rubricsvc.core.states import ItemState, JobKind, JobStatus
+from rubricsvc.core.verdict import Verdict
+from rubricsvc.queries import Id
+from rubricsvc.schemas.base import MAX_BATCH, Ref, Stored, Wire, example
+
+
+class NewItem(Wire):
+    """A completion and the rubric that scores it."""
+
+    completion_id: Id = Field(description="Id of the completion.")
+    rubric: Id | Ref | None = Field(
+        None,
+        description="Id, name (newest approved version), name@version or digest; by default the newest approved version"
+        " of each rubric of the completion's prompt.",
+    )
+
+
+MinCoverage = Annotated[float | None, Field(ge=0, le=1, description="Used instead of the rubrics' own min_coverage.")]
+
+
+class NewJob(Wire):
+    """A job to submit."""
+
+    model_config = example({"judge": "local-vllm", "items": [{"completion_id": 1, "rubric": "sky"}]})
+
+    judge: Id | Ref = Field(description="Id or name.")
+    items: tuple[NewItem, ...] = Field(
+        min_length=1, max_length=MAX_BATCH, fail_fast=True, description="Completions to score."
+    )
+    name: Name = Field("", description="Name of the job.")
+    budget: float | None = Field(None, gt=0, description="US dollars that the judge may cost. Needs a price.")
+    min_coverage: MinCoverage = None
+    allow_drafts: bool = Field(False, description="Use rubrics that are not approved.")
+
+
+class StoredJob(Stored):
+    """A stored job."""
+
+    kind: JobKind = Field("score", description="Whether it scores completions or generates rubrics.")
+    name: str = Field(description="Name of the job.")
+    judge_id: int = Field(description="Id of the judge.")
+    judge: str = Field(description="Name of the judge.")
+    status: JobStatus = Field(description="Status of the job.")
+    finished_at: datetime | None = Field(description="Time at which its last item was finished.")
+    budget: float | None = Field(None, description="US dollars that the judge may cost.")
+    spent: float = Field(0.0, description="US dollars, if the judge has a price.")
+    min_coverage: float | None = Field(None, description="Used instead of the rubrics' own.")
+    settings: Generation | None = Field(None, description="How rubrics are generated.")
+    workers: int | None = Field(None, description="Running workers, if the job is not finished; null in lists.")
+    progress: JobProgress | None = Field(None, description="Items by state.")
+    summary: JobSummary | None = Field(
+        None, description="Results so far; null in lists, and until the job is finished unless it is requested."
+    )
+
+    @property
+    def finished(self) -> bool:
+        """Whether no item is pending or leased."""
+        return self.finished_at is not None
+
+
+class RetriedJob(Wire):
+    """Result of a retry."""
+
+    reopened: int = Field(description="Items to be scored again.")
+    job: StoredJob = Field(description="The job.")
+
+
+class Item(Wire):
+    """A completion of a job with its reward, which is null if too little was judged; or a prompt with its rubric."""
+
+    id: int = Field(description="Id of the item.")
+    completion_id: int | None = Field(description="Id of the completion; null if rubrics are generated.")
+    prompt_id: int | None = Field(None, description="Id of the prompt whose rubric is generated.")
+    policy: str = Field("", description="Name of the model that wrote the completion.")
+    rubric_id: int | None = Field(description="Id of the rubric version; null until it is generated.")
+    state: ItemState = Field(description="State of the item.")
+    reward: float | None = Field(description="Reward by the formula; null if too little was judged.")
+    coverage: float | None = Field(description="Share of the rubric's weight that was judged.")
+    formula: str | None = Field(description="Formula of the reward.")
+    vetoed_by: str | None = Field(description="Required criterion that took the reward down to 0.")
+    null_reason: str | None = Field(description="Why there is no reward.")
+    verdicts: tuple[Verdict, ...] = Field((), description="Verdicts, by criterion.")
+
+
+class PreferencePair(Wire):
+    """Two completions of a prompt with different rewards, in the format of TRL's preference trainers."""
+
+    prompt: tuple[dict[str, Any], ...] = Field(description="Messages of the prompt.")
+    chosen: tuple[dict[str, Any], ...] = Field(description="Messages of the completion with the higher reward.")
+    rejected: tuple[dict[str, Any], ...] = Field(description="Messages of the other one.")
+    margin: float = Field(description="Difference of the rewards.")
+    chosen_reward: float = Field(description="Reward of the chosen completion.")
+    rejected_reward: float = Field(description="Reward of the rejected completion.")
+    prompt_id: int = Field(description="Id of the prompt.")
+    prompt_external_id: str | None = Field(description="The prompt's id in its source.")
+    chosen_completion_id: int = Field(description="Id of the chosen completion.")
+    rejected_completion_id: int = Field(description="Id of the rejected completion.")
+    rubric: str = Field(description="Rubric version, as name@version.")
+    formula: str | None = Field(description="Formula of the rewards.")
+    judge: str = Field(description="Name of the judge.")

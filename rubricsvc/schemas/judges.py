@@ -1,0 +1,36 @@
+"""Wire types of judges."""
+
+from __future__ import annotations
+
+from pydantic import Field
+from pydantic.config import JsonDict
+
+from rubricsvc.core.judge import Judge
+from rubricsvc.core.repeatability import Repeatability
+from rubricsvc.schemas.base import Stored, Wire, example
+
+_JUDGE: JsonDict = {
+    "name": "local-vllm",
+    "model": "Qwen/Qwen3-8B",
+    "mode": "readout",
+    "endpoint": {"base_url": "http://127.0.0.1:8000/v1"},
+}
+
+
+class NewJudge(Wire):
+    """A judge to store."""
+
+    model_config = example({"judge": _JUDGE})
+
+    judge: Judge = Field(description="The judge.")
+
+
+class StoredJudge(Stored):
+    """A stored judge."""
+
+    name: str = Field(description="Name of the judge.")
+    digest: str = Field(description="SHA-256 of everything but names and endpoints.")
+    judge: Judge | None = Field(description="Null if what is stored is not valid any more.")
+    error: str | None = Field(None, description="What is not valid, and the command that corrects it.")
+    repeatability: Repeatability | None = Field(None, description="Result of the last measurement.")
+    has_passport: bool = Field(False, description="Whether there is a passport, at /v1/judges/{ref}/passport.")

@@ -1,0 +1,39 @@
+"""Wire types of labels."""
+
+from __future__ import annotations
+
+from pydantic import Field
+from pydantic.config import JsonDict
+
+from rubricsvc.core.label import Label
+from rubricsvc.queries import Id
+from rubricsvc.schemas.base import MAX_BATCH, Ref, Stored, Wire, example
+
+_LABEL: JsonDict = {"criterion": "scattering", "annotator": "ann", "value": 1.0}
+
+
+class NewLabel(Wire):
+    """A label with its completion and rubric."""
+
+    completion_id: Id = Field(description="Id of the completion.")
+    rubric: Id | Ref = Field(description="Id, name (newest approved version), name@version or digest.")
+    label: Label = Field(description="The label.")
+
+
+class NewLabels(Wire):
+    """Labels to store."""
+
+    model_config = example({"labels": [{"completion_id": 1, "rubric": "sky", "label": _LABEL}]})
+
+    labels: tuple[NewLabel, ...] = Field(
+        min_length=1, max_length=MAX_BATCH, fail_fast=True, description="Labels, of any completions."
+    )
+    replace: bool = Field(False, description="Overwrite an earlier label of the same annotator.")
+
+
+class StoredLabel(Stored):
+    """A stored label."""
+
+    completion_id: int = Field(description="Id of the completion.")
+    rubric_id: int = Field(description="Id of the rubric version.")
+    label: Label = Field(description="The label.")

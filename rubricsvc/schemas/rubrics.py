@@ -1,0 +1,131 @@
+"""Wire types of rubrics: versions, their review, tests, lint and generation."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+from pydantic import Field
+from pydantic.config import JsonDict
+
+from rubricsvc.core.base import Name, Text, Value
+from rubricsvc.core.generation import Generation
+from rubricsvc.core.prompt import Prompt
+from rubricsvc.core.rubric import Rubric
+from rubricsvc.core.rubric_test import RubricTest, TestOutcome
+from rubricsvc.core.states import ReviewAction, RubricOrigin, RubricState
+from rubricsvc.lint import Finding, Severity
+from rubricsvc.queries import Id
+from rubricsvc.schemas.base import MAX_BATCH, Ref, Stored, Wire, example
+
+_RUBRIC: JsonDict = {
+    "criteria": [
+        {"key": "scattering", "text": "Names Rayleigh scattering as the cause.", "weight": 10},
+        {"key": "wrong-cause", "text": "Says that the sky reflects the sea.", "weight": -8},
+    ]
+}
+
+
+class NewRubric(Wire):
+    """A rubric version to store."""
+
+    model_config = example({"name": "sky", "rubric": _RUBRIC, "prompt_id": 1})
+
+    name: Name = Field(min_length=1, description="Name of the rubric; other content under a name is its next version.")
+    rubric: Rubric = Field(description="The rubric.")
+    prompt_id: Id | None = Field(None, description="The prompt that the rubric belongs to, if any.")
+    parent: Id | Ref | None = Field(
+        None, description="The version that this one was edited from; 409 if it has been edited already."
+    )
+    force: bool = Field(False, description="Store it as a branch if the parent has been edited already.")
+    draft: bool = Field(False, description="Store it as a draft, to be reviewed.")
+
+
+class StoredRubric(Stored):
+    """A stored rubric version."""
+
+    name: str = Field(description="Name of the rubric.")
+    version: int = Field(description="Version of the name, from 1.")
+    digest: str = Field(description="SHA-256 of the content.")
+    prompt_id: int | None = Field(description="The prompt that the rubric belongs to, if any.")
+    origin: str = Field(description=f"Origin: {', '.join(get_args(RubricOrigin))}.")
+    state: RubricState = Field("approved", description="State of its review.")
+    parent_id: int | None = Field(None, description="The version that it was edited from.")
+    added_by: str | None = Field(None, description="The person or API key that added it.")
+    rubric: Rubric = Field(description="The rubric.")
+
+
+class NewReview(Wire):
+    """A step of a review."""
+
+    model_config = example({"action": "reject", "comment": "Two questions in one criterion."})
+
+    action: ReviewAction = Field(
+        description="submit: draft to in_review. approve: in_review or retired to approved. reject: in_review to draft."
+        " retire: approved to retired. comment: no change."
+    )
+    comment: Text | None = Field(
+        None, max_length=10_000, description="Stored with the event; reject and comment need it."
+    )
+
+
+class RubricEvent(Stored):
+    """A step of a rubric version's review; a comment has the same state before and after."""
+
+    rubric_id: int = Field(description="Id of the rubric version.")
+    rubric: str = Field(description="Rubric version, as name@version.")
+    from_state: RubricState = Field(description="State before.")
+    to_state: RubricState = Field(description="State after.")
+    by: str = Field(description="The person or API key.")
+    comment: str | None = Field(description="The comment.")
+
+
+class StoredRubricTest(Stored):
+    """A test of a rubric version by its own examples."""
+
+    rubric_id: int = Field(description="Id of the rubric version.")
+    rubric: str = Field(description="Rubric version, as name@version.")
+    by: str = Field(description="The person who ran it.")
+    outcome: TestOutcome = Field(description="Whether it passed; unmeasured if the judge could not be asked.")
+    test: RubricTest = Field(description="Its results.")
+
+
+class LintRequest(Value):
+    """A rubric to find faults in."""
+
+    rubric: Rubric = Field(description="The rubric.")
+    prompt: Prompt | None = Field(default=None, description="Its prompt, for the rules that compare the two.")
+    rules: tuple[Name, ...] = Field(default=(), description="Names of the rules to apply; by default all.")
+    ignore: tuple[Name, ...] = Field(default=(), description="Names of rules to leave out.")
+    severity: Severity = Field(default="info", description="Least severity of the findings.")
+
+
+class LintReport(Value):
+    """What is wrong with a rubric, the gravest first."""
+
+    findings: tuple[Finding, ...] = Field(description="Findings.")
+
+
+class NewGeneration(Generation, Wire):
+    """A job that generates rubrics."""
+
+    model_config = example({"judge": "local-vllm", "prompts": [1, "sky-1"], "method": "one-shot"})
+
+    judge: Id | Ref = Field(description="Id or name of the judge whose model writes.")
+    prompts: tuple[Id | Ref, ...] = Field(
+        min_length=1, max_length=MAX_BATCH, fail_fast=True, description="Prompts, by id or external id."
+    )
+    name: Name = Field("", description="Name of the job.")
+    budget: float | None = Field(None, gt=0, description="US dollars that it may cost. Needs a price.")
+
+    @property
+    def generation(self) -> Generation:
+        """The settings alone."""
+        return Generation(**{name: getattr(self, name) for name in Generation.model_fields})
+
+
+class GeneratedRubric(Wire):
+    """The rubric that a job has generated for a prompt, or the reason why there is none."""
+
+    prompt_id: int = Field(description="Id of the prompt.")
+    rubric: StoredRubric | None = Field(None, description="The rubric version.")
+    reason: str | None = Field(None, description="Why there is none.")
