@@ -162,7 +162,11 @@ def _expected_error(error: Exception) -> tuple[str, str, int] | None:
         return f"{where}{error.strerror or error}", hint, BAD_INPUT
     kind = f"{type(error).__module__}.{type(error).__name__}"  # by name: sqlalchemy may not be imported
     if kind == "sqlalchemy.exc.OperationalError":
-        return f"the database does not answer: {error.orig}", "run `rubricsvc doctor`", UNAVAILABLE  # type: ignore[attr-defined]
+        message = str(error.orig)  # type: ignore[attr-defined]
+        if message == "database is locked":
+            hint = "wait for the other process, such as an import or a worker of an older version, and try again"
+            return "another process holds the write lock of the database", hint, UNAVAILABLE
+        return f"the database does not answer: {message}", "run `rubricsvc doctor`", UNAVAILABLE
     return None
 
 

@@ -278,7 +278,7 @@ def _print_counts(linted: Sequence[_Linted]) -> None:
         rules = ", ".join(f"{name} {count}" for name, count in counts.most_common())
         echo(f"{counted(counts.total(), 'finding')}: {rules}")
         echo("`rubricsvc rubrics lint --explain RULE` says why a rule matters")
-    else:
+    elif linted:
         echo("no findings")
     if unmeasured := sum(len(one.unmeasured) for one in linted):
         echo(f"not measured: {counted(unmeasured, 'verdict')}")

@@ -24,6 +24,8 @@ from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 from pathlib import Path
 
+from pydantic import ValidationError
+
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.errors import InvalidError
 from rubricsvc.formats import completions, labels, native
@@ -96,10 +98,15 @@ def stream(
     errors, count, file.check = file.errors, 0, check
     owners: dict[tuple[str, str], str | None] = {}
     for given in FORMATS[name].read(file):
-        record, removed = without_invisible(given)
-        for field, number in removed.items():
+        try:
+            record, removed = without_invisible(given)
+        except ValidationError as invalid:
+            reason = invalid.errors()[0]["msg"]
+            errors.add(given.location.error("invisible", f"is invalid without its invisible characters: {reason}"))
+            continue
+        for path, number in removed.items():
             message = f"removed {number} invisible characters, which a reviewer would not see"
-            errors.add_notes([record.location.error("invisible", message, (field,))])
+            errors.add_notes([record.location.error("invisible", message, path)])
         before = errors.count
         if record.rubric is not None:
             conflicts = _name_conflicts(record, record.rubric, owners) if check is not None else ()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-_FORMULA = re.compile(r"'*[=+\-@\t\r\n＝＋－＠]")
+_FORMULA = re.compile(r"'*\s*[=+\-@\t\r\n＝＋－＠]")
 """Beginnings that make a spreadsheet take a cell for a formula (OWASP, CSV injection), quoted or not."""
 
 

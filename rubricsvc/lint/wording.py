@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from rubricsvc.core.rubric import Ordinal
 from rubricsvc.core.untrusted import INVISIBLE
 from rubricsvc.lint.registry import Hit, Subject, rule
 from rubricsvc.lint.text import MOST_READ, requirement, words
@@ -181,9 +182,12 @@ def too_long(subject: Subject) -> Iterator[Hit]:
     good="Names the cause.",
 )
 def invisible_text(subject: Subject) -> Iterator[Hit]:
-    """Find characters that a reader does not see."""
+    """Find characters that a reader does not see, in all that the judge reads."""
     for criterion in subject.judged:
-        if found := INVISIBLE.search(criterion.text):
-            yield Hit(
-                criterion, f"contains U+{ord(found[0]):04X}", fixable=INVISIBLE.sub("", criterion.text).strip() != ""
-            )
+        levels = criterion.scale.levels if isinstance(criterion.scale, Ordinal) else ()
+        shown = [text for level in levels for text in (level.label, level.text)]
+        texts = [criterion.text, criterion.reference or "", *(criterion.passages or ()), *shown]
+        if found := next(filter(None, map(INVISIBLE.search, texts)), None):
+            in_text = found.string is criterion.text
+            fixable = in_text and INVISIBLE.sub("", criterion.text).strip() != ""
+            yield Hit(criterion, f"contains U+{ord(found[0]):04X}", fixable=fixable)

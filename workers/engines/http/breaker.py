@@ -84,9 +84,8 @@ class Breaker:
         if not self.is_open:
             self.is_open, self._opened_at = True, time.monotonic()
             timeout_s, error = self._outage_timeout_s, self._last_error
-            log.warning(
-                "the judge's server is down; calls wait", model=self.name, outage_timeout_s=timeout_s, error=error
-            )
+            event = "the judge's server is down; calls " + ("wait" if timeout_s else "fail")
+            log.warning(event, model=self.name, outage_timeout_s=timeout_s, error=error)
         self._postpone_probe()
 
     def _postpone_probe(self) -> None:

@@ -46,7 +46,8 @@ def read_chat_completion(body: bytes, question: Question, max_context: int | Non
         listed = [(entry["token"], entry["logprob"]) for entry in first.get("top_logprobs") or ()]
         return _readout(listed, question.labels, raw, text, usage)
     except PARSE_ERRORS as error:
-        return Failure(Reason.UNPARSEABLE, f"the response is not a chat completion: {_describe(error)}", raw)
+        detail = f"the response is not a chat completion: {_describe(error, raw)}"
+        return Failure(Reason.UNPARSEABLE, detail, raw)
 
 
 def read_completions(body: bytes, questions: Sequence[Question], *, usage_sums_cached: bool) -> list[Reply | Failure]:
@@ -67,7 +68,7 @@ def read_completions(body: bytes, questions: Sequence[Question], *, usage_sums_c
             for choice, question, usage in zip(choices, questions, usages, strict=True)
         ]
     except PARSE_ERRORS as error:
-        detail = f"the response is not a list of completions: {_describe(error)}"
+        detail = f"the response is not a list of completions: {_describe(error, raw)}"
         return [Failure(Reason.UNPARSEABLE, detail, raw)] * count
 
 
@@ -76,7 +77,11 @@ def _first_tokens(choice: dict[str, Any]) -> Collection[tuple[str, float]]:
     return (listed[0] or {}).items()
 
 
-def _describe(error: Exception) -> str:
+def _describe(error: Exception, raw: str) -> str:
+    if raw.lstrip().startswith("<"):
+        return "it is HTML or XML; is the URL that of an API, such as http://HOST:8000/v1?"
+    if isinstance(error, IndexError):
+        return "it has no choices"
     return f"no field {error}" if isinstance(error, KeyError) else str(error)
 
 

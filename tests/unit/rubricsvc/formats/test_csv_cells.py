@@ -7,7 +7,7 @@ import pytest
 from rubricsvc.formats.csv_cells import neutralized
 
 
-@pytest.mark.parametrize("start", ["=", "+", "-", "@", "\t", "\r", "\n", "＝", "'=", "''@"])
+@pytest.mark.parametrize("start", ["=", "+", "-", "@", "\t", "\r", "\n", "＝", "'=", "''@", " =", "\u00a0+"])
 def test_neutralized_prefixes_formulas(start: str) -> None:
     assert neutralized(f"{start}cmd|' /C calc'!A0") == f"'{start}cmd|' /C calc'!A0"
 

@@ -107,6 +107,15 @@ def content(value: Any) -> bytes:
     return ScriptedReply(extra={"choices": [choice]}).payload()
 
 
+@pytest.mark.parametrize(
+    ("body", "part"), [(b"\n<!DOCTYPE html><p>Login</p>", "HTML"), (b'{"choices": []}', "choices"), (b"{}", "'choices'")]
+)
+def test_response_of_another_kind_names_what_it_is(body: bytes, part: str) -> None:
+    failure = read_chat_completion(body, Question(""))
+    assert isinstance(failure, Failure) and failure.reason is Reason.UNPARSEABLE
+    assert part in (failure.detail or "")
+
+
 def test_content_of_parts_is_the_joined_text() -> None:
     parts = [{"type": "thinking", "thinking": []}, {"type": "text", "text": "he"}, {"type": "text", "text": "llo"}]
     reply = read_chat_completion(content(parts), Question(""))
