@@ -110,7 +110,7 @@ class _Builder:
         if self._aliased > MAX_ALIASED:
             raise file_error(self._at(node), "too_many_aliases", f"aliases add more than {MAX_ALIASED} values")
         if len(path) > MAX_DEPTH:  # without aliases `_check_size` has excluded it
-            message = f"aliases are nested deeper than {MAX_DEPTH} levels: probably a cycle, an alias inside the value that it names"
+            message = f"aliases are nested deeper than {MAX_DEPTH}: probably a cycle, an alias within its own value"
             raise file_error(self._at(node), "recursive_alias", message)
         kind = node.tag.removeprefix(_PREFIX)
         if isinstance(node, yaml.ScalarNode):

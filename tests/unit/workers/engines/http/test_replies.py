@@ -108,7 +108,8 @@ def content(value: Any) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("body", "part"), [(b"\n<!DOCTYPE html><p>Login</p>", "HTML"), (b'{"choices": []}', "choices"), (b"{}", "'choices'")]
+    ("body", "part"),
+    [(b"\n<!DOCTYPE html><p>Login</p>", "HTML"), (b'{"choices": []}', "choices"), (b"{}", "'choices'")],
 )
 def test_response_of_another_kind_names_what_it_is(body: bytes, part: str) -> None:
     failure = read_chat_completion(body, Question(""))
