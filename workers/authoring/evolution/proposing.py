@@ -12,7 +12,8 @@ from itertools import islice
 from typing import Any
 
 import numpy as np
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
+from sqlalchemy.orm import Session
 
 from rubricsvc.core.base import numbered_names
 from rubricsvc.core.evolution import Evidence, ProposalRequest
@@ -23,38 +24,20 @@ from rubricsvc.core.reward import check_formula
 from rubricsvc.core.rubric import Binary, Criterion, Rubric
 from rubricsvc.core.untrusted import clean, fence_all
 from rubricsvc.errors import RubricsvcError, cut
-from rubricsvc.store import evolutions
+from rubricsvc.store import evolutions, replies
 from rubricsvc.store.session import Database
 from workers.authoring.author import Author, GenerationError
 from workers.authoring.methods.shown import shown
 from workers.authoring.recording import RecordingEngine, ReplyLog
-from workers.engines.base import Engine, Reply
+from workers.engines.base import Engine
 from workers.engines.budget import current_budget
 
 MAX_CHARS = 6000
 """Characters of a completion, and of a prompt, that a proposer is shown."""
-_REPLY: TypeAdapter[Reply] = TypeAdapter(Reply)
 
 Proposed = list[Rubric | RubricsvcError]
 Ask = Callable[[Callable[[Engine], Coroutine[Any, Any, Proposed]]], Proposed]
 """Runs an action with the engine of the proposer."""
-
-
-class EvolutionReplyLog(ReplyLog):
-    """The replies of an evolution's proposer, in the database and here."""
-
-    def __init__(self, db: Database, evolution_id: int) -> None:
-        self._db, self._evolution_id = db, evolution_id
-        with db.read() as session:
-            known = evolutions.known_replies(session, evolution_id)
-        self._replies = {key: _REPLY.validate_python(reply) for key, reply in known.items()}
-
-    async def add(self, found: Mapping[str, Reply]) -> None:
-        """Store replies."""
-        data = {key: _REPLY.dump_python(reply, mode="json", exclude_none=True) for key, reply in found.items()}
-        with self._db.write() as session:
-            evolutions.add_replies(session, self._evolution_id, data)
-        self._replies |= found
 
 
 class EvolutionBudget:
@@ -89,8 +72,7 @@ class ModelProposer:
         """Return the changed rubrics in order, with an error where the model cannot be asked or proposes none."""
 
         async def propose_all(engine: Engine) -> Proposed:
-            log = EvolutionReplyLog(self._db, self._evolution_id)
-            recording = RecordingEngine(engine, self._judge, log)
+            recording = RecordingEngine(engine, self._judge, self._log())
             token = current_budget.set(EvolutionBudget(self._db, self._evolution_id))
             try:
                 return list(await asyncio.gather(*(self._propose(recording, one) for one in requests)))
@@ -98,6 +80,17 @@ class ModelProposer:
                 current_budget.reset(token)
 
         return self._ask(propose_all)
+
+    def _log(self) -> ReplyLog:
+        """Return the stored replies of the evolution's proposer."""
+        with self._db.read() as session:
+            known = replies.known(session, replies.OF_EVOLUTION, self._evolution_id)
+
+        async def write(step: Callable[[Session], Any]) -> None:
+            with self._db.write() as session:
+                step(session)
+
+        return ReplyLog(replies.OF_EVOLUTION, self._evolution_id, known, write)
 
     async def _propose(self, engine: Engine, request: ProposalRequest) -> Rubric | RubricsvcError:
         rubric = request.rubric
