@@ -89,10 +89,10 @@ def near_duplicates(criteria: Sequence[Criterion]) -> Iterator[tuple[int, int]]:
 
 
 def is_copy(subject: Subject, first: Criterion, second: Criterion) -> bool:
-    """Return whether the two are one question with weights that may be added up without changing any reward."""
+    """Return whether the two are copies with weights that may be added up without changing any reward."""
     summed = subject.rubric.formula in ("weighted_mean", "healthbench") and not subject.rubric.groups
     same_side = first.weight * second.weight > 0 and first.required == second.required
-    return summed and subject.rubric.expression is None and same_side and first.question == second.question
+    return summed and subject.rubric.expression is None and same_side and first.decided_by == second.decided_by
 
 
 def content_words(text: str) -> frozenset[str]:

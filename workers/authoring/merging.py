@@ -1,6 +1,6 @@
 """Several rubrics as one: their criteria, each once.
 
-Criteria are the same where they ask the same question (`Criterion.question`) with a weight of the same sign, or where
+Criteria are the same where they are copies (`Criterion.decided_by`) with a weight of the same sign, or where
 the linter finds them to be near-duplicates with the same negations. A model says which of the rest ask the same.
 ``union([a, a])`` is ``a``.
 """
@@ -138,7 +138,7 @@ def _frame(rubric: Rubric) -> object:
 
 
 def _identity(criterion: Criterion) -> object:
-    return criterion.question, criterion.weight < 0, criterion.group
+    return criterion.decided_by, criterion.weight < 0, criterion.group
 
 
 def _near_duplicates(criteria: Sequence[Merged]) -> list[list[Merged]]:
