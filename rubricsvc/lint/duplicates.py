@@ -15,7 +15,7 @@ from difflib import SequenceMatcher
 from math import ceil
 
 from rubricsvc.core.rubric import Criterion
-from rubricsvc.lint.registry import Hit, Subject, rule
+from rubricsvc.lint.registry import LintHit, Subject, rule
 
 CONTAINED = 0.8
 """Share of the words of the shorter criterion that are in the other one, if the two ask the same."""
@@ -72,14 +72,14 @@ class _Text:
     bad="Names the dose. (weight 5)  Fails to name the dose. (weight -5)",
     good="Names the dose. (weight 10)",
 )
-def near_duplicate(subject: Subject) -> Iterator[Hit]:
+def near_duplicate(subject: Subject) -> Iterator[LintHit]:
     """Find criteria that ask the same as an earlier one, or its negation."""
     for place, later in near_duplicates(subject.judged):
         first, second = subject.judged[place], subject.judged[later]
         what = "asks the opposite of" if (first.weight < 0) != (second.weight < 0) else "asks the same as"
         fixable = is_copy(subject, first, second)
         for one, other in ((first, second), (second, first)):
-            yield Hit(one, f"{what} {other.key!r}", fixable=fixable)
+            yield LintHit(one, f"{what} {other.key!r}", fixable=fixable)
 
 
 def near_duplicates(criteria: Sequence[Criterion]) -> Iterator[tuple[int, int]]:

@@ -17,7 +17,7 @@ import numpy as np
 
 from rubricsvc.core.evolution import Candidate, EvolutionStatus, Objective, Operator, ProposalRequest
 from rubricsvc.errors import ConflictError
-from rubricsvc.services.evolution_columns import Columns
+from rubricsvc.services.evolution_columns import VerdictColumns
 from rubricsvc.services.evolution_data import Labelled, read_labelled
 from rubricsvc.services.evolution_jobs import BudgetExhaustedError, CandidateJobs
 from rubricsvc.services.evolution_operators import available_operators
@@ -85,7 +85,7 @@ class EvolutionSearch:
             self._labelled = self._read(session)
             rows = evolutions.candidates(session, evolution_id)
         self._start = Candidate(rubric=self._row.rubric.value)
-        self._columns = Columns(self._row.judge.value, self._labelled.completions)
+        self._columns = VerdictColumns(self._row.judge.value, self._labelled.completions)
         self._columns.add(self._start, self._labelled.completions, self._labelled.values)
         self._jobs = CandidateJobs(db, self._row, self._columns, self._labelled.completions, score_job)
         self._members = {row.number: Member.of(row) for row in rows}

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from sqlalchemy.orm import Session
 
 from rubricsvc.core.base import numbered_names
-from rubricsvc.core.evolution import Evidence, ProposalRequest
+from rubricsvc.core.evolution import ProposalRequest, SearchCase
 from rubricsvc.core.formulas import FormulaError
 from rubricsvc.core.generation import NO_RUBRIC, Generation
 from rubricsvc.core.judge import Judge, Sampling
@@ -110,7 +110,7 @@ class ModelProposer:
         return changed
 
 
-def _shown(one: Evidence) -> str:
+def _shown(one: SearchCase) -> str:
     texts = (one.finding, f"Question:\n{cut(one.prompt, MAX_CHARS)}", f"Answer:\n{cut(one.completion, MAX_CHARS)}")
     return clean("\n\n".join(texts)).text
 

@@ -14,7 +14,7 @@ from rubricsvc.core.rubric_test import ExampleTest, FaultReport, RubricTest
 from rubricsvc.errors import InvalidError, UnavailableError
 from workers.authoring.author import GenerationError
 from workers.authoring.faults.catching import NO_RULE, NOT_WRITTEN, catch_faults, fault_report
-from workers.authoring.faults.rules import Base, Fault, faults_by_rule, good_bases
+from workers.authoring.faults.rules import Fault, GoodExample, faults_by_rule, good_examples
 from workers.authoring.faults.written import NO_TEXT, write_faults, write_good
 from workers.authoring.rubric_tests import OnDone, RubricTester, check_testable
 from workers.engines.base import Engine
@@ -93,9 +93,9 @@ class RubricTestRun:
 
     def _fault_report(self, tests: Sequence[ExampleTest], options: FaultOptions) -> FaultReport:
         """Plant faults into the good examples, and ask the judge about them."""
-        bases = good_bases(self.rubric)
+        bases = good_examples(self.rubric)
         if options.good_by is not None:
-            bases += self._written_bases(options.good_by)
+            bases += self._written_examples(options.good_by)
         by_rule = [base for base in bases if base.criterion.check is not None or options.faults_by is None]
         faults: list[Fault] = [fault for base in by_rule for fault in faults_by_rule(self.rubric, base)]
         if (writer := options.faults_by) is not None:
@@ -108,7 +108,7 @@ class RubricTestRun:
         no_fault = NO_RULE if options.faults_by is None else NOT_WRITTEN
         return fault_report(self.rubric, bases, caught, tests, min_catch=options.min_catch, no_fault=no_fault)
 
-    def _written_bases(self, writer: Judge) -> list[Base]:
+    def _written_examples(self, writer: Judge) -> list[GoodExample]:
         """Have a good completion written, and return what the judge finds good about it."""
         examples = self.rubric.examples or ()
         prompt = self.prompt or next((one.prompt for one in examples if one.prompt is not None), None)
@@ -122,7 +122,7 @@ class RubricTestRun:
             return []
         kept = {key: expected for key, expected in (example.verdicts or {}).items() if key in good}
         accepted = example.model_copy(update={"verdicts": kept})
-        return good_bases(self.rubric.model_copy(update={"examples": (accepted,)}))
+        return good_examples(self.rubric.model_copy(update={"examples": (accepted,)}))
 
     def _written(self, writer: Judge, action: Action[Result]) -> Result:
         try:

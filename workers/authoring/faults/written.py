@@ -11,7 +11,7 @@ from rubricsvc.core.prompt import Prompt
 from rubricsvc.core.rubric import Binary, Criterion, Rubric, scale_values
 from rubricsvc.core.rubric_example import MAX_TEXT, NumberRange, RubricExample
 from workers.authoring.author import GenerationError, ask_model
-from workers.authoring.faults.rules import Base, Fault
+from workers.authoring.faults.rules import Fault, GoodExample
 from workers.authoring.methods.shown import documents_of, shown, shown_all
 from workers.authoring.rubric_tests import OnDone, prompt_of
 from workers.authoring.templates import read
@@ -29,7 +29,7 @@ WRITTEN = "written"
 
 
 async def write_faults(
-    engine: Engine, judge: Judge, prompt: Prompt | None, bases: Sequence[Base], on_done: OnDone = lambda: None
+    engine: Engine, judge: Judge, prompt: Prompt | None, bases: Sequence[GoodExample], on_done: OnDone = lambda: None
 ) -> list[Fault]:
     """Return a fault by the model for each base whose criterion is judged; where it writes none, none.
 
@@ -37,7 +37,7 @@ async def write_faults(
         GenerationError: The model cannot be asked.
     """
 
-    async def write(base: Base) -> Fault | None:
+    async def write(base: GoodExample) -> Fault | None:
         criterion, answer = base.criterion, base.example.text
         values = {"prompt": shown("question", prompt_of(base.example, prompt).text), "answer": shown("answer", answer)}
         values["pitfall" if criterion.weight < 0 else "demand"] = shown("criterion", criterion.text)
