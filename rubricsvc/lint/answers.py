@@ -30,7 +30,7 @@ _COPYING = re.compile(
 @rule(
     "leaked-answer",
     "error",
-    why="A policy that copies the prompt gets the reward, and the judge cannot tell an answer from an echo.",
+    why="A policy that copies the prompt gets the reward, and the judge cannot tell a completion from an echo.",
     fix="Take the answer out of the prompt, or ask for something that the prompt does not say.",
     bad="Prompt: “What is 17 · 23? (It is 391.)”  Criterion: The final answer is 391.",
     good="Prompt: “What is 17 · 23?”  Criterion: The final answer is 391.",

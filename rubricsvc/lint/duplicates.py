@@ -132,7 +132,7 @@ def _stem(word: str) -> str:
 def _pairs(texts: list[_Text]) -> Iterator[tuple[_Text, _Text]]:
     """Yield for each text the most similar earlier one that asks the same."""
     counts = Counter(token for one in texts for token in one.tokens)
-    holders: defaultdict[str, list[_Text]] = defaultdict(list)
+    by_token: defaultdict[str, list[_Text]] = defaultdict(list)
     same: dict[tuple[frozenset[str], str], _Text] = {}
     for text in texts:
         if not text.tokens:
@@ -140,13 +140,13 @@ def _pairs(texts: list[_Text]) -> Iterator[tuple[_Text, _Text]]:
         identical = same.get((text.tokens, _spaced(text)))
         rarest = sorted(text.tokens, key=lambda token: (counts[token], token))
         prefix = rarest[: max(RAREST, len(rarest) - ceil(CONTAINED * len(rarest)) + 1)]
-        candidates = {one.number: one for token in prefix for one in holders[token][-MOST_SHARING:]}
+        candidates = {one.number: one for token in prefix for one in by_token[token][-MOST_SHARING:]}
         similar = [one for one in candidates.values() if _asks_the_same(one, text)]
         if match := identical or max(similar, key=lambda one: len(one.tokens & text.tokens), default=None):
             yield match, text
         same.setdefault((text.tokens, _spaced(text)), text)
         for token in prefix:
-            holders[token].append(text)
+            by_token[token].append(text)
 
 
 def _spaced(text: _Text) -> str:

@@ -110,7 +110,7 @@ def _is_fault(text: str, end: int) -> bool:
 @rule(
     "absence",
     "info",
-    why="An empty answer leaves everything out. A positive weight on an absence is paid to answers that say"
+    why="An empty completion leaves everything out. A positive weight on an absence is paid to completions that say"
     " nothing, and"
     " raises the reward of all the others alike.",
     fix="Make it a pitfall: name the fault, with a negative weight.",

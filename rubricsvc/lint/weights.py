@@ -63,7 +63,7 @@ def counts_for_nothing(subject: Subject, criterion: Criterion) -> bool:
 @rule(
     "empty-passes",
     "error",
-    why="An answer that says nothing earns this weight. A policy finds that out before it learns anything else.",
+    why="A completion that says nothing earns this weight. A policy finds that out before it learns anything else.",
     fix="Add a check that an empty text fails, such as check: {words: {min: 20}} with required: true, or make the"
     " criterion a pitfall.",
     bad="check: {words: {max: 200}}, weight 2",

@@ -226,11 +226,11 @@ class EvolutionSearch:
         """Ask for the children of these requests together, and add them in order."""
         if not requests or self._proposals is None:
             return
-        answers = self._proposals.ask([request for request, *_ in requests])
-        for (request, parent, place), answer in zip(requests, answers, strict=True):
-            child, reason = None, answer if isinstance(answer, str) else None
-            if not isinstance(answer, str):
-                child = parent.candidate.model_copy(update={"rubric": answer})
+        proposals = self._proposals.ask([request for request, *_ in requests])
+        for (request, parent, place), proposal in zip(requests, proposals, strict=True):
+            child, reason = None, proposal if isinstance(proposal, str) else None
+            if not isinstance(proposal, str):
+                child = parent.candidate.model_copy(update={"rubric": proposal})
                 if child in self._known:
                     child, reason = None, "the proposal is a known candidate"
             fields = {"operator": request.operator, "parents": [parent.number], **place}

@@ -47,7 +47,7 @@ def of_prompt(
     job_id: int | None = None,
     collections_dir: Path | None = None,
 ) -> AuthoringTask:
-    """Return the inputs for a prompt; another prompt is one of the same job, if one has an answer.
+    """Return the inputs for a prompt; another prompt is one of the same job, if it has a text.
 
     ``collections_dir`` has the collections of documents on this machine.
 
@@ -88,7 +88,7 @@ def _completions(prompt_id: int, policy: str | None = None) -> Select[Completion
 
 
 def _other(session: Session, prompt_id: int, job_id: int | None) -> str | None:
-    """Return an answer to another prompt: to the next one of the job that has an answer, or to any."""
+    """Return the reference or a completion of another prompt: of the next one of the job that has any, or of any."""
     has_completion = select(CompletionRow.id).where(CompletionRow.prompt_id == PromptRow.id).exists()
     answered = PromptRow.content["reference"].as_string().is_not(None) | has_completion
     others = select(PromptRow).where(PromptRow.id != prompt_id, answered)

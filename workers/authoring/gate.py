@@ -1,9 +1,10 @@
 """The gate: tries a rubric on completions whose quality is known without people, and says what speaks against it.
 
-A rubric is refused if an empty completion gets more than ``empty_max``; if it does not prefer its prompt's answer to
-another prompt's, or to a text that only praises itself; if it does not prefer the better one of the completions that
-it was written from; if it orders completions no better than chance where people have labelled them; or if one of these
-could not be measured. What it gives to an answer with shuffled sentences, or to its first third, is only reported.
+A rubric is refused if an empty completion gets more than ``empty_max``; if it does not prefer its prompt's reference or
+completion to another prompt's, or to a text that only praises itself; if it does not prefer the better one of the
+completions that it was written from; if it orders completions no better than chance where people have labelled them; or
+if one of these could not be measured. What it gives to a text with shuffled sentences, or to its first third, is only
+reported.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Faults, and the good answers that they are planted into, written by a model."""
+"""Faults, and the good completions that they are planted into, written by a model."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NO_TEXT = "no_text"
 """The reason if no reply is a text that can be used."""
 
 WRITTEN = "written"
-"""Key of the good answer, and kind of the faults."""
+"""Key of the good completion, and kind of the faults."""
 
 
 async def write_faults(
@@ -38,12 +38,12 @@ async def write_faults(
     """
 
     async def write(base: GoodExample) -> Fault | None:
-        criterion, answer = base.criterion, base.example.text
-        values = {"prompt": shown("question", prompt_of(base.example, prompt).text), "answer": shown("answer", answer)}
+        criterion, good = base.criterion, base.example.text
+        values = {"prompt": shown("question", prompt_of(base.example, prompt).text), "answer": shown("answer", good)}
         values["pitfall" if criterion.weight < 0 else "demand"] = shown("criterion", criterion.text)
 
         def is_rewritten(text: str) -> bool:
-            return text.split() != answer.split() and len(answer) / 3 <= len(text) <= 3 * len(answer) + 400
+            return text.split() != good.split() and len(good) / 3 <= len(text) <= 3 * len(good) + 400
 
         try:
             return Fault(base, WRITTEN, await _write(engine, judge, "fault", values, is_rewritten))
@@ -59,7 +59,7 @@ async def write_faults(
 
 
 async def write_good(engine: Engine, judge: Judge, rubric: Rubric, prompt: Prompt) -> RubricExample:
-    """Return an answer by the model that is meant to get the best verdict on each criterion with levels.
+    """Return a completion by the model that is meant to get the best verdict on each criterion with levels.
 
     Raises:
         GenerationError: The model cannot be asked, or writes no text.

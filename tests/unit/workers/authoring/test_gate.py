@@ -38,7 +38,7 @@ def findings(engine: InstantEngine, task: AuthoringTask = TASK, rubric: Rubric =
     return asyncio.run(try_rubric(engine, JUDGE, Generation(), rubric, task))
 
 
-def test_gate_passes_a_rubric_that_tells_answers_apart() -> None:
+def test_gate_passes_a_rubric_that_tells_completions_apart() -> None:
     found = findings(Reader(scatters=0.9))
     assert found.refused_by == () and found.preferences is None
     rewards = {name: one.reward for name, one in found.probes.items()}
