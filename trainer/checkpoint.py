@@ -58,7 +58,7 @@ _MUTABLE_SETTINGS = {
 }
 """Settings that may change at a resume: they do not affect what is learned. Data is compared by content."""
 
-_ADDRESSES: Any = {"evolve": {"proposer": {"endpoint"}, "trusted": {"endpoint"}}}
+_MUTABLE_NESTED: Any = {"evolve": {"proposer": {"endpoint"}, "trusted": {"endpoint"}, "budget": True}}
 """Nested settings that may change, too."""
 
 Identity = dict[str, Any]
@@ -90,7 +90,7 @@ def identity(config: TrainConfig, tasks: Sequence[Task], std_floor: float) -> Id
     ``std_floor`` is the number that ``optim.std_floor`` stands for: a judge may have been measured since.
     """
     flat: Identity = {}
-    for name, value in config.model_dump(mode="json", exclude=_ADDRESSES).items():
+    for name, value in config.model_dump(mode="json", exclude=_MUTABLE_NESTED).items():
         flat |= {f"{name}.{key}": item for key, item in value.items()} if isinstance(value, dict) else {name: value}
     fixed = {name: value for name, value in flat.items() if name not in _MUTABLE_SETTINGS and value is not None}
     return fixed | {

@@ -83,6 +83,8 @@ class PromptRound:
         entries: The buffer; the proposals are added to it.
         labelled: Completions with people's overall labels.
         members: The completions of the group, with their rewards and verdicts.
+        failures: Why nothing was proposed or tried.
+        cost: US dollars of the proposer's replies.
     """
 
     task: Task
@@ -91,6 +93,7 @@ class PromptRound:
     labelled: Sequence[tuple[Completion, float]]
     members: Sequence[tuple[Completion, ScoredRollout]]
     failures: list[str] = field(default_factory=list)
+    cost: float = 0.0
     proposals: Proposals = field(default_factory=Proposals)
     _due: list[BufferedCriterion] = field(default_factory=list)
     _values: CriterionValues = field(default_factory=dict)
@@ -157,6 +160,7 @@ class PromptRound:
             retired=_keys(moved, ACTIVE, BUFFER_RETIRED),
             active=sum(entry.state == ACTIVE for entry in self.entries),
             raw_reply=self.proposals.raw_reply,
+            cost=self.cost,
         )
         return evolved_rubric(self.task.rubric, self.entries, config.weight), result
 

@@ -30,7 +30,7 @@ from workers.authoring.author import Author, GenerationError
 from workers.authoring.methods.shown import shown
 from workers.authoring.recording import RecordingEngine, ReplyLog
 from workers.engines.base import Engine
-from workers.engines.budget import current_budget
+from workers.engines.budget import SpendingLimit, current_budget
 
 MAX_CHARS = 6000
 """Characters of a completion, and of a prompt, that a proposer is shown."""
@@ -38,27 +38,6 @@ MAX_CHARS = 6000
 Proposed = list[Rubric | RubricsvcError]
 Ask = Callable[[Callable[[Engine], Coroutine[Any, Any, Proposed]]], Proposed]
 """Runs an action with the engine of the proposer."""
-
-
-class EvolutionBudget:
-    """The US dollars that an evolution may still cost: those of calls under way are ``_held``."""
-
-    def __init__(self, db: Database, evolution_id: int) -> None:
-        with db.read() as session:
-            self._limit = evolutions.get(session, evolution_id).budget
-            self._spent, self._held = evolutions.spent(session, evolution_id), 0.0
-
-    async def reserve(self, max_cost: float) -> bool:
-        """Reserve the maximum cost of a call; False where it is not covered."""
-        if self._limit is not None and self._spent + self._held + max_cost > self._limit:
-            return False
-        self._held += max_cost
-        return True
-
-    def settle(self, max_cost: float, cost: float) -> None:
-        """Replace a reservation by the cost of the finished call."""
-        self._held -= max_cost
-        self._spent += cost
 
 
 class ModelProposer:
@@ -73,13 +52,19 @@ class ModelProposer:
 
         async def propose_all(engine: Engine) -> Proposed:
             recording = RecordingEngine(engine, self._judge, self._log())
-            token = current_budget.set(EvolutionBudget(self._db, self._evolution_id))
+            token = current_budget.set(self._budget())
             try:
                 return list(await asyncio.gather(*(self._propose(recording, one) for one in requests)))
             finally:
                 current_budget.reset(token)
 
         return self._ask(propose_all)
+
+    def _budget(self) -> SpendingLimit:
+        """Return what the evolution may still cost."""
+        with self._db.read() as session:
+            limit = evolutions.get(session, self._evolution_id).budget
+            return SpendingLimit(limit, evolutions.spent(session, self._evolution_id))
 
     def _log(self) -> ReplyLog:
         """Return the stored replies of the evolution's proposer."""
