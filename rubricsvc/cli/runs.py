@@ -82,8 +82,10 @@ def start(
     from trainer import checkpoint
     from trainer.loop import train
     from trainer.policy import Policy
+    from trainer.sizes import check_sizes
 
     start_time = time.monotonic()
+    check_sizes(run, [*tasks.train, *tasks.held_out])
     policy = Policy.load(run.policy.model, dtype=run.policy.dtype, device=run.policy.device)
     name = run_name(run.out, resume)
     with (
