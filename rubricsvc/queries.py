@@ -117,6 +117,14 @@ class VerdictFilters(Paging):
     outcome: Outcome | None = Field(None, description="Filter by outcome.")
 
 
+class RolloutFilters(Paging):
+    """Parameters of the list of a run's rollouts."""
+
+    limit: Whole = Field(100, ge=1, le=MAX_LIMIT, description="Maximum rows.")
+    step: Whole | None = Field(None, ge=1, le=MAX_ID, description="Filter by step.")
+    verdicts: bool = Field(True, description="Include the verdicts.")
+
+
 class LabelFilters(Paging):
     """Parameters of the list of labels."""
 

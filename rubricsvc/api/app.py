@@ -24,6 +24,7 @@ from rubricsvc.api import (
     labels,
     prompts,
     rubrics,
+    runs,
     verdicts,
 )
 from rubricsvc.api.auth import authenticate, reject_cross_site
@@ -50,6 +51,7 @@ _TAGS = {
     "verdicts": "Verdicts of judges, by criterion.",
     "labels": "People's verdicts.",
     "evolutions": "Rubrics, weights and judge templates, searched for against labels.",
+    "runs": "Training runs: their states, the metrics of their steps, their rollouts.",
     "imports": "Files of prompts, rubrics, completions and labels.",
     "graders": "OpenAI graders.",
     "health": "Health and metrics of this process.",
@@ -69,7 +71,7 @@ def create_app(settings: Settings, db: Database, *, validators: Validators | Non
     )
     set_state(app, settings, db, validators)
     errors.install(app)
-    for noun in (prompts, rubrics, completions, judges, jobs, verdicts, labels, evolutions, imports, graders):
+    for noun in (prompts, rubrics, completions, judges, jobs, verdicts, labels, evolutions, runs, imports, graders):
         app.include_router(noun.router, prefix="/v1", dependencies=[Depends(authenticate), Depends(validate_body)])
     app.include_router(health.router)
     _name_operations(app)

@@ -13,7 +13,18 @@ from urllib.parse import urlsplit
 
 import httpx2
 
-from rubricsvc.client.nouns import Completions, Evolutions, Imports, Jobs, Judges, Labels, Prompts, Rubrics, Verdicts
+from rubricsvc.client.nouns import (
+    Completions,
+    Evolutions,
+    Imports,
+    Jobs,
+    Judges,
+    Labels,
+    Prompts,
+    Rubrics,
+    Runs,
+    Verdicts,
+)
 from rubricsvc.client.transport import C, Method, Noun
 from rubricsvc.core.generation import Generation
 from rubricsvc.core.judge import Judge
@@ -67,6 +78,7 @@ class _Client(Noun[C]):
         self.verdicts: Verdicts[C] = Verdicts(self)
         self.labels: Labels[C] = Labels(self)
         self.evolutions: Evolutions[C] = Evolutions(self)
+        self.runs: Runs[C] = Runs(self)
         self.imports: Imports[C] = Imports(self)
 
     @Method

@@ -20,6 +20,7 @@ from rubricsvc.core.passport import Passport
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.rubric_analysis import RubricAnalysis
+from rubricsvc.core.run import NewRun, RunHeartbeat, RunStep, StoredRollout, StoredRun, StoredStep
 from rubricsvc.core.states import ReviewAction
 from rubricsvc.lint import Finding, Severity
 
@@ -262,6 +263,52 @@ class Evolutions(Noun[C]):
 
     get = reader(EvolutionReport, "evolutions/{}", object)
     page = lister(EvolutionSummary, "evolutions", queries.Paging)
+
+
+class Runs(Noun[C]):
+    """Methods of ``client.runs``: training runs. A trainer calls `create`, `record` and `heartbeat`."""
+
+    get = reader(StoredRun, "runs/{}", object)
+    page = lister(StoredRun, "runs", queries.Paging)
+    steps = reader(schemas.Page[StoredStep], "runs/{}/steps", queries.Paging)
+    rollouts = reader(schemas.Page[StoredRollout], "runs/{}/rollouts", queries.RolloutFilters)
+
+    @Method
+    async def create(self, new: NewRun) -> StoredRun:
+        """Begin a run, or continue that of the same key; steps after ``new.done`` are deleted."""
+        return await self.send(StoredRun, "POST", "runs", body=new)
+
+    @Method
+    async def record(self, run_id: int, step: RunStep) -> StoredRun:
+        """Record a step with its rollouts, in place of what is on record of it.
+
+        Raises:
+            InvalidError: an item of a rollout has scored another completion.
+        """
+        return await self.send(StoredRun, "POST", f"runs/{run_id}/steps", body=step)
+
+    @Method
+    async def heartbeat(self, run_id: int, heartbeat: RunHeartbeat) -> StoredRun:
+        """Report that a run goes on, or its new state."""
+        return await self.send(StoredRun, "POST", f"runs/{run_id}/heartbeat", body=heartbeat)
+
+    @Method
+    async def stop(self, run_id: int) -> StoredRun:
+        """Ask a run to stop after its current step, with a checkpoint.
+
+        Raises:
+            ConflictError: it is not running.
+        """
+        return await self.send(StoredRun, "POST", f"runs/{run_id}/stop")
+
+    @Method
+    async def delete(self, run_id: int) -> None:
+        """Delete a run with its metrics and rollouts; its prompts, rubrics, completions, jobs and folder stay.
+
+        Raises:
+            ConflictError: it is running.
+        """
+        await self.request("DELETE", f"runs/{run_id}")
 
 
 def _importer(fields: Callable[P, object]) -> Method[Concatenate[str | Path, P], schemas.ImportedFile]:

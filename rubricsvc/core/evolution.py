@@ -85,7 +85,7 @@ class EvolutionSettings(Value):
         return self
 
 
-class SearchCase(Value):
+class Evidence(Value):
     """A completion of the search part, and what people and the rubric found of it."""
 
     prompt: str
@@ -102,7 +102,7 @@ class ProposalRequest(Value):
     operator: Operator
     rubric: Rubric
     key: str
-    evidence: tuple[SearchCase, ...]
+    evidence: tuple[Evidence, ...]
     sample: int
 
 

@@ -30,3 +30,8 @@ ReviewAction = Literal["submit", "approve", "reject", "retire", "comment"]
 
 ApprovalPolicy = Literal["generated", "all", "none"]
 """Which rubrics are drafts when they are added: those of a model, all, or none."""
+
+RunState = Literal["running", "paused", "stopped", "finished", "failed"]
+"""What a trainer reports of its run."""
+RunStatus = Literal["running", "paused", "stopped", "finished", "failed", "lost"]
+"""A run is ``lost`` while its trainer should report and does not."""

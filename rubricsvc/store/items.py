@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import NamedTuple, TypeVarTuple
 
 from sqlalchemy import Select, func, select
@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session, joinedload
 from rubricsvc.core.states import ItemSort
 from rubricsvc.errors import NotFoundError
 from rubricsvc.store.tables import CompletionRow, ItemRow, RubricRow
+from rubricsvc.store.upsert import batched
 
 Ts = TypeVarTuple("Ts")
 
@@ -101,6 +102,26 @@ def null_coverage(session: Session, job_id: int) -> float | None:
     """Return the highest coverage of an item without a reward, if there is one."""
     query = select(func.max(ItemRow.coverage)).where(ItemRow.job_id == job_id, ItemRow.reward.is_(None))
     return session.scalar(query)
+
+
+class ScoredItem(NamedTuple):
+    """What an item has scored, by what; ``digest`` is the completion's."""
+
+    completion_id: int
+    digest: str
+    rubric_id: int
+    judge_id: int
+
+
+def scored(session: Session, ids: Iterable[int]) -> dict[int, ScoredItem]:
+    """Return what these items have scored, by id; unknown ones, and those of a generation, are left out."""
+    columns = (ItemRow.completion_id, CompletionRow.digest, ItemRow.rubric_id, ItemRow.judge_id)
+    query = select(ItemRow.id, *columns).join(CompletionRow, CompletionRow.id == ItemRow.completion_id)
+    return {
+        row[0]: ScoredItem(*row[1:])
+        for chunk in batched(ids)
+        for row in session.execute(query.where(ItemRow.id.in_(chunk)))
+    }
 
 
 class ItemReward(NamedTuple):

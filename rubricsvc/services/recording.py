@@ -1,0 +1,196 @@
+"""Record training runs, and read them: what the trainer, the API and the commands share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from rubricsvc.core.panel import mean_known
+from rubricsvc.core.run import NewRun, RunHeartbeat, RunStep, StoredRollout, StoredRun, StoredStep
+from rubricsvc.errors import InvalidError, NotFoundError
+from rubricsvc.services.editing import Edit, add_version
+from rubricsvc.store import completions, first_versions, items, judges, runs
+from rubricsvc.store.criterion_buffers import authored
+from rubricsvc.store.leases import database_time
+from rubricsvc.store.verdicts import for_items
+
+if TYPE_CHECKING:
+    from sqlalchemy.orm import Session
+
+    from rubricsvc.core.rubric import Rubric
+    from rubricsvc.core.run import Rollout
+    from rubricsvc.core.states import ApprovalPolicy
+    from rubricsvc.store.session import Database
+    from rubricsvc.store.tables import RunMetricsRow, RunRow
+
+MAX_REASON_CHARS = 300
+
+
+class DatabaseRuns:
+    """The runs of a database, with the methods of ``Client.runs`` by which a trainer records one.
+
+    ``policy`` decides whether new rubrics are stored as drafts.
+    """
+
+    def __init__(self, db: Database, policy: ApprovalPolicy = "generated") -> None:
+        self._db = db
+        self._policy = policy
+
+    def create(self, new: NewRun) -> StoredRun:
+        """Begin or continue a run."""
+        with self._db.write() as session:
+            return summaries(session, [begin(session, new)])[0]
+
+    def record(self, run_id: int, step: RunStep) -> StoredRun:
+        """Record a step."""
+        with self._db.write() as session:
+            return summaries(session, [record(session, run_id, step, self._policy)])[0]
+
+    def heartbeat(self, run_id: int, heartbeat: RunHeartbeat) -> StoredRun:
+        """Report that the run goes on, or its new state."""
+        with self._db.write() as session:
+            return summaries(session, [report(session, run_id, heartbeat)])[0]
+
+
+def begin(session: Session, new: NewRun) -> RunRow:
+    """Add a run, or continue that of the same key; steps after ``new.done`` are deleted."""
+    values: dict[str, Any] = new.model_dump(mode="json", exclude={"judge_digest"})
+    judge = judges.find(session, new.judge) if new.judge is not None else None
+    is_same = judge is not None and new.judge_digest in (None, judge.digest)
+    return runs.begin(session, **values, judge_id=judge.id if judge is not None and is_same else None)
+
+
+def record(session: Session, run_id: int, step: RunStep, policy: ApprovalPolicy = "generated") -> RunRow:
+    """Store a step in place of what is on record of it, with the prompts, rubrics and completions that are new.
+
+    Raises:
+        NotFoundError: There is no such run, or no item of a rollout.
+        InvalidError: An item of a rollout has scored another completion.
+    """
+    row = runs.get(session, run_id)
+    prompt_ids = first_versions.add_prompts(session, ((group.prompt, None) for group in step.groups))
+    rollouts = [(one, prompt_ids[group.prompt.digest, None], group) for group in step.groups for one in group.rollouts]
+    rubric_ids: dict[tuple[int, str], int] = {}
+    for group in step.groups:
+        key = prompt_ids[group.prompt.digest, None], group.rubric.digest
+        if key not in rubric_ids:
+            rubric_ids[key] = _rubric_id(session, group.rubric, key[0], Edit(row.name, policy=policy))
+    scored = items.scored(session, {one.item_id for one, *_ in rollouts if one.item_id is not None})
+    _check_items([one for one, *_ in rollouts], scored)
+    new = [(prompt_id, one.completion) for one, prompt_id, _ in rollouts if one.item_id is None]
+    new_ids = iter(completions.add_many(session, new))
+    rows: list[dict[str, Any]] = []
+    for one, prompt_id, group in rollouts:
+        item = scored[one.item_id] if one.item_id is not None else None
+        rows.append(
+            {
+                **one.model_dump(include={"item_id", "reward", "advantage", "tokens", "truncated", "logprob_sum"}),
+                "null_reason": one.null_reason[:MAX_REASON_CHARS] if one.null_reason else None,
+                "prompt_id": prompt_id,
+                "completion_id": item.completion_id if item else next(new_ids),
+                "rubric_id": item.rubric_id if item else rubric_ids[prompt_id, group.rubric.digest],
+                "judge_id": item.judge_id if item else row.judge_id,
+                "verdicts": [] if item else [v.model_dump(mode="json", exclude_defaults=True) for v in one.verdicts],
+            }
+        )
+    runs.write_step(session, row.id, step.step, dict(step.metrics), rows)
+    runs.report(session, row)
+    return row
+
+
+def _rubric_id(session: Session, rubric: Rubric, prompt_id: int, edit: Edit) -> int:
+    """Return the id of the stored version with this content: the prompt's before others; it is stored if new."""
+    row = authored(session, rubric.digest, prompt_id)
+    if row is None:
+        row = add_version(session, rubric, edit, name=f"rubric-{rubric.digest[:12]}").row
+    return row.id
+
+
+def _check_items(rollouts: Sequence[Rollout], scored: dict[int, items.ScoredItem]) -> None:
+    for one in rollouts:
+        if one.item_id is None:
+            continue
+        if one.item_id not in scored:
+            raise NotFoundError(f"no item {one.item_id} has scored a completion")
+        if scored[one.item_id].digest != one.completion.digest:
+            message = f"item {one.item_id} has scored another completion than that of the rollout"
+            raise InvalidError(message, hint="give each rollout the item of its own completion", path="item_id")
+
+
+def report(session: Session, run_id: int, heartbeat: RunHeartbeat) -> RunRow:
+    """Note that a trainer reports, and the new state of its run.
+
+    Raises:
+        NotFoundError: There is no such run.
+    """
+    row = runs.get(session, run_id)
+    runs.report(session, row, heartbeat.state, heartbeat.reason)
+    return row
+
+
+_COLUMNS = (
+    "id", "created_at", "finished_at", "name", "reason", "stop_requested", "host", "folder", "judge", "judge_id",
+    "steps_total",
+)  # fmt: skip
+
+
+def summaries(session: Session, rows: Sequence[RunRow]) -> list[StoredRun]:
+    """Return how far each of these runs is."""
+    now, run_ids = database_time(session), [row.id for row in rows]
+    counts, newest = runs.step_counts(session, run_ids), runs.newest_metrics(session, run_ids)
+    return [
+        StoredRun(
+            **{name: getattr(row, name) for name in _COLUMNS},
+            status=runs.status(row, now),
+            seen_seconds=max(0.0, now - row.seen_at),
+            steps=counts.get(row.id, 0),
+            metrics=newest.get(row.id),
+        )
+        for row in rows
+    ]
+
+
+def details(session: Session, run_id: int | str) -> StoredRun:
+    """Return a run with its counts of rollouts, its first and last rewards and its configuration.
+
+    Raises:
+        NotFoundError: There is no such run.
+    """
+    row = runs.get(session, run_id)
+    (summary,) = summaries(session, [row])
+    rewards = runs.rewards(session, row.id)
+    rollouts, unscored = runs.rollout_counts(session, row.id)
+    first, last = first_and_last(rewards)
+    more = {"rollouts": rollouts, "unscored": unscored, "reward_first": first, "reward_last": last}
+    return summary.model_copy(update={**more, "config": row.config})
+
+
+def first_and_last(rewards: Sequence[float | None]) -> tuple[float | None, float | None]:
+    """Return the mean reward of the first and of the last tenth of the steps."""
+    tenth = max(1, len(rewards) // 10)
+    return mean_known(rewards[:tenth]), mean_known(rewards[-tenth:])
+
+
+def stored_step(row: RunMetricsRow) -> StoredStep:
+    """Return a step on record as a value."""
+    return StoredStep(step=row.step, created_at=row.created_at, metrics=row.metrics)
+
+
+def rollouts(session: Session, run_id: int, *, verdicts: bool = True, **paging: Any) -> list[StoredRollout]:
+    """Return a page of rollouts as values; ``paging`` as of `runs.rollouts`.
+
+    Raises:
+        NotFoundError: There is no such run.
+    """
+    rows = runs.rollouts(session, runs.get(session, run_id).id, **paging)
+    item_ids = [row.item_id for row in rows if verdicts and row.item_id is not None]
+    by_item = for_items(session, item_ids)
+    names = StoredRollout.model_fields.keys() - {"rubric", "verdicts"}
+    return [
+        StoredRollout.model_validate(
+            {name: getattr(row, name) for name in names}
+            | {"rubric": row.rubric.ref}
+            | {"verdicts": (by_item.get(row.item_id, ()) if row.item_id else row.verdicts) if verdicts else ()}
+        )
+        for row in rows
+    ]

@@ -1,0 +1,176 @@
+"""Training runs: their states, the metrics of their steps, and their rollouts.
+
+A trainer reports at least every `REPORT_SECONDS`; of one that is silent for `LOST_SECONDS` the run is lost, until it
+reports again. Times are by the database's clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from sqlalchemy import delete, func, select
+from sqlalchemy.orm import Session, joinedload
+
+from rubricsvc.core.states import RunState, RunStatus
+from rubricsvc.errors import ConflictError
+from rubricsvc.store import ids
+from rubricsvc.store.base import utcnow
+from rubricsvc.store.leases import database_time
+from rubricsvc.store.tables import RolloutRow, RunMetricsRow, RunRow
+from rubricsvc.store.upsert import batched, get_or_add, insert, insert_rows
+
+REPORT_SECONDS = 10.0
+LOST_SECONDS = 60.0
+LIVE: tuple[RunState, ...] = ("running", "paused")
+"""The states in which a trainer reports."""
+
+
+def begin(session: Session, key: str, *, done: int, **values: Any) -> RunRow:
+    """Add a run, or continue that of the same ``key``: later steps than ``done`` are deleted.
+
+    ``values`` are columns of the row.
+    """
+    values |= {"state": "running", "seen_at": database_time(session)}
+    row, is_new = get_or_add(session, RunRow, {"key": key}, **values)
+    if is_new:
+        return row
+    for name, value in (values | {"reason": None, "finished_at": None, "stop_requested": False}).items():
+        setattr(row, name, value)
+    for table in (RolloutRow, RunMetricsRow):
+        session.execute(delete(table).where(table.run_id == row.id, table.step > done))
+    session.flush()
+    return row
+
+
+def get(session: Session, run_id: int | str) -> RunRow:
+    """Return the row.
+
+    Raises:
+        NotFoundError: There is none.
+    """
+    return ids.existing(session, RunRow, "run", run_id)
+
+
+def of_keys(session: Session, keys: Iterable[str]) -> dict[str, int]:
+    """Return the ids of the runs with these keys."""
+    return {
+        key: id_
+        for chunk in batched(keys)
+        for key, id_ in session.execute(select(RunRow.key, RunRow.id).where(RunRow.key.in_(chunk)))
+    }
+
+
+def page(session: Session, *, after: int = 0, limit: int = 50) -> list[RunRow]:
+    """Return up to ``limit`` runs with ids above ``after``, ascending."""
+    return ids.page_of(session, RunRow, after, limit)
+
+
+def status(row: RunRow, now: float) -> RunStatus:
+    """Return the state of a run at a time by `leases.database_time`."""
+    return "lost" if row.state in LIVE and now - row.seen_at > LOST_SECONDS else row.state
+
+
+def report(session: Session, row: RunRow, state: RunState | None = None, reason: str | None = None) -> None:
+    """Note that the trainer of a run reports, and its new ``state``, if it has one."""
+    row.seen_at = database_time(session)
+    if state is not None:
+        row.state, row.reason = state, reason
+        row.finished_at = None if state in LIVE else utcnow()
+    session.flush()
+
+
+def request_stop(session: Session, run_id: int | str) -> RunRow:
+    """Ask the trainer of a run to stop after its current step.
+
+    Raises:
+        NotFoundError: There is no such run.
+        ConflictError: It is not running.
+    """
+    row = get(session, run_id)
+    if (state := status(row, database_time(session))) not in LIVE:
+        raise ConflictError(
+            f"run {row.id} is {state}: there is nothing to stop", hint=f"`rubricsvc runs show {row.id}`"
+        )
+    row.stop_requested = True
+    session.flush()
+    return row
+
+
+def remove(session: Session, run_id: int | str) -> RunRow:
+    """Delete a run, its metrics and rollouts. Its prompts, rubrics, completions and jobs stay.
+
+    Raises:
+        NotFoundError: There is no such run.
+        ConflictError: It is running.
+    """
+    row = get(session, run_id)
+    if (state := status(row, database_time(session))) in LIVE:
+        raise ConflictError(f"run {row.id} is {state}", hint=f"stop it first: `rubricsvc runs stop {row.id}`")
+    for table in (RolloutRow, RunMetricsRow):
+        session.execute(delete(table).where(table.run_id == row.id))
+    session.delete(row)
+    session.flush()
+    return row
+
+
+def write_step(
+    session: Session, run_id: int, step: int, metrics: dict[str, Any], rollouts: Sequence[dict[str, Any]]
+) -> None:
+    """Store a step in place of what is on record of it. A rollout is all columns but its id, run, step and place."""
+    session.execute(delete(RolloutRow).where(RolloutRow.run_id == run_id, RolloutRow.step == step))
+    reward = metrics.get("reward")
+    values = {"reward": reward if isinstance(reward, float) else None, "metrics": metrics, "created_at": utcnow()}
+    statement = insert(session, RunMetricsRow).values(run_id=run_id, step=step, **values)
+    session.execute(statement.on_conflict_do_update(index_elements=["run_id", "step"], set_=values))
+    rows = ({"run_id": run_id, "step": step, "place": place, **one} for place, one in enumerate(rollouts))
+    for chunk in batched(rows):
+        statement, parameters = insert_rows(session, RolloutRow, chunk)
+        session.connection().execute(statement, parameters)
+
+
+def step_counts(session: Session, run_ids: Iterable[int]) -> dict[int, int]:
+    """Return the number of steps on record of each run; one without any is left out."""
+    query = select(RunMetricsRow.run_id, func.count()).where(RunMetricsRow.run_id.in_(list(run_ids)))
+    return dict(session.execute(query.group_by(RunMetricsRow.run_id)).all())
+
+
+def newest_metrics(session: Session, run_ids: Iterable[int]) -> dict[int, dict[str, Any]]:
+    """Return the metrics of the newest step of each run; one without any is left out."""
+    newest = select(RunMetricsRow.run_id, func.max(RunMetricsRow.step).label("step"))
+    newest = newest.where(RunMetricsRow.run_id.in_(list(run_ids))).group_by(RunMetricsRow.run_id)
+    last = newest.subquery()
+    query = select(RunMetricsRow.run_id, RunMetricsRow.metrics)
+    same = (RunMetricsRow.run_id == last.c.run_id) & (RunMetricsRow.step == last.c.step)
+    return dict(session.execute(query.join(last, same)).all())
+
+
+def rewards(session: Session, run_id: int) -> list[float | None]:
+    """Return the mean reward of each step, in order."""
+    query = select(RunMetricsRow.reward).where(RunMetricsRow.run_id == run_id)
+    return list(session.scalars(query.order_by(RunMetricsRow.step)))
+
+
+def rollout_counts(session: Session, run_id: int) -> tuple[int, int]:
+    """Return the number of rollouts of a run, and of those without a reward."""
+    query = select(func.count(), func.count(RolloutRow.reward)).where(RolloutRow.run_id == run_id)
+    total, scored = session.execute(query).one()
+    return total, total - scored
+
+
+def steps(
+    session: Session, run_id: int, *, after: int = 0, limit: int = 50, last: int | None = None
+) -> list[RunMetricsRow]:
+    """Return up to ``limit`` steps after step ``after``, ascending; or the ``last`` ones, ascending."""
+    query = select(RunMetricsRow).where(RunMetricsRow.run_id == run_id, RunMetricsRow.step > after)
+    if last is not None:
+        return list(session.scalars(query.order_by(RunMetricsRow.step.desc()).limit(last)))[::-1]
+    return list(session.scalars(query.order_by(RunMetricsRow.step).limit(limit)))
+
+
+def rollouts(
+    session: Session, run_id: int, *, after: int = 0, limit: int = 100, step: int | None = None
+) -> list[RolloutRow]:
+    """Return up to ``limit`` rollouts with ids above ``after``, ascending, with their rubrics; of one step."""
+    options = [joinedload(RolloutRow.rubric)]
+    return ids.page_of(session, RolloutRow, after, limit, options=options, run_id=run_id, step=step)

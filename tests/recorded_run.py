@@ -1,0 +1,38 @@
+"""A training run to record: two prompts, each with two completions a step."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rubricsvc.core.prompt import Completion, Prompt
+from rubricsvc.core.rubric import Criterion, Rubric
+from rubricsvc.core.run import NewRun, Rollout, RolloutGroup, RunStep
+from rubricsvc.core.verdict import Verdict
+
+PROMPTS = (Prompt.of("What is one?"), Prompt.of("What is two?"))
+RUBRIC = Rubric(criteria=(Criterion(key="right", text="It is right."),))
+
+
+def new_run(key: str = "first-1", **fields: Any) -> NewRun:
+    given = {"key": key, "name": "first", "steps_total": 9, "config": {"steps": 9}, "folder": "/runs/first", **fields}
+    return NewRun.model_validate(given)
+
+
+def rollout(text: str, reward: float | None = 0.5, **fields: Any) -> Rollout:
+    completion = Completion(text=text, policy="tiny", step=0, sampling={"temperature": 1.0, "truncated": False})
+    reason = None if reward is not None else "timeout"
+    verdicts = (Verdict.scored("right", reward),) if reward is not None else ()
+    given = {"advantage": 0.0, "tokens": len(text), "logprob_sum": -1.5, "verdicts": verdicts, **fields}
+    return Rollout.model_validate({"completion": completion, "reward": reward, "null_reason": reason, **given})
+
+
+def run_step(step: int, word: str = "text", reward: float | None = 0.5, **metrics: Any) -> RunStep:
+    groups = tuple(
+        RolloutGroup(
+            prompt=prompt,
+            rubric=RUBRIC,
+            rollouts=(rollout(f"{word} {step}.{at}.0", reward), rollout(f"{word} {step}.{at}.1", None)),
+        )
+        for at, prompt in enumerate(PROMPTS)
+    )
+    return RunStep(step=step, metrics={"step": step, "reward": reward, **metrics}, groups=groups)

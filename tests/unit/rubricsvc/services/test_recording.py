@@ -1,0 +1,216 @@
+"""Training runs recorded in a database, and read again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from sqlalchemy import func, select, update
+
+from rubricsvc.core.judge import Judge
+from rubricsvc.core.prompt import Completion, Prompt
+from rubricsvc.core.run import RolloutGroup, RunHeartbeat, RunStep, StoredRun
+from rubricsvc.core.verdict import Verdict
+from rubricsvc.errors import ConflictError, InvalidError, NotFoundError
+from rubricsvc.services import recording
+from rubricsvc.services.recording import DatabaseRuns
+from rubricsvc.store import completions, jobs, judges, leases, prompts, rubrics, runs
+from rubricsvc.store.session import Database
+from rubricsvc.store.tables import CompletionRow, RolloutRow, RubricRow, RunMetricsRow, RunRow
+from tests.recorded_run import PROMPTS, RUBRIC, new_run, rollout, run_step
+from tests.rows import item_result
+
+
+def details(db: Database, run_id: int) -> StoredRun:
+    with db.read() as session:
+        return recording.details(session, run_id)
+
+
+def counts(db: Database) -> tuple[int, ...]:
+    with db.read() as session:
+        tables = (RunRow, RunMetricsRow, RolloutRow, CompletionRow)
+        return tuple(session.scalar(select(func.count()).select_from(table)) or 0 for table in tables)
+
+
+def test_record_stores_a_step_with_its_rollouts_once(each_db: Database) -> None:
+    store = DatabaseRuns(each_db)
+    run = store.create(new_run())
+    assert (run.id, run.status, run.steps, run.stop_requested) == (1, "running", 0, False)
+    for step in (run_step(1), run_step(2), run_step(2)):
+        store.record(run.id, step)
+    assert counts(each_db) == (1, 2, 8, 8)
+    found = details(each_db, run.id)
+    assert (found.steps, found.rollouts, found.unscored) == (2, 8, 4)
+    assert (found.reward_first, found.config) == (0.5, {"steps": 9})
+    with each_db.read() as session:
+        rows = recording.rollouts(session, run.id, step=2)
+        assert [(row.step, row.place, row.reward, row.null_reason) for row in rows] == [
+            (2, 0, 0.5, None),
+            (2, 1, None, "timeout"),
+            (2, 2, 0.5, None),
+            (2, 3, None, "timeout"),
+        ]
+        assert [row.verdicts for row in rows] == [(Verdict.scored("right", 0.5),), ()] * 2
+        assert [row.logprob_sum for row in rows] == [-1.5] * 4
+        assert [len(page) for page in (recording.rollouts(session, run.id, after=rows[1].id - 2, limit=3),)] == [3]
+        completion = completions.get(session, rows[3].completion_id)
+        assert (completion.value.text, completion.prompt.value) == ("text 2.1.1", PROMPTS[1])
+        assert (completion.policy, completion.value.sampling["temperature"]) == ("tiny", 1.0)
+
+
+def test_record_replaces_a_step_that_is_repeated(each_db: Database) -> None:
+    store = DatabaseRuns(each_db)
+    store.create(new_run())
+    store.record(1, run_step(1, "old", 0.1))
+    store.record(1, RunStep(step=1, metrics={"step": 1, "reward": 0.7}, groups=run_step(1, "new", 0.7).groups[:1]))
+    with each_db.read() as session:
+        (step,) = runs.steps(session, 1)
+        assert (step.reward, step.metrics["reward"]) == (0.7, 0.7)
+        assert [row.reward for row in recording.rollouts(session, 1)] == [0.7, None]
+
+
+def test_begin_deletes_later_steps_of_the_same_run_only(each_db: Database) -> None:
+    store = DatabaseRuns(each_db)
+    first, other = store.create(new_run()), store.create(new_run("other"))
+    for run in (first, other):
+        for step in (1, 2, 3):
+            store.record(run.id, run_step(step))
+    store.heartbeat(first.id, RunHeartbeat(state="failed", reason="no judge"))
+    failed = details(each_db, first.id)
+    assert (failed.status, failed.reason, failed.finished_at is None) == ("failed", "no judge", False)
+    again = store.create(new_run(done=1, steps_total=20))
+    assert (again.id, again.status, again.reason, again.finished_at) == (first.id, "running", None, None)
+    assert (again.steps, again.steps_total, details(each_db, first.id).rollouts) == (1, 20, 4)
+    assert (details(each_db, other.id).steps, details(each_db, other.id).rollouts) == (3, 12)
+
+
+def test_record_joins_what_people_authored(each_db: Database) -> None:
+    with each_db.write() as session:
+        prompt = prompts.add(session, PROMPTS[0])
+        rubrics.add(session, RUBRIC, name="shared")
+        own = rubrics.add(session, RUBRIC, name="own", prompt_id=prompt.id)
+    store = DatabaseRuns(each_db)
+    store.create(new_run())
+    store.record(1, run_step(1))
+    with each_db.read() as session:
+        assert [row.rubric for row in recording.rollouts(session, 1)] == ["own@1", "own@1", "shared@1", "shared@1"]
+        assert session.scalar(select(func.count()).select_from(RubricRow)) == 2
+        assert [row.prompt_id == prompt.id for row in recording.rollouts(session, 1)] == [True, True, False, False]
+    assert own.ref == "own@1"
+
+
+def test_record_stores_new_rubrics_as_the_policy_says(db: Database) -> None:
+    DatabaseRuns(db, "all").create(new_run())
+    DatabaseRuns(db, "all").record(1, run_step(1))
+    with db.read() as session:
+        (row,) = rubrics.page(session)
+        assert (row.name, row.state, row.added_by) == (f"rubric-{RUBRIC.digest[:12]}", "draft", "first")
+
+
+def test_create_links_the_stored_judge_that_has_the_digest(db: Database) -> None:
+    judge = Judge(name="j", model="m")
+    with db.write() as session:
+        judges.add(session, judge)
+    store = DatabaseRuns(db)
+    assert store.create(new_run("a", judge="j", judge_digest=judge.digest)).judge_id == 1
+    other = store.create(new_run("b", judge="j", judge_digest="0" * 64))
+    assert (other.judge, other.judge_id) == ("j", None)
+
+
+def scored_item(db: Database) -> tuple[int, Completion]:
+    """An item of a job, and its completion."""
+    completion = Completion(text="one", policy="tiny", step=0)
+    with db.write() as session:
+        prompt = prompts.add(session, PROMPTS[0])
+        rubric = rubrics.add(session, RUBRIC, name="own", prompt_id=prompt.id)
+        judge = judges.add(session, Judge(name="j", model="m"))
+        (id_,) = completions.add_many(session, [(prompt.id, completion)])
+        jobs.submit(session, judge_id=judge.id, items=[(id_, rubric.id)])
+    with db.write() as session:
+        (lease,) = leases.claim(session, 1, limit=1, worker="w", seconds=60.0)
+        leases.record(session, [item_result(lease, RUBRIC, [Verdict.scored("right", 0.25)])])
+    return lease.item_id, completion
+
+
+def test_record_refers_to_the_item_of_a_job(each_db: Database) -> None:
+    item_id, completion = scored_item(each_db)
+    group = RolloutGroup(
+        prompt=PROMPTS[0], rubric=RUBRIC, rollouts=(rollout("one", 0.25, item_id=item_id, completion=completion),)
+    )
+    DatabaseRuns(each_db).create(new_run())
+    DatabaseRuns(each_db).record(1, RunStep(step=1, metrics={"step": 1}, groups=(group, run_step(1).groups[1])))
+    with each_db.read() as session:
+        first, *others = recording.rollouts(session, 1)
+    assert (first.item_id, first.completion_id, first.rubric, first.judge_id) == (item_id, 1, "own@1", 1)
+    assert [(verdict.criterion, verdict.value) for verdict in first.verdicts] == [("right", 0.25)]
+    assert [(one.item_id, one.judge_id) for one in others] == [(None, None)] * 2
+
+
+@pytest.mark.parametrize(("text", "item", "error"), [("two", 0, InvalidError), ("one", 1, NotFoundError)])
+def test_record_refuses_an_item_of_another_completion(
+    db: Database, text: str, item: int, error: type[Exception]
+) -> None:
+    item_id, _ = scored_item(db)
+    group = RolloutGroup(prompt=PROMPTS[0], rubric=RUBRIC, rollouts=(rollout(text, item_id=item_id + item),))
+    DatabaseRuns(db).create(new_run())
+    with pytest.raises(error):
+        DatabaseRuns(db).record(1, RunStep(step=1, metrics={"step": 1}, groups=(group,)))
+    assert counts(db)[1:3] == (0, 0)
+
+
+def age(db: Database, seconds: float) -> None:
+    with db.write() as session:
+        session.execute(update(RunRow).values(seen_at=RunRow.seen_at - seconds))
+
+
+def test_runs_are_lost_while_their_trainer_is_silent(each_db: Database) -> None:
+    store = DatabaseRuns(each_db)
+    store.create(new_run())
+    store.heartbeat(1, RunHeartbeat(state="paused", reason="the judge is down"))
+    assert (details(each_db, 1).status, details(each_db, 1).reason) == ("paused", "the judge is down")
+    age(each_db, runs.LOST_SECONDS + 1)
+    assert details(each_db, 1).status == "lost"
+    assert store.heartbeat(1, RunHeartbeat()).status == "paused"
+    store.heartbeat(1, RunHeartbeat(state="finished"))
+    age(each_db, runs.LOST_SECONDS + 1)
+    assert details(each_db, 1).status == "finished"
+
+
+def test_request_stop_and_remove_depend_on_whether_a_run_is_live(each_db: Database) -> None:
+    store = DatabaseRuns(each_db)
+    store.create(new_run())
+    store.record(1, run_step(1))
+    with pytest.raises(ConflictError), each_db.write() as session:
+        runs.remove(session, 1)
+    with each_db.write() as session:
+        runs.request_stop(session, 1)
+    assert store.record(1, run_step(2)).stop_requested
+    assert not store.create(new_run(done=2)).stop_requested
+    store.heartbeat(1, RunHeartbeat(state="stopped"))
+    with pytest.raises(ConflictError), each_db.write() as session:
+        runs.request_stop(session, 1)
+    with each_db.write() as session:
+        runs.remove(session, 1)
+    assert counts(each_db) == (0, 0, 0, 8)
+    with pytest.raises(NotFoundError):
+        details(each_db, 1)
+
+
+def test_steps_are_read_in_order(db: Database) -> None:
+    store = DatabaseRuns(db)
+    store.create(new_run())
+    for step in (1, 3, 2):
+        store.record(1, RunStep(step=step, metrics={"step": step, "reward": None}))
+    with db.read() as session:
+        assert [row.step for row in runs.steps(session, 1, after=1)] == [2, 3]
+        assert [row.step for row in runs.steps(session, 1, last=2)] == [2, 3]
+        assert [row.reward for row in runs.steps(session, 1)] == [None] * 3
+    found = details(db, 1)
+    assert (found.metrics, found.reward_last) == ({"step": 3, "reward": None}, None)
+
+
+def test_record_takes_equal_completions_of_a_step(each_db: Database, tmp_path: Path) -> None:
+    group = RolloutGroup(prompt=Prompt.of("Hm?"), rubric=RUBRIC, rollouts=(rollout("same"), rollout("same", None)))
+    DatabaseRuns(each_db).create(new_run())
+    DatabaseRuns(each_db).record(1, RunStep(step=1, metrics={"step": 1}, groups=(group, group)))
+    assert counts(each_db)[2:] == (4, 1)
