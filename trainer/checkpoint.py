@@ -55,16 +55,11 @@ _MUTABLE_SETTINGS = {
     "judge.endpoint",
     "judge.service",
     "judge.timeout_s",
-    "optim.kl_every",
-    "data.store",
 }
 """Settings that may change at a resume: they do not affect what is learned. Data is compared by content."""
 
-_MUTABLE_NESTED: Any = {
-    "evolve": {"proposer": {"endpoint"}, "trusted": {"endpoint"}, "budget": True},
-    "eval": True,
-}
-"""Nested settings that may change, too; evaluations compare their own (`trainer.evaluation`)."""
+_ADDRESSES: Any = {"evolve": {"proposer": {"endpoint"}, "trusted": {"endpoint"}}}
+"""Nested settings that may change, too."""
 
 Identity = dict[str, Any]
 """The settings that a resumed run must share, by dotted name, and the digest of its tasks."""
@@ -95,7 +90,7 @@ def identity(config: TrainConfig, tasks: Sequence[Task], std_floor: float) -> Id
     ``std_floor`` is the number that ``optim.std_floor`` stands for: a judge may have been measured since.
     """
     flat: Identity = {}
-    for name, value in config.model_dump(mode="json", exclude=_MUTABLE_NESTED).items():
+    for name, value in config.model_dump(mode="json", exclude=_ADDRESSES).items():
         flat |= {f"{name}.{key}": item for key, item in value.items()} if isinstance(value, dict) else {name: value}
     fixed = {name: value for name, value in flat.items() if name not in _MUTABLE_SETTINGS and value is not None}
     return fixed | {
@@ -104,23 +99,19 @@ def identity(config: TrainConfig, tasks: Sequence[Task], std_floor: float) -> Id
     }
 
 
-def write_config(out: Path | None, config: BaseModel, record: Mapping[str, Any]) -> None:
-    """Write the configuration and ``record`` (plain data) to ``config.json``, where the run has a folder."""
+def write_config(out: Path | None, config: BaseModel, record: Mapping[str, Any]) -> dict[str, Any]:
+    """Write the configuration and ``record`` (plain data) to ``config.json`` of the run's folder; return both."""
+    content = config.model_dump(mode="json") | dict(record)
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
-        content = config.model_dump(mode="json") | dict(record)
         replace_text(out / "config.json", json.dumps(content, indent=2, ensure_ascii=False))
+    return content
 
 
 def steps(out: Path) -> list[int]:
     """Return the steps that have a checkpoint, ascending."""
     names = (re.fullmatch("step-([0-9]{6,})", path.name) for path in (out / "checkpoints").glob("step-*"))
     return sorted(int(name[1]) for name in names if name)
-
-
-def has_run(out: Path) -> bool:
-    """Return whether the folder holds a run that can be resumed."""
-    return (out / "config.json").is_file() or bool(steps(out))
 
 
 def check_folder(out: Path, *, resume: bool) -> None:
@@ -130,7 +121,7 @@ def check_folder(out: Path, *, resume: bool) -> None:
         NotFoundError: there is no run to resume.
         ConflictError: there is one already.
     """
-    if resume and not has_run(out):
+    if resume and not (out / "config.json").is_file() and not steps(out):
         raise NotFoundError(f"no training run in {out}", hint="start without --resume")
     if not resume and steps(out):
         hint = "resume it (--resume), or choose another `out`"
@@ -198,28 +189,16 @@ def save(
     """
     if config.out is None:
         return
-    with complete_folder(folder(config.out, step)) as part:
-        model.save(part / "model")
-        save_file(optimizer.state(), part / "optimizer.safetensors")
-        state = {"step": step, "identity": identity, **({"versions": versions} if versions is not None else {})}
-        (part / "state.json").write_text(json.dumps(state, indent=2), encoding="utf-8")
-    for old in steps(config.out)[: -config.keep_checkpoints]:
-        shutil.rmtree(folder(config.out, old))
-
-
-@contextmanager
-def complete_folder(final: Path) -> Iterator[Path]:
-    """Name a folder to write, a ``state.json`` among its files, that gets the name ``final`` when it is on disk.
-
-    Raises:
-        UnavailableError: It cannot be written. A folder with the name ``final`` is kept, as are its neighbours.
-    """
+    final = folder(config.out, step)
     part = final.with_name(f".{final.name}.part")
     for unfinished in final.parent.glob(".step-*.part"):  # of a process that was killed
         shutil.rmtree(unfinished, ignore_errors=True)
     try:
         part.mkdir(parents=True)
-        yield part
+        model.save(part / "model")
+        save_file(optimizer.state(), part / "optimizer.safetensors")
+        state = {"step": step, "identity": identity, **({"versions": versions} if versions is not None else {})}
+        (part / "state.json").write_text(json.dumps(state, indent=2), encoding="utf-8")
         _seal(part)
         shutil.rmtree(final, ignore_errors=True)
         part.rename(final)
@@ -229,6 +208,8 @@ def complete_folder(final: Path) -> Iterator[Path]:
         raise UnavailableError(f"cannot save the checkpoint {final}: {error}", hint=hint) from error
     finally:
         shutil.rmtree(part, ignore_errors=True)
+    for old in steps(config.out)[: -config.keep_checkpoints]:
+        shutil.rmtree(folder(config.out, old))
 
 
 def resume(config: CheckpointConfig, optimizer: MasterAdamW, identity: Identity) -> int:
@@ -276,8 +257,6 @@ def _restore(saved: Path, optimizer: MasterAdamW, identity: Identity) -> int:
     state = json.loads((saved / "state.json").read_bytes())
     step, before = int(state["step"]), dict(state["identity"])
     before.setdefault("base_sha256", identity.get("base_sha256"))  # judges' trainings did not save it at first
-    if "algorithm" in identity:
-        before.setdefault("algorithm", "grpo")  # the only one at first
     for name in sorted(before.keys() | identity.keys()):
         if before.get(name) != identity.get(name):
             raise ConflictError(

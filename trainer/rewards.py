@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Protocol, Self
 
@@ -20,7 +20,7 @@ from rubricsvc.core.repeatability import Repeatability
 from rubricsvc.core.reward import Reward, reward_or_null
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.verdict import Verdict
-from rubricsvc.errors import InvalidError, UnavailableError
+from rubricsvc.errors import InvalidError
 from trainer.event_loop import EventLoopThread
 from workers.engines import make_engine
 from workers.engines.base import Engine
@@ -29,28 +29,29 @@ from workers.scoring.completions import score_group
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A prompt, and the rubric that its completions are scored by. ``name`` is the prompt's id where it comes from."""
+    """A prompt to train on, and the rubric that its completions are scored by."""
 
     prompt: Prompt
     rubric: Rubric
-    name: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class ScoredRollout:
-    """The reward of one completion, and its verdicts where the source has any."""
+    """The reward of one completion, and its verdicts where the source has any; ``item_id`` of the job's item."""
 
     reward: Reward
     verdicts: tuple[Verdict, ...] = ()
+    item_id: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class JudgeInfo:
-    """Properties of the judge behind a reward source. ``calibrated`` is `Judge.calibrated`."""
+    """Properties of the judge behind a reward source; ``calibrated`` and ``digest`` are those of `Judge`."""
 
     name: str
     calibrated: bool | None = None
     repeatability: Repeatability | None = None
+    digest: str | None = None
 
 
 class RewardSource(Protocol):
@@ -103,20 +104,6 @@ def _validated(place: int, result: ScoredRollout) -> ScoredRollout:
     return replace(result, reward=replace(result.reward, value=None, null_reason=f"the reward is {value}"))
 
 
-def require_scored(scored: Sequence[ScoredRollout], max_unscored: float) -> None:
-    """Raise an `UnavailableError` if more than the share ``max_unscored`` of completions has no reward."""
-    unscored = [result for result in scored if result.reward.value is None]
-    if len(unscored) > max_unscored * len(scored):
-        failed = Counter(str(v.reason) for result in unscored for v in result.verdicts if v.outcome == "failed")
-        reasons = ", ".join(f"{reason} ×{count}" for reason, count in failed.most_common(3))
-        reasons = reasons or unscored[0].reward.null_reason or "no reason given"
-        raise UnavailableError(
-            f"{len(unscored)} of {len(scored)} completions have no reward ({reasons}); at most a share "
-            f"of max_unscored = {max_unscored:g} may be missing",
-            hint="repair the judge, then continue with --resume",
-        )
-
-
 class CallableRewards:
     """Rewards of ``function(prompt, text)``, which returns None where it cannot tell."""
 
@@ -153,7 +140,7 @@ class JudgeRewards:
 
     def judge_info(self) -> JudgeInfo:
         """Return the judge's properties."""
-        return JudgeInfo(self._judge.name, self._judge.calibrated, self._repeatability)
+        return JudgeInfo(self._judge.name, self._judge.calibrated, self._repeatability, self._judge.digest)
 
     def score(self, tasks: Sequence[Task], completions: Sequence[Completion]) -> list[ScoredRollout]:
         """Score all prompts of the step concurrently. A comparative judge is shown a prompt's completions together."""

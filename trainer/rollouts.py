@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from rubricsvc.core.prompt import Completion
+from trainer.config import SamplingConfig
 
 
 @dataclass(frozen=True)
@@ -38,10 +39,11 @@ class Rollouts:
         """Tokens of each completion [B]."""
         return self.mask_BT.sum(-1)
 
-    def completions(self, policy: str, step: int) -> list[Completion]:
+    def completions(self, policy: str, step: int, sampling: SamplingConfig) -> list[Completion]:
         """Return the completions as values of the policy after ``step`` steps."""
+        parameters = sampling.model_dump(include={"temperature", "top_p", "max_new_tokens"})
         return [
-            Completion(text=text, policy=policy, step=step, sampling={"truncated": truncated})
+            Completion(text=text, policy=policy, step=step, sampling={**parameters, "truncated": truncated})
             for text, truncated in zip(self.texts, self.truncated_B.tolist(), strict=True)
         ]
 

@@ -60,7 +60,7 @@ class ServiceRewards:
         stored = self._client.judges.get(self._judge)
         if stored.judge is None:
             raise InvalidError(str(stored.error))
-        return JudgeInfo(stored.judge.name, stored.judge.calibrated, stored.repeatability)
+        return JudgeInfo(stored.judge.name, stored.judge.calibrated, stored.repeatability, stored.judge.digest)
 
     def score(self, tasks: Sequence[Task], completions: Sequence[Completion]) -> list[ScoredRollout]:
         """Score the step in one job.
@@ -135,4 +135,4 @@ def _result(item: Item | None, task: Task, reason: str | None) -> ScoredRollout:
         vetoed_by=item.vetoed_by,
         null_reason=None if item.reward is not None else item.null_reason or reason or item.state,
     )
-    return ScoredRollout(reward, item.verdicts)
+    return ScoredRollout(reward, item.verdicts, item.id)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def buffer(
     prompt: Annotated[str, typer.Argument(help="Prompt: id, or id in its file.", show_default=False)],
     *,
-    run: Annotated[str | None, typer.Option(help="Only this run: `evolve_run` in its config.json.")] = None,
+    run: Annotated[str | None, typer.Option(help="Only this run: `run` in its config.json.")] = None,
     rounds: Annotated[bool, typer.Option("--rounds", help="List the rounds instead, with their failures.")] = False,
     as_json: Json = False,
 ) -> None:

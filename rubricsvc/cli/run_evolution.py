@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
-import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rubricsvc.cli.db import database
@@ -21,11 +18,6 @@ if TYPE_CHECKING:
     from trainer.config import EvolveConfig, RunConfig
     from trainer.evolution import OnlineEvolution
     from trainer.rewards import RewardSource
-
-RUN = "evolve_run"
-"""The entry of a run's ``config.json`` with the name under which the database has its buffers."""
-
-_MOST_RUN_CHARS = 80
 
 
 def with_judges(config: RunConfig) -> RunConfig:
@@ -55,15 +47,6 @@ def print_evolution_plan(evolve: EvolveConfig) -> None:
     for judge in (evolve.proposer, evolve.trusted):
         if isinstance(judge, Judge):
             fetch_if_embedded(judge)
-
-
-def run_name(out: Path, resume: bool) -> str:
-    """Return the name of a run in the database, which no other run has: that of its record, if it is resumed."""
-    record = out / "config.json"
-    if resume and record.is_file() and (name := json.loads(record.read_bytes()).get(RUN)):
-        return str(name)
-    words = "-".join(out.name.replace("@", "-").split())
-    return f"{words[:_MOST_RUN_CHARS]}-{secrets.token_hex(4)}"
 
 
 @contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import time
 from collections import Counter
@@ -16,29 +15,23 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rubricsvc import telemetry
+from rubricsvc.cli import run_views
 from rubricsvc.cli.db import database
 from rubricsvc.cli.local_judges import describe_embedded
 from rubricsvc.cli.models import fetch_embedded, fetch_if_embedded
-from rubricsvc.cli.output import INTERRUPTED, Json, cell, counted, echo, group, progress_bar, show, show_list
-from rubricsvc.cli.run_baselines import baselines_of
-from rubricsvc.cli.run_data import RunTasks, run_tasks
-from rubricsvc.cli.run_evaluation import (
-    evaluation_of,
-    evaluations,
-    evaluator_of,
-    is_evaluated,
-    print_evaluation_plan,
-    show_evaluations,
-    with_eval_judges,
-)
-from rubricsvc.cli.run_evolution import RUN, evolution_of, print_evolution_plan, run_name, with_judges
+from rubricsvc.cli.output import INTERRUPTED, Json, cell, counted, echo, group, progress_bar, show
+from rubricsvc.cli.run_evolution import evolution_of, print_evolution_plan, with_judges
+from rubricsvc.cli.run_folders import CONFIG_FILE, RUN, folder_record, is_run, read_record, run_name
+from rubricsvc.cli.run_recording import complete_record, recorder_of
 from rubricsvc.core.audit import StoredAudit
 from rubricsvc.core.judge import Judge
-from rubricsvc.core.panel import mean_known
 from rubricsvc.core.repeatability import Repeatability
-from rubricsvc.errors import InvalidError, NotFoundError, RubricsvcError
+from rubricsvc.errors import ConflictError, InvalidError, NotFoundError, RubricsvcError
+from rubricsvc.formats import load
+from rubricsvc.services import recording
 from rubricsvc.services.submitting import veto_warning
-from rubricsvc.store import audits, judges, rubrics
+from rubricsvc.store import audits, judges, rubrics, runs
+from workers import checks
 from workers.engines.local.adapter_judges import with_adapter_fields
 from workers.engines.local.embedded_model import EMBEDDED
 
@@ -55,7 +48,6 @@ FIXES = {
     VETOED: "reword the required criteria so that some completions meet them, or start from a better policy",
     NO_SIGNAL: "raise sampling.group_size or sampling.temperature, or use criteria that tell completions apart",
 }
-METRICS = ("reward", "reward_std", "unscored_fraction", "entropy", "grad_norm", "completions/mean_length", "step_time")
 
 
 @app.command()
@@ -72,29 +64,33 @@ def start(
 
     loaded = load_config(config)
     if _is_finished(loaded, resume):
-        show(_summary(loaded.out), as_json)
+        complete_record(loaded)
+        show(folder_record(loaded.out), as_json)
         echo(f"{loaded.out} has all {counted(loaded.steps, 'step')} already; to continue, raise `steps` in {config}")
         return
-    prepared = _prepare(loaded, allow_drafts)
-    run, tasks, audit = prepared.config, prepared.tasks, prepared.audit
-    _print_plan(prepared, resume)
+    judge, audit, repeatability = _judge(loaded)
+    run = with_judges(loaded.model_copy(update={"judge": judge}))
+    tasks = _tasks(run)
+    if not allow_drafts:
+        _reject_drafts(loaded, tasks)
+    _print_plan(run, judge, tasks, resume)
+    echo(audit.message)
 
     from trainer import checkpoint
     from trainer.loop import train
     from trainer.policy import Policy
-    from trainer.sizes import check_sizes
 
     start_time = time.monotonic()
-    check_sizes(run, [*tasks.train, *tasks.held_out])
     policy = Policy.load(run.policy.model, dtype=run.policy.dtype, device=run.policy.device)
+    source = _reward_source(run, judge, repeatability, allow_drafts)
     name = run_name(run.out, resume)
     with (
         checkpoint.locked(run.out),
-        prepared.rewards() as rewards,
+        source as rewards,
         evolution_of(run, name, rewards) as evolution,
         progress_bar("training") as bar,
-        evaluator_of(run, tasks.held_out, rewards, prepared.rewards, bar.note) as evaluator,
         stop_on_interrupt() as stop,
+        recorder_of(run, name, stop) as recorder,
     ):
 
         def on_step(step: Metrics) -> None:
@@ -102,14 +98,11 @@ def start(
             bar.update(step["step"], run.steps, ", ".join(filter(None, (reward, _no_signal(step)))))
 
         bar.update(0, run.steps, "")
-        record = audit.record | ({RUN: name} if evolution is not None else {})
+        record = audit.record | {RUN: name, CONFIG_FILE: str(config.resolve())}
         options: dict[str, Any] = {"on_step": on_step, "stop": stop, "resume": resume, "record": record}
-        evaluation = evaluation_of(evaluator, run)
-        history = train(policy, tasks.train, rewards, run, evolution=evolution, evaluation=evaluation, **options)
-        if evaluator is not None and run.eval is not None and run.eval.baselines and not history.stopped:
-            del policy  # its memory
-            baselines_of(run, tasks.train, rewards, evaluator, bar=bar, stop=stop)
-    show(_summary(run.out) | {"seconds": round(time.monotonic() - start_time, 2)}, as_json)
+        history = train(policy, tasks, rewards, run, evolution=evolution, recorder=recorder, **options)
+    seconds = {"seconds": round(time.monotonic() - start_time, 2)}
+    show({"id": recorder.run_id} | folder_record(run.out) | seconds, as_json)
     for reason, count in Counter(filter(None, map(_no_signal, history.steps))).items():
         echo(f"warning: {reason} in {counted(count, 'step')} of {len(history.steps)}; {FIXES[reason]}")
     if history.stopped:
@@ -117,72 +110,16 @@ def start(
         raise typer.Exit(INTERRUPTED)
 
 
-@app.command()
-def baselines(
-    config: Annotated[Path, typer.Argument(metavar="CONFIG.toml", help="Configuration of the run, with [eval].")],
-    allow_drafts: Annotated[bool, typer.Option("--allow-drafts", help="Use rubrics that are not approved.")] = False,
-    as_json: Json = False,
-) -> None:
-    """Evaluate baselines at equal compute: the untouched policy, best-of-n of it, and best-of-n supervised.
+def _reward_source(
+    run: RunConfig, judge: Judge | ServiceJudge, repeatability: Repeatability | None, allow_drafts: bool
+) -> JudgeRewards | ServiceRewards:
+    from trainer.rewards import JudgeRewards
+    from trainer.service_rewards import ServiceRewards
 
-    What is missing in the folder of the run is done; run the command again to continue after an interrupt.
-    """
-    from trainer.config import load_config
-
-    telemetry.configure("WARNING", human=True)
-    loaded = load_config(config)
-    if loaded.eval is None:
-        raise InvalidError(
-            f"{config} has no table [eval]", hint="name held-out prompts (docs/training.md)", path="eval"
-        )
-    prepared = _prepare(loaded, allow_drafts)
-    run, tasks = prepared.config, prepared.tasks
-    _print_plan(prepared, resume=False)
-    with (
-        prepared.rewards() as rewards,
-        progress_bar("baselines") as bar,
-        evaluator_of(run, tasks.held_out, rewards, prepared.rewards, bar.note) as evaluator,
-        stop_on_interrupt() as stop,
-    ):
-        assert evaluator is not None  # noqa: S101 - the run has [eval]
-        lines = baselines_of(run, tasks.train, rewards, evaluator, bar=bar, stop=stop)
-    if lines is None:
-        echo(f"stopped; continue with: rubricsvc runs baselines {config}")
-        raise typer.Exit(INTERRUPTED)
-    show_evaluations(lines, as_json)
-
-
-@dataclass(frozen=True, slots=True)
-class PreparedRun:
-    """A run whose judges and prompts were found; nothing is loaded yet."""
-
-    config: RunConfig
-    judge: Judge | ServiceJudge
-    audit: AuditStatus
-    repeatability: Repeatability | None
-    tasks: RunTasks
-    allow_drafts: bool
-
-    def rewards(self, judge: Judge | ServiceJudge | None = None) -> JudgeRewards | ServiceRewards:
-        """Return the reward source of the run, or that of another judge."""
-        from trainer.rewards import JudgeRewards
-        from trainer.service_rewards import ServiceRewards
-
-        asked = judge or self.judge
-        if isinstance(asked, Judge):
-            return JudgeRewards(asked, repeatability=self.repeatability if judge is None else None)
-        options: dict[str, Any] = {"timeout": asked.timeout_s, "allow_drafts": self.allow_drafts}
-        return ServiceRewards(asked.name, asked.service, run=self.config.out.name, **options)
-
-
-def _prepare(loaded: RunConfig, allow_drafts: bool) -> PreparedRun:
-    """Find the judges and the prompts of a run, before anything is loaded."""
-    judge, audit, repeatability = _judge(loaded)
-    run = with_eval_judges(with_judges(loaded.model_copy(update={"judge": judge})))
-    tasks = run_tasks(run)
-    if not allow_drafts:
-        _reject_drafts(loaded, [*tasks.train, *tasks.held_out])
-    return PreparedRun(run, judge, audit, repeatability, tasks, allow_drafts)
+    if isinstance(judge, Judge):
+        return JudgeRewards(judge, repeatability=repeatability)
+    timeout = judge.timeout_s
+    return ServiceRewards(judge.name, judge.service, run=run.out.name, timeout=timeout, allow_drafts=allow_drafts)
 
 
 def _is_finished(config: RunConfig, resume: bool) -> bool:
@@ -190,42 +127,34 @@ def _is_finished(config: RunConfig, resume: bool) -> bool:
     from trainer import checkpoint
 
     checkpoint.check_folder(config.out, resume=resume)
-    done = _is_run(config.out) and checkpoint.is_finished(config.out, config.steps)
-    return resume and done and is_evaluated(config)
+    return resume and is_run(config.out) and checkpoint.is_finished(config.out, config.steps)
 
 
-@app.command("show")
-def show_(
-    folder: Annotated[Path, typer.Argument(help="Folder of the run.")],
-    last: Annotated[int, typer.Option(min=0, help="Show the metrics of the last N steps.")] = 0,
+@app.command()
+def resume(
+    run: run_views.Run,
+    allow_drafts: Annotated[bool, typer.Option("--allow-drafts", help="Use rubrics that are not approved.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Show a run, or the metrics of its last steps."""
-    from trainer.metrics import read
-
-    if not _is_run(folder):
-        raise NotFoundError(f"no training run in {folder}", hint="list the runs in ./runs with `rubricsvc runs list`")
-    if last:
-        steps = read(folder)[-last:]
-        rows = steps if as_json else [{name: step.get(name) for name in ("step", *METRICS)} for step in steps]
-        show_list(rows, as_json, empty="no step is finished yet")
-    else:
-        show(_summary(folder), as_json)
-
-
-@app.command("list")
-def list_(
-    folder: Annotated[Path, typer.Argument(help="Folder that holds the runs.")] = Path("runs"), as_json: Json = False
-) -> None:
-    """List the runs in a folder."""
-    runs = sorted(path for path in folder.iterdir() if _is_run(path)) if folder.is_dir() else []
-    rows: list[dict[str, Any]] = []
-    for path in runs:
-        try:
-            rows.append(_summary(path))
-        except InvalidError as error:
-            echo(f"warning: left out {path}: {error}; {error.hint}")
-    show_list(rows, as_json, empty=f"no runs in {folder}")
+    """Continue a run from its folder, with the configuration file that it was started with."""
+    folder = Path(run)
+    if run.isdecimal():
+        with database() as db, db.read() as session:
+            (stored,) = recording.summaries(session, [runs.get(session, run)])
+        if stored.is_live:
+            raise ConflictError(f"run {run} is {stored.status}", hint=f"stop it first: `rubricsvc runs stop {run}`")
+        folder = Path(stored.folder)
+        if not folder.is_dir():
+            message = f"the folder of run {run} is not here: {folder} on {stored.host}"
+            raise NotFoundError(message, hint="resume it on that machine, or name the folder")
+    if not (folder / "config.json").is_file():
+        raise NotFoundError(f"no training run in {folder}", hint="list runs with `rubricsvc runs list`")
+    record = read_record(folder)
+    file = record.get(CONFIG_FILE)
+    if file is None or not Path(file).is_file():
+        message = f"no configuration file of the run in {folder}" + (f": {file}" if file else "")
+        raise NotFoundError(message, hint="`rubricsvc runs start CONFIG.toml --resume` names it")
+    start(Path(file), resume=True, allow_drafts=allow_drafts, as_json=as_json)
 
 
 def _no_signal(step: Metrics) -> str | None:
@@ -311,6 +240,20 @@ def status_at_service(judge: ServiceJudge) -> AuditStatus:
     return AuditStatus(judge.name, newest, missing_reason=hint)
 
 
+def _tasks(config: RunConfig) -> list[Task]:
+    from trainer.rewards import Task
+
+    records = load(config.data.path, config.data.format)
+    tasks = [Task(record.prompt, record.rubric) for record in records if record.prompt and record.rubric]
+    if not tasks:
+        raise InvalidError(f"no prompt with a rubric in {config.data.path}", hint="give each prompt its criteria")
+    if len(tasks) < len(records):
+        echo(f"skipped {len(records) - len(tasks)} of {len(records)} records without a prompt or a rubric")
+    for task in tasks:
+        checks.validate(task.rubric)
+    return tasks
+
+
 def _reject_drafts(config: RunConfig, tasks: list[Task]) -> None:
     """Raise NotApprovedError if rubrics of the tasks are drafts in the judge's database; a service does so itself."""
     if not isinstance(config.judge, str):
@@ -320,8 +263,7 @@ def _reject_drafts(config: RunConfig, tasks: list[Task]) -> None:
         rubrics.reject_drafts(session, [row.id for row in drafts])
 
 
-def _print_plan(prepared: PreparedRun, resume: bool) -> None:
-    config, judge, tasks = prepared.config, prepared.judge, prepared.tasks.train
+def _print_plan(config: RunConfig, judge: Judge | ServiceJudge, tasks: list[Task], resume: bool) -> None:
     sampling, policy = config.sampling, config.policy
     verb = "resume training" if resume else "train"
     echo(f"{verb} {policy.model} ({policy.dtype}) for {config.steps} steps in {config.out}")
@@ -336,10 +278,8 @@ def _print_plan(prepared: PreparedRun, resume: bool) -> None:
             echo(f"warning: {warning}")
         describe_embedded([judge])
         fetch_if_embedded(judge)
-    print_evaluation_plan(config, prepared.tasks.held_out)
     if policy.model == EMBEDDED:
         fetch_embedded()
-    echo(prepared.audit.message)
 
 
 @contextmanager
@@ -359,37 +299,8 @@ def stop_on_interrupt() -> Iterator[Event]:
         signal.signal(signal.SIGINT, before)
 
 
-def _is_run(folder: Path) -> bool:
-    return (folder / "config.json").is_file() and (folder / "metrics.jsonl").is_file()
-
-
-def _summary(folder: Path) -> dict[str, Any]:
-    """Return the steps done, and the mean reward of the first and the last tenth of them."""
-    from trainer import checkpoint
-    from trainer.metrics import read
-
-    path = folder / "config.json"
-    try:
-        config = json.loads(path.read_bytes())
-        total, audit = config["steps"], config.get("judge_audit")
-        audited = audit and f"{'passed' if audit['passed'] else 'not passed'} {audit['created_at'][:10]}"
-    except (ValueError, KeyError, TypeError) as error:
-        hint = "`rubricsvc runs start CONFIG.toml --resume` writes it again; without a checkpoint, delete the folder"
-        raise InvalidError(f"{path} is damaged: {type(error).__name__}: {error}", hint=hint) from error
-    rewards = [step.get("reward") for step in read(folder)]
-    tenth = max(1, len(rewards) // 10)
-    saved = checkpoint.steps(folder)
-    return {
-        "run": str(folder),
-        "steps": len(rewards),
-        "steps_total": total,
-        "reward_first": mean_known(rewards[:tenth]),
-        "reward_last": mean_known(rewards[-tenth:]),
-        "judge_calibrated": config.get("judge_calibrated"),
-        "std_floor": config.get("std_floor"),
-        "judge_audit": audited,
-        "checkpoint": str(checkpoint.folder(folder, saved[-1])) if saved else None,
-    }
-
-
-app.command()(evaluations)
+app.command("list")(run_views.list_)
+app.command("show")(run_views.show_)
+app.command()(run_views.watch)
+app.command()(run_views.stop)
+app.command()(run_views.delete)

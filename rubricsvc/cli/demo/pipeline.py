@@ -123,11 +123,12 @@ def sample(folder: DemoFolder, db: Database, stored: Sequence[StoredQuestion], s
         for start, batch in missing:
             bar.update(start, len(stored), "questions")
             seed = int(digest(folder.seed, step, start // BATCH)[:12], 16)
-            rollouts = policy.sample([one.question.prompt for one in batch], size.samples, _sampling(folder), seed)
+            sampling = _sampling(folder)
+            rollouts = policy.sample([one.question.prompt for one in batch], size.samples, sampling, seed)
             pairs = [
                 # its number makes each of two equal texts a completion
                 (one.prompt_id, completion.model_copy(update={"sampling": {**completion.sampling, "number": number}}))
-                for number, completion in enumerate(rollouts.completions(POLICY, step))
+                for number, completion in enumerate(rollouts.completions(POLICY, step, sampling))
                 for one in [batch[number // size.samples]]
             ]
             with db.write() as session:  # a batch is stored as a whole or not at all

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -11,6 +12,7 @@ import httpx2
 import pytest
 from tokenizers import decoders
 
+from rubricsvc.client import Client
 from rubricsvc.core.calibration import Calibration, Curve
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
@@ -25,13 +27,15 @@ from tests.integration.test_client import running
 from tests.letter_judge import JUDGE as WORDS
 from tests.letter_judge import WordEngine, proposal, uses
 from tests.model.trainer.scored import COMPARES, COMPLETIONS, JUDGE, MIXED, TASKS, by_length, faulty, measured, score
-from tests.model.trainer.tiny import tiny_config, tiny_policy
+from tests.model.trainer.tiny import share_of_a, tiny_config, tiny_policy
 from tests.preference_engine import Tasteful
 from tests.services import free_port
-from trainer import loop
+from trainer import loop, metrics
 from trainer.config import EvolveConfig
 from trainer.evolution import OnlineEvolution
-from trainer.rewards import JudgeInfo, JudgeRewards, ScoredRollout, Task
+from trainer.metrics import Metrics
+from trainer.recording import RunRecorder
+from trainer.rewards import CallableRewards, JudgeInfo, JudgeRewards, ScoredRollout, Task
 from trainer.service_rewards import ServiceRewards
 from workers import engines
 from workers.engines.base import Failure, Question, Reply
@@ -248,7 +252,56 @@ def test_service_rewards_judge_info(db: Database) -> None:
     with db.write() as session:
         judges.set_repeatability(session, judges.add(session, calibrated).id, measured(0.03))
     with running(db) as url, ServiceRewards("calibrated", url) as rewards:
-        assert rewards.judge_info() == JudgeInfo("calibrated", calibrated=True, repeatability=measured(0.03))
+        assert rewards.judge_info() == JudgeInfo(
+            "calibrated", calibrated=True, repeatability=measured(0.03), digest=calibrated.digest
+        )
+
+
+@pytest.mark.usefixtures("engine")
+def test_run_of_a_service_is_recorded_there_with_the_items_of_its_jobs(db: Database, tmp_path: Path) -> None:
+    stop = threading.Event()
+    with (
+        running(db) as url,
+        ServiceRewards("instant", url, timeout=60) as rewards,
+        Client(url, outage_seconds=0.0) as client,
+        RunRecorder(client.runs, "key", tmp_path / "run", stop) as recorder,
+    ):
+        config = tiny_config(steps=2, out=tmp_path / "run")
+        loop.train(tiny_policy(), TASKS[:2], rewards, config, stop=stop, recorder=recorder)
+        run = client.runs.get(recorder.run_id or 0)
+        rollouts = list(client.iterate(client.runs.rollouts, run.id))
+        items = {item.id: item for job in (1, 2) for item in client.iterate(client.jobs.items, job)}
+    assert (run.status, run.steps, run.rollouts, run.judge_id) == ("finished", 2, 16, 1)
+    assert {one.item_id for one in rollouts} == set(items)
+    for one in rollouts:
+        item = items[one.item_id or 0]
+        assert (one.completion_id, one.rubric_id, one.reward) == (item.completion_id, item.rubric_id, item.reward)
+        assert one.verdicts == item.verdicts and one.judge_id == 1
+
+
+def test_recorder_keeps_steps_while_the_service_is_away(db: Database, tmp_path: Path) -> None:
+    port, stop, services = free_port(), threading.Event(), contextlib.ExitStack()
+    with (
+        services,
+        Client(f"http://127.0.0.1:{port}", timeout=5.0, outage_seconds=0.0) as client,
+        RunRecorder(client.runs, "key", tmp_path / "run", stop) as recorder,
+    ):
+        services.enter_context(running(db, at_port=port))
+
+        def on_step(step: Metrics) -> None:
+            if step["step"] == 2:
+                services.close()
+            if step["step"] == 4:
+                services.enter_context(running(db, at_port=port))
+
+        config = tiny_config(out=tmp_path / "run")
+        rewards = CallableRewards(share_of_a)
+        loop.train(tiny_policy(), TASKS[:2], rewards, config, stop=stop, recorder=recorder, on_step=on_step)
+        recorder.close()
+        run = client.runs.get(1)
+        lines = [step.metrics for step in client.iterate(client.runs.steps, 1)]
+    assert (run.status, run.steps, run.rollouts) == ("finished", 6, 48)
+    assert lines == metrics.read(tmp_path / "run")
 
 
 @pytest.mark.usefixtures("engine")

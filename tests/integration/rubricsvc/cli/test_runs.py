@@ -57,7 +57,7 @@ def test_runs_start_show_list_and_resume(cli: Cli, config: Path, tmp_path: Path)
     assert ran.err.count("judges repeatability quick") == 1
     run = tmp_path / "runs" / "first"
     [listed] = cli("runs", "list", "--json").lines
-    assert (listed["steps_total"], listed["std_floor"]) == (3, 0.0)
+    assert (listed["steps_total"], cli("runs", "show", listed["id"], "--json").json["std_floor"]) == (3, 0.0)
     steps = cli("runs", "show", run, "--last", 2, "--json").lines
     assert [step["step"] for step in steps] == [2, 3]
     assert "REWARD_STD" in cli("runs", "show", run, "--last", 2).out
@@ -123,7 +123,7 @@ def test_runs_start_prints_and_records_audit_of_judge(cli: Cli, config: Path, tm
     assert "audit 2 of 20" in cli("runs", "start", config, "--resume").err
     audit = json.loads(record.read_text())["judge_audit"]
     assert (audit["id"], audit["passed"], audit["current"]) == (2, True, True)
-    assert cli("runs", "list", "--json").lines[1]["judge_audit"].startswith("passed 20")
+    assert cli("runs", "show", 2, "--json").json["judge_audit"].startswith("passed 20")
 
 
 def test_runs_start_interrupted_saves_checkpoint(
@@ -209,7 +209,7 @@ def test_runs_list_and_show_name_damaged_run(cli: Cli, tmp_path: Path, file: str
         (run / "metrics.jsonl").write_text('{"step": 1, "reward": 0.5}\n')
     (run / file).write_text(content)
     listed = cli("runs", "list", "--json")
-    assert (listed.code, [row["run"] for row in listed.lines]) == (0, ["runs/good"])
+    assert (listed.code, [row["folder"] for row in listed.lines]) == (0, ["runs/good"])
     assert f"runs/bad/{file}" in listed.err
     shown = cli("runs", "show", "runs/bad")
     assert shown.code == 2 and file in shown.err and "hint: " in shown.err

@@ -56,7 +56,7 @@ def test_runs_start_evolves_and_resumes(cli: Cli, tmp_path: Path, proposer: Scri
     assert cli("rubrics", "import", "rubrics.yaml").code == 0
     ran = cli("runs", "start", config, "--json")
     assert (ran.code, ran.json["steps"]) == (0, 2), ran.err
-    run = json.loads((tmp_path / "runs" / "first" / "config.json").read_text())["evolve_run"]
+    run = json.loads((tmp_path / "runs" / "first" / "config.json").read_text())["run"]
     assert run.startswith("first-")
     entries = cli("evolve", "buffer", "one", "--json").lines
     assert [one["state"] for one in entries if one["source"] is None] == ["frozen", "frozen"]

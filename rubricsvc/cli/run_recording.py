@@ -1,0 +1,55 @@
+"""The record of a run that `rubricsvc runs start` trains: in the database, or at the service that has its judge."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Event
+from typing import TYPE_CHECKING
+
+from rubricsvc.cli.db import database
+from rubricsvc.cli.run_folders import read_record, stored_name
+from rubricsvc.settings import get_settings
+
+if TYPE_CHECKING:
+    from trainer.config import RunConfig
+    from trainer.recording import RunRecorder
+
+REQUEST_SECONDS = 30.0
+
+
+@contextmanager
+def recorder_of(run: RunConfig, name: str, stop: Event) -> Iterator[RunRecorder]:
+    """Open the recorder of a run; ``stop`` is set when somebody asks the run to stop."""
+    from trainer.config import ServiceJudge
+    from trainer.recording import RunRecorder
+
+    if isinstance(run.judge, ServiceJudge):
+        from rubricsvc.client import Client
+
+        with (
+            Client(run.judge.service, timeout=REQUEST_SECONDS, outage_seconds=0.0) as client,
+            RunRecorder(client.runs, name, run.out, stop) as recorder,
+        ):
+            yield recorder
+        return
+    from rubricsvc.services.recording import DatabaseRuns
+
+    policy = get_settings().require_approval
+    with database() as db, RunRecorder(DatabaseRuns(db, policy), name, run.out, stop) as recorder:
+        yield recorder
+
+
+def complete_record(run: RunConfig) -> None:
+    """Record that a finished run is finished, with the steps that its process could not deliver."""
+    name = stored_name(run.out)
+    if name is None:
+        return
+    from trainer import checkpoint
+    from trainer.metrics import read
+    from trainer.rewards import JudgeInfo
+
+    config = read_record(run.out)
+    with checkpoint.locked(run.out), recorder_of(run, name, Event()) as recorder:
+        recorder.begin(config, JudgeInfo(config["judge"]["name"]), read(run.out))
+        recorder.set_state("finished")

@@ -1,0 +1,92 @@
+"""The record of a run that is killed again and again has each step once, with all its rollouts."""
+
+from __future__ import annotations
+
+import multiprocessing
+import random
+import signal
+import time
+from multiprocessing.context import ForkServerProcess
+from pathlib import Path
+from threading import Event
+
+import pytest
+import torch
+from sqlalchemy import func, select
+
+from rubricsvc.cli.run_folders import RUN
+from rubricsvc.services.recording import DatabaseRuns
+from rubricsvc.settings import get_settings
+from rubricsvc.store import runs
+from rubricsvc.store.session import Database
+from rubricsvc.store.tables import RolloutRow, RunMetricsRow
+from tests.cli import Cli, cli
+from tests.model.trainer.tiny import TASKS, share_of_a, tiny_config, tiny_policy
+from trainer import metrics
+from trainer.loop import train
+from trainer.recording import RunRecorder
+from trainer.rewards import CallableRewards
+
+__all__ = ["cli"]
+
+KILLS = 3
+STEPS = 30
+SIZE = 8
+FORKS = multiprocessing.get_context("forkserver")
+FORKS.set_forkserver_preload([__name__])
+
+
+def run(out: Path, url: str) -> None:
+    """Start or resume the run, which saves a checkpoint after every third step."""
+    torch.set_num_threads(1)
+    config = tiny_config(steps=STEPS, out=out, checkpoint_every=3)
+    stop, resume = Event(), (out / "config.json").exists()
+    db = Database(url)
+    with RunRecorder(DatabaseRuns(db), "killed-1", out, stop) as recorder:
+        rewards = CallableRewards(share_of_a)
+        options = {"stop": stop, "resume": resume, "record": {RUN: "killed-1"}}
+        train(tiny_policy(), TASKS, rewards, config, recorder=recorder, **options)  # type: ignore[arg-type]
+    db.close()
+
+
+def begin(out: Path, url: str) -> ForkServerProcess:
+    process = FORKS.Process(target=run, args=(out, url))
+    process.start()
+    return process
+
+
+def test_record_of_a_killed_run_has_each_step_once(
+    cli: Cli, each_db: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RUBRICSVC_DATABASE_URL", each_db.url)
+    get_settings.cache_clear()
+    out, chance = tmp_path / "killed", random.Random(0)
+    for kill in range(KILLS):
+        process = begin(out, each_db.url)
+        while len(metrics.read(out)) < STEPS * (kill + 1) // (KILLS + 1) and process.is_alive():
+            time.sleep(0.005)
+        time.sleep(chance.uniform(0.0, 0.05))
+        process.kill()
+        process.join()
+        assert process.exitcode == -signal.SIGKILL
+        shown = cli("runs", "show", out, "--json").json
+        assert (shown["id"], shown["status"], shown["rollouts"]) == (1, "running", SIZE * shown["steps"])
+        assert 0 <= len(metrics.read(out)) - shown["steps"] <= 1, "the step that it was killed in"
+    process = begin(out, each_db.url)
+    process.join()
+    assert process.exitcode == 0
+
+    shown = cli("runs", "show", out, "--json").json
+    assert (shown["id"], shown["status"], shown["steps"], shown["steps_total"]) == (1, "finished", STEPS, STEPS)
+    assert (shown["rollouts"], shown["unscored"]) == (SIZE * STEPS, 0)
+    lines = metrics.read(out)
+    assert cli("runs", "show", 1, "--last", STEPS, "--json").lines == lines
+    assert [line["step"] for line in lines] == list(range(1, STEPS + 1))
+    with each_db.read() as session:
+        places = select(RolloutRow.step, RolloutRow.place).order_by(RolloutRow.step, RolloutRow.place)
+        assert session.execute(places).all() == [(s, p) for s in range(1, STEPS + 1) for p in range(SIZE)]
+        assert session.scalar(select(func.count()).select_from(RunMetricsRow)) == STEPS
+        means = select(RolloutRow.step, func.avg(RolloutRow.reward)).group_by(RolloutRow.step)
+        by_step = dict(session.execute(means).all())
+        assert [by_step[line["step"]] for line in lines] == pytest.approx([line["reward"] for line in lines])
+        assert runs.rollout_counts(session, 1) == (SIZE * STEPS, 0)

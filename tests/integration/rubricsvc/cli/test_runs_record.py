@@ -1,0 +1,139 @@
+"""`runs list`, `show`, `watch`, `stop`, `resume` and `delete`, on a run that another thread trains or has trained."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import threading
+from pathlib import Path
+
+import pytest
+
+from rubricsvc.core.run import RunHeartbeat
+from rubricsvc.services.recording import DatabaseRuns
+from rubricsvc.settings import get_settings
+from rubricsvc.store import runs
+from rubricsvc.store.session import Database
+from tests.cli import Cli
+from tests.integration.rubricsvc.cli.test_runs import CONFIG
+from tests.recorded_run import new_run, run_step
+from tests.tiny_model import tiny_model
+
+
+@pytest.fixture
+def config(tmp_path: Path, rubric_file: Path) -> Path:
+    tiny_model(tmp_path / "policy")
+    path = tmp_path / "first.toml"
+    path.write_text(CONFIG)
+    return path
+
+
+@pytest.fixture
+def store(cli: Cli) -> DatabaseRuns:
+    return DatabaseRuns(Database(get_settings().database_url))
+
+
+def test_runs_are_on_record_from_start_to_delete(cli: Cli, config: Path, tmp_path: Path) -> None:
+    started = cli("runs", "start", config, "--json")
+    assert (started.code, started.json["id"]) == (0, 1), started.err
+    shown = cli("runs", "show", 1, "--json").json
+    assert (shown["name"], shown["status"], shown["steps"], shown["steps_total"]) == ("first", "finished", 3, 3)
+    assert (shown["rollouts"], shown["unscored"], shown["judge"]) == (12, 0, "quick")
+    assert shown["checkpoint"].endswith("step-000003")
+    assert cli("runs", "show", "runs/first", "--json").json == shown
+    (listed,) = cli("runs", "list", "--json").lines
+    assert (listed["id"], listed["status"], listed["folder"]) == (1, "finished", str(tmp_path / "runs" / "first"))
+
+    assert cli("runs", "stop", 1).code == 2
+    watched = cli("runs", "watch", 1, "--json")
+    assert (watched.code, watched.json["status"]) == (0, "finished")
+    config.write_text(CONFIG.replace("steps = 3", "steps = 4"))
+    resumed = cli("runs", "resume", 1, "--json")
+    assert (resumed.code, resumed.json["id"], resumed.json["steps"]) == (0, 1, 4), resumed.err
+    assert [cli("runs", "show", 1, "--json").json[name] for name in ("steps", "rollouts")] == [4, 16]
+    assert cli("runs", "resume", "runs/first", "--json").json["steps"] == 4
+
+    refused = cli("runs", "delete", 1)
+    assert refused.code == 2 and "4 steps and 16 rollouts" in refused.err and "--yes" in refused.err
+    assert cli("runs", "delete", 1, "--yes").code == 0
+    assert cli("runs", "show", 1).code == 3
+    (left,) = cli("runs", "list", "--json").lines
+    assert (left["id"], left["folder"], left["steps"]) == (None, "runs/first", 4)
+    assert cli("runs", "show", "runs/first", "--json").json["steps"] == 4
+    assert cli("runs", "watch", "runs/first").code == 3
+
+
+def test_runs_resume_needs_its_folder_and_its_file(cli: Cli, config: Path, tmp_path: Path) -> None:
+    assert cli("runs", "start", config).code == 0
+    config.rename(tmp_path / "other.toml")
+    without = cli("runs", "resume", 1)
+    assert without.code == 3 and str(config) in without.err
+    shutil.rmtree(tmp_path / "runs")
+    gone = cli("runs", "resume", 1)
+    assert gone.code == 3 and str(tmp_path / "runs" / "first") in gone.err
+
+
+def test_runs_start_completes_the_record_of_a_finished_run(cli: Cli, config: Path, store: DatabaseRuns) -> None:
+    assert cli("runs", "start", config).code == 0
+    store.heartbeat(1, RunHeartbeat(state="running"))  # as where the process is killed after its last checkpoint
+    assert cli("runs", "start", config, "--resume").code == 0
+    shown = cli("runs", "show", 1, "--json").json
+    assert (shown["status"], shown["steps"], shown["rollouts"], shown["judge"]) == ("finished", 3, 12, "quick")
+
+
+@pytest.mark.parametrize(("state", "code"), [("finished", 0), ("stopped", 0), ("failed", 1)])
+def test_runs_watch_follows_until_the_run_ends(cli: Cli, store: DatabaseRuns, state: str, code: int) -> None:
+    store.create(new_run(steps_total=2))
+    store.record(1, run_step(1, reward_std=0.1))
+
+    def end() -> None:
+        store.heartbeat(1, RunHeartbeat(state="paused", reason="the judge is down"))
+        store.heartbeat(1, RunHeartbeat(state="running"))
+        store.record(1, run_step(2, reward_std=0.1))
+        store.heartbeat(1, RunHeartbeat.model_validate({"state": state, "reason": "why"}))
+
+    timer = threading.Timer(0.8, end)
+    timer.start()
+    ran = cli("runs", "watch", 1, "--json")
+    timer.join()
+    assert (ran.code, ran.json["status"], ran.json["steps"]) == (code, state, 2)
+    assert ("runs resume 1" in ran.err) == (state != "finished")
+
+
+def test_runs_watch_ends_for_a_lost_run(cli: Cli, store: DatabaseRuns, monkeypatch: pytest.MonkeyPatch) -> None:
+    store.create(new_run())
+    monkeypatch.setattr(runs, "LOST_SECONDS", -1.0)
+    ran = cli("runs", "watch", 1, "--json")
+    assert (ran.code, ran.json["status"]) == (1, "lost")
+
+
+def test_runs_stop_sets_the_flag_of_a_live_run(cli: Cli, store: DatabaseRuns) -> None:
+    store.create(new_run())
+    stopped = cli("runs", "stop", 1, "--json")
+    assert (stopped.code, stopped.json["stop_requested"]) == (0, True)
+    assert store.record(1, run_step(1)).stop_requested
+    live = cli("runs", "delete", 1, "--yes")
+    assert live.code == 2 and "runs stop 1" in live.err
+    assert cli("runs", "resume", 1).code == 2
+
+
+def test_runs_list_pages_and_adds_folders_that_are_not_on_record(cli: Cli, store: DatabaseRuns, tmp_path: Path) -> None:
+    for key in ("a", "b", "c"):
+        store.create(new_run(key))
+    for name, entries in (("b", {"run": "b"}), ("old", {})):
+        folder = tmp_path / "runs" / name
+        folder.mkdir(parents=True)
+        (folder / "config.json").write_text(json.dumps({"steps": 1, **entries}))
+        (folder / "metrics.jsonl").write_text('{"step": 1, "reward": 0.5}\n')
+    first = cli("runs", "list", "--limit", 2, "--json")
+    assert [row["id"] for row in first.lines] == [1, 2] and "--after 2" in first.err
+    rest = cli("runs", "list", "--limit", 2, "--after", 2, "--json").lines
+    assert [(row["id"], row["folder"]) for row in rest] == [(3, "/runs/first"), (None, "runs/old")]
+    assert cli("runs", "show", "runs/b", "--json").json["id"] == 2
+
+
+@pytest.mark.parametrize("command", ["show", "watch", "stop", "resume", "delete"])
+def test_runs_commands_name_an_unknown_run(cli: Cli, command: str) -> None:
+    for ref in (7, "nowhere"):
+        ran = cli("runs", command, ref)
+        assert ran.code in (2, 3) and str(ref) in ran.err and "Traceback" not in ran.err
