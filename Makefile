@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 RUN    := OMP_NUM_THREADS=$${OMP_NUM_THREADS:-2} OMP_WAIT_POLICY=$${OMP_WAIT_POLICY:-PASSIVE} $(BIN)/python
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo demo-fast test test-unit test-vllm lint openapi format bench-scoring bench-import bench-throttle bench-prefix bench-train bench-recording bench-judging bench-agreement bench-analyse bench-pairs bench-audit bench-calibration bench-cheating bench-judge-training bench-distillation bench-ablation bench-controls bench-lint bench-faults train-judge clean bench-fit bench-evolve
+.PHONY: help install demo demo-fast test test-unit test-vllm lint openapi format bench-scoring bench-import bench-throttle bench-prefix bench-train bench-recording bench-judging bench-agreement bench-analyse bench-pairs bench-audit bench-calibration bench-cheating bench-judge-training bench-distillation bench-ablation bench-controls bench-lint bench-faults train-judge clean bench-fit bench-evolve gpu-smoke
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 20
@@ -63,8 +63,8 @@ bench-throttle: install ## adaptive concurrency and the circuit breaker against 
 bench-prefix: install ## ten criteria on one completion against one
 	$(RUN) -m tests.bench.bench_prefix
 
-bench-train: install .venv-trl/.installed ## one training step of the embedded model, here and by TRL
-	$(RUN) -m tests.bench.bench_train --trl .venv-trl/bin/python
+bench-train: install ## one training step of the embedded model, here and by TRL
+	$(RUN) -m tests.bench.bench_train --trl $(BIN)/python
 
 bench-recording: install ## what recording its rollouts costs of a training step, on SQLite and PostgreSQL (5 minutes)
 	$(RUN) -m tests.services $(BIN)/python -m tests.bench.bench_recording $(ARGS)
@@ -115,9 +115,14 @@ bench-lint: install ## precision and recall of each rule of `rubrics lint` on la
 bench-faults: install ## faults planted into the examples of three presets, and the shipped judge's false alarms (ARGS="--untrained")
 	$(RUN) -m tests.bench.bench_faults $(ARGS)
 
-.venv-trl/.installed: constraints.txt
-	$(PYTHON) -m venv .venv-trl
-	.venv-trl/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch trl==1.16.0
+gpu-smoke: install ## on a machine with a GPU: a vLLM judge, a job and three training steps (10 minutes to install vLLM; ARGS="--judge-model …")
+	@if nvidia-smi -L >/dev/null 2>&1; then \
+		$(MAKE) --no-print-directory .venv-gpu/.installed && .venv-gpu/bin/python -m tests.bench.gpu_smoke $(ARGS); \
+	else echo "no GPU here"; fi
+
+.venv-gpu/.installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv-gpu
+	.venv-gpu/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,vllm]'
 	@touch $@
 
 .venv-vllm/.installed: pyproject.toml constraints.txt
@@ -132,4 +137,4 @@ bench-faults: install ## faults planted into the examples of three presets, and 
 	@touch $@
 
 clean: ## remove the environments and what the demo left
-	rm -rf $(VENV) .venv-trl .venv-vllm .venv-autorubric demo-out
+	rm -rf $(VENV) .venv-vllm .venv-gpu .venv-autorubric demo-out

@@ -83,6 +83,16 @@ class UnavailableError(RubricsvcError, code="unavailable", status=503):
 
 
 @contextmanager
+def at_path(path: str) -> Iterator[None]:
+    """Put ``path`` before the path of an error that is raised within: of which field of a request it is."""
+    try:
+        yield
+    except RubricsvcError as error:
+        error.path = cut(".".join(filter(None, (path, error.path))), 200)
+        raise
+
+
+@contextmanager
 def needs_extra(name: str) -> Iterator[None]:
     """Import packages of an extra within; one that is not installed is an UnavailableError."""
     try:

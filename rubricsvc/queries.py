@@ -99,6 +99,18 @@ class ReportQuery(BaseModel):
     )
 
 
+MAX_REWARD_SECONDS = 50.0
+"""Clients and proxies often close a connection that is silent for a minute."""
+
+
+class RewardsQuery(BaseModel):
+    """Parameters of a job's rewards."""
+
+    timeout: float = Field(
+        0.0, ge=0, le=MAX_REWARD_SECONDS, allow_inf_nan=False, description="Seconds to wait until the job is finished."
+    )
+
+
 class PairFilters(Paging):
     """Parameters of the list of a job's preference pairs."""
 

@@ -23,6 +23,7 @@ from rubricsvc.api import (
     judges,
     labels,
     prompts,
+    rewards,
     rubrics,
     runs,
     verdicts,
@@ -48,6 +49,7 @@ _TAGS = {
     "completions": "Answers or trajectories of a policy.",
     "judges": "Models that score completions.",
     "jobs": "Batches of completions to score, with their rewards.",
+    "rewards": "Rewards of completions, in one call.",
     "verdicts": "Verdicts of judges, by criterion.",
     "labels": "People's verdicts.",
     "evolutions": "Rubrics, weights and judge templates, searched for against labels.",
@@ -71,7 +73,8 @@ def create_app(settings: Settings, db: Database, *, validators: Validators | Non
     )
     set_state(app, settings, db, validators)
     errors.install(app)
-    for noun in (prompts, rubrics, completions, judges, jobs, verdicts, labels, evolutions, runs, imports, graders):
+    nouns = (prompts, rubrics, completions, judges, jobs, rewards, verdicts, labels, evolutions, runs)
+    for noun in (*nouns, imports, graders):
         app.include_router(noun.router, prefix="/v1", dependencies=[Depends(authenticate), Depends(validate_body)])
     app.include_router(health.router)
     _name_operations(app)

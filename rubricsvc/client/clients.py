@@ -8,6 +8,8 @@ import math
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from functools import partial
+from itertools import islice
 from typing import Any, ClassVar, ParamSpec, TypeVar
 from urllib.parse import urlsplit
 
@@ -21,6 +23,7 @@ from rubricsvc.client.nouns import (
     Judges,
     Labels,
     Prompts,
+    Rewards,
     Rubrics,
     Runs,
     Verdicts,
@@ -66,6 +69,7 @@ class _Client(Noun[C]):
         _check_seconds("outage_seconds", outage_seconds)
         _check_seconds("timeout", timeout, zero=False)
         self.outage_seconds = outage_seconds
+        self._arguments = {"base_url": base_url, "api_key": api_key, "timeout": timeout, "transport": transport}
         key = api_key or secret("RUBRICSVC_API_KEY")
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         url = base_url.rstrip("/") + "/v1/"
@@ -75,11 +79,16 @@ class _Client(Noun[C]):
         self.completions: Completions[C] = Completions(self)
         self.judges: Judges[C] = Judges(self)
         self.jobs: Jobs[C] = Jobs(self)
+        self.rewards: Rewards[C] = Rewards(self)
         self.verdicts: Verdicts[C] = Verdicts(self)
         self.labels: Labels[C] = Labels(self)
         self.evolutions: Evolutions[C] = Evolutions(self)
         self.runs: Runs[C] = Runs(self)
         self.imports: Imports[C] = Imports(self)
+
+    def __reduce__(self) -> tuple[Callable[[], Any], tuple[()]]:
+        """Pickle the arguments: a process that is started with a client connects by itself."""
+        return partial(type(self), **self._arguments, outage_seconds=self.outage_seconds), ()
 
     @Method
     async def wait(
@@ -129,16 +138,75 @@ class _Client(Noun[C]):
         Raises:
             TimeoutError: the job is not finished after ``timeout`` seconds (None: no limit). It goes on.
         """
-        prompt_id = (await Prompts.add(self.prompts, prompt)).id
-        if isinstance(rubric, Rubric):
-            rubric = (await Rubrics.add(self.rubrics, rubric, f"rubric-{rubric.digest[:12]}")).id
+        (items,) = await _Client.score_many(
+            self,
+            [prompt],
+            [rubric],
+            [completions],
+            judge,
+            min_coverage=min_coverage,
+            allow_drafts=allow_drafts,
+            timeout=timeout,
+            on_progress=on_progress,
+        )
+        return items
+
+    @Method
+    async def score_many(
+        self,
+        prompts: Sequence[Prompt | int | str],
+        rubrics: Rubric | int | str | Sequence[Rubric | int | str | None] | None,
+        completions: Sequence[Sequence[Completion | str]],
+        judge: Judge | int | str,
+        *,
+        name: str = "",
+        budget: float | None = None,
+        min_coverage: float | None = None,
+        allow_drafts: bool = False,
+        verdicts: bool = True,
+        timeout: float | None = WAIT_SECONDS,
+        cancel_late: bool = False,
+        on_progress: OnProgress | None = None,
+    ) -> list[list[Item]]:
+        """Score the completions of many prompts in one job; return the items of each prompt, in the order given.
+
+        An item without a reward has a ``null_reason``. The same completion of a prompt twice has the same item.
+
+        Args:
+            prompts: texts or values to store, or ids of stored ones.
+            rubrics: one for all prompts or one for each, as values or as in `Jobs.submit`; None: the prompt's own.
+            completions: the completions of each prompt.
+            judge: value to store, or id or name of a stored one.
+            name: name of the job.
+            budget: US dollars that the judge may cost.
+            min_coverage: used instead of the rubrics' own.
+            allow_drafts: use rubrics that are not approved.
+            verdicts: return the verdicts too.
+            timeout: seconds to wait for the job; None for no limit.
+            cancel_late: cancel a job that is not finished by then, and return what it has.
+            on_progress: called with the job at each poll.
+
+        Raises:
+            NotFoundError, InvalidError: something is unknown, or there are more or fewer completions than prompts;
+                ``path`` says where, and nothing is stored.
+            TimeoutError: the job is not finished after ``timeout`` seconds. It goes on, unless ``cancel_late``.
+        """
         judge_ref = (await Judges.add(self.judges, judge)).id if isinstance(judge, Judge) else judge
-        ids = (await Completions.add(self.completions, prompt_id, completions)).ids
-        pairs = [(id_, rubric) for id_ in dict.fromkeys(ids)]
-        job = await Jobs.submit(self.jobs, judge_ref, pairs, min_coverage=min_coverage, allow_drafts=allow_drafts)
-        await _Client.wait(self, job.id, timeout, on_progress)
-        items = {item.completion_id: item for item in await _items(self, job.id)}
-        return [items[id_] for id_ in ids]
+        submitted = await Rewards.submit(
+            self.rewards,
+            judge_ref,
+            [Prompt.of(prompt) if isinstance(prompt, str) else prompt for prompt in prompts],
+            completions,
+            [rubrics] if isinstance(rubrics, Rubric | int | str) else rubrics or (),
+            name=name,
+            budget=budget,
+            min_coverage=min_coverage,
+            allow_drafts=allow_drafts,
+        )
+        await _wait_or_cancel(self, submitted.job_id, timeout, on_progress, cancel_late)
+        by_key = {(item.completion_id, item.rubric_id): item for item in await _items(self, submitted.job_id, verdicts)}
+        scored = iter([_with_reason(by_key[one.completion_id, one.rubric_id]) for one in submitted.rewards])
+        return [list(islice(scored, len(group))) for group in completions]
 
     @Method
     async def generate(
@@ -171,14 +239,31 @@ class _Client(Noun[C]):
         return [made[id_] for id_ in ids]
 
 
-async def _items(client: Any, job_id: int) -> list[Item]:
+async def _wait_or_cancel(
+    client: Any, job_id: int, timeout: float | None, on_progress: OnProgress | None, cancel: bool
+) -> None:
+    try:
+        await _Client.wait(client, job_id, timeout, on_progress)
+    except TimeoutError:
+        if not cancel:
+            raise
+        await Jobs.cancel(client.jobs, job_id)
+
+
+async def _items(client: Any, job_id: int, verdicts: bool = True) -> list[Item]:
     items: list[Item] = []
     after: int | None = 0
     while after is not None:
-        page = await Jobs.items(client.jobs, job_id, after=after)
+        page = await Jobs.items(client.jobs, job_id, after=after, verdicts=verdicts)
         items += page.data
         after = page.next
     return items
+
+
+def _with_reason(item: Item) -> Item:
+    """Return the item with a reason if it has no reward: that of a cancelled item is its state."""
+    missing = item.reward is None and item.null_reason is None
+    return item.model_copy(update={"null_reason": item.state}) if missing else item
 
 
 def _check_url(url: str) -> None:

@@ -12,6 +12,7 @@ from rubricsvc.schemas.jobs import Item, MinCoverage, NewItem, NewJob, Preferenc
 from rubricsvc.schemas.judges import NewJudge, StoredJudge
 from rubricsvc.schemas.labels import NewLabel, NewLabels, StoredLabel
 from rubricsvc.schemas.prompts import NewPrompt, StoredPrompt
+from rubricsvc.schemas.rewards import CompletionReward, NewRewards, Rewards
 from rubricsvc.schemas.rubrics import (
     GeneratedRubric,
     LintReport,
@@ -28,6 +29,7 @@ from rubricsvc.schemas.verdicts import StoredVerdict
 __all__ = [
     "MAX_BATCH",
     "Alive",
+    "CompletionReward",
     "ErrorBody",
     "FileProblem",
     "GeneratedRubric",
@@ -46,6 +48,7 @@ __all__ = [
     "NewLabels",
     "NewPrompt",
     "NewReview",
+    "NewRewards",
     "NewRubric",
     "Page",
     "PreferencePair",
@@ -53,6 +56,7 @@ __all__ = [
     "Ready",
     "Ref",
     "RetriedJob",
+    "Rewards",
     "RubricEvent",
     "Stored",
     "StoredCompletion",

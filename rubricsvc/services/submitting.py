@@ -185,6 +185,24 @@ def with_rubrics(
     return pairs
 
 
+def only_rubric(session: Session, prompt_id: int, *, allow_drafts: bool = False) -> RubricRow:
+    """Return the newest approved version of a prompt's only rubric.
+
+    Raises:
+        NotApprovedError: it has no approved version.
+        InvalidError: the prompt has no rubric, or several.
+    """
+    rows = rubrics.for_prompt(session, prompt_id, allow_drafts=allow_drafts)
+    if len(rows) == 1:
+        return rows[0]
+    if not rows and (drafts := _drafts(session, [prompt_id])):
+        raise _only_drafts("the prompt", drafts)
+    if not rows:
+        raise InvalidError("the prompt has no rubric", hint="name a rubric, or store one with the prompt's id")
+    listed = cut(", ".join(row.ref for row in rows), 400)
+    raise InvalidError(f"the prompt has {len(rows)} rubrics: {listed}", hint="name one of them")
+
+
 def _completions(
     session: Session, imported: ImportResult | None, policy: str | None
 ) -> Iterator[tuple[int, int, int | None]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -93,3 +94,16 @@ def follow(db: Database, job_id: int, notify: Notify = lambda _: None) -> Iterat
             yield progress
         if is_open:
             time.sleep(POLL_SECONDS)
+
+
+async def wait(db: Database, job_id: int, seconds: float) -> None:
+    """Wait until a job is finished, for at most some seconds."""
+    end, delay = time.monotonic() + seconds, 0.02
+    while not await asyncio.to_thread(_finished, db, job_id) and (left := end - time.monotonic()) > 0:
+        await asyncio.sleep(min(delay, left))
+        delay = min(POLL_SECONDS, delay * 1.5)
+
+
+def _finished(db: Database, job_id: int) -> bool:
+    with db.read() as session:
+        return jobs.get(session, job_id).finished_at is not None

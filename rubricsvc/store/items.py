@@ -125,7 +125,7 @@ def scored(session: Session, ids: Iterable[int]) -> dict[int, ScoredItem]:
 
 
 class ItemReward(NamedTuple):
-    """The reward of one item, and what it was given for."""
+    """The reward of one item, and what it was given for. ``rubric`` is the name, without the ``version``."""
 
     item_id: int
     completion_id: int
@@ -133,18 +133,24 @@ class ItemReward(NamedTuple):
     policy: str
     rubric_id: int
     rubric: str
+    version: int
     state: str
     reward: float | None
+    coverage: float | None
+    formula: str | None
+    vetoed_by: str | None
+    null_reason: str | None
 
 
 def rewards(session: Session, job_id: int) -> list[ItemReward]:
     """Return the rewards of all items of a job, by id, without the texts."""
-    columns = (CompletionRow.prompt_id, CompletionRow.policy, ItemRow.rubric_id, RubricRow.name)
+    of = (CompletionRow.prompt_id, CompletionRow.policy, ItemRow.rubric_id, RubricRow.name, RubricRow.version)
+    reward = (ItemRow.reward, ItemRow.coverage, ItemRow.formula, ItemRow.vetoed_by, ItemRow.null_reason)
     query = (
-        select(ItemRow.id, ItemRow.completion_id, *columns, ItemRow.state, ItemRow.reward)
+        select(ItemRow.id, ItemRow.completion_id, *of, ItemRow.state, *reward)
         .join(CompletionRow, CompletionRow.id == ItemRow.completion_id)
         .join(RubricRow, RubricRow.id == ItemRow.rubric_id)
         .where(ItemRow.job_id == job_id)
         .order_by(ItemRow.id)
     )
-    return [ItemReward(*row) for row in session.execute(query)]
+    return [ItemReward._make(row) for row in session.execute(query)]

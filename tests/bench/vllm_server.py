@@ -1,4 +1,4 @@
-"""vLLM's OpenAI server with the embedded model, for as long as a block runs, and what its metrics count."""
+"""vLLM's OpenAI server, by default with the embedded model, for as long as a block runs, and what its metrics count."""
 
 from __future__ import annotations
 
@@ -69,15 +69,18 @@ class Server:
 
 
 @contextmanager
-def vllm_server(*, block_size: int, reply_tokens: int, threads: int) -> Iterator[Server]:
+def vllm_server(
+    *, block_size: int, reply_tokens: int, threads: int, model: str = "embedded", gpu_share: float | None = None
+) -> Iterator[Server]:
     """Replies are greedy and have at most ``reply_tokens`` unless a request says otherwise.
 
-    On a CPU ``block_size`` is a multiple of 32.
+    On a CPU ``block_size`` is a multiple of 32. On a GPU the server takes ``gpu_share`` of its memory.
     """
     port = free_port()
     defaults = {"temperature": 0.0, "max_new_tokens": reply_tokens}
     command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--port", str(port), "--host", "127.0.0.1"]
-    command += ["--model", model_path("embedded"), "--served-model-name", NAME, "--enforce-eager"]
+    command += ["--model", model_path(model), "--served-model-name", NAME]
+    command += ["--enforce-eager"] if gpu_share is None else ["--gpu-memory-utilization", str(gpu_share)]
     command += ["--block-size", str(block_size), "--override-generation-config", json.dumps(defaults)]
     environment = {
         "OMP_NUM_THREADS": str(threads),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import pickle
 import threading
 from collections.abc import Callable, Iterator
 from hashlib import sha256
@@ -318,3 +319,59 @@ def test_async_client_generates_rubrics(
 
     (made,) = asyncio.run(generate())
     assert made.rubric is None and (made.reason or "").startswith("no_rubric")
+
+
+def test_client_scores_many_prompts_in_one_job(client: Client, worker: Any) -> None:
+    worker(lambda question: Failure("timeout", "late") if "late" in question.text else agreeable(question))
+    late = Rubric(criteria=[Criterion(key="late", text="Is late.")])
+    stored = client.prompts.add("Which?").id
+    client.rubrics.add(RUBRIC, "which", prompt_id=stored)
+    prompts = ["Why?", stored, Prompt.of("How?")]
+    seen: list[StoredJob] = []
+    first, second, third = client.score_many(
+        prompts, [RUBRIC, None, late], [["b", "a", "b"], ["c"], ["d"]], JUDGE, name="n", on_progress=seen.append
+    )
+    assert [item.reward for item in (*first, *second)] == [pytest.approx(2 / 3)] * 4
+    assert first[0] == first[2] != first[1]
+    texts = [client.completions.get(item.completion_id or 0).completion.text for item in (*first, *second, *third)]
+    assert texts == ["b", "a", "b", "c", "d"]
+    assert (third[0].reward, bool(third[0].null_reason), len(third[0].verdicts)) == (None, True, 1)
+    assert client.rubrics.get(second[0].rubric_id or 0).name == "which"
+    (job,) = client.jobs.page()
+    assert (seen[-1].id, job.name, job.progress and job.progress.total) == (job.id, "n", 4)
+
+
+def test_client_score_many_keeps_or_cancels_a_late_job(client: Client) -> None:
+    client.judges.add(JUDGE)
+    with pytest.raises(TimeoutError):
+        client.score_many(["Why?"], RUBRIC, [["one"]], "instant", timeout=0.05)
+    ((item,),) = client.score_many(["Why?"], RUBRIC, [["one"]], "instant", timeout=0.05, cancel_late=True)
+    assert (item.reward, item.null_reason) == (None, "cancelled")
+    assert [job.status for job in client.jobs.page()] == ["queued", "cancelled"]
+
+
+def test_client_score_many_wrong_number_stores_nothing(client: Client) -> None:
+    client.judges.add(JUDGE)
+    with pytest.raises(InvalidError) as caught:
+        client.score_many(["Why?", "How?"], RUBRIC, [["one"]], "instant")
+    assert caught.value.path == "completions"
+    assert client.prompts.page().data == ()
+
+
+def test_client_rewards_wait_for_the_job(client: Client, worker: Any) -> None:
+    client.judges.add(JUDGE)
+    rewards = client.rewards.submit("instant", [Prompt.of("Why?")], [["one"]], [RUBRIC], timeout=50, key="k")
+    assert (rewards.status, rewards.rewards[0].reward) == ("completed", pytest.approx(2 / 3))
+    assert client.rewards.get(rewards.job_id, timeout=1) == rewards
+    assert client.rewards.submit("instant", [1], [["one"]], [RUBRIC], key="k") == rewards
+
+
+def test_clients_can_be_pickled(client: Client) -> None:
+    client.judges.add(JUDGE)
+    with pickle.loads(pickle.dumps(client)) as copy:
+        assert copy.judges.get("instant").judge == JUDGE
+    with Client("https://h/", "secret", timeout=5, outage_seconds=3) as given:
+        copy = pickle.loads(pickle.dumps(given))
+    assert (copy.http.base_url, copy.http.headers["authorization"]) == ("https://h/v1/", "Bearer secret")
+    assert (copy.http.timeout.read, copy.outage_seconds) == (5, 3)
+    copy.close()

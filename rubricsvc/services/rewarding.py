@@ -1,0 +1,132 @@
+"""Rewards of completions of many prompts: store what is new, and submit it as one job."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from rubricsvc.core.prompt import Completion, Prompt
+from rubricsvc.core.rubric import Rubric
+from rubricsvc.errors import InvalidError, at_path
+from rubricsvc.services.editing import Edit, add_version
+from rubricsvc.services.submitting import only_rubric
+from rubricsvc.store import completions, jobs, judges, prompts, rubrics
+
+if TYPE_CHECKING:
+    from sqlalchemy.orm import Session
+
+    from rubricsvc.store.tables import JobRow, RubricRow
+
+MAX_COMPLETIONS = 10_000
+
+ItemKey = tuple[int, int]
+"""Completion id and rubric id: a job holds each pair once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Completions to score.
+
+    Attributes:
+        prompts: Prompts, or their ids or external ids.
+        completions: The completions of each prompt.
+        rubrics: One for each prompt or one for all: a rubric, or the id, name, name@version or digest of a stored one.
+            None, or none at all, means the prompt's own.
+    """
+
+    prompts: Sequence[Prompt | int | str]
+    completions: Sequence[Sequence[Completion | str]]
+    rubrics: Sequence[Rubric | int | str | None] = ()
+
+    def rubric_at(self, place: int) -> tuple[Rubric | int | str | None, str]:
+        """Return the rubric of a prompt, and its path: that of the prompt if there is none."""
+        at = 0 if len(self.rubrics) == 1 else place
+        given = self.rubrics[at] if self.rubrics else None
+        return given, f"prompts.{place}" if given is None else f"rubrics.{at}"
+
+
+def submit(
+    session: Session,
+    judge_ref: int | str,
+    batch: Batch,
+    edit: Edit,
+    *,
+    validate: Callable[[Rubric], None],
+    allow_drafts: bool = False,
+    **options: Any,
+) -> tuple[JobRow, list[ItemKey]]:
+    """Submit a batch as one job, in a session to write in; return the job and its item of each completion, in order.
+
+    ``edit`` says who adds rubrics, ``validate`` raises an InvalidError for one that cannot be scored; ``options`` are
+    those of `jobs.submit`. The same completion of a prompt twice is one item.
+
+    Raises:
+        NotFoundError: There is no such judge, prompt or rubric; ``path`` says where.
+        NotApprovedError: A rubric is not approved, and ``allow_drafts`` is not set.
+        InvalidError: The number of completions or rubrics is not that of the prompts, a rubric belongs to another
+            prompt, or a prompt has no rubric or several.
+        ConflictError: The idempotency key belongs to another job, or the job exists with another budget.
+    """
+    _check_numbers(batch)
+    with at_path("judge"):
+        judge = judges.get(session, judge_ref)
+    prompt_ids = [_prompt_id(session, given, f"prompts.{n}") for n, given in enumerate(batch.prompts)]
+    rubric_of = _Rubrics(session, edit, validate, allow_drafts)
+    rubric_ids = [rubric_of(prompt_id, *batch.rubric_at(n)) for n, prompt_id in enumerate(prompt_ids)]
+    owned = [
+        (prompt_id, rubric_id, Completion(text=one) if isinstance(one, str) else one)
+        for prompt_id, rubric_id, group in zip(prompt_ids, rubric_ids, batch.completions, strict=True)
+        for one in group
+    ]
+    ids = completions.add_many(session, ((prompt_id, one) for prompt_id, _, one in owned))
+    keys = [(id_, rubric_id) for id_, (_, rubric_id, _) in zip(ids, owned, strict=True)]
+    return jobs.submit(session, judge_id=judge.id, items=keys, allow_drafts=allow_drafts, **options), keys
+
+
+def _check_numbers(batch: Batch) -> None:
+    count = len(batch.prompts)
+    if len(batch.completions) != count:
+        message = f"completions of {len(batch.completions)} prompts for {count} prompts"
+        raise InvalidError(message, hint="send a list of completions for each prompt", path="completions")
+    if len(batch.rubrics) not in (0, 1, count):
+        message = f"{len(batch.rubrics)} rubrics for {count} prompts"
+        raise InvalidError(message, hint="send a rubric for each prompt, one for all, or none", path="rubrics")
+    if (total := sum(map(len, batch.completions))) > MAX_COMPLETIONS:
+        message = f"{total} completions; a request is limited to {MAX_COMPLETIONS}"
+        raise InvalidError(message, hint="send several requests", path="completions")
+
+
+def _prompt_id(session: Session, given: Prompt | int | str, path: str) -> int:
+    with at_path(path):
+        row = prompts.add(session, given) if isinstance(given, Prompt) else prompts.get(session, given)
+    return row.id
+
+
+@dataclass(slots=True)
+class _Rubrics:
+    """Returns the id of each prompt's rubric; looks each one up once."""
+
+    session: Session
+    edit: Edit
+    validate: Callable[[Rubric], None]
+    allow_drafts: bool
+    known: dict[int | str, RubricRow] = field(default_factory=dict)
+
+    def __call__(self, prompt_id: int, given: Rubric | int | str | None, path: str) -> int:
+        with at_path(path):
+            if given is None:
+                return only_rubric(self.session, prompt_id, allow_drafts=self.allow_drafts).id
+            key = given.digest if isinstance(given, Rubric) else given
+            row = self.known.get(key) or self.known.setdefault(key, self._row(given))
+            if row.prompt_id not in (None, prompt_id):
+                hint = "score it by a rubric of its own prompt, or by one that belongs to none"
+                raise InvalidError(f"{row.ref} belongs to another prompt: {row.prompt_id}", hint=hint)
+            return row.id
+
+    def _row(self, given: Rubric | int | str) -> RubricRow:
+        if not isinstance(given, Rubric):
+            return rubrics.get(self.session, given, allow_drafts=self.allow_drafts)
+        self.validate(given)
+        name = f"rubric-{given.digest[:12]}"
+        return add_version(self.session, given, self.edit, name=name, origin="api").row

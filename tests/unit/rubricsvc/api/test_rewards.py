@@ -1,0 +1,143 @@
+"""``/v1/rewards``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from rubricsvc.core.rubric import Rubric
+from rubricsvc.core.verdict import Verdict
+from rubricsvc.store import jobs, leases, prompts, rubrics
+from rubricsvc.store.session import Database
+from tests.rows import item_result
+from tests.unit.rubricsvc.api.conftest import RUBRIC
+
+HOW = {"messages": [{"role": "user", "content": "How?"}]}
+INLINE = {"criteria": RUBRIC["criteria"], "min_coverage": 0.5}
+BODY = {
+    "judge": "j",
+    "prompts": ["p/1", HOW],
+    "rubrics": ["r@1", INLINE],
+    "completions": [["two", {"text": "one", "policy": "q"}, "two"], ["three"]],
+    "timeout": 0,
+}
+
+
+def post(http: TestClient, *, key: str | None = None, **changes: Any) -> tuple[int, Any]:
+    answer = http.post("/v1/rewards", json=BODY | changes, headers={"Idempotency-Key": key} if key else {})
+    return answer.status_code, answer.json()
+
+
+def work_off(db: Database) -> None:
+    """Do what a worker does: the first item gets a failed verdict."""
+    with db.write() as session:
+        for n, lease in enumerate(leases.claim(session, 1, limit=10, worker="w", seconds=60)):
+            second = Verdict.scored("b", 1.0) if n else Verdict.failed("b", "timeout")
+            verdicts = [Verdict.scored("a", 0.5), second]
+            leases.record(session, [item_result(lease, Rubric.model_validate(RUBRIC), verdicts)])
+        jobs.finish(session)
+
+
+def test_rewards_of_an_unfinished_job_are_202(filled: TestClient) -> None:
+    status, body = post(filled)
+    assert (status, body["status"], body["workers"], body["judge"]) == (202, "queued", 0, "j")
+    assert [one["reward"] for one in body["rewards"]] == [None] * 4
+    assert [one["null_reason"] for one in body["rewards"]] == [None] * 4
+    assert {one["state"] for one in body["rewards"]} == {"pending"}
+    answer = filled.get(f"/v1/rewards/{body['job_id']}")
+    assert (answer.status_code, len(answer.json()["rewards"])) == (202, 3)
+
+
+def test_rewards_are_in_the_order_of_the_request(filled: TestClient, db: Database) -> None:
+    job_id = post(filled)[1]["job_id"]
+    work_off(db)
+    status, body = post(filled)
+    first, _, same, other = body["rewards"]
+    assert (status, body["job_id"], body["status"], body["workers"]) == (200, job_id, "completed_with_failures", None)
+    texts = [filled.get(f"/v1/completions/{one['completion_id']}").json()["completion"] for one in body["rewards"]]
+    assert [one["text"] for one in texts] == ["two", "one", "two", "three"]
+    assert [one["prompt_id"] for one in body["rewards"]] == [1, 1, 1, 2]
+    assert first == same
+    assert [one["rubric"] for one in (first, other)] == ["r@1", filled.get("/v1/rubrics/2").json()["name"] + "@1"]
+    assert filled.get(f"/v1/rewards/{job_id}").status_code == 200
+    by_id = {one["completion_id"]: one for one in filled.get(f"/v1/rewards/{job_id}").json()["rewards"]}
+    assert by_id == {one["completion_id"]: one for one in body["rewards"]}
+    items = {one["completion_id"]: one for one in filled.get(f"/v1/jobs/{job_id}/items").json()["data"]}
+    for name in ("reward", "coverage", "formula", "null_reason", "vetoed_by", "rubric_id", "state"):
+        assert [one[name] for one in body["rewards"]] == [items[one["completion_id"]][name] for one in body["rewards"]]
+    nulls = [one for one in by_id.values() if one["reward"] is None]
+    assert 0 < len(nulls) < len(by_id) and all(one["null_reason"] for one in nulls)
+
+
+def test_rewards_of_a_cancelled_job_have_a_reason(filled: TestClient) -> None:
+    job_id = post(filled)[1]["job_id"]
+    assert filled.post(f"/v1/jobs/{job_id}/cancel").status_code == 200
+    status, body = post(filled)
+    assert (status, {one["null_reason"] for one in body["rewards"]}) == (200, {"cancelled"})
+
+
+def test_rewards_take_one_rubric_for_all_prompts(filled: TestClient) -> None:
+    assert filled.post("/v1/rubrics", json={"name": "shared", "rubric": RUBRIC}).status_code == 201
+    body = post(filled, rubrics=["shared"])[1]
+    assert {one["rubric"] for one in body["rewards"]} == {"shared@1"}
+
+
+def test_rewards_use_the_only_rubric_of_a_stored_prompt(filled: TestClient) -> None:
+    status, body = post(filled, prompts=[1], completions=[["one"]], rubrics=[])
+    assert (status, body["rewards"][0]["rubric"]) == (202, "r@1")
+    assert filled.post("/v1/rubrics", json={"name": "s", "rubric": RUBRIC, "prompt_id": 1}).status_code == 201
+    status, body = post(filled, prompts=[1], completions=[["one"]], rubrics=[None])
+    assert (status, body["error"]["code"], body["error"]["path"]) == (422, "invalid", "prompts.0")
+
+
+def test_rewards_same_key_returns_the_same_job(filled: TestClient) -> None:
+    first, again, other = (post(filled, key=key)[1]["job_id"] for key in ("k", "k", "l"))
+    assert first == again != other
+    status, body = post(filled, key="k", rubrics=[INLINE])
+    assert (status, body["error"]["code"]) == (409, "conflict")
+
+
+@pytest.mark.parametrize(
+    ("changes", "error"),
+    [
+        ({"judge": "unknown"}, (404, "not_found", "judge")),
+        ({"prompts": ["p/1", "unknown"]}, (404, "not_found", "prompts.1")),
+        ({"prompts": ["p/1", 99]}, (404, "not_found", "prompts.1")),
+        ({"rubrics": ["r@1", "unknown"]}, (404, "not_found", "rubrics.1")),
+        ({"rubrics": ["unknown"]}, (404, "not_found", "rubrics.0")),
+        ({"rubrics": ["r@1", "r@1"]}, (422, "invalid", "rubrics.1")),
+        ({"rubrics": ["r@1", None]}, (422, "invalid", "prompts.1")),
+        ({"rubrics": []}, (422, "invalid", "prompts.1")),
+        ({"rubrics": ["r@1", {"criteria": []}]}, (422, "invalid", "rubrics.1.criteria")),
+        ({"rubrics": ["r@1", {**INLINE, "formula": "unknown"}]}, (422, "invalid", "rubrics.1.formula")),
+        ({"rubrics": ["r@1"] * 3}, (422, "invalid", "rubrics")),
+        ({"completions": [["one"]]}, (422, "invalid", "completions")),
+        ({"completions": [["one"], []]}, (422, "invalid", "completions.1")),
+        ({"completions": [["one"], [1]]}, (422, "invalid", "completions.1.0")),
+        ({"completions": [["one"], [{"text": 1}]]}, (422, "invalid", "completions.1.0.text")),
+        ({"timeout": 51}, (422, "invalid", "timeout")),
+    ],
+)
+def test_rewards_bad_request_has_a_path_and_stores_nothing(
+    filled: TestClient, db: Database, changes: dict[str, Any], error: tuple[int, str, str]
+) -> None:
+    status, body = post(filled, **changes)
+    assert (status, body["error"]["code"], body["error"]["path"].removeprefix("body.")) == error
+    with db.read() as session:
+        assert (len(prompts.page(session)), len(rubrics.page(session)), jobs.page(session)) == (1, 1, [])
+
+
+def test_rewards_refuse_drafts_unless_allowed(filled: TestClient) -> None:
+    assert filled.post("/v1/rubrics", json={"name": "d", "rubric": INLINE, "draft": True}).status_code == 201
+    status, body = post(filled, rubrics=["r", "d@1"])
+    assert (status, body["error"]["code"]) == (409, "not_approved")
+    status, body = post(filled, rubrics=["r", "d"])
+    assert (status, body["error"]["code"], body["error"]["path"]) == (409, "not_approved", "rubrics.1")
+    assert post(filled, rubrics=["r", "d"], allow_drafts=True)[0] == 202
+
+
+def test_rewards_of_an_unknown_job(filled: TestClient) -> None:
+    assert filled.get("/v1/rewards/7").status_code == 404
+    assert filled.get("/v1/rewards/7", params={"timeout": "nan"}).status_code == 422

@@ -1,0 +1,261 @@
+"""Rewards of the service for TRL's GRPO trainers.
+
+::
+
+    reward = RubricReward(Client(), "strong", rubric="vaccine-storage")
+    GRPOTrainer(model, reward_funcs=reward, args=GRPOConfig(output_dir="out"), train_dataset=dataset).train()
+
+The completions of a call are one job. TRL calls its GRPOTrainer's reward functions once a step (in each process, for
+the completions there), and those of AsyncGRPO once for each prompt.
+
+To TRL a reward of None means "does not apply": a completion without any reward has advantage 0, and a step of such
+completions loss 0, without an error. So a judge that is down must not give None unless that is wanted.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, Literal, TypeVar, get_args
+
+from pydantic import ValidationError
+
+from rubricsvc.client import AsyncClient, Client
+from rubricsvc.client.nouns import Prompts
+from rubricsvc.core.base import storable
+from rubricsvc.core.prompt import Completion, Message, Prompt
+from rubricsvc.core.rubric import Rubric
+from rubricsvc.core.validation_messages import first_error
+from rubricsvc.errors import InvalidError, UnavailableError, cut
+from rubricsvc.schemas import Item, StoredJob
+
+log = logging.getLogger(__name__)
+
+C = TypeVar("C", Client, AsyncClient)
+OnFailure = Literal["raise", "skip"]
+Text = str | Sequence[Mapping[str, Any]]
+"""A prompt or completion of TRL: a text, or messages."""
+
+RubricRef = Rubric | int | str | None
+_LISTED = 3  # reasons in a message
+
+
+@dataclass
+class _Group:
+    """The completions of one prompt under one rubric, and their places in TRL's batch."""
+
+    prompt: Prompt | int
+    rubric: RubricRef
+    completions: list[Completion] = field(default_factory=list)
+    places: list[int] = field(default_factory=list)
+
+
+class _RubricReward(Generic[C]):
+    """What both callables share; `RubricReward` describes the arguments."""
+
+    def __init__(
+        self,
+        client: C,
+        judge: int | str,
+        *,
+        rubric: RubricRef = None,
+        on_failure: OnFailure = "raise",
+        max_unscored: float = 0.25,
+        timeout: float | None = 1800.0,
+        min_coverage: float | None = None,
+        allow_drafts: bool = False,
+        policy: str = "trl",
+        name: str = "rubric",
+    ) -> None:
+        if on_failure not in get_args(OnFailure):
+            raise InvalidError(f"on_failure: expected raise or skip, got {on_failure!r}", path="on_failure")
+        if not 0 <= max_unscored <= 1:
+            raise InvalidError(f"max_unscored: expected a share from 0 to 1, got {max_unscored!r}", path="max_unscored")
+        self.client: C = client
+        self.judge = judge
+        self.rubric = rubric
+        self.on_failure = on_failure
+        self.max_unscored = max_unscored
+        self.policy = policy
+        self.__name__ = name
+        self._options: dict[str, Any] = {"timeout": timeout, "min_coverage": min_coverage, "allow_drafts": allow_drafts}
+        self._prompt_ids: dict[int | str, int] = {}
+
+    async def _score(
+        self, prompts: Sequence[Text], completions: Sequence[Text], columns: Mapping[str, Any]
+    ) -> list[float | None]:
+        """Return the reward of each completion, None where it has none and that is allowed."""
+        step = getattr(columns.get("trainer_state"), "global_step", None)
+        groups = await self._groups(prompts, completions, columns, step)
+        seen: list[StoredJob] = []
+        scored: Sequence[Sequence[Item | UnavailableError]]
+        try:
+            scored = await Client.score_many(
+                self.client,
+                [group.prompt for group in groups],
+                [group.rubric for group in groups],
+                [group.completions for group in groups],
+                self.judge,
+                name=self.policy if step is None else f"{self.policy} step {step + 1}",
+                verdicts=False,
+                cancel_late=True,
+                on_progress=seen.append,
+                **self._options,
+            )
+        except UnavailableError as error:
+            if self.on_failure == "raise":
+                raise
+            scored = [[error] * len(group.completions) for group in groups]
+        results: dict[int, Item | UnavailableError] = {}
+        for group, items in zip(groups, scored, strict=True):
+            results.update(zip(group.places, items, strict=True))
+        job = f"job {seen[-1].id}" if seen else "the service"
+        return self._rewards([results[place] for place in range(len(prompts))], job, columns)
+
+    async def _groups(
+        self, prompts: Sequence[Text], completions: Sequence[Text], columns: Mapping[str, Any], step: int | None
+    ) -> list[_Group]:
+        """Return the completions by prompt and rubric: what a comparative judge sees together."""
+        if len(completions) != len(prompts):
+            raise InvalidError(f"{len(completions)} completions for {len(prompts)} prompts", path="completions")
+        rubrics = _column(columns, "rubric", len(prompts))
+        ids = _column(columns, "prompt_id", len(prompts))
+        groups: dict[tuple[object, object], _Group] = {}
+        for place, (prompt, completion) in enumerate(zip(prompts, completions, strict=True)):
+            owner = _prompt(prompt, place) if ids[place] is None else await self._prompt_id(ids[place])
+            rubric = self.rubric if rubrics[place] is None else rubrics[place]
+            key = getattr(owner, "digest", owner), getattr(rubric, "digest", rubric)
+            group = groups.setdefault(key, _Group(owner, rubric))
+            group.completions.append(_completion(completion, place, policy=self.policy, step=step))
+            group.places.append(place)
+        return list(groups.values())
+
+    async def _prompt_id(self, ref: int | str) -> int:
+        if ref not in self._prompt_ids:
+            self._prompt_ids[ref] = (await Prompts.get(self.client.prompts, ref)).id
+        return self._prompt_ids[ref]
+
+    def _rewards(
+        self, results: Sequence[Item | UnavailableError], job: str, columns: Mapping[str, Any]
+    ) -> list[float | None]:
+        rewards = [one.reward if isinstance(one, Item) else None for one in results]
+        reasons = [_reason(one) for one in results]
+        unscored = Counter(filter(None, reasons))
+        share = unscored.total() / max(1, len(results))
+        _call(columns, "log_metric", f"{self.__name__}/unscored_fraction", share)
+        _call(columns, "log_extra", f"{self.__name__}/null_reason", [reason or "" for reason in reasons])
+        if unscored:
+            listed = ", ".join(f"{cut(reason, 200)} ×{count}" for reason, count in unscored.most_common(_LISTED))
+            message = f"{unscored.total()} of {len(results)} completions have no reward ({job}): {listed}"
+            if self.on_failure == "raise":
+                hint = "repair the judge and resume from the last checkpoint, or skip them: on_failure='skip'"
+                raise UnavailableError(message, hint=hint)
+            if share > self.max_unscored:
+                limit = f"{message}; at most a share of max_unscored = {self.max_unscored:g} may be missing"
+                raise UnavailableError(limit, hint="repair the judge and resume from the last checkpoint")
+            log.warning("%s; they are skipped", message)
+        return rewards
+
+
+class RubricReward(_RubricReward[Client]):
+    """Reward function for TRL's GRPOTrainer: ``reward_funcs=RubricReward(client, "strong", rubric="sky")``.
+
+    Prompts are stored by their messages. A dataset column ``prompt_id`` (id or external id) names stored ones instead:
+    a prompt with a reference answer or documents is found by its id only.
+
+    Args:
+        client: client of the service.
+        judge: id or name of a stored judge.
+        rubric: rubric of all prompts: a value, or the id, name, name@version or digest of a stored one. A dataset
+            column ``rubric`` comes before it; without either it is the only rubric of the stored prompt.
+        on_failure: "raise" stops the training if a completion has no reward, "skip" passes it to TRL as None.
+        max_unscored: the largest share of a call's completions that may be None where they are skipped.
+        timeout: seconds that a call may take; then its job is cancelled, and what is not scored has no reward.
+        min_coverage: used instead of the rubrics' own.
+        allow_drafts: use rubrics that are not approved.
+        policy: name of the policy in the stored completions and the names of jobs.
+        name: name in TRL's log: ``rewards/NAME/mean``, ``NAME/unscored_fraction``.
+
+    Raises:
+        InvalidError: ``on_failure`` or ``max_unscored`` is invalid.
+
+    Raises (from a call):
+        UnavailableError: completions have no reward, or the service does not answer.
+        NotFoundError: there is no such judge, rubric or prompt.
+        InvalidError: a prompt has no rubric or belongs to another one, or the number of completions is not that of the
+            prompts.
+    """
+
+    def __call__(self, prompts: Sequence[Text], completions: Sequence[Text], **columns: Any) -> list[float | None]:
+        """Score the completions of one call in one job."""
+        rewards: list[float | None] = self.client.run(self._score(prompts, completions, columns))
+        return rewards
+
+
+class AsyncRubricReward(_RubricReward[AsyncClient]):
+    """`RubricReward` as a coroutine, for AsyncGRPO. TRL sends it to another process, which it can be pickled for."""
+
+    async def __call__(
+        self, prompts: Sequence[Text], completions: Sequence[Text], **columns: Any
+    ) -> list[float | None]:
+        """Score the completions of one call in one job."""
+        return await self._score(prompts, completions, columns)
+
+
+def _column(columns: Mapping[str, Any], name: str, length: int) -> Sequence[Any]:
+    values: Sequence[Any] = columns.get(name) or [None] * length
+    if len(values) != length:
+        raise InvalidError(f"column {name}: {len(values)} values for {length} prompts", path=name)
+    return values
+
+
+def _call(columns: Mapping[str, Any], name: str, *args: object) -> None:
+    """Call one of TRL's functions for logging; AsyncGRPO has none."""
+    function: Callable[..., None] | None = columns.get(name)
+    if function is not None:
+        function(*args)
+
+
+def _reason(result: Item | UnavailableError) -> str | None:
+    if not isinstance(result, Item):
+        return str(result)
+    return None if result.reward is not None else result.null_reason
+
+
+def _prompt(given: Text, place: int) -> Prompt:
+    if isinstance(given, str):
+        return Prompt.of(storable(given))
+    return Prompt(messages=_messages(given, f"prompts.{place}"))
+
+
+def _completion(given: Text, place: int, *, policy: str, step: int | None) -> Completion:
+    if isinstance(given, str):
+        return Completion(text=storable(given), policy=policy, step=step)
+    messages = _messages(given, f"completions.{place}")
+    if len(messages) == 1 and not messages[0].tool_calls:
+        return Completion(text=messages[0].content, policy=policy, step=step)
+    return Completion(messages=messages, policy=policy, step=step)
+
+
+def _messages(given: Sequence[Mapping[str, Any]], path: str) -> tuple[Message, ...]:
+    """Return TRL's messages as values. A dataset fills fields that other rows have with None."""
+    try:
+        return tuple(Message.model_validate(_storable(one)) for one in given)
+    except ValidationError as error:
+        at, message = first_error(error)
+        hint = "use messages of text, with role and content"
+        raise InvalidError(f"{path}: {message}", hint=hint, path=f"{path}.{at}") from error
+
+
+def _storable(value: Any) -> Any:
+    """Return plain data without fields that are None, its texts storable."""
+    match value:
+        case str():
+            return storable(value)
+        case Mapping():
+            return {key: _storable(one) for key, one in value.items() if one is not None}
+        case list() | tuple():
+            return [_storable(one) for one in value]
+    return value
