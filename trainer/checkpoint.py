@@ -55,11 +55,16 @@ _MUTABLE_SETTINGS = {
     "judge.endpoint",
     "judge.service",
     "judge.timeout_s",
+    "optim.kl_every",
+    "data.store",
 }
 """Settings that may change at a resume: they do not affect what is learned. Data is compared by content."""
 
-_ADDRESSES: Any = {"evolve": {"proposer": {"endpoint"}, "trusted": {"endpoint"}}}
-"""Nested settings that may change, too."""
+_MUTABLE_NESTED: Any = {
+    "evolve": {"proposer": {"endpoint"}, "trusted": {"endpoint"}, "budget": True},
+    "eval": True,
+}
+"""Nested settings that may change, too; evaluations compare their own (`trainer.evaluation`)."""
 
 Identity = dict[str, Any]
 """The settings that a resumed run must share, by dotted name, and the digest of its tasks."""
@@ -90,7 +95,7 @@ def identity(config: TrainConfig, tasks: Sequence[Task], std_floor: float) -> Id
     ``std_floor`` is the number that ``optim.std_floor`` stands for: a judge may have been measured since.
     """
     flat: Identity = {}
-    for name, value in config.model_dump(mode="json", exclude=_ADDRESSES).items():
+    for name, value in config.model_dump(mode="json", exclude=_MUTABLE_NESTED).items():
         flat |= {f"{name}.{key}": item for key, item in value.items()} if isinstance(value, dict) else {name: value}
     fixed = {name: value for name, value in flat.items() if name not in _MUTABLE_SETTINGS and value is not None}
     return fixed | {
@@ -114,6 +119,11 @@ def steps(out: Path) -> list[int]:
     return sorted(int(name[1]) for name in names if name)
 
 
+def has_run(out: Path) -> bool:
+    """Return whether the folder holds a run that can be resumed."""
+    return (out / "config.json").is_file() or bool(steps(out))
+
+
 def check_folder(out: Path, *, resume: bool) -> None:
     """Check that ``out`` holds a run if one is to be resumed, and no checkpoint otherwise.
 
@@ -121,7 +131,7 @@ def check_folder(out: Path, *, resume: bool) -> None:
         NotFoundError: there is no run to resume.
         ConflictError: there is one already.
     """
-    if resume and not (out / "config.json").is_file() and not steps(out):
+    if resume and not has_run(out):
         raise NotFoundError(f"no training run in {out}", hint="start without --resume")
     if not resume and steps(out):
         hint = "resume it (--resume), or choose another `out`"
@@ -189,16 +199,28 @@ def save(
     """
     if config.out is None:
         return
-    final = folder(config.out, step)
+    with complete_folder(folder(config.out, step)) as part:
+        model.save(part / "model")
+        save_file(optimizer.state(), part / "optimizer.safetensors")
+        state = {"step": step, "identity": identity, **({"versions": versions} if versions is not None else {})}
+        (part / "state.json").write_text(json.dumps(state, indent=2), encoding="utf-8")
+    for old in steps(config.out)[: -config.keep_checkpoints]:
+        shutil.rmtree(folder(config.out, old))
+
+
+@contextmanager
+def complete_folder(final: Path) -> Iterator[Path]:
+    """Name a folder to write, a ``state.json`` among its files, that gets the name ``final`` when it is on disk.
+
+    Raises:
+        UnavailableError: It cannot be written. A folder with the name ``final`` is kept, as are its neighbours.
+    """
     part = final.with_name(f".{final.name}.part")
     for unfinished in final.parent.glob(".step-*.part"):  # of a process that was killed
         shutil.rmtree(unfinished, ignore_errors=True)
     try:
         part.mkdir(parents=True)
-        model.save(part / "model")
-        save_file(optimizer.state(), part / "optimizer.safetensors")
-        state = {"step": step, "identity": identity, **({"versions": versions} if versions is not None else {})}
-        (part / "state.json").write_text(json.dumps(state, indent=2), encoding="utf-8")
+        yield part
         _seal(part)
         shutil.rmtree(final, ignore_errors=True)
         part.rename(final)
@@ -208,8 +230,6 @@ def save(
         raise UnavailableError(f"cannot save the checkpoint {final}: {error}", hint=hint) from error
     finally:
         shutil.rmtree(part, ignore_errors=True)
-    for old in steps(config.out)[: -config.keep_checkpoints]:
-        shutil.rmtree(folder(config.out, old))
 
 
 def resume(config: CheckpointConfig, optimizer: MasterAdamW, identity: Identity) -> int:
@@ -257,6 +277,8 @@ def _restore(saved: Path, optimizer: MasterAdamW, identity: Identity) -> int:
     state = json.loads((saved / "state.json").read_bytes())
     step, before = int(state["step"]), dict(state["identity"])
     before.setdefault("base_sha256", identity.get("base_sha256"))  # judges' trainings did not save it at first
+    if "algorithm" in identity:
+        before.setdefault("algorithm", "grpo")  # the only one at first
     for name in sorted(before.keys() | identity.keys()):
         if before.get(name) != identity.get(name):
             raise ConflictError(

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import (
     BaseModel,
@@ -13,15 +13,20 @@ from pydantic import (
     Discriminator,
     Field,
     Tag,
-    ValidationError,
     field_validator,
+    model_validator,
 )
 
 from rubricsvc.core.judge import Judge
-from rubricsvc.core.validation_messages import field_messages
+from rubricsvc.core.validation_messages import FieldMessage, closest
 from rubricsvc.errors import InvalidError, NotFoundError
+from trainer.config_errors import config_problems
 
 Config = TypeVar("Config", bound="ConfigSection")
+Source = TypeVar("Source", bound="DataSource")
+
+REWARD, CHECKS = "reward", "checks"
+"""Names of the scores of an evaluation that no judge of it gives."""
 
 
 class ConfigSection(BaseModel):
@@ -38,11 +43,31 @@ class PolicyConfig(ConfigSection):
     device: str | None = None
 
 
-class DataConfig(ConfigSection):
-    """A file of prompts with their rubrics. ``path`` is relative to the configuration file."""
+class DataSource(ConfigSection):
+    """Prompts with their rubrics: those of a file, or stored ones.
 
-    path: Path
+    ``path`` is relative to the configuration file. ``store`` has the names of stored rubrics, each with a prompt:
+    ``NAME`` (the newest approved version) or ``NAME@VERSION``.
+    """
+
+    path: Path | None = None
     format: str | None = None
+    store: tuple[str, ...] = ()
+
+    @property
+    def given(self) -> list[str]:
+        """The names of the fields that name prompts."""
+        return [name for name in ("path", "store") if getattr(self, name)]
+
+
+class DataConfig(DataSource):
+    """The prompts to train on."""
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Self:
+        if len(self.given) != 1:
+            raise ValueError(f"expected one of path and store, found {' and '.join(self.given) or 'neither'}")
+        return self
 
 
 class SamplingConfig(ConfigSection):
@@ -60,7 +85,9 @@ class OptimConfig(ConfigSection):
 
     ``std_floor`` is the smallest standard deviation of a group that advantages are divided by, in units of the reward;
     ``judge`` stands for the judge's measured repeatability. ``updates_per_batch`` is the number of optimiser steps on
-    the same completions, ``micro_batch`` the completions per forward pass (unset: the whole batch at once).
+    the same completions, ``micro_batch`` the completions per forward pass (unset: the whole batch at once). The
+    divergence from the starting policy is measured every ``kl_every`` steps, whether it is penalised (``kl_beta``) or
+    not; with 0 never, which saves the memory of a frozen copy.
     """
 
     lr: float = Field(default=1e-5, gt=0.0)
@@ -70,6 +97,7 @@ class OptimConfig(ConfigSection):
     clip_low: float = Field(default=0.2, gt=0.0, lt=1.0)
     clip_high: float = Field(default=0.28, gt=0.0)
     kl_beta: float = Field(default=0.0, ge=0.0)
+    kl_every: int = Field(default=1, ge=0)
     std_floor: Annotated[float, Field(ge=0.0)] | Literal["judge"] = "judge"
     updates_per_batch: int = Field(default=1, ge=1)
     micro_batch: int | None = Field(default=None, ge=1)
@@ -89,7 +117,8 @@ class EvolveConfig(ConfigSection):
     Of a step with a round, the proposer is shown up to ``shown`` completions of each prompt. ``weight`` is that of an
     evolved criterion, as a share of the authored criteria's absolute weights. A retired criterion is tried again
     ``retest_every`` steps after its last trial, at most ``max_retests`` in a round. With ``labels``, criteria are
-    compared with people's overall labels of the prompt's completions, where there are any.
+    compared with people's overall labels of the prompt's completions, where there are any. The proposer's replies may
+    cost ``budget`` US dollars.
     """
 
     proposer: LocalJudge
@@ -104,6 +133,7 @@ class EvolveConfig(ConfigSection):
     retest_every: int = Field(default=50, ge=1)
     max_retests: int = Field(default=8, ge=1)
     labels: bool = True
+    budget: float | None = Field(default=None, gt=0.0)
 
     @field_validator("proposer")
     @classmethod
@@ -111,33 +141,6 @@ class EvolveConfig(ConfigSection):
         if isinstance(proposer, Judge) and not proposer.model:
             raise ValueError(f"a {proposer.mode} has no model of its own; name one of its members")
         return proposer
-
-
-class TrainConfig(ConfigSection):
-    """Settings of `trainer.loop.train`.
-
-    The run stops when more than the share ``max_unscored`` of a step's completions has no reward: what is left would
-    be mostly noise. With ``out`` unset nothing is written; with ``checkpoint_every`` 0 only the end is kept.
-    """
-
-    steps: int = Field(ge=1)
-    seed: int = 0
-    out: Path | None = None
-    checkpoint_every: int = Field(default=50, ge=0)
-    keep_checkpoints: int = Field(default=2, ge=1)
-    max_unscored: float = Field(default=0.25, ge=0.0, le=1.0)
-    criterion_metrics: bool = False
-    policy: PolicyConfig = PolicyConfig()
-    sampling: SamplingConfig = SamplingConfig()
-    optim: OptimConfig = OptimConfig()
-    evolve: EvolveConfig | None = None
-
-    @field_validator("seed")
-    @classmethod
-    def _of_64_bits(cls, seed: int) -> int:
-        if not -(2**63) <= seed < 2**63:
-            raise ValueError("must fit into 64 bits")
-        return seed
 
 
 class ServiceJudge(ConfigSection):
@@ -166,6 +169,84 @@ JudgeSetting = Annotated[
 """The name of a judge in the database, a judge of a service, or a judge's own fields."""
 
 
+def judge_name(judge: str | ServiceJudge | Judge) -> str:
+    """Return the name of a judge of a configuration."""
+    return judge if isinstance(judge, str) else judge.name
+
+
+class EvalConfig(DataSource):
+    """Evaluation on held-out prompts: of the starting policy, every ``every`` steps, and at the end.
+
+    The prompts are those of ``path`` or ``store``, or the share ``share`` of the run's data, which is not trained on.
+    ``samples`` completions of each are sampled as in training, and one is decoded greedily where ``greedy`` is set.
+    They are scored by the training reward (``reward``), by each of ``judges``, and by their rubrics' checks alone
+    (``checks``). The best checkpoint is chosen by ``gold``: the name of one of these; unset, the first judge, else the
+    checks, else the reward. With ``baselines`` they are run after the training.
+    """
+
+    share: float | None = Field(default=None, gt=0.0, lt=1.0)
+    every: int = Field(default=50, ge=1)
+    samples: int = Field(default=4, ge=1)
+    greedy: bool = True
+    judges: tuple[JudgeSetting, ...] = ()
+    checks: bool = False
+    gold: str | None = None
+    baselines: bool = False
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        given = self.given + ["share"] * (self.share is not None)
+        if len(given) != 1:
+            raise ValueError(f"expected one of path, store and share, found {' and '.join(given) or 'none'}")
+        names = self.score_names
+        if repeated := sorted({name for name in names if names.count(name) > 1}):
+            raise ValueError(f"two scores are named {repeated[0]!r}; name each judge apart, and none reward or checks")
+        if self.gold is not None and self.gold not in names:
+            raise ValueError(f"unknown score {self.gold!r} in gold; {closest(self.gold, names)}")
+        return self
+
+    @property
+    def score_names(self) -> list[str]:
+        """The names of all scores: the training reward's, the judges', the checks'."""
+        return [REWARD, *map(judge_name, self.judges), *([CHECKS] if self.checks else [])]
+
+    @property
+    def gold_name(self) -> str:
+        """The score that the best checkpoint is chosen by."""
+        return self.gold or (self.score_names[1:] or [REWARD])[0]
+
+
+class TrainConfig(ConfigSection):
+    """Settings of `trainer.loop.train`.
+
+    The run stops when more than the share ``max_unscored`` of a step's completions has no reward: what is left would
+    be mostly noise. With ``out`` unset nothing is written; with ``checkpoint_every`` 0 only the end is kept.
+    ``best_of_n_supervised`` is a baseline: the best completion of each group, sampled from the starting policy, is
+    learned by its likelihood.
+    """
+
+    steps: int = Field(ge=1)
+    seed: int = 0
+    algorithm: Literal["grpo", "best_of_n_supervised"] = "grpo"
+    out: Path | None = None
+    checkpoint_every: int = Field(default=50, ge=0)
+    keep_checkpoints: int = Field(default=2, ge=1)
+    max_unscored: float = Field(default=0.25, ge=0.0, le=1.0)
+    criterion_metrics: bool = False
+    policy: PolicyConfig = PolicyConfig()
+    sampling: SamplingConfig = SamplingConfig()
+    optim: OptimConfig = OptimConfig()
+    evolve: EvolveConfig | None = None
+    eval: EvalConfig | None = None
+
+    @field_validator("seed")
+    @classmethod
+    def _of_64_bits(cls, seed: int) -> int:
+        if not -(2**63) <= seed < 2**63:
+            raise ValueError("must fit into 64 bits")
+        return seed
+
+
 class RunConfig(TrainConfig):
     """A whole run, as its file describes it: the settings of training, the data and the judge."""
 
@@ -179,25 +260,45 @@ def load_config(path: Path) -> RunConfig:
 
     Raises:
         NotFoundError: there is no such file.
-        InvalidError: it is not TOML, or fields are unknown, missing or out of range; the message names all of them.
+        InvalidError: it is not TOML, fields are unknown, missing or out of range, or files of data do not exist; the
+            message names all of them.
     """
-    config = read_toml(path, RunConfig, {"out": str(Path("runs", path.stem))})
+    config = read_toml(path, RunConfig, {"out": str(Path("runs", path.stem))}, missing_files)
     folder = path.parent
-    changes: dict[str, Any] = {
-        "out": folder / config.out,
-        "data": config.data.model_copy(update={"path": folder / config.data.path}),
-    }
+    changes: dict[str, Any] = {"out": folder / config.out, "data": _resolved(config.data, folder)}
+    if config.eval is not None:
+        changes["eval"] = _resolved(config.eval, folder)
     if config.policy.model != "embedded" and (folder / config.policy.model).is_dir():
         changes["policy"] = config.policy.model_copy(update={"model": str(folder / config.policy.model)})
     return config.model_copy(update=changes)
 
 
-def read_toml(path: Path, model: type[Config], defaults: Mapping[str, Any]) -> Config:
+def _resolved(source: Source, folder: Path) -> Source:
+    return source.model_copy(update={"path": folder / source.path}) if source.path is not None else source
+
+
+def missing_files(data: Mapping[str, Any], folder: Path) -> Iterator[FieldMessage]:
+    """Yield the files of data that do not exist, also where other fields are invalid."""
+    for table in ("data", "eval"):
+        section = data.get(table)
+        name = section.get("path") if isinstance(section, dict) else None
+        if isinstance(name, str) and not (folder / name).is_file():
+            yield FieldMessage((table, "path"), f"no such file: {folder / name}", "missing_file")
+
+
+Check = Callable[[Mapping[str, Any], Path], Iterable[FieldMessage]]
+"""Yields what is wrong with the plain data of a file beyond its fields; paths in it are relative to a folder."""
+
+
+def read_toml(
+    path: Path, model: type[Config], defaults: Mapping[str, Any], check: Check = lambda _data, _folder: ()
+) -> Config:
     """Return the values of a TOML file; ``defaults`` are those of fields that it leaves out.
 
     Raises:
         NotFoundError: there is no such file.
-        InvalidError: it is not TOML, or fields are unknown, missing or out of range; the message names all of them.
+        InvalidError: it is not TOML, or fields are unknown, missing or out of range, or ``check`` found a problem; the
+            message names all of them.
     """
     try:
         data = dict(defaults) | tomllib.loads(path.read_text(encoding="utf-8"))
@@ -205,11 +306,9 @@ def read_toml(path: Path, model: type[Config], defaults: Mapping[str, Any]) -> C
         raise NotFoundError(f"cannot read {path}: {error.strerror}", path=str(path)) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InvalidError(f"{path} is not TOML: {error}", path=str(path)) from error
-    try:
-        return model.model_validate(data)
-    except ValidationError as error:
-        messages = field_messages(error, model=model, data=data)
-        lines = "\n".join(
-            "  " + ": ".join(filter(None, (".".join(map(str, one.path)), one.message))) for one in messages
-        )
-        raise InvalidError(f"{path} is not a training configuration:\n{lines}", path=str(path)) from error
+    config, problems = config_problems(model, data)
+    problems += check(data, path.parent)
+    if config is None or problems:
+        lines = "\n".join(f"  {problem}" for problem in problems)
+        raise InvalidError(f"{path} is not a training configuration:\n{lines}", path=str(path))
+    return config

@@ -34,6 +34,7 @@ from workers.authoring.author import GenerationError
 from workers.authoring.evolution.online import Proposals, Proposer
 from workers.engines import make_engine
 from workers.engines.base import Engine, error_message
+from workers.engines.budget import SpendingLimit, current_budget
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +50,7 @@ class OnlineEvolution:
         trusted: A source of trusted verdicts; by default the trusted judge of the settings.
 
     Raises:
-        InvalidError: A judge is given by name.
+        InvalidError: A judge is given by name, or there is a budget and the proposer has no price.
     """
 
     def __init__(
@@ -65,6 +66,9 @@ class OnlineEvolution:
         if isinstance(proposer, str) or isinstance(judge, str):
             hint = "give the judges themselves; `rubricsvc runs start` looks them up"
             raise InvalidError("the judges of [evolve] are names", hint=hint, path="evolve")
+        if config.budget is not None and proposer.unpriced:
+            hint = "set endpoint.price of the judge, or leave evolve.budget out"
+            raise InvalidError(f"unknown price: {', '.join(proposer.unpriced)}", hint=hint, path="evolve.budget")
         self._config, self._buffers, self._rewards = config, buffers, rewards
         self._engine = engine or make_engine(proposer)
         self._proposer = Proposer(self._engine, proposer, max_shown=config.shown, max_proposals=config.max_proposals)
@@ -135,19 +139,24 @@ class OnlineEvolution:
         return metrics | _metrics(done)
 
     def _propose(self, rounds: Sequence[PromptRound], step: int) -> None:
-        """Ask for proposals on all groups at once."""
+        """Ask for proposals on all groups at once, as far as the budget goes."""
+        limit = SpendingLimit(self._config.budget, self._buffers.spent())
 
         async def ask() -> list[Proposals | str]:
-            return await asyncio.gather(*(self._proposals(one, step) for one in rounds))
+            return await asyncio.gather(*(self._proposals(one, step, limit) for one in rounds))
 
-        for one, answer in zip(rounds, self._loop.run(ask()), strict=True):
-            if isinstance(answer, str):
-                one.failures.append(answer)
+        for one, found in zip(rounds, self._loop.run(ask()), strict=True):
+            if isinstance(found, str):
+                one.failures.append(found)
             else:
-                one.add(answer)
+                one.add(found)
+        if limit.exceeded:
+            message = "step %d: $%.4g of evolve.budget = %g are spent; the rest does not cover all proposals"
+            log.warning(message, step + 1, limit.spent, limit.limit)
 
-    async def _proposals(self, one: PromptRound, step: int) -> Proposals | str:
+    async def _proposals(self, one: PromptRound, step: int, limit: SpendingLimit) -> Proposals | str:
         """Return the proposals on one group, or why there are none."""
+        current_budget.set(_RoundBudget(limit, one))  # of this task alone
         if len({completion.text for completion, scored in one.members if scored.reward.value is not None}) < 2:
             return Proposals()  # nothing differs
         group = [(completion, scored.reward.value) for completion, scored in one.members]
@@ -178,6 +187,18 @@ class OnlineEvolution:
             self._own_trusted.__exit__(*error)
 
 
+class _RoundBudget:
+    """The budget of a run's proposals in one round, which counts its own cost."""
+
+    def __init__(self, limit: SpendingLimit, one: PromptRound) -> None:
+        self.reserve, self._limit, self._round = limit.reserve, limit, one
+
+    def settle(self, max_cost: float, cost: float, /) -> None:
+        """Replace a reservation by the cost of the finished call."""
+        self._limit.settle(max_cost, cost)
+        self._round.cost += cost
+
+
 def _authored_reward(authored: Sequence[Task], scored: Sequence[ScoredRollout]) -> float:
     """Return the mean reward by the authored rubrics, from the same verdicts; NaN without any."""
     rewards = [
@@ -194,5 +215,6 @@ def _metrics(rounds: Sequence[EvolutionRound]) -> Metrics:
     lists = ("proposed", "refused", "untested", "activated", "reactivated", "retired")
     sums = {f"evolve/{name}": sum(len(getattr(one, name)) for one in rounds) for name in lists}
     failed = sum(one.failure is not None for one in rounds)
-    active = sum(one.active for one in rounds) / len(rounds)
-    return {"evolve/rounds": len(rounds), "evolve/failed": failed, **sums, "evolve/active": active}
+    means = {"evolve/active": sum(one.active for one in rounds) / len(rounds)}
+    cost = sum(one.cost for one in rounds)
+    return {"evolve/rounds": len(rounds), "evolve/failed": failed, **sums, **means, "evolve/cost": cost}

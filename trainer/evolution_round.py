@@ -22,12 +22,12 @@ from trainer.rewards import RewardSource, ScoredRollout, Task, validated
 from workers.authoring.evolution.online import Proposals
 from workers.engines.base import error_message
 
-Columns = dict[str, list[float | None]]
+CriterionValues = dict[str, list[float | None]]
 """Values by criterion key, one for each completion; None where it was not judged."""
 
 
 @dataclass
-class Trial:
+class CriterionTrial:
     """Criteria to be tried on completions of a prompt, by a reward source.
 
     Attributes:
@@ -38,7 +38,7 @@ class Trial:
     prompt: Prompt
     criteria: Sequence[Criterion]
     completions: Sequence[Completion]
-    values: Columns
+    values: CriterionValues
     failures: list[str]
 
     @property
@@ -48,7 +48,7 @@ class Trial:
         return Task(self.prompt, Rubric(criteria=tuple(plain), min_coverage=0.0))
 
 
-def run_trials(source: RewardSource, trials: Sequence[Trial]) -> None:
+def run_trials(source: RewardSource, trials: Sequence[CriterionTrial]) -> None:
     """Score all trials at once, as rollouts are scored. A source that raises is a failure of each."""
     tasks = [task for one in trials for task in [one.task] * len(one.completions)]
     completions = [completion for one in trials for completion in one.completions]
@@ -67,7 +67,7 @@ def run_trials(source: RewardSource, trials: Sequence[Trial]) -> None:
         one.values |= columns(one.criteria, results)
 
 
-def columns(criteria: Sequence[Criterion], scored: Sequence[ScoredRollout]) -> Columns:
+def columns(criteria: Sequence[Criterion], scored: Sequence[ScoredRollout]) -> CriterionValues:
     """Return the values of criteria in verdicts."""
     by_key = [{verdict.criterion: verdict.value for verdict in one.verdicts} for one in scored]
     return {criterion.key: [values.get(criterion.key) for values in by_key] for criterion in criteria}
@@ -83,6 +83,8 @@ class PromptRound:
         entries: The buffer; the proposals are added to it.
         labelled: Completions with people's overall labels.
         members: The completions of the group, with their rewards and verdicts.
+        failures: Why nothing was proposed or tried.
+        cost: US dollars of the proposer's replies.
     """
 
     task: Task
@@ -91,11 +93,12 @@ class PromptRound:
     labelled: Sequence[tuple[Completion, float]]
     members: Sequence[tuple[Completion, ScoredRollout]]
     failures: list[str] = field(default_factory=list)
+    cost: float = 0.0
     proposals: Proposals = field(default_factory=Proposals)
     _due: list[BufferedCriterion] = field(default_factory=list)
-    _values: Columns = field(default_factory=dict)
-    _trusted: Columns = field(default_factory=dict)
-    _label_values: Columns = field(default_factory=dict)
+    _values: CriterionValues = field(default_factory=dict)
+    _trusted: CriterionValues = field(default_factory=dict)
+    _label_values: CriterionValues = field(default_factory=dict)
 
     def add(self, proposals: Proposals) -> None:
         """Add proposals to the buffer."""
@@ -110,25 +113,27 @@ class PromptRound:
         known = [entry.criterion for entry in self.entries if asked.get(entry.key) == entry.criterion.question]
         self._values = columns(known, [scored for _, scored in self.members])
 
-    def trial(self) -> Trial | None:
+    def trial(self) -> CriterionTrial | None:
         """Return what is to be tried by the judge of the rewards on the group."""
         missing = [entry.criterion for entry in self._due if entry.key not in self._values]
         return self._trial(missing, [completion for completion, _ in self.members], self._values)
 
-    def trusted_trial(self) -> Trial | None:
+    def trusted_trial(self) -> CriterionTrial | None:
         """Return what is to be tried by the trusted judge on the group."""
         due_now = [entry.criterion for entry in self._due]
         return self._trial(due_now, [completion for completion, _ in self.members], self._trusted)
 
-    def label_trial(self) -> Trial | None:
+    def label_trial(self) -> CriterionTrial | None:
         """Return what is to be tried on the labelled completions: once for each criterion, at its first trial."""
         new = [entry.criterion for entry in self._due if not entry.trials]
         return self._trial(new, [completion for completion, _ in self.labelled], self._label_values)
 
-    def _trial(self, criteria: Sequence[Criterion], completions: Sequence[Completion], values: Columns) -> Trial | None:
+    def _trial(
+        self, criteria: Sequence[Criterion], completions: Sequence[Completion], values: CriterionValues
+    ) -> CriterionTrial | None:
         if not criteria or not completions:
             return None
-        return Trial(self.task.prompt, criteria, completions, values, self.failures)
+        return CriterionTrial(self.task.prompt, criteria, completions, values, self.failures)
 
     def end(self, step: int, config: EvolveConfig, *, trusted: bool) -> tuple[Rubric, EvolutionRound]:
         """Measure and select; return the rubric that the buffer makes now, and what was done."""
@@ -155,6 +160,7 @@ class PromptRound:
             retired=_keys(moved, ACTIVE, BUFFER_RETIRED),
             active=sum(entry.state == ACTIVE for entry in self.entries),
             raw_reply=self.proposals.raw_reply,
+            cost=self.cost,
         )
         return evolved_rubric(self.task.rubric, self.entries, config.weight), result
 

@@ -16,10 +16,9 @@ Shapes in names: G prompts (groups) a step, M completions a group, B = G·M, T t
 
 from __future__ import annotations
 
-import hashlib
 import math
 import time
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -31,18 +30,21 @@ import torch
 from torch import Tensor
 
 from rubricsvc.core.run import RolloutGroup
-from rubricsvc.errors import InvalidError, UnavailableError
+from rubricsvc.errors import InvalidError
 from trainer import checkpoint, metrics
-from trainer.algorithms import grpo
+from trainer.algorithms import grpo, supervised
 from trainer.config import TrainConfig
 from trainer.metrics import History, Metrics
 from trainer.optim import MasterAdamW
 from trainer.policy import Policy
 from trainer.recording import Recorder, recorded, rollout_groups
-from trainer.rewards import JudgeInfo, RewardSource, ScoredRollout, Task, judge_of, validated
+from trainer.rewards import RewardSource, ScoredRollout, Task, judge_of, require_scored, validated
 from trainer.rollouts import Rollouts
+from trainer.seeds import stream_seed
+from trainer.tasks import check_apart
 
 if TYPE_CHECKING:
+    from trainer.evaluation.evaluation import Evaluation
     from trainer.evolution import OnlineEvolution
 
 
@@ -58,6 +60,7 @@ def train(
     record: Mapping[str, Any] | None = None,
     evolution: OnlineEvolution | None = None,
     recorder: Recorder | None = None,
+    evaluation: Evaluation | None = None,
 ) -> History:
     """Train ``policy`` and return the metrics of every step.
 
@@ -72,6 +75,7 @@ def train(
         record: plain data to write into ``config.json`` beside the configuration.
         evolution: what evolves the rubrics; needed with ``config.evolve``.
         recorder: records the run with its rollouts.
+        evaluation: what evaluates the policy on held-out prompts; needed with ``config.eval``.
 
     Raises:
         UnavailableError: more than ``max_unscored`` is unscored, or a checkpoint cannot be written; resume the run.
@@ -79,28 +83,26 @@ def train(
         ConflictError: ``out`` holds a run and ``resume`` is False; or the run there was configured otherwise.
         InvalidError: no tasks, a prompt too long for the policy, a wrong number of rewards, or a gradient not finite.
     """
-    _check_start(policy, tasks, config, resume, evolution)
+    _check_start(policy, tasks, config, resume=resume, evolution=evolution, evaluation=evaluation)
     constants = metrics.judge_metrics(judge := judge_of(tasks, rewards), config.optim.std_floor)
     identity = checkpoint.identity(config, tasks, floor := constants["std_floor"])
     optimizer = MasterAdamW(policy.model, config.optim)
-    reference = policy.frozen_copy() if config.optim.kl_beta else None
-    state = TrainState(policy, reference, optimizer, config, floor, evolution)
+    state = TrainState(policy, _reference(policy, config), optimizer, config, floor, evolution)
     first = saved = done = _resume(state, identity) if resume else 0
-    content = checkpoint.write_config(config.out, config, {**constants, **_measured(judge), **(record or {})})
-    history = History(config.out, done)
-    with closing(optimizer), recorded(recorder, content, judge, history):
+    content = checkpoint.write_config(config.out, config, constants | metrics.judge_record(judge) | dict(record or {}))
+    with closing(optimizer), recorded(recorder, content, judge, history := History(config.out, done)):
         try:
+            _evaluate(evaluation, state, history, done, begin=True)
             while done < config.steps and not history.stopped:
                 step, groups = _step(state, tasks, rewards, done)
                 done += 1
-                line = history.add({"step": done, **step, **constants})
-                if recorder is not None:
-                    recorder.step(line, groups)
+                line = _record(history, recorder, {"step": done, **step, **constants}, groups)
                 if config.checkpoint_every and done % config.checkpoint_every == 0:
                     _save(state, saved := done, identity)
                 if on_step:
                     on_step(line)
                 history.stopped = stop is not None and stop.is_set() and done < config.steps
+                _evaluate(evaluation, state, history, done)
         finally:
             # An error or Ctrl-C while sampling or scoring costs no step; one within an update leaves no whole state.
             if done > saved and optimizer.updates == (done - first) * config.optim.updates_per_batch:
@@ -108,21 +110,35 @@ def train(
     return history
 
 
-def _measured(judge: JudgeInfo | None) -> dict[str, Any]:
-    measured = judge.repeatability if judge else None
-    return {"judge_repeatability": measured.model_dump(mode="json") if measured else None}
+def _record(history: History, recorder: Recorder | None, step: Metrics, groups: Sequence[RolloutGroup]) -> Metrics:
+    """Record a step, and return its metrics as recorded."""
+    line = history.add(step)
+    if recorder is not None:
+        recorder.step(line, groups)
+    return line
 
 
 def _check_start(
-    policy: Policy, tasks: Sequence[Task], config: TrainConfig, resume: bool, evolution: OnlineEvolution | None
+    policy: Policy,
+    tasks: Sequence[Task],
+    config: TrainConfig,
+    *,
+    resume: bool,
+    evolution: OnlineEvolution | None,
+    evaluation: Evaluation | None,
 ) -> None:
     if not tasks:
         raise InvalidError("there are no tasks to train on", hint="give prompts with rubrics")
-    if (config.evolve is None) != (evolution is None):
-        hint = "give both, or neither"
-        raise InvalidError("`config.evolve` and `evolution` do not agree", hint=hint, path="evolve")
+    pairs = (("evolve", config.evolve, "evolution", evolution), ("eval", config.eval, "evaluation", evaluation))
+    for name, settings, argument, given in pairs:
+        if (settings is None) != (given is None):
+            hint = "give both, or neither"
+            raise InvalidError(f"`config.{name}` and `{argument}` do not agree", hint=hint, path=name)
     if evolution is not None:
         evolution.check(tasks)
+    if evaluation is not None:
+        check_apart(tasks, evaluation.evaluator.tasks)
+        evaluation.evaluator.check(policy)
     if config.out:
         checkpoint.check_folder(config.out, resume=resume)
     for task in tasks:
@@ -131,7 +147,11 @@ def _check_start(
 
 @dataclass(frozen=True)
 class TrainState:
-    """What a run trains, and how. ``reference`` is None without a KL penalty, ``evolution`` where rubrics stay."""
+    """What a run trains, and how.
+
+    ``reference`` is a copy of the starting policy, None where nothing needs it; ``evolution`` is None where rubrics
+    stay.
+    """
 
     policy: Policy
     reference: Policy | None
@@ -139,6 +159,32 @@ class TrainState:
     config: TrainConfig
     std_floor: float
     evolution: OnlineEvolution | None = None
+
+    @property
+    def sampler(self) -> Policy:
+        """The policy that completions are sampled from."""
+        return self.policy if self.config.algorithm == "grpo" or self.reference is None else self.reference
+
+
+def _reference(policy: Policy, config: TrainConfig) -> Policy | None:
+    """Return a copy of the starting policy if its log-probabilities or its samples are needed."""
+    needed = config.optim.kl_beta > 0 or config.optim.kl_every > 0 or config.algorithm != "grpo"
+    return policy.frozen_copy() if needed else None
+
+
+def _evaluate(
+    evaluation: Evaluation | None, state: TrainState, history: History, done: int, *, begin: bool = False
+) -> None:
+    """Evaluate the policy after ``done`` steps if that is due, and at the beginning what a stopped run left out."""
+    if evaluation is None or history.stopped:
+        return
+    start = state.policy if done == 0 else state.reference
+    if begin:
+        evaluation.begin(done)
+        if start is not None:
+            evaluation.run(start, 0, state.policy.name)
+    evaluation.run(state.policy, done, state.policy.name)
+    history.evaluations = evaluation.lines
 
 
 def _resume(state: TrainState, identity: checkpoint.Identity) -> int:
@@ -159,7 +205,7 @@ def _step(
 ) -> tuple[Metrics, tuple[RolloutGroup, ...]]:
     """Take a step (from 0), and return its metrics and its rollouts."""
     start = time.perf_counter()
-    step_tasks, rollouts = sample_step(state.policy, tasks, state.config, step)
+    step_tasks, rollouts = sample_step(state.sampler, tasks, state.config, step)
     sampled = time.perf_counter()
     completions = rollouts.completions(state.policy.name, step, state.config.sampling)
     prompts = rollouts.prompt_of_B.tolist()
@@ -200,7 +246,7 @@ def _step(
 def sample_step(policy: Policy, tasks: Sequence[Task], config: TrainConfig, step: int) -> tuple[list[Task], Rollouts]:
     """Return the tasks of a step (from 0) and the completions that the policy samples for them."""
     step_tasks = tasks_of_step(tasks, step, config)
-    seed = _seed(config.seed, "sample", step)
+    seed = stream_seed(config.seed, "sample", step)
     prompts = [task.prompt for task in step_tasks]
     return step_tasks, policy.sample(prompts, config.sampling.group_size, config.sampling, seed)
 
@@ -225,13 +271,15 @@ def update(state: TrainState, rollouts: Rollouts, rewards_GM: Tensor, step: int)
     ``rewards_GM`` are the rewards of the rollouts, NaN where there is none; ``step`` counts from 0.
     """
     optim, temperature = state.config.optim, state.config.sampling.temperature
+    rows_N = learned_rows(state.config, rewards_GM).to(state.policy.device)
     advantages_B = grpo.advantages(rewards_GM, state.std_floor).flatten().float().to(state.policy.device)
-    scored = (~rewards_GM.isnan()).flatten().nonzero().flatten().to(state.policy.device)
-    micro_batches = torch.split(scored, optim.micro_batch or len(scored)) if len(scored) else ()
-    tokens = int(rollouts.lengths[scored].sum())
+    micro_batches = torch.split(rows_N, optim.micro_batch or len(rows_N)) if len(rows_N) else ()
+    tokens = int(rollouts.lengths[rows_N].sum())
     lr = state.optimizer.learning_rate(step)
+    reference = state.reference if _measures_kl(state.config, step) else None
     old_logp: list[Tensor] = []
     logprob_sums_B = torch.full_like(advantages_B, math.nan)
+    ref_logp: list[Tensor | None] = []
     sums: dict[str, float] = defaultdict(float)
     for epoch in range(optim.updates_per_batch):
         for index, rows in enumerate(micro_batches):
@@ -240,18 +288,12 @@ def update(state: TrainState, rollouts: Rollouts, rewards_GM: Tensor, step: int)
             if epoch == 0:
                 old_logp.append(logp_BT.detach())
                 logprob_sums_B[rows] = old_logp[index].float().sum(-1)
+                ref_logp.append(ref := reference.logprobs(part, temperature)[0] if reference else None)
                 sums["entropy"] += float(entropy_BT.sum())
-            loss = grpo.loss(
-                logp_BT,
-                old_logp[index],
-                advantages_B[rows],
-                part.mask_BT,
-                tokens=tokens,
-                clip_low=optim.clip_low,
-                clip_high=optim.clip_high,
-                kl_beta=optim.kl_beta,
-                ref_logp_BT=state.reference.logprobs(part, temperature)[0] if state.reference else None,
-            )
+                if ref is not None:
+                    sums["kl_start"] += float(torch.where(part.mask_BT, grpo.k3(old_logp[index], ref), 0.0).sum())
+            batch = Batch(part, advantages_B[rows], old_logp[index], ref_logp[index])
+            loss = _loss(state.config, logp_BT, batch, tokens)
             torch.autograd.backward(loss.value)
             for name, value in (("loss", loss.value), ("clipped", loss.clipped), ("kl", loss.kl)):
                 sums[name] += value.item()
@@ -260,18 +302,49 @@ def update(state: TrainState, rollouts: Rollouts, rewards_GM: Tensor, step: int)
     return Update(update_metrics, advantages_B, logprob_sums_B)
 
 
+def learned_rows(config: TrainConfig, rewards_GM: Tensor) -> Tensor:
+    """Return the rows of B that the update learns from: all scored completions, or the best of each group."""
+    if config.algorithm == "grpo":
+        return (~rewards_GM.isnan()).flatten().nonzero().flatten()
+    return supervised.best_rows(rewards_GM)
+
+
+def _measures_kl(config: TrainConfig, step: int) -> bool:
+    """Return whether the divergence from the starting policy is measured; samples of another policy do not have it."""
+    optim = config.optim
+    due = optim.kl_every > 0 and (step + 1) % optim.kl_every == 0
+    return config.algorithm == "grpo" and (due or optim.kl_beta > 0)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A micro-batch of rollouts, their advantages, and log-probabilities of the sampling and the starting policy."""
+
+    rollouts: Rollouts
+    advantages_B: Tensor
+    old_logp_BT: Tensor
+    ref_logp_BT: Tensor | None
+
+
+def _loss(config: TrainConfig, logp_BT: Tensor, batch: Batch, tokens: int) -> grpo.Loss:
+    if config.algorithm != "grpo":
+        return supervised.loss(logp_BT, batch.rollouts.mask_BT, tokens=tokens)
+    return grpo.loss(
+        logp_BT,
+        batch.old_logp_BT,
+        batch.advantages_B,
+        batch.rollouts.mask_BT,
+        tokens=tokens,
+        clip_low=config.optim.clip_low,
+        clip_high=config.optim.clip_high,
+        kl_beta=config.optim.kl_beta,
+        ref_logp_BT=batch.ref_logp_BT if config.optim.kl_beta else None,
+    )
+
+
 def _rewards(scored: Sequence[ScoredRollout], config: TrainConfig) -> Tensor:
     """Return rewards [G, M], NaN for None; raise where too many are None."""
-    unscored = [result for result in scored if result.reward.value is None]
-    if len(unscored) > config.max_unscored * len(scored):
-        failed = Counter(str(v.reason) for result in unscored for v in result.verdicts if v.outcome == "failed")
-        reasons = ", ".join(f"{reason} ×{count}" for reason, count in failed.most_common(3))
-        reasons = reasons or unscored[0].reward.null_reason or "no reason given"
-        raise UnavailableError(
-            f"{len(unscored)} of {len(scored)} completions have no reward ({reasons}); at most a share "
-            f"of max_unscored = {config.max_unscored:g} may be missing",
-            hint="repair the judge, then continue with --resume",
-        )
+    require_scored(scored, config.max_unscored)
     values = [math.nan if result.reward.value is None else result.reward.value for result in scored]
     return torch.tensor(values, dtype=torch.float64).view(-1, config.sampling.group_size)
 
@@ -285,11 +358,6 @@ def tasks_of_step(tasks: Sequence[Task], step: int, config: TrainConfig) -> list
 
 @lru_cache(maxsize=4)
 def _order(count: int, seed: int, epoch: int) -> list[int]:
-    generator = torch.Generator().manual_seed(_seed(seed, "order", epoch))
+    generator = torch.Generator().manual_seed(stream_seed(seed, "order", epoch))
     order: list[int] = torch.randperm(count, generator=generator).tolist()
     return order
-
-
-def _seed(seed: int, purpose: str, number: int) -> int:
-    """Return the seed of an independent stream of random numbers: neighbouring seeds and steps share nothing."""
-    return int.from_bytes(hashlib.sha256(f"{seed}/{purpose}/{number}".encode()).digest()[:7])

@@ -24,6 +24,8 @@ log = logging.getLogger(__name__)
 
 Metrics = dict[str, Any]
 
+METRICS = "metrics.jsonl"
+
 
 def judge_metrics(judge: JudgeInfo | None, std_floor: float | Literal["judge"]) -> Metrics:
     """Return the metrics that are the same in every step, and log what is missing.
@@ -61,6 +63,12 @@ def judge_metrics(judge: JudgeInfo | None, std_floor: float | Literal["judge"]) 
             judge.name,
         )
     return metrics | {"judge_calibrated": judge.calibrated}
+
+
+def judge_record(judge: JudgeInfo | None) -> Metrics:
+    """Return what the record of a run has of the judge beside `judge_metrics`."""
+    measured = judge.repeatability.model_dump(mode="json") if judge and judge.repeatability else None
+    return {"judge_repeatability": measured}
 
 
 def rollout_metrics(rollouts: Rollouts) -> Metrics:
@@ -118,7 +126,7 @@ def verdict_metrics(scored: Sequence[ScoredRollout], by_criterion: bool) -> Metr
 
 
 def update_metrics(sums: Mapping[str, float], tokens: int, optim: OptimConfig) -> Metrics:
-    """Return means over the batch's updates; ``entropy``, ``clip_ratio`` and ``kl`` are means over tokens."""
+    """Return means over the batch's updates; ``entropy``, ``clip_ratio`` and both ``kl`` are means over tokens."""
     updates, positions = optim.updates_per_batch, max(1, tokens)
     metrics = {
         "loss": sums["loss"] / updates,
@@ -126,23 +134,27 @@ def update_metrics(sums: Mapping[str, float], tokens: int, optim: OptimConfig) -
         "clip_ratio": sums["clipped"] / positions / updates,
         "grad_norm": sums["grad_norm"] / updates,
     }
+    if "kl_start" in sums:
+        metrics["kl/start"] = sums["kl_start"] / positions
     return metrics | ({"kl": sums["kl"] / positions / updates} if optim.kl_beta else {})
 
 
 class History:
     """A run's steps, oldest first, including those before a resume. ``stopped``: the run was asked to end early.
 
-    Each step is a line of ``metrics.jsonl``, written before the next step. Without a folder they are in memory only.
+    Each step is a line of the file ``name``, written before the next step. Without a folder they are in memory only.
+    ``evaluations`` are the lines of the evaluations on held-out prompts.
     """
 
-    def __init__(self, folder: Path | None, last_step: int = 0) -> None:
+    def __init__(self, folder: Path | None, last_step: int = 0, name: str = METRICS) -> None:
         """Continue after ``last_step``: later lines, of a run that was cut off, are dropped."""
         self.stopped = False
-        self.steps = [line for line in read(folder) if line["step"] <= last_step] if folder else []
-        self._path = folder / "metrics.jsonl" if folder else None
+        self.evaluations: list[Metrics] = []
+        self.steps = [line for line in read(folder, name) if line["step"] <= last_step] if folder else []
+        self._path = folder / name if folder else None
         if self._path:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            replace_text(self._path, "".join(_line(step) for step in self.steps))
+            replace_text(self._path, "".join(line_of(step) for step in self.steps))
 
     def add(self, metrics: Metrics) -> Metrics:
         """Record a step and return it as recorded, with None for NaN and infinity."""
@@ -153,15 +165,15 @@ class History:
         self.steps.append(recorded)
         if self._path:
             with self._path.open("a", encoding="utf-8") as file:
-                file.write(_line(recorded))
+                file.write(line_of(recorded))
                 file.flush()
                 os.fsync(file.fileno())  # a checkpoint must not be ahead of the metrics
         return recorded
 
 
-def read(folder: Path) -> list[Metrics]:
+def read(folder: Path, name: str = METRICS) -> list[Metrics]:
     """Return the steps of the run in ``folder``. An incomplete last line is left out; a damaged one is an error."""
-    path = folder / "metrics.jsonl"
+    path = folder / name
     if not path.is_file():
         return []
     steps: list[Metrics] = []
@@ -176,5 +188,6 @@ def read(folder: Path) -> list[Metrics]:
     return steps
 
 
-def _line(metrics: Metrics) -> str:
+def line_of(metrics: Metrics) -> str:
+    """Return metrics as a line of JSON."""
     return json.dumps(metrics, allow_nan=False) + "\n"

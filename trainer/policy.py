@@ -86,14 +86,10 @@ class Policy:
             InvalidError: the prompt has no tokens, or leaves no room for ``max_new_tokens`` in the model's context.
                 Nothing is truncated.
         """
-        text = with_documents(prompt).text
-        if self.tokenizer.chat_template:
-            messages = [message.model_dump(exclude_none=True) for message in with_documents(prompt).messages]
-            text = self.tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
-        ids: list[int] = self.tokenizer(text, add_special_tokens=False)["input_ids"]
+        ids = prompt_ids(self.tokenizer, prompt)
         if not ids:
             raise InvalidError("a prompt has no tokens", hint="give every prompt a text")
-        context = getattr(self.model.config.get_text_config(), "max_position_embeddings", None) or math.inf
+        context = context_of(self.model.config)
         if len(ids) + max_new_tokens > context:
             documents = " with its documents" if prompt.documents else ""
             raise InvalidError(
@@ -181,3 +177,18 @@ class Policy:
         )
         logits: Tensor = output.logits
         return logits
+
+
+def prompt_ids(tokenizer: Any, prompt: Prompt) -> list[int]:
+    """Return the tokens of a prompt with its documents. Without a chat template the plain text is the prompt."""
+    text = with_documents(prompt).text
+    if tokenizer.chat_template:
+        messages = [message.model_dump(exclude_none=True) for message in with_documents(prompt).messages]
+        text = tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
+    ids: list[int] = tokenizer(text, add_special_tokens=False)["input_ids"]
+    return ids
+
+
+def context_of(config: Any) -> float:
+    """Return the tokens of a model's context; infinity where its configuration does not say."""
+    return getattr(config.get_text_config(), "max_position_embeddings", None) or math.inf

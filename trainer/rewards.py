@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from numbers import Real
 from typing import Protocol, Self
 
@@ -20,7 +20,7 @@ from rubricsvc.core.repeatability import Repeatability
 from rubricsvc.core.reward import Reward, reward_or_null
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.verdict import Verdict
-from rubricsvc.errors import InvalidError
+from rubricsvc.errors import InvalidError, UnavailableError
 from trainer.event_loop import EventLoopThread
 from workers.engines import make_engine
 from workers.engines.base import Engine
@@ -29,10 +29,11 @@ from workers.scoring.completions import score_group
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A prompt to train on, and the rubric that its completions are scored by."""
+    """A prompt, and the rubric that its completions are scored by. ``name`` is the prompt's id where it comes from."""
 
     prompt: Prompt
     rubric: Rubric
+    name: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +103,20 @@ def _validated(place: int, result: ScoredRollout) -> ScoredRollout:
     if value is None or math.isfinite(value):
         return result
     return replace(result, reward=replace(result.reward, value=None, null_reason=f"the reward is {value}"))
+
+
+def require_scored(scored: Sequence[ScoredRollout], max_unscored: float) -> None:
+    """Raise an `UnavailableError` if more than the share ``max_unscored`` of completions has no reward."""
+    unscored = [result for result in scored if result.reward.value is None]
+    if len(unscored) > max_unscored * len(scored):
+        failed = Counter(str(v.reason) for result in unscored for v in result.verdicts if v.outcome == "failed")
+        reasons = ", ".join(f"{reason} ×{count}" for reason, count in failed.most_common(3))
+        reasons = reasons or unscored[0].reward.null_reason or "no reason given"
+        raise UnavailableError(
+            f"{len(unscored)} of {len(scored)} completions have no reward ({reasons}); at most a share "
+            f"of max_unscored = {max_unscored:g} may be missing",
+            hint="repair the judge, then continue with --resume",
+        )
 
 
 class CallableRewards:

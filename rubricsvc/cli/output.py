@@ -293,6 +293,7 @@ class ProgressBar:
         # training steps may take minutes: the speed is estimated over an hour
         self.rich = Progress(*columns, console=console, speed_estimate_period=3600, disable=not live)
         self._task = self.rich.add_task(description, total=None, note="")
+        self._done, self._total = 0, 0
         self._next_line = time.monotonic() + LINE_SECONDS
 
     @property
@@ -307,8 +308,13 @@ class ProgressBar:
         self.update(0, total, "")
         return lambda: self.update(next(numbers), total, note)
 
+    def note(self, note: str) -> None:
+        """Show what is done now, between two units."""
+        self.update(self._done, self._total, note)
+
     def update(self, done: int, total: int, note: str) -> None:
         """Show that ``done`` of ``total`` units are finished."""
+        self._done, self._total = done, total
         if self.rich.finished and done < total:  # another part of the work has a time and a speed of its own
             self.rich.reset(self._task)
         was_finished = self.rich.finished

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -15,16 +16,14 @@ from rubricsvc.cli.output import Json, echo, print_data, print_json, print_table
 from rubricsvc.cli.rubric_targets import OfSeveral, RubricTarget, Target, targets_of
 from rubricsvc.cli.score import JudgeOption, Model, judge_of, no_judge
 from rubricsvc.core.states import APPROVED, DRAFT, IN_REVIEW
-from rubricsvc.errors import InvalidError, UnavailableError
+from rubricsvc.errors import InvalidError
 from rubricsvc.store import rubric_tests
 
 if TYPE_CHECKING:
     from rubricsvc.core.audit import Rate
     from rubricsvc.core.judge import Judge
     from rubricsvc.core.rubric_test import CriterionFaults, ExampleTest, FaultReport, RubricTest, TestOutcome
-    from workers.authoring.faults.rules import Base
-    from workers.authoring.rubric_tests import RubricTester
-    from workers.engines.base import Engine
+    from workers.authoring.faults.testing import FaultOptions
 
 MOST_MISSED = 10
 _RATES = ("caught", "95%", "false alarms", "95%", "noticed", "95%")
@@ -36,14 +35,6 @@ _FAULTS = "Plant faults by rule into good examples, and count those that are cau
 _FAULTS_BY = "Judge whose model writes the faults instead."
 _GOOD_BY = "Judge whose model writes one more good example to plant faults into."
 _MIN_CATCH = "Least catch rate of each criterion that passes."
-
-
-class _FaultOptions(NamedTuple):
-    """How faults are made: by a model, or by rule; into a good example that a model writes, too."""
-
-    faults_by: Judge | None
-    good_by: Judge | None
-    min_catch: float | None
 
 
 def test(
@@ -75,7 +66,9 @@ def test(
     judges = [given or no_judge(found.rubric) for found in targets]
     options = None
     if faults or faults_by is not None or good_by is not None or min_catch is not None:
-        options = _FaultOptions(_writer(faults_by, api_key_env), _writer(good_by, api_key_env), min_catch)
+        from workers.authoring.faults.testing import FaultOptions
+
+        options = FaultOptions(_writer(faults_by, api_key_env), _writer(good_by, api_key_env), min_catch)
     outcomes: set[TestOutcome] = set()
     with output.ignore_broken_pipe():
         for found, one in zip(targets, judges, strict=True):
@@ -89,94 +82,16 @@ def _writer(name: str | None, api_key_env: str | None) -> Judge | None:
     return judge_of(name, None, "written", api_key_env).map_leaves(without_outage) if name is not None else None
 
 
-def _run(found: RubricTarget, judge: Judge, faults: _FaultOptions | None) -> RubricTest:
-    """Ask the judge about the examples, then about the faults."""
-    from rubricsvc.core.rubric_test import RubricTest
-    from workers.authoring.rubric_tests import check_testable
+def _run(found: RubricTarget, judge: Judge, faults: FaultOptions | None) -> RubricTest:
+    from workers.authoring.faults.testing import RubricTestRun
 
-    check_testable(judge, found.rubric, found.prompt)
-    examples = found.rubric.examples or ()
-    tests = _asked(found, judge, "examples", len(examples), lambda tester: tester.run_examples(examples))
-    report = _fault_report(found, judge, tests, faults) if faults is not None else None
-    names = {"judge": judge.name, "judge_digest": judge.digest, "rubric_digest": found.rubric.digest}
-    return RubricTest(**names, examples=tuple(tests), faults=report)
+    return RubricTestRun(found.rubric, found.prompt, judge, ask=ask, progress=_progress, on_note=echo).run(faults)
 
 
-def _asked(found: RubricTarget, judge: Judge, what: str, total: int, action: Callable[[RubricTester], Any]) -> Any:
-    """Run an action that asks the judge, with a progress bar."""
-    from workers.authoring.rubric_tests import RubricTester
-
-    if not total:
-        return []
+@contextmanager
+def _progress(what: str, total: int) -> Iterator[Callable[[], None]]:
     with progress_bar(what) as bar:
-        on_done = bar.counter(total)
-
-        def run(engine: Engine) -> Any:
-            return action(RubricTester(engine, judge, found.rubric, found.prompt, on_done=on_done))
-
-        return ask(judge, run)
-
-
-def _fault_report(
-    found: RubricTarget, judge: Judge, tests: Sequence[ExampleTest], options: _FaultOptions
-) -> FaultReport:
-    """Plant faults into the good examples, and ask the judge about them."""
-    from workers.authoring.faults.catching import NO_RULE, NOT_WRITTEN, catch_faults, fault_report
-    from workers.authoring.faults.rules import Fault, faults_by_rule, good_bases
-    from workers.authoring.faults.written import write_faults
-
-    bases = good_bases(found.rubric)
-    if options.good_by is not None:
-        bases += _written_bases(found, judge, options.good_by)
-    checked = [base for base in bases if base.criterion.check is not None or options.faults_by is None]
-    faults: list[Fault] = [fault for base in checked for fault in faults_by_rule(found.rubric, base)]
-    if (writer := options.faults_by) is not None:
-        judged = [base for base in bases if base.criterion.check is None]
-        with progress_bar("writing faults") as bar:
-            on_done = bar.counter(len(judged))
-            faults += _written(writer, lambda engine: write_faults(engine, writer, found.prompt, judged, on_done))
-    caught = _asked(found, judge, "faults", len(faults), lambda tester: catch_faults(tester, faults))
-    no_fault = NO_RULE if options.faults_by is None else NOT_WRITTEN
-    return fault_report(found.rubric, bases, caught, tests, min_catch=options.min_catch, no_fault=no_fault)
-
-
-def _written_bases(found: RubricTarget, judge: Judge, writer: Judge) -> list[Base]:
-    """Have a good completion written, and return what the judge finds good about it."""
-    from workers.authoring.faults.rules import good_bases
-    from workers.authoring.faults.written import write_good
-
-    examples = found.rubric.examples or ()
-    prompt = found.prompt or next((one.prompt for one in examples if one.prompt is not None), None)
-    if prompt is None:
-        raise InvalidError(f"{found.name} is for any prompt", hint="add a prompt to the rubric", path="prompt")
-    example = _written(writer, lambda engine: write_good(engine, writer, found.rubric, prompt))
-    (tested,) = _asked(found, judge, "the written example", 1, lambda tester: tester.run_examples([example]))
-    good = {one.criterion for one in tested.verdicts if one.passed}
-    echo(f"the written example is good by {len(good)} of {len(tested.verdicts)} criteria")
-    if not good:
-        return []
-    kept = {key: expected for key, expected in (example.verdicts or {}).items() if key in good}
-    accepted = example.model_copy(update={"verdicts": kept})
-    return good_bases(found.rubric.model_copy(update={"examples": (accepted,)}))
-
-
-def _written(writer: Judge, action: Callable[[Engine], Any]) -> Any:
-    """Return what the writer's model writes.
-
-    Raises:
-        UnavailableError: The model cannot be asked.
-        GenerationError: It writes no text.
-    """
-    from workers.authoring.author import GenerationError
-    from workers.authoring.faults.written import NO_TEXT
-
-    try:
-        return ask(writer, action)
-    except GenerationError as error:
-        if error.reason == NO_TEXT:
-            raise
-        hint = "start its server, or plant faults by rule: --faults"
-        raise UnavailableError(f"{writer.name}: {error.message}", hint=hint) from error
+        yield bar.counter(total)
 
 
 def _store(found: RubricTarget, result: RubricTest, by: str | None) -> int | None:

@@ -20,6 +20,17 @@ from rubricsvc.cli.db import database
 from rubricsvc.cli.local_judges import describe_embedded
 from rubricsvc.cli.models import fetch_embedded, fetch_if_embedded
 from rubricsvc.cli.output import INTERRUPTED, Json, cell, counted, echo, group, progress_bar, show
+from rubricsvc.cli.run_baselines import baselines_of
+from rubricsvc.cli.run_data import RunTasks, run_tasks
+from rubricsvc.cli.run_evaluation import (
+    evaluation_of,
+    evaluations,
+    evaluator_of,
+    is_evaluated,
+    print_evaluation_plan,
+    show_evaluations,
+    with_eval_judges,
+)
 from rubricsvc.cli.run_evolution import evolution_of, print_evolution_plan, with_judges
 from rubricsvc.cli.run_folders import CONFIG_FILE, RUN, folder_record, is_run, read_record, run_name
 from rubricsvc.cli.run_recording import complete_record, recorder_of
@@ -27,11 +38,9 @@ from rubricsvc.core.audit import StoredAudit
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.repeatability import Repeatability
 from rubricsvc.errors import ConflictError, InvalidError, NotFoundError, RubricsvcError
-from rubricsvc.formats import load
 from rubricsvc.services import recording
 from rubricsvc.services.submitting import veto_warning
 from rubricsvc.store import audits, judges, rubrics, runs
-from workers import checks
 from workers.engines.local.adapter_judges import with_adapter_fields
 from workers.engines.local.embedded_model import EMBEDDED
 
@@ -68,27 +77,25 @@ def start(
         show(folder_record(loaded.out), as_json)
         echo(f"{loaded.out} has all {counted(loaded.steps, 'step')} already; to continue, raise `steps` in {config}")
         return
-    judge, audit, repeatability = _judge(loaded)
-    run = with_judges(loaded.model_copy(update={"judge": judge}))
-    tasks = _tasks(run)
-    if not allow_drafts:
-        _reject_drafts(loaded, tasks)
-    _print_plan(run, judge, tasks, resume)
-    echo(audit.message)
+    prepared = _prepare(loaded, allow_drafts)
+    run, tasks, audit = prepared.config, prepared.tasks, prepared.audit
+    _print_plan(prepared, resume)
 
     from trainer import checkpoint
     from trainer.loop import train
     from trainer.policy import Policy
+    from trainer.sizes import check_sizes
 
     start_time = time.monotonic()
+    check_sizes(run, [*tasks.train, *tasks.held_out])
     policy = Policy.load(run.policy.model, dtype=run.policy.dtype, device=run.policy.device)
-    source = _reward_source(run, judge, repeatability, allow_drafts)
     name = run_name(run.out, resume)
     with (
         checkpoint.locked(run.out),
-        source as rewards,
+        prepared.rewards() as rewards,
         evolution_of(run, name, rewards) as evolution,
         progress_bar("training") as bar,
+        evaluator_of(run, tasks.held_out, rewards, prepared.rewards, bar.note) as evaluator,
         stop_on_interrupt() as stop,
         recorder_of(run, name, stop) as recorder,
     ):
@@ -100,7 +107,11 @@ def start(
         bar.update(0, run.steps, "")
         record = audit.record | {RUN: name, CONFIG_FILE: str(config.resolve())}
         options: dict[str, Any] = {"on_step": on_step, "stop": stop, "resume": resume, "record": record}
-        history = train(policy, tasks, rewards, run, evolution=evolution, recorder=recorder, **options)
+        options |= {"evolution": evolution, "evaluation": evaluation_of(evaluator, run), "recorder": recorder}
+        history = train(policy, tasks.train, rewards, run, **options)
+        if evaluator is not None and run.eval is not None and run.eval.baselines and not history.stopped:
+            del policy  # its memory
+            baselines_of(run, tasks.train, rewards, evaluator, bar=bar, stop=stop)
     seconds = {"seconds": round(time.monotonic() - start_time, 2)}
     show({"id": recorder.run_id} | folder_record(run.out) | seconds, as_json)
     for reason, count in Counter(filter(None, map(_no_signal, history.steps))).items():
@@ -110,16 +121,72 @@ def start(
         raise typer.Exit(INTERRUPTED)
 
 
-def _reward_source(
-    run: RunConfig, judge: Judge | ServiceJudge, repeatability: Repeatability | None, allow_drafts: bool
-) -> JudgeRewards | ServiceRewards:
-    from trainer.rewards import JudgeRewards
-    from trainer.service_rewards import ServiceRewards
+@app.command()
+def baselines(
+    config: Annotated[Path, typer.Argument(metavar="CONFIG.toml", help="Configuration of the run, with [eval].")],
+    allow_drafts: Annotated[bool, typer.Option("--allow-drafts", help="Use rubrics that are not approved.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Evaluate baselines at equal compute: the untouched policy, best-of-n of it, and best-of-n supervised.
 
-    if isinstance(judge, Judge):
-        return JudgeRewards(judge, repeatability=repeatability)
-    timeout = judge.timeout_s
-    return ServiceRewards(judge.name, judge.service, run=run.out.name, timeout=timeout, allow_drafts=allow_drafts)
+    What is missing in the folder of the run is done; run the command again to continue after an interrupt.
+    """
+    from trainer.config import load_config
+
+    telemetry.configure("WARNING", human=True)
+    loaded = load_config(config)
+    if loaded.eval is None:
+        raise InvalidError(
+            f"{config} has no table [eval]", hint="name held-out prompts (docs/training.md)", path="eval"
+        )
+    prepared = _prepare(loaded, allow_drafts)
+    run, tasks = prepared.config, prepared.tasks
+    _print_plan(prepared, resume=False)
+    with (
+        prepared.rewards() as rewards,
+        progress_bar("baselines") as bar,
+        evaluator_of(run, tasks.held_out, rewards, prepared.rewards, bar.note) as evaluator,
+        stop_on_interrupt() as stop,
+    ):
+        assert evaluator is not None  # noqa: S101 - the run has [eval]
+        lines = baselines_of(run, tasks.train, rewards, evaluator, bar=bar, stop=stop)
+    if lines is None:
+        echo(f"stopped; continue with: rubricsvc runs baselines {config}")
+        raise typer.Exit(INTERRUPTED)
+    show_evaluations(lines, as_json)
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedRun:
+    """A run whose judges and prompts were found; nothing is loaded yet."""
+
+    config: RunConfig
+    judge: Judge | ServiceJudge
+    audit: AuditStatus
+    repeatability: Repeatability | None
+    tasks: RunTasks
+    allow_drafts: bool
+
+    def rewards(self, judge: Judge | ServiceJudge | None = None) -> JudgeRewards | ServiceRewards:
+        """Return the reward source of the run, or that of another judge."""
+        from trainer.rewards import JudgeRewards
+        from trainer.service_rewards import ServiceRewards
+
+        asked = judge or self.judge
+        if isinstance(asked, Judge):
+            return JudgeRewards(asked, repeatability=self.repeatability if judge is None else None)
+        options: dict[str, Any] = {"timeout": asked.timeout_s, "allow_drafts": self.allow_drafts}
+        return ServiceRewards(asked.name, asked.service, run=self.config.out.name, **options)
+
+
+def _prepare(loaded: RunConfig, allow_drafts: bool) -> PreparedRun:
+    """Find the judges and the prompts of a run, before anything is loaded."""
+    judge, audit, repeatability = _judge(loaded)
+    run = with_eval_judges(with_judges(loaded.model_copy(update={"judge": judge})))
+    tasks = run_tasks(run)
+    if not allow_drafts:
+        _reject_drafts(loaded, [*tasks.train, *tasks.held_out])
+    return PreparedRun(run, judge, audit, repeatability, tasks, allow_drafts)
 
 
 def _is_finished(config: RunConfig, resume: bool) -> bool:
@@ -127,7 +194,8 @@ def _is_finished(config: RunConfig, resume: bool) -> bool:
     from trainer import checkpoint
 
     checkpoint.check_folder(config.out, resume=resume)
-    return resume and is_run(config.out) and checkpoint.is_finished(config.out, config.steps)
+    done = is_run(config.out) and checkpoint.is_finished(config.out, config.steps)
+    return resume and done and is_evaluated(config)
 
 
 @app.command()
@@ -240,20 +308,6 @@ def status_at_service(judge: ServiceJudge) -> AuditStatus:
     return AuditStatus(judge.name, newest, missing_reason=hint)
 
 
-def _tasks(config: RunConfig) -> list[Task]:
-    from trainer.rewards import Task
-
-    records = load(config.data.path, config.data.format)
-    tasks = [Task(record.prompt, record.rubric) for record in records if record.prompt and record.rubric]
-    if not tasks:
-        raise InvalidError(f"no prompt with a rubric in {config.data.path}", hint="give each prompt its criteria")
-    if len(tasks) < len(records):
-        echo(f"skipped {len(records) - len(tasks)} of {len(records)} records without a prompt or a rubric")
-    for task in tasks:
-        checks.validate(task.rubric)
-    return tasks
-
-
 def _reject_drafts(config: RunConfig, tasks: list[Task]) -> None:
     """Raise NotApprovedError if rubrics of the tasks are drafts in the judge's database; a service does so itself."""
     if not isinstance(config.judge, str):
@@ -263,7 +317,8 @@ def _reject_drafts(config: RunConfig, tasks: list[Task]) -> None:
         rubrics.reject_drafts(session, [row.id for row in drafts])
 
 
-def _print_plan(config: RunConfig, judge: Judge | ServiceJudge, tasks: list[Task], resume: bool) -> None:
+def _print_plan(prepared: PreparedRun, resume: bool) -> None:
+    config, judge, tasks = prepared.config, prepared.judge, prepared.tasks.train
     sampling, policy = config.sampling, config.policy
     verb = "resume training" if resume else "train"
     echo(f"{verb} {policy.model} ({policy.dtype}) for {config.steps} steps in {config.out}")
@@ -278,8 +333,10 @@ def _print_plan(config: RunConfig, judge: Judge | ServiceJudge, tasks: list[Task
             echo(f"warning: {warning}")
         describe_embedded([judge])
         fetch_if_embedded(judge)
+    print_evaluation_plan(config, prepared.tasks.held_out)
     if policy.model == EMBEDDED:
         fetch_embedded()
+    echo(prepared.audit.message)
 
 
 @contextmanager
@@ -304,3 +361,4 @@ app.command("show")(run_views.show_)
 app.command()(run_views.watch)
 app.command()(run_views.stop)
 app.command()(run_views.delete)
+app.command()(evaluations)

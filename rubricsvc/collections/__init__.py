@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from rubricsvc.collections.building import FaultyDocuments, build
-from rubricsvc.collections.index import Collection, CollectionInfo, Hit, Part
+from rubricsvc.collections.index import Collection, CollectionInfo, Part, SearchHit
 from rubricsvc.collections.page import Link, Page
 from rubricsvc.errors import ConflictError, InvalidError, NotFoundError
 
@@ -22,10 +22,10 @@ __all__ = [
     "Collection",
     "CollectionInfo",
     "FaultyDocuments",
-    "Hit",
     "Link",
     "Page",
     "Part",
+    "SearchHit",
     "add",
     "check_new",
     "delete",

@@ -30,7 +30,7 @@ SELECT id, title, -score, part FROM best JOIN documents ON number = document ORD
 """
 
 
-class Hit(NamedTuple):
+class SearchHit(NamedTuple):
     """A document that a query finds, with its best part. A higher score is better; it depends on the query."""
 
     id: str
@@ -113,12 +113,12 @@ class Collection:
         source, added = self._about["source"], self._about["added"]
         return CollectionInfo(self.name, documents, characters, links, self.digest, source, added)
 
-    def search(self, query: str, k: int = 10) -> list[Hit]:
+    def search(self, query: str, k: int = 10) -> list[SearchHit]:
         """Return up to ``k`` documents with any of the query's words, best first. The query is text, not syntax."""
         if not (terms := match_terms(query)):
             return []
         rows = self._db.execute(_SEARCH, (terms, k))
-        return [Hit(id_, title, score, self._text(part)) for id_, title, score, part in rows]
+        return [SearchHit(id_, title, score, self._text(part)) for id_, title, score, part in rows]
 
     def ranked_parts(self, query: str, ids: Names[str]) -> list[Part]:
         """Return all parts of these documents: those with words of the query, best first, then the others in order."""

@@ -84,6 +84,7 @@ class EvolutionRound(Value):
     retired: tuple[str, ...] = Field(default=(), description="Active criteria that are retired.")
     active: int = Field(default=0, description="Active criteria after the round.")
     raw_reply: str = Field(default="", description="The proposer's reply, as it came.")
+    cost: float = Field(default=0.0, description="US dollars of the proposer's replies; 0 without a price.")
 
 
 def frozen_entries(base: Rubric) -> list[BufferedCriterion]:

@@ -85,7 +85,7 @@ class EvolutionSettings(Value):
         return self
 
 
-class Evidence(Value):
+class SearchCase(Value):
     """A completion of the search part, and what people and the rubric found of it."""
 
     prompt: str
@@ -102,7 +102,7 @@ class ProposalRequest(Value):
     operator: Operator
     rubric: Rubric
     key: str
-    evidence: tuple[Evidence, ...]
+    evidence: tuple[SearchCase, ...]
     sample: int
 
 

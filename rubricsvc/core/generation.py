@@ -17,7 +17,7 @@ NO_RUBRIC = "no_rubric"
 
 
 class Specification(Value):
-    """A document that says what answers should be like: a model specification, a house style, a character.
+    """A document that says what completions should be like: a model specification, a house style, a character.
 
     The text of a job's specification is stored under its digest, and left out of the settings.
     """

@@ -205,6 +205,14 @@ class Criterion(Value):
         return digest("criterion", self.text, self.scale, self.reference, self.passages, prompt, self.check)
 
     @property
+    def decided_by(self) -> str:
+        """The SHA-256 of what decides the verdict: the check, whatever the text, or else the question.
+
+        Criteria with the same one are copies, whatever their key, weight, group and tags.
+        """
+        return digest("check", self.check) if self.check is not None else self.question
+
+    @property
     def kind(self) -> Literal["judged", "checked"]:
         """Whether a judge or a check decides it."""
         return "checked" if self.check else "judged"

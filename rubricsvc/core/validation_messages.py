@@ -29,6 +29,10 @@ class FieldMessage:
     message: str
     code: str
 
+    def __str__(self) -> str:
+        """Return the dotted path and the message."""
+        return ": ".join(filter(None, (".".join(map(str, self.path)), self.message)))
+
 
 def field_messages(
     errors: ValidationError | Iterable[Any],
@@ -83,10 +87,14 @@ def describe(value: Any) -> str:
 
 def unknown_field(name: str, allowed: Iterable[str]) -> str:
     """Return the message for a field that is not ``allowed``, with the closest one that is."""
+    return f"unknown field; {closest(name, allowed)}"
+
+
+def closest(name: str, allowed: Iterable[str]) -> str:
+    """Return the hint for a name that is not ``allowed``: the closest one that is, or all of them."""
     allowed = list(dict.fromkeys(allowed))
     close = get_close_matches(name, allowed, n=1)
-    hint = f"did you mean {close[0]!r}?" if close else f"expected {', '.join(allowed) or 'none'}"
-    return f"unknown field; {hint}"
+    return f"did you mean {close[0]!r}?" if close else f"expected {', '.join(allowed) or 'none'}"
 
 
 def _field_message(detail: Any, model: type[BaseModel] | None, data: Any, quoted: bool) -> FieldMessage:
@@ -132,7 +140,7 @@ def _path_in_data(loc: FieldPath, data: Any) -> FieldPath:
 def _models_at(model: type[BaseModel], loc: FieldPath) -> list[type[BaseModel]]:
     models = [model]
     for step in loc:
-        models = [inner for one in models for inner in _models_in(_fields(one).get(str(step)))] or models
+        models = [inner for one in models for inner in models_in(_fields(one).get(str(step)))] or models
     return models
 
 
@@ -140,9 +148,9 @@ def _fields(model: type[BaseModel]) -> dict[str, Any]:
     return {field.alias or name: field.annotation for name, field in model.model_fields.items()}
 
 
-def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
+def models_in(annotation: Any) -> Iterator[type[BaseModel]]:
     """Yield the models in a type at any depth: ``tuple[Criterion, ...] | None`` has one."""
     if isclass(annotation) and issubclass(annotation, BaseModel):
         yield annotation
     for inner in get_args(annotation):
-        yield from _models_in(inner)
+        yield from models_in(inner)

@@ -3,11 +3,11 @@
 To add a rule, write a function in a module that is imported below::
 
     @rule("shouting", "info", why="Capitals say nothing to a judge.", fix="Write in lower case.", bad=…, good=…)
-    def shouting(subject: Subject) -> Iterator[Hit]:
+    def shouting(subject: Subject) -> Iterator[LintHit]:
         \"\"\"Find criteria in capitals.\"\"\"
         for criterion in subject.judged:
             if criterion.text.isupper():
-                yield Hit(criterion, "the text is in capitals")
+                yield LintHit(criterion, "the text is in capitals")
 
 The rules of wording are about English; they say nothing about other languages. `docs/lint.md` lists every rule with its
 measured precision and recall.

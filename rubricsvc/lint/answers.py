@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from rubricsvc.core.rubric import Criterion
-from rubricsvc.lint.registry import Hit, Subject, rule
+from rubricsvc.lint.registry import LintHit, Subject, rule
 
 RUN = 12
 """Words in a row of a reference that are no chance in a prompt, if they are half of it."""
@@ -30,12 +30,12 @@ _COPYING = re.compile(
 @rule(
     "leaked-answer",
     "error",
-    why="A policy that copies the prompt gets the reward, and the judge cannot tell an answer from an echo.",
+    why="A policy that copies the prompt gets the reward, and the judge cannot tell a completion from an echo.",
     fix="Take the answer out of the prompt, or ask for something that the prompt does not say.",
     bad="Prompt: “What is 17 · 23? (It is 391.)”  Criterion: The final answer is 391.",
     good="Prompt: “What is 17 · 23?”  Criterion: The final answer is 391.",
 )
-def leaked_answer(subject: Subject) -> Iterator[Hit]:
+def leaked_answer(subject: Subject) -> Iterator[LintHit]:
     """Find references and answers that the prompt contains."""
     if subject.prompt is None:
         return
@@ -44,12 +44,12 @@ def leaked_answer(subject: Subject) -> Iterator[Hit]:
     copying = bool(_COPYING.search(shown))
     reference = subject.prompt.reference
     if reference and (part := _shared(reference, prompt, copying)):
-        yield Hit(None, f"the prompt contains its own reference answer: “{part}”")
+        yield LintHit(None, f"the prompt contains its own reference answer: “{part}”")
     for criterion in subject.rubric.criteria:
         if criterion.reference and (part := _shared(criterion.reference, prompt, copying)):
-            yield Hit(criterion, f"the prompt contains the criterion's reference: “{part}”")
+            yield LintHit(criterion, f"the prompt contains the criterion's reference: “{part}”")
         elif not copying and (answer := _stated_answer(criterion)) and _contains(prompt, _normal(answer)):
-            yield Hit(criterion, f"the prompt contains the answer: “{answer}”")
+            yield LintHit(criterion, f"the prompt contains the answer: “{answer}”")
 
 
 def _stated_answer(criterion: Criterion) -> str:

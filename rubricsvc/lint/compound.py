@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from rubricsvc.lint.registry import Hit, Subject, rule
+from rubricsvc.lint.registry import LintHit, Subject, rule
 from rubricsvc.lint.text import MOST_READ, demands, requirement, title_of
 
 _VERBS = (
@@ -75,11 +75,11 @@ _PAIR_OBJECT = re.compile(
     bad="Names the cause of the fever and recommends a treatment. (weight 6)",
     good="Names the cause of the fever. (weight 3)  Recommends a treatment. (weight 3)",
 )
-def two_questions(subject: Subject) -> Iterator[Hit]:
+def two_questions(subject: Subject) -> Iterator[LintHit]:
     """Find criteria that ask for two or more things that a completion can meet one without the other."""
     for criterion in subject.judged:
         if reason := second_question(criterion.text, pitfall=criterion.weight < 0):
-            yield Hit(criterion, f"asks more than one thing: {reason}")
+            yield LintHit(criterion, f"asks more than one thing: {reason}")
 
 
 def second_question(text: str, *, pitfall: bool = False) -> str | None:

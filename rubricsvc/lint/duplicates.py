@@ -15,7 +15,7 @@ from difflib import SequenceMatcher
 from math import ceil
 
 from rubricsvc.core.rubric import Criterion
-from rubricsvc.lint.registry import Hit, Subject, rule
+from rubricsvc.lint.registry import LintHit, Subject, rule
 
 CONTAINED = 0.8
 """Share of the words of the shorter criterion that are in the other one, if the two ask the same."""
@@ -72,14 +72,14 @@ class _Text:
     bad="Names the dose. (weight 5)  Fails to name the dose. (weight -5)",
     good="Names the dose. (weight 10)",
 )
-def near_duplicate(subject: Subject) -> Iterator[Hit]:
+def near_duplicate(subject: Subject) -> Iterator[LintHit]:
     """Find criteria that ask the same as an earlier one, or its negation."""
     for place, later in near_duplicates(subject.judged):
         first, second = subject.judged[place], subject.judged[later]
         what = "asks the opposite of" if (first.weight < 0) != (second.weight < 0) else "asks the same as"
         fixable = is_copy(subject, first, second)
         for one, other in ((first, second), (second, first)):
-            yield Hit(one, f"{what} {other.key!r}", fixable=fixable)
+            yield LintHit(one, f"{what} {other.key!r}", fixable=fixable)
 
 
 def near_duplicates(criteria: Sequence[Criterion]) -> Iterator[tuple[int, int]]:
@@ -89,10 +89,10 @@ def near_duplicates(criteria: Sequence[Criterion]) -> Iterator[tuple[int, int]]:
 
 
 def is_copy(subject: Subject, first: Criterion, second: Criterion) -> bool:
-    """Return whether the two are one question with weights that may be added up without changing any reward."""
+    """Return whether the two are copies with weights that may be added up without changing any reward."""
     summed = subject.rubric.formula in ("weighted_mean", "healthbench") and not subject.rubric.groups
     same_side = first.weight * second.weight > 0 and first.required == second.required
-    return summed and subject.rubric.expression is None and same_side and first.question == second.question
+    return summed and subject.rubric.expression is None and same_side and first.decided_by == second.decided_by
 
 
 def content_words(text: str) -> frozenset[str]:
@@ -132,7 +132,7 @@ def _stem(word: str) -> str:
 def _pairs(texts: list[_Text]) -> Iterator[tuple[_Text, _Text]]:
     """Yield for each text the most similar earlier one that asks the same."""
     counts = Counter(token for one in texts for token in one.tokens)
-    holders: defaultdict[str, list[_Text]] = defaultdict(list)
+    by_token: defaultdict[str, list[_Text]] = defaultdict(list)
     same: dict[tuple[frozenset[str], str], _Text] = {}
     for text in texts:
         if not text.tokens:
@@ -140,13 +140,13 @@ def _pairs(texts: list[_Text]) -> Iterator[tuple[_Text, _Text]]:
         identical = same.get((text.tokens, _spaced(text)))
         rarest = sorted(text.tokens, key=lambda token: (counts[token], token))
         prefix = rarest[: max(RAREST, len(rarest) - ceil(CONTAINED * len(rarest)) + 1)]
-        candidates = {one.number: one for token in prefix for one in holders[token][-MOST_SHARING:]}
+        candidates = {one.number: one for token in prefix for one in by_token[token][-MOST_SHARING:]}
         similar = [one for one in candidates.values() if _asks_the_same(one, text)]
         if match := identical or max(similar, key=lambda one: len(one.tokens & text.tokens), default=None):
             yield match, text
         same.setdefault((text.tokens, _spaced(text)), text)
         for token in prefix:
-            holders[token].append(text)
+            by_token[token].append(text)
 
 
 def _spaced(text: _Text) -> str:

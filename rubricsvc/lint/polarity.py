@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from rubricsvc.core.rubric import Criterion
-from rubricsvc.lint.registry import Hit, Subject, rule
+from rubricsvc.lint.registry import LintHit, Subject, rule
 from rubricsvc.lint.text import MOST_READ, demands, requirement
 
 _SUBJECT = (
@@ -88,16 +88,16 @@ _MODAL_FAIL = re.compile(
     bad="Fails to mention the dose. (weight 5)",
     good="Fails to mention the dose. (weight -5)  or  Mentions the dose. (weight 5)",
 )
-def sign(subject: Subject) -> Iterator[Hit]:
+def sign(subject: Subject) -> Iterator[LintHit]:
     """Find a positive weight on a fault, and a negative one on a virtue."""
     for criterion in subject.judged:
         if _PROTOCOL.search(criterion.text[:MOST_READ]):
             continue  # "if yes, fail" turns the verdict around
         text = next(iter(demands(requirement(criterion.text))), "")
         if criterion.weight > 0 and (found := _FAULT.search(text)):
-            yield Hit(criterion, f"“{_short(found[0])}” is a fault, and the weight is {criterion.weight:g}")
+            yield LintHit(criterion, f"“{_short(found[0])}” is a fault, and the weight is {criterion.weight:g}")
         elif criterion.weight < 0 and (found := _VIRTUE.search(text)) and not _is_fault(text, found.end()):
-            yield Hit(criterion, f"“{_short(found[0])}” is a virtue, and the weight is {criterion.weight:g}")
+            yield LintHit(criterion, f"“{_short(found[0])}” is a virtue, and the weight is {criterion.weight:g}")
 
 
 def _is_fault(text: str, end: int) -> bool:
@@ -110,18 +110,18 @@ def _is_fault(text: str, end: int) -> bool:
 @rule(
     "absence",
     "info",
-    why="An empty answer leaves everything out. A positive weight on an absence is paid to answers that say"
+    why="An empty completion leaves everything out. A positive weight on an absence is paid to completions that say"
     " nothing, and"
     " raises the reward of all the others alike.",
     fix="Make it a pitfall: name the fault, with a negative weight.",
     bad="Does not recommend antibiotics. (weight 5)",
     good="Recommends antibiotics. (weight -5)",
 )
-def absence(subject: Subject) -> Iterator[Hit]:
+def absence(subject: Subject) -> Iterator[LintHit]:
     """Find positive weights that are earned by leaving something out."""
     for criterion in subject.judged:
         if criterion.weight > 0 and (found := _only_absence(criterion)):
-            yield Hit(criterion, f"an empty text meets “{_short(found)}…”")
+            yield LintHit(criterion, f"an empty text meets “{_short(found)}…”")
 
 
 def _only_absence(criterion: Criterion) -> str:
@@ -138,12 +138,12 @@ def _only_absence(criterion: Criterion) -> str:
     bad="The answer should not fail to name the dose.",
     good="The answer should name the dose.",
 )
-def double_negation(subject: Subject) -> Iterator[Hit]:
+def double_negation(subject: Subject) -> Iterator[LintHit]:
     """Find two negations that cancel each other."""
     for criterion in subject.judged:
         if found := _DOUBLE.search(requirement(criterion.text)):
             fixable = without_double_negation(criterion.text) != criterion.text
-            yield Hit(criterion, f"“{_short(found[0])}” negates twice", fixable=fixable)
+            yield LintHit(criterion, f"“{_short(found[0])}” negates twice", fixable=fixable)
 
 
 def without_double_negation(text: str) -> str:

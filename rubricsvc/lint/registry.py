@@ -33,7 +33,7 @@ class Finding(Value):
 
 
 @dataclass(frozen=True, slots=True)
-class Hit:
+class LintHit:
     """One place where a rule is broken. ``fix`` replaces the rule's own, and ``fixable`` is that of `Finding`."""
 
     criterion: Criterion | None
@@ -56,7 +56,7 @@ class Subject:
         return tuple(one for one in self.rubric.criteria if one.check is None and one.custom_prompt is None)
 
 
-Find = Callable[[Subject], Iterable[Hit]]
+Find = Callable[[Subject], Iterable[LintHit]]
 
 
 @dataclass(frozen=True, slots=True)

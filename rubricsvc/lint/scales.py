@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from rubricsvc.core.rubric import Binary, Criterion, Numeric, Ordinal
-from rubricsvc.lint.registry import Hit, Subject, rule
+from rubricsvc.lint.registry import LintHit, Subject, rule
 from rubricsvc.lint.text import requirement
 
 _NUMBER = r"(\d+(?:\.\d+)?)"
@@ -45,11 +45,13 @@ _BAND = re.compile(r"^\D*(\d+)\s*(?:-|–|to)\s*(\d+)\D*$")
     bad="Rate the clarity from 0 to 10. (scale: binary)",
     good="Clarity of the argument. (scale: [0, 10])",
 )
-def mixed_scale(subject: Subject) -> Iterator[Hit]:
+def mixed_scale(subject: Subject) -> Iterator[LintHit]:
     """Find texts that name another scale than the criterion has."""
     for criterion in subject.judged:
         if (found := _asked_scale(criterion)) and not _fits(criterion, [float(one) for one in found.groups() if one]):
-            yield Hit(criterion, f"“{' '.join(found[0].split())}” in the text, and the scale is {_named(criterion)}")
+            yield LintHit(
+                criterion, f"“{' '.join(found[0].split())}” in the text, and the scale is {_named(criterion)}"
+            )
 
 
 def _asked_scale(criterion: Criterion) -> re.Match[str] | None:
@@ -93,12 +95,12 @@ def _named(criterion: Criterion) -> str:
     bad="poor: 0, fair: 0.5 (Some errors.), good: 1 (Some errors.)",
     good="poor: 0 (Four errors or more.), fair: 0.5 (One to three errors.), good: 1 (No errors.)",
 )
-def unreachable_level(subject: Subject) -> Iterator[Hit]:
+def unreachable_level(subject: Subject) -> Iterator[LintHit]:
     """Find levels that no completion can get."""
     for criterion in subject.rubric.criteria:
         if isinstance(criterion.scale, Ordinal):
             for message in _dead_levels(criterion, criterion.scale):
-                yield Hit(criterion, message)
+                yield LintHit(criterion, message)
 
 
 def _dead_levels(criterion: Criterion, scale: Ordinal) -> Iterator[str]:

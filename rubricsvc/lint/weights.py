@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from rubricsvc.core.formulas import FORMULAS, absolute_weights
 from rubricsvc.core.rubric import Criterion
-from rubricsvc.lint.registry import Hit, Subject, rule
+from rubricsvc.lint.registry import LintHit, Subject, rule
 
 DOMINANT_SHARE = 0.5
 """Of the positive weight, above which one criterion decides the reward."""
@@ -23,7 +23,7 @@ MET = 0.5
     bad="weights 10, 1, 1, 1",
     good="weights 4, 3, 2, 1",
 )
-def dominant_weight(subject: Subject) -> Iterator[Hit]:
+def dominant_weight(subject: Subject) -> Iterator[LintHit]:
     """Find one criterion with more than half of the weight, among three or more."""
     rubric = subject.rubric
     if rubric.groups or rubric.expression is not None:
@@ -35,7 +35,7 @@ def dominant_weight(subject: Subject) -> Iterator[Hit]:
             if abs(criterion.weight) > DOMINANT_SHARE * total and len({abs(one.weight) for one in side}) > 1:
                 kind = "positive" if positive else "negative"
                 share = abs(criterion.weight) / total
-                yield Hit(criterion, f"has {share:.0%} of the {kind} weight of {len(side)} criteria")
+                yield LintHit(criterion, f"has {share:.0%} of the {kind} weight of {len(side)} criteria")
 
 
 @rule(
@@ -46,11 +46,11 @@ def dominant_weight(subject: Subject) -> Iterator[Hit]:
     bad="Names the author. (weight 0)",
     good="Names the author. (weight 1)",
 )
-def zero_weight(subject: Subject) -> Iterator[Hit]:
+def zero_weight(subject: Subject) -> Iterator[LintHit]:
     """Find criteria that never change the reward."""
     for criterion in subject.rubric.criteria:
         if counts_for_nothing(subject, criterion):
-            yield Hit(criterion, "the weight is 0", fixable=True)
+            yield LintHit(criterion, "the weight is 0", fixable=True)
 
 
 def counts_for_nothing(subject: Subject, criterion: Criterion) -> bool:
@@ -63,13 +63,13 @@ def counts_for_nothing(subject: Subject, criterion: Criterion) -> bool:
 @rule(
     "empty-passes",
     "error",
-    why="An answer that says nothing earns this weight. A policy finds that out before it learns anything else.",
+    why="A completion that says nothing earns this weight. A policy finds that out before it learns anything else.",
     fix="Add a check that an empty text fails, such as check: {words: {min: 20}} with required: true, or make the"
     " criterion a pitfall.",
     bad="check: {words: {max: 200}}, weight 2",
     good="check: {words: {min: 20, max: 200}}, weight 2",
 )
-def empty_passes(subject: Subject) -> Iterator[Hit]:
+def empty_passes(subject: Subject) -> Iterator[LintHit]:
     """Find checks with a positive weight that an empty text meets."""
     if subject.empty_value is None:
         return
@@ -80,7 +80,9 @@ def empty_passes(subject: Subject) -> Iterator[Hit]:
     for criterion in checked:
         value = values[criterion.key]
         if criterion.weight > 0 and not criterion.required and value is not None and value >= MET:
-            yield Hit(criterion, f"the check {criterion.check and criterion.check.name} gives an empty text {value:g}")
+            yield LintHit(
+                criterion, f"the check {criterion.check and criterion.check.name} gives an empty text {value:g}"
+            )
 
 
 def _below(value: float | None) -> bool:

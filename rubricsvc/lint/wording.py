@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from rubricsvc.core.rubric import Ordinal
 from rubricsvc.core.untrusted import INVISIBLE
-from rubricsvc.lint.registry import Hit, Subject, rule
+from rubricsvc.lint.registry import LintHit, Subject, rule
 from rubricsvc.lint.text import MOST_READ, requirement, words
 
 LONGEST = 120
@@ -97,14 +97,14 @@ _MATHS = re.compile(r"\$[^$\n]*\$|`[^`\n]*`|\\[a-zA-Z]+(?:\{[^{}]*\})*")
     bad="The response is well written and helpful.",
     good="Says in its first two sentences whether to see a doctor.",
 )
-def vague(subject: Subject) -> Iterator[Hit]:
+def vague(subject: Subject) -> Iterator[LintHit]:
     """Find criteria that turn on a word of quality, with nothing observable beside it."""
     for criterion in subject.judged:
         if any(level.text for level in getattr(criterion.scale, "levels", ())):
             continue  # the levels say what the word means
         text = criterion.text[:MOST_READ]
         if not _OBSERVABLE.search(text) and (found := _VAGUE.search(text)):
-            yield Hit(criterion, f"“{' '.join(found[0].split())[:60]}” names nothing that a judge can see")
+            yield LintHit(criterion, f"“{' '.join(found[0].split())[:60]}” names nothing that a judge can see")
 
 
 @rule(
@@ -116,11 +116,11 @@ def vague(subject: Subject) -> Iterator[Hit]:
     bad="Explains the above in plain words.",
     good="Explains in plain words why the fuse blew.",
 )
-def dangling_reference(subject: Subject) -> Iterator[Hit]:
+def dangling_reference(subject: Subject) -> Iterator[LintHit]:
     """Find criteria that point at another criterion, or at a text that the judge is not shown."""
     for criterion in subject.judged:
         if found := _DANGLING.search(requirement(criterion.text)):
-            yield Hit(criterion, f"“{' '.join(found[0].split())}” points at something that the judge does not see")
+            yield LintHit(criterion, f"“{' '.join(found[0].split())}” points at something that the judge does not see")
 
 
 @rule(
@@ -133,11 +133,11 @@ def dangling_reference(subject: Subject) -> Iterator[Hit]:
     bad="Does the answer contain an error? If yes, fail.",
     good="Contains an error. (negative weight)",
 )
-def scoring_instruction(subject: Subject) -> Iterator[Hit]:
+def scoring_instruction(subject: Subject) -> Iterator[LintHit]:
     """Find criteria that tell the judge how to reply."""
     for criterion in subject.judged:
         if found := _INSTRUCTION.search(criterion.text[-MOST_READ:]):
-            yield Hit(criterion, f"“{' '.join(found[0].split())}” tells the judge how to reply")
+            yield LintHit(criterion, f"“{' '.join(found[0].split())}” tells the judge how to reply")
 
 
 @rule(
@@ -148,12 +148,12 @@ def scoring_instruction(subject: Subject) -> Iterator[Hit]:
     bad="Recommends a hotel in {city}.",
     good="Recommends a hotel in Lisbon.",
 )
-def unknown_placeholder(subject: Subject) -> Iterator[Hit]:
+def unknown_placeholder(subject: Subject) -> Iterator[LintHit]:
     """Find parts that were left to be filled in."""
     for criterion in subject.judged:
         for found in _PLACEHOLDER.finditer(_MATHS.sub("", criterion.text[:MOST_READ])):
             if not _UPPER_ONLY.match(found[0]):
-                yield Hit(criterion, f"“{found[0]}” is a placeholder")
+                yield LintHit(criterion, f"“{found[0]}” is a placeholder")
                 break
 
 
@@ -166,11 +166,11 @@ def unknown_placeholder(subject: Subject) -> Iterator[Hit]:
     bad="A page of definitions, with the demand in its last sentence.",
     good="The demand, in one sentence.",
 )
-def too_long(subject: Subject) -> Iterator[Hit]:
+def too_long(subject: Subject) -> Iterator[LintHit]:
     """Find criteria of more words than a judge follows."""
     for criterion in subject.judged:
         if len(criterion.text) > 4 * LONGEST and (count := len(words(criterion.text))) > LONGEST:
-            yield Hit(criterion, f"{count} words")
+            yield LintHit(criterion, f"{count} words")
 
 
 @rule(
@@ -181,7 +181,7 @@ def too_long(subject: Subject) -> Iterator[Hit]:
     bad="Names the\u200b cause.".replace("\u200b", "<U+200B>"),
     good="Names the cause.",
 )
-def invisible_text(subject: Subject) -> Iterator[Hit]:
+def invisible_text(subject: Subject) -> Iterator[LintHit]:
     """Find characters that a reader does not see, in all that the judge reads."""
     for criterion in subject.judged:
         levels = criterion.scale.levels if isinstance(criterion.scale, Ordinal) else ()
@@ -190,4 +190,4 @@ def invisible_text(subject: Subject) -> Iterator[Hit]:
         if found := next(filter(None, map(INVISIBLE.search, texts)), None):
             in_text = found.string is criterion.text
             fixable = in_text and INVISIBLE.sub("", criterion.text).strip() != ""
-            yield Hit(criterion, f"contains U+{ord(found[0]):04X}", fixable=fixable)
+            yield LintHit(criterion, f"contains U+{ord(found[0]):04X}", fixable=fixable)

@@ -84,7 +84,7 @@ def analyse(
     """
     with needs_extra("judging"):
         from rubricsvc.services.verdict_matrix import read_matrices
-        from rubricsvc.stats.rubric_statistics import Evidence, analysis
+        from rubricsvc.stats.rubric_statistics import AnalysisInput, analysis
     scope = scope_of(session, ref, job_id, judge)
     matrices = list(read_matrices(session, scope.selection, votes=scope.votes))
     if not matrices:
@@ -95,7 +95,7 @@ def analyse(
     found = []
     for done, matrix in enumerate(matrices):
         on_progress(done, len(matrices), matrix.name)
-        one = Evidence(
+        one = AnalysisInput(
             judge=scope.judge.name,
             matrix=matrix,
             job_id=job_id,

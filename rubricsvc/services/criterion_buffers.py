@@ -139,6 +139,11 @@ class CriterionBuffers:
         name = buffers.lineage(place, base)
         return add_version(session, rubric, edit, name=name, prompt_id=place.prompt_id, origin=EVOLVED).row
 
+    def spent(self) -> float:
+        """Return the US dollars that the proposals of this run have cost."""
+        with self._db.read() as session:
+            return buffers.spent(session, self.run)
+
     def waiting(self) -> list[str]:
         """Return the versions of this run that wait for a person's approval, as name@version."""
         with self._db.read() as session:

@@ -28,7 +28,7 @@ def asks_together(judge: Judge) -> bool:
     return any(leaf.mode in _WRITING and leaf.criteria_per_call != 1 for leaf in judge.leaf_judges)
 
 
-class Columns:
+class VerdictColumns:
     """Values of verdicts on N completions by template of the judge and question; before a candidate's threshold."""
 
     def __init__(self, judge: Judge, completions: Ints) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rubricsvc.core.evolution import Evidence, Objective
+from rubricsvc.core.evolution import Objective, SearchCase
 from rubricsvc.stats.evolution.objectives import Outcome, Target, line_of, unit_values
 from rubricsvc.store import completions, prompts
 
@@ -28,7 +28,7 @@ def read_evidence(
     outcome: Outcome,
     objective: Objective,
     key: str,
-) -> tuple[Evidence, ...]:
+) -> tuple[SearchCase, ...]:
     """Return some of the worst units, for verdicts those of the criterion ``key``; none if all are right."""
     units = unit_values(objective, target, outcome, line_of(target, outcome))
     wrong = np.flatnonzero(units < (0.0 if objective == "scores" else 1.0))
@@ -42,7 +42,7 @@ def read_evidence(
     for row, finding in found:
         prompt_id, completion = texts[int(ids[row])]
         prompt = prompts.get(session, prompt_id).value
-        evidence.append(Evidence(prompt=prompt.text, completion=completion.text, finding=finding))
+        evidence.append(SearchCase(prompt=prompt.text, completion=completion.text, finding=finding))
     return tuple(evidence)
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
     from rubricsvc.core.rubric import Rubric
-    from rubricsvc.services.evolution_columns import Columns
+    from rubricsvc.services.evolution_columns import VerdictColumns
     from rubricsvc.stats.intervals import Ints
     from rubricsvc.store.session import Database
     from rubricsvc.store.tables import EvolutionRow, JobRow
@@ -52,7 +52,12 @@ class CandidateJobs:
     """Has the judge asked what candidates need, and adds the verdicts to the columns."""
 
     def __init__(
-        self, db: Database, row: EvolutionRow, columns: Columns, completions: Ints, score_job: Callable[[int], None]
+        self,
+        db: Database,
+        row: EvolutionRow,
+        columns: VerdictColumns,
+        completions: Ints,
+        score_job: Callable[[int], None],
     ) -> None:
         self._db, self._row, self._columns = db, row, columns
         self._completions, self._score_job = completions, score_job

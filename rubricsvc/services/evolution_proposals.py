@@ -16,7 +16,7 @@ from rubricsvc.services.evolution_operators import PROPOSED
 
 if TYPE_CHECKING:
     from rubricsvc.core.rubric import Rubric
-    from rubricsvc.services.evolution_columns import Columns
+    from rubricsvc.services.evolution_columns import VerdictColumns
     from rubricsvc.services.evolution_data import Labelled
     from rubricsvc.stats.evolution.selection import Parent
     from rubricsvc.store.session import Database
@@ -36,7 +36,7 @@ class Proposals:
     """Asks a proposer about candidates of an evolution."""
 
     def __init__(
-        self, db: Database, evolution_id: int, proposer: Proposer, labelled: Labelled, columns: Columns
+        self, db: Database, evolution_id: int, proposer: Proposer, labelled: Labelled, columns: VerdictColumns
     ) -> None:
         self._db, self._id, self._proposer = db, evolution_id, proposer
         self._labelled, self._columns = labelled, columns

@@ -17,7 +17,7 @@ import numpy as np
 
 from rubricsvc.core.evolution import Candidate, EvolutionStatus, Objective, Operator, ProposalRequest
 from rubricsvc.errors import ConflictError
-from rubricsvc.services.evolution_columns import Columns
+from rubricsvc.services.evolution_columns import VerdictColumns
 from rubricsvc.services.evolution_data import Labelled, read_labelled
 from rubricsvc.services.evolution_jobs import BudgetExhaustedError, CandidateJobs
 from rubricsvc.services.evolution_operators import available_operators
@@ -85,7 +85,7 @@ class EvolutionSearch:
             self._labelled = self._read(session)
             rows = evolutions.candidates(session, evolution_id)
         self._start = Candidate(rubric=self._row.rubric.value)
-        self._columns = Columns(self._row.judge.value, self._labelled.completions)
+        self._columns = VerdictColumns(self._row.judge.value, self._labelled.completions)
         self._columns.add(self._start, self._labelled.completions, self._labelled.values)
         self._jobs = CandidateJobs(db, self._row, self._columns, self._labelled.completions, score_job)
         self._members = {row.number: Member.of(row) for row in rows}
@@ -226,11 +226,11 @@ class EvolutionSearch:
         """Ask for the children of these requests together, and add them in order."""
         if not requests or self._proposals is None:
             return
-        answers = self._proposals.ask([request for request, *_ in requests])
-        for (request, parent, place), answer in zip(requests, answers, strict=True):
-            child, reason = None, answer if isinstance(answer, str) else None
-            if not isinstance(answer, str):
-                child = parent.candidate.model_copy(update={"rubric": answer})
+        proposals = self._proposals.ask([request for request, *_ in requests])
+        for (request, parent, place), proposal in zip(requests, proposals, strict=True):
+            child, reason = None, proposal if isinstance(proposal, str) else None
+            if not isinstance(proposal, str):
+                child = parent.candidate.model_copy(update={"rubric": proposal})
                 if child in self._known:
                     child, reason = None, "the proposal is a known candidate"
             fields = {"operator": request.operator, "parents": [parent.number], **place}

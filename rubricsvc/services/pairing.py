@@ -118,5 +118,8 @@ def match_criteria(a: Rubric, b: Rubric) -> list[tuple[Criterion, Criterion]]:
 
 
 def wording(criterion: Criterion) -> str:
-    """Return the text that decides whether two criteria have the same wording."""
+    """Return the text that decides whether two criteria have the same wording.
+
+    Not `Criterion.decided_by`: a criterion whose scale, reference or check was edited is compared with what it was.
+    """
     return " ".join(criterion.text.split())

@@ -22,7 +22,7 @@ from rubricsvc.stats.verdict_matrix import VerdictMatrix
 
 
 @dataclass(frozen=True)
-class Evidence:
+class AnalysisInput:
     """What is analysed: the verdicts of a judge; of others on the same; and people's labels.
 
     ``agreement`` is by criterion key, and ``overall`` are (completion id, person, score).
@@ -36,7 +36,7 @@ class Evidence:
     overall: Sequence[tuple[int, str, float]] = ()
 
 
-def analysis(evidence: Evidence) -> RubricAnalysis:
+def analysis(evidence: AnalysisInput) -> RubricAnalysis:
     """Return the analysis of a rubric version."""
     matrix = evidence.matrix
     prompts = Groups(matrix.prompts)
@@ -73,7 +73,7 @@ def _known(value: float) -> float | None:
     return float(value) if isfinite(value) else None
 
 
-def _pairs(evidence: Evidence) -> Ints:
+def _pairs(evidence: AnalysisInput) -> Ints:
     place = {id_: row for row, id_ in enumerate(evidence.matrix.completions.tolist())} if evidence.overall else {}
     labels = ((place[id_], person, score) for id_, person, score in evidence.overall if id_ in place)
     return preference_pairs(labels, evidence.matrix.prompts)
@@ -87,7 +87,7 @@ def _preferences(matrix: VerdictMatrix, pairs: Ints) -> Preferences:
 
 
 def _criteria(
-    evidence: Evidence, prompts: Groups, contributions: Floats, edge: Sequence[Estimate]
+    evidence: AnalysisInput, prompts: Groups, contributions: Floats, edge: Sequence[Estimate]
 ) -> Iterator[CriterionStatistics]:
     matrix = evidence.matrix
     values, size = matrix.values, len(matrix.completions)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from sqlalchemy import Select, select
+from sqlalchemy import Select, func, select
 from sqlalchemy.orm import Session
 
 from rubricsvc.core.base import MAX_NAME_LENGTH
@@ -106,6 +106,12 @@ def end_round(session: Session, row: RunStepRow, done: EvolutionRound, target_id
     """Record the round that followed a step."""
     row.round, row.target_id = done.model_dump(mode="json"), target_id
     session.flush()
+
+
+def spent(session: Session, run: str) -> float:
+    """Return the US dollars that the proposals of a run have cost."""
+    cost = RunStepRow.round["cost"].as_float()
+    return float(session.scalar(select(func.sum(cost)).where(RunStepRow.run == run)) or 0.0)
 
 
 def newest_target(session: Session, place: BufferKey) -> RubricRow | None:

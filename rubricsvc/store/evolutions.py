@@ -1,22 +1,23 @@
-"""Evolutions of rubrics, their candidates, and the replies of their proposers.
+"""Evolutions of rubrics and their candidates.
 
 A process that works on an evolution `take`s it and gets a fence; what another process has taken since is not recorded.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Select, func, select, update
+from sqlalchemy import Select, select, update
 from sqlalchemy.orm import Session, joinedload
 
 from rubricsvc.core.evolution import Candidate, EvolutionSettings, EvolutionStatus, HeldOutResult, PartCounts
 from rubricsvc.errors import ConflictError
+from rubricsvc.store import replies
 from rubricsvc.store.base import utcnow
 from rubricsvc.store.ids import find, missing, page_of
-from rubricsvc.store.tables import CandidateRow, EvolutionRow, JobRow, ProposalReplyRow
-from rubricsvc.store.upsert import get_or_add, insert
+from rubricsvc.store.tables import CandidateRow, EvolutionRow, JobRow
+from rubricsvc.store.upsert import get_or_add
 
 RUNNING, STOPPED, BUDGET_EXHAUSTED, COMPLETED = "running", "stopped", "budget_exhausted", "completed"
 REASON_CHARS = 300
@@ -173,26 +174,5 @@ def jobs_of(session: Session, evolution_id: int) -> list[JobRow]:
 def spent(session: Session, evolution_id: int) -> float:
     """Return the US dollars that the judge's jobs and the proposer's replies have cost."""
     of_jobs = sum(job.spent for job in jobs_of(session, evolution_id))
-    replies = known_replies(session, evolution_id).values()
-    return of_jobs + sum((reply.get("usage") or {}).get("cost") or 0.0 for reply in replies)
-
-
-def known_replies(session: Session, evolution_id: int) -> dict[str, dict[str, Any]]:
-    """Return the proposer's replies by the digest of the question."""
-    query = select(ProposalReplyRow.digest, ProposalReplyRow.reply)
-    return dict(session.execute(query.where(ProposalReplyRow.evolution_id == evolution_id)).all())
-
-
-def add_replies(session: Session, evolution_id: int, replies: Mapping[str, dict[str, Any]]) -> None:
-    """Store replies by the digest of their questions. Of several to one question the first is kept."""
-    for digest in sorted(replies):
-        values = {"evolution_id": evolution_id, "digest": digest, "reply": replies[digest]}
-        again = {"answered": ProposalReplyRow.answered + 1}
-        statement = insert(session, ProposalReplyRow).values(**values)
-        session.execute(statement.on_conflict_do_update(index_elements=["evolution_id", "digest"], set_=again))
-
-
-def asked_again(session: Session, evolution_id: int) -> int:
-    """Return the number of replies to questions of the proposer that had one already."""
-    query = select(func.sum(ProposalReplyRow.answered - 1)).where(ProposalReplyRow.evolution_id == evolution_id)
-    return int(session.scalar(query) or 0)
+    proposed = replies.known(session, replies.OF_EVOLUTION, evolution_id).values()
+    return of_jobs + sum((reply.get("usage") or {}).get("cost") or 0.0 for reply in proposed)

@@ -53,5 +53,5 @@ def summary(session: Session, job: JobRow) -> GenerationSummary | None:
         empty_reward_max=max(empty, default=None),
         reasons=dict(reasons.most_common()),
         cost=None if judge is None or (judge.unpriced and not job.spent) else round(job.spent, 6),
-        asked_again=replies.asked_again(session, job.id),
+        asked_again=replies.asked_again(session, replies.OF_ITEM, select(ItemRow.id).where(of_job)),
     )

@@ -9,6 +9,7 @@ from sqlalchemy import Select, func, select
 from sqlalchemy.orm import Session
 
 from rubricsvc.core.authoring import AuthoringTask, Contrast, ParentRubric, Trajectory
+from rubricsvc.core.estimate import MIN_CLUSTERS
 from rubricsvc.core.generation import Generation, Specification
 from rubricsvc.core.label import OVERALL
 from rubricsvc.core.prompt import Completion
@@ -19,8 +20,6 @@ MAX_REFERENCES = 5
 MAX_LABELLED = 12
 MAX_CONTRASTED = 3
 """Completions on each side."""
-MIN_MEASURED = 5
-"""Completions from which on the agreement with labels has an interval; see `workers.authoring.gate`."""
 MAX_TRAJECTORIES = 4
 _MAX_READ = 2000
 """Completions among which trajectories are looked for: the oldest ones."""
@@ -48,7 +47,7 @@ def of_prompt(
     job_id: int | None = None,
     collections_dir: Path | None = None,
 ) -> AuthoringTask:
-    """Return the inputs for a prompt; another prompt is one of the same job, if one has an answer.
+    """Return the inputs for a prompt; another prompt is one of the same job, if it has a text.
 
     ``collections_dir`` has the collections of documents on this machine.
 
@@ -89,7 +88,7 @@ def _completions(prompt_id: int, policy: str | None = None) -> Select[Completion
 
 
 def _other(session: Session, prompt_id: int, job_id: int | None) -> str | None:
-    """Return an answer to another prompt: to the next one of the job that has an answer, or to any."""
+    """Return the reference or a completion of another prompt: of the next one of the job that has any, or of any."""
     has_completion = select(CompletionRow.id).where(CompletionRow.prompt_id == PromptRow.id).exists()
     answered = PromptRow.content["reference"].as_string().is_not(None) | has_completion
     others = select(PromptRow).where(PromptRow.id != prompt_id, answered)
@@ -113,7 +112,7 @@ def labelled(
     rows = session.execute(means.limit(MAX_LABELLED + len(shown)))
     found = [(row.value, float(mean)) for row, mean in rows]
     others = [one for one in found if one[0].digest not in shown]
-    return tuple(others if len(others) >= MIN_MEASURED else found)[:MAX_LABELLED]
+    return tuple(others if len(others) >= MIN_CLUSTERS else found)[:MAX_LABELLED]
 
 
 def contrast(session: Session, prompt_id: int, generation: Generation) -> Contrast | None:
@@ -128,7 +127,7 @@ def contrast(session: Session, prompt_id: int, generation: Generation) -> Contra
         )
     else:
         scored = _labels(session, prompt_id)
-        if generation.gate and len(scored) >= 2 * MIN_MEASURED:
+        if generation.gate and len(scored) >= 2 * MIN_CLUSTERS:
             scored = scored[::2]
         ids = extremes(scored) or extremes(_rewards(session, prompt_id))
         better, worse = (_by_ids(session, side) for side in ids or ((), ()))

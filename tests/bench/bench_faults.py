@@ -30,7 +30,7 @@ from rubricsvc.core.rubric_test import ExampleTest, FaultReport
 from rubricsvc.formats import InputFile, load, stream
 from rubricsvc.stats.intervals import rate
 from workers.authoring.faults.catching import catch_faults, fault_report
-from workers.authoring.faults.rules import faults_by_rule, good_bases
+from workers.authoring.faults.rules import faults_by_rule, good_examples
 from workers.authoring.rubric_tests import RubricTester
 from workers.engines.base import Engine
 
@@ -53,7 +53,7 @@ async def measure(judge: Judge, rubric: Rubric, engine: Engine) -> tuple[list[Ex
 
     tester = RubricTester(engine, judge, rubric, PROMPT, on_done=on_done)
     examples = await tester.run_examples(rubric.examples or ())
-    bases = good_bases(rubric)
+    bases = good_examples(rubric)
     faults = [fault for base in bases for fault in faults_by_rule(rubric, base)]
     return examples, fault_report(rubric, bases, await catch_faults(tester, faults), examples)
 

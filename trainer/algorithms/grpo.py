@@ -89,7 +89,12 @@ def loss(
     stopped_BT = (ratio_BT * advantages_B1 > gain_BT) & mask_BT
     kl_BT = torch.zeros_like(logp_BT)
     if ref_logp_BT is not None:
-        gap_BT = ref_logp_BT - logp_BT
-        kl_BT = gap_BT.exp() - gap_BT - 1
+        kl_BT = k3(logp_BT, ref_logp_BT)
     value = torch.where(mask_BT, kl_beta * kl_BT - gain_BT, 0.0).sum() / tokens
     return Loss(value, stopped_BT.sum(), torch.where(mask_BT, kl_BT.detach(), 0.0).sum())
+
+
+def k3(logp_BT: Tensor, ref_logp_BT: Tensor) -> Tensor:
+    """Return the estimate of KL(π ‖ π_ref) at each token sampled from π, in nats: never negative, unbiased."""
+    gap_BT = ref_logp_BT - logp_BT
+    return gap_BT.exp() - gap_BT - 1

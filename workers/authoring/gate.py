@@ -1,17 +1,16 @@
 """The gate: tries a rubric on completions whose quality is known without people, and says what speaks against it.
 
-A rubric is refused if an empty completion gets more than ``empty_max``; if it does not prefer its prompt's answer to
-another prompt's, or to a text that only praises itself; if it does not prefer the better one of the completions that
-it was written from; if it orders completions no better than chance where people have labelled them; or if one of these
-could not be measured. What it gives to an answer with shuffled sentences, or to its first third, is only reported.
+A rubric is refused if an empty completion gets more than ``empty_max``; if it does not prefer its prompt's reference or
+completion to another prompt's, or to a text that only praises itself; if it does not prefer the better one of the
+completions that it was written from; if it orders completions no better than chance where people have labelled them; or
+if one of these could not be measured. What it gives to a text with shuffled sentences, or to its first third, is only
+reported.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Sequence
-from itertools import combinations
 
 from rubricsvc.core.authoring import AuthoringTask
 from rubricsvc.core.generation import GateFindings, Generation, PreferenceAgreement, ProbeReward
@@ -20,6 +19,7 @@ from rubricsvc.core.prompt import Completion
 from rubricsvc.core.reward import Reward, reward_or_null
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.verdict import Reason
+from rubricsvc.stats.ranking import preference_agreement
 from workers.authoring.author import GenerationError
 from workers.authoring.sentences import sentences
 from workers.engines.base import Engine
@@ -35,7 +35,6 @@ ASKABLE = frozenset({"readout", "written"})
 """Modes that judge one completion by itself."""
 _REPORTED = frozenset({"shuffled", "truncated"})
 """Probes that do not decide."""
-_RESAMPLES = 1000
 
 
 def judge_of_gate(judge: Judge) -> Judge:
@@ -98,7 +97,7 @@ async def try_rubric(
         for one, (_, label) in zip(rewards[len(texts) :], task.labelled, strict=True)
         if one.value is not None
     ]
-    preferences = agreement(pairs)
+    preferences = preference_agreement(pairs)
     if preferences is not None and task.contrast is not None:
         shown = {one.digest for one in (*task.contrast.better, *task.contrast.worse)}
         preferences = preferences.model_copy(update={"shown": sum(one.digest in shown for one in labelled)})
@@ -126,28 +125,3 @@ def refusals(
     if not measured or (found.keys() - _REPORTED) - values.keys():
         reasons.append("unmeasured")
     return tuple(reasons)
-
-
-def agreement(pairs: Sequence[tuple[float, float]]) -> PreferenceAgreement | None:
-    """Return how many pairs of completions (reward, label) are ordered as their labels are; None without any pair.
-
-    The interval has the percentiles of a bootstrap over completions, always the same draws. With fewer than five
-    completions there is none: too few to tell from chance.
-    """
-    counted = _ordered(pairs)
-    if counted is None:
-        return None
-    value, count = counted
-    low = high = None
-    if len(pairs) >= 5:
-        rng = random.Random(0)
-        draws = (_ordered(rng.choices(pairs, k=len(pairs))) for _ in range(_RESAMPLES))
-        samples = sorted(draw[0] for draw in draws if draw is not None)
-        low, high = samples[int(0.025 * len(samples))], samples[int(0.975 * len(samples))]
-    return PreferenceAgreement(completions=len(pairs), pairs=count, agreement=value, low=low, high=high)
-
-
-def _ordered(pairs: Sequence[tuple[float, float]]) -> tuple[float, int] | None:
-    """Return the share of the pairs with different labels that the rewards order alike, and how many there are."""
-    signs = [(a - c) * (b - d) for (a, b), (c, d) in combinations(pairs, 2) if b != d]
-    return (sum((sign > 0) + (sign == 0) / 2 for sign in signs) / len(signs), len(signs)) if signs else None

@@ -1,6 +1,6 @@
 """Several rubrics as one: their criteria, each once.
 
-Criteria are the same where they ask the same question (`Criterion.question`) with a weight of the same sign, or where
+Criteria are the same where they are copies (`Criterion.decided_by`) with a weight of the same sign, or where
 the linter finds them to be near-duplicates with the same negations. A model says which of the rest ask the same.
 ``union([a, a])`` is ``a``.
 """
@@ -67,7 +67,7 @@ class Merged:
 
 
 @dataclass
-class Union:
+class MergedRubric:
     """The criteria of several rubrics, in order; ``first`` is the rubric whose formula and groups they keep."""
 
     first: Rubric
@@ -95,7 +95,7 @@ class Union:
         left = {id(one) for pair in pairs if pair[0].origins.isdisjoint(pair[1].origins) for one in pair}
         return [one for one in self.criteria if id(one) in left]
 
-    def joined(self, groups: Sequence[Sequence[Merged]]) -> Union:
+    def joined(self, groups: Sequence[Sequence[Merged]]) -> MergedRubric:
         """Return the union where the criteria of each group are one: that which a check decides, or the first."""
         copies = {id(one): Merged(one.criterion, [*one.weights], {*one.origins}) for one in self.criteria}
         for group in groups:
@@ -105,10 +105,10 @@ class Union:
             for one in group:
                 if copies[id(one)] is not kept:
                     del copies[id(one)]
-        return Union(self.first, list(copies.values()))
+        return MergedRubric(self.first, list(copies.values()))
 
 
-def union(rubrics: Sequence[Rubric]) -> Union:
+def union(rubrics: Sequence[Rubric]) -> MergedRubric:
     """Return the criteria of the rubrics, without those that are the same without doubt.
 
     Raises:
@@ -119,7 +119,7 @@ def union(rubrics: Sequence[Rubric]) -> Union:
         raise UnmergeableError("the rubrics differ in formula, min_coverage, groups or expression")
     if first.expression is not None and any(one != first for one in rubrics):
         raise UnmergeableError("the rubrics have an expression over their keys")
-    merged = Union(first)
+    merged = MergedRubric(first)
     for number, rubric in enumerate(rubrics):
         by_question: defaultdict[object, list[Merged]] = defaultdict(list)
         for one in merged.criteria:
@@ -138,7 +138,7 @@ def _frame(rubric: Rubric) -> object:
 
 
 def _identity(criterion: Criterion) -> object:
-    return criterion.question, criterion.weight < 0, criterion.group
+    return criterion.decided_by, criterion.weight < 0, criterion.group
 
 
 def _near_duplicates(criteria: Sequence[Merged]) -> list[list[Merged]]:

@@ -23,7 +23,7 @@ OFF_TOPIC = (
     " dough for ten minutes, let it rest for an hour in a warm place, fold it twice, and bake it at 230 °C. The crust"
     " becomes crisp if there is steam in the oven during the first ten minutes."
 )
-"""An answer to another question."""
+"""A completion of another prompt."""
 
 DUPLICATE = "duplicate"
 """The reason of a candidate that is the same rubric as an earlier one."""

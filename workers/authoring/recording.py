@@ -21,10 +21,12 @@ _REPLY: TypeAdapter[Reply] = TypeAdapter(Reply)
 
 
 class ReplyLog:
-    """The replies of one item, by the digest of the question, in the database and here."""
+    """The replies of one item or evolution, by the digest of the question, in the database and here."""
 
-    def __init__(self, item_id: int, known: Mapping[str, Mapping[str, Any]], write: Write) -> None:
-        self._item_id, self._write = item_id, write
+    def __init__(
+        self, owner: replies.Owner, owner_id: int, known: Mapping[str, Mapping[str, Any]], write: Write
+    ) -> None:
+        self._add, self._write = partial(replies.add, owner=owner, owner_id=owner_id), write
         self._replies = {key: _REPLY.validate_python(reply) for key, reply in known.items()}
 
     def get(self, key: str) -> Reply | None:
@@ -34,12 +36,12 @@ class ReplyLog:
     async def add(self, found: Mapping[str, Reply]) -> None:
         """Store replies."""
         data = {key: _REPLY.dump_python(reply, mode="json", exclude_none=True) for key, reply in found.items()}
-        await self._write(partial(replies.add, item_id=self._item_id, replies=data))
+        await self._write(partial(self._add, replies=data))
         self._replies |= found
 
 
 class RecordingEngine:
-    """Answers from the log of an item; what is not in it is asked of the judge's engine, and stored.
+    """Answers from a log; what is not in it is asked of the judge's engine, and stored.
 
     Failures are not stored: a retry asks again. The questions to a server are separate calls, so that each reply is
     stored when it arrives; a local model answers those of a request together.

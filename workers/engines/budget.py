@@ -24,6 +24,28 @@ class Budget(Protocol):
         """Replace a reservation of ``max_cost`` by the cost of the finished call."""
 
 
+class SpendingLimit:
+    """A ``Budget`` of up to ``limit`` US dollars, of which ``spent`` are used; None: any. Calls under way are held."""
+
+    def __init__(self, limit: float | None, spent: float) -> None:
+        self.limit, self.spent = limit, spent
+        self.exceeded = False
+        self._held = 0.0
+
+    async def reserve(self, max_cost: float, /) -> bool:
+        """Reserve the maximum cost of a call; False where it is not covered, and then ``exceeded`` is true."""
+        if self.limit is not None and self.spent + self._held + max_cost > self.limit:
+            self.exceeded = True
+            return False
+        self._held += max_cost
+        return True
+
+    def settle(self, max_cost: float, cost: float, /) -> None:
+        """Replace a reservation by the cost of the finished call."""
+        self._held -= max_cost
+        self.spent += cost
+
+
 current_budget: ContextVar[Budget | None] = ContextVar("current_budget", default=None)
 
 
@@ -57,7 +79,7 @@ async def charge(send: Send, estimate: CallEstimate, price: Price | None) -> Out
         return await send()
     budget = current_budget.get()
     if budget is not None and not await budget.reserve(estimate.max_cost):
-        detail = f"${estimate.max_cost:.4g}, the maximum cost of this call, exceeds what is left of the job's budget"
+        detail = f"${estimate.max_cost:.4g}, the maximum cost of this call, exceeds what is left of the budget"
         return RequestFailed(Failure(Reason.BUDGET, detail))
     cost = estimate.max_cost
     try:

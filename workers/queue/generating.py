@@ -58,7 +58,7 @@ class GenerationWork:
     async def run(self, engines: DrainEngines, write: Write) -> GeneratedItem:
         """Write the rubric and try it; every error is a reason."""
         try:
-            stored = ReplyLog(self.lease.item_id, self.known, write)
+            stored = ReplyLog(replies.OF_ITEM, self.lease.item_id, self.known, write)
             recording = RecordingEngine(engines.of(self.judge), self.judge, stored)
             author = Author(recording, self.judge, self.generation, retries=self.lease.retries)
             draft = await write_rubric(author, self.task)
@@ -119,5 +119,5 @@ class GenerationLoader:
         )
         name = generation.gate_judge
         gate_judge = judge_of_gate(judges.get(session, name).value if name is not None else judge)
-        known = replies.known(session, lease.item_id)
+        known = replies.known(session, replies.OF_ITEM, lease.item_id)
         return GenerationWork(lease, judge, gate_judge, generation, task, known, self._approval)

@@ -35,19 +35,19 @@ def changes(library: Library, rng: random.Random) -> Iterator[Task]:
             by_version.setdefault(match[1], {})[Note(match[1], " ".join(match[0].split()))] = None
         for version, found in by_version.items():
             notes = tuple(found)
-            holders = _holders(library, notes)
-            if len(notes) <= MAX_NOTES and holders and holders[0] == page.id and notes not in done:
+            alternatives = _alternatives(library, notes)
+            if len(notes) <= MAX_NOTES and alternatives and alternatives[0] == page.id and notes not in done:
                 done.add(notes)
-                yield _task(library, page, version, notes, holders)
+                yield _task(library, page, version, notes, alternatives)
 
 
-def _holders(library: Library, notes: tuple[Note, ...]) -> tuple[str, ...]:
+def _alternatives(library: Library, notes: tuple[Note, ...]) -> tuple[str, ...]:
     """Return the pages that have all of the notes, the shortest first."""
     first, *others = (library.pages_with(note.text) for note in notes)
     return tuple(id_ for id_ in first if all(id_ in other for other in others))
 
 
-def _task(library: Library, page: Page, version: str, notes: tuple[Note, ...], holders: tuple[str, ...]) -> Task:
+def _task(library: Library, page: Page, version: str, notes: tuple[Note, ...], alternatives: tuple[str, ...]) -> Task:
     question = (
         f"What is new, changed or deprecated in version {version} in what the page “{page.title}” describes? Name"
         " everything that the documentation names, and nothing of other versions. Cite the page as [id]."
@@ -68,9 +68,9 @@ def _task(library: Library, page: Page, version: str, notes: tuple[Note, ...], h
         *stated,
         *([named] if terms else []),
         Criterion(key="other-version", text=wrong, weight=-3.0),
-        cites("page", page.title, holders),
+        cites("page", page.title, alternatives),
         cites_known(1),
     )
     reference = " ".join(note.text for note in notes) + f" [{page.id}]"
-    prompt = library.prompt("changes", question, reference, [holders])
-    return Task(f"changes-{page.id}-{version}", prompt, Rubric(criteria=criteria), (holders,))
+    prompt = library.prompt("changes", question, reference, [alternatives])
+    return Task(f"changes-{page.id}-{version}", prompt, Rubric(criteria=criteria), (alternatives,))

@@ -33,13 +33,13 @@ def _others(library: Library, page: Page) -> Iterator[str]:
 
 def _task(library: Library, pages: tuple[Page, Page], leads: tuple[str, str]) -> Task:
     a, b = (page.title for page in pages)
-    holders = tuple(library.pages_with(lead) or (page.id,) for page, lead in zip(pages, leads, strict=True))
+    alternatives = tuple(library.pages_with(lead) or (page.id,) for page, lead in zip(pages, leads, strict=True))
     question = (
         f"Compare “{a}” and “{b}”, as the pages of these titles describe them: what each one is, what they have in"
         " common, and where they differ. Quote a sentence of each page in quotation marks, and cite each page as [id],"
         " in brackets of its own."
     )
-    sides = list(zip(("first", "second"), pages, leads, holders, strict=True))
+    sides = list(zip(("first", "second"), pages, leads, alternatives, strict=True))
     reference = " ".join(f"“{lead}” [{page.id}]" for _, page, lead, _ in sides)
     stated = [
         fact(name, f"Says of “{page.title}”, in its own words or quoted: “{lead}”", lead, page.id)
@@ -60,5 +60,5 @@ def _task(library: Library, pages: tuple[Page, Page], leads: tuple[str, str]) ->
         ),
         cites_known(2),
     )
-    prompt = library.prompt("compare", question, reference, holders)
-    return Task(f"compare-{pages[0].id}-{pages[1].id}", prompt, Rubric(criteria=criteria), holders)
+    prompt = library.prompt("compare", question, reference, alternatives)
+    return Task(f"compare-{pages[0].id}-{pages[1].id}", prompt, Rubric(criteria=criteria), alternatives)

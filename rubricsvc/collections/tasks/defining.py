@@ -19,8 +19,8 @@ def define(library: Library, rng: random.Random) -> Iterator[Task]:
         lead = library.first_sentence(page.id)
         if lead is None or not _DEFINES.search(lead) or _DANGLING.search(lead):
             continue
-        holders = library.pages_with(lead)
-        if not holders or holders[0] != page.id:
+        alternatives = library.pages_with(lead)
+        if not alternatives or alternatives[0] != page.id:
             continue
         question = (
             f"What does “{page.title}” mean in these documents? Quote the sentence that defines it in quotation marks,"
@@ -31,8 +31,8 @@ def define(library: Library, rng: random.Random) -> Iterator[Task]:
             fact("definition", f"Says what this sentence says: “{lead}”", lead, page.id, weight=3.0),
             Criterion(key="explains", text="Explains the definition in words of its own.", weight=2.0),
             Criterion(key="quotes", text="Quotes the page that it cites word for word.", weight=2.0, check=quoted),
-            cites("page", page.title, holders, weight=2.0),
+            cites("page", page.title, alternatives, weight=2.0),
             cites_known(1),
         )
-        prompt = library.prompt("define", question, f"“{lead}” [{page.id}]", [holders])
-        yield Task(f"define-{page.id}", prompt, Rubric(criteria=criteria), (holders,))
+        prompt = library.prompt("define", question, f"“{lead}” [{page.id}]", [alternatives])
+        yield Task(f"define-{page.id}", prompt, Rubric(criteria=criteria), (alternatives,))

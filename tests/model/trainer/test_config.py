@@ -25,6 +25,8 @@ PANEL = f'{{name = "both", mode = "panel", members = [{MEMBERS}]}}'
 
 
 def load(folder: Path, text: str) -> RunConfig:
+    for name in ("rubrics.yaml", "x"):
+        (folder / name).touch()
     path = folder / "first.toml"
     path.write_text(text)
     return load_config(path)
@@ -81,6 +83,15 @@ def test_load_config_reads_three_kinds_of_judge(tmp_path: Path, judge: str, kind
         ("steps = 3", 'steps = 3\n[evolve]\nproposer = "p"\napprove = "nobody"', ["evolve.approve"]),
         ("steps = 3", f"steps = 3\n[evolve]\nproposer = {PANEL}", ["evolve.proposer"]),
         ("steps = 3", 'steps = 3\n[policy]\ndtype = "fp8"', ["policy.dtype"]),
+        ("steps = 3", "steps = 3\n[eval]\nevery = 0\nshare = 2", ["eval.share", "eval.every"]),
+        ("steps = 3", "steps = 3\n[eval]", ["eval"]),
+        ("steps = 3", 'steps = 3\n[eval]\nshare = 0.5\nstore = ["a"]', ["eval"]),
+        ("steps = 3", 'steps = 3\n[eval]\nshare = 0.5\njudges = ["a", "a"]', ["eval"]),
+        ("steps = 3", 'steps = 3\n[eval]\nshare = 0.5\njudges = ["reward"]', ["eval"]),
+        ("steps = 3", 'steps = 3\n[eval]\nshare = 0.5\njudges = ["strong"]\ngold = "stong"', ["eval"]),
+        ("steps = 3", 'steps = 3\n[eval]\npath = "none.yaml"', ["eval.path"]),
+        ('path = "rubrics.yaml"', 'path = "rubrics.yaml"\nstore = ["a"]', ["data"]),
+        ('path = "rubrics.yaml"', 'path = "none.yaml"\nmany = 1', ["data.many", "data.path"]),
         ('model = "some-model"', "", ["judge"]),
         ('[data]\npath = "rubrics.yaml"', "", ["data"]),
         ("steps = 3", "steps = -1\ncolour = 1", ["steps", "colour"]),
@@ -91,6 +102,36 @@ def test_load_config_names_wrong_fields(tmp_path: Path, old: str, new: str, fiel
         load(tmp_path, PLAIN.replace(old, new))
     lines = caught.value.message.splitlines()[1:]
     assert list(dict.fromkeys(line.strip().partition(":")[0] for line in lines)) == fields
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "field", "hint"),
+    [
+        ("steps = 3", "group_size = 4\nsteps = 3", "group_size", "sampling.group_size"),
+        ('path = "rubrics.yaml"', 'path = "rubrics.yaml"\nsteps = 3', "data.steps", "did you mean steps?"),
+        ("steps = 3", "steps = 3\n[optim]\nlrr = 1", "optim.lrr", "'lr'"),
+        ("steps = 3", "steps = 3\n[optim]\nbeta = 1", "optim.beta", "kl_beta"),
+        ("steps = 3", 'steps = 3\nmodel = "m"', "model", "policy.model"),
+    ],
+)
+def test_load_config_names_where_an_unknown_field_belongs(
+    tmp_path: Path, old: str, new: str, field: str, hint: str
+) -> None:
+    with pytest.raises(InvalidError) as caught:
+        load(tmp_path, PLAIN.replace(old, new))
+    (line,) = [line for line in caught.value.message.splitlines() if line.strip().startswith(f"{field}: ")]
+    assert hint in line
+
+
+def test_load_config_reads_evaluation(tmp_path: Path) -> None:
+    text = PLAIN.replace("steps = 3", 'steps = 3\n[eval]\nshare = 0.5\njudges = ["a", {name = "b", model = "m"}]\n')
+    settings = load(tmp_path, text).eval
+    assert settings is not None
+    assert settings.score_names == ["reward", "a", "b"]
+    assert settings.gold_name == "a"
+    assert settings.model_copy(update={"judges": (), "checks": True}).gold_name == "checks"
+    assert settings.model_copy(update={"judges": ()}).gold_name == "reward"
+    assert RunConfig.model_validate_json(load(tmp_path, text).model_dump_json()) == load(tmp_path, text)
 
 
 def test_load_config_refuses_broken_toml(tmp_path: Path) -> None:

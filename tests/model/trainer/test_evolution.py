@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rubricsvc.core.judge import Judge
+from rubricsvc.core.judge import Endpoint, Judge, Price, Sampling
 from rubricsvc.core.label import Label
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
@@ -19,6 +19,7 @@ from rubricsvc.store import completions, labels, prompts, rubrics
 from rubricsvc.store.session import Database
 from tests.letter_judge import JUDGE, WordEngine, proposal, uses
 from tests.model.trainer.tiny import TASKS, share_of_a, tiny_config, tiny_policy
+from tests.scripted_server import scripted_server, text_reply
 from trainer.config import EvolveConfig
 from trainer.evolution import OnlineEvolution
 from trainer.loop import train
@@ -78,13 +79,15 @@ def training(
     *replies: str,
     judge: WordEngine | None = None,
     trusted: JudgeRewards | None = None,
+    proposer: Judge | None = None,
     **settings: Any,
 ) -> Iterator[Training]:
-    config = EvolveConfig.model_validate({"proposer": Judge(name="p", model="m"), "every": 1, **settings})
+    config = EvolveConfig.model_validate({"proposer": proposer or Judge(name="p", model="m"), "every": 1, **settings})
     buffers = CriterionBuffers(db, "run-1", config.approve)
+    engine = None if proposer else ScriptedProposer(*replies)
     with (
         JudgeRewards(JUDGE, judge or WordEngine()) as rewards,
-        OnlineEvolution(config, buffers, rewards, engine=ScriptedProposer(*replies), trusted=trusted) as evolution,
+        OnlineEvolution(config, buffers, rewards, engine=engine, trusted=trusted) as evolution,
     ):
         yield Training(evolution, buffers, rewards)
 
@@ -156,6 +159,31 @@ def test_round_without_a_proposer_changes_nothing(db: Database) -> None:
         assert done is not None and done.failure is not None and "unavailable" in done.failure
     with db.read() as session:
         assert [row.name for row in rubrics.page(session)] == [f"rubric-{BASE.digest[:12]}"]
+
+
+def test_rounds_propose_nothing_where_the_budget_does_not_cover_a_call(db: Database) -> None:
+    usage = {"prompt_tokens": 10, "completion_tokens": 10}  # $10 of at most $64
+    price, sampling = Price(completion=1e6), Sampling(max_tokens=64)
+    with scripted_server([text_reply(proposal(word), usage=usage) for word in ("fog", "hail")]) as server:
+        endpoint = Endpoint(base_url=server.url, price=price, max_retries=0)
+        judge = Judge(name="p", model="scripted", sampling=sampling, endpoint=endpoint)
+        with training(db, proposer=judge, budget=70) as run:
+            found = [run.step(*GROUP) for _ in range(2)]
+            assert [(one["proposed"], one["failed"], one["cost"]) for one in found] == [(1, 0, 10.0), (0, 1, 0.0)]
+            assert run.in_use() == ["sun", "rain", "evolved-1"]
+            assert run.states()["fog"] == ("active", None), "it is still measured"
+        for budget, proposed in ((73, 0), (75, 1)):
+            with training(db, proposer=judge, budget=budget) as run:  # what was spent before counts
+                run.done = budget
+                assert run.step(*GROUP)["proposed"] == proposed
+        assert len(server.requests) == 2
+
+
+def test_a_budget_needs_a_price(db: Database) -> None:
+    judge = Judge(name="p", model="m", endpoint=Endpoint(base_url="http://127.0.0.1:9/v1"))
+    with pytest.raises(InvalidError) as caught, training(db, proposer=judge, budget=1):
+        pass
+    assert caught.value.path == "evolve.budget"
 
 
 def test_round_of_a_proposer_that_raises_is_a_recorded_failure(db: Database) -> None:

@@ -5,19 +5,26 @@ from __future__ import annotations
 import re
 
 import pytest
+from pydantic import BaseModel
 
 from tests.config_page import DOCS, check_default, fields, kind, table_rows
 from tests.model.trainer.tiny import TASKS, share_of_a, tiny_config, tiny_policy
-from trainer.config import EvolveConfig, RunConfig, ServiceJudge
+from trainer.config import EvalConfig, EvolveConfig, RunConfig, ServiceJudge
 from trainer.loop import train
 from trainer.rewards import CallableRewards
 
 PAGE = (DOCS / "training.md").read_text(encoding="utf-8")
 ROWS = table_rows(PAGE.partition("## Configuration")[2])
-JUDGES = {"judge", "evolve.proposer", "evolve.trusted"}
-FIELDS = dict(
-    fields(RunConfig, replaced={"judge": ServiceJudge, "evolve": EvolveConfig, "proposer": None, "trusted": None})
-)
+JUDGES = {"judge", "evolve.proposer", "evolve.trusted", "eval.judges"}
+REPLACED: dict[str, type[BaseModel] | None] = {
+    "judge": ServiceJudge,
+    "evolve": EvolveConfig,
+    "eval": EvalConfig,
+    "proposer": None,
+    "trusted": None,
+    "judges": None,
+}
+FIELDS = dict(fields(RunConfig, replaced=REPLACED))
 
 
 def test_training_page_lists_every_field() -> None:

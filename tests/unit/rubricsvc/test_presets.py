@@ -16,7 +16,7 @@ from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import NotFoundError
 from rubricsvc.formats import InputFile, load, stream
 from workers import checks
-from workers.authoring.faults.rules import faults_by_rule, good_bases
+from workers.authoring.faults.rules import faults_by_rule, good_examples
 
 PROMPTS = ["Why?", "a: 'b' \"c\" # d\n- e\n", "-", "{x}", "é\u2028x", "1"]
 
@@ -70,7 +70,7 @@ def test_presets_have_examples_to_plant_faults_into(name: str) -> None:
             assert verdict.value is not None
             expected = example.verdicts.get(verdict.criterion)
             assert expected is None or round(verdict.value) in expected, (example.key, verdict.criterion)
-    faults = Counter(base.criterion.key for base in good_bases(rubric) for _ in faults_by_rule(rubric, base))
+    faults = Counter(base.criterion.key for base in good_examples(rubric) for _ in faults_by_rule(rubric, base))
     assert {key for key in rubric.by_key if faults[key] < 3} <= {"situation"}
 
 

@@ -152,14 +152,9 @@ def admit(
     return Proposals(accepted, refused, raw_reply)
 
 
-def _asks_the_same(one: Criterion, other: Criterion) -> bool:
-    """Return whether two criteria are one question, or one check whatever their texts."""
-    return one.question == other.question or (one.check is not None and one.check == other.check)
-
-
 def _refusal(one: Criterion, known: Sequence[Criterion], base: Rubric, prompt: Prompt) -> str | None:
     """Return why a criterion is not tried; None if it is."""
-    same = next((other for other in known if _asks_the_same(one, other)), None)
+    same = next((other for other in known if other.decided_by == one.decided_by), None)
     if same is None and one.check is None:
         judged = [other for other in known if other.check is None and other.custom_prompt is None]
         pairs = near_duplicates([*judged, one])

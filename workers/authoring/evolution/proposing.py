@@ -12,10 +12,11 @@ from itertools import islice
 from typing import Any
 
 import numpy as np
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
+from sqlalchemy.orm import Session
 
 from rubricsvc.core.base import numbered_names
-from rubricsvc.core.evolution import Evidence, ProposalRequest
+from rubricsvc.core.evolution import ProposalRequest, SearchCase
 from rubricsvc.core.formulas import FormulaError
 from rubricsvc.core.generation import NO_RUBRIC, Generation
 from rubricsvc.core.judge import Judge, Sampling
@@ -23,59 +24,20 @@ from rubricsvc.core.reward import check_formula
 from rubricsvc.core.rubric import Binary, Criterion, Rubric
 from rubricsvc.core.untrusted import clean, fence_all
 from rubricsvc.errors import RubricsvcError, cut
-from rubricsvc.store import evolutions
+from rubricsvc.store import evolutions, replies
 from rubricsvc.store.session import Database
 from workers.authoring.author import Author, GenerationError
 from workers.authoring.methods.shown import shown
 from workers.authoring.recording import RecordingEngine, ReplyLog
-from workers.engines.base import Engine, Reply
-from workers.engines.budget import current_budget
+from workers.engines.base import Engine
+from workers.engines.budget import SpendingLimit, current_budget
 
 MAX_CHARS = 6000
 """Characters of a completion, and of a prompt, that a proposer is shown."""
-_REPLY: TypeAdapter[Reply] = TypeAdapter(Reply)
 
 Proposed = list[Rubric | RubricsvcError]
 Ask = Callable[[Callable[[Engine], Coroutine[Any, Any, Proposed]]], Proposed]
 """Runs an action with the engine of the proposer."""
-
-
-class EvolutionReplyLog(ReplyLog):
-    """The replies of an evolution's proposer, in the database and here."""
-
-    def __init__(self, db: Database, evolution_id: int) -> None:
-        self._db, self._evolution_id = db, evolution_id
-        with db.read() as session:
-            known = evolutions.known_replies(session, evolution_id)
-        self._replies = {key: _REPLY.validate_python(reply) for key, reply in known.items()}
-
-    async def add(self, found: Mapping[str, Reply]) -> None:
-        """Store replies."""
-        data = {key: _REPLY.dump_python(reply, mode="json", exclude_none=True) for key, reply in found.items()}
-        with self._db.write() as session:
-            evolutions.add_replies(session, self._evolution_id, data)
-        self._replies |= found
-
-
-class EvolutionBudget:
-    """The US dollars that an evolution may still cost: those of calls under way are ``_held``."""
-
-    def __init__(self, db: Database, evolution_id: int) -> None:
-        with db.read() as session:
-            self._limit = evolutions.get(session, evolution_id).budget
-            self._spent, self._held = evolutions.spent(session, evolution_id), 0.0
-
-    async def reserve(self, max_cost: float) -> bool:
-        """Reserve the maximum cost of a call; False where it is not covered."""
-        if self._limit is not None and self._spent + self._held + max_cost > self._limit:
-            return False
-        self._held += max_cost
-        return True
-
-    def settle(self, max_cost: float, cost: float) -> None:
-        """Replace a reservation by the cost of the finished call."""
-        self._held -= max_cost
-        self._spent += cost
 
 
 class ModelProposer:
@@ -89,15 +51,31 @@ class ModelProposer:
         """Return the changed rubrics in order, with an error where the model cannot be asked or proposes none."""
 
         async def propose_all(engine: Engine) -> Proposed:
-            log = EvolutionReplyLog(self._db, self._evolution_id)
-            recording = RecordingEngine(engine, self._judge, log)
-            token = current_budget.set(EvolutionBudget(self._db, self._evolution_id))
+            recording = RecordingEngine(engine, self._judge, self._log())
+            token = current_budget.set(self._budget())
             try:
                 return list(await asyncio.gather(*(self._propose(recording, one) for one in requests)))
             finally:
                 current_budget.reset(token)
 
         return self._ask(propose_all)
+
+    def _budget(self) -> SpendingLimit:
+        """Return what the evolution may still cost."""
+        with self._db.read() as session:
+            limit = evolutions.get(session, self._evolution_id).budget
+            return SpendingLimit(limit, evolutions.spent(session, self._evolution_id))
+
+    def _log(self) -> ReplyLog:
+        """Return the stored replies of the evolution's proposer."""
+        with self._db.read() as session:
+            known = replies.known(session, replies.OF_EVOLUTION, self._evolution_id)
+
+        async def write(step: Callable[[Session], Any]) -> None:
+            with self._db.write() as session:
+                step(session)
+
+        return ReplyLog(replies.OF_EVOLUTION, self._evolution_id, known, write)
 
     async def _propose(self, engine: Engine, request: ProposalRequest) -> Rubric | RubricsvcError:
         rubric = request.rubric
@@ -117,7 +95,7 @@ class ModelProposer:
         return changed
 
 
-def _shown(one: Evidence) -> str:
+def _shown(one: SearchCase) -> str:
     texts = (one.finding, f"Question:\n{cut(one.prompt, MAX_CHARS)}", f"Answer:\n{cut(one.completion, MAX_CHARS)}")
     return clean("\n\n".join(texts)).text
 

@@ -10,7 +10,7 @@ from rubricsvc.core.rubric import Criterion, Rubric, nearest_level
 from rubricsvc.core.rubric_example import NumberRange
 from rubricsvc.core.rubric_test import CriterionFaults, ExampleTest, FaultReport, FaultTest
 from rubricsvc.stats.intervals import rate
-from workers.authoring.faults.rules import Base, Fault
+from workers.authoring.faults.rules import Fault, GoodExample
 from workers.authoring.rubric_tests import RubricTester, reason_of
 
 _Place = tuple[str, str]
@@ -53,7 +53,7 @@ def is_worse(criterion: Criterion, expected: NumberRange, value: float | None) -
 
 def fault_report(
     rubric: Rubric,
-    bases: Sequence[Base],
+    bases: Sequence[GoodExample],
     found: Sequence[FaultTest],
     examples: Sequence[ExampleTest],
     *,
@@ -84,7 +84,7 @@ def fault_report(
     return FaultReport(criteria=tuple(parts), faults=tuple(found), min_catch=min_catch, **_rates(found, alarms))
 
 
-def _alarms(bases: Sequence[Base], examples: Sequence[ExampleTest]) -> dict[_Place, bool | None]:
+def _alarms(bases: Sequence[GoodExample], examples: Sequence[ExampleTest]) -> dict[_Place, bool | None]:
     """Return whether the judge saw a fault in each base without one; None: not measured.
 
     A written example is no example of the rubric: its bases are what the judge found good.

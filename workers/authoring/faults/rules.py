@@ -28,7 +28,7 @@ _SAYS = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Base:
+class GoodExample:
     """An example that is good by one criterion: met, or for a pitfall not met."""
 
     example: RubricExample
@@ -40,15 +40,15 @@ class Base:
 class Fault:
     """A completion that was good by one criterion, with one fault."""
 
-    base: Base
+    base: GoodExample
     kind: str
     text: str
 
 
-def good_bases(rubric: Rubric) -> list[Base]:
+def good_examples(rubric: Rubric) -> list[GoodExample]:
     """Return what the examples say is good: a verdict above the lowest, of a pitfall below the highest."""
     return [
-        Base(example, rubric.by_key[key], expected)
+        GoodExample(example, rubric.by_key[key], expected)
         for example in rubric.examples or ()
         for key, expected in (example.verdicts or {}).items()
         if is_good(rubric.by_key[key], expected)
@@ -62,7 +62,7 @@ def is_good(criterion: Criterion, expected: NumberRange) -> bool:
     return expected.min is not None and expected.min > 0.0
 
 
-def faults_by_rule(rubric: Rubric, base: Base) -> list[Fault]:
+def faults_by_rule(rubric: Rubric, base: GoodExample) -> list[Fault]:
     """Return the completion of the base with one fault each, by all rules that apply; there may be none."""
     text, found = base.example.text, dict[str, str]()
     for kind, broken in _broken(rubric, base):
@@ -71,7 +71,7 @@ def faults_by_rule(rubric: Rubric, base: Base) -> list[Fault]:
     return [Fault(base, kind, broken) for broken, kind in found.items()]
 
 
-def _broken(rubric: Rubric, base: Base) -> Iterator[tuple[str, str]]:
+def _broken(rubric: Rubric, base: GoodExample) -> Iterator[tuple[str, str]]:
     """Yield the kind of each fault and the text with it."""
     criterion, text = base.criterion, base.example.text
     if criterion.weight < 0:
@@ -84,7 +84,7 @@ def _broken(rubric: Rubric, base: Base) -> Iterator[tuple[str, str]]:
         yield from _altered(base, places)
 
 
-def carrying(base: Base) -> list[Span]:
+def carrying(base: GoodExample) -> list[Span]:
     """Return the sentences that carry the criterion's content: those of its evidence, else those with its words."""
     text, places = base.example.text, sentence_places(base.example.text)
     quotes = (base.example.evidence or {}).get(base.criterion.key, ())
@@ -101,7 +101,7 @@ def carrying(base: Base) -> list[Span]:
     return [place for place, count in shared.items() if count >= _NEARLY * best]
 
 
-def _altered(base: Base, places: list[Span]) -> Iterator[tuple[str, str]]:
+def _altered(base: GoodExample, places: list[Span]) -> Iterator[tuple[str, str]]:
     """Yield the text with a sentence that says something else: its negation, or another number or name."""
     text, criterion = base.example.text, base.criterion
     stated = _SAYS.match(criterion.text)
@@ -116,7 +116,7 @@ def _altered(base: Base, places: list[Span]) -> Iterator[tuple[str, str]]:
                 yield kind, f"{text[:start]}{altered}{text[end:]}"
 
 
-def _planted(rubric: Rubric, base: Base) -> Iterator[tuple[str, str]]:
+def _planted(rubric: Rubric, base: GoodExample) -> Iterator[tuple[str, str]]:
     """Yield the text with the fault: sentences of other examples (of the same prompt, if any), or what it says."""
     key, text = base.criterion.key, base.example.text
     others = [

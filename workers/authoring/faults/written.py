@@ -1,4 +1,4 @@
-"""Faults, and the good answers that they are planted into, written by a model."""
+"""Faults, and the good completions that they are planted into, written by a model."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rubricsvc.core.prompt import Prompt
 from rubricsvc.core.rubric import Binary, Criterion, Rubric, scale_values
 from rubricsvc.core.rubric_example import MAX_TEXT, NumberRange, RubricExample
 from workers.authoring.author import GenerationError, ask_model
-from workers.authoring.faults.rules import Base, Fault
+from workers.authoring.faults.rules import Fault, GoodExample
 from workers.authoring.methods.shown import documents_of, shown, shown_all
 from workers.authoring.rubric_tests import OnDone, prompt_of
 from workers.authoring.templates import read
@@ -25,11 +25,11 @@ NO_TEXT = "no_text"
 """The reason if no reply is a text that can be used."""
 
 WRITTEN = "written"
-"""Key of the good answer, and kind of the faults."""
+"""Key of the good completion, and kind of the faults."""
 
 
 async def write_faults(
-    engine: Engine, judge: Judge, prompt: Prompt | None, bases: Sequence[Base], on_done: OnDone = lambda: None
+    engine: Engine, judge: Judge, prompt: Prompt | None, bases: Sequence[GoodExample], on_done: OnDone = lambda: None
 ) -> list[Fault]:
     """Return a fault by the model for each base whose criterion is judged; where it writes none, none.
 
@@ -37,13 +37,13 @@ async def write_faults(
         GenerationError: The model cannot be asked.
     """
 
-    async def write(base: Base) -> Fault | None:
-        criterion, answer = base.criterion, base.example.text
-        values = {"prompt": shown("question", prompt_of(base.example, prompt).text), "answer": shown("answer", answer)}
+    async def write(base: GoodExample) -> Fault | None:
+        criterion, good = base.criterion, base.example.text
+        values = {"prompt": shown("question", prompt_of(base.example, prompt).text), "answer": shown("answer", good)}
         values["pitfall" if criterion.weight < 0 else "demand"] = shown("criterion", criterion.text)
 
         def is_rewritten(text: str) -> bool:
-            return text.split() != answer.split() and len(answer) / 3 <= len(text) <= 3 * len(answer) + 400
+            return text.split() != good.split() and len(good) / 3 <= len(text) <= 3 * len(good) + 400
 
         try:
             return Fault(base, WRITTEN, await _write(engine, judge, "fault", values, is_rewritten))
@@ -59,7 +59,7 @@ async def write_faults(
 
 
 async def write_good(engine: Engine, judge: Judge, rubric: Rubric, prompt: Prompt) -> RubricExample:
-    """Return an answer by the model that is meant to get the best verdict on each criterion with levels.
+    """Return a completion by the model that is meant to get the best verdict on each criterion with levels.
 
     Raises:
         GenerationError: The model cannot be asked, or writes no text.

@@ -10,7 +10,7 @@ NO_REFERENCE = "no_reference"
 
 
 async def reference_guided(author: Author, task: AuthoringTask) -> Draft:
-    """Return a rubric of what makes the references good answers.
+    """Return a rubric of what makes the references good completions.
 
     Raises:
         GenerationError: The prompt has no reference.

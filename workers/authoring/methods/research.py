@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from rubricsvc.collections import Collection, Hit, Part
+from rubricsvc.collections import Collection, Part, SearchHit
 from rubricsvc.collections.screening import addresses_model
 from rubricsvc.core import strict_json
 from rubricsvc.core.base import storable
@@ -65,7 +65,7 @@ async def investigate(author: Author, prompt: Prompt, collection: Collection, re
     Raises:
         GenerationError: The model cannot be asked.
     """
-    asked: dict[str, Sequence[Hit]] = {}
+    asked: dict[str, Sequence[SearchHit]] = {}
     opened: dict[str, None] = {}
     first: tuple[str, ...] = ()
     for turn in range(ROUNDS):
@@ -92,7 +92,11 @@ async def investigate(author: Author, prompt: Prompt, collection: Collection, re
 
 
 async def _plan(
-    author: Author, prompt: Prompt, asked: Mapping[str, Sequence[Hit]], opened: Mapping[str, None], research: Research
+    author: Author,
+    prompt: Prompt,
+    asked: Mapping[str, Sequence[SearchHit]],
+    opened: Mapping[str, None],
+    research: Research,
 ) -> _Plan:
     left = research.queries - len(asked)
     values = {
@@ -122,12 +126,12 @@ def _distinct(queries: Sequence[str]) -> list[str]:
     return [query for query in dict.fromkeys(short) if query]
 
 
-def _safe(hits: Sequence[Hit]) -> list[Hit]:
+def _safe(hits: Sequence[SearchHit]) -> list[SearchHit]:
     """Return the documents whose id and title do not address a model."""
     return [hit for hit in hits if not addresses_model(f"{hit.id}\n{hit.title}")]
 
 
-def _snippet(hit: Hit) -> str:
+def _snippet(hit: SearchHit) -> str:
     text = "(withheld)" if addresses_model(hit.text) else _cut(" ".join(hit.text.split()), SNIPPET_CHARS)
     return f"{hit.title}\n{text}"
 
@@ -136,7 +140,7 @@ def _cut(text: str, most: int) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
-def _best(found: Iterable[Sequence[Hit]]) -> list[str]:
+def _best(found: Iterable[Sequence[SearchHit]]) -> list[str]:
     """Return the documents of several result lists, best first, by reciprocal rank fusion (Cormack et al. 2009)."""
     scores: defaultdict[str, float] = defaultdict(float)
     for hits in found:

@@ -100,6 +100,8 @@ def test_rewritten_merges_copies_and_keeps_what_differs() -> None:
                 {"key": "d", "text": "Names the dose.", "weight": 1, "required": True},
                 {"key": "e", "text": "Names the date.", "weight": 0},
                 {"key": "f", "text": "It should not fail to na\u200bme the drug."},
+                {"key": "g", "text": "Is short.", "weight": 2, "check": {"name": "words", "args": {"max": 9}}},
+                {"key": "h", "text": "Is terse.", "weight": 1, "check": {"name": "words", "args": {"max": 9}}},
             ]
         }
     )
@@ -109,8 +111,9 @@ def test_rewritten_merges_copies_and_keeps_what_differs() -> None:
         ("c", -1.0, "Names the dose."),
         ("d", 1.0, "Names the dose."),
         ("f", 1.0, "It should name the drug."),
+        ("g", 3.0, "Is short."),
     ]
-    assert len(done) == 4
+    assert len(done) == 5
     assert rewritten(fixed) == (fixed, [])
 
 

@@ -95,6 +95,16 @@ def test_rounds_find_an_earlier_version_again(each_db: Database) -> None:
     assert one.begin() == BASE
 
 
+def test_spent_sums_the_rounds_of_one_run(each_db: Database) -> None:
+    one, other = run(each_db), run(each_db, name="other")
+    assert one.buffers.spent() == 0.0
+    for each, cost in ((one, 0.25), (one, 0.5), (other, 4.0)):
+        each.begin()
+        each.buffers.end_round(each.step, TASK, frozen_entries(BASE), BASE, EvolutionRound(cost=cost))
+    one.begin()  # without a round
+    assert (one.buffers.spent(), other.buffers.spent()) == (0.75, 4.0)
+
+
 def test_begin_step_repeats_what_is_recorded(each_db: Database) -> None:
     one = run(each_db)
     used = [one.begin()]

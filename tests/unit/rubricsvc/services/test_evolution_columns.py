@@ -7,7 +7,7 @@ import numpy as np
 from rubricsvc.core.evolution import Candidate
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.rubric import Check, Criterion, Rubric
-from rubricsvc.services.evolution_columns import Columns
+from rubricsvc.services.evolution_columns import VerdictColumns
 
 A, B = Criterion(key="a", text="Is a.", weight=2.0), Criterion(key="b", text="Is b.", weight=-1.0, required=True)
 SHORT = Criterion(key="s", text="Is short.", check=Check(name="words", args={"max": 9}))
@@ -21,9 +21,9 @@ def candidate(*criteria: Criterion, **fields: object) -> Candidate:
     return Candidate(rubric=Rubric(criteria=criteria), **fields)  # type: ignore[arg-type]
 
 
-def columns(**fields: object) -> Columns:
+def columns(**fields: object) -> VerdictColumns:
     judge = Judge.model_validate({"name": "j", "model": "m"} | fields)
-    found = Columns(judge, IDS)
+    found = VerdictColumns(judge, IDS)
     found.add(candidate(A, B, SHORT), IDS, VALUES)
     return found
 

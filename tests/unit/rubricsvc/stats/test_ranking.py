@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import kendalltau
 
-from rubricsvc.stats.ranking import kendall_tau, ranks
+from rubricsvc.stats.ranking import kendall_tau, preference_agreement, ranks
 
 
 def test_ranks_share_ties_and_leave_out_none() -> None:
@@ -25,3 +25,16 @@ def test_kendall_tau_agrees_with_scipy(pairs: list[tuple[int, int]]) -> None:
 
 def test_kendall_tau_compares_within_groups_only() -> None:
     assert kendall_tau([[(1.0, 5.0), (2.0, 6.0)], [(9.0, 1.0), (8.0, 0.0)]]) == 1.0
+
+
+def test_preference_agreement_has_no_interval_with_few_completions() -> None:
+    found = preference_agreement([(0.1, 0.0), (0.9, 1.0), (0.5, 0.5)])
+    assert found is not None and (found.agreement, found.low) == (1.0, None)
+    assert preference_agreement([(0.1, 1.0), (0.9, 1.0)]) is None
+
+
+def test_preference_agreement_of_permuted_labels_is_chance() -> None:
+    labels = [0.7, 0.1, 0.4, 0.9, 0.2, 0.8, 0.3, 0.6, 0.5, 0.0]
+    found = preference_agreement([(n / 10, label) for n, label in enumerate(labels)])
+    assert found is not None and found.low is not None and found.high is not None
+    assert found.low < 0.5 < found.high

@@ -153,10 +153,11 @@ def test_replies_are_stored_once(each_db: Database) -> None:
     (lease,) = claim(each_db)
     for text in ("first", "second"):
         with each_db.write() as session:
-            replies.add(session, lease.item_id, {"d" * 64: {"text": text}})
+            replies.add(session, replies.OF_ITEM, lease.item_id, {"d" * 64: {"text": text}})
     with each_db.read() as session:
-        assert replies.known(session, lease.item_id) == {"d" * 64: {"text": "first"}}
-        assert replies.asked_again(session, job) == 1
+        assert replies.known(session, replies.OF_ITEM, lease.item_id) == {"d" * 64: {"text": "first"}}
+        summary = summaries.of_job(session, job).generation
+        assert summary is not None and summary.asked_again == 1
 
 
 def test_scoring_refuses_a_job_that_generates(db: Database) -> None:

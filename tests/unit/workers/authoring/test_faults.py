@@ -17,7 +17,7 @@ from tests.tested_rubric import RUBRIC
 from workers import checks
 from workers.authoring.faults.catching import NO_RULE, fault_report, is_worse
 from workers.authoring.faults.check_faults import violations
-from workers.authoring.faults.rules import Base, faults_by_rule, good_bases
+from workers.authoring.faults.rules import GoodExample, faults_by_rule, good_examples
 from workers.authoring.sentences import sentences, without
 
 TEXT = """\
@@ -37,7 +37,7 @@ The rest is said elsewhere. Nothing follows from it."""
 
 
 def by_rule(rubric: Rubric) -> dict[tuple[str, str], str]:
-    found = [fault for base in good_bases(rubric) for fault in faults_by_rule(rubric, base)]
+    found = [fault for base in good_examples(rubric) for fault in faults_by_rule(rubric, base)]
     return {(fault.base.criterion.key, fault.kind): fault.text for fault in found}
 
 
@@ -61,7 +61,7 @@ def test_faults_by_rule_alter_a_number_that_the_criterion_names() -> None:
     example = RubricExample(
         key="e", text="Wait an hour. The dose is 20 mg a day for 5 weeks.", verdicts={"dose": NumberRange(min=1, max=1)}
     )
-    faults = faults_by_rule(Rubric(criteria=(criterion,)), Base(example, criterion, NumberRange(min=1, max=1)))
+    faults = faults_by_rule(Rubric(criteria=(criterion,)), GoodExample(example, criterion, NumberRange(min=1, max=1)))
     by_kind = {fault.kind: fault.text for fault in faults}
     assert by_kind.keys() == {"deleted", "number"} and by_kind["deleted"] == "Wait an hour."
     assert by_kind["number"].startswith("Wait an hour. The dose is ") and "20 mg" not in by_kind["number"]
@@ -73,7 +73,7 @@ def test_faults_by_rule_alter_only_what_a_criterion_states(wording: str, kinds: 
     met = NumberRange(min=1, max=1)
     quotes: dict[str, tuple[str, ...]] = {"a": ("The shop opens",)}
     example = RubricExample(key="e", text="Go. The shop opens at nine.", verdicts={"a": met}, evidence=quotes)
-    faults = faults_by_rule(Rubric(criteria=(criterion,)), Base(example, criterion, met))
+    faults = faults_by_rule(Rubric(criteria=(criterion,)), GoodExample(example, criterion, met))
     assert len({fault.kind for fault in faults}) >= kinds
     assert kinds > 1 or [fault.text for fault in faults] == ["Go."]
 
@@ -94,14 +94,14 @@ def test_faults_by_rule_plant_faults_of_examples_with_the_same_prompt() -> None:
     ]
     good = RubricExample(key="good", text="It is so.", prompt=other, verdicts={"rude": unmet})
     rubric = Rubric(criteria=(Criterion(key="a", text="t"), rude), examples=(*bad, good))
-    (base,) = [one for one in good_bases(rubric) if one.example.key == "good"]
+    (base,) = [one for one in good_examples(rubric) if one.example.key == "good"]
     assert [fault.text for fault in faults_by_rule(rubric, base)] == ["It is so. Fool 1!"]
 
 
 def test_faults_by_rule_leave_out_what_no_sentence_carries() -> None:
     criterion = Criterion(key="tone", text="Is written in a warm tone.")
     example = RubricExample(key="e", text="Call them.", verdicts={"tone": NumberRange(min=1, max=1)})
-    base = Base(example, criterion, NumberRange(min=1, max=1))
+    base = GoodExample(example, criterion, NumberRange(min=1, max=1))
     assert faults_by_rule(Rubric(criteria=(criterion,)), base) == []
 
 
@@ -177,7 +177,7 @@ def report(caught: int, n: int, unmeasured: int, min_catch: float | None) -> Fau
 
 def test_fault_report_of_a_judge_that_always_sees_a_fault_shows_its_alarms() -> None:
     rubric = rubric_of(RUBRIC)
-    bases = good_bases(rubric)
+    bases = good_examples(rubric)
     faults = [
         FaultTest(example="careful", criterion=key, kind="deleted", text="-", found=0.0, caught=True)
         for key in ("wait", "who", "who")

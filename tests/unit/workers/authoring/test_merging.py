@@ -64,6 +64,13 @@ def test_union_leaves_out_what_examples_say_of_criteria_that_are_gone() -> None:
     assert union([judged, judged]).rubric() == judged
 
 
+def test_union_joins_criteria_of_one_check_whatever_their_texts() -> None:
+    short = Criterion(key="short", text="Is short.", weight=4, check=Check(name="words", args={"max": 10}))
+    brief = short.model_copy(update={"key": "brief", "text": "Has at most ten words.", "weight": 2.0})
+    (merged,) = union([Rubric(criteria=(short,)), Rubric(criteria=(brief,))]).rubric().criteria
+    assert merged == short.model_copy(update={"weight": 3.0})
+
+
 def test_union_takes_the_mean_weight_and_counts_keys() -> None:
     merged = union([rubric(("Names the dose.", 4)), rubric(("Names the dose.", 7), ("Names the price.", 2))])
     assert [(one.key, one.text, one.weight) for one in merged.rubric().criteria] == [

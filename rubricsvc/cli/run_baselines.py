@@ -1,0 +1,35 @@
+"""Baselines of a training run at equal compute."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from threading import Event
+from typing import TYPE_CHECKING
+
+from rubricsvc.cli.output import ProgressBar, cell
+
+if TYPE_CHECKING:
+    from trainer.config import RunConfig
+    from trainer.evaluation.evaluator import Evaluator
+    from trainer.metrics import Metrics
+    from trainer.policy import Policy
+    from trainer.rewards import RewardSource, Task
+
+
+def baselines_of(
+    run: RunConfig, tasks: Sequence[Task], rewards: RewardSource, evaluator: Evaluator, *, bar: ProgressBar, stop: Event
+) -> list[Metrics] | None:
+    """Run the baselines that are missing; return their evaluations, None if it was stopped."""
+    from trainer import checkpoint
+    from trainer.evaluation.baselines import FOLDER, run_baselines
+    from trainer.policy import Policy
+
+    def load() -> Policy:
+        return Policy.load(run.policy.model, dtype=run.policy.dtype, device=run.policy.device)
+
+    def on_step(step: Metrics) -> None:
+        bar.update(step["step"], run.steps, f"best-of-n supervised, reward {cell(step['reward'])}")
+
+    bar.update(0, run.steps, "baselines")
+    with checkpoint.locked(run.out / FOLDER):
+        return run_baselines(run, load, tasks, rewards, evaluator, on_step=on_step, stop=stop)

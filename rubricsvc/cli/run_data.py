@@ -1,0 +1,73 @@
+"""The prompts of a run: read from files or the database, divided, and checked before a model is loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rubricsvc.cli.db import database
+from rubricsvc.cli.output import counted, echo
+from rubricsvc.core.estimate import MIN_CLUSTERS
+from rubricsvc.errors import InvalidError
+from rubricsvc.formats import load
+from rubricsvc.formats.record import Record
+from rubricsvc.services.rubric_records import stored_records
+from workers import checks
+
+if TYPE_CHECKING:
+    from trainer.config import DataSource, RunConfig
+    from trainer.rewards import Task
+
+
+@dataclass(frozen=True, slots=True)
+class RunTasks:
+    """The prompts to train on, and those that are held out."""
+
+    train: list[Task]
+    held_out: list[Task]
+
+
+def run_tasks(config: RunConfig) -> RunTasks:
+    """Return the prompts of a run.
+
+    Raises:
+        InvalidError: A source has no prompt with a rubric, or a held-out prompt is trained on.
+        NotFoundError: A stored rubric does not exist.
+    """
+    from trainer.tasks import check_apart, hold_out
+
+    train = _tasks(config.data, "data")
+    held_out: list[Task] = []
+    if config.eval is not None:
+        if config.eval.share is not None:
+            train, held_out = hold_out(train, config.eval.share, config.seed)
+        else:
+            held_out = _tasks(config.eval, "eval")
+        check_apart(train, held_out)
+        if len(held_out) < MIN_CLUSTERS:
+            echo(f"warning: {counted(len(held_out), 'held-out prompt')}; intervals need {MIN_CLUSTERS}")
+    return RunTasks(train, held_out)
+
+
+def _tasks(source: DataSource, table: str) -> list[Task]:
+    from trainer.tasks import tasks_of
+
+    records = list(_records(source))
+    tasks = tasks_of(records)
+    origin = source.path if source.path is not None else ", ".join(source.store)
+    if not tasks:
+        path = f"{table}.{source.given[0]}"
+        raise InvalidError(f"no prompt with a rubric in {origin}", hint="give each prompt its criteria", path=path)
+    if len(tasks) < len(records):
+        echo(f"skipped {len(records) - len(tasks)} of {len(records)} records of {origin} without a prompt or a rubric")
+    for task in tasks:
+        checks.validate(task.rubric)
+    return tasks
+
+
+def _records(source: DataSource) -> Iterable[Record]:
+    if source.path is not None:
+        return load(source.path, source.format)
+    with database() as db, db.read() as session:
+        return list(stored_records(session, source.store))

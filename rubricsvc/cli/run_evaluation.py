@@ -1,0 +1,152 @@
+"""The evaluations of `rubricsvc runs`: their judges, what is printed of them, and the baselines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rubricsvc.cli.db import database
+from rubricsvc.cli.models import fetch_if_embedded
+from rubricsvc.cli.output import Json, counted, echo, print_json, print_table
+from rubricsvc.core.judge import Judge
+from rubricsvc.errors import InvalidError, NotFoundError, RubricsvcError
+from rubricsvc.store import judges
+from workers.engines.local.adapter_judges import with_adapter_fields
+
+if TYPE_CHECKING:
+    from trainer.config import RunConfig, ServiceJudge
+    from trainer.evaluation.evaluation import Evaluation
+    from trainer.evaluation.evaluator import Evaluator
+    from trainer.metrics import Metrics
+    from trainer.rewards import RewardSource, Task
+
+SourceOf = Callable[[Any], Any]
+"""Opens the reward source of a judge."""
+
+
+def with_eval_judges(config: RunConfig) -> RunConfig:
+    """Return the run with the judges of its evaluation in place of their names: the record has all of them.
+
+    Raises:
+        InvalidError: Names all that are not stored.
+    """
+    if config.eval is None:
+        return config
+    found: list[Judge | ServiceJudge] = []
+    missing: list[str] = []
+    for number, judge in enumerate(config.eval.judges):
+        if isinstance(judge, str):
+            with database() as db, db.read() as session:
+                try:
+                    found.append(judges.get(session, judge).value)
+                except RubricsvcError as error:
+                    missing.append(f"eval.judges.{number}: {error}")
+        else:
+            found.append(with_adapter_fields(judge) if isinstance(judge, Judge) else judge)
+    if missing:
+        hint = "list the stored judges with `rubricsvc judges list`"
+        raise InvalidError("\n".join(missing), hint=hint, path="eval.judges")
+    return config.model_copy(update={"eval": config.eval.model_copy(update={"judges": tuple(found)})})
+
+
+def print_evaluation_plan(config: RunConfig, held_out: Sequence[Task]) -> None:
+    """Print what is evaluated, and fetch the embedded model where a judge of the evaluation is it."""
+    if config.eval is None:
+        return
+    settings = config.eval
+    greedy = " and a greedy one" if settings.greedy else ""
+    prompts = f"{counted(len(held_out), 'held-out prompt')}, {counted(settings.samples, 'sample')}{greedy} each"
+    scores = f"scored by {', '.join(settings.score_names)}; best checkpoint by {settings.gold_name}"
+    echo(f"evaluation every {counted(settings.every, 'step')}: {prompts}, {scores}")
+    for judge in settings.judges:
+        if isinstance(judge, Judge):
+            fetch_if_embedded(judge)
+
+
+@contextmanager
+def evaluator_of(
+    config: RunConfig,
+    held_out: Sequence[Task],
+    rewards: RewardSource,
+    source_of: SourceOf,
+    on_progress: Callable[[str], None],
+) -> Iterator[Evaluator | None]:
+    """Open what evaluates a run; None without [eval]. ``rewards`` are those that it is trained on."""
+    if config.eval is None:
+        yield None
+        return
+    from trainer.config import CHECKS, REWARD, judge_name
+    from trainer.evaluation.check_rewards import CheckRewards
+    from trainer.evaluation.evaluator import Evaluator
+
+    with ExitStack() as opened:
+        scorers: dict[str, RewardSource] = {REWARD: rewards}
+        for judge in config.eval.judges:
+            scorers[judge_name(judge)] = opened.enter_context(source_of(judge))
+        if config.eval.checks:
+            scorers[CHECKS] = opened.enter_context(CheckRewards(held_out))
+        yield Evaluator(config, held_out, scorers, on_progress=on_progress)
+
+
+def evaluation_of(evaluator: Evaluator | None, config: RunConfig) -> Evaluation | None:
+    """Return the evaluations of a run; None without [eval]."""
+    from trainer.evaluation.evaluation import Evaluation
+
+    return Evaluation(evaluator, config.out, config.steps) if evaluator is not None else None
+
+
+def is_evaluated(config: RunConfig) -> bool:
+    """Return whether the last evaluation of a run is done, or it has none."""
+    from trainer.evaluation.evaluation import LINES
+    from trainer.metrics import read
+
+    return config.eval is None or any(line["step"] == config.steps for line in read(config.out, LINES))
+
+
+def evaluations(
+    folder: Annotated[Path, typer.Argument(help="Folder of the run.")],
+    as_json: Json = False,
+) -> None:
+    """Show the evaluations of a run and its baselines on held-out prompts."""
+    from trainer.evaluation.baselines import read_baselines
+    from trainer.evaluation.evaluation import LINES, saved_best
+    from trainer.metrics import read
+
+    lines = sorted(read(folder, LINES), key=lambda line: int(line["step"]))
+    if not lines:
+        hint = "add a table [eval] to its configuration (docs/training.md)"
+        raise NotFoundError(f"no evaluations in {folder}", hint=hint)
+    baselines = read_baselines(folder)
+    best = saved_best(folder)
+    show_evaluations([*lines, *baselines], as_json)
+    if best is not None:
+        echo(f"best by {best['gold']}: {best['folder']}")
+
+
+def show_evaluations(lines: Sequence[Metrics], as_json: bool) -> None:
+    """Print a row for each evaluation and score, or each evaluation as JSON."""
+    if as_json:
+        for line in lines:
+            print_json({name: value for name, value in line.items() if name != "values"})
+        return
+    columns = ("policy", "step", "score", "mean", "difference", "max_at_k", "worst_of_k", "greedy", "unscored")
+    print_table(columns, [row for line in lines for row in _rows(line)])
+
+
+def _rows(line: Metrics) -> Iterator[list[Any]]:
+    for score, found in line["scores"].items():
+        mark = " (gold)" if score == line["gold"] else ""
+        estimates = [_cell(found.get(name)) for name in ("mean", "mean_difference", "max_at_k", "worst_of_k", "greedy")]
+        name = line.get("baseline", line["policy"])
+        yield [name, line["step"], score + mark, *estimates, found["unscored_fraction"]]
+
+
+def _cell(estimate: Mapping[str, Any] | None) -> str:
+    if estimate is None or estimate["value"] is None:
+        return ""
+    interval = "" if estimate["low"] is None else f" [{estimate['low']:.3f}, {estimate['high']:.3f}]"
+    return f"{estimate['value']:.3f}{interval}"

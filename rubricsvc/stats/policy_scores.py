@@ -1,0 +1,88 @@
+"""Scores of a policy on held-out prompts: means, best and worst of k samples, and differences to another policy.
+
+Prompts are independent, the samples of one are not: each prompt gives one value, and intervals are t intervals over
+prompts (`core.estimate.mean_estimate`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from rubricsvc.core.estimate import Estimate, mean_estimate
+
+Score = float | None
+"""A number, or None where a completion has no score."""
+
+
+@dataclass(frozen=True, slots=True)
+class PromptValues:
+    """One value for each prompt, None where there is none: the mean of its samples, and its greedy completion's."""
+
+    mean: Sequence[Score]
+    greedy: Sequence[Score] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyScores:
+    """Estimates over prompts, with 95 % intervals.
+
+    ``max_at_k`` and ``worst_of_k`` are of the prompts whose k samples are all scored. The differences are paired by
+    prompt; None without another policy. ``greedy`` is None without greedy completions.
+    """
+
+    mean: Estimate
+    max_at_k: Estimate
+    worst_of_k: Estimate
+    greedy: Estimate | None
+    mean_difference: Estimate | None
+    greedy_difference: Estimate | None
+    unscored_fraction: float
+
+
+def prompt_values(samples: Sequence[Sequence[Score]], greedy: Sequence[Score] | None) -> PromptValues:
+    """Return the values of each prompt from those of its samples [P][k]; a mean is over those that are scored."""
+    return PromptValues([fmean(known) if (known := _known(scores)) else None for scores in samples], greedy)
+
+
+def policy_scores(
+    samples: Sequence[Sequence[Score]], greedy: Sequence[Score] | None = None, before: PromptValues | None = None
+) -> PolicyScores:
+    """Return the estimates of a policy.
+
+    Args:
+        samples: The scores of each prompt's k samples [P][k].
+        greedy: Those of the greedy completions [P].
+        before: The values of the policy to compare with, of the same prompts.
+    """
+    values = prompt_values(samples, greedy)
+    whole = [_known(scores) for scores in samples if all(score is not None for score in scores)]
+    every = [*(score for scores in samples for score in scores), *(greedy or ())]
+    compared = before.greedy if before is not None else None
+    return PolicyScores(
+        mean=over_prompts(values.mean),
+        max_at_k=over_prompts([max(scores) for scores in whole]),
+        worst_of_k=over_prompts([min(scores) for scores in whole]),
+        greedy=over_prompts(greedy) if greedy is not None else None,
+        mean_difference=paired_difference(values.mean, before.mean) if before is not None else None,
+        greedy_difference=paired_difference(greedy, compared) if greedy is not None and compared is not None else None,
+        unscored_fraction=sum(score is None for score in every) / len(every),
+    )
+
+
+def over_prompts(values: Sequence[Score]) -> Estimate:
+    """Return the mean of one value for each prompt, with its t interval; prompts without a value are left out."""
+    known = _known(values)
+    return mean_estimate(known, range(len(known)))
+
+
+def paired_difference(values: Sequence[Score], before: Sequence[Score]) -> Estimate:
+    """Return the mean over prompts of value - before, with its t interval; prompts without both are left out."""
+    return over_prompts(
+        [None if a is None or b is None else a - b for a, b in zip(values, before, strict=True)],
+    )
+
+
+def _known(values: Sequence[Score]) -> list[float]:
+    return [value for value in values if value is not None]

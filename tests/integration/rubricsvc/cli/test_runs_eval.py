@@ -1,0 +1,101 @@
+"""`runs start` with [eval], `runs evaluations` and `runs baselines`: a tiny model, and judges that answer at once."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import tests.letter_judge  # noqa: F401 - registers the engine "letters"
+from tests.cli import Cli, add_judge
+from tests.tiny_model import tiny_model
+
+CONFIG = """
+steps = 3
+policy = {model = "policy", dtype = "float32"}
+data = {path = "rubrics.yaml"}
+judge = {name = "letters", engine = "letters", model = "m"}
+sampling = {prompts_per_step = 2, group_size = 2, max_new_tokens = 8}
+"""
+EVAL = """
+[eval]
+every = 2
+samples = 2
+"""
+
+
+@pytest.fixture
+def config(tmp_path: Path, rubric_file: Path) -> Path:
+    tiny_model(tmp_path / "policy")
+    (tmp_path / "held-out.yaml").write_text("- {id: three, prompt: What is three?, criteria: [Says three.]}\n")
+    path = tmp_path / "first.toml"
+    path.write_text(f'{CONFIG}{EVAL}path = "held-out.yaml"\njudges = ["quick"]\n')
+    return path
+
+
+def test_runs_start_evaluates_and_baselines_are_shown_beside(cli: Cli, config: Path, tmp_path: Path) -> None:
+    unknown = cli("runs", "start", config)
+    assert (unknown.code, "eval.judges.0" in unknown.err) == (2, True)
+    add_judge(cli)
+    ran = cli("runs", "start", config)
+    assert ran.code == 0, ran.err
+    assert "1 held-out prompt" in ran.err
+    run = tmp_path / "runs" / "first"
+    lines = cli("runs", "evaluations", run, "--json").lines
+    assert [line["step"] for line in lines] == [0, 2, 3]
+    assert lines[0]["gold"] == "quick"
+    assert set(lines[0]["scores"]) == {"reward", "quick"}
+    record = json.loads((run / "config.json").read_text())
+    assert record["eval"]["judges"][0]["engine"] == "instant", "the record has the whole judge"
+
+    done = cli("runs", "baselines", config, "--json")
+    assert done.code == 0, done.err
+    assert [line["baseline"] for line in done.lines] == ["start", "best_of_n", "best_of_n_supervised"]
+    table = cli("runs", "evaluations", run).out
+    assert "best_of_n_supervised" in table and "quick (gold)" in table
+    assert len(cli("runs", "evaluations", run, "--json").lines) == 6
+
+
+def test_runs_start_makes_up_a_last_evaluation_that_was_interrupted(cli: Cli, config: Path, tmp_path: Path) -> None:
+    add_judge(cli)
+    assert cli("runs", "start", config).code == 0
+    path = tmp_path / "runs" / "first" / "eval.jsonl"
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join(lines[:-1]))
+    assert cli("runs", "start", config, "--resume").code == 0
+    again = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [line["step"] for line in again] == [0, 2, 3]
+    assert again[-1]["scores"] == json.loads(lines[-1])["scores"]
+    assert "has all 3 steps" in cli("runs", "start", config, "--resume").err
+
+
+def test_runs_start_with_baselines_runs_them_after_the_training(cli: Cli, config: Path, tmp_path: Path) -> None:
+    add_judge(cli)
+    config.write_text(config.read_text() + "baselines = true\n")
+    assert cli("runs", "start", config).code == 0
+    assert len((tmp_path / "runs" / "first" / "baselines" / "evaluations.jsonl").read_text().splitlines()) == 3
+
+
+def test_runs_start_refuses_held_out_prompts_that_are_trained_on(cli: Cli, config: Path) -> None:
+    config.write_text(f'{CONFIG}{EVAL}path = "rubrics.yaml"\n')
+    ran = cli("runs", "start", config)
+    assert ran.code == 2
+    assert "one, two" in ran.err and "2 of 2" in ran.err
+
+
+def test_runs_start_trains_and_evaluates_on_stored_rubrics(cli: Cli, config: Path, tmp_path: Path) -> None:
+    assert cli("rubrics", "import", "rubrics.yaml").code == 0
+    stored = CONFIG.replace('path = "rubrics.yaml"', 'store = ["first@1"]')
+    config.write_text(f'{stored}{EVAL}store = ["second"]\n')
+    ran = cli("runs", "start", config)
+    assert ran.code == 0, ran.err
+    rows = (tmp_path / "runs" / "first" / "eval" / "step-000000.jsonl").read_text().splitlines()
+    assert {json.loads(row)["prompt"] for row in rows} == {"two"}
+    config.write_text(stored.replace("first@1", "frist"))
+    assert (cli("runs", "start", config).code, cli("runs", "evaluations", tmp_path).code) == (2, 3)
+
+
+def test_runs_baselines_need_a_table_eval(cli: Cli, config: Path) -> None:
+    config.write_text(CONFIG)
+    assert cli("runs", "baselines", config).code == 2

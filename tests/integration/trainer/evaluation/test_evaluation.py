@@ -1,0 +1,259 @@
+"""Evaluation in the training loop: what is due, what is recorded, resumes, and the best checkpoint."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM
+
+from rubricsvc.core.prompt import Completion, Prompt
+from rubricsvc.core.rubric import Check, Criterion, Rubric
+from rubricsvc.errors import ConflictError, InvalidError, UnavailableError
+from tests.model.trainer.held_out import HELD_OUT, CountingRewards, eval_config, evaluation, evaluator, length
+from tests.model.trainer.tiny import TASKS, share_of_a, tiny_config, tiny_policy
+from trainer import checkpoint, metrics
+from trainer.config import TrainConfig
+from trainer.evaluation.check_rewards import CheckRewards
+from trainer.evaluation.evaluation import LINES, Evaluation, saved_best
+from trainer.evaluation.evaluator import Evaluator
+from trainer.loop import train
+from trainer.metrics import History, Metrics
+from trainer.policy import Policy
+from trainer.rewards import CallableRewards, ScoredRollout, Task
+
+REWARDS = CallableRewards(share_of_a)
+
+
+def run(config: TrainConfig, given: Evaluation | None = None, **options: Any) -> History:
+    return train(tiny_policy(), TASKS, REWARDS, config, evaluation=given or evaluation(config), **options)
+
+
+def timeless(lines: list[Metrics]) -> list[Metrics]:
+    lines = sorted(lines, key=lambda line: int(line["step"]))
+    return [{name: value for name, value in line.items() if name != "eval_time"} for line in lines]
+
+
+def test_train_evaluates_start_intervals_and_end(tmp_path: Path) -> None:
+    history = run(eval_config(tmp_path, steps=5))
+    lines = metrics.read(tmp_path, LINES)
+    assert [line["step"] for line in lines] == [0, 2, 4, 5]
+    assert history.evaluations == lines
+    first, *_, last = lines
+    assert (first["prompts"], first["k"], first["gold"], first["best"]) == (6, 3, "gold", True)
+    assert set(first["scores"]) == {"reward", "gold"}
+    assert "mean_difference" not in first["scores"]["gold"]
+    difference = last["scores"]["reward"]["mean_difference"]
+    means = [line["scores"]["reward"]["mean"]["value"] for line in (first, last)]
+    assert difference["value"] == pytest.approx(means[1] - means[0])
+    assert difference["low"] < difference["value"] < difference["high"]
+    assert last["scores"]["reward"]["worst_of_k"]["value"] <= means[1] <= last["scores"]["reward"]["max_at_k"]["value"]
+
+
+def test_evaluation_records_completions_with_all_scores(tmp_path: Path) -> None:
+    run(eval_config(tmp_path, steps=1))
+    rows = [json.loads(line) for line in (tmp_path / "eval" / "step-000001.jsonl").read_text().splitlines()]
+    assert len(rows) == 6 * (3 + 1)
+    assert sum(row["greedy"] for row in rows) == 6
+    assert {row["prompt"] for row in rows} == {task.name for task in HELD_OUT}
+    assert all(row["rewards"]["gold"] == length(HELD_OUT[0].prompt, row["text"]) for row in rows)
+
+
+def test_evaluation_of_one_policy_is_repeatable_and_greedy_has_no_chance() -> None:
+    first, again = (evaluator(eval_config()).evaluate(tiny_policy(), 0) for _ in range(2))
+    assert [one.completion for one in first.completions] == [one.completion for one in again.completions]
+    other = evaluator(eval_config(seed=1)).evaluate(tiny_policy(), 0)
+    greedy = [[one.completion.text for one in each.completions if one.greedy] for each in (first, other)]
+    sampled = [[one.completion.text for one in each.completions if not one.greedy] for each in (first, other)]
+    assert greedy[0] == greedy[1]
+    assert sampled[0] != sampled[1]
+
+
+def test_evaluation_without_greedy(tmp_path: Path) -> None:
+    config = eval_config(tmp_path, steps=1, greedy=False)
+    assert all("greedy" not in line["scores"]["gold"] for line in run(config).evaluations)
+
+
+def test_train_is_the_same_with_and_without_evaluation(tmp_path: Path) -> None:
+    evaluated, plain = tiny_policy(), tiny_policy()
+    train(evaluated, TASKS, REWARDS, eval_config(), evaluation=evaluation(eval_config()))
+    train(plain, TASKS, REWARDS, tiny_config())
+    assert all(torch.equal(a, b) for a, b in zip(evaluated.model.parameters(), plain.model.parameters(), strict=True))
+
+
+class StoppedAt(CountingRewards):
+    """A judge of the evaluation that is interrupted when it is asked about the policy of one step."""
+
+    def __init__(self, step: int, error: BaseException) -> None:
+        super().__init__(length)
+        self.step, self.error = step, error
+
+    def score(self, tasks: Any, completions: Any) -> Any:
+        if completions[0].step == self.step:
+            raise self.error
+        return super().score(tasks, completions)
+
+
+@pytest.mark.parametrize("checkpoint_every", [0, 1, 3])
+@pytest.mark.parametrize("at", [0, 2, 4, 5])
+def test_train_interrupted_in_an_evaluation_misses_and_repeats_none(
+    tmp_path: Path, checkpoint_every: int, at: int
+) -> None:
+    whole = run(eval_config(tmp_path / "whole", steps=5, checkpoint_every=checkpoint_every))
+    config = eval_config(tmp_path / "cut", steps=5, checkpoint_every=checkpoint_every)
+    with pytest.raises(KeyboardInterrupt):
+        run(config, evaluation(config, StoppedAt(at, KeyboardInterrupt())))
+    gold = CountingRewards(length)
+    resumed = run(config, evaluation(config, gold), resume=True)
+    assert timeless(resumed.evaluations) == timeless(whole.evaluations)
+    assert timeless(metrics.read(tmp_path / "cut", LINES)) == timeless(whole.evaluations)
+    assert [step for step, _ in gold.calls] == [step for step in (0, 2, 4, 5) if step >= at]
+
+
+def test_train_resumed_from_an_older_checkpoint_drops_later_evaluations(tmp_path: Path) -> None:
+    whole = run(eval_config(tmp_path / "whole"))
+    config = eval_config(tmp_path / "cut", checkpoint_every=3)
+    run(config.model_copy(update={"steps": 4}))
+    (checkpoint.folder(tmp_path / "cut", 4) / "optimizer.safetensors").write_bytes(b"")
+    resumed = run(config, resume=True)
+    assert [line["step"] for line in metrics.read(tmp_path / "cut", LINES)] == [0, 2, 4, 6]
+    assert timeless(resumed.evaluations) == timeless(whole.evaluations)
+
+
+def test_train_resumed_with_eval_added_evaluates_the_starting_policy(tmp_path: Path) -> None:
+    train(tiny_policy(), TASKS, REWARDS, tiny_config(out=tmp_path, steps=3))
+    lines = run(eval_config(tmp_path, steps=4), resume=True).evaluations
+    assert [line["step"] for line in lines] == [0, 4]
+    assert timeless(lines)[0] == timeless(run(eval_config(steps=4)).evaluations)[0]
+
+
+def test_train_refuses_to_resume_with_other_evaluations(tmp_path: Path) -> None:
+    run(eval_config(tmp_path, steps=2))
+    with pytest.raises(ConflictError, match=LINES):
+        run(eval_config(tmp_path, steps=3, samples=4), resume=True)
+    lines = run(eval_config(tmp_path, steps=3, every=3), resume=True).evaluations
+    assert [line["step"] for line in lines] == [0, 2, 3]
+
+
+def test_train_refuses_held_out_prompts_that_are_trained_on() -> None:
+    config = eval_config()
+    with pytest.raises(InvalidError) as caught:
+        train(tiny_policy(), [*TASKS, HELD_OUT[1]], REWARDS, config, evaluation=evaluation(config))
+    assert caught.value.path == "eval"
+    assert HELD_OUT[1].name in caught.value.message
+
+
+def test_train_refuses_evaluation_without_settings_and_settings_without_evaluation() -> None:
+    for config, given in ((tiny_config(), evaluation(eval_config())), (eval_config(), None)):
+        with pytest.raises(InvalidError) as caught:
+            train(tiny_policy(), TASKS, REWARDS, config, evaluation=given)
+        assert caught.value.path == "eval"
+
+
+def test_train_stops_where_the_evaluation_has_too_few_scores(tmp_path: Path) -> None:
+    config = eval_config(tmp_path)
+    down = CountingRewards(lambda *_: None)
+    with pytest.raises(UnavailableError, match=r"24 of 24"):
+        run(config, evaluation(config, down))
+    assert metrics.read(tmp_path, LINES) == []
+    assert [line["step"] for line in run(config, resume=True).evaluations] == [0, 2, 4, 6]
+
+
+class GoldBySteps:
+    """A judge whose scores depend on the step of the policy alone."""
+
+    def __init__(self, **by_step: float) -> None:
+        self.by_step = by_step
+
+    def score(self, tasks: Sequence[Task], completions: Sequence[Completion]) -> list[ScoredRollout]:
+        value = self.by_step[f"step{completions[0].step}"]
+        return CallableRewards(lambda *_: value).score(tasks, completions)
+
+
+def test_evaluation_keeps_the_best_policy_by_gold(tmp_path: Path) -> None:
+    config = eval_config(tmp_path, steps=8)
+    policy = tiny_policy()
+    gold = GoldBySteps(step0=0.5, step2=0.4, step4=0.7, step6=0.7, step8=0.6)
+    kept: dict[int, torch.Tensor] = {}
+
+    def on_step(step: Metrics) -> None:
+        kept[step["step"]] = next(policy.model.parameters()).detach().clone()
+
+    history = train(policy, TASKS, REWARDS, config, evaluation=evaluation(config, gold), on_step=on_step)
+    assert [line["best"] for line in history.evaluations] == [True, False, True, False, False]
+    best = saved_best(tmp_path)
+    assert best is not None
+    assert (best["step"], best["gold"], best["value"]) == (4, "gold", pytest.approx(0.7))
+    assert [path.name for path in (tmp_path / "best").iterdir()] == ["step-000004"]
+    model = AutoModelForCausalLM.from_pretrained(Path(best["folder"]) / "model")
+    assert torch.equal(next(model.parameters()), kept[4])
+
+
+def test_evaluation_saves_no_policy_that_is_not_better_than_the_start(tmp_path: Path) -> None:
+    config = eval_config(tmp_path, steps=2)
+    run(config, evaluation(config, GoldBySteps(step0=0.5, step2=0.5)))
+    assert saved_best(tmp_path) is None
+
+
+def test_evaluation_without_room_keeps_the_best_so_far(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = eval_config(tmp_path, steps=4)
+    gold = GoldBySteps(step0=0.1, step2=0.2, step4=0.3)
+    save = Policy.save
+
+    def full(self: Policy, folder: Path) -> None:
+        save(self, folder)
+        if folder.parents[1].name == "best" and "step-000004" in str(folder):
+            raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Policy, "save", full)
+        with pytest.raises(UnavailableError, match="No space left"):
+            run(config, evaluation(config, gold))
+    best = saved_best(tmp_path)
+    assert best is not None and best["step"] == 2
+    assert [path.name for path in (tmp_path / "best").iterdir()] == ["step-000002"]
+    run(config, evaluation(config, gold), resume=True)
+    again = saved_best(tmp_path)
+    assert again is not None and again["step"] == 4
+
+
+def test_check_rewards_are_of_checked_criteria_alone() -> None:
+    rubric = Rubric(
+        criteria=(
+            Criterion(key="good", text="It is good.", weight=5),
+            Criterion(key="has", text="Has an a.", weight=1, check=Check(name="contains", args={"terms": ["a"]})),
+        )
+    )
+    tasks = [Task(Prompt.of("x"), rubric, "x")] * 2
+    with CheckRewards(tasks) as rewards:
+        scored = rewards.score(tasks, [Completion(text="a"), Completion(text="b")])
+    assert [one.reward.value for one in scored] == [1.0, 0.0]
+    with pytest.raises(InvalidError) as caught:
+        CheckRewards([*tasks, HELD_OUT[0]])
+    assert caught.value.path == "eval.checks"
+    assert HELD_OUT[0].name in caught.value.message
+
+
+def test_evaluator_refuses_scorers_that_are_not_configured() -> None:
+    with pytest.raises(InvalidError) as caught:
+        Evaluator(eval_config(), HELD_OUT, {"reward": REWARDS})
+    assert caught.value.path == "eval"
+
+
+@pytest.mark.parametrize(("kl", "measured"), [({}, [1, 2, 3, 4]), ({"kl_every": 2}, [2, 4]), ({"kl_every": 0}, [])])
+def test_train_measures_kl_to_start_without_a_penalty(kl: dict[str, int], measured: list[int]) -> None:
+    history = train(tiny_policy(), TASKS, REWARDS, tiny_config(steps=4, optim={"lr": 1e-2, **kl}))
+    values = {step["step"]: step["kl/start"] for step in history.steps if "kl/start" in step}
+    assert list(values) == measured
+    assert all(value > 1e-4 for step, value in values.items() if step > 1)
+    assert values.get(1, 0.0) == pytest.approx(0.0, abs=1e-6)
+
+
+def test_train_kl_to_start_equals_penalised_kl_of_first_update() -> None:
+    optim = {"lr": 1e-2, "kl_beta": 0.1, "kl_every": 0}
+    history = train(tiny_policy(), TASKS, REWARDS, tiny_config(steps=3, optim=optim))
+    assert all(step["kl/start"] == pytest.approx(step["kl"]) for step in history.steps)

@@ -1,0 +1,91 @@
+"""Sizes that cannot work are named before weights are loaded, with what would fit."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rubricsvc.core.prompt import Prompt
+from rubricsvc.errors import InvalidError, UnavailableError
+from tests.model.trainer.tiny import RUBRIC, tiny_config
+from tests.tiny_model import tiny_model
+from trainer import sizes
+from trainer.policy import Policy
+from trainer.rewards import Task
+from trainer.sizes import check_sizes
+
+CONTEXT = 64
+
+
+def check(folder: Path, texts: list[str], **fields: Any) -> list[str]:
+    """Return the problems of a run, one a line."""
+    model = folder / "model"
+    if not model.is_dir():
+        tiny_model(model, context=CONTEXT)
+        (model / "model.safetensors").unlink()  # no weights are read
+    config = tiny_config(policy={"model": str(model), "dtype": "float32"}, **fields)
+    tasks = [Task(Prompt.of(text), RUBRIC, f"id-{place}") for place, text in enumerate(texts)]
+    try:
+        check_sizes(config, tasks)
+    except InvalidError as error:
+        return error.message.splitlines()
+    return []
+
+
+def test_check_sizes_passes_what_fits(tmp_path: Path) -> None:
+    assert check(tmp_path, ["yes", "no"], out=tmp_path / "runs" / "first") == []
+
+
+def test_check_sizes_names_all_long_prompts_and_the_tokens_that_fit(tmp_path: Path) -> None:
+    texts = ["yes", "is " * 10, "is " * 14]
+    (problem,) = check(tmp_path, texts, sampling={"max_new_tokens": 40})
+    assert "sampling.max_new_tokens: 40 beside 2 of 3 prompts" in problem and "id-1, id-2" in problem
+    fit = int(problem.partition("at most ")[2].split()[0])
+    assert check(tmp_path, texts, sampling={"max_new_tokens": fit}) == []
+    assert check(tmp_path, texts, sampling={"max_new_tokens": fit + 1}) != []
+    (problem,) = check(tmp_path, texts, sampling={"max_new_tokens": CONTEXT})
+    assert f"at most {CONTEXT - 1} fit" in problem
+
+
+def test_check_sizes_agrees_with_the_policy(tmp_path: Path) -> None:
+    """What passes is sampled, and what does not is refused by the policy as well."""
+    policy = Policy.load(str(tiny_model(tmp_path / "whole", context=CONTEXT)), dtype="float32")
+    prompt = Prompt.of("is the answer right")
+    length = len(policy.token_ids(prompt))
+    for new, fits in ((CONTEXT - length, True), (CONTEXT - length + 1, False)):
+        assert (check(tmp_path, [prompt.text], sampling={"max_new_tokens": new}) == []) == fits
+        if fits:
+            policy.token_ids(prompt, new)
+        else:
+            with pytest.raises(InvalidError):
+                policy.token_ids(prompt, new)
+
+
+def test_check_sizes_names_memory_and_disk_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sizes, "_memory_of", lambda _device: 1000.0)
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _place: usage._replace(free=1000))
+    problems = check(tmp_path, ["yes"], out=tmp_path / "runs" / "first", sampling={"max_new_tokens": CONTEXT})
+    assert [problem.partition(":")[0] for problem in problems] == [
+        "sampling.max_new_tokens",
+        "policy.model",
+        "keep_checkpoints",
+    ]
+
+
+def test_check_sizes_says_how_many_checkpoints_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    weights = sum(one.numel() for one in Policy.load(str(tiny_model(tmp_path / "whole"))).model.parameters())
+    usage = shutil.disk_usage(tmp_path)
+    free = int(weights * 16 * 3.5)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _place: usage._replace(free=free))
+    (problem,) = check(tmp_path, ["yes"], out=tmp_path / "first", keep_checkpoints=3)
+    assert "keep_checkpoints = 2 fits" in problem
+    assert check(tmp_path, ["yes"], out=tmp_path / "first", keep_checkpoints=2) == []
+
+
+def test_check_sizes_names_a_model_that_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(UnavailableError):
+        check_sizes(tiny_config(policy={"model": str(tmp_path / "none")}), [])

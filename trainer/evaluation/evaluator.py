@@ -1,0 +1,217 @@
+"""One evaluation: completions of held-out prompts, their scores, and the estimates."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+from rubricsvc.core.estimate import Estimate
+from rubricsvc.core.fingerprint import digest
+from rubricsvc.core.prompt import Completion
+from rubricsvc.errors import InvalidError
+from rubricsvc.stats.policy_scores import PromptValues, policy_scores, prompt_values
+from trainer.config import REWARD, EvalConfig, TrainConfig
+from trainer.metrics import Metrics
+from trainer.policy import Policy
+from trainer.rewards import RewardSource, Task, require_scored, validated
+from trainer.seeds import stream_seed
+
+GREEDY_TOP_P = 1e-9
+"""A nucleus of one token: the most probable one."""
+
+_ADDRESSES: Any = {"judges": {"__all__": {"endpoint", "service", "timeout_s"}}}
+_NOT_MEASURED = {"path", "format", "store", "share", "every", "baselines"}
+
+
+@dataclass
+class EvalCompletion:
+    """A completion of a held-out prompt. ``prompt`` is its place; ``rewards`` are by score, None where unscored."""
+
+    prompt: int
+    completion: Completion
+    tokens: int
+    greedy: bool
+    rewards: dict[str, float | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluated:
+    """The line of an evaluation, as plain data, and its completions."""
+
+    line: Metrics
+    completions: list[EvalCompletion]
+
+    @property
+    def gold(self) -> float | None:
+        """The mean by the gold score."""
+        value: float | None = self.line["scores"][self.line["gold"]]["mean"]["value"]
+        return value
+
+
+class Evaluator:
+    """Samples completions of held-out prompts and has them scored.
+
+    All evaluations of a run use the same random numbers, so that those of two policies are paired.
+
+    Args:
+        config: Settings of the run, with ``eval``.
+        tasks: The held-out prompts.
+        scorers: What scores, by the names of ``EvalConfig.score_names``.
+        on_progress: Called with what is done now, in words.
+    """
+
+    def __init__(
+        self,
+        config: TrainConfig,
+        tasks: Sequence[Task],
+        scorers: Mapping[str, RewardSource],
+        *,
+        on_progress: Callable[[str], None] = lambda _text: None,
+    ) -> None:
+        if config.eval is None:
+            raise InvalidError("the configuration has no [eval]", hint="add the table", path="eval")
+        if not tasks:
+            raise InvalidError("there are no held-out prompts", hint="name prompts with rubrics", path="eval")
+        if set(scorers) != set(config.eval.score_names):
+            missing = ", ".join(sorted(set(config.eval.score_names) ^ set(scorers)))
+            raise InvalidError(f"scorers and [eval] do not agree: {missing}", hint="name each score once", path="eval")
+        self.settings: EvalConfig = config.eval
+        self.tasks = tasks
+        self.on_progress = on_progress
+        self._config = config
+        self._scorers = scorers
+        self.setup = self._setup()
+
+    def _setup(self) -> str:
+        """Return the digest of what evaluations must share to be compared."""
+        settings = self.settings.model_dump(mode="json", exclude=_NOT_MEASURED | {"judges"})
+        judges = self.settings.model_dump(mode="json", include={"judges"}, exclude=_ADDRESSES)
+        sampling = self._config.sampling.model_dump(mode="json", include={"max_new_tokens", "temperature", "top_p"})
+        tasks = [[task.prompt.digest, task.rubric.digest] for task in self.tasks]
+        return digest("evaluation", settings, judges, sampling, self._config.seed, tasks)
+
+    def check(self, policy: Policy) -> None:
+        """Raise an InvalidError if a prompt leaves no room for its completion."""
+        for task in self.tasks:
+            policy.token_ids(task.prompt, self._config.sampling.max_new_tokens)
+
+    def evaluate(
+        self, policy: Policy, step: int, *, name: str = "", best_of: int = 1, start: PromptTable | None = None
+    ) -> Evaluated:
+        """Evaluate a policy.
+
+        Args:
+            policy: The policy.
+            step: Its training steps.
+            name: Its name in completions; by default its own.
+            best_of: Samples of which each counted one is the best by the training reward.
+            start: The values of the policy to compare with, by score.
+
+        Raises:
+            UnavailableError: More than ``max_unscored`` of the completions have no score.
+        """
+        begun = time.perf_counter()
+        completions = list(self._sampled(policy, step, name or policy.name, self.settings.samples * best_of))
+        generated = len(completions)
+        if best_of > 1:
+            self._score(REWARD, completions)
+            completions = best_of_groups(completions, best_of)
+        elif self.settings.greedy:
+            completions += self._sampled(policy, step, name or policy.name, 1, greedy=True)
+        completions.sort(key=lambda one: (one.prompt, one.greedy))
+        for score in self._scorers:
+            if score != REWARD or best_of == 1:
+                self._score(score, completions)
+        scores, values = self._estimates(completions, start or {})
+        line = {
+            "step": step,
+            "policy": name or policy.name,
+            "best_of": best_of,
+            "prompts": len(self.tasks),
+            "k": self.settings.samples,
+            "gold": self.settings.gold_name,
+            "scores": scores,
+            "values": values,
+            "generated": generated,
+            "completions/mean_length": sum(one.tokens for one in completions) / len(completions),
+            "completions/clipped_ratio": _share_truncated(completions),
+            "eval_time": time.perf_counter() - begun,
+            "setup": self.setup,
+        }
+        return Evaluated(line, completions)
+
+    def _sampled(
+        self, policy: Policy, step: int, name: str, samples: int, *, greedy: bool = False
+    ) -> Iterator[EvalCompletion]:
+        """Sample in batches of about a training step's completions."""
+        sampling = self._config.sampling
+        size = max(1, sampling.prompts_per_step * sampling.group_size // samples)
+        how = sampling.model_copy(update={"temperature": 1.0, "top_p": GREEDY_TOP_P}) if greedy else sampling
+        shown = sampling.model_copy(update={"temperature": 0.0, "top_p": 1.0}) if greedy else sampling
+        purpose = "eval greedy" if greedy else "eval"
+        for first in range(0, len(self.tasks), size):
+            self.on_progress(f"evaluating after {step} steps: sampling, prompt {first + 1} of {len(self.tasks)}")
+            batch = self.tasks[first : first + size]
+            seed = stream_seed(self._config.seed, purpose, first)
+            rollouts = policy.sample([task.prompt for task in batch], samples, how, seed)
+            prompts, lengths = rollouts.prompt_of_B.tolist(), rollouts.lengths.tolist()
+            for at, one in enumerate(rollouts.completions(name, step, shown)):
+                yield EvalCompletion(first + prompts[at], one, int(lengths[at]), greedy)
+
+    def _score(self, score: str, completions: Sequence[EvalCompletion]) -> None:
+        self.on_progress(f"evaluating: scoring {len(completions)} completions by {score}")
+        tasks = [self.tasks[one.prompt] for one in completions]
+        texts = [one.completion for one in completions]
+        scored = validated(self._scorers[score].score(tasks, texts), texts)
+        require_scored(scored, self._config.max_unscored)
+        for one, result in zip(completions, scored, strict=True):
+            one.rewards[score] = result.reward.value
+
+    def _estimates(self, completions: Sequence[EvalCompletion], start: PromptTable) -> tuple[Metrics, Metrics]:
+        """Return the estimates by score, and the values by prompt that they are computed from."""
+        scores, values = {}, {}
+        for score in self._scorers:
+            samples: list[list[float | None]] = [[] for _ in self.tasks]
+            greedy: list[float | None] = []
+            for one in completions:
+                (greedy if one.greedy else samples[one.prompt]).append(one.rewards[score])
+            decoded = greedy or None
+            before = start.get(score)
+            found = policy_scores(samples, decoded, before)
+            named = {one.name: getattr(found, one.name) for one in fields(found)}
+            scores[score] = {name: _plain(value) for name, value in named.items() if value is not None}
+            values[score] = asdict(prompt_values(samples, decoded))
+        return scores, values
+
+
+PromptTable = Mapping[str, PromptValues]
+"""The values of each prompt, by score."""
+
+
+def prompt_table(line: Metrics) -> PromptTable:
+    """Return the values of the prompts in the line of an evaluation."""
+    return {score: PromptValues(one["mean"], one["greedy"]) for score, one in line["values"].items()}
+
+
+def best_of_groups(completions: Sequence[EvalCompletion], n: int) -> list[EvalCompletion]:
+    """Return the best by the training reward of each n neighbours; of equal ones the first, of unscored ones too."""
+
+    def reward(one: EvalCompletion) -> float:
+        value = one.rewards[REWARD]
+        return float("-inf") if value is None else value
+
+    return [max(completions[at : at + n], key=reward) for at in range(0, len(completions), n)]
+
+
+def _share_truncated(completions: Sequence[EvalCompletion]) -> float:
+    return sum(bool(one.completion.sampling["truncated"]) for one in completions) / len(completions)
+
+
+def _plain(value: Estimate | float) -> Any:
+    """Return an estimate as plain data, without the reason where there is none."""
+    if not isinstance(value, Estimate):
+        return value
+    plain = asdict(value)
+    return plain if value.null_reason else {name: plain[name] for name in ("value", "low", "high")}

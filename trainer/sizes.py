@@ -1,0 +1,103 @@
+"""Sizes that cannot work, found before any weights are loaded: all at once, each with what would fit.
+
+Only the model's configuration and its tokenizer are read.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM
+
+from rubricsvc.errors import InvalidError
+from trainer.config import TrainConfig
+from trainer.policy import context_of, prompt_ids
+from trainer.rewards import Task
+from trainer.tasks import names_of
+from workers.engines.local.models import default_device, loading, model_path, open_tokenizer
+
+MASTER_BYTES = 16
+"""Bytes a weight of the optimiser: the float32 copy, its gradient and Adam's two moments."""
+SAVED_BYTES = 12
+"""Of these, the bytes that a checkpoint has."""
+GB = 1e9
+
+
+def check_sizes(config: TrainConfig, tasks: Sequence[Task]) -> None:
+    """Check that all prompts, held-out ones included, and the policy's training fit where they must.
+
+    Raises:
+        InvalidError: Names every size that does not fit, and what would.
+        UnavailableError: The model cannot be read.
+    """
+    with loading(config.policy.model):
+        model = AutoConfig.from_pretrained(model_path(config.policy.model))
+        with torch.device("meta"):
+            weights = sum(param.numel() for param in AutoModelForCausalLM.from_config(model).parameters())
+    problems = [*_prompt_problems(config, tasks, context_of(model)), *_memory_problems(config, weights)]
+    if config.out is not None:
+        problems += _disk_problems(config, weights, config.out)
+    if problems:
+        raise InvalidError("\n".join(problems), hint="change the named settings", path="policy.model")
+
+
+def _prompt_problems(config: TrainConfig, tasks: Iterable[Task], context: float) -> Iterator[str]:
+    new = config.sampling.max_new_tokens
+    if new >= context:
+        yield f"sampling.max_new_tokens: {new} of a context of {context:.0f} tokens; at most {context - 1:.0f} fit"
+        return
+    tokenizer = open_tokenizer(config.policy.model)
+    lengths = {task.prompt.digest: (len(prompt_ids(tokenizer, task.prompt)), task) for task in tasks}
+    long = [(length, task) for length, task in lengths.values() if length + new > context]
+    if long:
+        longest = max(length for length, _ in long)
+        fits = context - longest
+        change = f"at most {fits:.0f} fit" if fits >= 1 else f"the longest prompt alone has {longest} tokens"
+        prompts = f"{len(long)} of {len(lengths)} prompts"
+        yield (
+            f"sampling.max_new_tokens: {new} beside {prompts} in a context of {context:.0f} tokens; {change} "
+            f"({names_of([task for _, task in long])})"
+        )
+
+
+def _memory_problems(config: TrainConfig, weights: int) -> Iterator[str]:
+    size = 2 if config.policy.dtype == "bfloat16" else 4
+    copies = 2 if config.optim.kl_beta or config.optim.kl_every or config.algorithm != "grpo" else 1
+    per_weight = MASTER_BYTES + size * copies
+    device = config.policy.device or default_device()
+    memory = _memory_of(device)
+    if weights * per_weight > memory:
+        yield (
+            f"policy.model: {weights / GB:.2f} billion weights take {weights * per_weight / GB:.1f} GB to train on "
+            f"{device}, which has {memory / GB:.1f} GB; at most {memory / per_weight / GB:.2f} billion fit"
+        )
+
+
+def _memory_of(device: str) -> float:
+    """Return the bytes of memory of a device; infinity where they are unknown."""
+    if device.startswith("cuda") and torch.cuda.is_available():
+        return float(torch.cuda.get_device_properties(device).total_memory)
+    try:
+        return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    except (ValueError, OSError):
+        return math.inf
+
+
+def _disk_problems(config: TrainConfig, weights: int, out: Path) -> Iterator[str]:
+    size = weights * (SAVED_BYTES + (2 if config.policy.dtype == "bfloat16" else 4))
+    place = next(folder for folder in (out, *out.absolute().parents) if folder.is_dir())
+    saved = len(list((out / "checkpoints").glob("step-*")))
+    needed = size * max(1, config.keep_checkpoints + 1 - saved)
+    free = shutil.disk_usage(place).free
+    if needed > free:
+        fit = int(free / size) - 1 + saved
+        change = f"keep_checkpoints = {fit} fits" if fit >= 1 else "no checkpoint fits; choose another `out`"
+        yield (
+            f"keep_checkpoints: {config.keep_checkpoints} and one that is being written take {needed / GB:.1f} GB, and "
+            f"{place} has {free / GB:.1f} GB free; {change}"
+        )
