@@ -10,8 +10,8 @@ from rubricsvc.core.run import NewRun, RunHeartbeat, RunStep, StoredRollout, Sto
 from rubricsvc.errors import InvalidError, NotFoundError
 from rubricsvc.services.editing import Edit, add_version
 from rubricsvc.store import completions, first_versions, items, judges, runs
+from rubricsvc.store.base import database_time
 from rubricsvc.store.criterion_buffers import authored
-from rubricsvc.store.leases import database_time
 from rubricsvc.store.verdicts import for_items
 
 if TYPE_CHECKING:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from datetime import UTC, datetime
 from typing import Any, ClassVar
 
-from sqlalchemy import JSON, BigInteger, DateTime, Dialect, Integer, MetaData
-from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+from sqlalchemy import JSON, BigInteger, DateTime, Dialect, Integer, MetaData, func, select
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 from sqlalchemy.types import TypeDecorator
 
 
@@ -28,6 +29,13 @@ class UtcDateTime(TypeDecorator[datetime]):
 def utcnow() -> datetime:
     """Return the current time in UTC."""
     return datetime.now(UTC)
+
+
+def database_time(session: Session) -> float:
+    """Return seconds since the epoch by the clock that all workers share: the database's (on SQLite the machine's)."""
+    if session.get_bind().dialect.name == "postgresql":
+        return float(session.execute(select(func.extract("epoch", func.clock_timestamp()))).scalar_one())
+    return time.time()
 
 
 class Base(DeclarativeBase):

@@ -36,9 +36,6 @@ from rubricsvc.store.tables import (
 )
 from rubricsvc.store.upsert import add_new, batched, insert
 
-ITEMS_PER_MESSAGE = 32
-MAX_MESSAGES = 32
-
 
 def submit(
     session: Session,
@@ -116,7 +113,7 @@ def add(
         return job, False
     for chunk in batched({"job_id": job_id, "judge_id": judge_id, **item} for item in items):
         add_new(session, ItemRow, chunk)
-    _wake_workers(session, judge_id, len(items))
+    outbox.publish(session, judge_id, len(items))
     return get(session, job_id), True
 
 
@@ -181,10 +178,6 @@ def _reject_other_budget(job: JobRow, budget: float | None) -> None:
         f"job {job.id} has the same completions, rubrics and judge and {has}, and this request has {given}",
         hint=f"change the budget with `rubricsvc jobs retry {job.id} --budget DOLLARS`, or submit with the same one",
     )
-
-
-def _wake_workers(session: Session, judge_id: int, items: int) -> None:
-    outbox.publish(session, judge_id, max(1, min(MAX_MESSAGES, items // ITEMS_PER_MESSAGE)))
 
 
 def completion_ids(session: Session, job_id: int, *, rubric: str | None = None) -> list[int]:
@@ -333,7 +326,7 @@ def retry(session: Session, job_id: int, *, budget: float | None = None) -> int:
     ).all()
     if reopened:
         session.execute(update(JobRow).where(JobRow.id == job_id).values(status=QUEUED, finished_at=None))
-        _wake_workers(session, job.judge_id, len(reopened))
+        outbox.publish(session, job.judge_id, len(reopened))
     return len(reopened)
 
 

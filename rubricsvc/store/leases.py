@@ -12,7 +12,7 @@ dropped, so that nothing is counted twice.
 
 from __future__ import annotations
 
-import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeVar
@@ -23,7 +23,8 @@ from sqlalchemy.orm import Session
 from rubricsvc.core.questions import QuestionSet
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.verdict import Verdict
-from rubricsvc.store import jobs, outbox, rewards, verdicts
+from rubricsvc.store import jobs, outbox, rewards, verdicts, workers
+from rubricsvc.store.base import database_time
 from rubricsvc.store.tables import (
     FAILED,
     IN_PROGRESS,
@@ -86,11 +87,24 @@ class ItemResult:
                 yield (self.lease.completion_id, self.questions.fingerprints[verdict.criterion]), verdict
 
 
-def database_time(session: Session) -> float:
-    """Return seconds since the epoch by the clock that all workers share: the database's (on SQLite the machine's)."""
-    if session.get_bind().dialect.name == "postgresql":
-        return float(session.execute(select(func.extract("epoch", func.clock_timestamp()))).scalar_one())
-    return time.time()
+def fair_share(session: Session, judge_id: int, *, limit: int, held: int) -> int:
+    """Return how many of a judge's pending items a worker that holds ``held`` ones may claim now, up to ``limit``.
+
+    Each running worker has an equal part of the pending and leased items. If a worker does not claim its part, because
+    it is busy or was killed lately, the others divide what is left at each of their next claims.
+    """
+    running = workers.running(session)
+    if running <= 1:
+        return limit
+    pending = _count(session, judge_id, PENDING, at_most=limit * running)
+    leased = _count(session, judge_id, LEASED)
+    equal_part, part_of_pending = -(-(pending + leased) // running), -(-pending // running)
+    return min(limit, max(equal_part - held, part_of_pending))
+
+
+def _count(session: Session, judge_id: int, state: str, at_most: int | None = None) -> int:
+    items = select(ItemRow.id).where(ItemRow.judge_id == judge_id, ItemRow.state == state).limit(at_most)
+    return session.scalar(select(func.count()).select_from(items.subquery())) or 0
 
 
 def claim(
@@ -209,8 +223,8 @@ def renew(session: Session, leases: Sequence[Lease], *, seconds: float) -> None:
 def release(session: Session, leases: Sequence[Lease]) -> None:
     """Release items that were not scored. This does not count as a lost lease."""
     _set(session, leases, state=PENDING, lease_until=None, worker=None)
-    for judge_id in {lease.judge_id for lease in leases}:
-        outbox.publish(session, judge_id)
+    for judge_id, items in Counter(lease.judge_id for lease in leases).items():
+        outbox.publish(session, judge_id, items)
 
 
 def fail(session: Session, leases: Sequence[Lease], reason: str) -> None:
@@ -321,20 +335,21 @@ def reconcile(session: Session, *, max_leases: int) -> int:
         for chunk in batched(ids):
             session.execute(update(ItemRow).where(ItemRow.id.in_(chunk)).values(**freed, **values))
     jobs.finish(session)
-    for judge_id in _unannounced(session):
-        outbox.publish(session, judge_id)
+    for judge_id, items in _unannounced(session).items():
+        outbox.publish(session, judge_id, items)
     return len(rows)
 
 
 _WORKER_LOST = "worker_lost: every worker that claimed this item died; try again with `rubricsvc jobs retry`"
 
 
-def _unannounced(session: Session) -> list[int]:
-    """Return judges with pending items, without a lease and without a message in the outbox."""
+def _unannounced(session: Session) -> dict[int, int]:
+    """Return the number of pending items of judges without a lease and without a message in the outbox."""
     waiting = session.scalars(select(OutboxRow.args).where(OutboxRow.task == outbox.SCORE)).all()
     busy = select(ItemRow.judge_id).where(ItemRow.state == LEASED)
-    query = select(ItemRow.judge_id).where(ItemRow.state == PENDING, ItemRow.judge_id.not_in(busy)).distinct()
-    return [judge_id for judge_id in session.scalars(query) if [judge_id] not in waiting]
+    idle = (ItemRow.state == PENDING) & ItemRow.judge_id.not_in(busy)
+    query = select(ItemRow.judge_id, func.count()).where(idle).group_by(ItemRow.judge_id)
+    return {judge_id: items for judge_id, items in session.execute(query) if [judge_id] not in waiting}
 
 
 def judges_with_work(session: Session) -> list[int]:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
+from rubricsvc.store import workers
 from rubricsvc.store.session import PUBLISHED, Database
 from rubricsvc.store.tables import OutboxRow
 from rubricsvc.store.upsert import CHUNK
@@ -18,11 +19,16 @@ from rubricsvc.store.upsert import CHUNK
 SCORE = "rubricsvc.score"
 """The task that drains the items of one judge."""
 
+ITEMS_PER_MESSAGE = 32
+MAX_MESSAGES = 32
+"""Messages about a large job: the processes of a prefork pool are one worker, and each can take one."""
+
 Send = Callable[[str, list[object]], None]
 
 
-def publish(session: Session, judge_id: int, times: int = 1) -> None:
-    """Tell ``times`` workers that the judge has pending items."""
+def publish(session: Session, judge_id: int, items: int = 1) -> None:
+    """Tell workers that the judge has so many pending items: all that are running, and no more than there are items."""
+    times = min(items, max(1, workers.running(session), min(MAX_MESSAGES, items // ITEMS_PER_MESSAGE)))
     session.add_all(OutboxRow(task=SCORE, args=[judge_id]) for _ in range(times))
     session.info[PUBLISHED] = True
 

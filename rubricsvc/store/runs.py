@@ -15,8 +15,7 @@ from sqlalchemy.orm import Session, joinedload
 from rubricsvc.core.states import RunState, RunStatus
 from rubricsvc.errors import ConflictError
 from rubricsvc.store import ids
-from rubricsvc.store.base import utcnow
-from rubricsvc.store.leases import database_time
+from rubricsvc.store.base import database_time, utcnow
 from rubricsvc.store.tables import RolloutRow, RunMetricsRow, RunRow
 from rubricsvc.store.upsert import batched, get_or_add, insert, insert_rows
 
@@ -67,7 +66,7 @@ def page(session: Session, *, after: int = 0, limit: int = 50) -> list[RunRow]:
 
 
 def status(row: RunRow, now: float) -> RunStatus:
-    """Return the state of a run at a time by `leases.database_time`."""
+    """Return the state of a run at a time by `base.database_time`."""
     return "lost" if row.state in LIVE and now - row.seen_at > LOST_SECONDS else row.state
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from sqlalchemy import ColumnElement, delete, func, select
 from sqlalchemy.orm import Session
 
-from rubricsvc.store.leases import database_time
+from rubricsvc.store.base import database_time
 from rubricsvc.store.tables import WorkerRow
 from rubricsvc.store.upsert import insert
 

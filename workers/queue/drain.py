@@ -1,8 +1,8 @@
 """Claim, work, record: a drain works on the pending items of one judge, whatever their kind (`item_work`).
 
 It has as many leases in flight as the judge takes concurrent calls, and claims more when half a claim is free, so that
-one slow completion delays no other. Results are recorded in bulk. A heartbeat renews the leases and cancels the calls
-of lost ones (a cancelled job).
+one slow completion delays no other. Of few items it claims its share, and the other workers theirs. Results are
+recorded in bulk. A heartbeat renews the leases and cancels the calls of lost ones (a cancelled job).
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from sqlalchemy.orm import Session
 from structlog import get_logger
 from structlog.contextvars import bound_contextvars
 
+from rubricsvc.broker import MEMORY
 from rubricsvc.core.judge import Judge
 from rubricsvc.errors import UnavailableError
 from rubricsvc.settings import Settings
@@ -120,9 +121,7 @@ class _Drain:
         try:
             while not (stopping := self.drainer.stopping.is_set()):
                 in_time = time.monotonic() < until  # then nothing new is started
-                while in_time and len(self.in_flight) <= self.capacity - self.settings.claim_size // 2:
-                    if none_left := not await self._claim():
-                        break
+                none_left = in_time and await self._fill()
                 if not self.in_flight:
                     break
                 await self._collect(timeout=self.settings.heartbeat_seconds)
@@ -137,9 +136,22 @@ class _Drain:
             await self._release_unfinished()
             await self.engines.aclose()
 
-    async def _claim(self) -> bool:
-        """Claim items and start work on them; return whether there were any."""
-        any_claimed, work, capped = await self._write(self._take)
+    async def _fill(self) -> bool:
+        """Claim items while there is room for half a claim; return whether none is pending.
+
+        After a share that is smaller than the room, other workers have time for theirs until the next result.
+        """
+        size = self.settings.claim_size
+        while (room := self.capacity - len(self.in_flight)) >= max(1, size // 2):
+            wanted = min(size, room)
+            claimed = await self._claim(wanted)
+            if claimed < wanted and (self.in_flight or not claimed):
+                return not claimed
+        return False
+
+    async def _claim(self, limit: int) -> int:
+        """Claim up to ``limit`` items and start work on them; return how many were claimed."""
+        claimed, work, capped = await self._write(partial(self._take, limit))
         for one in work:
             budget = None
             if (has_limit := capped.get(one.lease.job_id)) is not None:
@@ -147,21 +159,23 @@ class _Drain:
                 budget = self.budgets.setdefault((one.lease.job_id, has_limit), fresh)
                 budget.reopen()
             self.in_flight[asyncio.create_task(self._run(one, budget))] = one.lease
-        return any_claimed
+        return claimed
 
-    def _take(self, session: Session) -> tuple[bool, list[ItemWork], dict[int, bool]]:
-        """Return whether items were claimed, their work, and whether each job has a budget if its work has a price."""
+    def _take(self, limit: int, session: Session) -> tuple[int, list[ItemWork], dict[int, bool]]:
+        """Return how many items were claimed, their work, and whether each job has a budget if its work has a price."""
+        if not self.settings.broker_url.startswith(MEMORY):  # it wakes no worker of another process
+            limit = leases.fair_share(session, self.judge_id, limit=limit, held=len(self.in_flight))
         taken = leases.claim(
             session,
             self.judge_id,
-            limit=self.settings.claim_size,
+            limit=limit,
             worker=self.drainer.worker,
             seconds=self.settings.lease_seconds,
             whole_groups=self.judge.mode == "comparative",
         )
         work = self.drainer.loaders.load(session, self.judge, taken)
         priced = {one.lease.job_id for one in work if one.priced}
-        return bool(taken), work, budgets.capped(session, priced) if priced else {}
+        return len(taken), work, budgets.capped(session, priced) if priced else {}
 
     async def _run(self, work: ItemWork, budget: JobBudget | None) -> Result:
         current_budget.set(budget)  # for this task and its children

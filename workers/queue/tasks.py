@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import multiprocessing
 import os
 import threading
 
 from celery import Celery
+from kombu.exceptions import OperationalError as BrokerError
 
-from rubricsvc.broker import attach
+from rubricsvc.broker import MEMORY, attach
 from rubricsvc.settings import Settings
 from rubricsvc.store import outbox
 from rubricsvc.store.migrate import open_database
 from rubricsvc.store.session import Database
 from workers.queue.drain import Drainer
 from workers.queue.engine_pool import EnginePool
+
+MAX_PASSES = 3
+"""How often a message is passed on by workers that drain its judge already, to reach one that does not."""
 
 stopping = multiprocessing.get_context("fork").Event()
 """Set when this worker must stop: drains finish or release what they hold. Forked children see it too."""
@@ -68,11 +73,15 @@ def close() -> None:
 def register(app: Celery, settings: Settings, db: Database | None = None) -> None:
     """Add the tasks to ``app``. Without ``db`` each process opens its own."""
     flights = SingleFlight()
+    max_passes = 0 if settings.broker_url.startswith(MEMORY) else MAX_PASSES  # it has no other worker
 
     @app.task(name=outbox.SCORE, shared=False)
-    def score(judge_id: int) -> None:
+    def score(judge_id: int, passes: int = 0) -> None:
         """Score the pending items of a judge until none is left or the time is up."""
         if not flights.enter(judge_id):
+            if passes < max_passes:
+                with contextlib.suppress(BrokerError, OSError):
+                    app.send_task(outbox.SCORE, [judge_id, passes + 1], retry=False, ignore_result=True)
             return
         none_left = False
         try:

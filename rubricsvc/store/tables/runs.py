@@ -16,7 +16,7 @@ from rubricsvc.store.tables.rubrics import RubricRow
 class RunRow(DatedRow):
     """A training run. ``key`` is its identity, which is kept in its folder.
 
-    ``seen_at`` is when its trainer last reported, by `leases.database_time`. ``judge_id`` is that of the judge
+    ``seen_at`` is when its trainer last reported, by `base.database_time`. ``judge_id`` is that of the judge
     ``judge``, where it is stored.
     """
 

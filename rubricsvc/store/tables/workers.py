@@ -11,7 +11,7 @@ from rubricsvc.store.base import Base, DatedRow
 
 
 class WorkerRow(Base):
-    """A running worker process, or one that was killed. The times are by `leases.database_time`."""
+    """A running worker process, or one that was killed. The times are by `base.database_time`."""
 
     __tablename__ = "workers"
 

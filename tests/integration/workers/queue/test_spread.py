@@ -1,0 +1,88 @@
+"""A small job is divided among all running workers, over Redis."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from rubricsvc.broker import attach
+from rubricsvc.core.judge import Endpoint, Judge
+from rubricsvc.core.rubric import Criterion, Rubric
+from rubricsvc.settings import Settings
+from rubricsvc.store import jobs, workers
+from rubricsvc.store.session import Database
+from tests.databases import KINDS
+from tests.rows import submit_job
+from tests.scripted_server import ScriptedServer, labels, scripted_server
+from tests.worker_process import WorkerProcess, redis_url
+
+ONE = Rubric(criteria=(Criterion(key="met", text="Is good."),))
+YES = labels(Yes=0.9, No=0.1)
+
+
+def wait_for(condition: Callable[[], object], log: Path) -> None:
+    deadline = time.monotonic() + 90
+    while not condition():
+        assert time.monotonic() < deadline, log.read_text()
+        time.sleep(0.05)
+
+
+def judge_at(server: ScriptedServer, concurrency: int) -> Judge:
+    endpoint = Endpoint(base_url=server.url, max_retries=0, concurrency=concurrency)
+    return Judge(name="http", model="scripted", endpoint=endpoint)
+
+
+@contextlib.contextmanager
+def starting_workers(db: Database, log: Path) -> Iterator[Callable[[], None]]:
+    """Yield a function that starts a worker and waits until it runs; all are killed at the end."""
+    broker = redis_url(5 + KINDS.index(db.engine.dialect.name))
+    settings: dict[str, Any] = {"database_url": db.url, "broker_url": broker}
+    attach(db, Settings.model_validate(settings))
+    started: list[WorkerProcess] = []
+
+    def running() -> int:
+        with db.read() as session:
+            return workers.running(session)
+
+    def start() -> None:
+        started.append(WorkerProcess(log, **settings))
+        wait_for(lambda: running() == len(started), log)
+
+    try:
+        yield start
+    finally:
+        for worker in started:
+            worker.kill()
+
+
+def finished(db: Database, job: int) -> int:
+    with db.read() as session:
+        return jobs.progress(session, job).done
+
+
+def test_small_job_is_in_flight_at_once_in_all_workers(each_db: Database, tmp_path: Path) -> None:
+    """Three workers take 16 calls each: all 40 of the job are in flight together."""
+    log = tmp_path / "log"
+    with scripted_server(replace(YES, delay_s=5.0)) as server, starting_workers(each_db, log) as start:
+        for _ in range(3):
+            start()
+        job = submit_job(each_db, 40, judge=judge_at(server, 16), rubric=ONE)
+        wait_for(lambda: finished(each_db, job) == 40, log)
+        assert (server.max_concurrent, server.count) == (40, 40)
+
+
+def test_worker_that_starts_later_takes_part(db: Database, tmp_path: Path) -> None:
+    """The free slot of the first worker takes the message for the second one, and passes it on."""
+    log = tmp_path / "log"
+    with scripted_server(replace(YES, delay_s=1.0)) as server, starting_workers(db, log) as start:
+        start()
+        job = submit_job(db, 100, judge=judge_at(server, 2), rubric=ONE)
+        wait_for(lambda: server.max_concurrent == 2, log)
+        start()
+        wait_for(lambda: server.max_concurrent == 4, log)
+        with db.write() as session:
+            jobs.cancel(session, job)
