@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 RUN    := OMP_NUM_THREADS=$${OMP_NUM_THREADS:-2} OMP_WAIT_POLICY=$${OMP_WAIT_POLICY:-PASSIVE} $(BIN)/python
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo demo-fast test test-unit test-vllm lint openapi format bench-scoring bench-import bench-throttle bench-prefix bench-train bench-recording bench-spread bench-judging bench-agreement bench-analyse bench-pairs bench-audit bench-calibration bench-cheating bench-judge-training bench-distillation bench-ablation bench-controls bench-lint bench-faults train-judge clean bench-fit bench-evolve gpu-smoke
+.PHONY: help install demo demo-fast test test-unit test-vllm lint openapi format bench-scoring bench-import bench-throttle bench-prefix bench-train bench-recording bench-spread bench-rewards bench-judging bench-agreement bench-analyse bench-pairs bench-audit bench-calibration bench-cheating bench-judge-training bench-distillation bench-ablation bench-controls bench-lint bench-faults train-judge clean bench-fit bench-evolve gpu-smoke
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 20
@@ -56,6 +56,9 @@ bench-scoring: install ## verdicts a second: queue, judging code and database, w
 
 bench-spread: install ## calls in flight and seconds of 40 and 300 items of 1 s, with three workers over Redis
 	$(BIN)/python -m tests.services $(BIN)/python -m tests.bench.bench_spread $(ARGS)
+
+bench-rewards: install ## what scoring a training step through the queue costs, beside a judge in the process
+	$(BIN)/python -m tests.services $(BIN)/python -m tests.bench.bench_rewards $(ARGS)
 
 bench-import: install ## rubrics a second from a file into SQLite, and peak memory, beside executemany (RUBRICS="20000 100000")
 	$(BIN)/python -m tests.bench.bench_import $(if $(RUBRICS),--rubrics $(RUBRICS))

@@ -51,6 +51,14 @@ def invalidate(db: Database, name: str, **endpoint: str) -> None:
         row.content = row.content | {"endpoint": row.content["endpoint"] | endpoint}
 
 
+def replace_judge(db: Database, judge: Judge) -> None:
+    """Another judge under the name of a stored one, as in a database that was restored or edited by hand."""
+    other = judge.model_copy(update={"model": f"not {judge.model}"})
+    with db.write() as session:
+        row = judges.get(session, judge.name)
+        row.content, row.digest = other.model_dump(mode="json"), other.digest
+
+
 def questions(rubric: Rubric, way: str = "") -> QuestionSet:
     """A question for each criterion; ``way`` distinguishes ways of asking."""
     return QuestionSet({criterion.key: digest(way, criterion.key) for criterion in rubric.criteria})

@@ -49,6 +49,10 @@ _MUTABLE_SETTINGS = {
     "checkpoint_every",
     "keep_checkpoints",
     "max_unscored",
+    "pause_after",
+    "max_pause_s",
+    "scored_by",
+    "score_timeout_s",
     "criterion_metrics",
     "policy.device",
     "optim.micro_batch",
@@ -67,7 +71,10 @@ _MUTABLE_NESTED: Any = {
 """Nested settings that may change, too; evaluations compare their own (`trainer.evaluation`)."""
 
 Identity = dict[str, Any]
-"""The settings that a resumed run must share, by dotted name, and the digest of its tasks."""
+"""The settings that a resumed run must share, by dotted name, and the digests of its tasks and of its judge."""
+
+_ADDED = ("base_sha256", "judge_digest")
+"""Entries of an identity that earlier versions did not save."""
 
 
 class Savable(Protocol):
@@ -89,16 +96,20 @@ class CheckpointConfig(Protocol):
         """How many checkpoints are kept."""
 
 
-def identity(config: TrainConfig, tasks: Sequence[Task], std_floor: float) -> Identity:
+def identity(config: TrainConfig, tasks: Sequence[Task], std_floor: float, judge_digest: str | None = None) -> Identity:
     """Return what must be the same for a run to be resumed.
 
-    ``std_floor`` is the number that ``optim.std_floor`` stands for: a judge may have been measured since.
+    ``std_floor`` is the number that ``optim.std_floor`` stands for: a judge may have been measured since. The judge is
+    that of the reward source, which may know it by name only.
     """
     flat: Identity = {}
     for name, value in config.model_dump(mode="json", exclude=_MUTABLE_NESTED).items():
         flat |= {f"{name}.{key}": item for key, item in value.items()} if isinstance(value, dict) else {name: value}
     fixed = {name: value for name, value in flat.items() if name not in _MUTABLE_SETTINGS and value is not None}
-    return fixed | {
+    pinned = {"judge_digest": judge_digest} if judge_digest else {}
+    return {
+        **fixed,
+        **pinned,
         "optim.std_floor": std_floor,
         "tasks": digest([[task.prompt.digest, task.rubric.digest] for task in tasks]),
     }
@@ -276,7 +287,8 @@ def _restore(saved: Path, optimizer: MasterAdamW, identity: Identity) -> int:
     _verify(saved)
     state = json.loads((saved / "state.json").read_bytes())
     step, before = int(state["step"]), dict(state["identity"])
-    before.setdefault("base_sha256", identity.get("base_sha256"))  # judges' trainings did not save it at first
+    for name in _ADDED:
+        before.setdefault(name, identity.get(name))
     if "algorithm" in identity:
         before.setdefault("algorithm", "grpo")  # the only one at first
     for name in sorted(before.keys() | identity.keys()):

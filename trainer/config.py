@@ -219,8 +219,9 @@ class EvalConfig(DataSource):
 class TrainConfig(ConfigSection):
     """Settings of `trainer.loop.train`.
 
-    The run stops when more than the share ``max_unscored`` of a step's completions has no reward: what is left would
-    be mostly noise. With ``out`` unset nothing is written; with ``checkpoint_every`` 0 only the end is kept.
+    A step is not taken when more than the share ``max_unscored`` of its completions has no reward: what is left would
+    be mostly noise. After ``pause_after`` attempts in a row the run pauses until the judge is back, for up to
+    ``max_pause_s`` seconds. With ``out`` unset nothing is written; with ``checkpoint_every`` 0 only the end is kept.
     ``best_of_n_supervised`` is a baseline: the best completion of each group, sampled from the starting policy, is
     learned by its likelihood.
     """
@@ -232,6 +233,8 @@ class TrainConfig(ConfigSection):
     checkpoint_every: int = Field(default=50, ge=0)
     keep_checkpoints: int = Field(default=2, ge=1)
     max_unscored: float = Field(default=0.25, ge=0.0, le=1.0)
+    pause_after: int = Field(default=3, ge=1)
+    max_pause_s: float = Field(default=86400.0, ge=0.0)
     criterion_metrics: bool = False
     policy: PolicyConfig = PolicyConfig()
     sampling: SamplingConfig = SamplingConfig()
@@ -248,11 +251,23 @@ class TrainConfig(ConfigSection):
 
 
 class RunConfig(TrainConfig):
-    """A whole run, as its file describes it: the settings of training, the data and the judge."""
+    """A whole run, as its file describes it: the settings of training, the data and the judge.
+
+    ``scored_by`` says whether Celery workers score, through the queue, or the process of the run. ``score_timeout_s``
+    limits the scoring of a step through the queue, waiting for a database that is down included.
+    """
 
     data: DataConfig
     judge: JudgeSetting
     out: Path
+    scored_by: Literal["celery", "in_process"] = "celery"
+    score_timeout_s: float = Field(default=1800.0, gt=0.0)
+
+    @model_validator(mode="after")
+    def _service_has_workers(self) -> RunConfig:
+        if isinstance(self.judge, ServiceJudge) and self.scored_by == "in_process":
+            raise ValueError("scored_by: a judge of a service is asked by the service's workers")
+        return self
 
 
 def load_config(path: Path) -> RunConfig:

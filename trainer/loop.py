@@ -36,9 +36,10 @@ from trainer.algorithms import grpo, supervised
 from trainer.config import TrainConfig
 from trainer.metrics import History, Metrics
 from trainer.optim import MasterAdamW
+from trainer.outages import StepScorer, StopRequested
 from trainer.policy import Policy
 from trainer.recording import Recorder, recorded, rollout_groups
-from trainer.rewards import RewardSource, ScoredRollout, Task, judge_of, require_scored, validated
+from trainer.rewards import RewardSource, ScoredRollout, Task, judge_of
 from trainer.rollouts import Rollouts
 from trainer.seeds import stream_seed
 from trainer.tasks import check_apart
@@ -70,7 +71,7 @@ def train(
         rewards: where rewards come from.
         config: settings; without ``config.out`` nothing is written.
         on_step: called with the metrics of each step.
-        stop: when set, the run ends after the current step, with a checkpoint.
+        stop: when set, the run ends after the current step, or in a pause at once, with a checkpoint.
         resume: continue from the newest intact checkpoint in ``config.out``; without any, from the first step.
         record: plain data to write into ``config.json`` beside the configuration.
         evolution: what evolves the rubrics; needed with ``config.evolve``.
@@ -78,34 +79,34 @@ def train(
         evaluation: what evaluates the policy on held-out prompts; needed with ``config.eval``.
 
     Raises:
-        UnavailableError: more than ``max_unscored`` is unscored, or a checkpoint cannot be written; resume the run.
+        UnavailableError: too few rewards, also after a pause, or a checkpoint cannot be written; resume the run.
         NotFoundError: ``resume`` is True and ``out`` holds no run.
-        ConflictError: ``out`` holds a run and ``resume`` is False; or the run there was configured otherwise.
+        ConflictError: ``out`` holds a run and ``resume`` is False; or it had another configuration or judge.
         InvalidError: no tasks, a prompt too long for the policy, a wrong number of rewards, or a gradient not finite.
     """
     _check_start(policy, tasks, config, resume=resume, evolution=evolution, evaluation=evaluation)
     constants = metrics.judge_metrics(judge := judge_of(tasks, rewards), config.optim.std_floor)
-    identity = checkpoint.identity(config, tasks, floor := constants["std_floor"])
-    optimizer = MasterAdamW(policy.model, config.optim)
-    state = TrainState(policy, _reference(policy, config), optimizer, config, floor, evolution)
+    identity = checkpoint.identity(config, tasks, floor := constants["std_floor"], judge.digest if judge else None)
+    scorer, state = StepScorer(rewards, config, stop, recorder), _begin(policy, config, floor, evolution)
     first = saved = done = _resume(state, identity) if resume else 0
     content = checkpoint.write_config(config.out, config, constants | metrics.judge_record(judge) | dict(record or {}))
-    with closing(optimizer), recorded(recorder, content, judge, history := History(config.out, done)):
+    with closing(state.optimizer), recorded(recorder, content, judge, history := History(config.out, done)):
         try:
             _evaluate(evaluation, state, history, done, begin=True)
             while done < config.steps and not history.stopped:
-                step, groups = _step(state, tasks, rewards, done)
+                step, groups = _step(state, tasks, scorer, done)
                 done += 1
                 line = _record(history, recorder, {"step": done, **step, **constants}, groups)
-                if config.checkpoint_every and done % config.checkpoint_every == 0:
-                    _save(state, saved := done, identity)
+                saved = _save_if_due(state, done, saved, identity)
                 if on_step:
                     on_step(line)
                 history.stopped = stop is not None and stop.is_set() and done < config.steps
                 _evaluate(evaluation, state, history, done)
+        except StopRequested:
+            history.stopped = True
         finally:
             # An error or Ctrl-C while sampling or scoring costs no step; one within an update leaves no whole state.
-            if done > saved and optimizer.updates == (done - first) * config.optim.updates_per_batch:
+            if done > saved and state.optimizer.updates == (done - first) * config.optim.updates_per_batch:
                 _save(state, done, identity)
     return history
 
@@ -166,6 +167,11 @@ class TrainState:
         return self.policy if self.config.algorithm == "grpo" or self.reference is None else self.reference
 
 
+def _begin(policy: Policy, config: TrainConfig, std_floor: float, evolution: OnlineEvolution | None) -> TrainState:
+    optimizer = MasterAdamW(policy.model, config.optim)
+    return TrainState(policy, _reference(policy, config), optimizer, config, std_floor, evolution)
+
+
 def _reference(policy: Policy, config: TrainConfig) -> Policy | None:
     """Return a copy of the starting policy if its log-probabilities or its samples are needed."""
     needed = config.optim.kl_beta > 0 or config.optim.kl_every > 0 or config.algorithm != "grpo"
@@ -200,8 +206,17 @@ def _save(state: TrainState, done: int, identity: checkpoint.Identity) -> None:
     checkpoint.save(state.config, done, state.policy, state.optimizer, identity, versions=versions)
 
 
+def _save_if_due(state: TrainState, done: int, saved: int, identity: checkpoint.Identity) -> int:
+    """Save the state if a checkpoint is due; return the number of steps that are saved."""
+    every = state.config.checkpoint_every
+    if not every or done % every:
+        return saved
+    _save(state, done, identity)
+    return done
+
+
 def _step(
-    state: TrainState, tasks: Sequence[Task], rewards: RewardSource, step: int
+    state: TrainState, tasks: Sequence[Task], scorer: StepScorer, step: int
 ) -> tuple[Metrics, tuple[RolloutGroup, ...]]:
     """Take a step (from 0), and return its metrics and its rollouts."""
     start = time.perf_counter()
@@ -211,7 +226,7 @@ def _step(
     prompts = rollouts.prompt_of_B.tolist()
     used = state.evolution.tasks(step, step_tasks) if state.evolution is not None else step_tasks
     task_of_B = [used[prompt] for prompt in prompts]
-    scored = validated(rewards.score(task_of_B, completions), completions)
+    scored, how_scored = scorer.score(task_of_B, completions)
     rewards_GM = _rewards(scored, state.config)
     scored_at = time.perf_counter()
     evolved: Metrics = {}
@@ -236,6 +251,7 @@ def _step(
         **metrics.verdict_metrics(scored, state.config.criterion_metrics),
         **updated.metrics,
         **evolved,
+        **how_scored,
         "sample_time": sampled - start,
         "score_time": scored_at - sampled,
         "train_time": end - train_start,
@@ -343,8 +359,7 @@ def _loss(config: TrainConfig, logp_BT: Tensor, batch: Batch, tokens: int) -> gr
 
 
 def _rewards(scored: Sequence[ScoredRollout], config: TrainConfig) -> Tensor:
-    """Return rewards [G, M], NaN for None; raise where too many are None."""
-    require_scored(scored, config.max_unscored)
+    """Return rewards [G, M], NaN for None."""
     values = [math.nan if result.reward.value is None else result.reward.value for result in scored]
     return torch.tensor(values, dtype=torch.float64).view(-1, config.sampling.group_size)
 

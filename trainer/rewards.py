@@ -1,7 +1,7 @@
-"""Where rewards come from: a judge in this process or a plain function; `trainer.service_rewards` has the service.
+"""Where rewards come from: a judge in this process or a plain function.
 
-All return the same: one ``ScoredRollout`` for each completion, whose reward is None when too little of its rubric was
-judged.
+`trainer.queue_rewards` has the queue of a database, `trainer.service_rewards` that of a service. All return the same:
+one ``ScoredRollout`` for each completion, whose reward is None when too little of its rubric was judged.
 """
 
 from __future__ import annotations
@@ -25,6 +25,9 @@ from trainer.event_loop import EventLoopThread
 from workers.engines import make_engine
 from workers.engines.base import Engine
 from workers.scoring.completions import score_group
+
+CELERY, IN_PROCESS = "celery", "in_process"
+"""What scores: Celery workers through a queue, or this process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +59,11 @@ class JudgeInfo:
 
 
 class RewardSource(Protocol):
-    """Scores completions. A source with a method ``judge_info()`` has a judge, whose properties the run records."""
+    """Scores completions.
+
+    A source with a method ``judge_info()`` has a judge, whose properties the run records. An attribute ``scored_by`` of
+    `CELERY` says that workers score.
+    """
 
     def score(self, tasks: Sequence[Task], completions: Sequence[Completion]) -> list[ScoredRollout]:
         """Return one result for each completion, in order.
@@ -68,6 +75,11 @@ class RewardSource(Protocol):
             completions: the completions of one step.
         """
         ...
+
+
+def scored_by(rewards: RewardSource) -> str:
+    """Return `CELERY` if workers score, else `IN_PROCESS`."""
+    return str(getattr(rewards, "scored_by", IN_PROCESS))
 
 
 def judge_of(tasks: Sequence[Task], rewards: RewardSource) -> JudgeInfo | None:

@@ -47,7 +47,7 @@ def wait_for(db: Database, job_id: int, as_json: bool) -> NoReturn:
     first = None
     with (
         _continue_hint(job_id),
-        ensure_worker(db, job_id, partial(_start_worker, db), echo),
+        ensure_worker(db, job_id, partial(start_worker, db), echo),
         _continue_hint(job_id),  # printed before the worker stops, which may take a while
         output.progress_bar(f"job {job_id}") as bar,
     ):
@@ -73,7 +73,7 @@ def job_scorer(db: Database, on_progress: Callable[[str], None]) -> Iterator[Cal
     with ExitStack() as stack:
 
         def wait(job_id: int) -> None:
-            stack.enter_context(ensure_worker(db, job_id, partial(_start_worker, db), echo))
+            stack.enter_context(ensure_worker(db, job_id, partial(start_worker, db), echo))
             for now in follow(db, job_id, echo):
                 on_progress(f"job {job_id}: {now.finished} of {counted(now.total, 'completion')}")
 
@@ -102,10 +102,10 @@ def _continue_hint(job_id: int) -> Iterator[None]:
         raise UnavailableError(error.message, hint=error.hint or hint) from error
 
 
-def _start_worker(db: Database, judge: Judge) -> AbstractContextManager[None]:
+def start_worker(db: Database, judge: Judge, *, keep_models: bool = False) -> AbstractContextManager[None]:
     """Start a worker in this process, once the judge's engine could be made: its errors belong to the terminal."""
     from workers.queue.in_process import embedded_worker
 
     fetch_if_embedded(judge)
     asyncio.run(make_engine(judge).aclose())
-    return embedded_worker(get_settings(), db)
+    return embedded_worker(get_settings(), db, keep_models=keep_models)

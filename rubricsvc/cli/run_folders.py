@@ -87,6 +87,7 @@ def folder_record(folder: Path) -> dict[str, Any]:
         "steps_total": config["steps"],
         "reward_first": first,
         "reward_last": last,
+        "scored_by": config.get("scored_by"),
         "judge_calibrated": config.get("judge_calibrated"),
         "std_floor": config.get("std_floor"),
         "judge_audit": audited(config),

@@ -6,7 +6,7 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
@@ -34,21 +34,21 @@ from rubricsvc.cli.run_evaluation import (
 from rubricsvc.cli.run_evolution import evolution_of, print_evolution_plan, with_judges
 from rubricsvc.cli.run_folders import CONFIG_FILE, RUN, folder_record, is_run, read_record, run_name
 from rubricsvc.cli.run_recording import complete_record, recorder_of
+from rubricsvc.cli.run_rewards import judge_source, reward_source, stored_judge, uses_database
 from rubricsvc.core.audit import StoredAudit
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.repeatability import Repeatability
 from rubricsvc.errors import ConflictError, InvalidError, NotFoundError, RubricsvcError
 from rubricsvc.services import recording
 from rubricsvc.services.submitting import veto_warning
-from rubricsvc.store import audits, judges, rubrics, runs
+from rubricsvc.store import audits, rubrics, runs
 from workers.engines.local.adapter_judges import with_adapter_fields
 from workers.engines.local.embedded_model import EMBEDDED
 
 if TYPE_CHECKING:
     from trainer.config import RunConfig, ServiceJudge
     from trainer.metrics import Metrics
-    from trainer.rewards import JudgeRewards, Task
-    from trainer.service_rewards import ServiceRewards
+    from trainer.rewards import RewardSource, Task
 
 app = group("Training runs.")
 
@@ -167,16 +167,11 @@ class PreparedRun:
     tasks: RunTasks
     allow_drafts: bool
 
-    def rewards(self, judge: Judge | ServiceJudge | None = None) -> JudgeRewards | ServiceRewards:
-        """Return the reward source of the run, or that of another judge."""
-        from trainer.rewards import JudgeRewards
-        from trainer.service_rewards import ServiceRewards
-
-        asked = judge or self.judge
-        if isinstance(asked, Judge):
-            return JudgeRewards(asked, repeatability=self.repeatability if judge is None else None)
-        options: dict[str, Any] = {"timeout": asked.timeout_s, "allow_drafts": self.allow_drafts}
-        return ServiceRewards(asked.name, asked.service, run=self.config.out.name, **options)
+    def rewards(self, judge: Judge | ServiceJudge | None = None) -> AbstractContextManager[RewardSource]:
+        """Open the reward source of the run; or that of another judge, which this process or its service asks."""
+        if judge is not None:
+            return judge_source(self.config, judge, None, self.allow_drafts)
+        return reward_source(self.config, self.judge, self.repeatability, self.allow_drafts)
 
 
 def _prepare(loaded: RunConfig, allow_drafts: bool) -> PreparedRun:
@@ -237,15 +232,17 @@ def _judge(config: RunConfig) -> tuple[Judge | ServiceJudge, AuditStatus, Repeat
 
     The repeatability of a service's judge comes with its rewards.
     """
-    if isinstance(config.judge, Judge):
+    judge = config.judge
+    if not isinstance(judge, Judge | str):
+        return judge, status_at_service(judge), None
+    if isinstance(judge, Judge) and not uses_database(config):
         hint = "store it with `rubricsvc judges add`, then `judges audit`"
-        return with_adapter_fields(config.judge), AuditStatus(config.judge.name, missing_reason=hint), None
-    if not isinstance(config.judge, str):
-        return config.judge, status_at_service(config.judge), None
+        return with_adapter_fields(judge), AuditStatus(judge.name, missing_reason=hint), None
 
-    with database() as db, db.read() as session:
-        row = judges.get(session, config.judge)
-        audit = audits.newest(session, [row.id]).get(row.id)
+    with database() as db:
+        row = stored_judge(db, judge)
+        with db.read() as session:
+            audit = audits.newest(session, [row.id]).get(row.id)
         return row.value, status_of_stored(row.value, audit.value if audit else None), row.measured
 
 
@@ -310,7 +307,7 @@ def status_at_service(judge: ServiceJudge) -> AuditStatus:
 
 def _reject_drafts(config: RunConfig, tasks: list[Task]) -> None:
     """Raise NotApprovedError if rubrics of the tasks are drafts in the judge's database; a service does so itself."""
-    if not isinstance(config.judge, str):
+    if not uses_database(config):
         return
     with database() as db, db.read() as session:
         drafts = rubrics.only_drafts(session, {task.rubric.digest for task in tasks})

@@ -19,6 +19,7 @@ from rubricsvc.store import jobs, workers
 from rubricsvc.store.session import AWAY, Database
 
 OPEN = ("queued", "in_progress")
+FIRST_POLL_SECONDS = 0.02
 POLL_SECONDS = 0.3
 RETRY_SECONDS = 120.0
 """How long a database that does not answer is asked again."""
@@ -64,26 +65,25 @@ def no_worker(db: Database, job_id: int) -> str:
 
 
 def follow(db: Database, job_id: int, notify: Notify = lambda _: None) -> Iterator[JobProgress]:
-    """Yield the job's progress every ``POLL_SECONDS`` until it has ended; say so where no worker is running.
+    """Yield the job's progress until it has ended, at last every ``POLL_SECONDS``; say so where no worker is running.
 
     Raises:
         NotFoundError: no such job.
         UnavailableError: the database did not answer for ``RETRY_SECONDS``.
     """
     failed_at: float | None = None
-    is_open, watch = True, WorkerWatch()
+    is_open, watch, delay = True, WorkerWatch(), FIRST_POLL_SECONDS
     while is_open:
         try:
             with db.read() as session:
                 is_open, progress = jobs.get(session, job_id).status in OPEN, jobs.progress(session, job_id)
                 running = workers.running(session)
         except AWAY as error:
-            reason = str(getattr(error, "orig", error)).splitlines()[0]
             if failed_at is None:
                 failed_at = time.monotonic()
-                notify(f"the database does not answer, retrying for {RETRY_SECONDS:g} s: {reason}")
+                notify(f"the database does not answer, retrying for {RETRY_SECONDS:g} s: {_reason(error)}")
             elif time.monotonic() - failed_at > RETRY_SECONDS:
-                raise UnavailableError(f"the database does not answer: {reason}") from error
+                raise _no_answer(error) from error
         else:
             if failed_at is not None:
                 failed_at = None
@@ -93,12 +93,13 @@ def follow(db: Database, job_id: int, notify: Notify = lambda _: None) -> Iterat
                 notify(no_worker(db, job_id) if notice == "missing" else "A worker is running.")
             yield progress
         if is_open:
-            time.sleep(POLL_SECONDS)
+            time.sleep(delay)
+            delay = min(POLL_SECONDS, 1.5 * delay)
 
 
 async def wait(db: Database, job_id: int, seconds: float) -> None:
     """Wait until a job is finished, for at most some seconds."""
-    end, delay = time.monotonic() + seconds, 0.02
+    end, delay = time.monotonic() + seconds, FIRST_POLL_SECONDS
     while not await asyncio.to_thread(_finished, db, job_id) and (left := end - time.monotonic()) > 0:
         await asyncio.sleep(min(delay, left))
         delay = min(POLL_SECONDS, delay * 1.5)
@@ -107,3 +108,20 @@ async def wait(db: Database, job_id: int, seconds: float) -> None:
 def _finished(db: Database, job_id: int) -> bool:
     with db.read() as session:
         return jobs.get(session, job_id).finished_at is not None
+
+
+@contextmanager
+def reachable() -> Iterator[None]:
+    """Raise an UnavailableError where the database does not answer."""
+    try:
+        yield
+    except AWAY as error:
+        raise _no_answer(error) from error
+
+
+def _no_answer(error: Exception) -> UnavailableError:
+    return UnavailableError(f"the database does not answer: {_reason(error)}")
+
+
+def _reason(error: Exception) -> str:
+    return str(getattr(error, "orig", error)).splitlines()[0]

@@ -185,6 +185,13 @@ def only_drafts(session: Session, digests: Iterable[str]) -> list[RubricRow]:
     return [row for row in found if row.digest not in approved]
 
 
+def of_content(session: Session, digest: str, prompt_id: int) -> RubricRow | None:
+    """Return the version with this content that may score the prompt: approved ones first, of several the oldest."""
+    may_score = (RubricRow.prompt_id == prompt_id) | RubricRow.prompt_id.is_(None)
+    query = select(RubricRow).where(RubricRow.digest == digest, may_score, RubricRow.state != RETIRED)
+    return session.scalars(query.order_by(_rank(RubricRow).desc(), RubricRow.id).limit(1)).first()
+
+
 def newest_of(session: Session, ids: Iterable[int]) -> dict[str, int]:
     """Return for each name of these versions the id of the newest one among them and the approved ones."""
     used = many(session, ids)

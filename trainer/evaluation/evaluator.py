@@ -14,8 +14,9 @@ from rubricsvc.errors import InvalidError
 from rubricsvc.stats.policy_scores import PromptValues, policy_scores, prompt_values
 from trainer.config import REWARD, EvalConfig, TrainConfig
 from trainer.metrics import Metrics
+from trainer.outages import StepScorer
 from trainer.policy import Policy
-from trainer.rewards import RewardSource, Task, require_scored, validated
+from trainer.rewards import RewardSource, Task
 from trainer.seeds import stream_seed
 
 GREEDY_TOP_P = 1e-9
@@ -164,8 +165,7 @@ class Evaluator:
         self.on_progress(f"evaluating: scoring {len(completions)} completions by {score}")
         tasks = [self.tasks[one.prompt] for one in completions]
         texts = [one.completion for one in completions]
-        scored = validated(self._scorers[score].score(tasks, texts), texts)
-        require_scored(scored, self._config.max_unscored)
+        scored, _ = StepScorer(self._scorers[score], self._config).score(tasks, texts)
         for one, result in zip(completions, scored, strict=True):
             one.rewards[score] = result.reward.value
 

@@ -2,7 +2,8 @@
 
 What an engine learns of its server lives in it: counts of requests and tokens by the minute, a pause that the server
 asked for, its concurrency, an open circuit, a chat template. An engine belongs to one event loop, so the pool holds
-both, and lends them to one drain at a time. Connections and memory are released after each drain (``Engine.aclose``).
+both, and lends them to one drain at a time. Connections and memory are released after each drain (``Engine.aclose``),
+unless the pool keeps models.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any, TypeVar
 
 from structlog import get_logger
 
-from rubricsvc.core.judge import Judge
+from rubricsvc.core.judge import LOCAL, Judge
 from rubricsvc.core.verdict import Reason
 from rubricsvc.errors import RubricsvcError
 from workers.engines import make_engine
@@ -40,11 +41,22 @@ class _PooledEngine:
     runner: asyncio.Runner = field(default_factory=asyncio.Runner)
     used_at: float = 0.0
 
+    def close(self) -> None:
+        """Release the engine's model, if it was kept, and close the event loop."""
+        if _is_local(self.judge):
+            self.runner.run(self.engine.aclose())
+        self.runner.close()
+
 
 class EnginePool:
-    """Engines by judge; a judge with another endpoint has another engine. Safe to use from several threads."""
+    """Engines by judge; a judge with another endpoint has another engine. Safe to use from several threads.
+
+    Attributes:
+        keep_models: Keep the models of local engines in memory from one drain to the next, until `close`.
+    """
 
     def __init__(self) -> None:
+        self.keep_models = False
         self._lock = threading.Lock()
         self._idle: dict[Judge, _PooledEngine] = {}
 
@@ -58,7 +70,8 @@ class EnginePool:
             try:
                 return await work(pooled.engine)
             finally:
-                await pooled.engine.aclose()
+                if not (self.keep_models and _is_local(judge)):
+                    await pooled.engine.aclose()
 
         try:
             return pooled.runner.run(whole(), context=copy_context())
@@ -71,7 +84,7 @@ class EnginePool:
             idle = [*self._idle.values()]
             self._idle.clear()
         for pooled in idle:
-            pooled.runner.close()
+            pooled.close()
 
     def _put_back(self, pooled: _PooledEngine) -> None:
         pooled.used_at = time.monotonic()
@@ -86,7 +99,11 @@ class EnginePool:
             else:
                 self._idle[pooled.judge] = pooled
         for other in expired:
-            other.runner.close()
+            other.close()
+
+
+def _is_local(judge: Judge) -> bool:
+    return all(leaf.engine in LOCAL for leaf in judge.leaf_judges)
 
 
 class DrainEngines:

@@ -23,17 +23,19 @@ JUDGES_AT_ONCE = 16
 
 
 @contextlib.contextmanager
-def embedded_worker(settings: Settings, db: Database) -> Iterator[None]:
+def embedded_worker(settings: Settings, db: Database, *, keep_models: bool = False) -> Iterator[None]:
     """Run a worker on ``db`` while the block runs; unfinished items are released at the end.
 
     Judges do not wait for each other. The broker is ``memory://`` whatever the settings say. Celery keeps its stop flag
-    in a module, so there is at most one such worker in a process.
+    in a module, so there is at most one such worker in a process. With ``keep_models`` local models stay in memory from
+    one job to the next.
 
     Raises:
         InvalidError: This process has one already.
     """
     if not _only_one.acquire(blocking=False):
         raise InvalidError("this process has an embedded worker already", hint="use the one that runs")
+    tasks.engines.keep_models = keep_models
     try:
         with _running(settings.model_copy(update={"broker_url": MEMORY, "database_url": db.url}), db):
             yield

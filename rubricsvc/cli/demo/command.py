@@ -81,7 +81,7 @@ def run(folder: DemoFolder, *, fresh: bool = False) -> dict[str, Any]:
         stored = pipeline.author(folder, db, chosen)
         pipeline.sample(folder, db, stored, 0)
         before = pipeline.score(db, stored, 0)
-        steps = pipeline.train_policy(folder, chosen)
+        steps = pipeline.train_policy(folder, db, chosen)
         pipeline.sample(folder, db, stored, size.steps)
         after = pipeline.score(db, stored, size.steps)
         scored = results.read_results(db, stored, before, after)

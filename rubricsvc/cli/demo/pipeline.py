@@ -25,6 +25,7 @@ from rubricsvc.core.prompt import Prompt
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.states import DRAFT, GENERATED
 from rubricsvc.errors import InvalidError
+from rubricsvc.services.reward_jobs import RewardJobs
 from rubricsvc.services.waiting import follow
 from rubricsvc.settings import get_settings
 from rubricsvc.store import completions, jobs, judges, prompts, rubrics
@@ -34,7 +35,8 @@ from trainer.config import OptimConfig, SamplingConfig, TrainConfig
 from trainer.loop import train
 from trainer.metrics import Metrics
 from trainer.policy import Policy
-from trainer.rewards import JudgeRewards, Task
+from trainer.queue_rewards import QueueRewards
+from trainer.rewards import Task
 from workers.authoring.author import Author
 from workers.authoring.methods import write_rubric
 from workers.engines import make_engine
@@ -161,8 +163,7 @@ def score(db: Database, stored: Sequence[StoredQuestion], step: int) -> int:
         job = jobs.submit(session, judge_id=judge_id, items=items, key=name, name=name, allow_drafts=True)
         job_id, finished_at = job.id, job.finished_at
     if finished_at is None:
-        telemetry.configure("WARNING", human=True)  # Celery prints a banner; the demo has its own lines
-        with _stage(6 if step else 3) as bar, embedded_worker(get_settings(), db):
+        with _stage(6 if step else 3) as bar, _worker(db):
             for now in follow(db, job_id, echo):
                 bar.update(now.finished, now.total, f"{now.verdicts} verdicts, {now.failed_verdicts} failed")
     return job_id
@@ -175,12 +176,20 @@ def _store_judge(session: Session) -> int:
     return row.id
 
 
+def _worker(db: Database) -> AbstractContextManager[None]:
+    telemetry.configure("WARNING", human=True)  # Celery prints a banner; the demo has its own lines
+    return embedded_worker(get_settings(), db, keep_models=True)
+
+
 def _stage(number: int) -> AbstractContextManager[ProgressBar]:
     return progress_bar(f"stage {number} of {len(STAGES)}, {STAGES[number]}")
 
 
-def train_policy(folder: DemoFolder, questions: Sequence[Question]) -> list[Metrics]:
-    """Train with GRPO on the training questions and their written rubrics; return the metrics of every step."""
+def train_policy(folder: DemoFolder, db: Database, questions: Sequence[Question]) -> list[Metrics]:
+    """Train with GRPO on the training questions and their written rubrics; return the metrics of every step.
+
+    Each step is scored through the queue, as one job.
+    """
     size = folder.size
     if checkpoint.folder(folder.training, size.steps).is_dir():
         return metrics.read(folder.training)
@@ -197,7 +206,8 @@ def train_policy(folder: DemoFolder, questions: Sequence[Question]) -> list[Metr
     tasks = [Task(question.prompt, question.rubric) for question in questions if not question.held_out]
     resume = bool(checkpoint.steps(folder.training))
     repeatability = shipped_passport().repeatability
-    with _stage(4) as bar, JudgeRewards(demo_judge(), repeatability=repeatability) as rewards:
+    rewards = QueueRewards(demo_judge(), RewardJobs(db, echo), run="demo", repeatability=repeatability)
+    with _stage(4) as bar, _worker(db):
 
         def on_step(step: Metrics) -> None:
             bar.update(step["step"], size.steps, f"reward {step['reward']:.2f}, deviation {step['reward_std']:.2f}")

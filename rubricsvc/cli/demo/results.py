@@ -182,6 +182,7 @@ def summarize(
         figures[f"{name}_change"], figures[f"{name}_change_se"] = mean_change(part)
     return figures | {
         "train_steps": len(steps),
+        "scored_by": steps[-1].get("scored_by") if steps else None,
         "training_completions": len(steps) * size.prompts_per_step * size.group_size,
         "training_failed_verdicts": sum(step["failed_verdicts"] for step in steps),
         "seed": seed,

@@ -194,7 +194,7 @@ class PartlyFailingRewards:
 
 def test_train_stops_at_too_many_unscored(tmp_path: Path) -> None:
     with pytest.raises(UnavailableError, match=r"\b3\b.*\b8\b.*timeout") as caught:
-        loop.train(tiny_policy(), TASKS, PartlyFailingRewards(), tiny_config(out=tmp_path))
+        loop.train(tiny_policy(), TASKS, PartlyFailingRewards(), tiny_config(out=tmp_path, max_pause_s=0))
     assert "--resume" in caught.value.hint
     assert metrics.read(tmp_path) == []
     history = loop.train(tiny_policy(), TASKS, PartlyFailingRewards(), tiny_config(steps=1, max_unscored=0.4))

@@ -16,7 +16,7 @@ from rubricsvc.client import Client
 from rubricsvc.core.calibration import Calibration, Curve
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
-from rubricsvc.errors import NotApprovedError, NotFoundError, RubricsvcError
+from rubricsvc.errors import ConflictError, NotApprovedError, NotFoundError, RubricsvcError
 from rubricsvc.services.criterion_buffers import CriterionBuffers
 from rubricsvc.settings import Settings, get_settings
 from rubricsvc.store import completions, jobs, judges, outbox, rubrics
@@ -29,6 +29,7 @@ from tests.letter_judge import WordEngine, proposal, uses
 from tests.model.trainer.scored import COMPARES, COMPLETIONS, JUDGE, MIXED, TASKS, by_length, faulty, measured, score
 from tests.model.trainer.tiny import share_of_a, tiny_config, tiny_policy
 from tests.preference_engine import Tasteful
+from tests.rows import replace_judge
 from tests.services import free_port
 from trainer import loop, metrics
 from trainer.config import EvolveConfig
@@ -66,7 +67,7 @@ def engine(db: Database, monkeypatch: pytest.MonkeyPatch) -> Iterator[InstantEng
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """The client and the reward source retry at once."""
     monkeypatch.setattr(get_settings(), "outage_seconds", 0.05)
-    monkeypatch.setattr("trainer.service_rewards.RETRY_SECONDS", 0.05)
+    monkeypatch.setattr("trainer.job_rewards.RETRY_SECONDS", 0.05)
 
 
 def stored_jobs(db: Database) -> list[tuple[str, str, int]]:
@@ -173,7 +174,7 @@ def test_service_rewards_wait_for_a_restarting_service(
 ) -> None:
     port, asked, back, scored = free_port(), threading.Event(), threading.Event(), list[ScoredRollout]()
     retries: list[object] = []
-    monkeypatch.setattr("trainer.service_rewards.log.warning", lambda *args: retries.append(args))
+    monkeypatch.setattr("trainer.job_rewards.log.warning", lambda *args: retries.append(args))
 
     def answer(question: Question) -> Reply | Failure:
         asked.set()
@@ -252,9 +253,17 @@ def test_service_rewards_judge_info(db: Database) -> None:
     with db.write() as session:
         judges.set_repeatability(session, judges.add(session, calibrated).id, measured(0.03))
     with running(db) as url, ServiceRewards("calibrated", url) as rewards:
-        assert rewards.judge_info() == JudgeInfo(
-            "calibrated", calibrated=True, repeatability=measured(0.03), digest=calibrated.digest
-        )
+        info = JudgeInfo("calibrated", calibrated=True, repeatability=measured(0.03), digest=calibrated.digest)
+        assert rewards.judge_info() == info
+
+
+def test_service_rewards_refuse_a_replaced_judge(db: Database, engine: InstantEngine) -> None:
+    with running(db) as url, ServiceRewards("instant", url, timeout=60) as rewards:
+        rewards.judge_info()
+        replace_judge(db, JUDGE)
+        with pytest.raises(ConflictError, match="replaced"):
+            score(rewards)
+    assert stored_jobs(db) == []
 
 
 @pytest.mark.usefixtures("engine")

@@ -69,9 +69,10 @@ def test_judge_rewards_judge_info() -> None:
     curves = Calibration(families={"binary": Curve(method="none")})
     calibrated = JUDGE.model_copy(update={"calibration": curves})
     with JudgeRewards(JUDGE, InstantEngine()) as rewards:
-        assert rewards.judge_info() == JudgeInfo("instant", calibrated=False)
+        assert rewards.judge_info() == JudgeInfo("instant", calibrated=False, digest=JUDGE.digest)
     with JudgeRewards(calibrated, InstantEngine(), repeatability=measured(0.1)) as rewards:
-        assert rewards.judge_info() == JudgeInfo("instant", calibrated=True, repeatability=measured(0.1))
+        info = JudgeInfo("instant", calibrated=True, repeatability=measured(0.1), digest=calibrated.digest)
+        assert rewards.judge_info() == info
 
 
 def test_validated_makes_non_finite_rewards_null() -> None:

@@ -12,8 +12,12 @@ from typing import Any
 import pytest
 
 from rubricsvc.core.verdict import Reason
+from rubricsvc.settings import get_settings
+from rubricsvc.store import judges
+from rubricsvc.store.session import Database
 from tests.cli import Cli, add_judge
 from tests.instant_engine import InstantEngine
+from tests.rows import replace_judge
 from tests.tiny_model import tiny_model
 from trainer import checkpoint
 from trainer.config import load_config
@@ -52,7 +56,10 @@ def test_runs_start_show_list_and_resume(cli: Cli, config: Path, tmp_path: Path)
     assert ran.code == 0, ran.err
     assert ran.json["steps"] == 3
     assert ran.json["checkpoint"].endswith("step-000003")
-    assert "judge quick" in ran.err
+    assert ran.json["scored_by"] == "celery"
+    assert "judge quick" in ran.err and "Celery worker in this process" in ran.err
+    assert [job["name"] for job in cli("jobs", "list", "--json").lines] == [f"first step {n}" for n in (1, 2, 3)]
+    assert [judge["name"] for judge in cli("judges", "list", "--json").lines] == ["quick"]
     assert ran.err.count("judges calibrate") == 1
     assert ran.err.count("judges repeatability quick") == 1
     run = tmp_path / "runs" / "first"
@@ -78,6 +85,46 @@ def test_runs_start_refuses_a_folder_in_which_another_process_trains(cli: Cli, c
         ran = cli("runs", "start", config)
     assert ran.code == 2 and "another process" in ran.err
     assert cli("runs", "start", config).code == 0
+
+
+def test_runs_start_in_process_makes_no_job(cli: Cli, config: Path) -> None:
+    config.write_text('scored_by = "in_process"\n' + CONFIG)
+    ran = cli("runs", "start", config, "--json")
+    assert (ran.code, ran.json["scored_by"]) == (0, "in_process"), ran.err
+    assert "in this process, not through the queue" in ran.err
+    assert [cli(noun, "list", "--json").lines for noun in ("jobs", "judges")] == [[], []]
+    steps = cli("runs", "show", "runs/first", "--last", 3, "--json").lines
+    assert {step["scored_by"] for step in steps} == {"in_process"}
+
+
+def test_runs_start_refuses_a_judge_whose_name_is_taken(cli: Cli, config: Path) -> None:
+    add_judge(cli)
+    config.write_text(CONFIG.replace('model = "m"', 'model = "another"'))
+    ran = cli("runs", "start", config)
+    assert ran.code == 2 and "judge 'quick' exists" in ran.err and "hint: " in ran.err
+
+
+def test_runs_start_refuses_in_process_with_the_judge_of_a_service(cli: Cli, config: Path) -> None:
+    service = '[judge]\nservice = "http://127.0.0.1:1"\nname = "j"\n'
+    inline = CONFIG[CONFIG.index("[judge]") : CONFIG.index("[sampling]")]
+    config.write_text('scored_by = "in_process"\n' + CONFIG.replace(inline, service))
+    ran = cli("runs", "start", config)
+    assert ran.code == 2 and "scored_by" in ran.err
+
+
+def test_runs_start_refuses_to_resume_with_a_replaced_judge(cli: Cli, config: Path) -> None:
+    inline = '[judge]\nname = "quick"\nengine = "instant"\nmodel = "m"\n'
+    config.write_text('judge = "quick"\n' + CONFIG.replace(inline, ""))
+    add_judge(cli)
+    assert cli("runs", "start", config).code == 0
+    db = Database(get_settings().database_url)
+    with db.read() as session:
+        judge = judges.get(session, "quick").value
+    replace_judge(db, judge)
+    db.close()
+    config.write_text(config.read_text().replace("steps = 3", "steps = 4"))
+    ran = cli("runs", "start", config, "--resume")
+    assert ran.code == 2 and "judge" in ran.err
 
 
 def test_runs_start_looks_up_stored_judge(cli: Cli, config: Path) -> None:
@@ -106,6 +153,7 @@ def test_runs_start_takes_std_floor_from_stored_judge(
 
 def test_runs_start_prints_and_records_audit_of_judge(cli: Cli, config: Path, tmp_path: Path) -> None:
     inline = '[judge]\nname = "quick"\nengine = "instant"\nmodel = "m"\n'
+    config.write_text('scored_by = "in_process"\n' + CONFIG)
     assert "rubricsvc judges add" in cli("runs", "start", config).err
     config = tmp_path / "second.toml"
     config.write_text('judge = "quick"\n' + CONFIG.replace(inline, ""))
@@ -154,6 +202,7 @@ def test_runs_start_resumes_after_a_judge_that_failed_at_the_first_step(
     monkeypatch.setitem(
         engines.ENGINES, "instant", lambda _judge: InstantEngine(lambda _question: Failure(Reason.UNREACHABLE, "down"))
     )
+    config.write_text("max_pause_s = 0\n" + CONFIG)
     failed = cli("runs", "start", config)
     assert failed.code == 3 and "--resume" in failed.err
     monkeypatch.setitem(engines.ENGINES, "instant", working)

@@ -1,0 +1,128 @@
+"""The training loop while its judge is down: it takes no such step, pauses, goes on, or stops with a checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import pytest
+import torch
+
+from rubricsvc.core.prompt import Completion
+from rubricsvc.core.reward import Reward
+from rubricsvc.core.run import RolloutGroup
+from rubricsvc.core.states import RunState
+from rubricsvc.core.verdict import Reason, Verdict
+from rubricsvc.errors import ConflictError, UnavailableError
+from tests.model.trainer.tiny import TASKS, share_of_a, tiny_config, tiny_policy
+from trainer import checkpoint, loop
+from trainer.metrics import Metrics
+from trainer.rewards import CallableRewards, JudgeInfo, ScoredRollout, Task
+
+WORKING = CallableRewards(share_of_a)
+
+
+class Pauses:
+    """A `Recorder` of the reasons of pauses, None where the run goes on."""
+
+    def __init__(self, repair: Callable[[], None] = lambda: None) -> None:
+        self.reasons: list[str | None] = []
+        self.repair = repair
+
+    def begin(self, config: Mapping[str, Any], judge: JudgeInfo | None, earlier: Sequence[Metrics]) -> None:
+        assert not self.reasons
+
+    def step(self, metrics: Metrics, groups: Sequence[RolloutGroup]) -> None:
+        assert metrics["unscored_fraction"] == 0.0
+
+    def set_state(self, state: RunState, reason: str | None = None) -> None:
+        if state in ("paused", "running"):
+            self.reasons.append(reason)
+            self.repair()
+
+
+class Judge:
+    """A judge that fails for ``reason`` in the calls ``down``, counted from 0."""
+
+    def __init__(self, down: range, reason: Reason = Reason.UNAVAILABLE, stop: Event | None = None) -> None:
+        self.down, self.reason, self.stop = down, reason, stop
+        self.sizes: list[int] = []
+        self.digest = "a" * 64
+
+    def judge_info(self) -> JudgeInfo:
+        return JudgeInfo("judge", digest=self.digest)
+
+    def score(self, tasks: Sequence[Task], completions: Sequence[Completion]) -> list[ScoredRollout]:
+        self.sizes.append(len(completions))
+        if len(self.sizes) - 1 not in self.down:
+            return WORKING.score(tasks, completions)
+        if self.stop and len(self.sizes) - 1 == self.down[-1]:
+            self.stop.set()
+        failed = Verdict.failed("good", self.reason)
+        return [ScoredRollout(Reward(None, 0.0, "weighted_mean"), (failed,)) for _ in completions]
+
+
+@pytest.fixture(autouse=True)
+def quick_probes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trainer.outages.FIRST_PROBE_SECONDS", 0.01)
+
+
+def test_train_pauses_and_goes_on_with_the_same_step() -> None:
+    """The second step fails twice; of two probes, each of one group, the first fails."""
+    policy, straight = tiny_policy(), tiny_policy()
+    judge, pauses = Judge(range(1, 4)), Pauses()
+    history = loop.train(policy, TASKS, judge, tiny_config(pause_after=2), recorder=pauses)
+    assert judge.sizes[:6] == [8, 8, 8, 4, 4, 8]
+    assert ["unavailable" in str(reason) for reason in pauses.reasons] == [True, False]
+    assert [step["score_attempts"] for step in history.steps] == [1, 3, 1, 1, 1, 1]
+    assert [step["paused_time"] > 0 for step in history.steps] == [False, True] + [False] * 4
+    loop.train(straight, TASKS, WORKING, tiny_config())
+    pairs = zip(policy.model.parameters(), straight.model.parameters(), strict=True)
+    assert all(torch.equal(one, other) for one, other in pairs)
+
+
+def test_train_repeats_a_step_before_it_pauses() -> None:
+    pauses = Pauses()
+    history = loop.train(tiny_policy(), TASKS, Judge(range(1, 3)), tiny_config(steps=2), recorder=pauses)
+    assert ([step["score_attempts"] for step in history.steps], pauses.reasons) == ([1, 3], [])
+
+
+@pytest.mark.parametrize(("reason", "calls"), [(Reason.UNREACHABLE, 4), (Reason.UNPARSEABLE, 2)])
+def test_train_without_a_pause_stops_and_resumes(tmp_path: Path, reason: Reason, calls: int) -> None:
+    """A reply that is no verdict will be none again: it is asked for once."""
+    judge, config = Judge(range(1, 99), reason), tiny_config(out=tmp_path, max_pause_s=0)
+    with pytest.raises(UnavailableError, match=str(reason)) as caught:
+        loop.train(tiny_policy(), TASKS, judge, config)
+    assert "--resume" in caught.value.hint
+    assert (len(judge.sizes), checkpoint.steps(tmp_path)) == (calls, [1])
+    assert len(loop.train(tiny_policy(), TASKS, Judge(range(0)), config, resume=True).steps) == 6
+
+
+def test_train_ends_the_longest_pause_with_a_checkpoint(tmp_path: Path) -> None:
+    judge = Judge(range(2, 9999))
+    with pytest.raises(UnavailableError):
+        loop.train(tiny_policy(), TASKS, judge, tiny_config(out=tmp_path, pause_after=1, max_pause_s=0.2))
+    assert checkpoint.steps(tmp_path) == [2]
+    assert judge.sizes[3:] == [4] * (len(judge.sizes) - 3)
+
+
+@pytest.mark.parametrize("last_call", [2, 4])
+def test_train_stops_in_a_pause_with_a_checkpoint(tmp_path: Path, last_call: int) -> None:
+    """The stop is requested while the step is scored for the first time, or by a probe."""
+    stop = Event()
+    judge = Judge(range(2, last_call + 1), stop=stop)
+    history = loop.train(tiny_policy(), TASKS, judge, tiny_config(out=tmp_path, pause_after=2), stop=stop)
+    assert history.stopped
+    assert (len(history.steps), checkpoint.steps(tmp_path), len(judge.sizes)) == (2, [2], last_call + 1)
+
+
+def test_train_refuses_to_resume_with_a_replaced_judge(tmp_path: Path) -> None:
+    judge = Judge(range(0))
+    loop.train(tiny_policy(), TASKS, judge, tiny_config(out=tmp_path, steps=2))
+    judge.digest = "b" * 64
+    with pytest.raises(ConflictError, match="judge_digest"):
+        loop.train(tiny_policy(), TASKS, judge, tiny_config(out=tmp_path, steps=3), resume=True)
+    judge.digest = "a" * 64
+    assert len(loop.train(tiny_policy(), TASKS, judge, tiny_config(out=tmp_path, steps=3), resume=True).steps) == 3

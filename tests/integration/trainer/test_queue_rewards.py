@@ -1,0 +1,306 @@
+"""Rewards of the queue: a job for each step, scored by a Celery worker; the rewards of a judge in this process."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy.exc import OperationalError
+
+from rubricsvc.broker import attach
+from rubricsvc.core.judge import Endpoint, Judge
+from rubricsvc.core.prompt import Completion
+from rubricsvc.errors import ConflictError, NotApprovedError, NotFoundError
+from rubricsvc.services.reward_jobs import RewardJobs
+from rubricsvc.settings import Settings
+from rubricsvc.store import items, jobs, judges, prompts, rubrics, workers
+from rubricsvc.store.session import Database
+from tests.databases import KINDS
+from tests.instant_engine import InstantEngine, agreeable
+from tests.integration.trainer.test_outages import Pauses
+from tests.model.trainer.scored import COMPARES, COMPLETIONS, JUDGE, MIXED, TASKS, by_length, faulty, measured, score
+from tests.model.trainer.tiny import tiny_config, tiny_policy
+from tests.preference_engine import Tasteful
+from tests.rows import replace_judge
+from tests.scripted_server import ScriptedReply, error, labels, scripted_server
+from tests.worker_process import WorkerProcess, redis_url
+from trainer import loop
+from trainer.config import TrainConfig
+from trainer.metrics import History
+from trainer.queue_rewards import QueueRewards
+from trainer.rewards import CELERY, JudgeInfo, JudgeRewards, ScoredRollout
+from workers import engines
+from workers.queue.in_process import embedded_worker
+
+YES = labels(Yes=0.9, No=0.1)
+
+
+@pytest.fixture
+def engine(each_db: Database, monkeypatch: pytest.MonkeyPatch) -> Iterator[InstantEngine]:
+    """The engine of the stored judges, asked by a Celery worker of this process."""
+    made = InstantEngine()
+    with each_db.write() as session:
+        judges.add(session, JUDGE)
+        judges.add(session, COMPARES)
+    monkeypatch.setitem(engines.ENGINES, "instant", lambda _judge: made)
+    with embedded_worker(Settings(database_url=each_db.url), each_db):
+        yield made
+
+
+def queue_rewards(db: Database, judge: Judge = JUDGE, **options: Any) -> QueueRewards:
+    return QueueRewards(judge, RewardJobs(db), **{"run": "first", "timeout": 60} | options)
+
+
+def stored_jobs(db: Database) -> list[tuple[str, str, int]]:
+    """Name, status and number of items of each job."""
+    with db.read() as session:
+        return [(job.name, job.status, jobs.progress(session, job.id).total) for job in jobs.page(session)]
+
+
+def values(scored: list[ScoredRollout]) -> list[float | None]:
+    return [result.reward.value for result in scored]
+
+
+def wait_for(condition: Callable[[], object], log: Path | None = None) -> None:
+    deadline = time.monotonic() + 90
+    while not condition():
+        assert time.monotonic() < deadline, log.read_text() if log else ""
+        time.sleep(0.05)
+
+
+def test_queue_rewards_equal_those_of_this_process_in_one_job(each_db: Database, engine: InstantEngine) -> None:
+    engine.answer = faulty
+    scored = score(queue_rewards(each_db))
+    with JudgeRewards(JUDGE, InstantEngine(faulty)) as local_rewards:
+        local = score(local_rewards)
+    assert values(scored) == values(local) == [None, None, 1.0, 1.0]
+    assert [[v.outcome for v in r.verdicts] for r in scored] == [[v.outcome for v in r.verdicts] for r in local]
+    assert stored_jobs(each_db) == [("first step 8", "completed_with_failures", 4)]
+    with each_db.read() as session:
+        stored = {row.id: row.reward for row in items.page(session, 1)}
+    assert [stored[result.item_id or 0] for result in scored] == values(scored)
+
+
+def test_queue_rewards_show_comparative_judge_the_same_groups(
+    each_db: Database, engine: InstantEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(engines.ENGINES, "instant", lambda _judge: Tasteful(by_length))
+    scored = queue_rewards(each_db, COMPARES).score(MIXED, COMPLETIONS)
+    with JudgeRewards(COMPARES, Tasteful(by_length)) as local_rewards:
+        local = local_rewards.score(MIXED, COMPLETIONS)
+    assert values(scored) == values(local)
+    assert len(stored_jobs(each_db)) == 1
+
+
+@pytest.mark.usefixtures("engine")
+def test_queue_rewards_score_equal_completions_once(each_db: Database) -> None:
+    scored = queue_rewards(each_db).score(TASKS[:2], [Completion(text="same")] * 2)
+    assert scored[0] == scored[1]
+    assert [count for *_, count in stored_jobs(each_db)] == [1]
+
+
+@pytest.mark.usefixtures("engine")
+def test_queue_rewards_use_the_rubrics_that_people_named(each_db: Database) -> None:
+    """Another prompt's rubric of the same content is not used."""
+    with each_db.write() as session:
+        own, other = (prompts.add(session, task.prompt) for task in (TASKS[0], TASKS[2]))
+        rubrics.add(session, TASKS[0].rubric, name="authored", prompt_id=own.id)
+        rubrics.add(session, TASKS[2].rubric, name="elsewhere", prompt_id=own.id)
+        assert other.id != own.id
+    score(queue_rewards(each_db))
+    with each_db.read() as session:
+        used = {row.rubric.name for row in items.page(session, 1)}
+    assert used == {"authored", f"rubric-{TASKS[2].rubric.digest[:12]}"}
+
+
+def test_queue_rewards_repeated_step_is_the_same_job(each_db: Database, engine: InstantEngine) -> None:
+    """A step that is repeated, after a resume or not, asks about what failed and about nothing else."""
+    engine.answer, engine.remember = faulty, 100
+    rewards = queue_rewards(each_db)
+    assert values(score(rewards)) == [None, None, 1.0, 1.0]
+    engine.answer, engine.requests = agreeable, []
+    assert values(score(rewards)) == pytest.approx([2 / 3, 2 / 3, 1.0, 1.0])
+    assert [question.text.count("rude") for one in engine.requests for question in one.questions] == [1, 1]
+    engine.requests = []
+    assert values(score(queue_rewards(each_db))) == pytest.approx([2 / 3, 2 / 3, 1.0, 1.0])
+    assert engine.requests == []
+    assert stored_jobs(each_db) == [("first step 8", "completed", 4)]
+
+
+@pytest.mark.usefixtures("engine")
+def test_queue_rewards_refuse_drafts_unless_allowed(each_db: Database) -> None:
+    with each_db.write() as session:
+        for number, task in enumerate(TASKS):
+            rubrics.add(session, task.rubric, name=f"draft {number}", state="draft")
+    with pytest.raises(NotApprovedError):
+        score(queue_rewards(each_db))
+    assert None not in values(score(queue_rewards(each_db, allow_drafts=True)))
+
+
+@pytest.mark.usefixtures("engine")
+def test_queue_rewards_refuse_a_replaced_judge(each_db: Database) -> None:
+    rewards = queue_rewards(each_db)
+    score(rewards)
+    replace_judge(each_db, JUDGE)
+    with pytest.raises(ConflictError, match="replaced"):
+        rewards.score(TASKS, COMPLETIONS)
+    assert len(stored_jobs(each_db)) == 1
+
+
+@pytest.mark.usefixtures("engine")
+def test_queue_rewards_unknown_judge(each_db: Database) -> None:
+    with pytest.raises(NotFoundError):
+        score(queue_rewards(each_db, JUDGE.model_copy(update={"name": "unknown"})))
+
+
+def test_queue_rewards_judge_info(db: Database) -> None:
+    info = queue_rewards(db, repeatability=measured(0.03)).judge_info()
+    assert info == JudgeInfo("instant", calibrated=False, repeatability=measured(0.03), digest=JUDGE.digest)
+
+
+@pytest.mark.usefixtures("engine")
+def test_queue_rewards_train_with_one_job_a_step(each_db: Database, tmp_path: Path) -> None:
+    config = tiny_config(steps=2, out=tmp_path / "run")
+    history = loop.train(tiny_policy(), [TASKS[0], TASKS[2]], queue_rewards(each_db, run="tiny"), config)
+    assert [step["scored_by"] for step in history.steps] == [CELERY, CELERY]
+    assert [name for name, *_ in stored_jobs(each_db)] == ["tiny step 1", "tiny step 2"]
+
+
+def test_queue_rewards_late_job_is_cancelled(db: Database) -> None:
+    with db.write() as session:
+        judges.add(session, JUDGE)
+        workers.report(session, "busy", host="here", pid=1, uptime=1.0)
+    scored = score(queue_rewards(db, timeout=0.1))
+    assert values(scored) == [None] * 4
+    assert all("cancelled" in str(result.reward.null_reason) for result in scored)
+    assert [status for _, status, _ in stored_jobs(db)] == ["cancelled"]
+
+
+def test_queue_rewards_without_a_worker_leave_the_job_to_the_next_one(
+    db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rubricsvc.services.reward_jobs.NO_WORKER_SECONDS", 0.1)
+    with db.write() as session:
+        judges.add(session, JUDGE)
+    notes: list[str] = []
+    scored = score(QueueRewards(JUDGE, RewardJobs(db, notes.append), run="first", timeout=60))
+    assert all("no worker" in str(result.reward.null_reason) for result in scored)
+    assert [note.startswith("No worker is running") for note in notes] == [True]
+    assert [status for _, status, _ in stored_jobs(db)] == ["queued"]
+    with embedded_worker(Settings(database_url=db.url), db):
+        assert None not in values(score(queue_rewards(db)))
+    assert len(stored_jobs(db)) == 1
+
+
+@pytest.mark.usefixtures("engine")
+def test_queue_rewards_wait_for_the_database(each_db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trainer.job_rewards.RETRY_SECONDS", 0.05)
+    real, left = prompts.add, [2]
+
+    def gone(*args: Any) -> Any:
+        if left[0]:
+            left[0] -= 1
+            raise OperationalError("INSERT", {}, ConnectionError("gone"))
+        return real(*args)
+
+    monkeypatch.setattr("rubricsvc.services.reward_jobs.prompts.add", gone)
+    assert None not in values(score(queue_rewards(each_db)))
+    assert len(stored_jobs(each_db)) == 1
+
+
+def test_queue_rewards_absent_database_gives_no_reward(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    def gone(*_: Any) -> Any:
+        raise OperationalError("SELECT", {}, ConnectionError("gone"))
+
+    monkeypatch.setattr("trainer.job_rewards.RETRY_SECONDS", 0.05)
+    monkeypatch.setattr("rubricsvc.services.reward_jobs.judges.get", gone)
+    scored = score(queue_rewards(db, timeout=0.2))
+    assert values(scored) == [None] * 4
+    assert all("gone" in str(result.reward.null_reason) for result in scored)
+
+
+def remote(url: str, **endpoint: Any) -> Judge:
+    options = {"base_url": url, "max_retries": 0, "outage_timeout_s": 0.0, "concurrency": 4}
+    return Judge(name="remote", model="scripted", endpoint=Endpoint.model_validate(options | endpoint))
+
+
+def test_train_survives_kill_9_of_the_only_worker(each_db: Database, tmp_path: Path) -> None:
+    """The step waits, a new worker takes over once the leases have expired, and no verdict is asked for twice."""
+    broker = redis_url(9 + KINDS.index(each_db.engine.dialect.name))
+    settings: dict[str, Any] = {"database_url": each_db.url, "broker_url": broker}
+    settings |= {"lease_seconds": 3, "reconcile_seconds": 0.5}
+    attach(each_db, Settings.model_validate(settings))
+    log, started, histories = tmp_path / "log", list[WorkerProcess](), list[History]()
+
+    def train() -> None:
+        rewards = queue_rewards(each_db, judge, run="killed")
+        histories.append(loop.train(tiny_policy(), [TASKS[2]], rewards, tiny_config(steps=2), on_step=get_stuck))
+
+    def get_stuck(_step: dict[str, Any]) -> None:
+        server.script = ScriptedReply(delay_s=600.0)
+
+    with scripted_server(YES) as server:
+        judge = remote(server.url)
+        with each_db.write() as session:
+            judges.add(session, judge)
+        try:
+            started.append(WorkerProcess(log, **settings))
+            training = threading.Thread(target=train)
+            training.start()
+            wait_for(lambda: server.concurrent == 4, log)  # of the second step
+            started[-1].kill()
+            server.script = YES
+            started.append(WorkerProcess(log, **settings))
+            training.join(120)
+        finally:
+            for process in started:
+                process.kill()
+        (history,) = histories
+        assert [step["unscored_fraction"] for step in history.steps] == [0.0, 0.0]
+        finished = stored_jobs(each_db)
+        assert [(name, status) for name, status, _ in finished] == [
+            ("killed step 1", "completed"),
+            ("killed step 2", "completed"),
+        ]
+        assert server.count == sum(count for *_, count in finished) + 4
+
+
+@pytest.mark.usefixtures("quick_probes")
+def test_train_pauses_while_the_judge_is_down(db: Database, tmp_path: Path) -> None:
+    """Two steps, of which the second finds the server down: the run pauses, and goes on with the same step."""
+
+    def repair() -> None:
+        server.script = YES
+
+    def break_down(step: dict[str, Any]) -> None:
+        server.script = error(503) if step["step"] == 1 else server.script
+
+    with scripted_server(YES) as server, embedded_worker(Settings(database_url=db.url), db):
+        judge = remote(server.url)
+        with db.write() as session:
+            judges.add(session, judge)
+        pauses = Pauses(repair)
+        hooks: dict[str, Any] = {"recorder": pauses, "on_step": break_down}
+        config = paused_config(out=tmp_path / "run")
+        history = loop.train(tiny_policy(), [TASKS[2]], queue_rewards(db, judge, run="down"), config, **hooks)
+        server.script = YES
+        straight = loop.train(tiny_policy(), [TASKS[2]], queue_rewards(db, judge, run="up"), paused_config())
+    assert [reason is not None for reason in pauses.reasons] == [True, False]
+    assert [step["score_attempts"] for step in history.steps] == [1, 3]
+    assert history.steps[1]["paused_time"] > 0
+    assert [step["reward"] for step in history.steps] == [step["reward"] for step in straight.steps]
+    assert [step["loss"] for step in history.steps] == [step["loss"] for step in straight.steps]
+    assert {status for _, status, _ in stored_jobs(db)} == {"completed"}
+
+
+def paused_config(**fields: Any) -> TrainConfig:
+    return tiny_config(steps=2, pause_after=2, **fields)
+
+
+@pytest.fixture
+def quick_probes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trainer.outages.FIRST_PROBE_SECONDS", 0.05)
