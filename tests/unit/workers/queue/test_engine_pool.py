@@ -156,6 +156,29 @@ def test_pool_closes_connections_after_each_drain(kept: EnginePool) -> None:
             assert engine.closed == times
 
 
+def test_pool_keeps_models_until_it_is_closed(kept: EnginePool) -> None:
+    """Those of local engines: connections are closed after each drain all the same."""
+
+    class Counts(InstantEngine):
+        closed = 0
+
+        async def aclose(self) -> None:
+            self.closed += 1
+
+    async def ask(engine: Engine) -> list[Reply | Failure]:
+        return await engine.ask(EngineRequest("", "", ()))
+
+    local, remote = Counts(), Counts()
+    kept.keep_models = True
+    with patch.dict(ENGINES, {"transformers_local": lambda _judge: local, "openai_http": lambda _judge: remote}):
+        for name in ("transformers_local", "openai_http"):
+            for _ in range(2):
+                kept.run(Judge(name=name, engine=name, model="m"), ask)
+        assert (local.closed, remote.closed) == (0, 2)
+        kept.close()
+    assert (local.closed, remote.closed) == (1, 2)
+
+
 def test_pooled_http_engine_reconnects(kept: EnginePool) -> None:
     async def ask(engine: Engine) -> list[Reply | Failure]:
         return await engine.ask(EngineRequest("", "u", (Question("Met?", ("Yes", "No")),)))

@@ -60,7 +60,8 @@ def test_demo_continues_after_an_interrupt(
     assert figures["verdicts"] == 12 * 10
     assert figures["judge_figures"] and figures["judge_not_for"]
     assert figures["failed_verdicts"] == 0
-    assert figures["train_steps"] == 1
+    assert (figures["train_steps"], figures["scored_by"]) == (1, "celery")
+    assert "scored_by: celery" in folder.report.read_text()
     assert all(0.0 <= figures[key] <= 1.0 for key in KEYS if key.startswith(("reward_", "heldout_")))
     assert folder.report.read_text().startswith("<!doctype html>")
     assert (folder.training / "checkpoints" / "step-000001" / "model" / "model.safetensors").is_file()
@@ -75,6 +76,6 @@ def _completions(folder: DemoFolder) -> list[tuple[int, str]]:
     db = Database(f"sqlite:///{folder.database}")
     try:
         with db.read() as session:
-            return [(row.id, row.digest) for row in completions.page(session, limit=100)]
+            return [(row.id, row.digest) for row in completions.page(session, limit=100, policy=pipeline.POLICY)]
     finally:
         db.close()

@@ -38,6 +38,7 @@ SUMMARY: dict[str, Any] = {
     "heldout_change": None,
     "heldout_change_se": None,
     "train_steps": 2,
+    "scored_by": "celery",
     "seed": 0,
     "judge": "embedded",
     "judged_share": 0.5,
