@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, aclosing
 from dataclasses import dataclass
 from functools import cache
+from threading import Event
+from typing import Any
 
 from sqlalchemy.orm import Session
 
@@ -17,6 +19,7 @@ from rubricsvc import telemetry
 from rubricsvc.cli.demo.folder import DemoFolder
 from rubricsvc.cli.demo.questions import Question
 from rubricsvc.cli.output import ProgressBar, echo, fields_of, progress_bar
+from rubricsvc.cli.run_folders import RUN, run_name
 from rubricsvc.core.authoring import AuthoringTask
 from rubricsvc.core.fingerprint import digest
 from rubricsvc.core.generation import Generation
@@ -25,6 +28,7 @@ from rubricsvc.core.prompt import Prompt
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.states import DRAFT, GENERATED
 from rubricsvc.errors import InvalidError
+from rubricsvc.services.recording import DatabaseRuns
 from rubricsvc.services.reward_jobs import RewardJobs
 from rubricsvc.services.waiting import follow
 from rubricsvc.settings import get_settings
@@ -36,6 +40,7 @@ from trainer.loop import train
 from trainer.metrics import Metrics
 from trainer.policy import Policy
 from trainer.queue_rewards import QueueRewards
+from trainer.recording import RunRecorder
 from trainer.rewards import Task
 from workers.authoring.author import Author
 from workers.authoring.methods import write_rubric
@@ -207,9 +212,15 @@ def train_policy(folder: DemoFolder, db: Database, questions: Sequence[Question]
     resume = bool(checkpoint.steps(folder.training))
     repeatability = shipped_passport().repeatability
     rewards = QueueRewards(demo_judge(), RewardJobs(db, echo), run="demo", repeatability=repeatability)
-    with _stage(4) as bar, _worker(db):
+    name, stop = run_name(folder.training, resume=True), Event()
+    with (
+        _stage(4) as bar,
+        _worker(db),
+        RunRecorder(DatabaseRuns(db), name, folder.training, stop) as recorder,
+    ):
 
         def on_step(step: Metrics) -> None:
             bar.update(step["step"], size.steps, f"reward {step['reward']:.2f}, deviation {step['reward_std']:.2f}")
 
-        return train(Policy.load(), tasks, rewards, config, on_step=on_step, resume=resume).steps
+        options: dict[str, Any] = {"on_step": on_step, "stop": stop, "resume": resume, "record": {RUN: name}}
+        return train(Policy.load(), tasks, rewards, config, recorder=recorder, **options).steps

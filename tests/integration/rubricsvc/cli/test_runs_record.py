@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from rubricsvc.core.run import RunHeartbeat
+from rubricsvc.services import recording
 from rubricsvc.services.recording import DatabaseRuns
 from rubricsvc.settings import get_settings
-from rubricsvc.store import runs
+from rubricsvc.store import items, runs
 from rubricsvc.store.session import Database
 from tests.cli import Cli
 from tests.integration.rubricsvc.cli.test_runs import CONFIG
@@ -61,6 +62,20 @@ def test_runs_are_on_record_from_start_to_delete(cli: Cli, config: Path, tmp_pat
     assert (left["id"], left["folder"], left["steps"]) == (None, "runs/first", 4)
     assert cli("runs", "show", "runs/first", "--json").json["steps"] == 4
     assert cli("runs", "watch", "runs/first").code == 3
+
+
+def test_runs_start_joins_rollouts_to_jobs_and_authored_rubrics(cli: Cli, config: Path, rubric_file: Path) -> None:
+    assert cli("rubrics", "import", rubric_file).code == 0
+    assert cli("runs", "start", config).code == 0
+    with Database(get_settings().database_url).read() as session:
+        found = recording.rollouts(session, 1)
+        scored = {row.id: row for row in items.by_ids(session, [one.item_id or 0 for one in found])}
+    assert {one.rubric for one in found} == {"first@1", "second@1"}
+    for one in found:
+        item = scored[one.item_id or 0]
+        assert (one.completion_id, one.rubric_id, one.judge_id) == (item.completion_id, item.rubric_id, item.judge_id)
+        assert (one.reward, len(one.verdicts)) == (item.reward, item.verdicts)
+    assert {item.job_id for item in scored.values()} == {1, 2, 3}, "one job a step"
 
 
 def test_runs_resume_needs_its_folder_and_its_file(cli: Cli, config: Path, tmp_path: Path) -> None:

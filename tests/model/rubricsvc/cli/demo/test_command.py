@@ -12,6 +12,7 @@ import torch
 from rubricsvc.cli.demo import pipeline
 from rubricsvc.cli.demo.command import run
 from rubricsvc.cli.demo.folder import DemoFolder, DemoSize
+from rubricsvc.services.recording import details
 from rubricsvc.store.session import Database
 
 TINY = DemoSize(
@@ -64,10 +65,21 @@ def test_demo_continues_after_an_interrupt(
     assert "scored_by: celery" in folder.report.read_text()
     assert all(0.0 <= figures[key] <= 1.0 for key in KEYS if key.startswith(("reward_", "heldout_")))
     assert folder.report.read_text().startswith("<!doctype html>")
+    assert _run(folder) == ("finished", 1, 2, 0)
     assert (folder.training / "checkpoints" / "step-000001" / "model" / "model.safetensors").is_file()
 
     assert run(folder) == figures
     assert "finished" in capsys.readouterr().err
+
+
+def _run(folder: DemoFolder) -> tuple[str, int, int | None, int | None]:
+    db = Database(f"sqlite:///{folder.database}")
+    try:
+        with db.read() as session:
+            run = details(session, 1)
+            return run.status, run.steps, run.rollouts, run.unscored
+    finally:
+        db.close()
 
 
 def _completions(folder: DemoFolder) -> list[tuple[int, str]]:
