@@ -43,8 +43,9 @@ def kind(annotation: Any, metadata: list[Any]) -> str:
         return " or ".join(kind(one, metadata) for one in get_args(annotation) if one is not NoneType)
     if get_origin(annotation) is Literal:
         return " or ".join(f"`{value}`" for value in get_args(annotation))
-    if get_origin(annotation) is tuple:
-        return f"list of {kind(get_args(annotation)[0], [])}s"
+    if (container := {tuple: "list", dict: "table"}.get(get_origin(annotation))) is not None:
+        noun, *bounds = kind(next(one for one in reversed(get_args(annotation)) if one is not ...), []).split(" ", 1)
+        return " ".join([f"{container} of {noun}s", *bounds])
     bounds = [
         f"{sign} {getattr(one, name):g}" for one in metadata for name, sign in BOUNDS.items() if hasattr(one, name)
     ]
@@ -56,7 +57,7 @@ def check_default(field: FieldInfo, shown: str, *, required: str = "required") -
     default = field.default
     if field.is_required():
         assert shown == required
-    elif default in (None, "", ()) or isinstance(default, tuple):
+    elif default in (None, "", (), {}) or isinstance(default, tuple):
         assert shown.strip()
     else:
         shown = shown.strip("`")

@@ -61,6 +61,10 @@ _MUTABLE_SETTINGS = {
     "judge.timeout_s",
     "optim.kl_every",
     "data.store",
+    "data.domains",
+    "data.difficulty",
+    "data.min_pass_rate",
+    "data.max_pass_rate",
 }
 """Settings that may change at a resume: they do not affect what is learned. Data is compared by content."""
 
@@ -111,8 +115,15 @@ def identity(config: TrainConfig, tasks: Sequence[Task], std_floor: float, judge
         **fixed,
         **pinned,
         "optim.std_floor": std_floor,
-        "tasks": digest([[task.prompt.digest, task.rubric.digest] for task in tasks]),
+        "tasks": digest([_task_identity(config, task) for task in tasks]),
     }
+
+
+def _task_identity(config: TrainConfig, task: Task) -> list[Any]:
+    """Return the content of a task, its domain if it has one, and its pass rate where training goes by stages."""
+    staged = config.prompts is not None and config.prompts.stages
+    domain = [task.domain] if task.domain else []
+    return [task.prompt.digest, task.rubric.digest, *domain, *([task.pass_rate] if staged else [])]
 
 
 def write_config(out: Path | None, config: BaseModel, record: Mapping[str, Any]) -> dict[str, Any]:

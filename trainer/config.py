@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import tomllib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import (
-    BaseModel,
-    ConfigDict,
     Discriminator,
     Field,
     Tag,
@@ -19,20 +17,12 @@ from pydantic import (
 
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.validation_messages import FieldMessage, closest
-from rubricsvc.errors import InvalidError, NotFoundError
-from trainer.config_errors import config_problems
+from trainer.config_file import ConfigSection, read_toml
 
-Config = TypeVar("Config", bound="ConfigSection")
 Source = TypeVar("Source", bound="DataSource")
 
 REWARD, CHECKS = "reward", "checks"
 """Names of the scores of an evaluation that no judge of it gives."""
-
-
-class ConfigSection(BaseModel):
-    """Base of the file's tables. An unknown field is an error: a misspelt setting must not train with the default."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, protected_namespaces=())
 
 
 class PolicyConfig(ConfigSection):
@@ -61,13 +51,60 @@ class DataSource(ConfigSection):
 
 
 class DataConfig(DataSource):
-    """The prompts to train on."""
+    """The prompts to train on: of one source, or of several named ``domains``.
+
+    ``difficulty`` is a file that ``rubricsvc runs difficulty`` wrote; prompts whose pass rate in it is below
+    ``min_pass_rate`` or above ``max_pass_rate`` are not trained on.
+    """
+
+    domains: dict[str, DataSource] = Field(default={})
+    difficulty: Path | None = None
+    min_pass_rate: float = Field(default=0.05, ge=0.0, le=1.0)
+    max_pass_rate: float = Field(default=0.95, ge=0.0, le=1.0)
+
+    @property
+    def given(self) -> list[str]:
+        """The names of the fields that name prompts."""
+        return [*super().given, *(["domains"] if self.domains else [])]
 
     @model_validator(mode="after")
-    def _one_source(self) -> Self:
+    def _consistent(self) -> Self:
         if len(self.given) != 1:
-            raise ValueError(f"expected one of path and store, found {' and '.join(self.given) or 'neither'}")
+            raise ValueError(f"expected one of path, store and domains, found {' and '.join(self.given) or 'none'}")
+        for name, source in self.domains.items():
+            if len(source.given) != 1:
+                found = " and ".join(source.given) or "neither"
+                raise ValueError(f"domains.{name}: expected one of path and store, found {found}")
+        if self.min_pass_rate > self.max_pass_rate:
+            raise ValueError(f"min_pass_rate = {self.min_pass_rate:g} is above max_pass_rate = {self.max_pass_rate:g}")
         return self
+
+
+class PromptsConfig(ConfigSection):
+    """Which prompts a step has. Without this table every prompt comes once before any comes again.
+
+    ``weights`` are the shares of domains, in any unit; one that is left out has none. ``divide_by`` is the deviation
+    that advantages are divided by: each group's own, or that of the step's groups of its domain together.
+
+    With ``stages``, training begins with this share of the easiest prompts (of each domain), and goes on to the next
+    after ``stage_steps`` steps; the pass rates are those of ``data.difficulty``.
+
+    A group of completions with equal rewards teaches nothing: it is replaced by one of another prompt, in at most
+    ``max_resamples`` rounds a step (dynamic sampling, arXiv 2503.14476).
+    """
+
+    weights: dict[str, Annotated[float, Field(gt=0.0)]] = Field(default={})
+    divide_by: Literal["group", "domain"] = "group"
+    stages: tuple[Annotated[float, Field(gt=0.0, le=1.0)], ...] = ()
+    stage_steps: int = Field(default=50, ge=1)
+    max_resamples: int = Field(default=0, ge=0)
+
+    @field_validator("stages")
+    @classmethod
+    def _grow(cls, stages: tuple[float, ...]) -> tuple[float, ...]:
+        if stages and (list(stages) != sorted(set(stages)) or stages[-1] != 1.0):
+            raise ValueError("shares must rise, and end with 1.0")
+        return stages
 
 
 class SamplingConfig(ConfigSection):
@@ -239,6 +276,7 @@ class TrainConfig(ConfigSection):
     policy: PolicyConfig = PolicyConfig()
     sampling: SamplingConfig = SamplingConfig()
     optim: OptimConfig = OptimConfig()
+    prompts: PromptsConfig | None = None
     evolve: EvolveConfig | None = None
     eval: EvalConfig | None = None
 
@@ -269,16 +307,35 @@ class RunConfig(TrainConfig):
             raise ValueError("scored_by: a judge of a service is asked by the service's workers")
         return self
 
+    @model_validator(mode="after")
+    def _prompts_exist(self) -> Self:
+        if self.prompts is None:
+            return self
+        if self.prompts.max_resamples and self.evolve is not None:
+            raise ValueError(
+                "prompts.max_resamples: rubrics that evolve need all groups of a step; remove one of the two"
+            )
+        unknown = [name for name in self.prompts.weights if name not in self.data.domains]
+        if unknown:
+            hint = closest(unknown[0], self.data.domains)
+            raise ValueError(f"prompts.weights: unknown domain {unknown[0]!r}; {hint}")
+        if self.prompts.stages and self.data.difficulty is None:
+            raise ValueError("prompts.stages: pass rates are needed; set data.difficulty (`rubricsvc runs difficulty`)")
+        return self
 
-def load_config(path: Path) -> RunConfig:
+
+def load_config(path: Path, *, measures_difficulty: bool = False) -> RunConfig:
     """Return the run that a TOML file describes. Its paths are relative to the file; ``out`` is ``runs/<name>``.
+
+    With ``measures_difficulty`` the file ``data.difficulty`` need not exist yet.
 
     Raises:
         NotFoundError: there is no such file.
         InvalidError: it is not TOML, fields are unknown, missing or out of range, or files of data do not exist; the
             message names all of them.
     """
-    config = read_toml(path, RunConfig, {"out": str(Path("runs", path.stem))}, missing_files)
+    files = ("path",) if measures_difficulty else ("path", "difficulty")
+    config = read_toml(path, RunConfig, {"out": str(Path("runs", path.stem))}, partial(missing_files, fields=files))
     folder = path.parent
     changes: dict[str, Any] = {"out": folder / config.out, "data": _resolved(config.data, folder)}
     if config.eval is not None:
@@ -289,41 +346,23 @@ def load_config(path: Path) -> RunConfig:
 
 
 def _resolved(source: Source, folder: Path) -> Source:
-    return source.model_copy(update={"path": folder / source.path}) if source.path is not None else source
+    """Return a source of prompts with paths relative to the working folder."""
+    changes: dict[str, Any] = {
+        name: folder / path for name in ("path", "difficulty") if (path := getattr(source, name, None)) is not None
+    }
+    if isinstance(source, DataConfig):
+        changes["domains"] = {name: _resolved(domain, folder) for name, domain in source.domains.items()}
+    return source.model_copy(update=changes)
 
 
-def missing_files(data: Mapping[str, Any], folder: Path) -> Iterator[FieldMessage]:
-    """Yield the files of data that do not exist, also where other fields are invalid."""
-    for table in ("data", "eval"):
-        section = data.get(table)
-        name = section.get("path") if isinstance(section, dict) else None
-        if isinstance(name, str) and not (folder / name).is_file():
-            yield FieldMessage((table, "path"), f"no such file: {folder / name}", "missing_file")
-
-
-Check = Callable[[Mapping[str, Any], Path], Iterable[FieldMessage]]
-"""Yields what is wrong with the plain data of a file beyond its fields; paths in it are relative to a folder."""
-
-
-def read_toml(
-    path: Path, model: type[Config], defaults: Mapping[str, Any], check: Check = lambda _data, _folder: ()
-) -> Config:
-    """Return the values of a TOML file; ``defaults`` are those of fields that it leaves out.
-
-    Raises:
-        NotFoundError: there is no such file.
-        InvalidError: it is not TOML, or fields are unknown, missing or out of range, or ``check`` found a problem; the
-            message names all of them.
-    """
-    try:
-        data = dict(defaults) | tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise NotFoundError(f"cannot read {path}: {error.strerror}", path=str(path)) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InvalidError(f"{path} is not TOML: {error}", path=str(path)) from error
-    config, problems = config_problems(model, data)
-    problems += check(data, path.parent)
-    if config is None or problems:
-        lines = "\n".join(f"  {problem}" for problem in problems)
-        raise InvalidError(f"{path} is not a training configuration:\n{lines}", path=str(path))
-    return config
+def missing_files(data: Mapping[str, Any], folder: Path, fields: Sequence[str]) -> Iterator[FieldMessage]:
+    """Yield the files of data, in these ``fields``, that do not exist, also where other fields are invalid."""
+    tables: list[tuple[tuple[str, ...], Any]] = [((name,), data.get(name)) for name in ("data", "eval")]
+    domains = tables[0][1].get("domains") if isinstance(tables[0][1], dict) else None
+    if isinstance(domains, dict):
+        tables += [(("data", "domains", str(name)), domain) for name, domain in domains.items()]
+    for path, table in tables:
+        for field in fields:
+            name = table.get(field) if isinstance(table, dict) else None
+            if isinstance(name, str) and not (folder / name).is_file():
+                yield FieldMessage((*path, field), f"no such file: {folder / name}", "missing_file")

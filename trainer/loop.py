@@ -18,11 +18,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
-from functools import lru_cache
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
@@ -32,13 +29,15 @@ from torch import Tensor
 from rubricsvc.core.run import RolloutGroup
 from rubricsvc.errors import InvalidError
 from trainer import checkpoint, metrics
-from trainer.algorithms import grpo, supervised
 from trainer.config import TrainConfig
 from trainer.metrics import History, Metrics
 from trainer.optim import MasterAdamW
 from trainer.outages import StepScorer, StopRequested
 from trainer.policy import Policy
+from trainer.policy_update import TrainState, update
+from trainer.prompt_order import other_tasks, tasks_of_step
 from trainer.recording import Recorder, recorded, rollout_groups
+from trainer.resampling import ScoredBatch, with_signal
 from trainer.rewards import RewardSource, ScoredRollout, Task, judge_of
 from trainer.rollouts import Rollouts
 from trainer.seeds import stream_seed
@@ -146,27 +145,6 @@ def _check_start(
         policy.token_ids(task.prompt, config.sampling.max_new_tokens)
 
 
-@dataclass(frozen=True)
-class TrainState:
-    """What a run trains, and how.
-
-    ``reference`` is a copy of the starting policy, None where nothing needs it; ``evolution`` is None where rubrics
-    stay.
-    """
-
-    policy: Policy
-    reference: Policy | None
-    optimizer: MasterAdamW
-    config: TrainConfig
-    std_floor: float
-    evolution: OnlineEvolution | None = None
-
-    @property
-    def sampler(self) -> Policy:
-        """The policy that completions are sampled from."""
-        return self.policy if self.config.algorithm == "grpo" or self.reference is None else self.reference
-
-
 def _begin(policy: Policy, config: TrainConfig, std_floor: float, evolution: OnlineEvolution | None) -> TrainState:
     optimizer = MasterAdamW(policy.model, config.optim)
     return TrainState(policy, _reference(policy, config), optimizer, config, std_floor, evolution)
@@ -219,160 +197,103 @@ def _step(
     state: TrainState, tasks: Sequence[Task], scorer: StepScorer, step: int
 ) -> tuple[Metrics, tuple[RolloutGroup, ...]]:
     """Take a step (from 0), and return its metrics and its rollouts."""
-    start = time.perf_counter()
-    step_tasks, rollouts = sample_step(state.sampler, tasks, state.config, step)
-    sampled = time.perf_counter()
-    completions = rollouts.completions(state.policy.name, step, state.config.sampling)
-    prompts = rollouts.prompt_of_B.tolist()
-    used = state.evolution.tasks(step, step_tasks) if state.evolution is not None else step_tasks
-    task_of_B = [used[prompt] for prompt in prompts]
-    scored, how_scored = scorer.score(task_of_B, completions)
-    rewards_GM = _rewards(scored, state.config)
-    scored_at = time.perf_counter()
+    start, clock = time.perf_counter(), dict[str, float]()
+    authored, rollouts = sample_step(state.sampler, tasks, state.config, step)
+    clock["sample_time"] = time.perf_counter() - start
+    used = state.evolution.tasks(step, authored) if state.evolution is not None else authored
+    batch, how_scored = _scored(state, scorer, used, rollouts, step)
+    clock["score_time"] = time.perf_counter() - start - clock["sample_time"]
     evolved: Metrics = {}
     if state.evolution is not None:
-        authored_of_B = [step_tasks[prompt] for prompt in prompts]
-        evolved = state.evolution.evolve(step, authored_of_B, task_of_B, completions, scored)
-        evolved["evolve_time"] = time.perf_counter() - scored_at
+        task_of_B, authored_of_B = batch.task_of_B, [authored[prompt] for prompt in rollouts.prompt_of_B.tolist()]
+        evolve_start = time.perf_counter()
+        evolved = state.evolution.evolve(step, authored_of_B, task_of_B, batch.completions, batch.scored)
+        evolved["evolve_time"] = time.perf_counter() - evolve_start
+    batch, resampled = _resampled(state, tasks, scorer, batch, step=step, clock=clock)
     train_start = time.perf_counter()
-    updated = update(state, rollouts, rewards_GM, step)
+    updated = update(state, batch.rollouts, batch.rewards_GM, step, _pools(state.config, batch.tasks))
     end = time.perf_counter()
     groups = rollout_groups(
-        task_of_B,
-        completions,
-        scored,
+        batch.task_of_B,
+        batch.completions,
+        batch.scored,
         advantages=updated.advantages_B.tolist(),
-        tokens=rollouts.lengths.tolist(),
+        tokens=batch.rollouts.lengths.tolist(),
         logprob_sums=updated.logprob_sums_B.tolist(),
     )
     return {
-        **metrics.reward_metrics(rewards_GM, state.std_floor),
-        **metrics.rollout_metrics(rollouts),
-        **metrics.verdict_metrics(scored, state.config.criterion_metrics),
+        **metrics.reward_metrics(batch.rewards_GM, state.std_floor),
+        **metrics.rollout_metrics(batch.rollouts),
+        **metrics.verdict_metrics(batch.scored, state.config.criterion_metrics),
         **updated.metrics,
         **evolved,
         **how_scored,
-        "sample_time": sampled - start,
-        "score_time": scored_at - sampled,
+        **resampled,
+        **clock,
         "train_time": end - train_start,
         "step_time": end - start,
     }, groups
 
 
+def _scored(
+    state: TrainState, scorer: StepScorer, tasks: list[Task], rollouts: Rollouts, step: int
+) -> tuple[ScoredBatch, Metrics]:
+    """Score the completions of tasks, and return how that was done as well."""
+    completions = rollouts.completions(state.policy.name, step, state.config.sampling)
+    scored, how = scorer.score([tasks[prompt] for prompt in rollouts.prompt_of_B.tolist()], completions)
+    return ScoredBatch(tasks, rollouts, completions, scored, _rewards(scored, state.config)), how
+
+
+def _resampled(
+    state: TrainState,
+    tasks: Sequence[Task],
+    scorer: StepScorer,
+    batch: ScoredBatch,
+    *,
+    step: int,
+    clock: dict[str, float],
+) -> tuple[ScoredBatch, Metrics]:
+    """Replace groups without a signal, if the settings say so, and return how many."""
+    config = state.config
+    if config.prompts is None or not config.prompts.max_resamples:
+        return batch, {}
+
+    def sample(number: int, used: list[Task], count: int) -> ScoredBatch | None:
+        fresh = other_tasks(tasks, step, number, used, config)[:count]
+        if not fresh:
+            return None
+        start = time.perf_counter()
+        rollouts = sample_tasks(state.sampler, fresh, config, step, number)
+        sampled = time.perf_counter()
+        found, _ = _scored(state, scorer, fresh, rollouts, step)
+        clock["sample_time"] += sampled - start
+        clock["score_time"] += time.perf_counter() - sampled
+        return found
+
+    return with_signal(batch, sample, config.prompts.max_resamples)
+
+
+def _pools(config: TrainConfig, tasks: Sequence[Task]) -> Tensor | None:
+    """Return the domain of each task as a number, if advantages are divided by the deviation of domains."""
+    if config.prompts is None or config.prompts.divide_by == "group":
+        return None
+    domains = sorted({task.domain for task in tasks})
+    return torch.tensor([domains.index(task.domain) for task in tasks])
+
+
 def sample_step(policy: Policy, tasks: Sequence[Task], config: TrainConfig, step: int) -> tuple[list[Task], Rollouts]:
     """Return the tasks of a step (from 0) and the completions that the policy samples for them."""
     step_tasks = tasks_of_step(tasks, step, config)
-    seed = stream_seed(config.seed, "sample", step)
-    prompts = [task.prompt for task in step_tasks]
-    return step_tasks, policy.sample(prompts, config.sampling.group_size, config.sampling, seed)
+    return step_tasks, sample_tasks(policy, step_tasks, config, step)
 
 
-@dataclass(frozen=True)
-class Update:
-    """What an update of the policy was: its metrics, and for each completion [B] the advantage and the log-probability.
-
-    The log-probability is the sum over tokens under the policy that sampled; NaN without a reward.
-    """
-
-    metrics: Metrics
-    advantages_B: Tensor
-    logprob_sums_B: Tensor
-
-
-def update(state: TrainState, rollouts: Rollouts, rewards_GM: Tensor, step: int) -> Update:
-    """Update the policy on one batch of scored completions.
-
-    The first update needs no second forward pass for the old log-probabilities: the policy has not moved yet.
-
-    ``rewards_GM`` are the rewards of the rollouts, NaN where there is none; ``step`` counts from 0.
-    """
-    optim, temperature = state.config.optim, state.config.sampling.temperature
-    rows_N = learned_rows(state.config, rewards_GM).to(state.policy.device)
-    advantages_B = grpo.advantages(rewards_GM, state.std_floor).flatten().float().to(state.policy.device)
-    micro_batches = torch.split(rows_N, optim.micro_batch or len(rows_N)) if len(rows_N) else ()
-    tokens = int(rollouts.lengths[rows_N].sum())
-    lr = state.optimizer.learning_rate(step)
-    reference = state.reference if _measures_kl(state.config, step) else None
-    old_logp: list[Tensor] = []
-    logprob_sums_B = torch.full_like(advantages_B, math.nan)
-    ref_logp: list[Tensor | None] = []
-    sums: dict[str, float] = defaultdict(float)
-    for epoch in range(optim.updates_per_batch):
-        for index, rows in enumerate(micro_batches):
-            part = rollouts.select(rows)
-            logp_BT, entropy_BT = state.policy.logprobs(part, temperature)
-            if epoch == 0:
-                old_logp.append(logp_BT.detach())
-                logprob_sums_B[rows] = old_logp[index].float().sum(-1)
-                ref_logp.append(ref := reference.logprobs(part, temperature)[0] if reference else None)
-                sums["entropy"] += float(entropy_BT.sum())
-                if ref is not None:
-                    sums["kl_start"] += float(torch.where(part.mask_BT, grpo.k3(old_logp[index], ref), 0.0).sum())
-            batch = Batch(part, advantages_B[rows], old_logp[index], ref_logp[index])
-            loss = _loss(state.config, logp_BT, batch, tokens)
-            torch.autograd.backward(loss.value)
-            for name, value in (("loss", loss.value), ("clipped", loss.clipped), ("kl", loss.kl)):
-                sums[name] += value.item()
-        sums["grad_norm"] += state.optimizer.step(lr)
-    update_metrics = metrics.update_metrics(sums, tokens, optim) | {"learning_rate": lr}
-    return Update(update_metrics, advantages_B, logprob_sums_B)
-
-
-def learned_rows(config: TrainConfig, rewards_GM: Tensor) -> Tensor:
-    """Return the rows of B that the update learns from: all scored completions, or the best of each group."""
-    if config.algorithm == "grpo":
-        return (~rewards_GM.isnan()).flatten().nonzero().flatten()
-    return supervised.best_rows(rewards_GM)
-
-
-def _measures_kl(config: TrainConfig, step: int) -> bool:
-    """Return whether the divergence from the starting policy is measured; samples of another policy do not have it."""
-    optim = config.optim
-    due = optim.kl_every > 0 and (step + 1) % optim.kl_every == 0
-    return config.algorithm == "grpo" and (due or optim.kl_beta > 0)
-
-
-@dataclass(frozen=True)
-class Batch:
-    """A micro-batch of rollouts, their advantages, and log-probabilities of the sampling and the starting policy."""
-
-    rollouts: Rollouts
-    advantages_B: Tensor
-    old_logp_BT: Tensor
-    ref_logp_BT: Tensor | None
-
-
-def _loss(config: TrainConfig, logp_BT: Tensor, batch: Batch, tokens: int) -> grpo.Loss:
-    if config.algorithm != "grpo":
-        return supervised.loss(logp_BT, batch.rollouts.mask_BT, tokens=tokens)
-    return grpo.loss(
-        logp_BT,
-        batch.old_logp_BT,
-        batch.advantages_B,
-        batch.rollouts.mask_BT,
-        tokens=tokens,
-        clip_low=config.optim.clip_low,
-        clip_high=config.optim.clip_high,
-        kl_beta=config.optim.kl_beta,
-        ref_logp_BT=batch.ref_logp_BT if config.optim.kl_beta else None,
-    )
+def sample_tasks(policy: Policy, tasks: Sequence[Task], config: TrainConfig, step: int, number: int = 0) -> Rollouts:
+    """Return a group of completions for each task; ``number`` counts the rounds of one step."""
+    seed = stream_seed(config.seed, f"sample/{number}" if number else "sample", step)
+    return policy.sample([task.prompt for task in tasks], config.sampling.group_size, config.sampling, seed)
 
 
 def _rewards(scored: Sequence[ScoredRollout], config: TrainConfig) -> Tensor:
     """Return rewards [G, M], NaN for None."""
     values = [math.nan if result.reward.value is None else result.reward.value for result in scored]
     return torch.tensor(values, dtype=torch.float64).view(-1, config.sampling.group_size)
-
-
-def tasks_of_step(tasks: Sequence[Task], step: int, config: TrainConfig) -> list[Task]:
-    """Return the step's tasks: every task comes once, in a random order, before any comes again."""
-    size = config.sampling.prompts_per_step
-    places = (divmod(step * size + i, len(tasks)) for i in range(size))
-    return [tasks[_order(len(tasks), config.seed, epoch)[at]] for epoch, at in places]
-
-
-@lru_cache(maxsize=4)
-def _order(count: int, seed: int, epoch: int) -> list[int]:
-    generator = torch.Generator().manual_seed(stream_seed(seed, "order", epoch))
-    order: list[int] = torch.randperm(count, generator=generator).tolist()
-    return order

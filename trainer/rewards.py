@@ -32,11 +32,17 @@ CELERY, IN_PROCESS = "celery", "in_process"
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A prompt, and the rubric that its completions are scored by. ``name`` is the prompt's id where it comes from."""
+    """A prompt, and the rubric that its completions are scored by.
+
+    ``name`` is the prompt's id where it comes from, ``domain`` its part of a mixture, and ``pass_rate`` None where it
+    was not measured.
+    """
 
     prompt: Prompt
     rubric: Rubric
     name: str = field(default="", compare=False)
+    domain: str = ""
+    pass_rate: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,9 @@ right), K bytes of a packed nucleus. The completions of a prompt are adjacent.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 
 import torch
 from torch import Tensor
@@ -63,3 +65,32 @@ class Rollouts:
             texts=tuple(self.texts[i] for i in rows.tolist()),
             nucleus_BTK=None if self.nucleus_BTK is None else self.nucleus_BTK[rows, :width],
         )
+
+
+def join(parts: Sequence[Rollouts]) -> Rollouts:
+    """Return the rollouts of several batches as one; all of them have nuclei, or none."""
+    first = parts[0]
+    offsets = list(accumulate((len(part.prompt_ids_QP) for part in parts), initial=0))
+    nuclei = [part.nucleus_BTK for part in parts if part.nucleus_BTK is not None]
+    return Rollouts(
+        prompt_ids_QP=_stacked([part.prompt_ids_QP for part in parts], left=True),
+        prompt_mask_QP=_stacked([part.prompt_mask_QP for part in parts], left=True),
+        prompt_of_B=torch.cat([part.prompt_of_B + at for part, at in zip(parts, offsets, strict=False)]),
+        ids_BT=_stacked([part.ids_BT for part in parts]),
+        mask_BT=_stacked([part.mask_BT for part in parts]),
+        truncated_B=torch.cat([part.truncated_B for part in parts]),
+        texts=tuple(text for part in parts for text in part.texts),
+        # at padding every token is in the nucleus: the log-probabilities there are not used, but must be numbers
+        nucleus_BTK=_stacked(nuclei, fill=255) if first.nucleus_BTK is not None else None,
+    )
+
+
+def _stacked(parts: Sequence[Tensor], *, left: bool = False, fill: int = 0) -> Tensor:
+    """Return tensors [N, W, …] of several widths as one [ΣN, max W, …]."""
+    width = max(part.shape[1] for part in parts)
+    padded = []
+    for part in parts:
+        shape = (len(part), width - part.shape[1], *part.shape[2:])
+        padding = torch.full(shape, fill, dtype=part.dtype, device=part.device)
+        padded.append(torch.cat([padding, part] if left else [part, padding], dim=1))
+    return torch.cat(padded)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from rubricsvc.cli.db import database
@@ -37,7 +37,7 @@ def run_tasks(config: RunConfig) -> RunTasks:
     """
     from trainer.tasks import check_apart, hold_out
 
-    train = _tasks(config.data, "data")
+    train = data_tasks(config)
     held_out: list[Task] = []
     if config.eval is not None:
         if config.eval.share is not None:
@@ -47,7 +47,34 @@ def run_tasks(config: RunConfig) -> RunTasks:
         check_apart(train, held_out)
         if len(held_out) < MIN_CLUSTERS:
             echo(f"warning: {counted(len(held_out), 'held-out prompt')}; intervals need {MIN_CLUSTERS}")
-    return RunTasks(train, held_out)
+    return RunTasks(_selected(train, config), held_out)
+
+
+def data_tasks(config: RunConfig) -> list[Task]:
+    """Return all prompts of the data of a run, those of domains with the names of these."""
+    if not config.data.domains:
+        return _tasks(config.data, "data")
+    return [
+        replace(task, domain=name)
+        for name, source in config.data.domains.items()
+        for task in _tasks(source, f"data.domains.{name}")
+    ]
+
+
+def _selected(tasks: list[Task], config: RunConfig) -> list[Task]:
+    """Leave out what is too easy or too hard by ``data.difficulty``."""
+    if config.data.difficulty is None:
+        return tasks
+    from trainer.difficulty import read_difficulties, select
+
+    kept, counts = select(tasks, read_difficulties(config.data.difficulty), config.data)
+    kinds = ", ".join(f"{counts[kind]} {kind.replace('_', ' ')}" for kind in sorted(counts))
+    echo(f"difficulty by {config.data.difficulty}: {kinds}")
+    if lost := sorted({task.domain for task in tasks} - {task.domain for task in kept}):
+        raise InvalidError(
+            f"no prompt of {', '.join(lost)} is left", hint="change data.min_pass_rate", path="data.difficulty"
+        )
+    return kept
 
 
 def _tasks(source: DataSource, table: str) -> list[Task]:

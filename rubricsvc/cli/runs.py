@@ -22,6 +22,7 @@ from rubricsvc.cli.models import fetch_embedded, fetch_if_embedded
 from rubricsvc.cli.output import INTERRUPTED, Json, cell, counted, echo, group, progress_bar, show
 from rubricsvc.cli.run_baselines import baselines_of
 from rubricsvc.cli.run_data import RunTasks, run_tasks
+from rubricsvc.cli.run_difficulty import DifficultyOptions, show_difficulty
 from rubricsvc.cli.run_evaluation import (
     evaluation_of,
     evaluations,
@@ -154,6 +155,31 @@ def baselines(
         echo(f"stopped; continue with: rubricsvc runs baselines {config}")
         raise typer.Exit(INTERRUPTED)
     show_evaluations(lines, as_json)
+
+
+@app.command()
+def difficulty(
+    config: Annotated[Path, typer.Argument(metavar="CONFIG.toml", help="Configuration of the run.")],
+    *,
+    samples: Annotated[int, typer.Option(min=2, help="Completions of each prompt.")] = 8,
+    pass_reward: Annotated[float, typer.Option(help="Reward from which a completion passes.")] = 0.5,
+    stored: Annotated[bool, typer.Option("--stored", help="Use stored rewards of the policy; sample nothing.")] = False,
+    out: Annotated[Path | None, typer.Option(help="File to write.", show_default="beside the configuration")] = None,
+    as_json: Json = False,
+) -> None:
+    """Measure pass rate and spread of rewards by prompt, for `data.difficulty`.
+
+    Prompts that the file (difficulty.jsonl) has already are not measured again.
+    """
+    from trainer.config import load_config
+
+    telemetry.configure("WARNING", human=True)
+    loaded = load_config(config, measures_difficulty=True)
+    judge, audit, repeatability = _judge(loaded)
+    run = loaded.model_copy(update={"judge": judge})
+    prepared = PreparedRun(run, judge, audit, repeatability, RunTasks([], []), allow_drafts=True)
+    path = out or loaded.data.difficulty or config.with_name("difficulty.jsonl")
+    show_difficulty(run, prepared.rewards, path, DifficultyOptions(samples, pass_reward, stored), as_json=as_json)
 
 
 @dataclass(frozen=True, slots=True)

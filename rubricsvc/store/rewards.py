@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
 
-from sqlalchemy import select, tuple_, update
+from sqlalchemy import Select, select, tuple_, update
 from sqlalchemy.orm import Session, aliased
 
 from rubricsvc.core.reward import reward_or_null
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.store import verdicts
-from rubricsvc.store.tables import DONE, FAILED, ItemRow, JobRow, QuestionRow, RubricRow
+from rubricsvc.store.tables import (
+    DONE,
+    FAILED,
+    CompletionRow,
+    ItemRow,
+    JobRow,
+    JudgeRow,
+    PromptRow,
+    QuestionRow,
+    RolloutRow,
+    RubricRow,
+)
 from rubricsvc.store.upsert import batched
 from rubricsvc.store.verdicts import Name
 
@@ -33,6 +45,50 @@ def columns(rubric: Rubric, final: Collection[Verdict], min_coverage: float | No
         "verdicts": len(final),
         "failed_verdicts": failed,
     }
+
+
+def of_prompts(
+    session: Session, prompts: Iterable[str], *, policy: str, judge: str
+) -> dict[tuple[str, str], list[float]]:
+    """Return the stored rewards of a policy's completions by the digests of prompt and rubric.
+
+    They are those of the rollouts of runs, and for prompts without any those of the newest jobs.
+
+    Args:
+        session: The session.
+        prompts: Digests of prompts.
+        policy: Name of the policy.
+        judge: Digest of the judge.
+    """
+    found: dict[tuple[str, str], list[float]] = {}
+    for chunk in batched(sorted(set(prompts))):
+        sampled = _rewards_of(RolloutRow, chunk, policy, judge)
+        for prompt, rubric, _, reward in session.execute(sampled.order_by(RolloutRow.id)):
+            found.setdefault((prompt, rubric), []).append(reward)
+        scored: dict[tuple[str, str], dict[int, float]] = {}
+        for prompt, rubric, completion, reward in session.execute(
+            _rewards_of(ItemRow, chunk, policy, judge).order_by(ItemRow.id)
+        ):
+            scored.setdefault((prompt, rubric), {})[completion] = reward
+        found |= {key: list(rewards.values()) for key, rewards in scored.items() if key not in found}
+    return found
+
+
+def _rewards_of(table: Any, prompts: Sequence[str], policy: str, judge: str) -> Select[Any]:
+    return (
+        select(PromptRow.digest, RubricRow.digest, CompletionRow.id, table.reward)
+        .select_from(table)
+        .join(CompletionRow, CompletionRow.id == table.completion_id)
+        .join(PromptRow, PromptRow.id == CompletionRow.prompt_id)
+        .join(RubricRow, RubricRow.id == table.rubric_id)
+        .join(JudgeRow, JudgeRow.id == table.judge_id)
+        .where(
+            PromptRow.digest.in_(prompts),
+            CompletionRow.policy == policy,
+            JudgeRow.digest == judge,
+            table.reward.is_not(None),
+        )
+    )
 
 
 def recompute(session: Session, replaced: Sequence[Name]) -> set[int]:

@@ -27,16 +27,29 @@ EPS = 1e-4
 """Added to the standard deviation, as TRL does."""
 
 
-def advantages(rewards_GM: Tensor, std_floor: float = 0.0) -> Tensor:
+def advantages(rewards_GM: Tensor, std_floor: float = 0.0, pool_of_G: Tensor | None = None) -> Tensor:
     """Return group-relative advantages [G, M]; a reward of NaN is *not scored* and gets 0.
 
     A group with fewer than two scored members, or with equal rewards, has no signal: all its advantages are 0.
 
-    ``std_floor`` is the smallest divisor, in units of the reward.
+    ``std_floor`` is the smallest divisor, in units of the reward. With ``pool_of_G``, the pool of each group, the
+    divisor is the deviation within the groups of a pool together, not the group's own.
     """
     mean_G1, std_G1 = group_statistics(rewards_GM)
-    scaled_GM = (rewards_GM - mean_G1) / (std_G1.clamp(min=std_floor) + EPS)
+    divisor_G1 = std_G1 if pool_of_G is None else _pooled(rewards_GM, std_G1, pool_of_G)
+    scaled_GM = (rewards_GM - mean_G1) / (divisor_G1.clamp(min=std_floor) + EPS)
     return torch.where(std_G1 > 0, scaled_GM, 0.0).nan_to_num(0.0)
+
+
+def _pooled(rewards_GM: Tensor, std_G1: Tensor, pool_of_G: Tensor) -> Tensor:
+    """Return for each group [G, 1] the pooled standard deviation within the groups of its pool."""
+    freedom_G = ((~rewards_GM.isnan()).sum(-1) - 1).clamp(min=0).to(std_G1.dtype)
+    squares_G = std_G1.squeeze(-1).square() * freedom_G
+    pools = int(pool_of_G.max()) + 1
+    sums_P, freedoms_P = (
+        torch.zeros(pools, dtype=std_G1.dtype).index_add(0, pool_of_G, one) for one in (squares_G, freedom_G)
+    )
+    return (sums_P / freedoms_P.clamp(min=1.0)).sqrt()[pool_of_G].unsqueeze(-1)
 
 
 def group_statistics(rewards_GM: Tensor) -> tuple[Tensor, Tensor]:

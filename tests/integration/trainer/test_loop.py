@@ -23,6 +23,7 @@ from trainer import checkpoint, loop, metrics
 from trainer.metrics import History, Metrics
 from trainer.optim import MasterAdamW
 from trainer.policy import Policy
+from trainer.policy_update import TrainState, update
 from trainer.rewards import CallableRewards, JudgeInfo, ScoredRollout, Task
 
 REWARDS = CallableRewards(share_of_a)
@@ -165,13 +166,13 @@ def test_update_ignores_unscored_completions() -> None:
     assert 0 < history.steps[0]["unscored_fraction"] < 1
     assert history.steps[0]["grad_norm"] > 0
 
-    state = loop.TrainState(other, None, MasterAdamW(other.model, config.optim), config, 0.0)
+    state = TrainState(other, None, MasterAdamW(other.model, config.optim), config, 0.0)
     chosen, rollouts = loop.sample_step(other, TASKS, config, 0)
     values = [only_long(chosen[0].prompt, text) for text in rollouts.texts]
     rewards = torch.tensor([math.nan if v is None else v for v in values], dtype=torch.float64).view(2, 4)
     garbled = rollouts.ids_BT.clone()
     garbled[rewards.flatten().isnan()] = 5
-    loop.update(state, replace(rollouts, ids_BT=garbled), rewards, 0)
+    update(state, replace(rollouts, ids_BT=garbled), rewards, 0)
     assert all(torch.equal(a, b) for a, b in zip(weights(policy), weights(other), strict=True))
 
 

@@ -91,6 +91,12 @@ def test_load_config_reads_three_kinds_of_judge(tmp_path: Path, judge: str, kind
         ("steps = 3", 'steps = 3\n[eval]\nshare = 0.5\njudges = ["strong"]\ngold = "stong"', ["eval"]),
         ("steps = 3", 'steps = 3\n[eval]\npath = "none.yaml"', ["eval.path"]),
         ('path = "rubrics.yaml"', 'path = "rubrics.yaml"\nstore = ["a"]', ["data"]),
+        ('path = "rubrics.yaml"', 'domains = {a = {path = "none.yaml"}, b = {store = ["s"]}}', ["data.domains.a.path"]),
+        ('path = "rubrics.yaml"', "domains = {a = {}}", ["data"]),
+        ('path = "rubrics.yaml"', 'path = "rubrics.yaml"\nmin_pass_rate = 0.9\nmax_pass_rate = 0.1', ["data"]),
+        ('path = "rubrics.yaml"', 'path = "rubrics.yaml"\ndifficulty = "none.jsonl"', ["data.difficulty"]),
+        ("steps = 3", "steps = 3\n[prompts]\nstages = [0.5, 0.2]", ["prompts.stages"]),
+        ("steps = 3", "steps = 3\n[prompts]\nweights = {a = 0}", ["prompts.weights.a"]),
         ('path = "rubrics.yaml"', 'path = "none.yaml"\nmany = 1', ["data.many", "data.path"]),
         ('model = "some-model"', "", ["judge"]),
         ('[data]\npath = "rubrics.yaml"', "", ["data"]),
@@ -121,6 +127,29 @@ def test_load_config_names_where_an_unknown_field_belongs(
         load(tmp_path, PLAIN.replace(old, new))
     (line,) = [line for line in caught.value.message.splitlines() if line.strip().startswith(f"{field}: ")]
     assert hint in line
+
+
+@pytest.mark.parametrize(
+    ("prompts", "named"),
+    [
+        ("weights = {medical = 1, suport = 1}", "did you mean 'support'?"),
+        ("stages = [0.5, 1.0]", "data.difficulty"),
+    ],
+)
+def test_load_config_refuses_orders_without_their_data(tmp_path: Path, prompts: str, named: str) -> None:
+    domains = 'domains = {medical = {path = "x"}, support = {store = ["s"]}}'
+    text = PLAIN.replace('path = "rubrics.yaml"', domains).replace("steps = 3", f"steps = 3\n[prompts]\n{prompts}")
+    with pytest.raises(InvalidError) as caught:
+        load(tmp_path, text)
+    assert named in caught.value.message
+
+
+def test_load_config_resolves_paths_of_domains(tmp_path: Path) -> None:
+    data = 'domains = {a = {path = "x"}}\ndifficulty = "new.jsonl"'
+    (tmp_path / "first.toml").write_text(PLAIN.replace('path = "rubrics.yaml"', data))
+    (tmp_path / "x").touch()
+    loaded = load_config(tmp_path / "first.toml", measures_difficulty=True)
+    assert (loaded.data.domains["a"].path, loaded.data.difficulty) == (tmp_path / "x", tmp_path / "new.jsonl")
 
 
 def test_load_config_reads_evaluation(tmp_path: Path) -> None:

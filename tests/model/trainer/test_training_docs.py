@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 from tests.config_page import DOCS, check_default, fields, kind, table_rows
 from tests.model.trainer.tiny import TASKS, share_of_a, tiny_config, tiny_policy
-from trainer.config import EvalConfig, EvolveConfig, RunConfig, ServiceJudge
+from trainer.config import DataSource, EvalConfig, EvolveConfig, PromptsConfig, RunConfig, ServiceJudge
 from trainer.loop import train
 from trainer.rewards import CallableRewards
 
@@ -20,6 +20,8 @@ REPLACED: dict[str, type[BaseModel] | None] = {
     "judge": ServiceJudge,
     "evolve": EvolveConfig,
     "eval": EvalConfig,
+    "prompts": PromptsConfig,
+    "domains": DataSource,
     "proposer": None,
     "trusted": None,
     "judges": None,

@@ -85,3 +85,16 @@ def test_loss_of_micro_batches_adds_up() -> None:
     whole = grpo.loss(logp, old, gains, mask, tokens=tokens).value
     parts = [grpo.loss(logp[i], old[i], gains[i], mask[i], tokens=tokens).value for i in torch.arange(6).split(4)]
     assert torch.stack(parts).sum().item() == pytest.approx(whole.item(), rel=1e-12)
+
+
+def test_advantages_are_divided_by_the_deviation_of_the_pool() -> None:
+    rewards = torch.tensor([[0.0, 1.0], [0.4, 0.6], [10.0, 30.0], [0.5, 0.5], [math.nan, 2.0]], dtype=torch.float64)
+    pools = torch.tensor([0, 0, 1, 0, 1])
+    found = grpo.advantages(rewards, 0.0, pools)
+    first = math.sqrt((0.5 + 0.02 + 0.0) / 3) + grpo.EPS
+    assert found[0].tolist() == pytest.approx([-0.5 / first, 0.5 / first])
+    assert found[1].tolist() == pytest.approx([-0.1 / first, 0.1 / first])
+    assert found[2].tolist() == pytest.approx([-10 / (math.sqrt(200) + grpo.EPS), 10 / (math.sqrt(200) + grpo.EPS)])
+    assert found[3:].abs().max() == 0
+    alone = grpo.advantages(rewards, 0.0, torch.arange(5))
+    torch.testing.assert_close(alone, grpo.advantages(rewards))

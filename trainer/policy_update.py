@@ -1,0 +1,141 @@
+"""The update of the policy on the scored completions of a step.
+
+Shapes in names: G prompts (groups), M completions a group, B = G·M, N of B that are learned, T tokens.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from trainer import metrics
+from trainer.algorithms import grpo, supervised
+from trainer.config import TrainConfig
+from trainer.metrics import Metrics
+from trainer.optim import MasterAdamW
+from trainer.policy import Policy
+from trainer.rollouts import Rollouts
+
+if TYPE_CHECKING:
+    from trainer.evolution import OnlineEvolution
+
+
+@dataclass(frozen=True)
+class TrainState:
+    """What a run trains, and how.
+
+    ``reference`` is a copy of the starting policy, None where nothing needs it; ``evolution`` is None where rubrics
+    stay.
+    """
+
+    policy: Policy
+    reference: Policy | None
+    optimizer: MasterAdamW
+    config: TrainConfig
+    std_floor: float
+    evolution: OnlineEvolution | None = None
+
+    @property
+    def sampler(self) -> Policy:
+        """The policy that completions are sampled from."""
+        return self.policy if self.config.algorithm == "grpo" or self.reference is None else self.reference
+
+
+@dataclass(frozen=True)
+class Update:
+    """What an update of the policy was: its metrics, and for each completion [B] the advantage and the log-probability.
+
+    The log-probability is the sum over tokens under the policy that sampled; NaN without a reward.
+    """
+
+    metrics: Metrics
+    advantages_B: Tensor
+    logprob_sums_B: Tensor
+
+
+def update(
+    state: TrainState, rollouts: Rollouts, rewards_GM: Tensor, step: int, pool_of_G: Tensor | None = None
+) -> Update:
+    """Update the policy on one batch of scored completions.
+
+    The first update needs no second forward pass for the old log-probabilities: the policy has not moved yet.
+
+    ``rewards_GM`` are the rewards of the rollouts, NaN where there is none; ``step`` counts from 0; ``pool_of_G`` as in
+    `grpo.advantages`.
+    """
+    optim, temperature = state.config.optim, state.config.sampling.temperature
+    rows_N = learned_rows(state.config, rewards_GM).to(state.policy.device)
+    advantages_GM = grpo.advantages(rewards_GM, state.std_floor, pool_of_G)
+    advantages_B = advantages_GM.flatten().float().to(state.policy.device)
+    micro_batches = torch.split(rows_N, optim.micro_batch or len(rows_N)) if len(rows_N) else ()
+    tokens = int(rollouts.lengths[rows_N].sum())
+    lr = state.optimizer.learning_rate(step)
+    reference = state.reference if _measures_kl(state.config, step) else None
+    old_logp: list[Tensor] = []
+    logprob_sums_B = torch.full_like(advantages_B, math.nan)
+    ref_logp: list[Tensor | None] = []
+    sums: dict[str, float] = defaultdict(float)
+    for epoch in range(optim.updates_per_batch):
+        for index, rows in enumerate(micro_batches):
+            part = rollouts.select(rows)
+            logp_BT, entropy_BT = state.policy.logprobs(part, temperature)
+            if epoch == 0:
+                old_logp.append(logp_BT.detach())
+                logprob_sums_B[rows] = old_logp[index].float().sum(-1)
+                ref_logp.append(ref := reference.logprobs(part, temperature)[0] if reference else None)
+                sums["entropy"] += float(entropy_BT.sum())
+                if ref is not None:
+                    sums["kl_start"] += float(torch.where(part.mask_BT, grpo.k3(old_logp[index], ref), 0.0).sum())
+            batch = Batch(part, advantages_B[rows], old_logp[index], ref_logp[index])
+            loss = _loss(state.config, logp_BT, batch, tokens)
+            torch.autograd.backward(loss.value)
+            for name, value in (("loss", loss.value), ("clipped", loss.clipped), ("kl", loss.kl)):
+                sums[name] += value.item()
+        sums["grad_norm"] += state.optimizer.step(lr)
+    update_metrics = metrics.update_metrics(sums, tokens, optim) | {"learning_rate": lr}
+    return Update(update_metrics, advantages_B, logprob_sums_B)
+
+
+def learned_rows(config: TrainConfig, rewards_GM: Tensor) -> Tensor:
+    """Return the rows of B that the update learns from: all scored completions, or the best of each group."""
+    if config.algorithm == "grpo":
+        return (~rewards_GM.isnan()).flatten().nonzero().flatten()
+    return supervised.best_rows(rewards_GM)
+
+
+def _measures_kl(config: TrainConfig, step: int) -> bool:
+    """Return whether the divergence from the starting policy is measured; samples of another policy do not have it."""
+    optim = config.optim
+    due = optim.kl_every > 0 and (step + 1) % optim.kl_every == 0
+    return config.algorithm == "grpo" and (due or optim.kl_beta > 0)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A micro-batch of rollouts, their advantages, and log-probabilities of the sampling and the starting policy."""
+
+    rollouts: Rollouts
+    advantages_B: Tensor
+    old_logp_BT: Tensor
+    ref_logp_BT: Tensor | None
+
+
+def _loss(config: TrainConfig, logp_BT: Tensor, batch: Batch, tokens: int) -> grpo.Loss:
+    if config.algorithm != "grpo":
+        return supervised.loss(logp_BT, batch.rollouts.mask_BT, tokens=tokens)
+    return grpo.loss(
+        logp_BT,
+        batch.old_logp_BT,
+        batch.advantages_B,
+        batch.rollouts.mask_BT,
+        tokens=tokens,
+        clip_low=config.optim.clip_low,
+        clip_high=config.optim.clip_high,
+        kl_beta=config.optim.kl_beta,
+        ref_logp_BT=batch.ref_logp_BT if config.optim.kl_beta else None,
+    )
