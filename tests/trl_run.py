@@ -2,9 +2,9 @@
 
     python -m tests.trl_run OPTIONS_AS_JSON
 
-The options are ``url``, ``out``, ``steps``, ``rows`` (of the dataset) and ``reward`` (arguments of `RubricReward`). A
-step has two groups of two completions of at most 8 tokens. The last line is TRL's log as JSON; ``out/completions`` has
-its tables.
+The options are ``url``, ``out``, ``steps``, ``rows`` (of the dataset), ``reward`` (arguments of `RubricReward`) and
+``async`` (use the coroutine). A step has two groups of two completions of at most 8 tokens. The last line is TRL's log
+as JSON; ``out/completions`` has its tables.
 """
 
 from __future__ import annotations
@@ -17,9 +17,15 @@ from datasets import Dataset
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from trl import GRPOConfig, GRPOTrainer
 
-from rubricsvc import Client
-from trainer.integrations.trl import RubricReward
+from rubricsvc import AsyncClient, Client
+from trainer.integrations.trl import AsyncRubricReward, RubricReward
 from workers.engines.local.models import model_path
+
+
+def reward(options: dict[str, Any]) -> RubricReward | AsyncRubricReward:
+    if options["async"]:
+        return AsyncRubricReward(AsyncClient(options["url"]), **options["reward"])
+    return RubricReward(Client(options["url"]), **options["reward"])
 
 
 def main(options: dict[str, Any]) -> None:
@@ -27,7 +33,7 @@ def main(options: dict[str, Any]) -> None:
     trainer = GRPOTrainer(
         model=AutoModelForCausalLM.from_pretrained(folder, dtype="float32"),
         processing_class=AutoTokenizer.from_pretrained(folder),
-        reward_funcs=RubricReward(Client(options["url"]), **options["reward"]),
+        reward_funcs=reward(options),
         args=GRPOConfig(
             output_dir=options["out"],
             max_steps=options["steps"],

@@ -147,7 +147,7 @@ class _RubricReward(Generic[C]):
         _call(columns, "log_metric", f"{self.__name__}/unscored_fraction", share)
         _call(columns, "log_extra", f"{self.__name__}/null_reason", [reason or "" for reason in reasons])
         if unscored:
-            listed = ", ".join(f"{cut(reason, 200)} ×{count}" for reason, count in unscored.most_common(_LISTED))
+            listed = "; ".join(f"{count} × {cut(reason, 200)}" for reason, count in unscored.most_common(_LISTED))
             message = f"{unscored.total()} of {len(results)} completions have no reward ({job}): {listed}"
             if self.on_failure == "raise":
                 hint = "repair the judge and resume from the last checkpoint, or skip them: on_failure='skip'"

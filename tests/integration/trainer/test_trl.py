@@ -50,9 +50,12 @@ def prepare(url: str, judge: ScriptedServer) -> list[dict[str, Any]]:
     return [{"prompt": [{"role": "user", "content": text}], "rubric": "clear@1"} for text in QUESTIONS]
 
 
-def train(out: Path, url: str, rows: list[dict[str, Any]], **reward: Any) -> subprocess.CompletedProcess[str]:
+def train(
+    out: Path, url: str, rows: list[dict[str, Any]], *, coroutine: bool = False, **reward: Any
+) -> subprocess.CompletedProcess[str]:
     """Train in a process of its own."""
-    options = {"url": url, "out": str(out), "steps": STEPS, "rows": rows, "reward": {"judge": "scripted", **reward}}
+    given = {"judge": "scripted", **reward}
+    options = {"url": url, "out": str(out), "steps": STEPS, "rows": rows, "reward": given, "async": coroutine}
     command = [sys.executable, "-m", "tests.trl_run", json.dumps(options)]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=500)
 
@@ -74,10 +77,11 @@ def stored_rewards(client: Client, job_id: int) -> dict[str, float | None]:
     return {client.completions.get(item.completion_id or 0).completion.text: item.reward for item in items}
 
 
-def test_trl_rewards_equal_those_of_the_store(tmp_path: Path) -> None:
+@pytest.mark.parametrize("coroutine", [False, True])
+def test_trl_rewards_equal_those_of_the_store(tmp_path: Path, coroutine: bool) -> None:
     out, database = tmp_path / "out", fresh_url("sqlite", tmp_path)
     with scripted_server(by_content) as judge, service(tmp_path, database) as url:
-        log = logged(train(out, url, prepare(url, judge)))
+        log = logged(train(out, url, prepare(url, judge), coroutine=coroutine))
         with Client(url) as client:
             jobs = list(client.iterate(client.jobs.page))
             rewards = [stored_rewards(client, job.id) for job in jobs]
@@ -138,3 +142,17 @@ def test_trl_skips_completions_of_a_killed_judge(tmp_path: Path) -> None:
     assert (last["rubric/unscored_fraction"], last["reward"], last["loss"]) == (1, None, 0)
     assert f"{COMPLETIONS} of {COMPLETIONS} completions have no reward" in done.stderr
     assert all(row["rubric/null_reason"] for row in tables(out)[-1])
+
+
+def test_async_grpo_takes_rewards_of_its_groups(tmp_path: Path) -> None:
+    """AsyncGRPO needs a GPU and vLLM; this is its scoring of two groups, with a reward that was pickled."""
+    with scripted_server(by_content) as judge, service(tmp_path, fresh_url("sqlite", tmp_path)) as url:
+        prepare(url, judge)
+        command = [sys.executable, "-m", "tests.trl_groups", url]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+        assert done.returncode == 0, done.stderr[-3000:]
+        with Client(url) as client:
+            stored = [stored_rewards(client, job.id) for job in client.jobs.page()]
+    groups = [dict(group) for group in json.loads(done.stdout.splitlines()[-1])]
+    assert sorted(groups, key=str) == sorted(stored, key=str)
+    assert None not in {reward for group in groups for reward in group.values()}
