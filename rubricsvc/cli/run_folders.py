@@ -7,13 +7,13 @@ import secrets
 from pathlib import Path
 from typing import Any
 
-from rubricsvc.errors import InvalidError
+from rubricsvc.errors import InvalidError, NotFoundError
 
 RUN = "run"
 """The entry of a run's ``config.json`` with its name in databases: that of its record, and of its criterion buffers."""
 _EARLIER_RUN = "evolve_run"
-CONFIG_FILE = "config_file"
-"""The entry with the path of the TOML file."""
+_CONFIG_FILE, _WORKING_FOLDER = "config_file", "working_folder"
+"""The entries with the path of the TOML file as it was given, and with the folder that it was given in."""
 
 _MOST_RUN_CHARS = 80
 
@@ -52,6 +52,26 @@ def run_name(out: Path, resume: bool) -> str:
     """Return the name of a run in databases, which no other run has: that of its record, if it is resumed."""
     words = "-".join(out.name.replace("@", "-").split())
     return (stored_name(out) if resume else None) or f"{words[:_MOST_RUN_CHARS]}-{secrets.token_hex(6)}"
+
+
+def invocation(config: Path) -> dict[str, str]:
+    """Return the entries of ``config.json`` by which `runs resume` starts the run again."""
+    return {_CONFIG_FILE: str(config), _WORKING_FOLDER: str(Path.cwd())}
+
+
+def read_invocation(folder: Path) -> tuple[Path, Path]:
+    """Return the working folder in which a run was started, and the path of its TOML file there.
+
+    Raises:
+        InvalidError: ``config.json`` is damaged.
+        NotFoundError: There is no such file any more, or the run was started before its name was recorded.
+    """
+    record = read_record(folder)
+    working_folder, file = Path(record.get(_WORKING_FOLDER, "")), Path(record.get(_CONFIG_FILE, ""))
+    if not (working_folder / file).is_file():
+        message = f"no configuration file of the run in {folder}: {working_folder / file}"
+        raise NotFoundError(message, hint="`rubricsvc runs start CONFIG.toml --resume` names it")
+    return working_folder, file
 
 
 def audited(config: dict[str, Any]) -> str | None:

@@ -6,7 +6,7 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, chdir, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
@@ -33,7 +33,7 @@ from rubricsvc.cli.run_evaluation import (
     with_eval_judges,
 )
 from rubricsvc.cli.run_evolution import evolution_of, print_evolution_plan, with_judges
-from rubricsvc.cli.run_folders import CONFIG_FILE, RUN, folder_record, is_run, read_record, run_name
+from rubricsvc.cli.run_folders import RUN, folder_record, invocation, is_run, read_invocation, run_name
 from rubricsvc.cli.run_recording import complete_record, recorder_of
 from rubricsvc.cli.run_rewards import judge_source, reward_source, stored_judge, uses_database
 from rubricsvc.core.audit import StoredAudit
@@ -106,7 +106,7 @@ def start(
             bar.update(step["step"], run.steps, ", ".join(filter(None, (reward, _no_signal(step)))))
 
         bar.update(0, run.steps, "")
-        record = audit.record | {RUN: name, CONFIG_FILE: str(config.resolve())}
+        record = audit.record | {RUN: name, **invocation(config)}
         options: dict[str, Any] = {"on_step": on_step, "stop": stop, "resume": resume, "record": record}
         options |= {"evolution": evolution, "evaluation": evaluation_of(evaluator, run), "recorder": recorder}
         history = train(policy, tasks.train, rewards, run, **options)
@@ -238,12 +238,9 @@ def resume(
             raise NotFoundError(message, hint="resume it on that machine, or name the folder")
     if not (folder / "config.json").is_file():
         raise NotFoundError(f"no training run in {folder}", hint="list runs with `rubricsvc runs list`")
-    record = read_record(folder)
-    file = record.get(CONFIG_FILE)
-    if file is None or not Path(file).is_file():
-        message = f"no configuration file of the run in {folder}" + (f": {file}" if file else "")
-        raise NotFoundError(message, hint="`rubricsvc runs start CONFIG.toml --resume` names it")
-    start(Path(file), resume=True, allow_drafts=allow_drafts, as_json=as_json)
+    working_folder, file = read_invocation(folder)
+    with chdir(working_folder):  # names of policies in files are as they were, and so is what is compared
+        start(file, resume=True, allow_drafts=allow_drafts, as_json=as_json)
 
 
 def _no_signal(step: Metrics) -> str | None:

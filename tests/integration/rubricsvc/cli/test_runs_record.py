@@ -13,7 +13,7 @@ from rubricsvc.core.run import RunHeartbeat
 from rubricsvc.services import recording
 from rubricsvc.services.recording import DatabaseRuns
 from rubricsvc.settings import get_settings
-from rubricsvc.store import items, runs
+from rubricsvc.store import completions, items, runs
 from rubricsvc.store.session import Database
 from tests.cli import Cli
 from tests.integration.rubricsvc.cli.test_runs import CONFIG
@@ -76,6 +76,24 @@ def test_runs_start_joins_rollouts_to_jobs_and_authored_rubrics(cli: Cli, config
         assert (one.completion_id, one.rubric_id, one.judge_id) == (item.completion_id, item.rubric_id, item.judge_id)
         assert (one.reward, len(one.verdicts)) == (item.reward, item.verdicts)
     assert {item.job_id for item in scored.values()} == {1, 2, 3}, "one job a step"
+
+
+def test_runs_resume_continues_from_another_working_folder(
+    cli: Cli, config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The names of a policy's folder and of the run's folder are those of the first start."""
+    assert cli("runs", "start", config.name).code == 0
+    config.write_text(CONFIG.replace("steps = 3", "steps = 4"))
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    resumed = cli("runs", "resume", 1, "--json")
+    assert (resumed.code, resumed.json["id"], resumed.json["steps"]) == (0, 1, 4), resumed.err
+    assert Path.cwd() == elsewhere and not list(elsewhere.iterdir())
+    with Database(get_settings().database_url).read() as session:
+        assert {row.policy for row in completions.page(session, limit=1000)} == {"policy"}
+        config.write_text(CONFIG.replace("steps = 3", "steps = 5"))
+    assert cli("runs", "resume", tmp_path / "runs" / "first", "--json").json["steps"] == 5
 
 
 def test_runs_resume_needs_its_folder_and_its_file(cli: Cli, config: Path, tmp_path: Path) -> None:
