@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from threading import Event
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -13,7 +14,7 @@ from rubricsvc.cli.db import database
 from rubricsvc.cli.models import fetch_if_embedded
 from rubricsvc.cli.output import Json, counted, echo, print_json, print_table
 from rubricsvc.core.judge import Judge
-from rubricsvc.errors import InvalidError, NotFoundError, RubricsvcError
+from rubricsvc.errors import NotFoundError
 from rubricsvc.store import judges
 from workers.engines.local.adapter_judges import with_adapter_fields
 
@@ -29,27 +30,16 @@ SourceOf = Callable[[Any], Any]
 
 
 def with_eval_judges(config: RunConfig) -> RunConfig:
-    """Return the run with the judges of its evaluation in place of their names: the record has all of them.
-
-    Raises:
-        InvalidError: Names all that are not stored.
-    """
+    """Return the run with the judges of its evaluation in place of their names: the record has all of them."""
     if config.eval is None:
         return config
     found: list[Judge | ServiceJudge] = []
-    missing: list[str] = []
-    for number, judge in enumerate(config.eval.judges):
+    for judge in config.eval.judges:
         if isinstance(judge, str):
             with database() as db, db.read() as session:
-                try:
-                    found.append(judges.get(session, judge).value)
-                except RubricsvcError as error:
-                    missing.append(f"eval.judges.{number}: {error}")
+                found.append(judges.get(session, judge).value)
         else:
             found.append(with_adapter_fields(judge) if isinstance(judge, Judge) else judge)
-    if missing:
-        hint = "list the stored judges with `rubricsvc judges list`"
-        raise InvalidError("\n".join(missing), hint=hint, path="eval.judges")
     return config.model_copy(update={"eval": config.eval.model_copy(update={"judges": tuple(found)})})
 
 
@@ -73,7 +63,9 @@ def evaluator_of(
     held_out: Sequence[Task],
     rewards: RewardSource,
     source_of: SourceOf,
+    *,
     on_progress: Callable[[str], None],
+    stop: Event,
 ) -> Iterator[Evaluator | None]:
     """Open what evaluates a run; None without [eval]. ``rewards`` are those that it is trained on."""
     if config.eval is None:
@@ -89,7 +81,7 @@ def evaluator_of(
             scorers[judge_name(judge)] = opened.enter_context(source_of(judge))
         if config.eval.checks:
             scorers[CHECKS] = opened.enter_context(CheckRewards(held_out))
-        yield Evaluator(config, held_out, scorers, on_progress=on_progress)
+        yield Evaluator(config, held_out, scorers, on_progress=on_progress, stop=stop)
 
 
 def evaluation_of(evaluator: Evaluator | None, config: RunConfig) -> Evaluation | None:

@@ -35,6 +35,7 @@ from rubricsvc.cli.run_evaluation import (
 from rubricsvc.cli.run_evolution import evolution_of, print_evolution_plan, with_judges
 from rubricsvc.cli.run_folders import RUN, folder_record, invocation, is_run, read_invocation, run_name
 from rubricsvc.cli.run_recording import complete_record, recorder_of
+from rubricsvc.cli.run_references import check_references
 from rubricsvc.cli.run_rewards import judge_source, reward_source, stored_judge, uses_database
 from rubricsvc.core.audit import StoredAudit
 from rubricsvc.core.judge import Judge
@@ -96,8 +97,8 @@ def start(
         prepared.rewards() as rewards,
         evolution_of(run, name, rewards) as evolution,
         progress_bar("training") as bar,
-        evaluator_of(run, tasks.held_out, rewards, prepared.rewards, bar.note) as evaluator,
         stop_on_interrupt() as stop,
+        evaluator_of(run, tasks.held_out, rewards, prepared.rewards, on_progress=bar.note, stop=stop) as evaluator,
         recorder_of(run, name, stop) as recorder,
     ):
 
@@ -146,8 +147,8 @@ def baselines(
     with (
         prepared.rewards() as rewards,
         progress_bar("baselines") as bar,
-        evaluator_of(run, tasks.held_out, rewards, prepared.rewards, bar.note) as evaluator,
         stop_on_interrupt() as stop,
+        evaluator_of(run, tasks.held_out, rewards, prepared.rewards, on_progress=bar.note, stop=stop) as evaluator,
     ):
         assert evaluator is not None  # noqa: S101 - the run has [eval]
         lines = baselines_of(run, tasks.train, rewards, evaluator, bar=bar, stop=stop)
@@ -175,6 +176,7 @@ def difficulty(
 
     telemetry.configure("WARNING", human=True)
     loaded = load_config(config, measures_difficulty=True)
+    check_references(loaded)
     judge, audit, repeatability = _judge(loaded)
     run = loaded.model_copy(update={"judge": judge})
     prepared = PreparedRun(run, judge, audit, repeatability, RunTasks([], []), allow_drafts=True)
@@ -202,6 +204,7 @@ class PreparedRun:
 
 def _prepare(loaded: RunConfig, allow_drafts: bool) -> PreparedRun:
     """Find the judges and the prompts of a run, before anything is loaded."""
+    check_references(loaded)
     judge, audit, repeatability = _judge(loaded)
     run = with_eval_judges(with_judges(loaded.model_copy(update={"judge": judge})))
     tasks = run_tasks(run)

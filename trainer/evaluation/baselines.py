@@ -24,6 +24,7 @@ from trainer.evaluation.evaluator import Evaluator, prompt_table
 from trainer.files import replace_text
 from trainer.loop import train
 from trainer.metrics import Metrics, line_of, read
+from trainer.outages import StopRequested
 from trainer.policy import Policy
 from trainer.rewards import RewardSource, Task
 
@@ -70,14 +71,10 @@ def run_baselines(
         raise InvalidError("baselines need the folder of the run", hint="set `out`", path="out")
     out, folder, setup = config.out, config.out / FOLDER, evaluator.setup
     kept = {line["baseline"]: line for line in read(folder, FILE) if line["setup"] == setup}
-    if START not in kept:
-        known = [line for line in read(out, LINES) if line["step"] == 0 and line["setup"] == setup]
-        kept[START] = known[0] if known else _evaluated(evaluator, load(), folder / START)
-        _write(folder, kept)
-    if BEST_OF_N not in kept:
-        n = config.sampling.group_size
-        kept[BEST_OF_N] = _evaluated(evaluator, load(), folder / BEST_OF_N, best_of=n, start=kept[START])
-        _write(folder, kept)
+    try:
+        _evaluate_untrained(config.sampling.group_size, out, load, evaluator, kept)
+    except StopRequested:
+        return None
     supervised = supervised_config(config, folder)
     if kept.get(SUPERVISED, {}).get("step") != config.steps:
         trained = folder / "best-of-n-supervised"
@@ -91,6 +88,20 @@ def run_baselines(
         kept[SUPERVISED] = history.evaluations[-1]
         _write(folder, kept)
     return read_baselines(out)
+
+
+def _evaluate_untrained(
+    n: int, out: Path, load: Callable[[], Policy], evaluator: Evaluator, kept: dict[str, Metrics]
+) -> None:
+    """Add the evaluations of the untouched policy and of best-of-n, where they are missing."""
+    folder = out / FOLDER
+    if START not in kept:
+        known = [line for line in read(out, LINES) if line["step"] == 0 and line["setup"] == evaluator.setup]
+        kept[START] = known[0] if known else _evaluated(evaluator, load(), folder / START)
+        _write(folder, kept)
+    if BEST_OF_N not in kept:
+        kept[BEST_OF_N] = _evaluated(evaluator, load(), folder / BEST_OF_N, best_of=n, start=kept[START])
+        _write(folder, kept)
 
 
 def supervised_config(config: Config, folder: Path) -> Config:

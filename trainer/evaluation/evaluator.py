@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
+from threading import Event
 from typing import Any
 
 from rubricsvc.core.estimate import Estimate
@@ -61,6 +62,7 @@ class Evaluator:
         tasks: The held-out prompts.
         scorers: What scores, by the names of ``EvalConfig.score_names``.
         on_progress: Called with what is done now, in words.
+        stop: When set, a pause because a judge is down ends.
     """
 
     def __init__(
@@ -70,6 +72,7 @@ class Evaluator:
         scorers: Mapping[str, RewardSource],
         *,
         on_progress: Callable[[str], None] = lambda _text: None,
+        stop: Event | None = None,
     ) -> None:
         if config.eval is None:
             raise InvalidError("the configuration has no [eval]", hint="add the table", path="eval")
@@ -82,7 +85,7 @@ class Evaluator:
         self.tasks = tasks
         self.on_progress = on_progress
         self._config = config
-        self._scorers = scorers
+        self._scorers = {name: StepScorer(source, config, stop) for name, source in scorers.items()}
         self.setup = self._setup()
 
     def _setup(self) -> str:
@@ -111,7 +114,8 @@ class Evaluator:
             start: The values of the policy to compare with, by score.
 
         Raises:
-            UnavailableError: More than ``max_unscored`` of the completions have no score.
+            UnavailableError: More than ``max_unscored`` of the completions have no score, also after a pause.
+            StopRequested: A stop was requested in a pause.
         """
         begun = time.perf_counter()
         completions = list(self._sampled(policy, step, name or policy.name, self.settings.samples * best_of))
@@ -165,7 +169,7 @@ class Evaluator:
         self.on_progress(f"evaluating: scoring {len(completions)} completions by {score}")
         tasks = [self.tasks[one.prompt] for one in completions]
         texts = [one.completion for one in completions]
-        scored, _ = StepScorer(self._scorers[score], self._config).score(tasks, texts)
+        scored, _ = self._scorers[score].score(tasks, texts)
         for one, result in zip(completions, scored, strict=True):
             one.rewards[score] = result.reward.value
 

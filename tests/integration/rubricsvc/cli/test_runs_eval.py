@@ -36,7 +36,7 @@ def config(tmp_path: Path, rubric_file: Path) -> Path:
 
 def test_runs_start_evaluates_and_baselines_are_shown_beside(cli: Cli, config: Path, tmp_path: Path) -> None:
     unknown = cli("runs", "start", config)
-    assert (unknown.code, "eval.judges.0" in unknown.err) == (2, True)
+    assert (unknown.code, "eval.judges.0" in unknown.err) == (3, True)
     add_judge(cli)
     ran = cli("runs", "start", config)
     assert ran.code == 0, ran.err
@@ -99,3 +99,16 @@ def test_runs_start_trains_and_evaluates_on_stored_rubrics(cli: Cli, config: Pat
 def test_runs_baselines_need_a_table_eval(cli: Cli, config: Path) -> None:
     config.write_text(CONFIG)
     assert cli("runs", "baselines", config).code == 2
+
+
+def test_runs_start_names_all_judges_and_rubrics_that_are_not_stored(cli: Cli, config: Path) -> None:
+    add_judge(cli)
+    text = CONFIG.replace('{name = "letters", engine = "letters", model = "m"}', '"quik"')
+    text = text.replace('{path = "rubrics.yaml"}', '{store = ["a", "b@2"]}')
+    config.write_text(f'{text}{EVAL}store = ["c"]\njudges = ["quick", "other"]\n')
+    ran = cli("runs", "start", config)
+    assert ran.code == 3
+    for path in ("judge", "eval.judges.1", "data.store.0", "data.store.1", "eval.store.0"):
+        assert f"{path}: " in ran.err
+    assert "eval.judges.0" not in ran.err
+    assert "quick" in ran.err, "the nearest name"
