@@ -10,6 +10,7 @@ from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.errors import InvalidError, at_path
 from rubricsvc.services.editing import Edit, add_version
+from rubricsvc.services.reward_jobs import ItemKey
 from rubricsvc.services.submitting import only_rubric
 from rubricsvc.store import completions, jobs, judges, prompts, rubrics
 
@@ -19,9 +20,6 @@ if TYPE_CHECKING:
     from rubricsvc.store.tables import JobRow, RubricRow
 
 MAX_COMPLETIONS = 10_000
-
-ItemKey = tuple[int, int]
-"""Completion id and rubric id: a job holds each pair once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,22 +109,24 @@ class _Rubrics:
     edit: Edit
     validate: Callable[[Rubric], None]
     allow_drafts: bool
-    known: dict[int | str, RubricRow] = field(default_factory=dict)
+    known: dict[object, RubricRow] = field(default_factory=dict)
 
     def __call__(self, prompt_id: int, given: Rubric | int | str | None, path: str) -> int:
         with at_path(path):
             if given is None:
                 return only_rubric(self.session, prompt_id, allow_drafts=self.allow_drafts).id
-            key = given.digest if isinstance(given, Rubric) else given
-            row = self.known.get(key) or self.known.setdefault(key, self._row(given))
+            key = (given.digest, prompt_id) if isinstance(given, Rubric) else given
+            row = self.known.get(key) or self.known.setdefault(key, self._row(given, prompt_id))
             if row.prompt_id not in (None, prompt_id):
                 hint = "score it by a rubric of its own prompt, or by one that belongs to none"
                 raise InvalidError(f"{row.ref} belongs to another prompt: {row.prompt_id}", hint=hint)
             return row.id
 
-    def _row(self, given: Rubric | int | str) -> RubricRow:
+    def _row(self, given: Rubric | int | str, prompt_id: int) -> RubricRow:
         if not isinstance(given, Rubric):
             return rubrics.get(self.session, given, allow_drafts=self.allow_drafts)
+        if (stored := rubrics.of_content(self.session, given.digest, prompt_id)) is not None:
+            return stored
         self.validate(given)
         name = f"rubric-{given.digest[:12]}"
         return add_version(self.session, given, self.edit, name=name, origin="api").row

@@ -20,24 +20,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, TypeVar, get_args
 
-from pydantic import ValidationError
-
 from rubricsvc.client import AsyncClient, Client
-from rubricsvc.client.nouns import Prompts
-from rubricsvc.core.base import storable
-from rubricsvc.core.prompt import Completion, Message, Prompt
+from rubricsvc.client.nouns import Judges, Prompts
+from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Rubric
-from rubricsvc.core.validation_messages import first_error
-from rubricsvc.errors import InvalidError, UnavailableError, cut
+from rubricsvc.errors import ConflictError, InvalidError, UnavailableError, at_path, cut
 from rubricsvc.schemas import Item, StoredJob
+from trainer.integrations.chats import Chat, completion_of, prompt_of
 
 log = logging.getLogger(__name__)
 
 C = TypeVar("C", Client, AsyncClient)
 OnFailure = Literal["raise", "skip"]
-Text = str | Sequence[Mapping[str, Any]]
-"""A prompt or completion of TRL: a text, or messages."""
-
 RubricRef = Rubric | int | str | None
 _LISTED = 3  # reasons in a message
 
@@ -50,6 +44,17 @@ class _Group:
     rubric: RubricRef
     completions: list[Completion] = field(default_factory=list)
     places: list[int] = field(default_factory=list)
+
+    @property
+    def version_key(self) -> object:
+        """What the version of the rubric is kept under in later calls; None for a rubric that is a value."""
+        if isinstance(self.rubric, Rubric):
+            return None
+        return (
+            ("rubric", self.rubric)
+            if self.rubric is not None
+            else ("prompt", getattr(self.prompt, "digest", self.prompt))
+        )
 
 
 class _RubricReward(Generic[C]):
@@ -82,20 +87,23 @@ class _RubricReward(Generic[C]):
         self.__name__ = name
         self._options: dict[str, Any] = {"timeout": timeout, "min_coverage": min_coverage, "allow_drafts": allow_drafts}
         self._prompt_ids: dict[int | str, int] = {}
+        self._versions: dict[object, int] = {}  # of the rubrics that were named, since the first call
+        self._judge_digest = ""
 
     async def _score(
-        self, prompts: Sequence[Text], completions: Sequence[Text], columns: Mapping[str, Any]
+        self, prompts: Sequence[Chat], completions: Sequence[Chat], columns: Mapping[str, Any]
     ) -> list[float | None]:
         """Return the reward of each completion, None where it has none and that is allowed."""
         step = getattr(columns.get("trainer_state"), "global_step", None)
         groups = await self._groups(prompts, completions, columns, step)
+        await self._check_judge()
         seen: list[StoredJob] = []
         scored: Sequence[Sequence[Item | UnavailableError]]
         try:
             scored = await Client.score_many(
                 self.client,
                 [group.prompt for group in groups],
-                [group.rubric for group in groups],
+                [self._versions.get(group.version_key, group.rubric) for group in groups],
                 [group.completions for group in groups],
                 self.judge,
                 name=self.policy if step is None else f"{self.policy} step {step + 1}",
@@ -111,11 +119,13 @@ class _RubricReward(Generic[C]):
         results: dict[int, Item | UnavailableError] = {}
         for group, items in zip(groups, scored, strict=True):
             results.update(zip(group.places, items, strict=True))
+            if isinstance(items[0], Item) and group.version_key is not None:
+                self._versions.setdefault(group.version_key, items[0].rubric_id or 0)
         job = f"job {seen[-1].id}" if seen else "the service"
         return self._rewards([results[place] for place in range(len(prompts))], job, columns)
 
     async def _groups(
-        self, prompts: Sequence[Text], completions: Sequence[Text], columns: Mapping[str, Any], step: int | None
+        self, prompts: Sequence[Chat], completions: Sequence[Chat], columns: Mapping[str, Any], step: int | None
     ) -> list[_Group]:
         """Return the completions by prompt and rubric: what a comparative judge sees together."""
         if len(completions) != len(prompts):
@@ -124,13 +134,30 @@ class _RubricReward(Generic[C]):
         ids = _column(columns, "prompt_id", len(prompts))
         groups: dict[tuple[object, object], _Group] = {}
         for place, (prompt, completion) in enumerate(zip(prompts, completions, strict=True)):
-            owner = _prompt(prompt, place) if ids[place] is None else await self._prompt_id(ids[place])
+            owner = prompt_of(prompt, place) if ids[place] is None else await self._prompt_id(ids[place])
             rubric = self.rubric if rubrics[place] is None else rubrics[place]
             key = getattr(owner, "digest", owner), getattr(rubric, "digest", rubric)
             group = groups.setdefault(key, _Group(owner, rubric))
-            group.completions.append(_completion(completion, place, policy=self.policy, step=step))
+            group.completions.append(completion_of(completion, place, policy=self.policy, step=step))
             group.places.append(place)
         return list(groups.values())
+
+    async def _check_judge(self) -> None:
+        """Raise a ConflictError if the judge is not the one of the first call."""
+        try:
+            with at_path("judge"):
+                digest = (await Judges.get(self.client.judges, self.judge)).digest
+        except UnavailableError:
+            if self.on_failure == "raise":
+                raise
+            return
+        self._judge_digest = self._judge_digest or digest
+        if digest != self._judge_digest:
+            was, now = self._judge_digest[:8], digest[:8]
+            hint = "give the new judge a name of its own, and train again"
+            raise ConflictError(
+                f"judge {self.judge!r} was replaced in mid-run: it was {was}, now it is {now}", hint=hint
+            )
 
     async def _prompt_id(self, ref: int | str) -> int:
         if ref not in self._prompt_ids:
@@ -169,7 +196,8 @@ class RubricReward(_RubricReward[Client]):
         client: client of the service.
         judge: id or name of a stored judge.
         rubric: rubric of all prompts: a value, or the id, name, name@version or digest of a stored one. A dataset
-            column ``rubric`` comes before it; without either it is the only rubric of the stored prompt.
+            column ``rubric`` comes before it; without either it is the only rubric of the stored prompt. A name means
+            the version that is the newest approved one at its first use.
         on_failure: "raise" stops the training if a completion has no reward, "skip" passes it to TRL as None.
         max_unscored: the largest share of a call's completions that may be None where they are skipped.
         timeout: seconds that a call may take; then its job is cancelled, and what is not scored has no reward.
@@ -184,11 +212,12 @@ class RubricReward(_RubricReward[Client]):
     Raises (from a call):
         UnavailableError: completions have no reward, or the service does not answer.
         NotFoundError: there is no such judge, rubric or prompt.
+        ConflictError: the judge was replaced since the first call.
         InvalidError: a prompt has no rubric or belongs to another one, or the number of completions is not that of the
             prompts.
     """
 
-    def __call__(self, prompts: Sequence[Text], completions: Sequence[Text], **columns: Any) -> list[float | None]:
+    def __call__(self, prompts: Sequence[Chat], completions: Sequence[Chat], **columns: Any) -> list[float | None]:
         """Score the completions of one call in one job."""
         rewards: list[float | None] = self.client.run(self._score(prompts, completions, columns))
         return rewards
@@ -198,7 +227,7 @@ class AsyncRubricReward(_RubricReward[AsyncClient]):
     """`RubricReward` as a coroutine, for AsyncGRPO. TRL sends it to another process, which it can be pickled for."""
 
     async def __call__(
-        self, prompts: Sequence[Text], completions: Sequence[Text], **columns: Any
+        self, prompts: Sequence[Chat], completions: Sequence[Chat], **columns: Any
     ) -> list[float | None]:
         """Score the completions of one call in one job."""
         return await self._score(prompts, completions, columns)
@@ -222,40 +251,3 @@ def _reason(result: Item | UnavailableError) -> str | None:
     if not isinstance(result, Item):
         return str(result)
     return None if result.reward is not None else result.null_reason
-
-
-def _prompt(given: Text, place: int) -> Prompt:
-    if isinstance(given, str):
-        return Prompt.of(storable(given))
-    return Prompt(messages=_messages(given, f"prompts.{place}"))
-
-
-def _completion(given: Text, place: int, *, policy: str, step: int | None) -> Completion:
-    if isinstance(given, str):
-        return Completion(text=storable(given), policy=policy, step=step)
-    messages = _messages(given, f"completions.{place}")
-    if len(messages) == 1 and not messages[0].tool_calls:
-        return Completion(text=messages[0].content, policy=policy, step=step)
-    return Completion(messages=messages, policy=policy, step=step)
-
-
-def _messages(given: Sequence[Mapping[str, Any]], path: str) -> tuple[Message, ...]:
-    """Return TRL's messages as values. A dataset fills fields that other rows have with None."""
-    try:
-        return tuple(Message.model_validate(_storable(one)) for one in given)
-    except ValidationError as error:
-        at, message = first_error(error)
-        hint = "use messages of text, with role and content"
-        raise InvalidError(f"{path}: {message}", hint=hint, path=f"{path}.{at}") from error
-
-
-def _storable(value: Any) -> Any:
-    """Return plain data without fields that are None, its texts storable."""
-    match value:
-        case str():
-            return storable(value)
-        case Mapping():
-            return {key: _storable(one) for key, one in value.items() if one is not None}
-        case list() | tuple():
-            return [_storable(one) for one in value]
-    return value

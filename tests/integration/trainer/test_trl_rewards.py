@@ -14,10 +14,12 @@ import pytest
 from rubricsvc.client import AsyncClient, Client
 from rubricsvc.core.prompt import Prompt
 from rubricsvc.core.rubric import Criterion, Rubric
-from rubricsvc.errors import InvalidError, NotFoundError, RubricsvcError, UnavailableError
+from rubricsvc.errors import ConflictError, InvalidError, NotFoundError, RubricsvcError, UnavailableError
 from rubricsvc.store.session import Database
 from tests.instant_engine import InstantEngine
 from tests.integration.trainer.test_service_rewards import engine, stored_jobs
+from tests.model.trainer.scored import JUDGE
+from tests.rows import replace_judge
 from tests.service_process import running
 from tests.services import free_port
 from trainer.integrations.trl import AsyncRubricReward, RubricReward
@@ -130,6 +132,24 @@ def test_rubric_reward_without_a_service() -> None:
         assert skips([user("Why?")] * 2, [assistant("one")] * 2) == [None, None]
         with pytest.raises(UnavailableError):
             RubricReward(client, "instant", **options)([user("Why?")], [assistant("one")])
+
+
+def test_rubric_reward_keeps_the_version_of_a_name(client: Client) -> None:
+    reward = RubricReward(client, "instant", rubric="good")
+    for text in ("one", "two"):
+        assert reward([user(text)], [assistant(text)]) == [1.0]
+        client.rubrics.add(OTHER, "good")
+    items = [item for job in client.jobs.page() for item in client.jobs.items(job.id)]
+    assert [item.rubric_id for item in items] == [1, 1]
+
+
+def test_rubric_reward_refuses_a_replaced_judge(client: Client, db: Database) -> None:
+    reward = RubricReward(client, "instant", rubric="good", on_failure="skip")
+    reward([user("Why?")], [assistant("one")])
+    replace_judge(db, JUDGE)
+    with pytest.raises(ConflictError):
+        reward([user("Why?")], [assistant("two")])
+    assert len(stored_jobs(db)) == 1
 
 
 @pytest.mark.parametrize("on_failure", ["raise", "skip"])

@@ -92,6 +92,12 @@ def test_rewards_use_the_only_rubric_of_a_stored_prompt(filled: TestClient) -> N
     assert (status, body["error"]["code"], body["error"]["path"]) == (422, "invalid", "prompts.0")
 
 
+def test_rewards_use_a_stored_rubric_of_the_same_content_under_its_name(filled: TestClient) -> None:
+    body = post(filled, rubrics=[RUBRIC])[1]
+    assert [one["rubric"] for one in body["rewards"][:3]] == ["r@1"] * 3
+    assert body["rewards"][3]["rubric"].startswith("rubric-"), "r belongs to another prompt"
+
+
 def test_rewards_same_key_returns_the_same_job(filled: TestClient) -> None:
     first, again, other = (post(filled, key=key)[1]["job_id"] for key in ("k", "k", "l"))
     assert first == again != other

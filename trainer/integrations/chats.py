@@ -1,0 +1,63 @@
+"""Prompts and completions of other trainers, texts or messages, as values of the store."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pydantic import ValidationError
+
+from rubricsvc.core.base import storable
+from rubricsvc.core.prompt import Completion, Message, Prompt
+from rubricsvc.core.validation_messages import first_error
+from rubricsvc.errors import InvalidError
+
+Chat = str | Sequence[Mapping[str, Any]]
+"""A text, or messages in OpenAI's shape."""
+
+
+def prompt_of(given: Chat, place: int) -> Prompt:
+    """Return a prompt of a trainer's batch.
+
+    Raises:
+        InvalidError: a message is invalid; ``path`` begins with ``prompts`` and the place.
+    """
+    if isinstance(given, str):
+        return Prompt.of(storable(given))
+    return Prompt(messages=_messages(given, f"prompts.{place}"))
+
+
+def completion_of(given: Chat, place: int, *, policy: str, step: int | None) -> Completion:
+    """Return a completion of a trainer's batch. Messages with tool calls are a trajectory.
+
+    Raises:
+        InvalidError: a message is invalid; ``path`` begins with ``completions`` and the place.
+    """
+    if isinstance(given, str):
+        return Completion(text=storable(given), policy=policy, step=step)
+    messages = _messages(given, f"completions.{place}")
+    if len(messages) == 1 and not messages[0].tool_calls:
+        return Completion(text=messages[0].content, policy=policy, step=step)
+    return Completion(messages=messages, policy=policy, step=step)
+
+
+def _messages(given: Sequence[Mapping[str, Any]], path: str) -> tuple[Message, ...]:
+    """Return messages as values. A dataset fills fields that other rows have with None."""
+    try:
+        return tuple(Message.model_validate(_storable(one)) for one in given)
+    except ValidationError as error:
+        at, message = first_error(error)
+        hint = "use messages of text, with role and content"
+        raise InvalidError(f"{path}: {message}", hint=hint, path=f"{path}.{at}") from error
+
+
+def _storable(value: Any) -> Any:
+    """Return plain data without fields that are None, its texts storable."""
+    match value:
+        case str():
+            return storable(value)
+        case Mapping():
+            return {key: _storable(one) for key, one in value.items() if one is not None}
+        case list() | tuple():
+            return [_storable(one) for one in value]
+    return value
