@@ -39,7 +39,8 @@ def test_runs_are_on_record_from_start_to_delete(cli: Cli, config: Path, tmp_pat
     assert (started.code, started.json["id"]) == (0, 1), started.err
     shown = cli("runs", "show", 1, "--json").json
     assert (shown["name"], shown["status"], shown["steps"], shown["steps_total"]) == ("first", "finished", 3, 3)
-    assert (shown["rollouts"], shown["unscored"], shown["judge"]) == (12, 0, "quick")
+    assert (shown["rollouts"], shown["unscored"]) == (12, 0)
+    assert (shown["judge"], shown["scored_by"]) == ("quick", "celery")
     assert shown["checkpoint"].endswith("step-000003")
     assert cli("runs", "show", "runs/first", "--json").json == shown
     (listed,) = cli("runs", "list", "--json").lines
