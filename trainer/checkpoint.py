@@ -65,6 +65,7 @@ _MUTABLE_SETTINGS = {
     "data.difficulty",
     "data.min_pass_rate",
     "data.max_pass_rate",
+    "data.keep_std",
 }
 """Settings that may change at a resume: they do not affect what is learned. Data is compared by content."""
 

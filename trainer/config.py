@@ -54,13 +54,14 @@ class DataConfig(DataSource):
     """The prompts to train on: of one source, or of several named ``domains``.
 
     ``difficulty`` is a file that ``rubricsvc runs difficulty`` wrote; prompts whose pass rate in it is below
-    ``min_pass_rate`` or above ``max_pass_rate`` are not trained on.
+    ``min_pass_rate`` or above ``max_pass_rate`` are not trained on, unless their rewards deviate by ``keep_std``.
     """
 
     domains: dict[str, DataSource] = Field(default={})
     difficulty: Path | None = None
     min_pass_rate: float = Field(default=0.05, ge=0.0, le=1.0)
     max_pass_rate: float = Field(default=0.95, ge=0.0, le=1.0)
+    keep_std: float | None = Field(default=None, gt=0.0)
 
     @property
     def given(self) -> list[str]:

@@ -121,9 +121,11 @@ def measure(
 
 
 def selection(found: PromptDifficulty | None, data: DataConfig) -> Selection:
-    """Return whether a prompt is trained on: a pass rate between those of the settings, or an unknown one."""
+    """Return whether a prompt is trained on: of a pass rate or a deviation that the settings keep, or not measured."""
     if found is None or found.pass_rate is None:
         return "unmeasured"
+    if data.keep_std is not None and found.std is not None and found.std >= data.keep_std:
+        return "kept"
     if found.pass_rate < data.min_pass_rate:
         return "too_hard"
     return "too_easy" if found.pass_rate > data.max_pass_rate else "kept"

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 from threading import Event
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from rubricsvc.cli.db import database
 from rubricsvc.cli.models import fetch_if_embedded
 from rubricsvc.cli.output import Json, counted, echo, print_json, print_table
+from rubricsvc.cli.run_views import Run, local_folder
 from rubricsvc.core.judge import Judge
 from rubricsvc.errors import NotFoundError
 from rubricsvc.store import judges
@@ -99,15 +97,13 @@ def is_evaluated(config: RunConfig) -> bool:
     return config.eval is None or any(line["step"] == config.steps for line in read(config.out, LINES))
 
 
-def evaluations(
-    folder: Annotated[Path, typer.Argument(help="Folder of the run.")],
-    as_json: Json = False,
-) -> None:
+def evaluations(run: Run, as_json: Json = False) -> None:
     """Show the evaluations of a run and its baselines on held-out prompts."""
     from trainer.evaluation.baselines import read_baselines
     from trainer.evaluation.evaluation import LINES, saved_best
     from trainer.metrics import read
 
+    folder = local_folder(run)
     lines = sorted(read(folder, LINES), key=lambda line: int(line["step"]))
     if not lines:
         hint = "add a table [eval] to its configuration (docs/training.md)"

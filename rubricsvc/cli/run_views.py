@@ -12,7 +12,7 @@ from rubricsvc.cli import output
 from rubricsvc.cli.db import database
 from rubricsvc.cli.output import After, Json, Limit, cell, counted, echo, show, show_list, show_page
 from rubricsvc.cli.run_folders import audited, folder_record, is_run, newest_checkpoint, stored_name
-from rubricsvc.errors import InvalidError, NotFoundError
+from rubricsvc.errors import ConflictError, InvalidError, NotFoundError
 
 if TYPE_CHECKING:
     from rubricsvc.core.run import StoredRun
@@ -119,6 +119,35 @@ def delete(
             runs.remove(session, run_id)
     show(record, as_json)
     echo(f"deleted run {run_id}; its folder stays: {record['folder']}")
+
+
+def local_folder(run: str, *, ended: bool = False) -> Path:
+    """Return the folder of a run on this machine.
+
+    Args:
+        run: Its id or its folder.
+        ended: Refuse a run that another process trains.
+
+    Raises:
+        NotFoundError: There is no such run, or its folder is on another machine.
+        ConflictError: The run goes on.
+    """
+    from rubricsvc.services import recording
+    from rubricsvc.store import runs
+
+    folder = Path(run)
+    if run.isdecimal():
+        with database() as db, db.read() as session:
+            (stored,) = recording.summaries(session, [runs.get(session, run)])
+        if ended and stored.is_live:
+            raise ConflictError(f"run {run} is {stored.status}", hint=f"stop it first: `rubricsvc runs stop {run}`")
+        folder = Path(stored.folder)
+        if not folder.is_dir():
+            message = f"the folder of run {run} is not here: {folder} on {stored.host}"
+            raise NotFoundError(message, hint="run this on that machine, or name the folder")
+    if not (folder / "config.json").is_file():
+        raise NotFoundError(f"no training run in {folder}", hint="list runs with `rubricsvc runs list`")
+    return folder
 
 
 def _find(db: Database, ref: str) -> int | Path:

@@ -40,10 +40,9 @@ from rubricsvc.cli.run_rewards import judge_source, reward_source, stored_judge,
 from rubricsvc.core.audit import StoredAudit
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.repeatability import Repeatability
-from rubricsvc.errors import ConflictError, InvalidError, NotFoundError, RubricsvcError
-from rubricsvc.services import recording
+from rubricsvc.errors import InvalidError, RubricsvcError
 from rubricsvc.services.submitting import veto_warning
-from rubricsvc.store import audits, rubrics, runs
+from rubricsvc.store import audits, rubrics
 from workers.engines.local.adapter_judges import with_adapter_fields
 from workers.engines.local.embedded_model import EMBEDDED
 
@@ -229,18 +228,7 @@ def resume(
     as_json: Json = False,
 ) -> None:
     """Continue a run from its folder, with the configuration file that it was started with."""
-    folder = Path(run)
-    if run.isdecimal():
-        with database() as db, db.read() as session:
-            (stored,) = recording.summaries(session, [runs.get(session, run)])
-        if stored.is_live:
-            raise ConflictError(f"run {run} is {stored.status}", hint=f"stop it first: `rubricsvc runs stop {run}`")
-        folder = Path(stored.folder)
-        if not folder.is_dir():
-            message = f"the folder of run {run} is not here: {folder} on {stored.host}"
-            raise NotFoundError(message, hint="resume it on that machine, or name the folder")
-    if not (folder / "config.json").is_file():
-        raise NotFoundError(f"no training run in {folder}", hint="list runs with `rubricsvc runs list`")
+    folder = run_views.local_folder(run, ended=True)
     working_folder, file = read_invocation(folder)
     with chdir(working_folder):  # names of policies in files are as they were, and so is what is compared
         start(file, resume=True, allow_drafts=allow_drafts, as_json=as_json)

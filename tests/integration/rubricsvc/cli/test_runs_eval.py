@@ -55,6 +55,7 @@ def test_runs_start_evaluates_and_baselines_are_shown_beside(cli: Cli, config: P
     table = cli("runs", "evaluations", run).out
     assert "best_of_n_supervised" in table and "quick (gold)" in table
     assert len(cli("runs", "evaluations", run, "--json").lines) == 6
+    assert cli("runs", "evaluations", 1).out == table, "by its id"
 
 
 def test_runs_start_makes_up_a_last_evaluation_that_was_interrupted(cli: Cli, config: Path, tmp_path: Path) -> None:

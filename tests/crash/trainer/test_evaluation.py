@@ -1,0 +1,63 @@
+"""The evaluations of a run whose process is killed again and again have no gaps and no doubles."""
+
+from __future__ import annotations
+
+import random
+import signal
+import time
+from pathlib import Path
+
+import torch
+
+from tests.crash.trainer.test_loop import FORKS, ForkServerProcess, end
+from tests.model.trainer.held_out import eval_config, evaluation
+from tests.model.trainer.tiny import TASKS, share_of_a, tiny_policy
+from trainer import metrics
+from trainer.evaluation.evaluation import LINES, saved_best
+from trainer.loop import train
+from trainer.metrics import Metrics
+from trainer.rewards import CallableRewards
+
+KILLS = 8
+STEPS = 24
+
+
+def run(out: Path) -> None:
+    """Start or resume the run, which evaluates after every second step and saves after every third."""
+    torch.set_num_threads(1)
+    config = eval_config(out, steps=STEPS, checkpoint_every=3)
+    resume = (out / "config.json").exists()
+    train(tiny_policy(), TASKS, CallableRewards(share_of_a), config, resume=resume, evaluation=evaluation(config))
+
+
+def begin(out: Path) -> ForkServerProcess:
+    process = FORKS.Process(target=run, args=(out,))
+    process.start()
+    return process
+
+
+def timeless(out: Path) -> list[Metrics]:
+    return [
+        {name: value for name, value in line.items() if name != "eval_time"}
+        for line in sorted(metrics.read(out, LINES), key=lambda line: int(line["step"]))
+    ]
+
+
+def test_evaluations_of_a_killed_run_equal_those_of_an_uninterrupted_one(tmp_path: Path) -> None:
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    assert end(begin(whole)) == 0
+    chance = random.Random(0)
+    for kill in range(KILLS):
+        process = begin(killed)
+        while len(metrics.read(killed)) < STEPS * (kill + 1) // (KILLS + 2) and process.is_alive():
+            time.sleep(0.005)
+        time.sleep(chance.uniform(0.0, 0.1))  # somewhere within a step, an evaluation or the best checkpoint
+        process.kill()
+        assert end(process) == -signal.SIGKILL
+    assert end(begin(killed)) == 0
+    assert [line["step"] for line in timeless(killed)] == list(range(0, STEPS + 1, 2))
+    assert timeless(killed) == timeless(whole)
+    best, expected = saved_best(killed), saved_best(whole)
+    assert best is not None and expected is not None
+    assert (best["step"], best["value"]) == (expected["step"], expected["value"])
+    assert len(list((killed / "best").glob("step-*"))) == 1
