@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 NO_WORKER_SECONDS = 60.0
 """How long a job without a running worker is waited for."""
 
+
 ItemKey = tuple[int, int]
 """Completion id and rubric id: a job holds each pair once."""
 
@@ -160,16 +161,16 @@ class RewardJobs:
         Raises:
             UnavailableError: The database does not answer.
         """
-        names = ("id", "state", "reward", "coverage", "formula", "vetoed_by", "null_reason")
+        names = ("state", "reward", "coverage", "formula", "vetoed_by", "null_reason")
         with reachable(), self._db.read() as session:
-            rows = items.of_job(session, job_id)
-            found = verdicts.for_items(session, [row.id for row in rows])
-            return {
-                (row.completion_id, row.rubric_id): GradedItem(
-                    **{name: getattr(row, name) for name in names}, verdicts=tuple(found.get(row.id, ()))
-                )
-                for row in rows
-            }
+            rows = items.rewards(session, job_id)
+            found = verdicts.for_items(session, [row.item_id for row in rows])
+        return {
+            (row.completion_id, row.rubric_id): GradedItem(
+                row.item_id, **{name: getattr(row, name) for name in names}, verdicts=tuple(found.get(row.item_id, ()))
+            )
+            for row in rows
+        }
 
 
 def _store(

@@ -54,11 +54,6 @@ def newest_ids(session: Session, judge_id: int, job_id: int | None = None) -> li
     return sorted(session.scalars(newest(judge_id, job_id)))
 
 
-def of_job(session: Session, job_id: int) -> list[ItemRow]:
-    """Return all items of a job by id, without the texts."""
-    return list(session.scalars(select(ItemRow).where(ItemRow.job_id == job_id).order_by(ItemRow.id)))
-
-
 def by_ids(session: Session, ids: Collection[int]) -> list[ItemRow]:
     """Return these items by id, with their completion, prompt and rubric."""
     return list(session.scalars(_with_texts().where(ItemRow.id.in_(ids)).order_by(ItemRow.id)))

@@ -1,9 +1,9 @@
 """What the queue costs of a training step: the same judge and completions, through Celery and in this process.
 
-    python -m tests.services python -m tests.bench.bench_rewards [--steps 20] [--completions 32]
+    python -m tests.services python -m tests.bench.bench_rewards [--steps 20] [--completions 32] [--embedded]
 
-A worker inside the process on SQLite and on PostgreSQL, with an engine that answers at once and over a socket; four
-criteria a completion. Medians of the seconds of a step's scoring. The last line is JSON.
+A worker inside the process on SQLite and on PostgreSQL, with an engine that answers at once and over a socket, or with
+the embedded judge; four criteria a completion. Medians of the seconds of a step's scoring. The last line is JSON.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from tests.databases import KINDS, fresh_url
 from tests.scripted_server import server_process
 from trainer.queue_rewards import QueueRewards
 from trainer.rewards import JudgeRewards, RewardSource, Task
+from workers.engines.local.adapter_judges import shipped_judge
 from workers.queue.in_process import embedded_worker
 
 RUBRIC = Rubric(criteria=tuple(Criterion(key=f"c{n}", text=f"States fact {n} of the list.") for n in range(4)))
@@ -62,6 +63,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--completions", type=int, default=32)
+    parser.add_argument("--embedded", action="store_true")
     options = parser.parse_args()
     telemetry.configure("WARNING")
     figures: dict[str, float] = {}
@@ -72,7 +74,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name, server_process("instant") as url:
         instant = Judge(name="instant", engine="instant", model="none")
         remote = Judge(name="remote", model="scripted", endpoint=Endpoint(base_url=url, max_retries=0))
-        for judge in (instant, remote):
+        for judge in (shipped_judge("embedded"),) if options.embedded else (instant, remote):
             with JudgeRewards(judge) as local:
                 figures[f"{judge.name}_in_process_s"] = measure(local)
             for kind in KINDS:

@@ -6,10 +6,12 @@ import time
 from pathlib import Path
 
 import pytest
+from sqlalchemy import select
 
 from rubricsvc.settings import get_settings
 from rubricsvc.store import workers
 from rubricsvc.store.session import Database
+from rubricsvc.store.tables import RolloutRow
 from tests.cli import Cli
 from tests.scripted_server import labels, scripted_server
 from tests.tiny_model import tiny_model
@@ -54,4 +56,7 @@ def test_runs_start_uses_running_workers(cli: Cli, tmp_path: Path, monkeypatch: 
             worker.kill()
     assert (served.code, served.json["steps"]) == (0, 2), served.err
     assert "by 1 running worker" in served.err
+    with db.read() as session:
+        rollouts = [(row.step, row.item_id is not None) for row in session.scalars(select(RolloutRow))]
+    assert sorted(rollouts) == [(1, True)] * 4 + [(2, True)] * 4
     db.close()
