@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
+from itertools import product
 from threading import Event
 from typing import Any
 
@@ -15,7 +16,7 @@ from rubricsvc.errors import InvalidError
 from rubricsvc.stats.policy_scores import PromptValues, policy_scores, prompt_values
 from trainer.config import REWARD, EvalConfig, TrainConfig
 from trainer.metrics import Metrics
-from trainer.outages import StepScorer
+from trainer.outages import StepScorer, StopRequested
 from trainer.policy import Policy
 from trainer.rewards import RewardSource, Task
 from trainer.seeds import stream_seed
@@ -62,7 +63,7 @@ class Evaluator:
         tasks: The held-out prompts.
         scorers: What scores, by the names of ``EvalConfig.score_names``.
         on_progress: Called with what is done now, in words.
-        stop: When set, a pause because a judge is down ends.
+        stop: When set, an evaluation ends without a result.
     """
 
     def __init__(
@@ -84,14 +85,15 @@ class Evaluator:
         self.settings: EvalConfig = config.eval
         self.tasks = tasks
         self.on_progress = on_progress
-        self._config = config
+        self._config, self._stop = config, stop or Event()
         self._scorers = {name: StepScorer(source, config, stop) for name, source in scorers.items()}
         self.setup = self._setup()
 
     def _setup(self) -> str:
         """Return the digest of what evaluations must share to be compared."""
-        settings = self.settings.model_dump(mode="json", exclude=_NOT_MEASURED | {"judges"})
-        judges = self.settings.model_dump(mode="json", include={"judges"}, exclude=_ADDRESSES)
+        plain: dict[str, Any] = {"mode": "json", "exclude_none": True}  # later settings must not change the digest
+        settings = self.settings.model_dump(**plain, exclude=_NOT_MEASURED | {"judges"})
+        judges = self.settings.model_dump(**plain, include={"judges"}, exclude=_ADDRESSES)
         sampling = self._config.sampling.model_dump(mode="json", include={"max_new_tokens", "temperature", "top_p"})
         tasks = [[task.prompt.digest, task.rubric.digest] for task in self.tasks]
         return digest("evaluation", settings, judges, sampling, self._config.seed, tasks)
@@ -115,7 +117,7 @@ class Evaluator:
 
         Raises:
             UnavailableError: More than ``max_unscored`` of the completions have no score, also after a pause.
-            StopRequested: A stop was requested in a pause.
+            StopRequested: A stop was requested.
         """
         begun = time.perf_counter()
         completions = list(self._sampled(policy, step, name or policy.name, self.settings.samples * best_of))
@@ -150,23 +152,29 @@ class Evaluator:
     def _sampled(
         self, policy: Policy, step: int, name: str, samples: int, *, greedy: bool = False
     ) -> Iterator[EvalCompletion]:
-        """Sample in batches of about a training step's completions."""
+        """Sample in batches of at most a training step's completions; those of a prompt are adjacent."""
         sampling = self._config.sampling
-        size = max(1, sampling.prompts_per_step * sampling.group_size // samples)
+        most = sampling.prompts_per_step * sampling.group_size
+        size = max(1, most // samples)
         how = sampling.model_copy(update={"temperature": 1.0, "top_p": GREEDY_TOP_P}) if greedy else sampling
         shown = sampling.model_copy(update={"temperature": 0.0, "top_p": 1.0}) if greedy else sampling
-        purpose = "eval greedy" if greedy else "eval"
-        for first in range(0, len(self.tasks), size):
-            self.on_progress(f"evaluating after {step} steps: sampling, prompt {first + 1} of {len(self.tasks)}")
-            batch = self.tasks[first : first + size]
-            seed = stream_seed(self._config.seed, purpose, first)
-            rollouts = policy.sample([task.prompt for task in batch], samples, how, seed)
-            prompts, lengths = rollouts.prompt_of_B.tolist(), rollouts.lengths.tolist()
+        for first, part in product(range(0, len(self.tasks), size), range(0, samples, most)):
+            self._progress(f"evaluating after {step} steps: sampling, prompt {first + 1} of {len(self.tasks)}")
+            prompts = [task.prompt for task in self.tasks[first : first + size]]
+            seed = stream_seed(self._config.seed, f"eval {'greedy' if greedy else part}", first)
+            rollouts = policy.sample(prompts, min(most, samples - part), how, seed)
+            places, lengths = rollouts.prompt_of_B.tolist(), rollouts.lengths.tolist()
             for at, one in enumerate(rollouts.completions(name, step, shown)):
-                yield EvalCompletion(first + prompts[at], one, int(lengths[at]), greedy)
+                yield EvalCompletion(first + places[at], one, int(lengths[at]), greedy)
+
+    def _progress(self, text: str) -> None:
+        """Report what is done now, unless a stop was requested: what is left is done after a resume."""
+        if self._stop.is_set():
+            raise StopRequested
+        self.on_progress(text)
 
     def _score(self, score: str, completions: Sequence[EvalCompletion]) -> None:
-        self.on_progress(f"evaluating: scoring {len(completions)} completions by {score}")
+        self._progress(f"evaluating: scoring {len(completions)} completions by {score}")
         tasks = [self.tasks[one.prompt] for one in completions]
         texts = [one.completion for one in completions]
         scored, _ = self._scorers[score].score(tasks, texts)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
@@ -112,6 +113,41 @@ def test_train_interrupted_in_an_evaluation_misses_and_repeats_none(
     assert timeless(resumed.evaluations) == timeless(whole.evaluations)
     assert timeless(metrics.read(tmp_path / "cut", LINES)) == timeless(whole.evaluations)
     assert [step for step, _ in gold.calls] == [step for step in (0, 2, 4, 5) if step >= at]
+
+
+def test_train_stopped_in_an_evaluation_makes_it_up(tmp_path: Path) -> None:
+    whole = run(eval_config(tmp_path / "whole"))
+    config, stop = eval_config(tmp_path / "cut"), Event()
+
+    class Stopping(CountingRewards):
+        def score(self, tasks: Sequence[Task], completions: Sequence[Completion]) -> list[ScoredRollout]:
+            if completions[0].step == 4:
+                stop.set()
+            return super().score(tasks, completions)
+
+    scorers = {"reward": Stopping(share_of_a), "gold": CallableRewards(length)}
+    given = Evaluation(Evaluator(config, HELD_OUT, scorers, stop=stop), config.out, config.steps)
+    stopped = run(config, given, stop=stop)
+    assert stopped.stopped
+    assert [line["step"] for line in metrics.read(tmp_path / "cut", LINES)] == [0, 2]
+    assert checkpoint.steps(tmp_path / "cut") == [4]
+    assert timeless(run(config, resume=True).evaluations) == timeless(whole.evaluations)
+
+
+def test_evaluation_samples_no_more_at_once_than_a_training_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
+    sample = Policy.sample
+
+    def counted(self: Policy, prompts: Any, group_size: int, *rest: Any) -> Any:
+        sizes.append(len(prompts) * group_size)
+        return sample(self, prompts, group_size, *rest)
+
+    monkeypatch.setattr(Policy, "sample", counted)
+    config = eval_config(samples=9)
+    found = evaluator(config).evaluate(tiny_policy(), 0, best_of=2)
+    assert (max(sizes), sum(sizes)) == (8, 6 * 18)
+    assert [one.prompt for one in found.completions] == [place for place in range(6) for _ in range(9)]
+    assert len({one.completion.text for one in found.completions}) > 40, "each part has its own random numbers"
 
 
 def test_train_resumed_from_an_older_checkpoint_drops_later_evaluations(tmp_path: Path) -> None:
