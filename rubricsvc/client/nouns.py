@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, Concatenate
+from typing import Any, Concatenate, TypeVar
 from urllib.parse import quote
 
 from rubricsvc import queries, schemas
@@ -125,7 +125,11 @@ class Rubrics(Noun[C]):
         return (await self.send(schemas.LintReport, "POST", "rubrics/lint", body=body)).findings
 
 
-def _several(completions: Iterable[Completion | str]) -> Iterable[Completion | str]:
+T = TypeVar("T")
+
+
+def several(completions: Iterable[T]) -> Iterable[T]:
+    """Return the completions; raise a TypeError if they are one text."""
     if isinstance(completions, str):
         raise TypeError("completions is a str; expected a list, such as [text]")
     return completions
@@ -144,7 +148,7 @@ class Completions(Noun[C]):
         Raises:
             TypeError: ``completions`` is one text instead of several.
         """
-        values = (Completion(text=one) if isinstance(one, str) else one for one in _several(completions))
+        values = (Completion(text=one) if isinstance(one, str) else one for one in several(completions))
         items = tuple(schemas.NewCompletion(prompt_id=prompt_id, completion=value) for value in values)
         body = schemas.NewCompletions(completions=items)
         return await self.send(schemas.StoredIds, "POST", "completions", body=body)
@@ -241,49 +245,6 @@ class Jobs(Noun[C]):
     async def retry(self, job_id: int, *, budget: float | None = None) -> schemas.RetriedJob:
         """Score failed and cancelled items again."""
         return await self.send(schemas.RetriedJob, "POST", f"jobs/{job_id}/retry", params={"budget": budget})
-
-
-class Rewards(Noun[C]):
-    """Methods of ``client.rewards``; `Client.score_many` waits for as long as it takes."""
-
-    get = reader(schemas.Rewards, "rewards/{}", queries.RewardsQuery)
-
-    @Method
-    async def submit(
-        self,
-        judge: int | str,
-        prompts: Sequence[Prompt | int | str],
-        completions: Sequence[Sequence[Completion | str]],
-        rubrics: Sequence[Rubric | int | str | None] = (),
-        *,
-        timeout: float = 0.0,
-        name: str = "",
-        key: str | None = None,
-        budget: float | None = None,
-        min_coverage: float | None = None,
-        allow_drafts: bool = False,
-    ) -> schemas.Rewards:
-        """Submit completions of stored and new prompts as one job, and wait ``timeout`` seconds (at most 50) for it.
-
-        ``prompts`` are values, or stored ones by id or external id; ``rubrics`` one for each prompt or one for all, as
-        values or as in `Jobs.submit`, or None for the prompt's own. Other arguments are those of `Jobs.submit`.
-
-        Raises:
-            TypeError: the completions of a prompt are one text instead of several.
-            NotFoundError, InvalidError: something is unknown or does not belong together, at the ``path``.
-        """
-        options: dict[str, Any] = {"name": name, "budget": budget, "min_coverage": min_coverage}
-        body = schemas.NewRewards(
-            judge=judge,
-            prompts=tuple(prompts),
-            completions=tuple(tuple(_several(group)) for group in completions),
-            rubrics=tuple(rubrics),
-            timeout=timeout,
-            allow_drafts=allow_drafts,
-            **options,
-        )
-        headers = {"Idempotency-Key": key or uuid.uuid4().hex}
-        return await self.send(schemas.Rewards, "POST", "rewards", body=body, headers=headers)
 
 
 class Verdicts(Noun[C]):

@@ -30,8 +30,8 @@ GivenPrompt = Annotated[_Stored | Annotated[Prompt, _Value], Discriminator(_tag)
 GivenRubric = Annotated[_Stored | Annotated[Rubric, _Value], Discriminator(_tag)]
 """A rubric, or the id, name, name@version or digest of a stored one."""
 
-GivenCompletion = Annotated[Annotated[Text, _Plain] | Annotated[Completion, _Value], Discriminator(_tag)]
-"""A completion, or its text alone."""
+GivenCompletion = Annotated[Annotated[Id | Text, _Plain] | Annotated[Completion, _Value], Discriminator(_tag)]
+"""A completion, its text alone, or the id of a stored one."""
 
 
 class NewRewards(Wire):
@@ -58,7 +58,10 @@ class NewRewards(Wire):
         " name@version or digest. Null, or none at all: the prompt's own.",
     )
     completions: tuple[Annotated[tuple[GivenCompletion, ...], Field(min_length=1)], ...] = Field(
-        min_length=1, max_length=MAX_BATCH, fail_fast=True, description="The completions of each prompt."
+        min_length=1,
+        max_length=MAX_BATCH,
+        fail_fast=True,
+        description="The completions of each prompt: texts, values or ids.",
     )
     timeout: float = Field(
         30.0, ge=0, le=MAX_REWARD_SECONDS, description="Seconds to wait; after that the response is 202."

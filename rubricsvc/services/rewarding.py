@@ -28,13 +28,13 @@ class Batch:
 
     Attributes:
         prompts: Prompts, or their ids or external ids.
-        completions: The completions of each prompt.
+        completions: The completions of each prompt: texts, values, or ids of stored ones.
         rubrics: One for each prompt or one for all: a rubric, or the id, name, name@version or digest of a stored one.
             None, or none at all, means the prompt's own.
     """
 
     prompts: Sequence[Prompt | int | str]
-    completions: Sequence[Sequence[Completion | str]]
+    completions: Sequence[Sequence[Completion | str | int]]
     rubrics: Sequence[Rubric | int | str | None] = ()
 
     def rubric_at(self, place: int) -> tuple[Rubric | int | str | None, str]:
@@ -72,13 +72,8 @@ def submit(
     prompt_ids = [_prompt_id(session, given, f"prompts.{n}") for n, given in enumerate(batch.prompts)]
     rubric_of = _Rubrics(session, edit, validate, allow_drafts)
     rubric_ids = [rubric_of(prompt_id, *batch.rubric_at(n)) for n, prompt_id in enumerate(prompt_ids)]
-    owned = [
-        (prompt_id, rubric_id, Completion(text=one) if isinstance(one, str) else one)
-        for prompt_id, rubric_id, group in zip(prompt_ids, rubric_ids, batch.completions, strict=True)
-        for one in group
-    ]
-    ids = completions.add_many(session, ((prompt_id, one) for prompt_id, _, one in owned))
-    keys = [(id_, rubric_id) for id_, (_, rubric_id, _) in zip(ids, owned, strict=True)]
+    rubric_of_each = [id_ for id_, group in zip(rubric_ids, batch.completions, strict=True) for _ in group]
+    keys = list(zip(_completion_ids(session, prompt_ids, batch), rubric_of_each, strict=True))
     return jobs.submit(session, judge_id=judge.id, items=keys, allow_drafts=allow_drafts, **options), keys
 
 
@@ -99,6 +94,27 @@ def _prompt_id(session: Session, given: Prompt | int | str, path: str) -> int:
     with at_path(path):
         row = prompts.add(session, given) if isinstance(given, Prompt) else prompts.get(session, given)
     return row.id
+
+
+def _completion_ids(session: Session, prompt_ids: Sequence[int], batch: Batch) -> list[int]:
+    """Store the completions that are no ids; return the ids of all, prompt by prompt."""
+    given = [
+        (prompt_id, one, f"completions.{n}.{place}")
+        for n, (prompt_id, group) in enumerate(zip(prompt_ids, batch.completions, strict=True))
+        for place, one in enumerate(group)
+    ]
+    owners = completions.prompt_ids(session, {one for _, one, _ in given if isinstance(one, int)})
+    new: list[tuple[int, Completion]] = []
+    for prompt_id, one, path in given:
+        if not isinstance(one, int):
+            new.append((prompt_id, Completion(text=one) if isinstance(one, str) else one))
+        elif owners.get(one) != prompt_id:
+            with at_path(path):
+                completions.get(session, one)  # raises NotFoundError
+                hint = "send it with its own prompt"
+                raise InvalidError(f"completion {one} belongs to another prompt: {owners[one]}", hint=hint)
+    stored = iter(completions.add_many(session, new))
+    return [one if isinstance(one, int) else next(stored) for _, one, _ in given]
 
 
 @dataclass(slots=True)

@@ -341,6 +341,22 @@ def test_client_scores_many_prompts_in_one_job(client: Client, worker: Any) -> N
     assert (seen[-1].id, job.name, job.progress and job.progress.total) == (job.id, "n", 4)
 
 
+def test_client_sends_a_large_request_in_parts(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    client.judges.add(JUDGE)
+    stored = client.prompts.add("Which?", external_id="which").id
+    (known,) = client.completions.add(stored, ["known"]).ids
+    given = ([Prompt.of("Why?"), "which"], [["a", "b"], ["c", known]], [RUBRIC])
+    whole = client.rewards.submit("instant", *given)
+    monkeypatch.setattr("rubricsvc.client.rewards.LARGE_BODY", 0)
+    assert [one.completion_id for one in client.rewards.submit("instant", *given).rewards] == [
+        one.completion_id for one in whole.rewards
+    ]
+    assert len(client.completions.page().data) == 4
+    with pytest.raises(InvalidError) as caught:
+        client.rewards.submit("instant", ["which"], [["a"], ["b"]], [RUBRIC])
+    assert caught.value.path == "completions"
+
+
 def test_client_score_many_keeps_or_cancels_a_late_job(client: Client) -> None:
     client.judges.add(JUDGE)
     with pytest.raises(TimeoutError):

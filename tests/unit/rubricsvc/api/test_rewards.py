@@ -98,6 +98,11 @@ def test_rewards_use_a_stored_rubric_of_the_same_content_under_its_name(filled: 
     assert body["rewards"][3]["rubric"].startswith("rubric-"), "r belongs to another prompt"
 
 
+def test_rewards_take_ids_of_stored_completions(filled: TestClient) -> None:
+    body = post(filled, completions=[[2, "new", 1], ["three"]])[1]
+    assert [one["completion_id"] for one in body["rewards"]] == [2, 3, 1, 4]
+
+
 def test_rewards_same_key_returns_the_same_job(filled: TestClient) -> None:
     first, again, other = (post(filled, key=key)[1]["job_id"] for key in ("k", "k", "l"))
     assert first == again != other
@@ -122,6 +127,8 @@ def test_rewards_same_key_returns_the_same_job(filled: TestClient) -> None:
         ({"completions": [["one"]]}, (422, "invalid", "completions")),
         ({"completions": [["one"], []]}, (422, "invalid", "completions.1")),
         ({"completions": [["one"], [1]]}, (422, "invalid", "completions.1.0")),
+        ({"completions": [["one"], ["two", 99]]}, (404, "not_found", "completions.1.1")),
+        ({"completions": [["one"], [True]]}, (422, "invalid", "completions.1.0")),
         ({"completions": [["one"], [{"text": 1}]]}, (422, "invalid", "completions.1.0.text")),
         ({"timeout": 51}, (422, "invalid", "timeout")),
     ],
