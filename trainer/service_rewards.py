@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import Self
 
 from rubricsvc.client import Client
+from rubricsvc.core.fingerprint import digest
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion
 from rubricsvc.errors import InvalidError, RubricsvcError
-from rubricsvc.schemas import StoredJob, StoredJudge
-from rubricsvc.services.reward_jobs import ItemKey, check_same_judge, job_key, job_name
+from rubricsvc.schemas import StoredJudge
+from rubricsvc.services.reward_jobs import ItemKey, check_same_judge, job_name
+from rubricsvc.services.waiting import OPEN
 from trainer.job_rewards import JobRewards, scored_rollout
 from trainer.rewards import JudgeInfo, ScoredRollout, Task, places_by_task
 
 
 class ServiceRewards(JobRewards):
-    """Stores prompts, rubrics and completions at the service, submits one job for each step, and waits for it.
+    """Submits each step to the service as one job, in one request that stores what is new, and waits for it.
 
     The job groups its items by prompt and rubric, so a comparative judge is shown the same groups as in this process.
     Its idempotency key covers run, step, judge and items: a request that is sent again, or a step that is repeated
@@ -63,41 +66,47 @@ class ServiceRewards(JobRewards):
         self, tasks: Sequence[Task], completions: Sequence[Completion], timeout: float, submitted: set[int]
     ) -> list[ScoredRollout]:
         self._client.outage_seconds = min(self._outage_seconds, timeout)
-        keys = self._store(tasks, completions)
-        job = self._submit(completions[0].step, sorted(set(keys)), submitted)
+        job_id, keys = self._submit(tasks, completions, submitted)
         reason = None
         try:
-            self._client.wait(job.id, timeout)
+            self._client.wait(job_id, timeout)
         except TimeoutError as error:
             reason = f"cancelled: {error}"
-            self._client.jobs.cancel(job.id)
-        pages = self._client.iterate(self._client.jobs.items, job.id)
+            self._client.jobs.cancel(job_id)
+        pages = self._client.iterate(self._client.jobs.items, job_id)
         items = {(item.completion_id, item.rubric_id): item for item in pages}
         return [scored_rollout(items.get(key), task, reason) for key, task in zip(keys, tasks, strict=True)]
 
-    def _store(self, tasks: Sequence[Task], completions: Sequence[Completion]) -> list[ItemKey]:
-        """Store a step's values and return the job's item of each completion. Equal completions are one item."""
-        keys: dict[int, ItemKey] = {}
-        for at in places_by_task(tasks):
-            task = tasks[at[0]]
-            prompt_id = self._client.prompts.add(task.prompt).id
-            rubric_id = self._client.rubrics.add(task.rubric, f"rubric-{task.rubric.digest[:12]}").id
-            ids = self._client.completions.add(prompt_id, [completions[i] for i in at]).ids
-            if len(ids) != len(at):
-                raise RubricsvcError(f"the service stored {len(ids)} of {len(at)} completions")
-            keys |= {place: (completion_id, rubric_id) for place, completion_id in zip(at, ids, strict=True)}
-        return [keys[place] for place in range(len(tasks))]
+    def _submit(
+        self, tasks: Sequence[Task], completions: Sequence[Completion], submitted: set[int]
+    ) -> tuple[int, list[ItemKey]]:
+        """Submit the step's job; return its id and its item of each completion. Equal completions are one item.
 
-    def _submit(self, step: int | None, items: Sequence[ItemKey], submitted: set[int]) -> StoredJob:
-        """Submit the step's job. One that an earlier call left with failures is retried."""
-        stored, _ = self._stored_judge()
-        key = job_key(self._run, step, stored.id, items)
-        name = job_name(self._run, step)
-        job = self._client.jobs.submit(stored.id, items, name=name, key=key, allow_drafts=self._allow_drafts)
-        if job.finished and job.status != "completed" and not submitted:
-            job = self._client.jobs.retry(job.id).job
-        submitted.add(job.id)
-        return job
+        A job that an earlier call left with failures is retried.
+        """
+        judge, _ = self._stored_judge()
+        groups, step = places_by_task(tasks), completions[0].step
+        asked = [
+            (task.prompt.digest, task.rubric.digest, one.digest) for task, one in zip(tasks, completions, strict=True)
+        ]
+        job = self._client.rewards.submit(
+            judge.id,
+            [tasks[at[0]].prompt for at in groups],
+            [[completions[place] for place in at] for at in groups],
+            [tasks[at[0]].rubric for at in groups],
+            name=job_name(self._run, step),
+            key=digest(self._run, step, judge.id, sorted(set(asked))),
+            allow_drafts=self._allow_drafts,
+        )
+        if len(job.rewards) != len(completions):
+            raise RubricsvcError(f"the service returned {len(job.rewards)} items for {len(completions)} completions")
+        if job.status not in (*OPEN, "completed") and not submitted:
+            self._client.jobs.retry(job.job_id)
+        submitted.add(job.job_id)
+        keys = {
+            place: (one.completion_id, one.rubric_id) for place, one in zip(chain(*groups), job.rewards, strict=True)
+        }
+        return job.job_id, [keys[place] for place in range(len(tasks))]
 
     def __enter__(self) -> Self:
         return self

@@ -221,8 +221,8 @@ class LossyService(httpx2.BaseTransport):
             body["data"] = body["data"][1:]
         elif request.url.path.endswith("/items") and self.lost == "number":
             body["data"][0]["reward"] = "high"
-        elif request.url.path.endswith("/completions") and self.lost == "id":
-            body["ids"] = body["ids"][1:]
+        elif request.url.path.endswith("/rewards") and self.lost == "id":
+            body["rewards"] = body["rewards"][1:]
         return httpx2.Response(response.status_code, json=body)
 
 
