@@ -135,7 +135,7 @@ class OptimConfig(ConfigSection):
     clip_low: float = Field(default=0.2, gt=0.0, lt=1.0)
     clip_high: float = Field(default=0.28, gt=0.0)
     kl_beta: float = Field(default=0.0, ge=0.0)
-    kl_every: int = Field(default=1, ge=0)
+    kl_every: int = Field(default=5, ge=0)
     std_floor: Annotated[float, Field(ge=0.0)] | Literal["judge"] = "judge"
     updates_per_batch: int = Field(default=1, ge=1)
     micro_batch: int | None = Field(default=None, ge=1)

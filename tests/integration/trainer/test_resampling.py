@@ -72,7 +72,9 @@ def test_train_keeps_what_has_no_signal_after_the_last_round() -> None:
 def test_train_with_replaced_groups_resumes_exactly(tmp_path: Path, top_p: float) -> None:
     def run(out: Path, steps: int, resume: bool = False) -> list[torch.Tensor]:
         policy = tiny_policy()
-        settings = config(3, out=out, sampling={"top_p": top_p}).model_copy(update={"steps": steps})
+        settings = config(3, out=out, sampling={"top_p": top_p}, optim={"lr": 1e-2, "kl_every": 1}).model_copy(
+            update={"steps": steps}
+        )
         train(policy, TASKS, CallableRewards(only_live), settings, resume=resume)
         return list(policy.model.parameters())
 

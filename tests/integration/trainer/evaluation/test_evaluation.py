@@ -280,9 +280,12 @@ def test_evaluator_refuses_scorers_that_are_not_configured() -> None:
     assert caught.value.path == "eval"
 
 
-@pytest.mark.parametrize(("kl", "measured"), [({}, [1, 2, 3, 4]), ({"kl_every": 2}, [2, 4]), ({"kl_every": 0}, [])])
+@pytest.mark.parametrize(
+    ("kl", "measured"),
+    [({}, [5]), ({"kl_every": 1}, [1, 2, 3, 4, 5]), ({"kl_every": 2}, [2, 4]), ({"kl_every": 0}, [])],
+)
 def test_train_measures_kl_to_start_without_a_penalty(kl: dict[str, int], measured: list[int]) -> None:
-    history = train(tiny_policy(), TASKS, REWARDS, tiny_config(steps=4, optim={"lr": 1e-2, **kl}))
+    history = train(tiny_policy(), TASKS, REWARDS, tiny_config(steps=5, optim={"lr": 1e-2, **kl}))
     values = {step["step"]: step["kl/start"] for step in history.steps if "kl/start" in step}
     assert list(values) == measured
     assert all(value > 1e-4 for step, value in values.items() if step > 1)
