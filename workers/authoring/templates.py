@@ -46,7 +46,7 @@ class AuthoringTemplate:
 @lru_cache
 def read(name: str) -> AuthoringTemplate:
     """Return the template of this name, read once per process."""
-    text = _INCLUDED.sub(lambda match: _text(match[1]).strip(), _text(name))
+    text = _text(name)
     bodies = sections(text)
     return AuthoringTemplate(
         name=name,
@@ -59,4 +59,6 @@ def read(name: str) -> AuthoringTemplate:
 
 
 def _text(name: str) -> str:
-    return (_FOLDER / f"{name}.txt").read_text(encoding="utf-8")
+    """Return the text of a file with what it includes; an included file may include others."""
+    text = (_FOLDER / f"{name}.txt").read_text(encoding="utf-8")
+    return _INCLUDED.sub(lambda match: _text(match[1]).strip(), text)

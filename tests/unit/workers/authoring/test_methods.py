@@ -3,6 +3,7 @@
 import asyncio
 import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion, Document, Message, Prompt, ToolCall
 from rubricsvc.core.rubric import Criterion, Rubric
 from tests.instant_engine import InstantEngine
+from workers.authoring import templates
 from workers.authoring.author import Author, Draft, GenerationError
 from workers.authoring.methods import write_rubric
 from workers.engines.base import EngineRequest, Failure, Reply
@@ -25,6 +27,16 @@ CONTRAST = Contrast(
     (Completion(text="10 mg, as the leaflet says."),),
     (Completion(text="Take some, it is fine."), Completion(text="20")),
 )
+
+
+def test_templates_include_the_checks_and_leave_no_placeholder_of_a_file() -> None:
+    folder = Path(templates.__file__).parent / "prompts"
+    names = [path.stem for path in folder.glob("*.txt") if "=== system ===" in path.read_text(encoding="utf-8")]
+    shared = {name: templates.read(name).shared for name in names}
+    assert {"one_shot", "grounded", "online"} <= shared.keys()
+    assert not [name for name, text in shared.items() if "{checks}" in text or "{format}" in text]
+    writing = ("one_shot", "reference_guided", "contrastive", "principles", "traces", "grounded")
+    assert all("words, sentences, paragraphs, characters:" in shared[name] for name in writing)
 
 
 class Writer(InstantEngine):
