@@ -38,7 +38,9 @@ def status(as_json: Json = False) -> None:
     url = make_url(db.url).render_as_string()
     with exit_with(OK if schema == newest else UNAVAILABLE):
         show({"database": url, "schema": schema, "newest": newest, "up_to_date": schema == newest}, as_json)
-        if schema != newest:
+        if schema is not None and not migrate.is_known(schema):
+            echo("hint: a newer rubricsvc has upgraded it; install that version or a later one")
+        elif schema != newest:
             echo("hint: run `rubricsvc db upgrade`")
 
 

@@ -38,10 +38,15 @@ def evolution_cells(one: EvolutionSummary) -> dict[str, Any]:
 
 
 def closing_record(report: EvolutionReport) -> dict[str, Any]:
-    """Return what JSON has: everything but the candidates that are no ancestors of the best one."""
+    """Return what JSON has: a summary, and everything but the candidates that are no ancestors of the best one.
+
+    ``judge`` is the name of the start's judge; the best candidate, and its own judge if it has one, are
+    ``best_candidate`` and ``best_judge``.
+    """
     data = report.model_dump(mode="json", exclude={"candidates"})
     summary: dict[str, Any] = data.pop("summary")
-    return summary | data
+    best = {"best_candidate": data.pop("best"), "best_judge": data.pop("judge")}
+    return summary | data | best
 
 
 def print_evolution(report: EvolutionReport) -> None:

@@ -73,9 +73,9 @@ def add_version(
 ) -> Addition:
     """Add a rubric as the next version of ``name``, or find the version that has this content already.
 
-    Content that is stored as a draft and approved nowhere is a draft under any name, and so is content whose newest
-    test failed. An edit whose parent was edited by somebody else is kept as a draft, with a conflict. Sending the same
-    edit again gives the same result.
+    Content that is stored as a draft and approved nowhere is a draft under any name, and so are content whose newest
+    test failed and the edit of a version that is not approved. An edit whose parent was edited by somebody else is kept
+    as a draft, with a conflict. Sending the same edit again gives the same result.
 
     Raises:
         NotFoundError: there is no such parent.
@@ -85,7 +85,7 @@ def add_version(
     parent = rubrics.get(session, edit.parent) if edit.parent is not None else None
     state, why = edit.state(origin), ""
     if state == APPROVED and edit.policy != "none":
-        why = _why_draft(session, rubric, name)
+        why = _why_draft(session, rubric, name, parent)
         state = DRAFT if why else state
     before = added(session)["rubrics"]
     row = rubrics.add(
@@ -136,8 +136,10 @@ def add_derived(
     return add_version(session, rubric, edit, name=name or start.name, prompt_id=start.prompt_id, origin=origin)
 
 
-def _why_draft(session: Session, rubric: Rubric, name: str) -> str:
+def _why_draft(session: Session, rubric: Rubric, name: str, parent: RubricRow | None) -> str:
     """Return why content cannot be approved at once; empty if it can."""
+    if parent is not None and parent.state in rubrics.NOT_APPROVED:
+        return f"its parent {parent.ref} is {parent.state.replace('_', ' ')}"
     drafts = rubrics.only_drafts(session, [rubric.digest])
     same = next((row for row in drafts if row.name != name), None)
     if same is not None:

@@ -35,6 +35,13 @@ def head() -> str:
     return str(ScriptDirectory.from_config(config()).get_current_head())
 
 
+@cache
+def is_known(revision: str) -> bool:
+    """Return whether this version has the migration to a revision."""
+    known = ScriptDirectory.from_config(config()).walk_revisions()
+    return any(script.revision == revision for script in known)
+
+
 def current(db: Database) -> str | None:
     """Return the revision of the database; None for an empty one."""
     with db.engine.connect() as connection:
@@ -53,6 +60,7 @@ def upgrade(db: Database, revision: str = "head") -> None:
     60 s and wait 5 s for a lock: better to fail and be called again than to hold up the service behind a lock queue.
     """
     settings = config()
+    _reject_newer(current(db))
     with db.engine.connect().execution_options(rubricsvc_immediate=True) as connection, connection.begin():
         if db.engine.dialect.name == "postgresql":
             connection.execute(text(f"SELECT pg_advisory_xact_lock({LOCK})"))
@@ -94,8 +102,18 @@ def see_ready(db: Database) -> None:
             f"the database {make_url(db.url).render_as_string()} cannot be opened: {getattr(error, 'orig', error)}",
             hint="check RUBRICSVC_DATABASE_URL, the server and the free disk space, or run `rubricsvc doctor`",
         ) from error
+    _reject_newer(found)
     if found != head():
         raise UnavailableError(
             f"the database is at schema {found or 'none'}, this version needs {head()}",
             hint="run `rubricsvc db upgrade`",
+        )
+
+
+def _reject_newer(found: str | None) -> None:
+    """Raise UnavailableError if no migration leads to this revision."""
+    if found is not None and not is_known(found):
+        raise UnavailableError(
+            f"the database is at schema {found}, which this version does not know (its newest is {head()})",
+            hint="a newer rubricsvc has upgraded it: install that version or a later one",
         )

@@ -207,9 +207,10 @@ def newest_of(session: Session, ids: Iterable[int]) -> dict[str, int]:
 
 
 def edited_before(session: Session, row: RubricRow, parent: RubricRow) -> RubricRow | None:
-    """Return the newest version of the name, older than ``row``, that another editor made from ``parent``.
+    """Return the version of the name, older than ``row``, that another editor made from ``parent``.
 
-    That is one with this parent; or one without any parent, newer than this one. Retired versions do not count.
+    That is one with this parent; or one without any parent, newer than this one. Retired versions do not count. Of
+    several it is the newest approved one, else the oldest: the drafts after it were refused as later edits.
     """
     unknown = RubricRow.parent_id.is_(None) & (RubricRow.version > parent.version)
     query = select(RubricRow).where(
@@ -218,7 +219,8 @@ def edited_before(session: Session, row: RubricRow, parent: RubricRow) -> Rubric
         RubricRow.state != RETIRED,
         (RubricRow.parent_id == parent.id) | unknown,
     )
-    return session.scalars(query.order_by(RubricRow.version.desc()).limit(1)).first()
+    order = case((RubricRow.state == APPROVED, RubricRow.version), else_=-RubricRow.version)
+    return session.scalars(query.order_by(_rank(RubricRow).desc(), order.desc()).limit(1)).first()
 
 
 def many(session: Session, ids: Iterable[int]) -> dict[int, RubricRow]:

@@ -67,7 +67,7 @@ def test_evolve_without_a_model_asks_no_judge(cli: Cli, tmp_path: Path, server: 
 def test_evolve_finds_a_template_that_judges_better(cli: Cli, tmp_path: Path, server: ScriptedServer) -> None:
     prepare(cli, tmp_path, server.url)
     found = evolve(cli, "--template", "readout_short", "--seed", 2).json
-    assert found["held_out"]["gain"] and found["best"]["template"] == "readout_short"
+    assert found["held_out"]["gain"] and found["best_candidate"]["template"] == "readout_short"
     assert found["jobs"] and not asked_twice(server)
     ran = cli("evolve", "best", found["id"], "--name", "better", "--judge-out", "judge.yaml", "--json")
     assert ran.code == 0, ran.err
@@ -82,7 +82,7 @@ def test_evolve_finds_a_wording_that_a_model_proposes(cli: Cli, tmp_path: Path, 
     found = evolve(cli, "--proposer", "j").json
     assert found["held_out"]["gain"] and not asked_twice(server) and found["asked_again"] == 0
     texts = {one["text"] for one in evolving_model.PROPOSAL}
-    assert texts & {one["text"] for one in found["best"]["rubric"]["criteria"]}
+    assert texts & {one["text"] for one in found["best_candidate"]["rubric"]["criteria"]}
     ran = cli("evolve", "best", found["id"], "--json")
     assert (ran.code, ran.json["rubric"], ran.json["state"], ran.json["parent"]) == (0, "r@2", "draft", "r@1")
     assert cli("rubrics", "show", "r", "--json").json["version"] == 1

@@ -156,12 +156,14 @@ def test_add_version_refuses_the_second_edit_and_keeps_it(each_db: Database) -> 
         assert "--parent r@2" in second.conflict.hint and "--force" in second.conflict.hint
     assert (second.row.ref, second.row.state, second.row.value) == ("r@3", "draft", rubric("Three."))
     assert resolved(each_db, "r") == "r@2"
+    third = add(each_db, "Four.", parent="r@1", by="eve").conflict
+    assert third is not None and "--parent r@2" in third.hint, "the accepted edit, not the refused one"
 
     rebased = add(each_db, "Two and three.", parent="r@2", by="bob")
-    assert (rebased.conflict, rebased.row.state, resolved(each_db, "r")) == (None, "approved", "r@4")
+    assert (rebased.conflict, rebased.row.state, resolved(each_db, "r")) == (None, "approved", "r@5")
     branch = add(each_db, "Three.", parent="r@1", by="bob", force=True)
     assert (branch.conflict, branch.row.ref, branch.row.state) == (None, "r@3", "approved")
-    assert resolved(each_db, "r") == "r@4"
+    assert resolved(each_db, "r") == "r@5"
     assert add(each_db, "Five.", parent="r@1", by="bob", force=True).row.state == "approved"
 
 
@@ -202,6 +204,18 @@ def test_add_version_keeps_a_draft_a_draft_under_another_name(db: Database) -> N
     assert add(db, "One.", name="copy").row.state == "draft"
     act(db, "r", "submit", "approve")
     assert add(db, "One.", name="other").row.state == "approved"
+
+
+@pytest.mark.parametrize("policy", ["generated", "all"])
+def test_add_version_refuses_edits_of_the_accepted_draft_first(each_db: Database, policy: Any) -> None:
+    add(each_db, "One.", draft=True)
+    accepted = add(each_db, "Two.", parent="r@1", policy=policy)
+    assert (accepted.conflict, accepted.row.state) == (None, "draft"), "an edit of a draft is no way around its review"
+    for text in ("Three.", "Four."):
+        conflict = add(each_db, text, parent="r@1", policy=policy).conflict
+        assert conflict is not None and "--parent r@2" in conflict.hint
+    assert add(each_db, "Five.", name="s", policy="none").row.state == "approved"
+    assert add(each_db, "Six.", parent="r@1", policy="none", force=True).row.state == "approved"
 
 
 class Shop:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from sqlalchemy import inspect
+from sqlalchemy import inspect, text
 from sqlalchemy.exc import IntegrityError
 
 from rubricsvc.core.generation import Generation
@@ -76,6 +76,15 @@ def test_migrate_upgrades_once_for_concurrent_processes(each_db: Database) -> No
         thread.join()
     assert not faults
     assert migrate.current(each_db) == migrate.head()
+
+
+def test_migrate_refuses_a_schema_of_a_newer_version(each_db: Database) -> None:
+    with each_db.engine.begin() as connection:
+        connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+    for use in (migrate.see_ready, migrate.upgrade):
+        with pytest.raises(UnavailableError) as caught:
+            use(each_db)
+        assert "db upgrade" not in caught.value.hint
 
 
 def test_open_database_rejects_old_schema_with_hint(tmp_path: Path) -> None:
