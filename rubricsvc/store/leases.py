@@ -6,14 +6,14 @@
        ▲                 │
        └──── release, or the reconciler once lease_until is past ────┘   (cancel takes pending and leased alike)
 
-Each claim raises the item's ``fence``. A worker that returns after its lease expired has an old fence: its results are
-dropped, so that nothing is counted twice.
+Each claim raises the item's ``fence``. A worker that returns after its lease was released has an old fence: its results
+are dropped, so that nothing is counted twice.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeVar
 
@@ -316,18 +316,23 @@ def _item_columns(result: ItemResult, stored: Mapping[str, Verdict], min_coverag
     }
 
 
-def reconcile(session: Session, *, max_leases: int) -> int:
-    """Release expired leases and announce pending work without a message; return the number of leases.
+def holders(session: Session, host: str) -> set[str]:
+    """Return the names of the workers of a host that hold leases."""
+    of_host = ItemRow.worker.startswith(f"{host}:", autoescape=True)
+    names = session.scalars(select(ItemRow.worker).where(ItemRow.state == LEASED, of_host).distinct())
+    return {name for name in names if name is not None}
 
-    An item that lost ``max_leases`` leases fails as ``worker_lost``.
+
+def reconcile(session: Session, *, max_leases: int, dead: Collection[str] = ()) -> int:
+    """Release leases that have expired or whose worker is dead, and announce pending work without a message.
+
+    An item that lost ``max_leases`` leases fails as ``worker_lost``. Returns the number of leases.
     """
-    now = database_time(session)
-    expired = (
-        select(ItemRow.id, ItemRow.lost)
-        .where(ItemRow.state == LEASED, ItemRow.lease_until < now)
-        .with_for_update(skip_locked=True)
-    )
-    rows = session.execute(expired).all()
+    is_over = ItemRow.lease_until < database_time(session)
+    if dead:
+        is_over |= ItemRow.worker.in_(dead)
+    over = select(ItemRow.id, ItemRow.lost).where(ItemRow.state == LEASED, is_over).with_for_update(skip_locked=True)
+    rows = session.execute(over).all()
     retried = [id_ for id_, lost in rows if lost + 1 < max_leases]
     failed = [id_ for id_, lost in rows if lost + 1 >= max_leases]
     freed = {"lease_until": None, "worker": None, "lost": ItemRow.lost + 1}

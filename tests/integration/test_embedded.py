@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import os
+import socket
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from unittest.mock import patch
 
 import pytest
+from sqlalchemy import select
 
 from rubricsvc.core.judge import Endpoint, Judge
 from rubricsvc.errors import InvalidError
 from rubricsvc.settings import Settings
-from rubricsvc.store import jobs
+from rubricsvc.store import jobs, leases
 from rubricsvc.store.session import Database
+from rubricsvc.store.tables import ItemRow
 from tests.instant_engine import InstantEngine
 from tests.rows import submit_job
 from tests.scripted_server import ScriptedReply, ScriptedServer, labels, scripted_server
@@ -62,6 +68,33 @@ def test_embedded_worker_scores_waiting_and_later_jobs(each_db: Database) -> Non
         late = submit_job(each_db, 20, judge=JUDGE)
         assert wait_until_done(each_db, late) == "completed"
     assert each_db.on_commit is None
+
+
+def claim_as(db: Database, worker: str) -> None:
+    with db.write() as session:
+        assert leases.claim(session, 1, limit=5, worker=worker, seconds=300)
+
+
+def test_embedded_worker_takes_over_at_once_from_killed_processes_of_its_host(each_db: Database) -> None:
+    host, killed = socket.gethostname(), subprocess.Popen([sys.executable, "-c", ""])
+    killed.wait()
+    job = submit_job(each_db, 20, judge=JUDGE)
+    others = [f"{host}:{os.getpid()}:0a1b2c/3d4e5f", f"not-{host}:{killed.pid}:0a1b2c/3d4e5f"]
+    for worker in (f"{host}:{killed.pid}:0a1b2c/3d4e5f", *others):
+        claim_as(each_db, worker)
+    with embedded_worker(settings(each_db), each_db):
+        for _ in range(300):
+            with each_db.read() as session:
+                if (progress := jobs.progress(session, job)).done == 10:
+                    break
+            time.sleep(0.1)
+    with each_db.read() as session:
+        rows = session.execute(select(ItemRow.state, ItemRow.fence, ItemRow.worker).order_by(ItemRow.id)).all()
+    assert progress.done == 10
+    assert [row.fence for row in rows] == [2] * 5 + [1] * 15
+    assert [(row.state, row.worker) for row in rows[5:15]] == [
+        ("leased", worker) for worker in others for _ in range(5)
+    ]
 
 
 def test_embedded_worker_is_not_blocked_by_a_silent_judge(db: Database) -> None:

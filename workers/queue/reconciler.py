@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 
 from celery import Celery
 from sqlalchemy.exc import SQLAlchemyError
 from structlog import get_logger
 
-from rubricsvc.broker import OutboxRelay
+from rubricsvc.broker import MEMORY, OutboxRelay
 from rubricsvc.errors import UnavailableError
 from rubricsvc.settings import Settings
 from rubricsvc.store import budgets, leases, outbox, workers
 from rubricsvc.store.session import Database
+from workers.queue.reporter import dead_processes
 
 log = get_logger(__name__)
 
@@ -37,11 +39,18 @@ class Reconciler:
         self._stop.set()
         self._thread.join(10)
 
-    def run_once(self, *, publish_all: bool = False) -> int:
-        """Repair once; return the number of released leases. ``publish_all`` wakes workers for all pending work."""
+    def run_once(self, *, at_start: bool = False) -> int:
+        """Repair once; return the number of released leases.
+
+        ``at_start`` wakes workers for all pending work. A worker inside a process also takes over from the killed
+        processes of its host then, before their leases expire: the same command may be run again at once.
+        """
         with self.db.write() as session:
-            returned = leases.reconcile(session, max_leases=self.settings.max_leases)
-            if publish_all:
+            dead: list[str] = []
+            if at_start and self.settings.broker_url.startswith(MEMORY):
+                dead = dead_processes(leases.holders(session, socket.gethostname()))
+            returned = leases.reconcile(session, max_leases=self.settings.max_leases, dead=dead)
+            if at_start:
                 for judge_id in leases.judges_with_work(session):
                     outbox.publish(session, judge_id)
             workers.remove_lost(session)
@@ -64,7 +73,7 @@ class Reconciler:
         first = True
         while True:
             try:
-                self.run_once(publish_all=first)
+                self.run_once(at_start=first)
                 first = False
             except (SQLAlchemyError, UnavailableError) as error:
                 log.warning("database unreachable", error=str(error).splitlines()[0])

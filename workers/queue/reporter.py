@@ -7,7 +7,7 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
@@ -22,6 +22,21 @@ log = get_logger(__name__)
 
 NAME = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:6]}"
 """The name of this worker. A forked child has its parent's: it is a part of the same worker."""
+
+
+def dead_processes(names: Iterable[str]) -> list[str]:
+    """Return the names of workers of this host whose process does not exist; a name may have the part of a drain."""
+    return [name for name in names if not _exists(int(name.split(":")[1]))]
+
+
+def _exists(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)  # sends nothing
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True
 
 
 class WorkerReporter:
