@@ -223,6 +223,7 @@ def _step(
     )
     return {
         **metrics.reward_metrics(batch.rewards_GM, state.std_floor),
+        **metrics.domain_metrics(batch.tasks, batch.rewards_GM),
         **metrics.rollout_metrics(batch.rollouts),
         **metrics.verdict_metrics(batch.scored, state.config.criterion_metrics),
         **updated.metrics,

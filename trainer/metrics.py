@@ -17,7 +17,7 @@ from rubricsvc.errors import InvalidError
 from trainer.algorithms import grpo
 from trainer.config import OptimConfig
 from trainer.files import replace_text
-from trainer.rewards import JudgeInfo, ScoredRollout
+from trainer.rewards import JudgeInfo, ScoredRollout, Task
 from trainer.rollouts import Rollouts
 
 log = logging.getLogger(__name__)
@@ -99,6 +99,13 @@ def reward_metrics(rewards_GM: Tensor, std_floor: float = 0.0) -> Metrics:
         "frac_reward_std_floored": float(((std_G1 > 0) & (std_G1 < std_floor)).float().mean()),
         "unscored_fraction": float(rewards_GM.isnan().float().mean()),
     }
+
+
+def domain_metrics(tasks: Sequence[Task], rewards_GM: Tensor) -> Metrics:
+    """Return the mean reward of each domain in a mixture; ``tasks`` [G] are those of the groups."""
+    domains = sorted({task.domain for task in tasks} - {""})
+    groups = {domain: [at for at, task in enumerate(tasks) if task.domain == domain] for domain in domains}
+    return {f"reward/{domain}": float(rewards_GM[at].nanmean()) for domain, at in groups.items()}
 
 
 def verdict_metrics(scored: Sequence[ScoredRollout], by_criterion: bool) -> Metrics:

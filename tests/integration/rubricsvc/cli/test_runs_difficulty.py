@@ -101,5 +101,7 @@ def test_runs_start_mixes_domains_by_weight_and_in_stages(cli: Cli, config: Path
     assert ran.code == 0, ran.err
     record = json.loads((tmp_path / "runs" / "first" / "config.json").read_text())
     assert record["prompts"]["weights"] == {"a": 3.0, "b": 1.0}
+    steps = cli("runs", "show", tmp_path / "runs" / "first", "--last", 4, "--json").lines
+    assert {name for step in steps for name in step if name.startswith("reward/")} == {"reward/a", "reward/b"}
     config.write_text(config.read_text().replace("a = 3", "a = 2").replace("steps = 4", "steps = 5"))
     assert "prompts.weights" in cli("runs", "start", config, "--resume").err
