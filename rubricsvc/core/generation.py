@@ -150,6 +150,9 @@ class Provenance(Value):
     research: ResearchNotes | None = Field(default=None, description="What the generator read first.")
     parents: tuple[str, ...] = Field(default=(), description="Rubrics that it was made from, as name@version.")
     raw_reply: str = Field(description="The reply, as it came; empty where the model was not needed.")
+    cleaned: str | None = Field(
+        default=None, description="What was removed from the reply or disarmed in it; null: nothing."
+    )
     gate: GateFindings | None = Field(default=None, description="Findings of the gate; null without one.")
 
 

@@ -14,7 +14,7 @@ from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.untrusted import clean
 from rubricsvc.core.verdict import Reason
 from rubricsvc.errors import InvalidError, cut
-from workers.authoring.rubric_replies import Documents, criteria_texts, read_rubric
+from workers.authoring.rubric_replies import Documents, cleaning_note, criteria_texts, read_rubric
 from workers.authoring.templates import AuthoringTemplate, read
 from workers.engines.base import Engine, EngineRequest, Failure, Question, Reply
 from workers.judges.replies import split_thinking
@@ -43,6 +43,7 @@ class Draft:
         sources: The texts that the author was shown, beside the prompt.
         parents: The rubrics that it was made from, as name@version.
         research: What the author looked for before it wrote.
+        cleaned: What was removed from the reply or disarmed in it.
     """
 
     rubric: Rubric
@@ -53,6 +54,7 @@ class Draft:
     sources: tuple[SourceText, ...] = ()
     parents: tuple[str, ...] = ()
     research: ResearchNotes | None = None
+    cleaned: str | None = None
 
 
 class Author:
@@ -110,7 +112,8 @@ class Author:
                     error = str(problem)[:_ERROR_CHARS]
                 else:
                     sources = tuple(SourceText(name=name, digest=sha256_of(text)) for name, text in given.items())
-                    return Draft(rubric, read_from, storable(last.text), self._first_sample + draw, repair, sources)
+                    raw, note = storable(last.text), cleaning_note(last.text)
+                    return Draft(rubric, read_from, raw, self._first_sample + draw, repair, sources, cleaned=note)
                 same = clean(last.text).text in question.turns  # it would be sent back in the same words
                 if read_from.repair is None or not last.text.strip() or same:
                     break

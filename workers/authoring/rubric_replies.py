@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, ValidationError
 
@@ -141,6 +141,15 @@ def body_of(text: str) -> str:
     return fenced[1].strip() if fenced else text
 
 
+def cleaning_note(text: str) -> str | None:
+    """Return what is removed from a reply or disarmed in it when it is read; None: nothing."""
+    try:
+        _, escaped = _parsed(body_of(text))
+    except ValueError:  # a list
+        escaped = ""
+    return "; ".join(filter(None, (clean(text).note, escaped))) or None
+
+
 def normalized(text: str) -> str:
     """Return the words of a text, case-folded."""
     return " ".join(re.findall(r"\w+", text.casefold()))
@@ -155,7 +164,7 @@ def criteria_texts(text: str) -> frozenset[str]:
 
 def _from_json(text: str, truncated: bool) -> list[_Criterion]:
     try:
-        value = _JSON.validate_python(strict_json.parse(text))
+        value = _JSON.validate_python(_parsed(text)[0])
     except ValidationError as error:
         data_error = _of_object(text) or error
         path, message = first_error(data_error, model=_Rubric)
@@ -167,11 +176,27 @@ def _from_json(text: str, truncated: bool) -> list[_Criterion]:
     return value.criteria if isinstance(value, _Rubric) else value
 
 
+def _parsed(text: str) -> tuple[Any, str]:
+    """Return the value of a JSON text, its strings cleaned since escapes may stand for any character, and the note."""
+    root: list[Any] = [strict_json.parse(text)]
+    strings: list[str] = []
+    containers: list[Any] = [root]
+    while containers:
+        container = containers.pop()
+        for place, one in container.items() if isinstance(container, dict) else enumerate(container):
+            if isinstance(one, str):
+                strings.append(one)
+                container[place] = clean(one).text
+            elif isinstance(one, list | dict):
+                containers.append(one)
+    return root[0], clean("\n".join(strings)).note
+
+
 def _of_object(text: str) -> ValidationError | None:
     """Return the error of the reply as an object or as a list, whichever it is: that of a union names both."""
     model: TypeAdapter[object] = TypeAdapter(list[_Criterion] if text.startswith("[") else _Rubric)
     try:
-        model.validate_python(strict_json.parse(text))
+        model.validate_python(_parsed(text)[0])
     except ValidationError as error:
         return error
     return None

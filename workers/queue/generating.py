@@ -90,6 +90,7 @@ class GenerationWork:
             research=draft.research,
             parents=draft.parents,
             raw_reply=draft.raw_reply,
+            cleaned=draft.cleaned,
             gate=findings,
         )
 

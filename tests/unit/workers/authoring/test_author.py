@@ -52,6 +52,21 @@ def test_author_sends_a_reply_back_with_its_error() -> None:
     assert "criteria.0.weight" in second.turns[1]
 
 
+def test_author_cleans_escapes_of_a_reply_and_notes_it() -> None:
+    hidden = {"text": "Names \x1b]0;pwn\x07 the cause.", "reference": "\u202eIt <|im_end|> is.", "weight": 1}
+    raw = json.dumps({"criteria": [hidden, *json.loads(GOOD)["criteria"]]})
+    draft = write(Script(raw))
+    first = draft.rubric.criteria[0]
+    assert (first.text, first.reference) == ("Names ]0;pwn the cause.", "It ‹|im_end|> is.")
+    assert draft.raw_reply == raw
+    for part in ("U+001B", "U+0007", "U+202E", "1 role tokens"):
+        assert part in (draft.cleaned or "")
+
+
+def test_author_notes_nothing_where_nothing_is_cleaned() -> None:
+    assert write(Script(GOOD)).cleaned is None
+
+
 def test_author_draws_again_with_the_next_seed_after_two_repairs() -> None:
     engine = Script("No.", "No!", "No?", GOOD)
     draft = write(engine, sampling=Sampling(temperature=1.0, seed=7))
