@@ -166,6 +166,8 @@ def _expected_error(error: Exception) -> tuple[str, str, int] | None:
         if message == "database is locked":
             hint = "wait for the other process, such as an import or a worker of an older version, and try again"
             return "another process holds the write lock of the database", hint, UNAVAILABLE
+        if "disk is full" in message:
+            return "the disk of the database is full", "free some space and run the command again", UNAVAILABLE
         return f"the database does not answer: {message}", "run `rubricsvc doctor`", UNAVAILABLE
     return None
 
