@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from rubricsvc.broker import MEMORY
 from rubricsvc.cli.db import database
 from rubricsvc.cli.job_waiting import start_worker
 from rubricsvc.cli.output import counted, echo
@@ -89,6 +88,8 @@ def judge_source(
 @contextmanager
 def _worker(db: Database, judge: Judge) -> Iterator[None]:
     """Run a Celery worker in this process if no other one can be woken."""
+    from rubricsvc.broker import MEMORY
+
     in_memory = get_settings().broker_url.startswith(MEMORY)
     with db.read() as session:
         running = 0 if in_memory else workers.running(session)

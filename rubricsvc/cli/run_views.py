@@ -184,7 +184,7 @@ def _record(db: Database, run_id: int) -> dict[str, Any]:
     config = run.config or {}
     record = run.model_dump(mode="json", exclude={"metrics", "config", "seen_seconds", "judge_id"})
     return record | {
-        "scored_by": config.get("scored_by"),
+        "scored_by": config.get("scored_by") or (run.metrics or {}).get("scored_by"),
         "judge_calibrated": config.get("judge_calibrated"),
         "std_floor": config.get("std_floor"),
         "judge_audit": audited(config),
