@@ -148,6 +148,13 @@ def run(args: Sequence[str]) -> int:
         return _fail(f"{type(error).__name__}: {cut(' '.join(str(error).split()), 500)}", hint, INTERNAL_ERROR)
 
 
+_DATABASE_HINTS = {
+    "database is locked": "another process has the write lock, such as an import; wait for it and try again",
+    "disk is full": "free some space on the disk and try again",
+}
+"""How to go on, by a part of the driver's message."""
+
+
 def _expected_error(error: Exception) -> tuple[str, str, int] | None:
     """Return message, hint and exit code of an error that is not internal."""
     if isinstance(error, RubricsvcError):
@@ -163,12 +170,8 @@ def _expected_error(error: Exception) -> tuple[str, str, int] | None:
     kind = f"{type(error).__module__}.{type(error).__name__}"  # by name: sqlalchemy may not be imported
     if kind == "sqlalchemy.exc.OperationalError":
         message = str(error.orig)  # type: ignore[attr-defined]
-        if message == "database is locked":
-            hint = "wait for the other process, such as an import or a worker of an older version, and try again"
-            return "another process holds the write lock of the database", hint, UNAVAILABLE
-        if "disk is full" in message:
-            return "the disk of the database is full", "free some space and run the command again", UNAVAILABLE
-        return f"the database does not answer: {message}", "run `rubricsvc doctor`", UNAVAILABLE
+        hint = next((hint for part, hint in _DATABASE_HINTS.items() if part in message), "run `rubricsvc doctor`")
+        return f"the database does not answer: {message}", hint, UNAVAILABLE
     return None
 
 
