@@ -133,6 +133,7 @@ def baselines(
     What is missing in the folder of the run is done; run the command again to continue after an interrupt.
     """
     from trainer.config import load_config
+    from trainer.sizes import check_sizes
 
     telemetry.configure("WARNING", human=True)
     loaded = load_config(config)
@@ -143,6 +144,7 @@ def baselines(
     prepared = _prepare(loaded, allow_drafts)
     run, tasks = prepared.config, prepared.tasks
     _print_plan(prepared, resume=False)
+    check_sizes(run, [*tasks.train, *tasks.held_out])
     with (
         prepared.rewards() as rewards,
         progress_bar("baselines") as bar,
