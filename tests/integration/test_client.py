@@ -382,6 +382,21 @@ def test_client_rewards_wait_for_the_job(client: Client, worker: Any) -> None:
     assert client.rewards.submit("instant", [1], [["one"]], [RUBRIC], key="k") == rewards
 
 
+def test_client_rewards_that_are_waited_for_hold_no_thread_of_the_service(client: Client, url: str) -> None:
+    """With a thread each, 60 of them would keep the service from cancelling the job."""
+    client.judges.add(JUDGE)
+    job_id = client.rewards.submit("instant", [Prompt.of("Why?")], [["one"]], [RUBRIC]).job_id
+
+    async def wait() -> list[str]:
+        async with AsyncClient(url) as waiting:
+            waits = [asyncio.create_task(waiting.rewards.get(job_id, timeout=50)) for _ in range(60)]
+            await asyncio.sleep(0.5)
+            await waiting.jobs.cancel(job_id)
+            return [rewards.status for rewards in await asyncio.gather(*waits)]
+
+    assert asyncio.run(wait()) == ["cancelled"] * 60
+
+
 def test_clients_can_be_pickled(client: Client) -> None:
     client.judges.add(JUDGE)
     with pickle.loads(pickle.dumps(client)) as copy:
