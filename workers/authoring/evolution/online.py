@@ -161,9 +161,14 @@ def _refusal(one: Criterion, known: Sequence[Criterion], base: Rubric, prompt: P
         same = next((judged[place] for place, later in pairs if later == len(judged)), None)
     if same is not None:
         return f"duplicate of {same.key}"
-    size = min(abs(other.weight) for other in base.criteria if other.weight)  # the rules of weights are not about it
+    return lint_refusal(one, base.criteria, base, prompt)
+
+
+def lint_refusal(one: Criterion, others: Sequence[Criterion], rubric: Rubric, prompt: Prompt | None) -> str | None:
+    """Return what the linter has against a criterion beside others, whatever its weight; None: nothing."""
+    size = min((abs(other.weight) for other in others if other.weight), default=1.0)
     sized = one.model_copy(update={"weight": size if one.weight > 0 else -size})
-    rubric = base.model_copy(update={"criteria": (*base.criteria, sized)})
-    findings = lint(rubric, prompt, empty_value=checks.value_of_empty)
+    whole = rubric.model_copy(update={"criteria": (*others, sized)})
+    findings = lint(whole, prompt, empty_value=checks.value_of_empty)
     found = next((f for f in findings if f.criterion == one.key and f.severity != "info"), None)
     return f"{found.rule}: {found.message}" if found is not None else None

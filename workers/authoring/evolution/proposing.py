@@ -27,6 +27,7 @@ from rubricsvc.errors import RubricsvcError, cut
 from rubricsvc.store import evolutions, replies
 from rubricsvc.store.session import Database
 from workers.authoring.author import Author, GenerationError
+from workers.authoring.evolution.online import lint_refusal
 from workers.authoring.methods.shown import shown
 from workers.authoring.recording import RecordingEngine, ReplyLog
 from workers.engines.base import Engine
@@ -88,11 +89,21 @@ class ModelProposer:
             draft = await author.write(f"evolve_{request.operator}", values)
             changed = _APPLY[request.operator](request, draft.rubric.criteria)
             check_formula(changed)
+            _check_wording(changed, request.rubric)
         except GenerationError as error:
             return error
         except (ValidationError, FormulaError) as error:
             return GenerationError(NO_RUBRIC, f"the proposal cannot be applied: {cut(str(error), 200)}")
         return changed
+
+
+def _check_wording(changed: Rubric, old: Rubric) -> None:
+    """Raise a GenerationError if the linter has something against a new criterion."""
+    for one in changed.criteria:
+        if one not in old.criteria:
+            others = [other for other in changed.criteria if other is not one]
+            if (reason := lint_refusal(one, others, changed, None)) is not None:
+                raise GenerationError(NO_RUBRIC, f"the linter refuses the proposal: {reason}")
 
 
 def _shown(one: SearchCase) -> str:

@@ -100,6 +100,14 @@ def test_a_reply_that_is_none_is_sent_back_and_then_an_error(db: Database, evolu
     assert len(engine.requests) == 4  # two samples, each sent back once
 
 
+@pytest.mark.parametrize("operator", ["reword", "split", "pitfall"])
+def test_a_proposal_that_the_linter_refuses_is_an_error(db: Database, evolution: int, operator: str) -> None:
+    reply = {"criteria": [{"text": "=1+1 \x1b[31m {{x}}"}, {"text": "Names the cause of {{something}}."}]}
+    (error,) = proposed(db, evolution, InstantEngine(replies(reply)), request(operator))
+    assert isinstance(error, GenerationError) and error.reason == "no_rubric", error
+    assert "placeholder" in error.message
+
+
 def test_evidence_is_fenced(db: Database, evolution: int) -> None:
     engine = InstantEngine(replies(PARTS), remember=1)
     proposed(db, evolution, engine, request("reword"))
