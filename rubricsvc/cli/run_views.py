@@ -54,11 +54,11 @@ def show_(
 ) -> None:
     """Show a run, or the metrics of its last steps."""
     with database() as db:
-        found = _find(db, run)
+        found = find(db, run)
         if isinstance(found, int) and not last:
             show(_record(db, found), as_json)
             return
-        steps = _last_steps(db, found, last)
+        steps = last_steps(db, found, last)
     if not isinstance(found, int) and not last:
         show(folder_record(found), as_json)
         return
@@ -150,7 +150,7 @@ def local_folder(run: str, *, ended: bool = False) -> Path:
     return folder
 
 
-def _find(db: Database, ref: str) -> int | Path:
+def find(db: Database, ref: str) -> int | Path:
     """Return the id of a run on record, or the folder of one that is not."""
     from rubricsvc.store import runs
 
@@ -169,7 +169,7 @@ def stored_id(db: Database, ref: str) -> int:
     Raises:
         NotFoundError: There is no such run, or it is not on record here.
     """
-    found = _find(db, ref)
+    found = find(db, ref)
     if isinstance(found, Path):
         hint = "RUBRICSVC_DATABASE_URL names another database than that of the run, or its service has the record"
         raise NotFoundError(f"the run in {found} is not recorded in this database", hint=hint)
@@ -192,7 +192,8 @@ def _record(db: Database, run_id: int) -> dict[str, Any]:
     }
 
 
-def _last_steps(db: Database, found: int | Path, last: int) -> list[dict[str, Any]]:
+def last_steps(db: Database, found: int | Path, last: int) -> list[dict[str, Any]]:
+    """Return the metrics of the last steps of a run that `find` has found."""
     if isinstance(found, Path):
         from trainer.metrics import read
 

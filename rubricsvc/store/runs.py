@@ -173,3 +173,10 @@ def rollouts(
     """Return up to ``limit`` rollouts with ids above ``after``, ascending, with their rubrics; of one step."""
     options = [joinedload(RolloutRow.rubric)]
     return ids.page_of(session, RolloutRow, after, limit, options=options, run_id=run_id, step=step)
+
+
+def best_rollouts(session: Session, run_id: int, limit: int) -> list[RolloutRow]:
+    """Return the rollouts of a run with the highest rewards, the newest first of equal ones."""
+    query = select(RolloutRow).where(RolloutRow.run_id == run_id, RolloutRow.reward.is_not(None))
+    query = query.options(joinedload(RolloutRow.rubric)).order_by(RolloutRow.reward.desc(), RolloutRow.id.desc())
+    return list(session.scalars(query.limit(limit)))

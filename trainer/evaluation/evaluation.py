@@ -123,6 +123,7 @@ def write_completions(path: Path, evaluator: Evaluator, completions: list[EvalCo
             yield {
                 "prompt": task.name or task.prompt.digest[:12],
                 "prompt_digest": task.prompt.digest,
+                "prompt_text": task.prompt.text,
                 "greedy": one.greedy,
                 "text": one.completion.text,
                 "truncated": one.completion.sampling["truncated"],

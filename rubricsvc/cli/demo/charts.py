@@ -8,37 +8,13 @@ from typing import Any
 
 from rubricsvc.cli.demo.results import QuestionResult
 from rubricsvc.core.panel import mean_known
+from rubricsvc.web.charts import INK
 
-WIDTHS = {"wide": 760, "narrow": 290}
-"""Pixels. The page shows the one that fits."""
 BEFORE, AFTER = "#8a8f98", "#2f7de1"
-_INK = "#010101"
 _LETTER, _LINE = 7, 15
 """Pixels for a letter and for a line of text."""
 _TENTHS = [0, 0.2, 0.4, 0.6, 0.8, 1]
 SMOOTHED_STEPS = 5
-
-
-def render_svg(chart: Callable[[int], Any]) -> dict[str, str]:
-    """Return the SVG of ``chart`` for each of ``WIDTHS``."""
-    import vl_convert
-
-    def svg(width: int) -> str:
-        text = str(vl_convert.vegalite_to_svg(_styled(chart(width)).to_json()))
-        return text.replace(_INK, "currentColor")  # the page's theme colours text and lines
-
-    return {name: svg(width) for name, width in WIDTHS.items()}
-
-
-def _styled(chart: Any) -> Any:
-    axis = {"labelColor": _INK, "titleColor": _INK, "domainColor": _INK, "tickColor": _INK, "gridColor": "#88888844"}
-    return (
-        chart.properties(padding=2, autosize={"type": "fit-x", "contains": "padding"})
-        .configure(background="transparent", font="system-ui, sans-serif")
-        .configure_axis(**axis, labelFontSize=12, titleFontSize=12, titleFontWeight="normal")
-        .configure_view(stroke=None)
-        .configure_legend(labelColor=_INK, labelFontSize=12, orient="top")
-    )
 
 
 def question_chart(results: Sequence[QuestionResult]) -> Callable[[int], Any]:
@@ -64,7 +40,7 @@ def question_chart(results: Sequence[QuestionResult]) -> Callable[[int], Any]:
         at = alt.Chart(alt.Data(values=rows)).encode(x=x, y=y)
         line = at.mark_line(color="#88888888", strokeWidth=2).encode(detail="place:O")
         dots = at.mark_circle(size=90, opacity=1).encode(color=alt.Color("when:N", title=None, scale=scale))
-        style = {"align": "left", "fontSize": 12, "lineHeight": _LINE, "dy": -_LINE * most, "color": _INK}
+        style = {"align": "left", "fontSize": 12, "lineHeight": _LINE, "dy": -_LINE * most, "color": INK}
         texts_above = alt.Chart(alt.Data(values=names)).mark_text(**style).encode(x=alt.value(0), y=y, text="lines:N")
         return (line + dots + texts_above).properties(width=width, height=alt.Step(26 + _LINE * most))
 

@@ -8,13 +8,14 @@ from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from typing import Any
 
-from rubricsvc.cli.demo.charts import SMOOTHED_STEPS, question_chart, render_svg, reward_chart
+from rubricsvc.cli.demo.charts import SMOOTHED_STEPS, question_chart, reward_chart
 from rubricsvc.cli.demo.folder import DemoSize
 from rubricsvc.cli.demo.pipeline import POLICY, demo_judge
 from rubricsvc.cli.demo.results import FAMILIES, QuestionResult, by_key, examples, main_tables
 from rubricsvc.core.passport import Passport
 from rubricsvc.core.rubric import Criterion
 from rubricsvc.core.verdict import Verdict
+from rubricsvc.web.charts import render_svg
 from rubricsvc.web.pages import render, signed
 from rubricsvc.web.passport import MEASURES, suites
 

@@ -57,6 +57,19 @@ def test_runs_start_evaluates_and_baselines_are_shown_beside(cli: Cli, config: P
     assert len(cli("runs", "evaluations", run, "--json").lines) == 6
     assert cli("runs", "evaluations", 1).out == table, "by its id"
 
+    for ref in (1, run):
+        assert cli("runs", "report", ref, "--out", "run.html").code == 0
+        page = Path("run.html").read_text()
+        for text in ("What is three?", "best of n supervised", "eval.every", "Highest rewards", "quick"):
+            assert text in page
+        assert "<script" not in page and "http://www.w3.org" in page
+    assert cli("runs", "plot", 1, "--out", "run.svg", "--metric", "entropy").code == 0
+    assert "entropy" in Path("run.svg").read_text()
+    assert cli("runs", "plot", 1, "--out", "run.png").code == 0
+    assert Path("run.png").read_bytes().startswith(b"\x89PNG")
+    assert cli("runs", "plot", 1, "--out", "run.svg", "--metric", "entrpy").code == 3
+    assert cli("runs", "plot", 1, "--out", "run.gif").code == 2
+
 
 def test_runs_start_makes_up_a_last_evaluation_that_was_interrupted(cli: Cli, config: Path, tmp_path: Path) -> None:
     add_judge(cli)

@@ -1,0 +1,41 @@
+"""What the report of a training run is made from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from rubricsvc.core.passport import Passport
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A completion in the report. ``scores`` are by name: the training reward, and those of the evaluation."""
+
+    prompt: str
+    text: str
+    where: str
+    scores: Mapping[str, float | None]
+    details: str = ""
+    truncated: bool = False
+
+
+@dataclass(frozen=True)
+class RunReport:
+    """A training run: configuration, metrics by step, evaluations and baselines, and completions.
+
+    ``samples`` are those of the evaluations, by their names in ``columns``: for each prompt the completion of each.
+    """
+
+    name: str
+    config: Mapping[str, Any]
+    steps: Sequence[Mapping[str, Any]]
+    evaluations: Sequence[Mapping[str, Any]] = ()
+    baselines: Sequence[Mapping[str, Any]] = ()
+    highest: Sequence[Sample] = ()
+    widest: Sequence[Sample] = ()
+    columns: Sequence[str] = ()
+    samples: Mapping[str, Mapping[str, Sample]] = field(default_factory=dict)
+    passport: Passport | None = None
+    status: str = ""

@@ -1,0 +1,87 @@
+"""The report of a training run as a page: what must be read before its curves, the curves, and the configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from rubricsvc import __version__
+from rubricsvc.core.run_report import RunReport
+from rubricsvc.stats.run_alarms import REWARD, alarms
+from rubricsvc.web.charts import render_svg
+from rubricsvc.web.pages import render, signed
+from rubricsvc.web.passport import MEASURES
+from rubricsvc.web.run_charts import Point, criterion_names, criterion_points, curve, metric_points, score_points
+
+CRITERIA_A_CHART = 6
+MAX_CRITERIA = 24
+CURVES = (
+    ("Reward", "reward", "The band is one standard deviation of the rewards of a prompt's completions."),
+    ("Divergence from the starting policy", "kl/start", "Nats a token."),
+    ("Length of completions", "completions/mean_length", "Tokens; the band is from the shortest to the longest."),
+    ("Entropy", "entropy", "Nats a token."),
+    ("Completions without a reward", "unscored_fraction", "Share of the step."),
+)
+
+
+def render_run(report: RunReport) -> str:
+    """Return the page as HTML. Texts are escaped, and the page loads nothing."""
+    from markupsafe import Markup
+
+    def chart(title: str, points: Sequence[Point]) -> dict[str, Any]:
+        made: Callable[[int], Any] = curve(title, points)
+        return {width: Markup(svg) for width, svg in render_svg(made).items()}  # noqa: S704 - vega made it, and escapes names
+
+    curves = [
+        (heading, note, chart(heading.lower(), points))
+        for heading, name, note in CURVES
+        if (points := metric_points(report.steps, [name]))
+    ]
+    names = criterion_names(report.steps)[:MAX_CRITERIA]
+    parts = [names[at : at + CRITERIA_A_CHART] for at in range(0, len(names), CRITERIA_A_CHART)]
+    scores = score_points(report.evaluations)
+    return render(
+        "run.html.j2",
+        report=report,
+        alarms=alarms(report.steps, report.evaluations),
+        sentence=result_sentence(report.evaluations),
+        scores=chart("mean score", scores) if scores else None,
+        curves=curves,
+        criteria=[chart("mean value", criterion_points(report.steps, part)) for part in parts],
+        figures=[table for table in report.passport.tables if table.whole and table.trained] if report.passport else [],
+        measures=MEASURES,
+        config=list(flat(report.config)),
+        reward=REWARD,
+        version=__version__,
+    )
+
+
+def result_sentence(lines: Sequence[Mapping[str, Any]]) -> str:
+    """Return what the last evaluation says of the policy beside the starting one, by the gold score."""
+    if len(lines) < 2:
+        return (
+            "The run has no evaluations on held-out prompts: its reward alone does not show that the policy is better."
+        )
+    gold = lines[-1]["gold"]
+    change = lines[-1]["scores"][gold].get("mean_difference")
+    if change is None or change["value"] is None:
+        return f"No prompt has a score by {gold} at the start and at the end."
+    name = "the training reward, which is no independent score" if gold == REWARD else gold
+    if change["low"] is None:
+        return f"By {name} the policy changed by {signed(change['value'], 3)}; too few prompts for an interval."
+    interval = f"{signed(change['value'], 3)} (95 %: {signed(change['low'], 3)} to {signed(change['high'], 3)})"
+    if change["low"] > 0:
+        return f"By {name} the policy improved by {interval} on held-out prompts."
+    if change["high"] < 0:
+        return f"By {name} the policy got worse by {interval} on held-out prompts."
+    return f"By {name} the policy changed by {interval} on held-out prompts: not distinguishable from chance."
+
+
+def flat(value: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the fields of a configuration by their paths; those without a value are left out."""
+    for name, one in value.items():
+        key = f"{path}.{name}" if path else name
+        if isinstance(one, Mapping):
+            yield from flat(one, key)
+        elif one not in (None, [], ()):
+            yield key, one

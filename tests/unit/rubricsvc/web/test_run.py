@@ -1,0 +1,43 @@
+"""The page of a training run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rubricsvc.core.run_report import RunReport, Sample
+from rubricsvc.web.run import flat, render_run, result_sentence
+
+CONFIG = {"steps": 2, "policy": {"model": "<b>m</b>"}, "judge": {"name": "j"}, "eval": None}
+
+
+def evaluation(step: int, low: float | None, high: float | None) -> dict[str, Any]:
+    change = {"value": 0.1, "low": low, "high": high}
+    scores = {"strong": {"mean": {"value": 0.5, "low": 0.4, "high": 0.6}, "mean_difference": change}}
+    return {"step": step, "gold": "strong", "scores": scores, "values": {}}
+
+
+def test_render_run_escapes_all_texts() -> None:
+    bad = "<script>alert(1)</script>"
+    sample = Sample(bad, bad, bad, {bad: 1.0}, details=bad)
+    steps = [{"step": 1, "reward": 0.5, "reward_std": None, f"rewards/{bad}/mean": 0.5}, {"step": 2, "reward": None}]
+    page = render_run(
+        RunReport(bad, CONFIG, steps, highest=[sample], widest=[sample], columns=[bad], samples={bad: {bad: sample}})
+    )
+    assert "<script" not in page and "<b>m" not in page
+    assert "&lt;script&gt;alert(1)" in page
+
+
+def test_render_run_without_a_step() -> None:
+    assert "0 of 2 steps" in render_run(RunReport("1", CONFIG, []))
+
+
+def test_result_sentence_says_improved_only_where_the_interval_is_above_zero() -> None:
+    first = evaluation(0, None, None)
+    assert "improved" in result_sentence([first, evaluation(2, 0.05, 0.15)])
+    for low, high in ((-0.05, 0.25), (None, None)):
+        assert "improved" not in result_sentence([first, evaluation(2, low, high)])
+    assert "no evaluations" in result_sentence([first])
+
+
+def test_flat_leaves_out_what_is_not_set() -> None:
+    assert dict(flat(CONFIG)) == {"steps": 2, "policy.model": "<b>m</b>", "judge.name": "j"}
