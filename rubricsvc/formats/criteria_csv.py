@@ -29,9 +29,8 @@ def read(file: InputFile) -> Iterator[Record]:
     for row in file.parse(_row):
         append_row(rubrics.setdefault(tuple(row.data.get(name) for name in RECORD), []), row)
     unknown: set[str] = set()
-    yield from file.parse(
-        native.read, (_record(file, number, rows, unknown) for number, rows in enumerate(rubrics.values(), start=1))
-    )
+    entries = (_record(file, number, rows, unknown) for number, rows in enumerate(rubrics.values(), start=1))
+    yield from (replace(record, text_only=True) for record in file.parse(native.read, entries))
 
 
 def _row(entry: Entry) -> Iterator[Entry]:

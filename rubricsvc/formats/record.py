@@ -68,7 +68,7 @@ class Record:
     ``prompt`` is None where the rubric is for any prompt; ``rubric`` is None in a file of prompts and completions.
     ``labels`` are of the record's one completion. ``id`` is the id of the prompt in the file, ``name`` the name of the
     rubric, and ``location`` where the rubric is in the file. A record may name a stored rubric instead of having one
-    (``rubric_ref``); its labels are ``given_labels`` then.
+    (``rubric_ref``); its labels are ``given_labels`` then. ``text_only``: the format holds only the text of a prompt.
     """
 
     prompt: Prompt | None
@@ -80,6 +80,7 @@ class Record:
     location: Location = field(default=Location(""), compare=False, repr=False)
     rubric_ref: int | str | None = None
     given_labels: tuple[GivenLabel, ...] = ()
+    text_only: bool = False
 
 
 @dataclass(slots=True)

@@ -7,7 +7,7 @@ reviewed) is left to `editing.add_version`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from rubricsvc.core.states import APPROVED, IMPORTED
@@ -34,6 +34,15 @@ class Batch:
         if key not in self.prompt_ids:
             self.prompt_ids[key] = prompts.add(session, prompt, external_id).id
         return self.prompt_ids[key]
+
+
+def with_stored_prompt(session: Session, record: Record) -> Record:
+    """Return the record with the stored prompt of its id, if its format has only the text, and that is the same."""
+    if not record.text_only or record.prompt is None or record.id is None:
+        return record
+    stored = prompts.many(session, prompts.ids_in_files(session, record.id)).values()
+    same = next((one for one in stored if one.messages == record.prompt.messages), record.prompt)
+    return replace(record, prompt=same)
 
 
 def add_prompts(session: Session, records: Sequence[Record]) -> Batch:

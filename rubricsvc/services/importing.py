@@ -220,7 +220,7 @@ class _Importer:
 
     def _in_batches(self, records: Iterable[Record], *, with_rubrics: bool) -> Iterator[Record]:
         """Yield the records, after adding the new prompts and, ``with_rubrics``, rubrics of a batch."""
-        for batch in batched(records):
+        for batch in batched(import_batches.with_stored_prompt(self.session, one) for one in records):
             self._batch = import_batches.add_prompts(self.session, batch)
             if with_rubrics:
                 import_batches.add_rubrics(self.session, batch, self._batch, self.edit)

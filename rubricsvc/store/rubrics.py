@@ -13,6 +13,7 @@ from sqlalchemy.orm import Session, aliased
 
 from rubricsvc.core.formulas import FORMULAS, FormulaError
 from rubricsvc.core.generation import Provenance
+from rubricsvc.core.prompt import Prompt
 from rubricsvc.core.reward import check_formula, example_reward_errors
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.states import APPROVED, DRAFT, EVOLVED, IMPORTED, IN_REVIEW, RETIRED, RubricOrigin, RubricState
@@ -87,7 +88,8 @@ def _belongs_elsewhere(session: Session, row: RubricRow, prompt_id: int | None) 
     hint = "name each prompt's rubric apart"
     whose = "another prompt" if own else "no prompt"
     if own and given and own.external_id is not None and own.external_id == given.external_id:
-        whose = f"the stored prompt {own.external_id!r}, whose content differs from that of this {own.external_id!r}"
+        differing = ", ".join(name for name in Prompt.model_fields if own.content.get(name) != given.content.get(name))
+        whose = f"the stored prompt {own.external_id!r}, which has other {differing} than this {own.external_id!r}"
         hint = "a changed prompt is a new prompt: give it an id and a rubric name of its own"
     return ConflictError(f"rubric {row.name!r} with this content belongs to {whose}", hint=hint)
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from rubricsvc import formats
 from rubricsvc.errors import ConflictError, InvalidError
 from rubricsvc.formats import InputFile, InvalidFileError
 from rubricsvc.services.editing import Edit
@@ -170,3 +171,15 @@ def test_import_file_leaves_content_of_a_draft_a_draft_in_a_batch(db: Database, 
     assert result.rubrics == ["two@1", "three@1"] and result.not_approved == {"two@1": "draft"}
     again = run(db, path, '{"name": "four", "criteria": ["c"]}\n', edit=Edit(draft=True, by="ann"))
     assert again.not_approved == {"four@1": "draft"}
+
+
+def test_import_file_takes_the_stored_prompt_of_a_rubric_written_as_csv(db: Database, path: Path) -> None:
+    run(db, path, '{"id": "q", "name": "r", "prompt": "Q", "tags": ["t"], "criteria": ["a"]}\n')
+    (record,) = [one for one in formats.load(path) if one.rubric is not None]
+    table = path.with_suffix(".csv")
+    formats.dump([record], table, "criteria_csv")
+    again = run(db, table, table.read_text())
+    assert (again.new["prompts"], again.existing["prompts"], again.rubrics) == (0, 1, ["r@1"])
+    with pytest.raises(ConflictError) as changed:
+        run(db, path, '{"id": "q", "name": "r", "prompt": "Q", "criteria": ["a"]}\n')
+    assert "other tags" in changed.value.message
