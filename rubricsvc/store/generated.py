@@ -43,8 +43,11 @@ def summary(session: Session, job: JobRow) -> GenerationSummary | None:
             sums[name] += made_by.get(name, 0)
         reward = gate.get("probes", {}).get("empty", {}).get("reward")
         empty += [reward] if reward is not None else []
-    failed = select(ItemRow.null_reason).where(of_job, ItemRow.state == FAILED)
-    reasons = Counter((reason or "unknown").partition(":")[0] for reason in session.scalars(failed))
+    reasons: Counter[str] = Counter()
+    failed = select(ItemRow.null_reason, ItemRow.redraws, ItemRow.repairs).where(of_job, ItemRow.state == FAILED)
+    for reason, redraws, repairs in session.execute(failed):
+        reasons[(reason or "unknown").partition(":")[0]] += 1
+        sums.update(redraws=redraws or 0, repairs=repairs or 0)
     judge = job.judge.valid
     return GenerationSummary(
         prompts=session.scalar(select(func.count()).where(of_job)) or 0,

@@ -61,13 +61,18 @@ def submit(
 
 @dataclass(frozen=True, slots=True)
 class GeneratedItem:
-    """The rubric of a leased prompt with its provenance and state, or the reason why there is none."""
+    """The rubric of a leased prompt with its provenance and state, or the reason why there is none.
+
+    ``redraws`` and ``repairs`` are what was tried before it failed.
+    """
 
     lease: GenerationLease
     rubric: Rubric | None = None
     provenance: Provenance | None = None
     state: RubricState = "draft"
     reason: str = ""
+    redraws: int | None = None
+    repairs: int | None = None
 
 
 def record(session: Session, results: Sequence[GeneratedItem]) -> Recorded:
@@ -78,6 +83,7 @@ def record(session: Session, results: Sequence[GeneratedItem]) -> Recorded:
     ours = leases.lock_valid(session, results)
     for result in ours:
         values: dict[str, object] = {"state": FAILED, "null_reason": result.reason[: rewards.REASON_CHARS]}
+        values |= {"redraws": result.redraws, "repairs": result.repairs}
         if result.rubric is not None and result.provenance is not None:
             row = _add_rubric(session, result.lease.prompt_id, result.rubric, result.provenance, result.state)
             values = {"state": DONE, "rubric_id": row.id}

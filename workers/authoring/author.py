@@ -26,11 +26,14 @@ Reader = Callable[[str, bool], Rubric]
 
 
 class GenerationError(InvalidError):
-    """There is no rubric for a prompt. ``reason`` is that of the engine's failure, or a word such as ``no_rubric``."""
+    """There is no rubric for a prompt. ``reason`` is that of the engine's failure, or a word such as ``no_rubric``.
 
-    def __init__(self, reason: str, message: str) -> None:
+    ``redraws`` and ``repairs`` are the further samples and the replies that were sent back, where replies were read.
+    """
+
+    def __init__(self, reason: str, message: str, *, redraws: int | None = None, repairs: int | None = None) -> None:
         super().__init__(message)
-        self.reason = reason
+        self.reason, self.redraws, self.repairs = reason, redraws, repairs
 
 
 @dataclass(frozen=True)
@@ -101,7 +104,7 @@ class Author:
         read_from, given = read(template), {**(documents or {}), **(evidence or {})}
         reader = reader or rubric_reader(template, documents, evidence)
         repairs = self.generation.repairs if read_from.repair else 0
-        error, last = "", Reply()
+        error, last, sent_back = "", Reply(), 0
         for draw in range(self.generation.redraws + 1):
             question = Question(read_from.question(values), sample=self._first_sample + draw)
             for repair in range(repairs + 1):
@@ -119,8 +122,11 @@ class Author:
                     break
                 answer = read_from.repair.fill({"error": clean(error).text})
                 question = replace(question, turns=(clean(last.text).text, answer))
-        tried = f"{self.generation.redraws + 1} samples, each sent back up to {repairs} times"
-        raise GenerationError(NO_RUBRIC, f"{error} ({tried}); the last reply: {cut(repr(last.text), 400)}")
+                sent_back += repair < repairs
+        tried = f"none of {self.generation.redraws + 1} samples, sent back {sent_back} times in all"
+        message = f"{tried}: {error}; the last reply: {cut(repr(last.text), 400)}"
+        drawn = self._first_sample + self.generation.redraws
+        raise GenerationError(NO_RUBRIC, message, redraws=drawn, repairs=sent_back)
 
 
 async def ask_model(

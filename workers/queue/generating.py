@@ -67,7 +67,8 @@ class GenerationWork:
                 engine = RecordingEngine(engines.of(self.gate_judge), self.gate_judge, stored)
                 findings = await try_rubric(engine, self.gate_judge, self.generation, draft.rubric, self.task)
         except GenerationError as error:
-            return GeneratedItem(self.lease, reason=f"{error.reason}: {error.message}")
+            reason = f"{error.reason}: {error.message}"
+            return GeneratedItem(self.lease, reason=reason, redraws=error.redraws, repairs=error.repairs)
         except Exception as error:
             log.exception("generation failed")
             return GeneratedItem(self.lease, reason=f"{Reason.ENGINE_ERROR}: {error_message(error)}")

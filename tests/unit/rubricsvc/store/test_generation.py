@@ -130,14 +130,16 @@ def test_record_names_rubrics_of_prompts_with_one_id_apart(each_db: Database) ->
 def test_record_fails_items_with_their_reason_and_retry_reopens_them(each_db: Database) -> None:
     job = submit(each_db, "Why?")
     (lease,) = claim(each_db)
+    failed = GeneratedItem(lease, reason="no_rubric: expected 2 to 20 criteria", redraws=3, repairs=5)
     with each_db.write() as session:
-        generation.record(session, [GeneratedItem(lease, reason="no_rubric: expected 2 to 20 criteria")])
+        generation.record(session, [failed])
     with each_db.write() as session:
         jobs.finish(session, [job])
     with each_db.write() as session:
         assert jobs.get(session, job).status == "completed_with_failures"
         found = summaries.of_job(session, job).generation
         assert found is not None and found.reasons == {"no_rubric": 1}
+        assert (found.redraws, found.repairs) == (3, 5)
         assert jobs.retry(session, job) == 1
     (again,) = claim(each_db)
     assert (again.item_id, again.prompt_id) == (lease.item_id, lease.prompt_id)
