@@ -159,12 +159,11 @@ def _scale(entry: Entry, one: _Criterion, path: FieldPath) -> Scale:
 
 def dump(record: Record) -> Iterator[Row]:
     """Yield the one document of a rubric."""
-    rubric = rubric_in(record, "harbor")
-    aggregation = _AGGREGATIONS.get(rubric.formula)
-    if any(one.weight < 0 for one in rubric.criteria) and aggregation == "weighted-mean":
-        aggregation = None  # their weighted mean takes no negative weights
+    aggregation = _AGGREGATIONS.get(record.rubric.formula) if record.rubric else None
+    rubric = rubric_in(record, "harbor", pitfalls=aggregation != "weighted-mean")
     if aggregation is None or rubric.groups:
-        message = f"no aggregation of Harbor computes the formula {rubric.formula!r} with these weights"
+        groups = " with groups" if rubric.groups else ""
+        message = f"no aggregation of Harbor computes the formula {rubric.formula!r}{groups}"
         hint = f"it has {', '.join(_FORMULAS)}: set the formula to one of {', '.join(_AGGREGATIONS)}"
         raise InvalidError(message, hint=hint, path="formula")
     tables = [_table(criterion) for criterion in rubric.criteria]

@@ -158,7 +158,7 @@ def test_load_reads_a_folder_of_arrow(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "path"),
-    [("harbor", "formula"), ("canvas", "criteria[0].weight"), ("paperbench", "format"), ("x", "format")],
+    [("harbor", "criteria[0].weight"), ("canvas", "criteria[0].weight"), ("paperbench", "format"), ("x", "format")],
 )
 def test_dump_refuses_what_a_format_cannot_carry(name: str, path: str, tmp_path: Path) -> None:
     rubric = Rubric(criteria=(Criterion(key="a", text="Is rude.", weight=-1), Criterion(key="b", text="Is right.")))
