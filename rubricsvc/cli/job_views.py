@@ -131,6 +131,13 @@ def _hints(
         yield "the cascade cost more than its last judge alone: add one with a narrower `band`, or use the last judge"
 
 
+_MISSING = {
+    "no_trajectory": "import completions with tool calls (`rubricsvc completions import FILE`)",
+    "no_rubrics": "import a second rubric of the prompt (`rubricsvc rubrics import FILE`)",
+}
+"""What to add for prompts that lack what the method needs, by the reason."""
+
+
 def _generation_hints(job: JobRow, made: GenerationSummary) -> Iterator[str]:
     """Yield a line for prompts without a rubric, and for drafts, with the command that helps."""
     if job.status == "budget_exhausted":
@@ -139,10 +146,11 @@ def _generation_hints(job: JobRow, made: GenerationSummary) -> Iterator[str]:
     elif made.reasons:
         reasons = ", ".join(f"{reason} {count}" for reason, count in made.reasons.items())
         without = counted(sum(made.reasons.values()), "prompt")
-        yield (
-            f"{without} without a rubric ({reasons}): `rubricsvc jobs items {job.id}` shows why; `jobs retry {job.id}`"
-            " asks again, but for the replies that are stored"
-        )
+        missing = dict.fromkeys(_MISSING[reason] for reason in made.reasons if reason in _MISSING)
+        again = f"`jobs retry {job.id}` asks again, but for the replies that are stored"
+        if missing:
+            again = f"{', '.join(missing)}, then `jobs retry {job.id}`"
+        yield f"{without} without a rubric ({reasons}): `rubricsvc jobs items {job.id}` shows why; {again}"
     if made.refused_by:
         reasons = ", ".join(f"{reason} {count}" for reason, count in made.refused_by.items())
         yield f"refused by the gate ({reasons}): `rubricsvc rubrics show NAME --provenance` shows what it found"

@@ -17,6 +17,8 @@ FieldPath = tuple[str | int, ...]
 """The keys and indices from the root of the data to a field: ``("criteria", 2, "weight")``."""
 
 _MAX_QUOTED = 60
+_NEAR = 0.7
+"""Similarity from which a name may be the misspelling of another: 'oops' and 'groups' have 0.6."""
 MAX_ERRORS = 1000
 """Invalid fields of a value whose messages are read; pydantic makes them all at once."""
 
@@ -93,7 +95,7 @@ def unknown_field(name: str, allowed: Iterable[str]) -> str:
 def closest(name: str, allowed: Iterable[str]) -> str:
     """Return the hint for a name that is not ``allowed``: the closest one that is, or all of them."""
     allowed = list(dict.fromkeys(allowed))
-    close = get_close_matches(name, allowed, n=1)
+    close = get_close_matches(name, allowed, n=1, cutoff=_NEAR)
     return f"did you mean {close[0]!r}?" if close else f"expected {', '.join(allowed) or 'none'}"
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rubricsvc.core.rubric_analysis import RubricAnalysis
-from rubricsvc.errors import InvalidError, needs_extra
+from rubricsvc.errors import InvalidError, cut, needs_extra
 from rubricsvc.stats import OnProgress
 from rubricsvc.store import jobs, judges, rubrics, verdict_values
 from rubricsvc.store.judged_labels import judged_labels
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from rubricsvc.core.label import JudgedLabel
     from rubricsvc.stats.agreement_report import CriterionAgreement
     from rubricsvc.stats.verdict_matrix import VerdictMatrix
-    from rubricsvc.store.tables import JudgeRow
+    from rubricsvc.store.tables import JudgeRow, RubricRow
 
 AGREEMENT_METRICS = ("accuracy", "weighted_kappa", "auroc")
 LABEL_RESAMPLES = 100
@@ -61,10 +61,22 @@ def scope_of(session: Session, ref: int | str | None, job_id: int | None, judge:
     several = verdict_values.judges_of(session, rubric_id=row.id if row else None, job_id=job_id)
     chosen = judges.get(session, judge) if judge is not None else job.judge if job else next(iter(several), None)
     if chosen is None or chosen.id not in {one.id for one in several}:
-        what = f"rubric {row.name}@{row.version}" if row else f"job {job_id}"
-        raise InvalidError(f"{what} has no verdicts{f' of judge {chosen.name!r}' if chosen else ''}", hint=_HINT)
+        raise _no_verdicts(session, row, job_id, chosen)
     selection = Selection(chosen.id, job_id, row.id if row else None)
     return Scope(selection, chosen, [one for one in several if one.id != chosen.id])
+
+
+def _no_verdicts(session: Session, row: RubricRow | None, job_id: int | None, judge: JudgeRow | None) -> InvalidError:
+    """Return the error of a selection without verdicts, with the version that the job scored instead."""
+    what = f"rubric {row.ref}" if row else f"job {job_id}"
+    if row is not None and job_id is not None:
+        scored = jobs.outcomes(session, [job_id])[job_id].rubrics
+        own = [ref for ref in scored if ref.rpartition("@")[0] == row.name]
+        if row.ref not in scored:
+            hint = f"name the version that it scored: {own[-1]}" if own else "name a rubric that it scored"
+            message = f"{what} has no verdicts in job {job_id}, which scored {cut(', '.join(own or scored), 400)}"
+            return InvalidError(message, hint=hint, path="ref")
+    return InvalidError(f"{what} has no verdicts{f' of judge {judge.name!r}' if judge else ''}", hint=_HINT)
 
 
 def analyse(

@@ -50,7 +50,11 @@ def review(session: Session, ref: int | str, action: ReviewAction, *, by: str, c
     """
     comment = (comment or "").strip() or None
     if comment is None and action in _NEEDS_COMMENT:
-        raise InvalidError(f"to {action} needs a comment", hint="say why: --comment TEXT", path="comment")
+        raise InvalidError(
+            f"to {action} needs a comment",
+            hint="say why in `comment` (on the command line --comment TEXT)",
+            path="comment",
+        )
     row = _version(session, ref, action)
     reviews.lock(session, row)
     after = STEPS[action].after if action in STEPS else row.state

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
+from rubricsvc.core.states import RETIRED
 from rubricsvc.errors import InvalidError, NotApprovedError, cut
-from rubricsvc.store import completions, jobs, judges, rubrics
+from rubricsvc.store import completions, jobs, judges, prompts, rubrics
 from rubricsvc.store.session import PUBLISHED, every
 
 if TYPE_CHECKING:
@@ -130,12 +131,26 @@ def select(
     if not pairs:
         if drafts:
             raise _only_drafts("nothing to score", drafts)
-        of = f" of policy {policy!r}" if policy is not None else ""
-        raise InvalidError(
-            f"nothing to score: no completion{of} has a rubric",
-            hint="see `rubricsvc rubrics list` and `rubricsvc completions list`, or name a rubric with --rubric",
-        )
+        raise _nothing_selected(session, one, without, policy)
     return Selection(pairs, no_rubric, [row.ref for row in drafts])
+
+
+def _nothing_selected(
+    session: Session, one: RubricRow | None, prompt_ids: Iterable[int], policy: str | None
+) -> InvalidError:
+    """Return why no completion has a rubric: the ``one`` that is named is of another prompt, or all are retired."""
+    of = f" of policy {policy!r}" if policy is not None else ""
+    message = f"nothing to score: no completion{of} has a rubric"
+    hint = "see `rubricsvc rubrics list` and `rubricsvc completions list`, or name a rubric with --rubric"
+    retired = [row for id_ in prompt_ids for row in rubrics.page(session, prompt_id=id_, state=RETIRED)]
+    if one is not None and one.prompt_id is not None:
+        owner = prompts.get(session, one.prompt_id).external_id or one.prompt_id
+        message = f"nothing to score: no completion{of} is of prompt {owner!r}, to which rubric {one.ref} belongs"
+        hint = "leave --rubric out, or name a rubric of the prompt of the completions"
+    elif retired:
+        message += f": {cut(', '.join(row.ref for row in retired), 400)} is retired"
+        hint = f"name it exactly: --rubric {retired[-1].ref}"
+    return InvalidError(message, hint=hint)
 
 
 def _drafts(session: Session, prompt_ids: Iterable[int]) -> list[RubricRow]:

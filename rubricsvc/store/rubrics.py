@@ -151,14 +151,18 @@ def of_name(session: Session, name: str) -> list[RubricRow]:
 
 def _no_approved(name: str, versions: Sequence[RubricRow]) -> NotApprovedError:
     listed = cut(", ".join(f"{row.ref} ({row.state.replace('_', ' ')})" for row in versions[-20:]), 400)
-    return NotApprovedError(f"no version of rubric {name!r} is approved: {listed}", hint=approval_hint(versions[-1]))
+    newest = versions[-1]
+    shown = "" if newest.state == RETIRED else f"; `rubricsvc rubrics show {newest.ref}` shows it"
+    hint = approval_hint(newest) + shown
+    return NotApprovedError(f"no version of rubric {name!r} is approved: {listed}", hint=hint)
 
 
 def approval_hint(row: RubricRow) -> str:
     """Return how to approve this version, or to use it without approval."""
     submit = f"`rubricsvc rubrics submit {row.ref}`, then " if row.state == DRAFT else ""
-    draft = "" if row.state == RETIRED else "; or allow drafts (--allow-drafts, over HTTP allow_drafts)"
-    return f"approve it: {submit}`rubricsvc rubrics approve {row.ref}`; or name an exact version{draft}"
+    exactly = f"name it exactly: {row.ref}"
+    draft = "let jobs and runs use drafts: --allow-drafts, over HTTP allow_drafts"
+    return f"approve it: {submit}`rubricsvc rubrics approve {row.ref}`; or {exactly if row.state == RETIRED else draft}"
 
 
 def reject_drafts(session: Session, ids: Iterable[int]) -> None:

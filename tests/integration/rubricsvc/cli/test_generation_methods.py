@@ -125,6 +125,8 @@ def test_merge_keeps_each_criterion_once_and_names_its_parents(cli: Cli, server:
     assert provenance(cli, "sky-merge")["parents"] == ["sky-one-shot@1", "sky-contrastive@1"]
     assert [one["weight"] for one in criteria(cli, "sky-merge@1")] == [6.0, 1.0, -4.0]
     same = ("--rubric", "sky-one-shot@1", "--rubric", "sky-one-shot", "--rubric", "sky-merge")
+    short = cli("rubrics", "generate", "--judge", "writer", "--method", "merge", "--no-gate", *same[:2], "--wait")
+    assert short.code == 1 and "second rubric" in short.err
     one = generate(cli, "--method", "merge", "--no-gate", *same[:4], code=1)
     assert one["reasons"] == {"no_rubrics": 1}
     assert generate(cli, "--method", "merge", "--no-gate", *same)["rubrics"] == 1

@@ -10,7 +10,7 @@ from rubricsvc.core.rubric import Criterion, Rubric
 from rubricsvc.core.rubric_analysis import RubricAnalysis
 from rubricsvc.errors import InvalidError, NotFoundError
 from rubricsvc.services.analysing import analyse
-from rubricsvc.store import labels
+from rubricsvc.store import labels, rubrics
 from rubricsvc.store.session import Database
 from tests.unit.rubricsvc.services.test_comparing import score
 
@@ -126,6 +126,15 @@ def test_analyse_of_a_job_has_one_analysis_a_rubric(db: Database) -> None:
             analyse(session)
         with pytest.raises(NotFoundError):
             analyse(session, "missing")
+
+
+def test_analyse_names_the_version_that_the_job_scored(db: Database) -> None:
+    score(db, "j", texts(table()), rubric=RUBRIC)
+    with db.write() as session:
+        rubrics.add(session, RUBRIC.model_copy(update={"formula": "verifiers_legacy"}), name="r")
+    with db.read() as session, pytest.raises(InvalidError) as caught:
+        analyse(session, "r", job_id=1)
+    assert "r@2" in caught.value.message and "r@1" in caught.value.hint
 
 
 def test_analyse_without_verdicts_is_an_error(db: Database) -> None:

@@ -10,6 +10,7 @@ from rubricsvc.core.judge import Judge
 from rubricsvc.errors import InvalidError, NotFoundError
 from rubricsvc.formats import InputFile
 from rubricsvc.services.importing import ImportResult, import_file
+from rubricsvc.services.reviewing import review
 from rubricsvc.services.submitting import select, submit, veto_warning
 from rubricsvc.store import jobs, judges
 from rubricsvc.store.session import Database
@@ -45,6 +46,19 @@ def test_select_raises_if_nothing_is_selected(db: Database, imported: ImportResu
             select(session, imported, policy="none")
         with pytest.raises(NotFoundError):
             select(session, imported, rubric="none")
+
+
+def test_select_says_why_no_completion_has_a_rubric(db: Database, imported: ImportResult, tmp_path: Path) -> None:
+    (tmp_path / "other.yaml").write_text("{id: two, prompt: Two?, criteria: [b]}")
+    with db.write() as session:
+        (two,) = import_file(session, InputFile(tmp_path / "other.yaml")).rubrics
+        with pytest.raises(InvalidError) as elsewhere:
+            select(session, imported, rubric="two", policy="p")
+        review(session, "one", "retire", by="ann")
+        with pytest.raises(InvalidError) as retired:
+            select(session, imported, policy="p")
+    assert "prompt 'two'" in elsewhere.value.message and two in elsewhere.value.message
+    assert "one@1" in retired.value.message and "one@1" in retired.value.hint
 
 
 def test_veto_warning_is_for_comparative_judges() -> None:
