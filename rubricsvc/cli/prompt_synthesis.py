@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rubricsvc.cli import output
-from rubricsvc.cli.output import Out, echo, open_output
+from rubricsvc.cli.output import Out, echo, open_output, progress_bar
 from rubricsvc.errors import InvalidError
 from rubricsvc.settings import get_settings
 
@@ -36,7 +37,7 @@ def synthesize(
     Writes JSONL for `rubricsvc rubrics import`.
     """
     from rubricsvc.collections import open_collection
-    from rubricsvc.collections.tasks import CAPABILITIES, synthesize
+    from rubricsvc.collections.tasks import CAPABILITIES, MADE_OF, synthesize
     from rubricsvc.formats.native import dump
 
     unknown = [name for name in capability or () if name not in CAPABILITIES]
@@ -46,14 +47,20 @@ def synthesize(
     counts: Counter[str] = Counter()
 
     def records() -> Iterator[Record]:
-        made = synthesize(opened, wanted, limit=limit, documents=documents, seed=seed)
-        for task in made:
-            counts[task.prompt.tags[0]] += 1
-            yield _record(task)
+        with progress_bar("reading pages") as bar:
+            on_page = partial(bar.update, note="")
+            for task in synthesize(opened, wanted, limit=limit, documents=documents, seed=seed, on_page=on_page):
+                counts[task.prompt.tags[0]] += 1
+                yield _record(task)
 
     with open_collection(get_settings().collections_dir, collection) as opened, open_output(out) as stream:
         dump(records(), stream)
     echo(", ".join(output.counted(counts[name], f"{name} prompt") for name in wanted))
+    if not counts:
+        echo(
+            f"no page of {collection} has what these prompts are made of: {'; '.join(MADE_OF[name] for name in wanted)}"
+        )
+        raise typer.Exit(1)
 
 
 def _record(task: Task) -> Record:

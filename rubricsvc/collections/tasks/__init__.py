@@ -21,7 +21,7 @@ from rubricsvc.collections.tasks.changes import changes
 from rubricsvc.collections.tasks.comparing import compare
 from rubricsvc.collections.tasks.defining import define
 from rubricsvc.collections.tasks.links import find_links
-from rubricsvc.collections.tasks.task import Library, Task, attach
+from rubricsvc.collections.tasks.task import Library, OnPage, Task, attach
 
 __all__ = ["CAPABILITIES", "Capability", "Library", "Task", "synthesize"]
 
@@ -34,6 +34,13 @@ CAPABILITIES: dict[Capability, Callable[[Library, random.Random], Iterator[Task]
     "define": define,
 }
 
+MADE_OF: dict[Capability, str] = {
+    "find-links": "sections of prose with links to other pages",
+    "compare": "two pages that are linked or alike, each with a first sentence that has a word of its title",
+    "changes": "notes such as “Changed in version 3.8: …”",
+    "define": "a first sentence that has a word of the title",
+}
+
 
 def synthesize(
     collection: Collection,
@@ -42,6 +49,7 @@ def synthesize(
     limit: int | None = None,
     documents: int = 0,
     seed: int = 0,
+    on_page: OnPage = lambda _done, _total: None,
 ) -> Iterator[Task]:
     """Yield tasks of a collection, the same ones for the same seed.
 
@@ -53,8 +61,9 @@ def synthesize(
         limit: Maximum number of tasks for each capability.
         documents: Documents that are attached to each prompt: those that answer it, and others that are like them.
         seed: Seed of the choice.
+        on_page: Receives how many pages of how many a capability has read.
     """
-    library, prompts = Library(collection), set[str]()
+    library, prompts = Library(collection, on_page), set[str]()
 
     def is_new(task: Task) -> bool:
         known = task.prompt.text in prompts

@@ -9,19 +9,31 @@ from rubricsvc.collections.page import Page
 from rubricsvc.collections.tasks.task import Library, Task, cites, cites_known, fact
 from rubricsvc.core.rubric import Check, Criterion, Rubric
 
+MAX_IN_VAIN = 200
+"""Pages in a row without another one to compare after which no more are tried: each is a search."""
+
 
 def compare(library: Library, rng: random.Random) -> Iterator[Task]:
-    """Yield a task for each page with another one that it links to, or else with the one whose text is most alike."""
+    """Yield a task for each page with another one that it links to, or else with the one whose text is most alike.
+
+    It ends after `MAX_IN_VAIN` pages in a row without one.
+    """
     done: set[frozenset[str]] = set()
+    in_vain = 0
     for page in library.shuffled(rng):
+        if (first := library.first_sentence(page.id)) is None:
+            continue
+        if in_vain == MAX_IN_VAIN:
+            return
+        in_vain += 1
         for other in _others(library, page):
-            first, second = library.first_sentence(page.id), library.first_sentence(other)
-            pair = frozenset((page.id, other))
-            if first is None or second is None or pair in done:
+            second, pair = library.first_sentence(other), frozenset((page.id, other))
+            if second is None or pair in done:
                 continue
             if pair <= set(library.pages_with(first)) or pair <= set(library.pages_with(second)):
                 continue  # one page repeats the other
             done.add(pair)
+            in_vain = 0
             yield _task(library, (page, library.pages[other]), (first, second))
             break
 

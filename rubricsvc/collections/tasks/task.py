@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
@@ -28,6 +28,10 @@ _POINTING = re.compile(r"(?:This|These|The following|They|It|See|To|In this|For)
 _WORD = re.compile(r"\w{3,}")
 
 
+OnPage = Callable[[int, int], None]
+"""Receives how many pages of how many a capability has read."""
+
+
 @dataclass(frozen=True)
 class Task:
     """A prompt with its rubric.
@@ -47,8 +51,8 @@ class Task:
 class Library:
     """The pages of a collection, with what tasks are made of."""
 
-    def __init__(self, collection: Collection) -> None:
-        self.collection = collection
+    def __init__(self, collection: Collection, on_page: OnPage = lambda _done, _total: None) -> None:
+        self.collection, self._on_page = collection, on_page
 
     @cached_property
     def pages(self) -> Mapping[str, Page]:
@@ -78,7 +82,9 @@ class Library:
         """Yield all pages in a random order."""
         ids = sorted(self.pages)
         rng.shuffle(ids)
-        return (self.pages[id_] for id_ in ids)
+        for number, id_ in enumerate(ids):
+            self._on_page(number, len(ids))
+            yield self.pages[id_]
 
     def prompt(self, capability: str, text: str, reference: str, pages: Iterable[tuple[str, ...]]) -> Prompt:
         """Return a prompt that names the collection and the documents that answer it."""

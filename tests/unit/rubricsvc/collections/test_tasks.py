@@ -9,8 +9,9 @@ import pytest
 
 from rubricsvc import collections
 from rubricsvc.collections import Collection, FaultyDocuments, Link, Page
+from rubricsvc.collections.index import SearchHit
 from rubricsvc.collections.python_reference import python_pages
-from rubricsvc.collections.tasks import CAPABILITIES, Capability, Task, synthesize
+from rubricsvc.collections.tasks import CAPABILITIES, Capability, Task, comparing, synthesize
 from rubricsvc.collections.tasks.links import GAP
 from rubricsvc.core.prompt import Completion
 from rubricsvc.lint import lint
@@ -141,3 +142,23 @@ def test_synthesize_leaves_out_criteria_that_address_a_model(tmp_path: Path) -> 
     collections.add(tmp_path, "docs", [trap, plain], FaultyDocuments(), source="a test")
     with collections.open_collection(tmp_path, "docs") as docs:
         assert [task.id for task in synthesize(docs, ["define"])] == ["define-plain"]
+
+
+def test_compare_gives_up_after_so_many_pages_in_vain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lead = "Every page of this collection begins with the very same sentence."
+    pages = [Page(f"p{n}", f"Page {n}", lead) for n in range(30)] + [Page(f"q{n}", "Other", "None.") for n in range(5)]
+    collections.add(tmp_path, "same", pages, FaultyDocuments(), source="a test")
+    monkeypatch.setattr(comparing, "MAX_IN_VAIN", 4)
+    with collections.open_collection(tmp_path, "same") as opened:
+        queries: list[str] = []
+        search = opened.search
+
+        def counted(query: str, k: int) -> list[SearchHit]:
+            queries.append(query)
+            return search(query, k)
+
+        monkeypatch.setattr(opened, "search", counted)
+        seen: list[tuple[int, int]] = []
+        assert list(synthesize(opened, ["compare"], on_page=lambda *page: seen.append(page))) == []
+    assert len(queries) == 4 and "Other" not in queries
+    assert seen[0] == (0, 35)
