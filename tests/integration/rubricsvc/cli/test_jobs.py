@@ -165,7 +165,7 @@ def test_wait_scores_in_this_process(ready: Cli) -> None:
 
 
 def test_wait_interrupted_at_the_start_hints_how_to_continue(ready: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(*_: object) -> None:
+    def interrupted(*_: object, **options: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("workers.queue.in_process.embedded_worker", interrupted)
