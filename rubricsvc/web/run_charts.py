@@ -36,7 +36,11 @@ def curve(title: str, points: Sequence[Point], height: int = 220) -> Callable[[i
 
     def chart(width: int) -> Any:
         axis = alt.Axis(tickMinStep=1, tickCount=max(width // 60, 2), format="d", grid=False)
-        legend = alt.Legend(columns=max(width // 170, 1), labelLimit=width, symbolOpacity=1) if len(names) > 1 else None
+        legend = (
+            alt.Legend(columns=max(width // 170, 1), labelLimit=width, symbolOpacity=1, columnPadding=28)
+            if len(names) > 1
+            else None
+        )
         base = alt.Chart(alt.Data(values=rows)).encode(
             x=alt.X("step:Q", title="step", axis=axis),
             color=alt.Color("series:N", title=None, scale=scale, sort=names, legend=legend),
