@@ -11,7 +11,7 @@ import typer
 from rubricsvc.cli import output
 from rubricsvc.cli.db import database
 from rubricsvc.cli.output import Json, cell, counted, echo, estimate_cells, print_data, print_json, print_table, show
-from rubricsvc.core.rubric_analysis import Advice, CriterionStatistics, RubricAnalysis
+from rubricsvc.core.rubric_analysis import MIN_VERDICTS, Advice, CriterionStatistics, RubricAnalysis
 
 JudgeOfScores = Annotated[
     str | None, typer.Option(help="Judge.", show_default="the job's, or the one with the most completions")
@@ -80,6 +80,8 @@ def _print_one(one: RubricAnalysis) -> None:
     if one.advice:
         print_data("\nAdvice:")
         print_table(("criterion", "advice", "evidence"), [_advice_cells(advice) for advice in one.advice])
+    elif one.completions < MIN_VERDICTS:
+        echo(f"no advice: {counted(one.completions, 'completion')}; advice needs {MIN_VERDICTS} verdicts")
     else:
         echo("no advice: no criterion exceeds a limit of docs/analysing.md")
 

@@ -11,6 +11,9 @@ from rubricsvc.core.estimate import Estimate
 
 Action = Literal["retire", "split", "reweigh", "sharpen", "check"]
 
+MIN_VERDICTS = 30
+"""Verdicts of a criterion from which there is advice on it."""
+
 
 class Disagreement(Value):
     """How often several judges differ on one criterion of the same completion, as met (0.5 or more) or not met."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from rubricsvc.core.rubric_analysis import Advice, CriterionStatistics, RedundantPair
+from rubricsvc.core.rubric_analysis import MIN_VERDICTS, Advice, CriterionStatistics, RedundantPair
 
 SATURATED = 0.95
 REDUNDANT = 0.9
@@ -15,7 +15,6 @@ FOLLOWS_LENGTH = 0.7
 UNRELIABLE = 0.4
 MIN_JUDGE_PAIRS = 20
 UNSCORED = 0.1
-MIN_VERDICTS = 30
 
 
 def advice(criteria: Sequence[CriterionStatistics], redundant: Sequence[RedundantPair]) -> tuple[Advice, ...]:

@@ -10,14 +10,21 @@ from typing import Any, Literal
 import numpy as np
 
 from rubricsvc.core.estimate import Estimate
-from rubricsvc.core.rubric_analysis import CriterionStatistics, Preferences, RedundantPair, RewardSpread, RubricAnalysis
+from rubricsvc.core.rubric_analysis import (
+    MIN_VERDICTS,
+    CriterionStatistics,
+    Preferences,
+    RedundantPair,
+    RewardSpread,
+    RubricAnalysis,
+)
 from rubricsvc.stats import criteria
 from rubricsvc.stats.agreement_report import CriterionAgreement
 from rubricsvc.stats.criteria import MIN_COMPLETIONS, Groups
 from rubricsvc.stats.intervals import Floats, Ints
 from rubricsvc.stats.preferences import edges, error_bounds, preference_pairs
 from rubricsvc.stats.reward_variance import affine, contribution_matrix, variance_shares
-from rubricsvc.stats.rubric_advice import MIN_VERDICTS, REDUNDANT, SATURATED, advice
+from rubricsvc.stats.rubric_advice import REDUNDANT, SATURATED, advice
 from rubricsvc.stats.verdict_matrix import VerdictMatrix
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rubricsvc import __version__
-from rubricsvc.core.rubric_analysis import RubricAnalysis
+from rubricsvc.core.rubric_analysis import MIN_VERDICTS, RubricAnalysis
 from rubricsvc.web.pages import render
 
 MAX_RUBRICS, MAX_CRITERIA, MAX_MAP = 20, 60, 40
@@ -21,5 +21,6 @@ def render_analysis(found: Sequence[RubricAnalysis]) -> str:
         total=len(found),
         max_criteria=MAX_CRITERIA,
         max_map=MAX_MAP,
+        min_verdicts=MIN_VERDICTS,
         version=__version__,
     )

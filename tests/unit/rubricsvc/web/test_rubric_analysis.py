@@ -22,3 +22,10 @@ def test_render_analysis_escapes_texts_and_has_all_criteria(db: Database) -> Non
     texts_of_page = " ".join(page.texts)
     assert all(criterion.text in texts_of_page for criterion in rubric.criteria)
     assert all(one.evidence in texts_of_page for one in found[0].advice)
+
+
+def test_render_analysis_says_how_many_verdicts_advice_needs(db: Database) -> None:
+    score(db, "j", texts(table())[:2], rubric=RUBRIC)
+    with db.read() as session:
+        page = Page(render_analysis(analyse(session, "r")))
+    assert "2 completions; advice needs 30 verdicts." in " ".join(page.texts)
