@@ -105,7 +105,7 @@ def stream(
             errors.add(given.location.error("invisible", f"is invalid without its invisible characters: {reason}"))
             continue
         for path, number in removed.items():
-            message = f"removed {number} invisible characters, which a reviewer would not see"
+            message = f"removed {number} invisible character{'s' * (number != 1)}, which a reviewer would not see"
             errors.add_notes([record.location.error("invisible", message, path)])
         before = errors.count
         if record.rubric is not None:
