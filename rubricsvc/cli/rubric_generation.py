@@ -35,6 +35,10 @@ _FILE = "File with prompts; - is stdin."
 _REFERENCES = "Policy whose completions are references too."
 _SPECIFICATION = "Principles: file with the specification."
 _RUBRICS = "Merge: rubric, as name or name@version; repeatable."
+MAX_TOKENS, LOCAL_TOKENS = 4096, 512
+"""Maximum tokens of a rubric, of any model and of one that transformers runs in this process, which is slow."""
+_TOKENS = "Maximum tokens of a rubric."
+_DEFAULT = f"{MAX_TOKENS}; {LOCAL_TOKENS} of transformers_local"
 
 
 def generate(
@@ -53,7 +57,7 @@ def generate(
     collection: Annotated[str | None, typer.Option(help="Grounded: collection of documents to read first.")] = None,
     temperature: Annotated[float, typer.Option(min=0, max=100, help="Sampling temperature.")] = 0.7,
     top_p: Annotated[float, typer.Option(min=1e-6, max=1, help="Nucleus sampling (top-p).")] = 1.0,
-    max_tokens: Annotated[int, typer.Option(min=1, max=1_000_000, help="Maximum tokens of a rubric.")] = 4096,
+    max_tokens: Annotated[int | None, typer.Option(min=1, max=1_000_000, help=_TOKENS, show_default=_DEFAULT)] = None,
     seed: Annotated[int, typer.Option(help="Seed; a redraw has the next one.")] = 0,
     repairs: Annotated[int, typer.Option(min=0, max=2, help="Times that a reply is sent back with its error.")] = 2,
     redraws: Annotated[int, typer.Option(min=0, max=MAX_REDRAWS, help="Further samples if a reply is no rubric.")] = 3,
@@ -78,12 +82,13 @@ def generate(
     options: dict[str, Any] = {"method": method, "repairs": repairs, "redraws": redraws, "references": references}
     options |= {"gate": gate, "gate_judge": gate_judge, "empty_max": empty_max, "better": better, "worse": worse}
     options["research"] = {"collection": collection} if collection is not None else None
-    options["sampling"] = Sampling(temperature=temperature, top_p=top_p, max_tokens=max_tokens, seed=seed)
     options["specification"] = specification_of(specification) if specification else None
-    generation = Generation.model_validate(options | {"rubrics": tuple(rubric) if rubric else None})
     with database() as db:
         source = input_file(file) if file is not None else None
         with db.write() as session:
+            most = max_tokens or _max_tokens(session, judge)
+            options["sampling"] = Sampling(temperature=temperature, top_p=top_p, max_tokens=most, seed=seed)
+            generation = Generation.model_validate(options | {"rubrics": tuple(rubric) if rubric else None})
             ids = _prompt_ids(session, source, format, prompts)[:limit]
             if dry_run:
                 estimate = _estimate(session, judge, generation, ids)
@@ -96,6 +101,10 @@ def generate(
         if not is_new:
             echo(f"job {job_id} exists already; nothing is submitted")
         end(db, job_id, wait, as_json)
+
+
+def _max_tokens(session: Session, judge_ref: str) -> int:
+    return LOCAL_TOKENS if judges.get(session, judge_ref).value.engine == "transformers_local" else MAX_TOKENS
 
 
 def specification_of(path: Path) -> Specification:
