@@ -95,7 +95,6 @@ def unknown_field(name: str, allowed: Iterable[str]) -> str:
 def closest(name: str, allowed: Iterable[str]) -> str:
     """Return the hint for a name that is not ``allowed``: the closest one that is, or all of them."""
     allowed = list(dict.fromkeys(allowed))
-    allowed = list(allowed)
     begun = [one for one in allowed if name.startswith(one) or one.startswith(name)]
     close = begun or get_close_matches(name, allowed, n=1, cutoff=_NEAR)
     return f"did you mean {close[0]!r}?" if close else f"expected {', '.join(allowed) or 'none'}"
