@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion
 from rubricsvc.core.repeatability import Repeatability
-from rubricsvc.services.reward_jobs import RewardJobs, Ungraded
+from rubricsvc.services.reward_jobs import RewardJobs
+from rubricsvc.services.rewarding import Batch
 from trainer.job_rewards import JobRewards, scored_rollout
 from trainer.rewards import JudgeInfo, ScoredRollout, Task
 
@@ -48,10 +49,10 @@ class QueueRewards(JobRewards):
     def _score(
         self, tasks: Sequence[Task], completions: Sequence[Completion], timeout: float, submitted: set[int]
     ) -> list[ScoredRollout]:
-        asked = [Ungraded(task.prompt, task.rubric, one) for task, one in zip(tasks, completions, strict=True)]
+        batch = Batch([task.prompt for task in tasks], [[one] for one in completions], [task.rubric for task in tasks])
         job = self._jobs.submit(
             self._judge,
-            asked,
+            batch,
             run=self._run,
             step=completions[0].step,
             allow_drafts=self._allow_drafts,

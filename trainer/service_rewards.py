@@ -12,7 +12,8 @@ from rubricsvc.core.judge import Judge
 from rubricsvc.core.prompt import Completion
 from rubricsvc.errors import InvalidError, RubricsvcError
 from rubricsvc.schemas import StoredJudge
-from rubricsvc.services.reward_jobs import ItemKey, check_same_judge, job_name
+from rubricsvc.services.reward_jobs import check_same_judge, job_name
+from rubricsvc.services.rewarding import ItemKey
 from rubricsvc.services.waiting import OPEN
 from trainer.job_rewards import JobRewards, scored_rollout
 from trainer.rewards import JudgeInfo, ScoredRollout, Task, places_by_task

@@ -17,7 +17,7 @@ from rubricsvc.queries import RewardsQuery
 from rubricsvc.schemas import CompletionReward, NewRewards, Rewards
 from rubricsvc.services import rewarding
 from rubricsvc.services.editing import Edit
-from rubricsvc.services.reward_jobs import ItemKey
+from rubricsvc.services.rewarding import ItemKey
 from rubricsvc.services.waiting import wait
 from rubricsvc.store import items, jobs, workers
 from rubricsvc.store.items import ItemReward

@@ -8,35 +8,20 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rubricsvc.core.fingerprint import digest
-from rubricsvc.core.prompt import Completion, Prompt
-from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.verdict import Verdict
 from rubricsvc.errors import ConflictError
+from rubricsvc.services.editing import Edit
+from rubricsvc.services.rewarding import Batch, ItemKey, store
 from rubricsvc.services.waiting import Notify, follow, reachable
-from rubricsvc.store import completions, items, jobs, judges, prompts, rubrics, verdicts, workers
+from rubricsvc.store import items, jobs, judges, verdicts, workers
 from rubricsvc.store.tables import COMPLETED
 
 if TYPE_CHECKING:
-    from sqlalchemy.orm import Session
-
     from rubricsvc.core.judge import Judge
     from rubricsvc.store.session import Database
 
 NO_WORKER_SECONDS = 60.0
 """How long a job without a running worker is waited for."""
-
-
-ItemKey = tuple[int, int]
-"""Completion id and rubric id: a job holds each pair once."""
-
-
-@dataclass(frozen=True, slots=True)
-class Ungraded:
-    """A completion to be scored by a rubric of its prompt."""
-
-    prompt: Prompt
-    rubric: Rubric
-    completion: Completion
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,13 +76,11 @@ class RewardJobs:
 
     def __init__(self, db: Database, notify: Notify = lambda _: None) -> None:
         self._db, self._notify = db, notify
-        self._prompt_ids: dict[str, int] = {}
-        self._rubric_ids: dict[tuple[str, int], int] = {}
 
     def submit(
         self,
         judge: Judge,
-        asked: Sequence[Ungraded],
+        batch: Batch,
         *,
         run: str,
         step: int | None,
@@ -114,11 +97,10 @@ class RewardJobs:
             NotApprovedError: A rubric is a draft, and drafts are not allowed.
             UnavailableError: The database does not answer.
         """
-        prompt_ids, rubric_ids = dict(self._prompt_ids), dict(self._rubric_ids)
         with reachable(), self._db.write() as session:
             row = judges.get(session, judge.name)
             check_same_judge(row.value, judge)
-            keys = _store(session, asked, prompt_ids, rubric_ids)
+            keys = store(session, batch, Edit(policy="none"))
             distinct = sorted(set(keys))
             job = jobs.submit(
                 session,
@@ -131,7 +113,6 @@ class RewardJobs:
             if retry and job.finished_at is not None and job.status != COMPLETED:
                 jobs.retry(session, job.id)
             job_id = job.id
-        self._prompt_ids, self._rubric_ids = prompt_ids, rubric_ids  # only what was committed
         return SubmittedStep(job_id, keys)
 
     def wait(self, job_id: int, timeout: float) -> str | None:
@@ -171,25 +152,3 @@ class RewardJobs:
             )
             for row in rows
         }
-
-
-def _store(
-    session: Session,
-    asked: Sequence[Ungraded],
-    prompt_ids: dict[str, int],
-    rubric_ids: dict[tuple[str, int], int],
-) -> list[ItemKey]:
-    """Store what is not stored yet; return the item of each completion. Ids of prompts and rubrics are added."""
-    for one in asked:
-        if one.prompt.digest not in prompt_ids:
-            prompt_ids[one.prompt.digest] = prompts.add(session, one.prompt).id
-        name = (one.rubric.digest, prompt_id := prompt_ids[one.prompt.digest])
-        if name not in rubric_ids:
-            stored = rubrics.of_content(session, one.rubric.digest, prompt_id)
-            rubric_ids[name] = (stored or rubrics.add(session, one.rubric, name=f"rubric-{name[0][:12]}")).id
-    pairs = [(prompt_ids[one.prompt.digest], one.completion) for one in asked]
-    ids = completions.add_many(session, pairs)
-    return [
-        (completion_id, rubric_ids[one.rubric.digest, prompt_id])
-        for one, completion_id, (prompt_id, _) in zip(asked, ids, pairs, strict=True)
-    ]

@@ -1,4 +1,4 @@
-"""Rewards of completions of many prompts: store what is new, and submit it as one job."""
+"""Completions of many prompts: store what is new of them, and submit them as one job."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Rubric
+from rubricsvc.core.states import IMPORTED, RubricOrigin
 from rubricsvc.errors import InvalidError, at_path
 from rubricsvc.services.editing import Edit, add_version
-from rubricsvc.services.reward_jobs import ItemKey
 from rubricsvc.services.submitting import only_rubric
-from rubricsvc.store import completions, jobs, judges, prompts, rubrics
+from rubricsvc.store import completions, first_versions, jobs, judges, prompts, rubrics
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from rubricsvc.store.tables import JobRow, RubricRow
 
 MAX_COMPLETIONS = 10_000
+
+ItemKey = tuple[int, int]
+"""Completion id and rubric id: a job holds each pair once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +72,31 @@ def submit(
     _check_numbers(batch)
     with at_path("judge"):
         judge = judges.get(session, judge_ref)
-    prompt_ids = [_prompt_id(session, given, f"prompts.{n}") for n, given in enumerate(batch.prompts)]
-    rubric_of = _Rubrics(session, edit, validate, allow_drafts)
+    keys = store(session, batch, edit, validate=validate, allow_drafts=allow_drafts, origin="api")
+    return jobs.submit(session, judge_id=judge.id, items=keys, allow_drafts=allow_drafts, **options), keys
+
+
+def store(
+    session: Session,
+    batch: Batch,
+    edit: Edit,
+    *,
+    validate: Callable[[Rubric], None] = lambda _: None,
+    allow_drafts: bool = False,
+    origin: RubricOrigin = IMPORTED,
+) -> list[ItemKey]:
+    """Store what is new of a batch; return the item of each completion, in order.
+
+    A rubric that is stored for a prompt, or for any, is used under its name. The numbers are those of the prompts.
+
+    Raises:
+        NotFoundError, NotApprovedError, InvalidError: as of `submit`.
+    """
+    prompt_ids = _prompt_ids(session, batch.prompts)
+    rubric_of = _Rubrics(session, edit, validate, allow_drafts, origin)
     rubric_ids = [rubric_of(prompt_id, *batch.rubric_at(n)) for n, prompt_id in enumerate(prompt_ids)]
     rubric_of_each = [id_ for id_, group in zip(rubric_ids, batch.completions, strict=True) for _ in group]
-    keys = list(zip(_completion_ids(session, prompt_ids, batch), rubric_of_each, strict=True))
-    return jobs.submit(session, judge_id=judge.id, items=keys, allow_drafts=allow_drafts, **options), keys
+    return list(zip(_completion_ids(session, prompt_ids, batch), rubric_of_each, strict=True))
 
 
 def _check_numbers(batch: Batch) -> None:
@@ -90,10 +112,13 @@ def _check_numbers(batch: Batch) -> None:
         raise InvalidError(message, hint="send several requests", path="completions")
 
 
-def _prompt_id(session: Session, given: Prompt | int | str, path: str) -> int:
-    with at_path(path):
-        row = prompts.add(session, given) if isinstance(given, Prompt) else prompts.get(session, given)
-    return row.id
+def _prompt_ids(session: Session, given: Sequence[Prompt | int | str]) -> list[int]:
+    ids = first_versions.add_prompts(session, ((one, None) for one in given if isinstance(one, Prompt)))
+    found: list[int] = []
+    for place, one in enumerate(given):
+        with at_path(f"prompts.{place}"):
+            found.append(ids[one.digest, None] if isinstance(one, Prompt) else prompts.get(session, one).id)
+    return found
 
 
 def _completion_ids(session: Session, prompt_ids: Sequence[int], batch: Batch) -> list[int]:
@@ -125,6 +150,7 @@ class _Rubrics:
     edit: Edit
     validate: Callable[[Rubric], None]
     allow_drafts: bool
+    origin: RubricOrigin
     known: dict[object, RubricRow] = field(default_factory=dict)
 
     def __call__(self, prompt_id: int, given: Rubric | int | str | None, path: str) -> int:
@@ -145,4 +171,4 @@ class _Rubrics:
             return stored
         self.validate(given)
         name = f"rubric-{given.digest[:12]}"
-        return add_version(self.session, given, self.edit, name=name, origin="api").row
+        return add_version(self.session, given, self.edit, name=name, origin=self.origin).row

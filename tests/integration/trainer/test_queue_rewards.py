@@ -17,7 +17,7 @@ from rubricsvc.core.prompt import Completion
 from rubricsvc.errors import ConflictError, NotApprovedError, NotFoundError
 from rubricsvc.services.reward_jobs import RewardJobs
 from rubricsvc.settings import Settings
-from rubricsvc.store import items, jobs, judges, prompts, rubrics, workers
+from rubricsvc.store import completions, items, jobs, judges, prompts, rubrics, workers
 from rubricsvc.store.session import Database
 from tests.databases import KINDS
 from tests.instant_engine import InstantEngine, agreeable
@@ -199,7 +199,7 @@ def test_queue_rewards_without_a_worker_leave_the_job_to_the_next_one(
 @pytest.mark.usefixtures("engine")
 def test_queue_rewards_wait_for_the_database(each_db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("trainer.job_rewards.RETRY_SECONDS", 0.05)
-    real, left = prompts.add, [2]
+    real, left = completions.add_many, [2]
 
     def gone(*args: Any) -> Any:
         if left[0]:
@@ -207,7 +207,7 @@ def test_queue_rewards_wait_for_the_database(each_db: Database, monkeypatch: pyt
             raise OperationalError("INSERT", {}, ConnectionError("gone"))
         return real(*args)
 
-    monkeypatch.setattr("rubricsvc.services.reward_jobs.prompts.add", gone)
+    monkeypatch.setattr("rubricsvc.services.rewarding.completions.add_many", gone)
     assert None not in values(score(queue_rewards(each_db)))
     assert len(stored_jobs(each_db)) == 1
 
