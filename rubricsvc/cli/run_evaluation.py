@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from trainer.metrics import Metrics
     from trainer.rewards import RewardSource, Task
 
+BY_PROMPT = ("values", "prompt_digests", "rubric_digests")
+"""The entries of an evaluation with a value for each prompt."""
+
 SourceOf = Callable[[Any], Any]
 """Opens the reward source of a judge."""
 
@@ -119,7 +122,7 @@ def show_evaluations(lines: Sequence[Metrics], as_json: bool) -> None:
     """Print a row for each evaluation and score, or each evaluation as JSON."""
     if as_json:
         for line in lines:
-            print_json({name: value for name, value in line.items() if name != "values"})
+            print_json({name: value for name, value in line.items() if name not in BY_PROMPT})
         return
     columns = ("policy", "step", "score", "mean", "difference", "max_at_k", "worst_of_k", "greedy", "unscored")
     print_table(columns, [row for line in lines for row in _rows(line)])

@@ -137,6 +137,8 @@ class Evaluator:
             "policy": name or policy.name,
             "best_of": best_of,
             "prompts": len(self.tasks),
+            "prompt_digests": [task.prompt.digest for task in self.tasks],
+            "rubric_digests": [task.rubric.digest for task in self.tasks],
             "k": self.settings.samples,
             "gold": self.settings.gold_name,
             "scores": scores,

@@ -47,6 +47,8 @@ def test_train_evaluates_start_intervals_and_end(tmp_path: Path) -> None:
     first, *_, last = lines
     assert (first["prompts"], first["k"], first["gold"], first["best"]) == (6, 3, "gold", True)
     assert set(first["scores"]) == {"reward", "gold"}
+    assert first["prompt_digests"] == [task.prompt.digest for task in HELD_OUT]
+    assert first["rubric_digests"] == [task.rubric.digest for task in HELD_OUT]
     assert "mean_difference" not in first["scores"]["gold"]
     difference = last["scores"]["reward"]["mean_difference"]
     means = [line["scores"]["reward"]["mean"]["value"] for line in (first, last)]
