@@ -70,7 +70,9 @@ class Settings(BaseSettings):
     drain_seconds: float = Field(600.0, gt=0, description="maximum seconds of one Celery task")
     grader_seconds: float = Field(300.0, gt=0, description="maximum seconds of /v1/graders/run")
     outage_seconds: float = Field(
-        60.0, ge=0, description="seconds that clients repeat a request while the service does not answer"
+        60.0,
+        ge=0,
+        description="seconds that clients wait for a service, and commands for a database, that does not answer",
     )
     require_approval: ApprovalPolicy = Field(
         "generated", description="rubrics that are drafts until they are approved: generated, all or none"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 
 Run = Annotated[str, typer.Argument(help="Id of the run, or its folder.", show_default=False)]
 METRICS = ("reward", "reward_std", "unscored_fraction", "entropy", "grad_norm", "completions/mean_length", "step_time")
-POLL_SECONDS = 0.5
+POLL_SECONDS = 0.25
 
 
 def list_(
@@ -68,24 +70,33 @@ def show_(
 
 def watch(run: Run, as_json: Json = False) -> None:
     """Follow a run that another process trains until it ends; exit with 1 if it has failed or is lost."""
-    from rubricsvc.services import recording
-    from rubricsvc.store import runs
-
     with database() as db:
         run_id = stored_id(db, run)
         with output.progress_bar(f"run {run_id}") as bar:
-            while True:
-                with db.read() as session:
-                    (one,) = recording.summaries(session, [runs.get(session, run_id)])
+            for one in _follow(db, run_id):
                 bar.update(one.steps, one.steps_total, _note(one))
-                if not one.is_live:
-                    break
-                time.sleep(POLL_SECONDS)
         record = _record(db, run_id)
     with output.exit_with(output.WITH_FAILURES if one.status in ("failed", "lost") else output.OK):
         show(record, as_json)
         if one.status in ("failed", "lost", "stopped"):
             echo(f"continue it with: rubricsvc runs resume {run_id}")
+
+
+def _follow(db: Database, run_id: int) -> Iterator[StoredRun]:
+    """Yield how far a run is until it has ended; await a report of one that is lost after an outage of the database."""
+    from rubricsvc.services.waiting import answered
+    from rubricsvc.store.runs import REPORT_SECONDS
+
+    hint, awaited_until = f"follow the run again with: rubricsvc runs watch {run_id}", 0.0
+    while True:
+        asked_at = time.monotonic()
+        one = answered(partial(_summary, db, run_id), echo, hint=hint)
+        if (now := time.monotonic()) - asked_at > POLL_SECONDS:
+            awaited_until = now + 2 * REPORT_SECONDS
+        yield one
+        if not one.is_live and (one.status != "lost" or now >= awaited_until):
+            return
+        time.sleep(POLL_SECONDS)
 
 
 def stop(run: Run, as_json: Json = False) -> None:
@@ -132,13 +143,10 @@ def local_folder(run: str, *, ended: bool = False) -> Path:
         NotFoundError: There is no such run, or its folder is on another machine.
         ConflictError: The run goes on.
     """
-    from rubricsvc.services import recording
-    from rubricsvc.store import runs
-
     folder = Path(run)
     if run.isdecimal():
-        with database() as db, db.read() as session:
-            (stored,) = recording.summaries(session, [runs.get(session, run)])
+        with database() as db:
+            stored = _summary(db, run)
         if ended and stored.is_live:
             raise ConflictError(f"run {run} is {stored.status}", hint=f"stop it first: `rubricsvc runs stop {run}`")
         folder = Path(stored.folder)
@@ -174,6 +182,15 @@ def stored_id(db: Database, ref: str) -> int:
         hint = "RUBRICSVC_DATABASE_URL names another database than that of the run, or its service has the record"
         raise NotFoundError(f"the run in {found} is not recorded in this database", hint=hint)
     return found
+
+
+def _summary(db: Database, ref: int | str) -> StoredRun:
+    from rubricsvc.services import recording
+    from rubricsvc.store import runs
+
+    with db.read() as session:
+        (one,) = recording.summaries(session, [runs.get(session, ref)])
+    return one
 
 
 def _record(db: Database, run_id: int) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from typing import TypeVar
 
 from sqlalchemy import make_url
 
@@ -21,9 +22,8 @@ from rubricsvc.store.session import AWAY, Database
 OPEN = ("queued", "in_progress")
 FIRST_POLL_SECONDS = 0.02
 POLL_SECONDS = 0.3
-RETRY_SECONDS = 120.0
-"""How long a database that does not answer is asked again."""
 
+Result = TypeVar("Result")
 Notify = Callable[[str], None]
 """Receives messages for the person who waits."""
 
@@ -69,32 +69,48 @@ def follow(db: Database, job_id: int, notify: Notify = lambda _: None) -> Iterat
 
     Raises:
         NotFoundError: no such job.
-        UnavailableError: the database did not answer for ``RETRY_SECONDS``.
+        UnavailableError: as of `answered`.
     """
-    failed_at: float | None = None
+
+    def read() -> tuple[bool, JobProgress, int]:
+        with db.read() as session:
+            is_open = jobs.get(session, job_id).status in OPEN
+            return is_open, jobs.progress(session, job_id), workers.running(session)
+
     is_open, watch, delay = True, WorkerWatch(), FIRST_POLL_SECONDS
     while is_open:
-        try:
-            with db.read() as session:
-                is_open, progress = jobs.get(session, job_id).status in OPEN, jobs.progress(session, job_id)
-                running = workers.running(session)
-        except AWAY as error:
-            if failed_at is None:
-                failed_at = time.monotonic()
-                notify(f"the database does not answer, retrying for {RETRY_SECONDS:g} s: {_reason(error)}")
-            elif time.monotonic() - failed_at > RETRY_SECONDS:
-                raise _no_answer(error) from error
-        else:
-            if failed_at is not None:
-                failed_at = None
-                notify("the database answers again")
-            notice = watch.notice(running, time.monotonic()) if is_open else None
-            if notice is not None:
-                notify(no_worker(db, job_id) if notice == "missing" else "A worker is running.")
-            yield progress
+        is_open, progress, running = answered(read, notify)
+        notice = watch.notice(running, time.monotonic()) if is_open else None
+        if notice is not None:
+            notify(no_worker(db, job_id) if notice == "missing" else "A worker is running.")
+        yield progress
         if is_open:
             time.sleep(delay)
             delay = min(POLL_SECONDS, 1.5 * delay)
+
+
+def answered(query: Callable[[], Result], notify: Notify, *, hint: str = "") -> Result:
+    """Return the result of a query, which is repeated while the database does not answer; say so once.
+
+    Raises:
+        UnavailableError: the database did not answer for `Settings.outage_seconds`; with this ``hint``.
+    """
+    end: float | None = None
+    while True:
+        try:
+            result = query()
+        except AWAY as error:
+            limit, now = get_settings().outage_seconds, time.monotonic()
+            if now >= (now + limit if end is None else end):
+                raise _no_answer(error, hint) from error
+            if end is None:
+                end = now + limit
+                notify(f"the database does not answer, retrying for {limit:g} s: {_reason(error)}")
+            time.sleep(POLL_SECONDS)
+        else:
+            if end is not None:
+                notify("the database answers again")
+            return result
 
 
 async def wait(db: Database, job_id: int, seconds: float) -> None:
@@ -119,8 +135,8 @@ def reachable() -> Iterator[None]:
         raise _no_answer(error) from error
 
 
-def _no_answer(error: Exception) -> UnavailableError:
-    return UnavailableError(f"the database does not answer: {_reason(error)}")
+def _no_answer(error: Exception, hint: str = "") -> UnavailableError:
+    return UnavailableError(f"the database does not answer: {_reason(error)}", hint=hint)
 
 
 def _reason(error: Exception) -> str:

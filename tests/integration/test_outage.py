@@ -14,9 +14,12 @@ import pytest
 
 from rubricsvc.core.jobs import JobProgress
 from rubricsvc.core.judge import Endpoint, Judge
+from rubricsvc.core.run import RunHeartbeat
+from rubricsvc.services.recording import DatabaseRuns
 from rubricsvc.store import jobs, migrate
 from rubricsvc.store.session import Database
 from tests.databases import fresh_url
+from tests.recorded_run import new_run, run_step
 from tests.rows import submit_job
 from tests.scripted_server import ScriptedReply, ScriptedServer, labels, scripted_server
 from tests.services import POSTGRES, REDIS, Postgres, postgres, redis
@@ -54,11 +57,11 @@ def submit(db: Database, judge: ScriptedServer) -> int:
     return submit_job(db, ITEMS, judge=Judge(name="scripted", model="scripted", endpoint=endpoint))
 
 
-def waiting(log: Path, db: Database, job: int) -> subprocess.Popen[bytes]:
-    """`jobs wait`, which scores in its own process."""
+def started(log: Path, db: Database, *arguments: object) -> subprocess.Popen[bytes]:
+    """A command; `jobs wait` scores in its own process."""
     environment = {**os.environ, "RUBRICSVC_DATABASE_URL": db.url, "RUBRICSVC_BROKER_URL": "memory://"}
     with log.open("ab") as out:
-        command = [sys.executable, "-m", "rubricsvc", "jobs", "wait", str(job)]
+        command = [sys.executable, "-m", "rubricsvc", *map(str, arguments)]
         # A shell that started the tests in the background had SIGINT ignored, and children inherit that.
         return subprocess.Popen(command, env=environment, stdout=out, stderr=out, preexec_fn=_heed_ctrl_c)  # noqa: PLW1509
 
@@ -83,7 +86,7 @@ def test_wait_survives_a_database_restart(server: Postgres, db: Database, tmp_pa
     log, answer = tmp_path / "log", labels(Yes=0.8, No=0.1)
     with scripted_server(ScriptedReply(answer.text, answer.logprobs, delay_s=0.2)) as judge:
         job = submit(db, judge)
-        command = waiting(log, db, job)
+        command = started(log, db, "jobs", "wait", job)
         wait_for(lambda: progress(db, job).done > 0, log)
         server.stop()
         wait_for(lambda: "retrying" in log.read_text(), log)
@@ -94,11 +97,27 @@ def test_wait_survives_a_database_restart(server: Postgres, db: Database, tmp_pa
     assert (counts.done, counts.verdicts, counts.failed_verdicts) == (ITEMS, 3 * ITEMS, 0)
 
 
+def test_watch_survives_a_database_restart(server: Postgres, db: Database, tmp_path: Path) -> None:
+    log, store = tmp_path / "log", DatabaseRuns(db)
+    store.create(new_run(steps_total=2))
+    store.record(1, run_step(1))
+    command = started(log, db, "runs", "watch", 1)
+    wait_for(lambda: "1/2" in log.read_text(), log)
+    server.stop()
+    wait_for(lambda: "retrying" in log.read_text(), log)
+    server.start()
+    wait_for(lambda: "again" in log.read_text(), log)
+    store.record(1, run_step(2))
+    store.heartbeat(1, RunHeartbeat(state="finished"))
+    assert command.wait(TIMEOUT) == 0, log.read_text()
+    assert log.read_text().count("retrying") == 1
+
+
 def test_wait_interrupted_without_database_releases_its_leases(server: Postgres, db: Database, tmp_path: Path) -> None:
     log = tmp_path / "log"
     with scripted_server(ScriptedReply(delay_s=300.0)) as judge:
         job = submit(db, judge)
-        command = waiting(log, db, job)
+        command = started(log, db, "jobs", "wait", job)
         wait_for(lambda: progress(db, job).leased > 0, log)
         server.stop()
         wait_for(lambda: "retrying" in log.read_text(), log)

@@ -195,7 +195,7 @@ def test_wait_ends_when_the_database_stays_unreachable(ready: Cli, monkeypatch: 
         raise OperationalError("SELECT 1", {}, Exception("server closed the connection"))
 
     ready("jobs", "submit", "--judge", "quick")
-    monkeypatch.setattr("rubricsvc.services.waiting.RETRY_SECONDS", 0.5)
+    monkeypatch.setattr(get_settings(), "outage_seconds", 0.5)
     monkeypatch.setattr("rubricsvc.store.jobs.progress", away)
     ran = ready("jobs", "wait", 1)
     assert ran.code == 3

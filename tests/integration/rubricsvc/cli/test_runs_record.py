@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import shutil
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
+from sqlalchemy.exc import OperationalError
 
 from rubricsvc.core.run import RunHeartbeat
 from rubricsvc.services import recording
@@ -139,6 +142,26 @@ def test_runs_watch_ends_for_a_lost_run(cli: Cli, store: DatabaseRuns, monkeypat
     monkeypatch.setattr(runs, "LOST_SECONDS", -1.0)
     ran = cli("runs", "watch", 1, "--json")
     assert (ran.code, ran.json["status"]) == (1, "lost")
+
+
+def test_runs_watch_awaits_a_report_after_an_outage(
+    cli: Cli, store: DatabaseRuns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.create(new_run())
+    monkeypatch.setattr(runs, "LOST_SECONDS", -1.0)
+    real, calls = runs.get, itertools.count()
+
+    def away_once(*arguments: Any) -> Any:
+        if next(calls) == 1:
+            raise OperationalError("SELECT", {}, ConnectionError("gone"))
+        return real(*arguments)
+
+    monkeypatch.setattr(runs, "get", away_once)
+    timer = threading.Timer(1.5, store.heartbeat, (1, RunHeartbeat(state="finished")))
+    timer.start()
+    ran = cli("runs", "watch", 1, "--json")
+    timer.join()
+    assert (ran.code, ran.json["status"], ran.err.count("gone")) == (0, "finished", 1)
 
 
 def test_runs_stop_sets_the_flag_of_a_live_run(cli: Cli, store: DatabaseRuns) -> None:
