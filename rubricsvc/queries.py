@@ -129,6 +129,26 @@ class VerdictFilters(Paging):
     outcome: Outcome | None = Field(None, description="Filter by outcome.")
 
 
+class RunFilters(Paging):
+    """Parameters of the list of training runs."""
+
+    key: Name | None = Field(None, description="Filter by the key that the run was created with.")
+
+
+class EvaluationFilters(Paging):
+    """Parameters of the list of a run's evaluations."""
+
+    name: Name | None = Field(None, description="Filter by name: `step`, or that of a baseline.")
+
+
+class EvaluationCompletionFilters(Paging):
+    """Parameters of the list of the completions of a run's evaluations."""
+
+    limit: Whole = Field(100, ge=1, le=MAX_LIMIT, description="Maximum rows.")
+    evaluation_id: Id | None = Field(None, description="Filter by evaluation.")
+    verdicts: bool = Field(True, description="Include the verdicts.")
+
+
 class RolloutFilters(Paging):
     """Parameters of the list of a run's rollouts."""
 

@@ -16,13 +16,14 @@ from pydantic import (
 )
 
 from rubricsvc.core.judge import Judge
+from rubricsvc.core.run_evaluation import REWARD
 from rubricsvc.core.validation_messages import FieldMessage, closest
 from trainer.config_file import ConfigSection, read_toml
 
 Source = TypeVar("Source", bound="DataSource")
 
-REWARD, CHECKS = "reward", "checks"
-"""Names of the scores of an evaluation that no judge of it gives."""
+CHECKS = "checks"
+"""The score of the checks alone; `REWARD` is that of the training."""
 
 
 class PolicyConfig(ConfigSection):

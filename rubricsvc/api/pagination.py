@@ -8,12 +8,14 @@ from typing import Any, TypeVar
 from rubricsvc.core.audit import StoredAudit
 from rubricsvc.core.evolution import EvolutionSummary
 from rubricsvc.core.run import StoredRollout, StoredRun
+from rubricsvc.core.run_evaluation import StoredEvaluation, StoredEvaluationCompletion
 from rubricsvc.queries import Paging
 from rubricsvc.schemas import Item, Page, Stored
 from rubricsvc.store.session import Database
 
 Row = TypeVar("Row")
-Data = TypeVar("Data", bound=Stored | Item | StoredAudit | EvolutionSummary | StoredRun | StoredRollout)
+RunData = StoredRun | StoredRollout | StoredEvaluation | StoredEvaluationCompletion
+Data = TypeVar("Data", bound=Stored | Item | StoredAudit | EvolutionSummary | RunData)
 
 
 def paginate(

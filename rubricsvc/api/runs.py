@@ -12,9 +12,10 @@ from rubricsvc.api.errors import error_responses
 from rubricsvc.api.pagination import paginate
 from rubricsvc.api.request import Db, IdInPath, SettingsDep, ValidatorsDep
 from rubricsvc.core.run import NewRun, RunHeartbeat, RunStep, StoredRollout, StoredRun, StoredStep
-from rubricsvc.queries import Paging, RolloutFilters
+from rubricsvc.core.run_evaluation import RunEvaluation, StoredEvaluation, StoredEvaluationCompletion
+from rubricsvc.queries import EvaluationCompletionFilters, EvaluationFilters, Paging, RolloutFilters, RunFilters
 from rubricsvc.schemas import Page
-from rubricsvc.services import recording
+from rubricsvc.services import recording, run_evaluations
 from rubricsvc.services.recording import DatabaseRuns
 from rubricsvc.store import runs
 
@@ -28,10 +29,10 @@ def create(db: Db, new: Json[NewRun]) -> StoredRun:
 
 
 @router.get("", responses=error_responses())
-def page(db: Db, query: Annotated[Paging, Query()]) -> Page[StoredRun]:
+def page(db: Db, query: Annotated[RunFilters, Query()]) -> Page[StoredRun]:
     """List runs, oldest first, with how far each of them is."""
 
-    def fetch(session: Session, **paging: int) -> list[StoredRun]:
+    def fetch(session: Session, **paging: Any) -> list[StoredRun]:
         return recording.summaries(session, runs.page(session, **paging))
 
     return paginate(db, fetch, lambda one: one, query)
@@ -46,7 +47,7 @@ def get(db: Db, run_id: IdInPath) -> StoredRun:
 
 @router.delete("/{run_id}", status_code=204, responses=error_responses(404, 409))
 def delete(db: Db, run_id: IdInPath) -> Response:
-    """Delete a run with its metrics and rollouts. Prompts, rubrics, completions, jobs and its folder stay.
+    """Delete a run with its metrics, rollouts and evaluations. Prompts, rubrics, completions, jobs and its folder stay.
 
     409 if it is running.
     """
@@ -94,5 +95,37 @@ def page_rollouts(db: Db, run_id: IdInPath, query: Annotated[RolloutFilters, Que
 
     def fetch(session: Session, **selection: Any) -> list[StoredRollout]:
         return recording.rollouts(session, run_id, **selection)
+
+    return paginate(db, fetch, lambda one: one, query)
+
+
+@router.post("/{run_id}/evaluations", status_code=201, responses=error_responses(404))
+def record_evaluation(
+    db: Db, run_id: IdInPath, evaluation: Json[RunEvaluation], settings: SettingsDep, validators: ValidatorsDep
+) -> StoredRun:
+    """Record an evaluation with its completions, in place of the one of its step or of its baseline."""
+    for group in evaluation.groups:
+        validators.rubric(group.rubric)
+    return DatabaseRuns(db, settings.require_approval).record_evaluation(run_id, evaluation)
+
+
+@router.get("/{run_id}/evaluations", responses=error_responses(404))
+def page_evaluations(db: Db, run_id: IdInPath, query: Annotated[EvaluationFilters, Query()]) -> Page[StoredEvaluation]:
+    """List the evaluations of a run and of its baselines, in the order in which they were recorded."""
+
+    def fetch(session: Session, **selection: Any) -> list[StoredEvaluation]:
+        return run_evaluations.page(session, run_id, **selection)
+
+    return paginate(db, fetch, lambda one: one, query)
+
+
+@router.get("/{run_id}/evaluations/completions", responses=error_responses(404))
+def page_evaluation_completions(
+    db: Db, run_id: IdInPath, query: Annotated[EvaluationCompletionFilters, Query()]
+) -> Page[StoredEvaluationCompletion]:
+    """List the completions of evaluations with their rewards and verdicts, oldest first."""
+
+    def fetch(session: Session, **selection: Any) -> list[StoredEvaluationCompletion]:
+        return run_evaluations.completions(session, run_id, **selection)
 
     return paginate(db, fetch, lambda one: one, query)

@@ -12,6 +12,7 @@ from rubricsvc.cli.models import fetch_if_embedded
 from rubricsvc.cli.output import Json, counted, echo, print_json, print_table
 from rubricsvc.cli.run_views import Run, local_folder
 from rubricsvc.core.judge import Judge
+from rubricsvc.core.run_evaluation import REWARD
 from rubricsvc.errors import NotFoundError
 from rubricsvc.store import judges
 from workers.engines.local.adapter_judges import with_adapter_fields
@@ -72,7 +73,7 @@ def evaluator_of(
     if config.eval is None:
         yield None
         return
-    from trainer.config import CHECKS, REWARD, judge_name
+    from trainer.config import CHECKS, judge_name
     from trainer.evaluation.check_rewards import CheckRewards
     from trainer.evaluation.evaluator import Evaluator
 

@@ -21,6 +21,7 @@ from rubricsvc.core.prompt import Completion, Prompt
 from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.rubric_analysis import RubricAnalysis
 from rubricsvc.core.run import NewRun, RunHeartbeat, RunStep, StoredRollout, StoredRun, StoredStep
+from rubricsvc.core.run_evaluation import RunEvaluation, StoredEvaluation, StoredEvaluationCompletion
 from rubricsvc.core.states import ReviewAction
 from rubricsvc.lint import Finding, Severity
 
@@ -274,12 +275,18 @@ class Evolutions(Noun[C]):
 
 
 class Runs(Noun[C]):
-    """Methods of ``client.runs``: training runs. A trainer calls `create`, `record` and `heartbeat`."""
+    """Methods of ``client.runs``: training runs. A trainer calls `create`, `heartbeat` and those that record."""
 
     get = reader(StoredRun, "runs/{}", object)
-    page = lister(StoredRun, "runs", queries.Paging)
+    page = lister(StoredRun, "runs", queries.RunFilters)
     steps = reader(schemas.Page[StoredStep], "runs/{}/steps", queries.Paging)
     rollouts = reader(schemas.Page[StoredRollout], "runs/{}/rollouts", queries.RolloutFilters)
+    evaluations = reader(schemas.Page[StoredEvaluation], "runs/{}/evaluations", queries.EvaluationFilters)
+    evaluation_completions = reader(
+        schemas.Page[StoredEvaluationCompletion],
+        "runs/{}/evaluations/completions",
+        queries.EvaluationCompletionFilters,
+    )
 
     @Method
     async def create(self, new: NewRun) -> StoredRun:
@@ -294,6 +301,15 @@ class Runs(Noun[C]):
             InvalidError: an item of a rollout has scored another completion.
         """
         return await self.send(StoredRun, "POST", f"runs/{run_id}/steps", body=step)
+
+    @Method
+    async def record_evaluation(self, run_id: int, evaluation: RunEvaluation) -> StoredRun:
+        """Record an evaluation with its completions, in place of the one of its step or of its baseline.
+
+        Raises:
+            InvalidError: an item of a reward has scored another completion.
+        """
+        return await self.send(StoredRun, "POST", f"runs/{run_id}/evaluations", body=evaluation)
 
     @Method
     async def heartbeat(self, run_id: int, heartbeat: RunHeartbeat) -> StoredRun:
@@ -311,7 +327,7 @@ class Runs(Noun[C]):
 
     @Method
     async def delete(self, run_id: int) -> None:
-        """Delete a run with its metrics and rollouts; its prompts, rubrics, completions, jobs and folder stay.
+        """Delete the record of a run; its prompts, rubrics, completions, jobs and folder stay.
 
         Raises:
             ConflictError: it is running.

@@ -7,23 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 from rubricsvc.core.panel import mean_known
 from rubricsvc.core.run import NewRun, RunHeartbeat, RunStep, StoredRollout, StoredRun, StoredStep
-from rubricsvc.errors import InvalidError, NotFoundError
-from rubricsvc.services.editing import Edit, add_version
-from rubricsvc.store import completions, first_versions, items, judges, runs
+from rubricsvc.services import run_evaluations
+from rubricsvc.services.run_samples import join, plain_verdicts, shortened
+from rubricsvc.store import judges, runs
 from rubricsvc.store.base import database_time
-from rubricsvc.store.criterion_buffers import authored
 from rubricsvc.store.verdicts import for_items
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
-    from rubricsvc.core.rubric import Rubric
-    from rubricsvc.core.run import Rollout
+    from rubricsvc.core.run_evaluation import RunEvaluation, StoredEvaluation
     from rubricsvc.core.states import ApprovalPolicy
     from rubricsvc.store.session import Database
     from rubricsvc.store.tables import RunMetricsRow, RunRow
-
-MAX_REASON_CHARS = 300
 
 
 class DatabaseRuns:
@@ -46,10 +42,25 @@ class DatabaseRuns:
         with self._db.write() as session:
             return summaries(session, [record(session, run_id, step, self._policy)])[0]
 
+    def record_evaluation(self, run_id: int, evaluation: RunEvaluation) -> StoredRun:
+        """Record an evaluation."""
+        with self._db.write() as session:
+            return summaries(session, [run_evaluations.record(session, run_id, evaluation, self._policy)])[0]
+
     def heartbeat(self, run_id: int, heartbeat: RunHeartbeat) -> StoredRun:
         """Report that the run goes on, or its new state."""
         with self._db.write() as session:
             return summaries(session, [report(session, run_id, heartbeat)])[0]
+
+    def page(self, *, key: str) -> list[StoredRun]:
+        """Return the run of this key, if there is one."""
+        with self._db.read() as session:
+            return summaries(session, runs.page(session, key=key))
+
+    def evaluations(self, run_id: int, *, limit: int) -> list[StoredEvaluation]:
+        """Return the first evaluations on record."""
+        with self._db.read() as session:
+            return run_evaluations.page(session, run_id, limit=limit)
 
 
 def begin(session: Session, new: NewRun) -> RunRow:
@@ -68,53 +79,25 @@ def record(session: Session, run_id: int, step: RunStep, policy: ApprovalPolicy 
         InvalidError: An item of a rollout has scored another completion.
     """
     row = runs.get(session, run_id)
-    prompt_ids = first_versions.add_prompts(session, ((group.prompt, None) for group in step.groups))
-    rollouts = [(one, prompt_ids[group.prompt.digest, None], group) for group in step.groups for one in group.rollouts]
-    rubric_ids: dict[tuple[int, str], int] = {}
-    for group in step.groups:
-        key = prompt_ids[group.prompt.digest, None], group.rubric.digest
-        if key not in rubric_ids:
-            rubric_ids[key] = _rubric_id(session, group.rubric, key[0], Edit(row.name, policy=policy))
-    scored = items.scored(session, {one.item_id for one, *_ in rollouts if one.item_id is not None})
-    _check_items([one for one, *_ in rollouts], scored)
-    new = [(prompt_id, one.completion) for one, prompt_id, _ in rollouts if one.item_id is None]
-    new_ids = iter(completions.add_many(session, new))
-    rows: list[dict[str, Any]] = []
-    for one, prompt_id, group in rollouts:
-        item = scored[one.item_id] if one.item_id is not None else None
-        rows.append(
-            {
-                **one.model_dump(include={"item_id", "reward", "advantage", "tokens", "truncated", "logprob_sum"}),
-                "null_reason": one.null_reason[:MAX_REASON_CHARS] if one.null_reason else None,
-                "prompt_id": prompt_id,
-                "completion_id": item.completion_id if item else next(new_ids),
-                "rubric_id": item.rubric_id if item else rubric_ids[prompt_id, group.rubric.digest],
-                "judge_id": item.judge_id if item else row.judge_id,
-                "verdicts": [] if item else [v.model_dump(mode="json", exclude_defaults=True) for v in one.verdicts],
-            }
-        )
+    of_rollouts = [(one, group) for group in step.groups for one in group.rollouts]
+    joined = join(
+        session, row, [(group.prompt, group.rubric, one.completion, one.item_id) for one, group in of_rollouts], policy
+    )
+    rows = [
+        {
+            **one.model_dump(include={"item_id", "reward", "advantage", "tokens", "truncated", "logprob_sum"}),
+            "null_reason": shortened(one.null_reason),
+            "prompt_id": place.prompt_id,
+            "completion_id": place.completion_id,
+            "rubric_id": place.rubric_id,
+            "judge_id": row.judge_id if place.judge_id is None else place.judge_id,
+            "verdicts": [] if one.item_id is not None else plain_verdicts(one.verdicts),
+        }
+        for (one, _), place in zip(of_rollouts, joined, strict=True)
+    ]
     runs.write_step(session, row.id, step.step, dict(step.metrics), rows)
     runs.report(session, row)
     return row
-
-
-def _rubric_id(session: Session, rubric: Rubric, prompt_id: int, edit: Edit) -> int:
-    """Return the id of the stored version with this content: the prompt's before others; it is stored if new."""
-    row = authored(session, rubric.digest, prompt_id)
-    if row is None:
-        row = add_version(session, rubric, edit, name=f"rubric-{rubric.digest[:12]}").row
-    return row.id
-
-
-def _check_items(rollouts: Sequence[Rollout], scored: dict[int, items.ScoredItem]) -> None:
-    for one in rollouts:
-        if one.item_id is None:
-            continue
-        if one.item_id not in scored:
-            raise NotFoundError(f"no item {one.item_id} has scored a completion")
-        if scored[one.item_id].digest != one.completion.digest:
-            message = f"item {one.item_id} has scored another completion than that of the rollout"
-            raise InvalidError(message, hint="give each rollout the item of its own completion", path="item_id")
 
 
 def report(session: Session, run_id: int, heartbeat: RunHeartbeat) -> RunRow:

@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rubricsvc.core.estimate import Estimate
+from rubricsvc.core.run_evaluation import REWARD
 from rubricsvc.stats.policy_scores import paired_difference
 
 LARGE_KL = 0.2
 """Nats a token from the starting policy."""
 UNSCORED = 0.05
 """Share of a step's completions without a reward."""
-REWARD = "reward"
 
 
 def alarms(steps: Sequence[Mapping[str, Any]], lines: Sequence[Mapping[str, Any]]) -> list[str]:

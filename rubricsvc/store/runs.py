@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session, joinedload
 
 from rubricsvc.core.states import RunState, RunStatus
 from rubricsvc.errors import ConflictError
-from rubricsvc.store import ids
+from rubricsvc.store import ids, run_evaluations
 from rubricsvc.store.base import database_time, utcnow
 from rubricsvc.store.tables import RolloutRow, RunMetricsRow, RunRow
 from rubricsvc.store.upsert import batched, get_or_add, insert, insert_rows
@@ -38,6 +38,7 @@ def begin(session: Session, key: str, *, done: int, **values: Any) -> RunRow:
         setattr(row, name, value)
     for table in (RolloutRow, RunMetricsRow):
         session.execute(delete(table).where(table.run_id == row.id, table.step > done))
+    run_evaluations.remove_after(session, row.id, done)
     session.flush()
     return row
 
@@ -60,9 +61,9 @@ def of_keys(session: Session, keys: Iterable[str]) -> dict[str, int]:
     }
 
 
-def page(session: Session, *, after: int = 0, limit: int = 50) -> list[RunRow]:
-    """Return up to ``limit`` runs with ids above ``after``, ascending."""
-    return ids.page_of(session, RunRow, after, limit)
+def page(session: Session, *, after: int = 0, limit: int = 50, key: str | None = None) -> list[RunRow]:
+    """Return up to ``limit`` runs with ids above ``after``, ascending; that of one key."""
+    return ids.page_of(session, RunRow, after, limit, key=key)
 
 
 def status(row: RunRow, now: float) -> RunStatus:
@@ -97,7 +98,7 @@ def request_stop(session: Session, run_id: int | str) -> RunRow:
 
 
 def remove(session: Session, run_id: int | str) -> RunRow:
-    """Delete a run, its metrics and rollouts. Its prompts, rubrics, completions and jobs stay.
+    """Delete a run, its metrics, rollouts and evaluations. Its prompts, rubrics, completions and jobs stay.
 
     Raises:
         NotFoundError: There is no such run.
@@ -108,6 +109,7 @@ def remove(session: Session, run_id: int | str) -> RunRow:
         raise ConflictError(f"run {row.id} is {state}", hint=f"stop it first: `rubricsvc runs stop {row.id}`")
     for table in (RolloutRow, RunMetricsRow):
         session.execute(delete(table).where(table.run_id == row.id))
+    run_evaluations.remove(session, row.id)
     session.delete(row)
     session.flush()
     return row

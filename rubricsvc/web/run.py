@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from rubricsvc import __version__
+from rubricsvc.core.run_evaluation import REWARD
 from rubricsvc.core.run_report import RunReport
-from rubricsvc.stats.run_alarms import REWARD, alarms
+from rubricsvc.stats.run_alarms import alarms
 from rubricsvc.web.charts import render_svg
 from rubricsvc.web.pages import render, signed
 from rubricsvc.web.passport import MEASURES

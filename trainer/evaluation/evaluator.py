@@ -12,9 +12,10 @@ from typing import Any
 from rubricsvc.core.estimate import Estimate
 from rubricsvc.core.fingerprint import digest
 from rubricsvc.core.prompt import Completion
+from rubricsvc.core.run_evaluation import REWARD
 from rubricsvc.errors import InvalidError
 from rubricsvc.stats.policy_scores import PromptValues, policy_scores, prompt_values
-from trainer.config import REWARD, EvalConfig, TrainConfig
+from trainer.config import EvalConfig, TrainConfig
 from trainer.metrics import Metrics
 from trainer.outages import StepScorer, StopRequested
 from trainer.policy import Policy

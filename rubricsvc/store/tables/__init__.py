@@ -31,6 +31,7 @@ from rubricsvc.store.tables.keys import KeyRow
 from rubricsvc.store.tables.labels import LabelRow
 from rubricsvc.store.tables.prompts import PromptIdRow, PromptRow
 from rubricsvc.store.tables.rubrics import RubricEventRow, RubricRow, RubricTestRow
+from rubricsvc.store.tables.run_evaluations import EvaluationCompletionRow, EvaluationRewardRow, EvaluationRow
 from rubricsvc.store.tables.runs import RolloutRow, RunMetricsRow, RunRow
 from rubricsvc.store.tables.verdicts import QuestionRow, VerdictRow
 from rubricsvc.store.tables.workers import OutboxRow, WorkerRow
@@ -53,6 +54,9 @@ __all__ = [
     "BufferedCriterionRow",
     "CandidateRow",
     "CompletionRow",
+    "EvaluationCompletionRow",
+    "EvaluationRewardRow",
+    "EvaluationRow",
     "EvolutionRow",
     "ItemRow",
     "JobRow",

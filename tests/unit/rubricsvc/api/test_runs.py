@@ -10,7 +10,7 @@ from rubricsvc.core.rubric import Rubric
 from rubricsvc.core.run import RunHeartbeat
 from rubricsvc.errors import ConflictError, InvalidError, NotFoundError
 from rubricsvc.store.session import Database
-from tests.recorded_run import new_run, run_step
+from tests.recorded_run import evaluation_line, new_run, run_evaluation, run_step
 from tests.unit.rubricsvc.api.conftest import Serve
 
 
@@ -30,6 +30,34 @@ def test_client_records_and_reads_a_run(serve: Serve) -> None:
         assert [len(one.verdicts) for one in client.runs.rollouts(run.id, step=2)] == [1, 0, 1, 0]
         assert not client.runs.rollouts(run.id, step=2, verdicts=False).data[0].verdicts
         assert client.runs.create(new_run(done=1)).steps == 1
+
+
+def test_client_records_and_reads_evaluations(serve: Serve) -> None:
+    with Client("http://localhost", transport=serve()._transport) as client:
+        run = client.runs.create(new_run())
+        for evaluation in (run_evaluation(0), run_evaluation(2), run_evaluation(2), run_evaluation(0, "start")):
+            assert client.runs.record_evaluation(run.id, evaluation).id == run.id
+        found = list(client.iterate(client.runs.evaluations, run.id, limit=2))
+        assert [(one.name, one.step, one.line) for one in found] == [
+            ("step", 0, evaluation_line(0)),
+            ("step", 2, evaluation_line(2)),
+            ("start", 0, evaluation_line(0)),
+        ]
+        assert [one.id for one in client.runs.evaluations(run.id, name="start")] == [found[2].id]
+        completions = list(client.iterate(client.runs.evaluation_completions, run.id, limit=5))
+        assert [one.evaluation_id for one in completions] == [one.id for one in found for _ in range(4)]
+        (second, *_) = client.runs.evaluation_completions(run.id, evaluation_id=found[1].id)
+        assert [(each.score, each.reward, len(each.verdicts)) for each in second.rewards] == [
+            ("reward", 0.75, 1),
+            ("gold", 0.25, 0),
+        ]
+        assert [one.id for one in client.runs.page(key="first-1")] == [run.id]
+        assert not client.runs.page(key="other").data
+        for method in (client.runs.evaluations, client.runs.evaluation_completions):
+            with pytest.raises(NotFoundError):
+                method(99)
+        with pytest.raises(NotFoundError):
+            client.runs.record_evaluation(99, run_evaluation(0))
 
 
 def test_client_stops_and_deletes_a_run(serve: Serve) -> None:
@@ -56,12 +84,15 @@ def test_record_validates_rubrics_and_approval(db: Database, serve: Serve) -> No
 
     with Client("http://localhost", transport=serve(require_approval="all")._transport) as client:
         run = client.runs.create(new_run())
+        client.runs.record_evaluation(run.id, run_evaluation(0))
         client.runs.record(run.id, run_step(1))
         assert [one.state for one in client.rubrics.page()] == ["draft"]
     with Client("http://localhost", transport=serve(validators=Validators(rubric=reject))._transport) as client:
         with pytest.raises(InvalidError):
             client.runs.record(run.id, run_step(2))
-        assert client.runs.get(run.id).steps == 1
+        with pytest.raises(InvalidError):
+            client.runs.record_evaluation(run.id, run_evaluation(2))
+        assert (client.runs.get(run.id).steps, len(client.runs.evaluations(run.id).data)) == (1, 1)
 
 
 @pytest.mark.parametrize("field", ["key", "name", "steps_total"])

@@ -1,0 +1,92 @@
+"""Evaluations of a training run on record: of its policy after a step, and of its baselines."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from pydantic import Field, JsonValue
+
+from rubricsvc.core.base import Name, Text, Value
+from rubricsvc.core.prompt import Completion, Prompt
+from rubricsvc.core.rubric import Rubric
+from rubricsvc.core.verdict import Verdict
+
+STEP = "step"
+"""The name of an evaluation of the policy that the run trains."""
+REWARD = "reward"
+"""The score that the policy is trained with."""
+
+
+class EvaluationReward(Value):
+    """The reward of a completion by one score of an evaluation."""
+
+    score: Name = Field(min_length=1, description="Score: `reward` (of the training), a judge's name, or `checks`.")
+    reward: float | None = Field(description="Reward; null if too little was judged.")
+    null_reason: Text | None = Field(default=None, description="Why there is no reward.")
+    item_id: int | None = Field(default=None, ge=1, description="Item of the job that scored it, if a job did.")
+    verdicts: tuple[Verdict, ...] = Field(default=(), description="Verdicts, where no job has them.")
+
+
+class EvaluationCompletion(Value):
+    """A completion of a held-out prompt, with its rewards."""
+
+    completion: Completion = Field(description="The completion.")
+    greedy: bool = Field(default=False, description="Whether it was decoded greedily, not sampled.")
+    tokens: int = Field(ge=0, description="Tokens of the completion.")
+    truncated: bool = Field(default=False, description="Whether it was cut off at the maximum of tokens.")
+    rewards: tuple[EvaluationReward, ...] = Field(default=(), description="Rewards, one for each score.")
+
+
+class EvaluationGroup(Value):
+    """The completions of one held-out prompt, and the rubric version that they were scored by."""
+
+    prompt: Prompt = Field(description="The prompt.")
+    rubric: Rubric = Field(description="The rubric.")
+    completions: tuple[EvaluationCompletion, ...] = Field(min_length=1, description="Its completions.")
+
+
+class RunEvaluation(Value):
+    """An evaluation of a run. Recording it again replaces it: the one of its step, or of its baseline."""
+
+    name: Name = Field(default=STEP, min_length=1, description="`step`, or the name of a baseline.")
+    step: int = Field(ge=0, description="Training steps of the policy.")
+    line: dict[str, JsonValue] = Field(description="Estimates, and the values of each prompt, as in `eval.jsonl`.")
+    groups: tuple[EvaluationGroup, ...] = Field(default=(), description="Completions by held-out prompt.")
+
+
+class StoredEvaluation(Value):
+    """An evaluation on record."""
+
+    id: int = Field(description="Id of the evaluation.")
+    created_at: datetime = Field(description="Time at which it was recorded.")
+    name: str = Field(description="`step`, or the name of a baseline.")
+    step: int = Field(description="Training steps of the policy.")
+    line: dict[str, Any] = Field(description="Estimates, and the values of each prompt; null is a missing number.")
+
+
+class StoredEvaluationReward(Value):
+    """A reward of a completion on record."""
+
+    score: str = Field(description="Score: `reward` (of the training), a judge's name, or `checks`.")
+    reward: float | None = Field(description="Reward; null if too little was judged.")
+    null_reason: str | None = Field(description="Why there is no reward.")
+    judge_id: int | None = Field(description="Id of the judge, if it is stored.")
+    item_id: int | None = Field(description="Item of the job that scored it, if a job did.")
+    verdicts: tuple[Verdict, ...] = Field(default=(), description="Verdicts, by criterion.")
+
+
+class StoredEvaluationCompletion(Value):
+    """A completion of an evaluation on record."""
+
+    id: int = Field(description="Id of this row.")
+    evaluation_id: int = Field(description="Id of the evaluation.")
+    place: int = Field(description="Place in the evaluation, from 0.")
+    prompt_id: int = Field(description="Id of the prompt.")
+    completion_id: int = Field(description="Id of the completion.")
+    rubric_id: int = Field(description="Id of the rubric version.")
+    rubric: str = Field(description="Rubric version, as name@version.")
+    greedy: bool = Field(description="Whether it was decoded greedily, not sampled.")
+    tokens: int = Field(description="Tokens of the completion.")
+    truncated: bool = Field(description="Whether it was cut off at the maximum of tokens.")
+    rewards: tuple[StoredEvaluationReward, ...] = Field(description="Rewards, one for each score.")

@@ -1,0 +1,144 @@
+"""Evaluations of training runs recorded in a database, and read again."""
+
+from __future__ import annotations
+
+import pytest
+from sqlalchemy import func, select
+
+from rubricsvc.core.run import RunHeartbeat
+from rubricsvc.core.run_evaluation import RunEvaluation, StoredEvaluation, StoredEvaluationCompletion
+from rubricsvc.core.verdict import Verdict
+from rubricsvc.errors import InvalidError, NotFoundError
+from rubricsvc.services import recording, run_evaluations
+from rubricsvc.services.recording import DatabaseRuns
+from rubricsvc.store import completions, runs
+from rubricsvc.store.session import Database
+from rubricsvc.store.tables import CompletionRow, EvaluationCompletionRow, EvaluationRewardRow, EvaluationRow
+from tests.recorded_run import PROMPTS, RUBRIC, evaluation_line, new_run, run_evaluation, run_step
+from tests.unit.rubricsvc.services.test_recording import scored_item
+
+
+def counts(db: Database) -> tuple[int, ...]:
+    with db.read() as session:
+        tables = (EvaluationRow, EvaluationCompletionRow, EvaluationRewardRow, CompletionRow)
+        return tuple(session.scalar(select(func.count()).select_from(table)) or 0 for table in tables)
+
+
+def stored(db: Database, run_id: int = 1) -> list[StoredEvaluation]:
+    with db.read() as session:
+        return run_evaluations.page(session, run_id)
+
+
+def all_completions(db: Database, evaluation_id: int | None = None) -> list[StoredEvaluationCompletion]:
+    with db.read() as session:
+        return run_evaluations.completions(session, 1, evaluation_id=evaluation_id)
+
+
+def test_record_stores_an_evaluation_with_its_completions_and_rewards(each_db: Database) -> None:
+    store = DatabaseRuns(each_db)
+    store.create(new_run())
+    store.record(1, run_step(1))
+    for evaluation in (run_evaluation(0), run_evaluation(1)):
+        assert store.record_evaluation(1, evaluation).steps == 1
+    assert counts(each_db) == (2, 8, 16, 12)
+    assert [(one.name, one.step, one.line) for one in stored(each_db)] == [
+        ("step", 0, evaluation_line(0)),
+        ("step", 1, evaluation_line(1)),
+    ]
+    found = all_completions(each_db, stored(each_db)[1].id)
+    assert [(one.place, one.greedy, one.truncated, one.rubric_id) for one in found] == [
+        (0, False, False, 1),
+        (1, True, True, 1),
+        (2, False, False, 1),
+        (3, True, True, 1),
+    ]
+    rewards = [[(each.score, each.reward, each.null_reason) for each in one.rewards] for one in found]
+    assert rewards[:2] == [
+        [("reward", 0.75, None), ("gold", 0.25, None)],
+        [("reward", None, "timeout"), ("gold", 0.25, None)],
+    ]
+    assert found[2].rewards[0].verdicts == (Verdict.scored("right", 0.75),)
+    with each_db.read() as session:
+        row = completions.get(session, found[3].completion_id)
+        assert (row.value.text, row.value.step, row.prompt.value) == ("eval 1.1 greedy", 1, PROMPTS[1])
+        assert row.value.sampling == {"temperature": 0.0}
+        rollouts = recording.rollouts(session, 1)
+    assert {one.rubric for one in (*rollouts, *found)} == {f"rubric-{RUBRIC.digest[:12]}@1"}
+
+
+def test_record_replaces_the_evaluation_of_a_step_and_of_a_baseline(each_db: Database) -> None:
+    store = DatabaseRuns(each_db)
+    store.create(new_run())
+    for evaluation in (
+        run_evaluation(0),
+        run_evaluation(4),
+        run_evaluation(0, word="again"),
+        run_evaluation(4, "best_of_n_supervised"),
+        run_evaluation(8, "best_of_n_supervised"),  # of a run that was extended
+    ):
+        store.record_evaluation(1, evaluation)
+    assert sorted((one.name, one.step) for one in stored(each_db)) == [
+        ("best_of_n_supervised", 8),
+        ("step", 0),
+        ("step", 4),
+    ]
+    assert counts(each_db)[:3] == (3, 12, 24)
+    with each_db.read() as session:
+        (first,) = (one for one in stored(each_db) if one.step == 0)
+        row = completions.get(session, all_completions(each_db, first.id)[0].completion_id)
+    assert row.value.text == "again 0.0"
+
+
+def test_begin_deletes_evaluations_after_the_checkpoint_and_remove_all(each_db: Database) -> None:
+    store = DatabaseRuns(each_db)
+    for key in ("first-1", "other"):
+        run = store.create(new_run(key))
+        for evaluation in (run_evaluation(0), run_evaluation(2), run_evaluation(4), run_evaluation(4, "start")):
+            store.record_evaluation(run.id, evaluation)
+    store.create(new_run(done=2))
+    assert [(one.name, one.step) for one in stored(each_db)] == [("step", 0), ("step", 2), ("start", 4)]
+    assert len(stored(each_db, 2)) == 4
+    before = counts(each_db)
+    store.heartbeat(1, RunHeartbeat(state="stopped"))
+    with each_db.write() as session:
+        runs.remove(session, 1)
+    assert counts(each_db) == (before[0] - 3, before[1] - 12, before[2] - 24, before[3])
+
+
+def test_record_refers_to_the_items_of_jobs(each_db: Database) -> None:
+    item_id, completion = scored_item(each_db)
+    data = run_evaluation(0).model_dump(mode="json")
+    data["groups"] = data["groups"][:1]
+    (one, *_) = data["groups"][0]["completions"]
+    data["groups"][0]["completions"] = [one]
+    one["completion"] = completion.model_dump(mode="json")
+    one["rewards"] = [
+        {"score": "reward", "reward": 0.25, "item_id": item_id},
+        {"score": "gold", "reward": 0.5, "verdicts": [{"criterion": "right", "outcome": "scored", "value": 0.5}]},
+    ]
+    store = DatabaseRuns(each_db)
+    store.create(new_run())
+    store.record_evaluation(1, RunEvaluation.model_validate(data))
+    (found,) = all_completions(each_db)
+    assert (found.completion_id, found.rubric) == (1, "own@1")
+    reward, gold = found.rewards
+    assert (reward.item_id, reward.judge_id, [v.value for v in reward.verdicts]) == (item_id, 1, [0.25])
+    assert (gold.item_id, gold.judge_id, [v.value for v in gold.verdicts]) == (None, None, [0.5])
+    with each_db.read() as session:
+        (without,) = run_evaluations.completions(session, 1, verdicts=False)
+    assert [each.verdicts for each in without.rewards] == [(), ()]
+
+    one["completion"]["text"] = "another"
+    with pytest.raises(InvalidError):
+        store.record_evaluation(1, RunEvaluation.model_validate(data))
+    one["rewards"][0]["item_id"] = item_id + 1
+    with pytest.raises(NotFoundError):
+        store.record_evaluation(1, RunEvaluation.model_validate(data))
+
+
+def test_page_returns_the_run_of_a_key(db: Database) -> None:
+    store = DatabaseRuns(db)
+    for key in ("a", "b"):
+        store.create(new_run(key))
+    assert [one.id for one in store.page(key="b")] == [2]
+    assert store.page(key="c") == []
