@@ -27,10 +27,13 @@ CHECKS = "checks"
 
 
 class PolicyConfig(ConfigSection):
-    """The policy. ``model`` is ``embedded``, a folder, or a name on the Hugging Face hub; ``device`` CUDA, else CPU."""
+    """The policy. ``model`` is ``embedded``, a folder, or a name on the Hugging Face hub; ``device`` CUDA, else CPU.
+
+    ``dtype`` is by default bfloat16 where the device computes with it, else float32.
+    """
 
     model: str = "embedded"
-    dtype: Literal["bfloat16", "float32"] = "bfloat16"
+    dtype: Literal["bfloat16", "float32"] | None = None
     device: str | None = None
 
 
@@ -338,13 +341,16 @@ def load_config(path: Path, *, measures_difficulty: bool = False) -> RunConfig:
     """
     files = ("path",) if measures_difficulty else ("path", "difficulty")
     config = read_toml(path, RunConfig, {"out": str(Path("runs", path.stem))}, partial(missing_files, fields=files))
+    from workers.engines.local.models import dtype_name  # seconds, which an error above need not take
+
     folder = path.parent
     changes: dict[str, Any] = {"out": folder / config.out, "data": _resolved(config.data, folder)}
     if config.eval is not None:
         changes["eval"] = _resolved(config.eval, folder)
+    policy: dict[str, Any] = {"dtype": config.policy.dtype or dtype_name(config.policy.device or "")}
     if config.policy.model != "embedded" and (folder / config.policy.model).is_dir():
-        changes["policy"] = config.policy.model_copy(update={"model": str(folder / config.policy.model)})
-    return config.model_copy(update=changes)
+        policy["model"] = str(folder / config.policy.model)
+    return config.model_copy(update=changes | {"policy": config.policy.model_copy(update=policy)})
 
 
 def _resolved(source: Source, folder: Path) -> Source:

@@ -29,7 +29,7 @@ from trainer.attention import use_grouped_attention
 from trainer.config import SamplingConfig
 from trainer.rollouts import Rollouts
 from trainer.tokens import sample_tokens, token_logprobs
-from workers.engines.local.models import default_device, end_ids, open_pretrained
+from workers.engines.local.models import default_device, dtype_name, end_ids, open_pretrained
 
 
 class Policy:
@@ -48,13 +48,15 @@ class Policy:
         self._end_ids = torch.tensor(sorted(end_ids(model, tokenizer)), device=model.device)
 
     @classmethod
-    def load(cls, model: str = "embedded", *, dtype: str = "bfloat16", device: str | None = None) -> Self:
+    def load(cls, model: str = "embedded", *, dtype: str | None = None, device: str | None = None) -> Self:
         """Load ``model``: ``embedded``, a folder, or a name on the Hugging Face hub.
+
+        ``dtype`` is by default bfloat16 where the device computes with it, else float32.
 
         Raises:
             UnavailableError: it cannot be fetched or read.
         """
-        loaded, tokenizer = open_pretrained(model, getattr(torch, dtype))
+        loaded, tokenizer = open_pretrained(model, getattr(torch, dtype or dtype_name(device or "")))
         return cls(loaded.to(device or default_device()), tokenizer, model)
 
     @property

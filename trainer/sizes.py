@@ -66,7 +66,7 @@ def _prompt_problems(config: TrainConfig, tasks: Iterable[Task], context: float)
 
 
 def _memory_problems(config: TrainConfig, weights: int) -> Iterator[str]:
-    size = 2 if config.policy.dtype == "bfloat16" else 4
+    size = _weight_bytes(config)
     copies = 2 if config.optim.kl_beta or config.optim.kl_every or config.algorithm != "grpo" else 1
     per_weight = MASTER_BYTES + size * copies
     device = config.policy.device or default_device()
@@ -76,6 +76,10 @@ def _memory_problems(config: TrainConfig, weights: int) -> Iterator[str]:
             f"policy.model: {weights / GB:.2f} billion weights take {weights * per_weight / GB:.1f} GB to train on "
             f"{device}, which has {memory / GB:.1f} GB; at most {memory / per_weight / GB:.2f} billion fit"
         )
+
+
+def _weight_bytes(config: TrainConfig) -> int:
+    return 2 if config.policy.dtype == "bfloat16" else 4
 
 
 def _memory_of(device: str) -> float:
@@ -89,7 +93,7 @@ def _memory_of(device: str) -> float:
 
 
 def _disk_problems(config: TrainConfig, weights: int, out: Path) -> Iterator[str]:
-    size = weights * (SAVED_BYTES + (2 if config.policy.dtype == "bfloat16" else 4))
+    size = weights * (SAVED_BYTES + _weight_bytes(config))
     place = next(folder for folder in (out, *out.absolute().parents) if folder.is_dir())
     saved = len(list((out / "checkpoints").glob("step-*")))
     needed = size * max(1, config.keep_checkpoints + 1 - saved)

@@ -154,8 +154,8 @@ class JudgeTrainConfig(ConfigSection):
 
     ``judge`` is the judge that will be asked, its ``model`` the base; its mode decides the loss. ``method`` is a LoRA
     adapter, or full weights. ``exclude`` are rubric files whose statements are not asked about, such as those of a
-    later test. ``device`` is by default CUDA, else the CPU. ``license`` is that of the base; ``description`` and
-    ``not_for`` go into the passport.
+    later test. ``device`` is by default CUDA, else the CPU, and ``dtype`` bfloat16 where the device computes with it,
+    else float32. ``license`` is that of the base; ``description`` and ``not_for`` go into the passport.
     """
 
     judge: Judge
@@ -166,7 +166,7 @@ class JudgeTrainConfig(ConfigSection):
     checkpoint_every: int = Field(default=50, ge=1)
     keep_checkpoints: int = Field(default=2, ge=1)
     method: Literal["lora", "full"] = "lora"
-    dtype: Literal["bfloat16", "float32"] = "bfloat16"
+    dtype: Literal["bfloat16", "float32"] | None = None
     device: str = ""
     lora: LoraConfig = LoraConfig()
     optim: JudgeOptimConfig = JudgeOptimConfig()
@@ -231,6 +231,7 @@ def load_config(path: Path) -> JudgeTrainConfig:
         InvalidError: It is not TOML, or fields are unknown, missing or out of range; the message names all of them.
     """
     config = read_toml(path, JudgeTrainConfig, {"out": str(Path("judges", path.stem))})
+    from workers.engines.local.models import dtype_name  # seconds, which an error above need not take
 
     def beside(one: Path) -> Path:
         return Path(os.path.normpath(path.parent / one))  # as it is printed: without a/../
@@ -240,6 +241,7 @@ def load_config(path: Path) -> JudgeTrainConfig:
     ]
     fields: dict[str, Any] = {"out": beside(config.out), "data": tuple(data)}
     fields["exclude"] = tuple(map(beside, config.exclude))
+    fields["dtype"] = config.dtype or dtype_name(config.device)
     if config.judge.model != EMBEDDED and (folder := (path.parent / config.judge.model).resolve()).is_dir():
         fields["judge"] = config.judge.model_copy(update={"model": str(folder)})  # also to a worker elsewhere
     return config.model_copy(update=fields)

@@ -22,7 +22,7 @@ from trainer.judge_training.config import JudgeTrainConfig
 from trainer.judge_training.encoding import Encoder
 from trainer.judge_training.model import JudgeModel
 from workers.engines.local.conversation import Conversation
-from workers.engines.local.models import default_device, model_folder, open_pretrained
+from workers.engines.local.models import default_device, dtype_name, model_folder, open_pretrained
 from workers.engines.local.weights import (
     ADAPTER_CONFIG,
     BASE_FILE,
@@ -49,7 +49,8 @@ def open_base(config: JudgeTrainConfig) -> tuple[JudgeModel, Encoder, Any]:
         InvalidError: There is no such device, or the model has no modules of these names.
     """
     judge = config.judge
-    base, tokenizer = open_pretrained(judge.model, getattr(torch, config.dtype), revision=judge.revision)
+    dtype = getattr(torch, config.dtype or dtype_name(config.device))
+    base, tokenizer = open_pretrained(judge.model, dtype, revision=judge.revision)
     try:
         base = base.to(config.device or default_device())
     except (RuntimeError, AssertionError) as error:  # no such device, or torch was built without it

@@ -65,9 +65,9 @@ def run(folder: DemoFolder, *, fresh: bool = False) -> dict[str, Any]:
     if continued:
         echo(f"continuing the demo in {folder.path}")
     started = time.monotonic()
-    _announce(folder)
     for package in ("altair", "vl_convert", "torch", "transformers"):
         import_module(package)  # fail now rather than after ten minutes
+    _announce(folder)
     from rubricsvc.cli.demo import pipeline, report, results
     from workers.engines.local.adapter_judges import shipped_passport
 
@@ -102,9 +102,12 @@ def _announce(folder: DemoFolder) -> None:
     from rubricsvc.cli.demo.folder import FAST
     from rubricsvc.cli.demo.pipeline import demo_judge
     from rubricsvc.cli.local_judges import describe_embedded
+    from workers.engines.local.models import dtype_name
 
     size = folder.size
-    echo(f"the demo takes {'2 to 3' if size == FAST else '8 to 10'} minutes on 2 cores, and ends with {folder.report}")
+    fast = dtype_name() == "bfloat16"
+    minutes = ("2 to 3" if fast else "5 to 8") if size == FAST else ("8 to 10" if fast else "20 to 30")
+    echo(f"the demo takes {minutes} minutes on 2 cores, and ends with {folder.report}")
     echo(
         f"{size.training} training and {size.held_out} held-out questions, each with its rubric; "
         f"{size.samples} completions of each before and after {size.steps} steps of GRPO with "

