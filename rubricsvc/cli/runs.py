@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rubricsvc import telemetry
-from rubricsvc.cli import run_report, run_views
+from rubricsvc.cli import run_comparison, run_report, run_views
 from rubricsvc.cli.db import database
 from rubricsvc.cli.local_judges import describe_embedded
 from rubricsvc.cli.models import fetch_embedded, fetch_if_embedded
@@ -377,3 +377,4 @@ app.command()(run_views.delete)
 app.command()(evaluations)
 app.command()(run_report.report)
 app.command()(run_report.plot)
+app.command()(run_comparison.compare)

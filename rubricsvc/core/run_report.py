@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -39,3 +39,15 @@ class RunReport:
     samples: Mapping[str, Mapping[str, Sample]] = field(default_factory=dict)
     passport: Passport | None = None
     status: str = ""
+
+
+def flat(config: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the fields of a configuration by their paths; those without a value are left out."""
+    for name, value in config.items():
+        key = f"{path}.{name}" if path else name
+        if isinstance(value, Sequence) and value and all(isinstance(one, Mapping) for one in value):
+            value = {str(number): one for number, one in enumerate(value)}  # noqa: PLW2901
+        if isinstance(value, Mapping):
+            yield from flat(value, key)
+        elif value not in (None, [], ()):
+            yield key, value

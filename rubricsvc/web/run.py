@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from rubricsvc import __version__
 from rubricsvc.core.run_evaluation import REWARD
-from rubricsvc.core.run_report import RunReport
+from rubricsvc.core.run_report import RunReport, flat
 from rubricsvc.stats.run_alarms import alarms
 from rubricsvc.web.charts import render_svg
 from rubricsvc.web.pages import render, signed
@@ -76,13 +76,3 @@ def result_sentence(lines: Sequence[Mapping[str, Any]]) -> str:
     if change["high"] < 0:
         return f"By {name} the policy got worse by {interval} on held-out prompts."
     return f"By {name} the policy changed by {interval} on held-out prompts: not distinguishable from chance."
-
-
-def flat(value: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the fields of a configuration by their paths; those without a value are left out."""
-    for name, one in value.items():
-        key = f"{path}.{name}" if path else name
-        if isinstance(one, Mapping):
-            yield from flat(one, key)
-        elif one not in (None, [], ()):
-            yield key, one

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rubricsvc.core.run_report import RunReport, Sample
-from rubricsvc.web.run import flat, render_run, result_sentence
+from rubricsvc.web.run import render_run, result_sentence
 
 CONFIG = {"steps": 2, "policy": {"model": "<b>m</b>"}, "judge": {"name": "j"}, "eval": None}
 
@@ -37,7 +37,3 @@ def test_result_sentence_says_improved_only_where_the_interval_is_above_zero() -
     for low, high in ((-0.05, 0.25), (None, None)):
         assert "improved" not in result_sentence([first, evaluation(2, low, high)])
     assert "no evaluations" in result_sentence([first])
-
-
-def test_flat_leaves_out_what_is_not_set() -> None:
-    assert dict(flat(CONFIG)) == {"steps": 2, "policy.model": "<b>m</b>", "judge.name": "j"}

@@ -1,0 +1,242 @@
+"""Compare two training runs, from their configurations, metrics and evaluations."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
+from pathlib import PurePath
+from typing import Any
+
+from rubricsvc.core.estimate import Estimate
+from rubricsvc.core.judge import Judge
+from rubricsvc.core.run_comparison import (
+    ComparedRun,
+    ConfigChange,
+    Evaluated,
+    HeldOutPrompts,
+    Measure,
+    Result,
+    RunComparison,
+    ScoreComparison,
+)
+from rubricsvc.core.run_evaluation import REWARD
+from rubricsvc.core.run_report import RunReport, flat
+from rubricsvc.services.recording import first_and_last
+from rubricsvc.stats.policy_scores import over_prompts, paired_difference
+
+Line = Mapping[str, Any]
+"""The line of an evaluation."""
+
+Pairs = Sequence[tuple[int, int]]
+"""The places of shared prompts in the evaluations of A and B."""
+
+CHECKS = "checks"
+"""The score by rubrics' checks alone, without a judge."""
+_IDENTITY = {"out", "run", "evolve_run", "config_file", "working_folder", "judge_audit.id"}
+_TIMES = {"measured_at", "created_at"}
+_FILES = {"path", "difficulty"}
+"""Fields with the path of a file, of which only the name is compared."""
+_ADDRESSES = {"endpoint", "timeout_s"}
+_SAMPLING: Mapping[Measure, tuple[str, ...]] = {
+    "mean": ("max_new_tokens", "temperature", "top_p"),
+    "greedy": ("max_new_tokens",),
+}
+"""The settings that a value of a prompt depends on."""
+
+
+def compare(a: RunReport, b: RunReport) -> RunComparison:
+    """Compare run B with run A; differences are B less A.
+
+    Scores are compared where both runs have them on the same held-out prompts with the same rubric versions, by the
+    same judge and with the same sampling: by the last evaluation of each, and by that of the best policy of each.
+    """
+    pairs = _pairs(a.evaluations[-1], b.evaluations[-1]) if a.evaluations and b.evaluations else None
+    held_out = _held_out(a, b, pairs)
+    return RunComparison(
+        a=_run(a),
+        b=_run(b),
+        config=tuple(_changes(a.config, b.config)),
+        reward_reason=_judge_reason(REWARD, a.config, b.config),
+        held_out=held_out,
+        scores=tuple(_scores(a, b, held_out, pairs or ())),
+    )
+
+
+def best_line(lines: Sequence[Line]) -> Line:
+    """Return the evaluation with the highest mean by its gold score; of equal ones, and without any, the first."""
+
+    def gold(line: Line) -> float:
+        value = line["scores"][line["gold"]]["mean"]["value"]
+        return float("-inf") if value is None else value
+
+    return max(lines, key=gold)
+
+
+def _run(report: RunReport) -> ComparedRun:
+    first, last = first_and_last([step.get("reward") for step in report.steps])
+    judge = report.config.get("judge")
+    return ComparedRun(
+        name=report.name,
+        status=report.status,
+        policy=(report.config.get("policy") or {}).get("model"),
+        judge=judge["name"] if isinstance(judge, Mapping) else judge,
+        steps=len(report.steps),
+        steps_total=report.config.get("steps"),
+        reward_first=first,
+        reward_last=last,
+        evaluations=len(report.evaluations),
+        gold=report.evaluations[-1]["gold"] if report.evaluations else None,
+    )
+
+
+def _changes(a: Mapping[str, Any], b: Mapping[str, Any]) -> Iterator[ConfigChange]:
+    first, second = dict(flat(a)), dict(flat(b))
+    for path in dict.fromkeys([*first, *second]):
+        name = path.rpartition(".")[2]
+        if path in _IDENTITY or name in _TIMES:
+            continue
+        values = [side.get(path) for side in (first, second)]
+        compared = [PurePath(value).name if name in _FILES and value else value for value in values]
+        if compared[0] != compared[1]:
+            yield ConfigChange(path=path, a=values[0], b=values[1])
+
+
+def _held_out(a: RunReport, b: RunReport, pairs: Pairs | None) -> HeldOutPrompts | None:
+    if pairs is None:
+        return None
+    lines = a.evaluations[-1], b.evaluations[-1]
+    if lines[0]["setup"] == lines[1]["setup"]:
+        return HeldOutPrompts(same_setup=True, shared=len(pairs))
+    first, second = (set(line["prompt_digests"]) for line in lines)
+    return HeldOutPrompts(
+        same_setup=False,
+        shared=len(pairs),
+        other_rubric=max(0, len(first & second) - len(pairs)),
+        only_a=len(first - second),
+        only_b=len(second - first),
+    )
+
+
+def _pairs(a: Line, b: Line) -> Pairs | None:
+    """Return the places in both evaluations of each shared prompt; None if one does not say which prompts it has."""
+    if a["setup"] == b["setup"]:
+        return [(place, place) for place in range(a["prompts"])]
+    if "prompt_digests" not in a or "prompt_digests" not in b:
+        return None
+    places: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
+    for place, key in enumerate(_keys(b)):
+        places[key].append(place)
+    return [(place, places[key].pop(0)) for place, key in enumerate(_keys(a)) if places[key]]
+
+
+def _keys(line: Line) -> Iterator[tuple[str, str]]:
+    return zip(line["prompt_digests"], line["rubric_digests"], strict=True)
+
+
+def _scores(a: RunReport, b: RunReport, held_out: HeldOutPrompts | None, pairs: Pairs) -> Iterator[ScoreComparison]:
+    if not a.evaluations or not b.evaluations:
+        return
+    names = dict.fromkeys(score for report in (a, b) for score in report.evaluations[-1]["scores"])
+    measures: tuple[Measure, ...] = ("mean", "greedy")
+    wanted = [one for one in product(names, measures) if _has(a, *one) or _has(b, *one)]
+    ends: tuple[tuple[Evaluated, Line, Line], ...] = (
+        ("last", a.evaluations[-1], b.evaluations[-1]),
+        ("best", best_line(a.evaluations), best_line(b.evaluations)),
+    )
+    for (evaluation, first, second), (score, measure) in product(ends, wanted):
+        yield ScoreComparison(
+            evaluation=evaluation,
+            score=score,
+            measure=measure,
+            step_a=first["step"],
+            step_b=second["step"],
+            gold=score == first["gold"] == second["gold"],
+            **(
+                {"result": "not_comparable", "reason": reason}
+                if (reason := _reason(a, b, score, measure, held_out))
+                else _difference(first, second, score, measure, pairs)
+            ),
+        )
+
+
+def _has(report: RunReport, score: str, measure: Measure) -> bool:
+    """Return whether the run is evaluated by a score."""
+    return bool((report.evaluations[-1]["values"].get(score) or {}).get(measure))
+
+
+def _difference(a: Line, b: Line, score: str, measure: Measure, pairs: Pairs) -> dict[str, Any]:
+    values = [line["values"][score][measure] for line in (a, b)]
+    both = [(values[0][place], values[1][other]) for place, other in pairs]
+    known = [pair for pair in both if None not in pair]
+    before, after = [one for one, _ in known], [other for _, other in known]
+    difference = paired_difference(after, before)
+    return {
+        "prompts": len(known),
+        "a": over_prompts(before).value,
+        "b": over_prompts(after).value,
+        "difference": difference,
+        "result": _result(difference),
+    }
+
+
+def _result(difference: Estimate) -> Result:
+    if difference.low is None or difference.high is None:
+        return "no_interval"
+    if difference.low > 0:
+        return "higher"
+    return "lower" if difference.high < 0 else "not_distinguishable"
+
+
+def _reason(a: RunReport, b: RunReport, score: str, measure: Measure, held_out: HeldOutPrompts | None) -> str | None:
+    """Return why the runs are not compared by a score; None if they are."""
+    for name, report in (("A", a), ("B", b)):
+        if not _has(report, score, measure):
+            return f"{name} has no {'greedy completions scored' if measure == 'greedy' else 'score'} by {score}"
+    if held_out is None:
+        return "an evaluation does not say which held-out prompts it has, and the settings of [eval] differ"
+    if not held_out.shared:
+        if held_out.other_rubric:
+            return f"other rubric versions of all {held_out.other_rubric} shared prompts"
+        return "no held-out prompt in both"
+    return _judge_reason(score, a.config, b.config) or _sampling_reason(a.config, b.config, measure)
+
+
+def _sampling_reason(a: Mapping[str, Any], b: Mapping[str, Any], measure: Measure) -> str | None:
+    for name in _SAMPLING[measure]:
+        values = [(config.get("sampling") or {}).get(name) for config in (a, b)]
+        if values[0] != values[1]:
+            return f"other sampling: {name} is {values[0]} in A, {values[1]} in B"
+    return None
+
+
+def _judge_reason(score: str, a: Mapping[str, Any], b: Mapping[str, Any]) -> str | None:
+    """Return why the values of a score are not on one scale, by their judges."""
+    if score == CHECKS:
+        return None
+    judges = [_judge(score, config) for config in (a, b)]
+    if _judge_identity(judges[0]) == _judge_identity(judges[1]):
+        return None
+    names = [judge["name"] if isinstance(judge, Mapping) else judge for judge in judges]
+    if names[0] == names[1]:
+        return f"the judges named {names[0]} are not the same"
+    return f"other judge: {names[0]} in A, {names[1]} in B"
+
+
+def _judge(score: str, config: Mapping[str, Any]) -> Any:
+    if score == REWARD:
+        return config.get("judge")
+    judges = (config.get("eval") or {}).get("judges") or ()
+    return next((one for one in judges if (one if isinstance(one, str) else one["name"]) == score), None)
+
+
+def _judge_identity(judge: Any) -> Any:
+    """Return what two judges share if they are the same; addresses do not matter, but a service's judge is its own."""
+    if not isinstance(judge, Mapping):
+        return judge
+    if "service" in judge:
+        return judge["service"], judge["name"]
+    try:
+        return Judge.model_validate(judge).digest
+    except ValueError:  # of another version
+        return {name: value for name, value in judge.items() if name not in _ADDRESSES}

@@ -1,0 +1,59 @@
+"""`runs compare`: runs of a tiny model, with judges that answer at once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import tests.letter_judge  # noqa: F401 - registers the engine "letters"
+from tests.cli import Cli
+from tests.integration.rubricsvc.cli.test_runs_eval import CONFIG, EVAL
+from tests.tiny_model import tiny_model
+
+
+def test_runs_compare_pairs_held_out_prompts_and_refuses_other_judges(
+    cli: Cli, rubric_file: Path, tmp_path: Path
+) -> None:
+    tiny_model(tmp_path / "policy")
+    prompts = [f"- {{id: p{n}, prompt: What is {n}?, criteria: [Says a.]}}\n" for n in range(7)]
+    (tmp_path / "held-out.yaml").write_text("".join(prompts[:6]))
+    (tmp_path / "others.yaml").write_text("".join(prompts[1:]))
+    base = f'{CONFIG}{EVAL}path = "held-out.yaml"\n'
+    changes = {
+        "first": base,
+        "fast": base + "[optim]\nlr = 0.01\n",
+        "part": base.replace("held-out", "others"),
+        "other": base.replace('model = "m"', 'model = "n"').replace('name = "letters"', 'name = "letters-n"'),
+        "plain": CONFIG,
+    }
+    for name, text in changes.items():
+        (tmp_path / f"{name}.toml").write_text(text)
+        ran = cli("runs", "start", f"{name}.toml")
+        assert ran.code == 0, ran.err
+
+    (found,) = cli("runs", "compare", 1, Path("runs", "fast"), "--json").lines
+    assert [(one["path"], one["b"]) for one in found["config"]] == [("optim.lr", 0.01)]
+    assert found["held_out"]["same_setup"] is True
+    rows = {(row["evaluation"], row["measure"]): row for row in found["scores"]}
+    assert len(rows) == 4 and all(row["prompts"] == 6 for row in rows.values())
+    last = rows["last", "mean"]
+    assert (last["step_a"], last["step_b"], last["score"]) == (3, 3, "reward")
+    assert last["difference"]["low"] <= last["difference"]["value"] <= last["difference"]["high"]
+    first, fast = (cli("runs", "evaluations", ref, "--json").lines[-1] for ref in (1, 2))
+    means = [line["scores"]["reward"]["mean"]["value"] for line in (first, fast)]
+    assert (last["a"], last["b"]) == tuple(means)
+
+    (part,) = cli("runs", "compare", 1, 3, "--json").lines
+    assert {row["prompts"] for row in part["scores"]} == {5}
+    assert (part["held_out"]["only_a"], part["held_out"]["only_b"]) == (1, 1)
+
+    (other,) = cli("runs", "compare", 1, 4, "--json").lines
+    assert {row["result"] for row in other["scores"]} == {"not_comparable"}
+
+    shown = cli("runs", "compare", 1, 5)
+    assert shown.code == 0 and "eval.samples" in shown.out and "B has no evaluation" in shown.err
+
+    assert cli("runs", "compare", 1, 2, "--out", "pair.html").code == 0
+    page = Path("pair.html").read_text()
+    for text in ("What is 0?", "optim.lr", "A and B", "Length of completions"):
+        assert text in page
+    assert (cli("runs", "compare", 1, 99).code, cli("runs", "compare", 1, tmp_path).code) == (3, 3)
