@@ -18,6 +18,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import os
 import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
@@ -105,13 +106,16 @@ def identity(config: TrainConfig, tasks: Sequence[Task], std_floor: float, judge
     """Return what must be the same for a run to be resumed.
 
     ``std_floor`` is the number that ``optim.std_floor`` stands for: a judge may have been measured since. The judge is
-    that of the reward source, which may know it by name only.
+    that of the reward source, which may know it by name only. A policy in a folder is named by its path from the run's
+    folder: both may be moved together.
     """
     flat: Identity = {}
     for name, value in config.model_dump(mode="json", exclude=_MUTABLE_NESTED).items():
         flat |= {f"{name}.{key}": item for key, item in value.items()} if isinstance(value, dict) else {name: value}
     fixed = {name: value for name, value in flat.items() if name not in _MUTABLE_SETTINGS and value is not None}
     pinned = {"judge_digest": judge_digest} if judge_digest else {}
+    if config.out is not None and Path(config.policy.model).is_dir():
+        pinned["policy.model"] = os.path.relpath(Path(config.policy.model).resolve(), config.out.resolve())
     return {
         **fixed,
         **pinned,

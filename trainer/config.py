@@ -332,6 +332,8 @@ class RunConfig(TrainConfig):
 def load_config(path: Path, *, measures_difficulty: bool = False) -> RunConfig:
     """Return the run that a TOML file describes. Its paths are relative to the file; ``out`` is ``runs/<name>``.
 
+    ``policy.model`` is an absolute path where there is such a folder: it names the policy wherever the file is read.
+
     With ``measures_difficulty`` the file ``data.difficulty`` need not exist yet.
 
     Raises:
@@ -348,8 +350,8 @@ def load_config(path: Path, *, measures_difficulty: bool = False) -> RunConfig:
     if config.eval is not None:
         changes["eval"] = _resolved(config.eval, folder)
     policy: dict[str, Any] = {"dtype": config.policy.dtype or dtype_name(config.policy.device or "")}
-    if config.policy.model != "embedded" and (folder / config.policy.model).is_dir():
-        policy["model"] = str(folder / config.policy.model)
+    if config.policy.model != "embedded" and (model := (folder / config.policy.model).resolve()).is_dir():
+        policy["model"] = str(model)
     return config.model_copy(update=changes | {"policy": config.policy.model_copy(update=policy)})
 
 

@@ -85,7 +85,7 @@ def test_runs_start_joins_rollouts_to_jobs_and_authored_rubrics(cli: Cli, config
 def test_runs_resume_continues_from_another_working_folder(
     cli: Cli, config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The names of a policy's folder and of the run's folder are those of the first start."""
+    """The name of the run's folder is that of the first start."""
     assert cli("runs", "start", config.name).code == 0
     config.write_text(CONFIG.replace("steps = 3", "steps = 4"))
     elsewhere = tmp_path / "elsewhere"
@@ -95,9 +95,34 @@ def test_runs_resume_continues_from_another_working_folder(
     assert (resumed.code, resumed.json["id"], resumed.json["steps"]) == (0, 1, 4), resumed.err
     assert Path.cwd() == elsewhere and not list(elsewhere.iterdir())
     with Database(get_settings().database_url).read() as session:
-        assert {row.policy for row in completions.page(session, limit=1000)} == {"policy"}
+        assert {row.policy for row in completions.page(session, limit=1000)} == {str(tmp_path / "policy")}
         config.write_text(CONFIG.replace("steps = 3", "steps = 5"))
     assert cli("runs", "resume", tmp_path / "runs" / "first", "--json").json["steps"] == 5
+
+
+def test_runs_start_resumes_however_its_file_is_named(
+    cli: Cli, config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert cli("runs", "start", config.name).code == 0
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    for steps, name in ((4, config), (5, Path("..", config.name))):
+        config.write_text(CONFIG.replace("steps = 3", f"steps = {steps}"))
+        resumed = cli("runs", "start", name, "--resume", "--json")
+        assert (resumed.code, resumed.json["id"], resumed.json["steps"]) == (0, 1, steps), resumed.err
+    assert not list(elsewhere.iterdir())
+
+
+def test_runs_start_resumes_a_run_that_was_moved_with_its_policy(cli: Cli, config: Path, tmp_path: Path) -> None:
+    assert cli("runs", "start", config).code == 0
+    moved = tmp_path / "moved"
+    moved.mkdir()
+    for name in ("policy", "runs", config.name, "rubrics.yaml"):
+        (tmp_path / name).rename(moved / name)
+    (moved / config.name).write_text(CONFIG.replace("steps = 3", "steps = 4"))
+    resumed = cli("runs", "start", moved / config.name, "--resume", "--json")
+    assert (resumed.code, resumed.json["steps"]) == (0, 4), resumed.err
 
 
 def test_runs_resume_needs_its_folder_and_its_file(cli: Cli, config: Path, tmp_path: Path) -> None:
