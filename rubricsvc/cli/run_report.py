@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -26,6 +27,7 @@ SHOWN = 5
 """Samples with the highest reward, and as many with the largest gap."""
 SHOWN_PROMPTS = 8
 _LOOKED_AT = 50
+_CAPTION_CHARS = 110
 
 
 def report(
@@ -57,7 +59,7 @@ def plot(
     with needs_extra("charts"):
         import vl_convert
     from rubricsvc.web.charts import WIDTHS, styled
-    from rubricsvc.web.run_charts import curve, metric_points
+    from rubricsvc.web.run_charts import band_note, curve, metric_points
 
     if (kind := out.suffix.lower()) not in (".svg", ".png"):
         raise InvalidError(f"{out} is neither .svg nor .png", hint="name the file chart.svg or chart.png")
@@ -69,7 +71,7 @@ def plot(
         hint = f"the run has {', '.join(sorted(known))}" if known else "no step is finished yet"
         raise NotFoundError(f"the run has no numbers of {', '.join(missing)}", hint=hint)
     chart = curve(names[0] if len(names) == 1 else "value", metric_points(steps, names), height=300)
-    picture = styled(chart(WIDTHS["wide"]))
+    picture = styled(chart(WIDTHS["wide"]).properties(title=_caption(band_note(steps, names))))
     picture.config.background = "white"
     specification = picture.to_json()
     with output.replaced(out) as part:
@@ -77,6 +79,13 @@ def plot(
             part.write_text(vl_convert.vegalite_to_svg(specification), encoding="utf-8")
         else:
             part.write_bytes(vl_convert.vegalite_to_png(specification, scale=2))
+
+
+def _caption(note: str) -> dict[str, Any]:
+    """Return a title below a chart."""
+    lines = textwrap.wrap(note, _CAPTION_CHARS)
+    style = {"fontSize": 12, "fontWeight": "normal", "anchor": "start", "orient": "bottom", "offset": 10}
+    return {"text": lines, **style}
 
 
 def read_report(ref: str) -> RunReport:

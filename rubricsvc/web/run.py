@@ -12,17 +12,26 @@ from rubricsvc.stats.run_alarms import alarms
 from rubricsvc.web.charts import render_svg
 from rubricsvc.web.pages import render, signed
 from rubricsvc.web.passport import MEASURES
-from rubricsvc.web.run_charts import Point, criterion_names, criterion_points, curve, metric_points, score_points
+from rubricsvc.web.run_charts import (
+    Point,
+    band_note,
+    criterion_names,
+    criterion_points,
+    curve,
+    metric_points,
+    score_points,
+)
 
 CRITERIA_A_CHART = 6
 MAX_CRITERIA = 24
 CURVES = (
-    ("Reward", "reward", "The band is one standard deviation of the rewards of a prompt's completions."),
-    ("Divergence from the starting policy", "kl/start", "Nats a token."),
-    ("Length of completions", "completions/mean_length", "Tokens; the band is from the shortest to the longest."),
-    ("Entropy", "entropy", "Nats a token."),
-    ("Completions without a reward", "unscored_fraction", "Share of the step."),
+    ("Reward", "reward", "Mean training reward of a step's completions"),
+    ("Divergence from the starting policy", "kl/start", "Nats a token"),
+    ("Length of completions", "completions/mean_length", "Tokens"),
+    ("Entropy", "entropy", "Nats a token"),
+    ("Completions without a reward", "unscored_fraction", "Share of a step's completions"),
 )
+"""Headings, metrics, and what is measured in which unit."""
 
 
 def render_run(report: RunReport) -> str:
@@ -34,8 +43,8 @@ def render_run(report: RunReport) -> str:
         return {width: Markup(svg) for width, svg in render_svg(made).items()}  # noqa: S704 - vega made it, and escapes names
 
     curves = [
-        (heading, note, chart(heading.lower(), points))
-        for heading, name, note in CURVES
+        (heading, f"{unit}, by step. {band_note(report.steps, [name])}", chart(heading.lower(), points))
+        for heading, name, unit in CURVES
         if (points := metric_points(report.steps, [name]))
     ]
     names = criterion_names(report.steps)[:MAX_CRITERIA]
@@ -48,7 +57,9 @@ def render_run(report: RunReport) -> str:
         sentence=result_sentence(report.evaluations),
         scores=chart("mean score", scores) if scores else None,
         curves=curves,
-        criteria=[chart("mean value", criterion_points(report.steps, part)) for part in parts],
+        criteria=[
+            (band_note(report.steps, part), chart("mean value", criterion_points(report.steps, part))) for part in parts
+        ],
         figures=[table for table in report.passport.tables if table.whole and table.trained] if report.passport else [],
         measures=MEASURES,
         config=list(flat(report.config)),
@@ -60,9 +71,8 @@ def render_run(report: RunReport) -> str:
 def result_sentence(lines: Sequence[Mapping[str, Any]]) -> str:
     """Return what the last evaluation says of the policy beside the starting one, by the gold score."""
     if len(lines) < 2:
-        return (
-            "The run has no evaluations on held-out prompts: its reward alone does not show that the policy is better."
-        )
+        number = "one evaluation" if lines else "no evaluations"
+        return f"The run has {number} on held-out prompts: its reward alone does not show that the policy is better."
     gold = lines[-1]["gold"]
     change = lines[-1]["scores"][gold].get("mean_difference")
     if change is None or change["value"] is None:

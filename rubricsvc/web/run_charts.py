@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
+
+from rubricsvc.stats.run_curves import MIN_STEPS, window_size, windows
 
 COLORS = ("#2f7de1", "#d9822b", "#16a085", "#a45ee5", "#c2453a", "#8a8f98")
 REWARD = "reward"
+LENGTH = "completions/mean_length"
+STEP_BANDS = {
+    REWARD: "one standard deviation of the rewards of a prompt's completions",
+    LENGTH: "from the shortest to the longest completion",
+}
+"""The bands of metrics whose points are single steps; others have none."""
 _PREFIX, _SUFFIX = "rewards/", "/mean"
 
 
 @dataclass(frozen=True)
 class Point:
-    """A value after a step, with the ends of its interval or band where it has one."""
+    """A value after a step, or the mean of some steps, with the ends of its interval or band where it has one."""
 
     series: str
-    step: int
+    step: float
     value: float
     low: float | None = None
     high: float | None = None
@@ -58,20 +66,48 @@ def curve(title: str, points: Sequence[Point], height: int = 220) -> Callable[[i
     return chart
 
 
-def metric_points(steps: Iterable[Mapping[str, Any]], names: Sequence[str]) -> list[Point]:
-    """Return metrics over steps. The band of ``reward`` is one standard deviation within groups."""
+def metric_points(steps: Sequence[Mapping[str, Any]], names: Sequence[str]) -> list[Point]:
+    """Return metrics over steps: means of windows with 95 % intervals, or the steps of a short run. See `band_note`."""
     found = []
     for name in names:
-        for step in steps:
-            value = step.get(name)
-            if isinstance(value, bool) or not isinstance(value, int | float):
-                continue
-            band = step.get("reward_std") if name == REWARD else None
-            low, high = (value - band, value + band) if band is not None else (None, None)
-            if name == "completions/mean_length":
-                low, high = step.get("completions/min_length"), step.get("completions/max_length")
-            found.append(Point(name, step["step"], value, low, high))
+        values = _values(steps, name)
+        if (size := window_size(len(values))) > 1:
+            found += [Point(name, *window) for window in windows(values, size)]
+        else:
+            bands = {step["step"]: _step_band(step, name) for step in steps}
+            found += [Point(name, step, value, *bands[step]) for step, value in values]
     return found
+
+
+def _values(steps: Iterable[Mapping[str, Any]], name: str) -> list[tuple[int, float]]:
+    """Return the steps in which a metric was measured, with its values."""
+    values = ((step["step"], step.get(name)) for step in steps)
+    return [(step, one) for step, one in values if isinstance(one, int | float) and not isinstance(one, bool)]
+
+
+def _step_band(step: Mapping[str, Any], name: str) -> tuple[float | None, float | None]:
+    if name == LENGTH:
+        return step.get("completions/min_length"), step.get("completions/max_length")
+    if name == REWARD and (deviation := step.get("reward_std")) is not None:
+        return step[name] - deviation, step[name] + deviation
+    return None, None
+
+
+def band_note(steps: Sequence[Mapping[str, Any]], names: Sequence[str]) -> str:
+    """Return what a point and a band of `metric_points` are."""
+    sizes = {name: window_size(len(_values(steps, name))) for name in names}
+    single = [name for name, size in sizes.items() if size == 1]
+    several = sorted({size for size in sizes.values() if size > 1})
+    notes = []
+    if several:
+        numbers = " or ".join(map(str, several))
+        steps_of = f"{numbers} consecutive steps in which it was measured, drawn in their middle"
+        notes.append(f"A point is the mean of {steps_of}; its band is the 95 % t interval over these steps.")
+    if single:
+        whose = f"A point of fewer than {MIN_STEPS} steps" if several else "A point"
+        bands = [f"the band of {name} is {STEP_BANDS[name]}" for name in single if name in STEP_BANDS]
+        notes.append(f"{whose} is one step; {' and '.join(bands) or 'it has no interval'}.")
+    return " ".join(notes)
 
 
 def score_points(lines: Iterable[Mapping[str, Any]]) -> list[Point]:
@@ -95,7 +131,5 @@ def criterion_names(steps: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def criterion_points(steps: Sequence[Mapping[str, Any]], names: Sequence[str]) -> list[Point]:
     """Return the mean values of criteria over steps, by key."""
-    return [
-        Point(point.series[len(_PREFIX) : -len(_SUFFIX)], point.step, point.value)
-        for point in metric_points(steps, names)
-    ]
+    points = metric_points(steps, names)
+    return [replace(point, series=point.series[len(_PREFIX) : -len(_SUFFIX)]) for point in points]
