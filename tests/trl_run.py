@@ -1,4 +1,4 @@
-"""GRPO by TRL with the rewards of a service, in a process of its own, on the CPU.
+"""GRPO by TRL with the rewards of a service, in a separate process, on the CPU.
 
     python -m tests.trl_run OPTIONS_AS_JSON
 

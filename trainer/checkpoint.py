@@ -106,7 +106,7 @@ def identity(config: TrainConfig, tasks: Sequence[Task], std_floor: float, judge
     """Return what must be the same for a run to be resumed.
 
     ``std_floor`` is the number that ``optim.std_floor`` stands for: a judge may have been measured since. The judge is
-    that of the reward source, which may know it by name only. A policy in a folder is named by its path from the run's
+    that of the reward source, which may have only its name. A policy in a folder is named by its path from the run's
     folder: both may be moved together.
     """
     flat: Identity = {}

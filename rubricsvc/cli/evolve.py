@@ -231,7 +231,7 @@ def best(
     evolution_id: Id,
     *,
     name: Annotated[str | None, typer.Option(help="Name of the rubric.", show_default="that of the start")] = None,
-    judge_out: Annotated[Path | None, typer.Option(help="Write its judge, if it has one of its own.")] = None,
+    judge_out: Annotated[Path | None, typer.Option(help="Write its judge, if it is not that of the start.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Store it even if the start was edited since.")] = False,
     by: By = None,
     as_json: Json = False,
@@ -264,10 +264,7 @@ def best(
         echo(f"`rubricsvc rubrics diff {start} {added.row.ref}` shows the changes; approve it as any draft")
     if judge is not None:
         where = judge_out or "FILE"
-        echo(
-            f"it needs a judge of its own: `rubricsvc judges add -f {where}`"
-            + " after --judge-out FILE" * (not judge_out)
-        )
+        echo(f"it needs its own judge: `rubricsvc judges add -f {where}`" + " after --judge-out FILE" * (not judge_out))
     if not gain:
         echo("no gain is shown on held-out prompts: the interval is not above 0, or there is none yet")
 

@@ -134,10 +134,10 @@ def dangling_reference(subject: Subject) -> Iterator[LintHit]:
     good="Contains an error. (negative weight)",
 )
 def scoring_instruction(subject: Subject) -> Iterator[LintHit]:
-    """Find criteria that tell the judge how to reply."""
+    """Find criteria that instruct the judge how to reply."""
     for criterion in subject.judged:
         if found := _INSTRUCTION.search(criterion.text[-MOST_READ:]):
-            yield LintHit(criterion, f"“{' '.join(found[0].split())}” tells the judge how to reply")
+            yield LintHit(criterion, f"“{' '.join(found[0].split())}” instructs the judge how to reply")
 
 
 @rule(

@@ -145,7 +145,7 @@ def best_candidate(session: Session, row: EvolutionRow) -> CandidateRow:
 
 
 def judge_of(row: EvolutionRow, candidate: Candidate) -> Judge | None:
-    """Return the judge that a candidate is to be scored by, under a name of its own; None if it is the start's."""
+    """Return the judge that a candidate is to be scored by, under another name; None if it is the start's."""
     if candidate.template is None and candidate.threshold is None:
         return None
     given = row.judge.value

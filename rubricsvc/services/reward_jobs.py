@@ -1,4 +1,4 @@
-"""Jobs whose rewards their submitter waits for: prompts, rubrics and completions given as values, a step at a time."""
+"""Jobs that their submitter waits for: prompts, rubrics and completions given as values, a step at a time."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def check_same_judge(now: Judge, pinned: Judge | str) -> None:
     if now.digest != before:
         raise ConflictError(
             f"judge {now.name!r} was replaced: the run began with {before[:8]}, now it is {now.digest[:8]}",
-            hint="give the new judge a name of its own and start another run; or restore the judge and use --resume",
+            hint="give the new judge another name and start another run; or restore the judge and use --resume",
         )
 
 

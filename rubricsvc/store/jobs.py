@@ -349,7 +349,7 @@ def _lock(session: Session, job_id: int) -> None:
 def finish(session: Session, job_ids: Iterable[int] | None = None) -> int:
     """Close the jobs (of these, or all) that have no open item; return how many.
 
-    A job whose last failed item was repaired by another job becomes completed. Call it in a transaction of its own
+    A job whose last failed item was repaired by another job becomes completed. Call it in a separate transaction
     after recording results: the last of two workers to commit sees both.
     """
     open_item = select(ItemRow.id).where(ItemRow.job_id == JobRow.id, ItemRow.state.in_((PENDING, LEASED))).exists()

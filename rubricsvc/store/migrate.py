@@ -97,7 +97,7 @@ def see_ready(db: Database) -> None:
     """Raise UnavailableError if the database cannot be reached, or its schema is not the newest."""
     try:
         found = current(db)
-    except (DBAPIError, TypeError) as error:  # TypeError: the driver does not know an option of the URL
+    except (DBAPIError, TypeError) as error:  # TypeError: an option of the URL is unknown to the driver
         raise UnavailableError(
             f"the database {make_url(db.url).render_as_string()} cannot be opened: {getattr(error, 'orig', error)}",
             hint="check RUBRICSVC_DATABASE_URL, the server and the free disk space, or run `rubricsvc doctor`",
@@ -114,6 +114,6 @@ def _reject_newer(found: str | None) -> None:
     """Raise UnavailableError if no migration leads to this revision."""
     if found is not None and not is_known(found):
         raise UnavailableError(
-            f"the database is at schema {found}, which this version does not know (its newest is {head()})",
+            f"the database is at schema {found}, which is unknown to this version (its newest is {head()})",
             hint="a newer rubricsvc has upgraded it: install that version or a later one",
         )

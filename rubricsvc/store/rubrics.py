@@ -90,7 +90,7 @@ def _belongs_elsewhere(session: Session, row: RubricRow, prompt_id: int | None) 
     if own and given and own.external_id is not None and own.external_id == given.external_id:
         differing = ", ".join(name for name in Prompt.model_fields if own.content.get(name) != given.content.get(name))
         whose = f"the stored prompt {own.external_id!r}, which has other {differing} than this {own.external_id!r}"
-        hint = "a changed prompt is a new prompt: give it an id and a rubric name of its own"
+        hint = "a changed prompt is a new prompt: give it another id and another rubric name"
     return ConflictError(f"rubric {row.name!r} with this content belongs to {whose}", hint=hint)
 
 

@@ -13,7 +13,7 @@ from rubricsvc.core.run_report import RunReport, Sample
 from rubricsvc.web.charts import render_svg
 from rubricsvc.web.pages import render
 from rubricsvc.web.run import CURVES
-from rubricsvc.web.run_charts import Point, curve, metric_points, score_points
+from rubricsvc.web.run_charts import Point, band_note, curve, metric_points, score_points
 
 Chart = tuple[str, dict[str, Any]]
 """The run or runs in a chart, and the chart."""
@@ -37,9 +37,11 @@ def render_comparison(found: RunComparison, a: RunReport, b: RunReport) -> str:
 
 
 def _curves(found: RunComparison, a: RunReport, b: RunReport) -> Iterator[tuple[str, list[Chart], str]]:
-    for heading, name, note in CURVES:
+    for heading, name, unit in CURVES:
         sides = [metric_points(report.steps, [name]) for report in (a, b)]
         if any(sides):
+            note_a, note_b = (band_note(report.steps, [name]) for report in (a, b))
+            note = f"{unit}, by step. " + (note_a if note_a == note_b else f"A: {note_a} B: {note_b}")
             yield heading, _charts(heading.lower(), sides, apart=name == REWARD and bool(found.reward_reason)), note
 
 

@@ -6,7 +6,7 @@
 - ``best_of_n_supervised``: the policy after supervised learning of the best of each group, with as many samples of the
   untouched policy, judged as often, by the same optimiser in as many steps (`trainer.algorithms.supervised`).
 
-``out/baselines/evaluations.jsonl`` has a line for each, ``out/baselines/best-of-n-supervised`` is a run of its own.
+``out/baselines/evaluations.jsonl`` has a line for each, ``out/baselines/best-of-n-supervised`` is a separate run.
 """
 
 from __future__ import annotations

@@ -154,7 +154,7 @@ class _RubricReward(Generic[C]):
         self._judge_digest = self._judge_digest or digest
         if digest != self._judge_digest:
             was, now = self._judge_digest[:8], digest[:8]
-            hint = "give the new judge a name of its own, and train again"
+            hint = "give the new judge another name, and train again"
             raise ConflictError(
                 f"judge {self.judge!r} was replaced in mid-run: it was {was}, now it is {now}", hint=hint
             )

@@ -53,7 +53,7 @@ def prepare(url: str, judge: ScriptedServer) -> list[dict[str, Any]]:
 def train(
     out: Path, url: str, rows: list[dict[str, Any]], *, coroutine: bool = False, **reward: Any
 ) -> subprocess.CompletedProcess[str]:
-    """Train in a process of its own."""
+    """Train in a separate process."""
     given = {"judge": "scripted", **reward}
     options = {"url": url, "out": str(out), "steps": STEPS, "rows": rows, "reward": given, "async": coroutine}
     command = [sys.executable, "-m", "tests.trl_run", json.dumps(options)]

@@ -1,4 +1,4 @@
-"""`runs start` in a process of its own while the judge's server is down: it pauses, goes on, and stops on Ctrl-C."""
+"""`runs start` in a separate process while the judge's server is down: it pauses, goes on, and stops on Ctrl-C."""
 
 from __future__ import annotations
 

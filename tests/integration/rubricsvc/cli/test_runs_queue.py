@@ -1,4 +1,4 @@
-"""`runs start` over Redis: scored by a worker of its own process where none is running, else by those that are."""
+"""`runs start` over Redis: scored by a worker of the same process where no other runs, else by the running ones."""
 
 from __future__ import annotations
 

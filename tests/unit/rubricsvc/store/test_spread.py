@@ -1,4 +1,4 @@
-"""How many workers are told of a job, and which part of it each may claim."""
+"""How many workers receive a message about a job, and which part of it each may claim."""
 
 from __future__ import annotations
 

@@ -36,4 +36,5 @@ def test_result_sentence_says_improved_only_where_the_interval_is_above_zero() -
     assert "improved" in result_sentence([first, evaluation(2, 0.05, 0.15)])
     for low, high in ((-0.05, 0.25), (None, None)):
         assert "improved" not in result_sentence([first, evaluation(2, low, high)])
-    assert "no evaluations" in result_sentence([first])
+    for lines in ([], [first]):
+        assert "improved" not in result_sentence(lines)

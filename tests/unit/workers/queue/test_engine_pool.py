@@ -1,4 +1,4 @@
-"""What a judge's server has taught outlives a drain: each drain here is one of its own, as the tasks make them."""
+"""What is learned of a judge's server outlives a drain: each test runs several drains, as the tasks do."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def judge_at(server: ScriptedServer, **endpoint: Any) -> Judge:
 
 
 def drain(db: Database, kept: EnginePool | None, stopping: threading.Event | None = None) -> None:
-    """In a thread of its own, as a worker's pool has them."""
+    """In a separate thread, as a worker's pool has them."""
     settings = Settings.model_validate({"database_url": db.url, "heartbeat_seconds": 0.05})
     thread = threading.Thread(target=lambda: Drainer(db, settings, stopping, kept).run(1))
     thread.start()
