@@ -314,7 +314,7 @@ class Undelivered:
                 self._offset = 0
 
     def keep_steps(self, done: int) -> None:
-        """Remove all but the steps up to ``done``: a resumed run repeats the others, and reports its state anew."""
+        """Remove all but the steps up to ``done``: a resumed run repeats the others, and reports a new state."""
         if not self:
             return
         lines = [line for line in self.path.read_bytes().splitlines(keepends=True) if line.endswith(b"\n")]

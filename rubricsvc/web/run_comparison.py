@@ -40,8 +40,11 @@ def _curves(found: RunComparison, a: RunReport, b: RunReport) -> Iterator[tuple[
     for heading, name, unit in CURVES:
         sides = [metric_points(report.steps, [name]) for report in (a, b)]
         if any(sides):
-            note_a, note_b = (band_note(report.steps, [name]) for report in (a, b))
-            note = f"{unit}, by step. " + (note_a if note_a == note_b else f"A: {note_a} B: {note_b}")
+            runs = [(run, report) for run, report, side in zip("AB", (a, b), sides, strict=True) if side]
+            notes = {run: band_note(report.steps, [name]) for run, report in runs}
+            same = len(set(notes.values())) == 1
+            texts = set(notes.values()) if same else [f"{run}: {note}" for run, note in notes.items()]
+            note = f"{unit}, by step. {' '.join(texts)}"
             yield heading, _charts(heading.lower(), sides, apart=name == REWARD and bool(found.reward_reason)), note
 
 
